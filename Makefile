@@ -1,0 +1,56 @@
+# cc-tts: every target sets up what it needs; the second time it is quick.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+DEVSTAMP := $(VENV)/.installed-dev
+
+.DEFAULT_GOAL := help
+.PHONY: help demo run test unit check bench lock clean
+
+help: ## what each target does
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3,11) <= sys.version_info[:2] < (3,13) else "cc-tts needs Python 3.11 or 3.12; set PYTHON=/path/to/python3.12")'
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): requirements/default.lock pyproject.toml | $(VENV)/bin/python
+	@echo "installing the pinned dependencies into $(VENV)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/default.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(DEVSTAMP): requirements/dev.lock $(STAMP)
+	@echo "installing the pinned development tools into $(VENV)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@touch $@
+
+demo: $(STAMP) ## a real SIP call on loopback that is spoken to: leaves demo.wav and a table
+	$(BIN)/python bench/demo.py
+
+run: $(STAMP) ## serve until Ctrl-C, then drain
+	$(BIN)/cc-tts serve --config configs/cc_tts.toml
+
+check: $(DEVSTAMP) ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff format --check cc_tts tests bench
+	$(BIN)/ruff check cc_tts tests bench
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(DEVSTAMP) ## the quick tests only
+	$(BIN)/pytest -q -m "unit or architecture"
+
+test: $(DEVSTAMP) check ## everything CI runs
+	$(BIN)/pytest
+
+bench: $(STAMP) ## speed, measured on the wire; results to bench/results/
+	$(BIN)/python bench/first_audio.py
+	$(BIN)/python bench/growth.py
+
+lock: $(DEVSTAMP) ## renew requirements/*.lock from pyproject.toml
+	$(BIN)/python -m pip install --quiet uv
+	requirements/renew.sh $(BIN)/uv
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) demo.wav demo.json

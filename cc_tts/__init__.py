@@ -1,0 +1,3 @@
+"""cc-tts: a SIP user agent that says, in a natural voice, what REST or the dialplan tells it to say."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The control API: how a prompt comes in."""

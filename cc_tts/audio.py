@@ -1,0 +1,78 @@
+"""Linear PCM on its way to the line: the only place where milliseconds, samples and bytes are converted.
+
+All PCM in this program is signed 16-bit little-endian, one channel.
+"""
+
+from dataclasses import dataclass, field
+
+BYTES_PER_SAMPLE = 2
+PTIME_MS = 20
+"""Length of one frame and of one RTP packet, ms (RFC 3551 §4.2: the default packetisation of audio)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AudioFormat:
+    """Sample rate of a mono 16-bit stream."""
+
+    rate_hz: int
+
+    def __post_init__(self) -> None:
+        if self.rate_hz <= 0:
+            raise ValueError(f"sample rate must be positive, got {self.rate_hz} Hz")
+
+    @property
+    def bytes_per_second(self) -> int:
+        """Bytes of PCM in one second."""
+        return self.rate_hz * BYTES_PER_SAMPLE
+
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of one 20 ms frame."""
+        return self.bytes_for_ms(PTIME_MS)
+
+    def samples_for_ms(self, ms: float) -> int:
+        """Whole samples nearest to ``ms`` milliseconds."""
+        return round(self.rate_hz * ms / 1000)
+
+    def bytes_for_ms(self, ms: float) -> int:
+        """Bytes of the whole samples nearest to ``ms`` milliseconds."""
+        return self.samples_for_ms(ms) * BYTES_PER_SAMPLE
+
+    def ms_for_bytes(self, num_bytes: int) -> float:
+        """Duration of ``num_bytes`` bytes, ms."""
+        return num_bytes * 1000 / self.bytes_per_second
+
+    def ms_for_samples(self, num_samples: int) -> float:
+        """Duration of ``num_samples`` samples, ms."""
+        return num_samples * 1000 / self.rate_hz
+
+
+@dataclass(frozen=True, slots=True)
+class WordMark:
+    """A word begins ``offset_ms`` after the start of its text chunk's audio; ``position`` counts characters of the
+    chunk's spoken text."""
+
+    position: int
+    offset_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class PcmChunk:
+    """A piece of synthesised audio. Pieces of one stream follow each other without gap or overlap.
+
+    ``text_chunk_index`` says which text chunk of the utterance the audio belongs to.
+    """
+
+    audio_format: AudioFormat
+    data: bytes
+    text_chunk_index: int = 0
+    words: tuple[WordMark, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if len(self.data) % BYTES_PER_SAMPLE:
+            raise ValueError(f"PCM must be whole 16-bit samples, got {len(self.data)} bytes")
+
+    @property
+    def duration_ms(self) -> float:
+        """Duration of the chunk, ms."""
+        return self.audio_format.ms_for_bytes(len(self.data))

@@ -1,0 +1,1 @@
+"""Who is on the line and what is being said."""

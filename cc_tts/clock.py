@@ -1,0 +1,38 @@
+"""Time, injected. Nobody else in the package calls ``time``.
+
+CLOCK_MONOTONIC is one clock for all processes of a machine, so instants cross process boundaries and may be subtracted.
+"""
+
+import time
+from typing import Protocol
+
+NS_PER_MS = 1_000_000
+
+
+class Clock(Protocol):
+    """What the program asks a clock."""
+
+    def now_ns(self) -> int:
+        """Instant on CLOCK_MONOTONIC, ns."""
+        ...
+
+    def wall_s(self) -> float:
+        """Seconds since the Unix epoch, for people and logs; never subtracted."""
+        ...
+
+
+class MonotonicClock:
+    """The machine's clocks."""
+
+    def now_ns(self) -> int:
+        """Instant on CLOCK_MONOTONIC, ns."""
+        return time.monotonic_ns()
+
+    def wall_s(self) -> float:
+        """Seconds since the Unix epoch."""
+        return time.time()
+
+
+def ms_between(start_ns: int, end_ns: int) -> float:
+    """Milliseconds from ``start_ns`` to ``end_ns``, to the microsecond."""
+    return round((end_ns - start_ns) / NS_PER_MS, 3)

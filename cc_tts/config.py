@@ -1,0 +1,328 @@
+"""Configuration: frozen dataclasses with a unit in every field name.
+
+Sources, later ones win: defaults, the TOML file, the environment (``CC_TTS_SECTION__KEY``), ``--set section.key=value``.
+An unknown key is an error that names the nearest known one. ``configs/cc_tts.toml`` lists every key; a test keeps the two
+in step.
+"""
+
+import dataclasses
+import difflib
+import ipaddress
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_type_hints
+
+import msgspec
+
+from cc_tts.errors import ConfigError
+
+ENV_PREFIX = "CC_TTS_"
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Scope = Literal["read", "call", "admin"]
+ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SipConfig:
+    """``[sip]``: where the user agent listens and what it accepts."""
+
+    host: str = "127.0.0.1"
+    port: Port = 5060
+    transports: tuple[Literal["udp", "tcp"], ...] = ("udp", "tcp")
+    public_address: str = ""
+    max_calls: Count = 0
+    retry_after_s: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 5
+    trusted_peers: tuple[str, ...] = ("127.0.0.0/8",)
+    user_agent: str = "cc-tts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationConfig:
+    """``[registration]``: register with a PBX (RFC 3261 §10) and answer its digest challenges. Empty registrar: off."""
+
+    registrar: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    realm: str = "*"
+    expires_s: Annotated[int, msgspec.Meta(ge=30, le=86_400)] = 300
+    retry_s: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RtpConfig:
+    """``[rtp]``: media."""
+
+    port_min: Annotated[int, msgspec.Meta(ge=1024, le=65534)] = 16384
+    port_max: Annotated[int, msgspec.Meta(ge=1025, le=65535)] = 16584
+    codecs: tuple[Literal["PCMU", "PCMA", "G722"], ...] = ("PCMU", "PCMA", "G722")
+    inactivity_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
+    clock_rate_hz: Literal[8000, 16000] = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class TokenConfig:
+    """One bearer token and what it may do."""
+
+    token: Annotated[str, msgspec.Meta(min_length=8, max_length=512)] = field(repr=False)
+    scopes: tuple[Scope, ...] = ALL_SCOPES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConfig:
+    """``[http]``: the control API."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8080
+    tokens: tuple[TokenConfig, ...] = ()
+    max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=64 * 1024 * 1024)] = 262_144
+    request_timeout_s: Seconds = 15.0
+    idempotency_ttl_s: Seconds = 86_400.0
+    max_idempotency_keys: Count = 10_000
+    max_event_subscribers: Count = 100
+    event_queue_size: Annotated[int, msgspec.Meta(ge=10, le=100_000)] = 1000
+    max_speech_streams: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TtsConfig:
+    """``[tts]``: the engine and the limits of a prompt."""
+
+    engine: str = "espeak"
+    voice: str = "en-us"
+    language: str = ""
+    speed: Annotated[float, msgspec.Meta(ge=0.5, le=2.0)] = 1.0
+    max_text_chars: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 5000
+    first_chunk_max_chars: Annotated[int, msgspec.Meta(ge=10, le=1000)] = 60
+    chunk_max_chars: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayoutConfig:
+    """``[playout]``: the buffer between the engine and the 20 ms beat."""
+
+    start_threshold_min_ms: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 40
+    start_threshold_max_ms: Annotated[int, msgspec.Meta(ge=20, le=2000)] = 300
+    window_ms: Annotated[int, msgspec.Meta(ge=200, le=10_000)] = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallsConfig:
+    """``[calls]``: limits and habits of calls."""
+
+    max_queued_prompts: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
+    max_duration_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 7200.0
+    manual_answer_timeout_s: Seconds = 60.0
+    originate_timeout_s: Seconds = 60.0
+    ended_retention_s: Seconds = 300.0
+    max_ended_calls: Count = 1000
+    drain_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
+    barge_in_dtmf: bool = True
+    max_repeat: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    max_announcement_s: Seconds = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """``[log]``."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    json: bool = True
+    pjsip_level: Annotated[int, msgspec.Meta(ge=0, le=6)] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteConfig:
+    """``[routes.USER]``: what happens to an INVITE whose Request-URI has this user. ``*`` takes every other user."""
+
+    answer: Literal["now", "ring", "manual"] = "now"
+    ring_ms: Annotated[int, msgspec.Meta(ge=0, le=300_000)] = 2000
+    greeting: str = ""
+    voice: str = ""
+    language: str = ""
+    then: Literal["stay", "hangup"] = "stay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole configuration."""
+
+    sip: SipConfig = field(default_factory=SipConfig)
+    registration: RegistrationConfig = field(default_factory=RegistrationConfig)
+    rtp: RtpConfig = field(default_factory=RtpConfig)
+    http: HttpConfig = field(default_factory=HttpConfig)
+    tts: TtsConfig = field(default_factory=TtsConfig)
+    playout: PlayoutConfig = field(default_factory=PlayoutConfig)
+    calls: CallsConfig = field(default_factory=CallsConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})
+
+
+def load(
+    path: Path | None = None, *, environ: Mapping[str, str] | None = None, overrides: Iterable[str] = ()
+) -> Config:
+    """Build the configuration.
+
+    Args:
+        path: a TOML file, or ``None`` for the defaults.
+        environ: usually ``os.environ``; only ``CC_TTS_SECTION__KEY`` names are read.
+        overrides: ``section.key=value`` texts, in order.
+
+    Raises:
+        ConfigError: a key is unknown (the nearest one is named), a value has the wrong type or is out of range, or two
+            values contradict each other.
+    """
+    tree: dict[str, Any] = {}
+    if path is not None:
+        tree = _read_toml(path)
+    for name, value in sorted((environ or {}).items()):
+        if name.startswith(ENV_PREFIX) and "__" in name:
+            _set(tree, name.removeprefix(ENV_PREFIX).lower().split("__"), value, origin=f"environment {name}")
+    for override in overrides:
+        key, sign, value = override.partition("=")
+        if not sign:
+            raise ConfigError(f"--set {override}: write it as section.key=value")
+        _set(tree, _split_key(key.strip()), value.strip(), origin=f"--set {key}")
+    return from_tree(tree)
+
+
+def from_tree(tree: Mapping[str, Any]) -> Config:
+    """Check a tree of plain values and turn it into a :class:`Config`."""
+    _check_keys(tree, Config, "")
+    tree = _expand_tokens(tree)
+    try:
+        config = msgspec.convert(tree, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_readable(str(error))) from error
+    _check_sense(config)
+    return config
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; configs/cc_tts.toml is the one to start from") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _split_key(key: str) -> list[str]:
+    """Split ``routes."7.1".greeting`` at the dots that stand outside quotes."""
+    parts = re.findall(r'"([^"]*)"|([^.]+)', key)
+    return [quoted or plain for quoted, plain in parts]
+
+
+def _set(tree: dict[str, Any], keys: list[str], text: str, *, origin: str) -> None:
+    if len(keys) < 2:  # noqa: PLR2004 - a section and a key
+        raise ConfigError(f"{origin}: name a section and a key, as in sip.port")
+    node = tree
+    for key in keys[:-1]:
+        child = node.setdefault(key, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"{origin}: {key} is a value, not a section")
+        node = child
+    node[keys[-1]] = _parse_value(text, is_text=_field_is_text(keys))
+
+
+def _parse_value(text: str, *, is_text: bool) -> Any:
+    """Read a value as TOML would; anything that is not TOML, and anything meant for a text field, is text."""
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return text
+    return text if is_text and not isinstance(value, str) else value
+
+
+def _field_is_text(keys: list[str]) -> bool:
+    section = get_type_hints(Config).get(keys[0])
+    if keys[0] == "routes":
+        section = RouteConfig
+    if section is None or not dataclasses.is_dataclass(section):
+        return False
+    return get_type_hints(section).get(keys[-1]) is str
+
+
+def _check_keys(tree: Mapping[str, Any], cls: Any, where: str) -> None:
+    hints = get_type_hints(cls)
+    for key, value in tree.items():
+        if key not in hints:
+            raise ConfigError(_unknown_key(where, key, hints))
+        if key == "routes" and cls is Config:
+            if isinstance(value, Mapping):
+                for user, route in value.items():
+                    if isinstance(route, Mapping):
+                        _check_keys(route, RouteConfig, f"routes.{user}.")
+        elif dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
+            _check_keys(value, hints[key], f"{where}{key}.")
+
+
+def _unknown_key(where: str, key: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
+    if near:
+        return f"unknown key {where}{key}: did you mean {where}{near[0]}?"
+    for section, cls in get_type_hints(Config).items():
+        if dataclasses.is_dataclass(cls) and key in get_type_hints(cls):
+            return f"unknown key {where}{key}: did you mean {section}.{key}?"
+    return f"unknown key {where}{key}; known here: {', '.join(sorted(known))}"
+
+
+def _expand_tokens(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A token given as plain text has every scope."""
+    result = {key: dict(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
+    tokens = result.get("http", {}).get("tokens") if isinstance(result.get("http"), dict) else None
+    if isinstance(tokens, str):
+        tokens = [part for part in tokens.split(",") if part]
+    if isinstance(tokens, list):
+        result["http"]["tokens"] = [{"token": t} if isinstance(t, str) else t for t in tokens]
+    return result
+
+
+def _readable(message: str) -> str:
+    """msgspec writes ``Expected `int`, got `str` - at `$.sip.port```; say ``sip.port: …`` instead."""
+    match = re.search(r"^(.*?)(?: - at `\$\.?(.*?)`)?$", message)
+    if match and match[2]:
+        return f"{match[2]}: {match[1][0].lower()}{match[1][1:]}"
+    return message
+
+
+def _check_sense(config: Config) -> None:
+    if config.rtp.port_max - config.rtp.port_min < 1:
+        raise ConfigError("rtp.port_max must be above rtp.port_min; a call needs two ports")
+    if not config.sip.transports:
+        raise ConfigError('sip.transports is empty; use ["udp"], ["tcp"] or both')
+    if not config.rtp.codecs:
+        raise ConfigError('rtp.codecs is empty; use any of "PCMU", "PCMA", "G722"')
+    if config.playout.start_threshold_min_ms > config.playout.start_threshold_max_ms:
+        raise ConfigError("playout.start_threshold_min_ms is above playout.start_threshold_max_ms")
+    for peer in config.sip.trusted_peers:
+        try:
+            ipaddress.ip_network(peer)
+        except ValueError as error:
+            raise ConfigError(f"sip.trusted_peers: {error}; write an address or a network such as 10.0.0.0/8") from None
+    for key, host in (("sip.host", config.sip.host), ("sip.public_address", config.sip.public_address)):
+        if host:
+            try:
+                ipaddress.ip_address(host)
+            except ValueError:
+                raise ConfigError(f"{key}: {host!r} is not an IP address") from None
+    if not config.http.tokens and not _is_loopback(config.http.host):
+        raise ConfigError(
+            f"http.host is {config.http.host} but no token is configured: anybody there could make calls. "
+            "Set http.tokens, or bind 127.0.0.1"
+        )
+    if config.registration.registrar and not config.registration.username:
+        raise ConfigError("registration.registrar is set but registration.username is empty")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,269 @@
+"""Everything that can go wrong, with the answer each protocol gives to it.
+
+::
+
+    CcTtsError
+    ├── OurFault                      the caller did nothing wrong; trying again may help
+    │   ├── EngineFailed              500 / 500   synthesis broke off
+    │   ├── EngineOverloaded          503 / 503   admission refused the prompt            (Retry-After)
+    │   ├── CapacityExceeded          503 / 503   as many calls as the build or config allows (Retry-After)
+    │   ├── Draining                  503 / 503   the server takes no new work            (Retry-After)
+    │   ├── UserAgentUnavailable      503 / 503   the UA process is down or restarting    (Retry-After)
+    │   └── ProcessFailed             500 / 500   a child process broke its contract
+    └── TheirFault                    the request must change before it can succeed
+        ├── ConfigError               -           wrong key, type or value in the configuration
+        ├── MalformedRequest          400 / 400   not JSON, not the right shape
+        ├── Unauthorized              401 / 401   no or wrong token
+        ├── Forbidden                 403 / 403   the token lacks the scope; the peer is not allowed
+        ├── NotFound                  404 / 404   unknown path
+        │   ├── CallNotFound
+        │   ├── UtteranceNotFound
+        │   └── PromptNotFound
+        ├── WrongState                409 / 400   the call or utterance is not in a state that allows this
+        │   └── DuplicateId           409 / 400   the id is taken
+        ├── TextTooLong               413 / 400   more characters than the config allows
+        ├── UnsupportedMediaType      415 / 415   not application/json
+        ├── Unprocessable             422 / 400   valid JSON with content that cannot be used
+        │   ├── UnknownVoice          422 / 400
+        │   ├── NothingToSay          422 / 400   the text normalises to nothing
+        │   └── IdempotencyMismatch   422 / -     the same Idempotency-Key came with another body
+        └── QueueFull                 429 / -     the call's prompt queue is at its limit
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One fault in a body: an RFC 6901 JSON pointer and what is wrong there."""
+
+    pointer: str
+    detail: str
+
+
+class CcTtsError(Exception):
+    """Root of the tree. ``code`` is the stable word in problem+json, logs and events."""
+
+    code: ClassVar[str] = "internal"
+    title: ClassVar[str] = "Internal error"
+    http_status: ClassVar[int] = 500
+    sip_status: ClassVar[int] = 500
+
+    def __init__(
+        self, detail: str = "", *, retry_after_s: int | None = None, field_errors: Sequence[FieldError] = ()
+    ) -> None:
+        super().__init__(detail or self.title)
+        self.detail = detail or self.title
+        self.retry_after_s = retry_after_s
+        self.field_errors = tuple(field_errors)
+
+
+class OurFault(CcTtsError):
+    """The request was fine; the server could not serve it."""
+
+
+class TheirFault(CcTtsError):
+    """The request must change before it can succeed."""
+
+    code = "bad_request"
+    title = "Bad request"
+    http_status = 400
+    sip_status = 400
+
+
+class EngineFailed(OurFault):
+    """Synthesis broke off."""
+
+    code = "engine_failed"
+    title = "The speech engine failed"
+
+
+class EngineOverloaded(OurFault):
+    """Admission refused the prompt: it would have missed its target or starved a running call."""
+
+    code = "engine_overloaded"
+    title = "The speech engine is at its limit"
+    http_status = 503
+    sip_status = 503
+
+
+class CapacityExceeded(OurFault):
+    """As many calls as the build of pjsua2 or the config allows."""
+
+    code = "capacity_exceeded"
+    title = "All lines are busy"
+    http_status = 503
+    sip_status = 503
+
+
+class Draining(OurFault):
+    """The server finishes what it has and takes no new work."""
+
+    code = "draining"
+    title = "The server is draining"
+    http_status = 503
+    sip_status = 503
+
+
+class UserAgentUnavailable(OurFault):
+    """The UA process is down, restarting, or went away while it was asked."""
+
+    code = "user_agent_unavailable"
+    title = "The SIP user agent is not available"
+    http_status = 503
+    sip_status = 503
+
+
+class ProcessFailed(OurFault):
+    """A child process broke its contract: did not start, spoke another protocol version, or fell silent."""
+
+    code = "process_failed"
+    title = "A child process failed"
+
+
+class ConfigError(TheirFault):
+    """Wrong key, type or value in the configuration."""
+
+    code = "config"
+    title = "Configuration error"
+
+
+class MalformedRequest(TheirFault):
+    """Not JSON, or JSON of the wrong shape."""
+
+    code = "malformed"
+    title = "Malformed request"
+
+
+class Unauthorized(TheirFault):
+    """No token, or one that is not configured."""
+
+    code = "unauthorized"
+    title = "Authentication needed"
+    http_status = 401
+    sip_status = 401
+
+
+class Forbidden(TheirFault):
+    """Known, but not allowed to do this."""
+
+    code = "forbidden"
+    title = "Not allowed"
+    http_status = 403
+    sip_status = 403
+
+
+class NotFound(TheirFault):
+    """No such thing."""
+
+    code = "not_found"
+    title = "Not found"
+    http_status = 404
+    sip_status = 404
+
+
+class CallNotFound(NotFound):
+    """No call with this id is known."""
+
+    code = "call_not_found"
+    title = "No such call"
+
+
+class UtteranceNotFound(NotFound):
+    """No utterance with this id is known."""
+
+    code = "utterance_not_found"
+    title = "No such utterance"
+
+
+class PromptNotFound(NotFound):
+    """No staged prompt with this id is known."""
+
+    code = "prompt_not_found"
+    title = "No such prompt"
+
+
+class WrongState(TheirFault):
+    """The call or utterance is not in a state that allows this."""
+
+    code = "wrong_state"
+    title = "Not in this state"
+    http_status = 409
+
+
+class DuplicateId(WrongState):
+    """The id supplied by the client is taken."""
+
+    code = "duplicate_id"
+    title = "The id is taken"
+
+
+class TextTooLong(TheirFault):
+    """More characters than the config allows for one prompt."""
+
+    code = "text_too_long"
+    title = "Text too long"
+    http_status = 413
+
+
+class BodyTooLarge(TheirFault):
+    """More bytes than the config allows for one request body."""
+
+    code = "body_too_large"
+    title = "Request body too large"
+    http_status = 413
+
+
+class UnsupportedMediaType(TheirFault):
+    """The body is not application/json."""
+
+    code = "unsupported_media_type"
+    title = "Unsupported media type"
+    http_status = 415
+    sip_status = 415
+
+
+class Unprocessable(TheirFault):
+    """Valid JSON with content that cannot be used."""
+
+    code = "unprocessable"
+    title = "Cannot be used"
+    http_status = 422
+
+
+class UnknownVoice(Unprocessable):
+    """The engine has no voice of this name."""
+
+    code = "unknown_voice"
+    title = "Unknown voice"
+
+
+class LanguageUnsupported(Unprocessable):
+    """The engine cannot speak this language (RFC 6787 completion cause language-unsupported)."""
+
+    code = "language_unsupported"
+    title = "Language not supported"
+
+
+class NothingToSay(Unprocessable):
+    """The text holds nothing that can be spoken."""
+
+    code = "nothing_to_say"
+    title = "Nothing to say"
+
+
+class IdempotencyMismatch(Unprocessable):
+    """The same Idempotency-Key came with another body."""
+
+    code = "idempotency_mismatch"
+    title = "Idempotency-Key reused with another body"
+
+
+class QueueFull(TheirFault):
+    """The call's prompt queue is at its configured limit."""
+
+    code = "queue_full"
+    title = "Too many prompts queued on this call"
+    http_status = 429

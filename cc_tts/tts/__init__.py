@@ -1,0 +1,1 @@
+"""Text chunks become PCM."""

@@ -1,0 +1,90 @@
+"""The contract every speech engine keeps: ``open`` a stream, ``push`` text chunks, ``end``, iterate over PCM, ``cancel``.
+
+Runs on: the event loop. An engine may use threads or processes of its own behind it.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from cc_tts.audio import AudioFormat, PcmChunk
+from cc_tts.voices.voice import Voice
+
+
+@dataclass(frozen=True, slots=True)
+class SynthesisRequest:
+    """Who is to speak and how. ``speed`` is a factor on the natural rate, 0.5 to 2.0; ``utterance_id`` is for logs."""
+
+    voice: str
+    language: str | None = None
+    speed: float = 1.0
+    utterance_id: str = ""
+
+
+class SpeechStream(Protocol):
+    """One utterance inside an engine.
+
+    Text goes in by :meth:`push` and :meth:`end`; audio comes out by ``async for``, in order, ending after the last chunk
+    was pushed, :meth:`end` was called and everything was synthesised. Failure raises ``EngineFailed`` from the iteration.
+    The engine works ahead of the reader by a bounded amount of audio only.
+    """
+
+    def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
+        """Append one text chunk. Never blocks; the caller bounds how many it pushes ahead."""
+        ...
+
+    def end(self) -> None:
+        """No more text will come."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[PcmChunk]: ...
+
+    async def cancel(self) -> None:
+        """Stop now: frees everything the stream holds. The iteration ends. Safe to call twice and after the end."""
+        ...
+
+
+class Engine(Protocol):
+    """A source of speech."""
+
+    name: str
+
+    @property
+    def audio_format(self) -> AudioFormat:
+        """What the streams deliver."""
+        ...
+
+    async def start(self) -> None:
+        """Load and warm up; returns when the first stream could be opened."""
+        ...
+
+    async def stop(self) -> None:
+        """Cancel every stream and free the engine."""
+        ...
+
+    @property
+    def not_ready_because(self) -> str | None:
+        """Why a stream could not be opened now; ``None`` when it could."""
+        ...
+
+    def voices(self) -> tuple[Voice, ...]:
+        """Every voice this engine can speak with."""
+        ...
+
+    def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
+        """The voice to use for a request.
+
+        Raises:
+            UnknownVoice: no voice has this id.
+            LanguageUnsupported: no voice was asked for and none speaks the language.
+        """
+        ...
+
+    def open(self, request: SynthesisRequest) -> SpeechStream:
+        """Begin one utterance.
+
+        Raises:
+            UnknownVoice: no voice has this id.
+            EngineOverloaded: admission refuses the stream.
+        """
+        ...

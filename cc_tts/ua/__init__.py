@@ -1,0 +1,1 @@
+"""The UA process: SIP and RTP, and the client side of it."""

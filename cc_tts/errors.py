@@ -21,7 +21,8 @@
         │   └── PromptNotFound
         ├── WrongState                409 / 400   the call or utterance is not in a state that allows this
         │   └── DuplicateId           409 / 400   the id is taken
-        ├── TextTooLong               413 / 400   more characters than the config allows
+        ├── TextTooLong               413 / 413   more characters than the config allows
+        ├── BodyTooLarge              413 / 413   more bytes than the config allows
         ├── UnsupportedMediaType      415 / 415   not application/json
         ├── Unprocessable             422 / 400   valid JSON with content that cannot be used
         │   ├── UnknownVoice          422 / 400
@@ -206,6 +207,7 @@ class TextTooLong(TheirFault):
     code = "text_too_long"
     title = "Text too long"
     http_status = 413
+    sip_status = 413
 
 
 class BodyTooLarge(TheirFault):

@@ -40,5 +40,5 @@ def configure(*, level: str = "info", json: bool = True, process: str = "server"
 
 
 def get(name: str) -> Any:
-    """A logger whose lines carry ``logger=name``."""
-    return structlog.get_logger(logger=name)
+    """A logger whose lines carry ``module=name``."""
+    return structlog.get_logger(module=name)

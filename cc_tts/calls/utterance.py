@@ -80,14 +80,15 @@ class Utterance:
 
     @property
     def time_to_first_pcm_ms(self) -> float | None:
-        """From the origin to the engine's first PCM, ms."""
-        return None if self.marks.first_pcm_ns is None else ms_between(self.marks.origin_ns, self.marks.first_pcm_ns)
+        """From the origin to the engine's first PCM, ms; 0 if it was there before the utterance's turn."""
+        first = self.marks.first_pcm_ns
+        return None if first is None else max(0.0, ms_between(self.marks.origin_ns, first))
 
     @property
     def time_to_first_audio_ms(self) -> float | None:
         """From the origin to the first frame that carries speech (sound, for tones), ms."""
         first = self.marks.first_speech_ns
-        return None if first is None else ms_between(self.marks.origin_ns, first)
+        return None if first is None else max(0.0, ms_between(self.marks.origin_ns, first))
 
     @property
     def spoken_text(self) -> str:

@@ -1,0 +1,450 @@
+"""One call: who is on the line, its prompts, and what may be done with it. Changed only on the event loop."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from cc_tts import logs
+from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, StateMachine, UtteranceState
+from cc_tts.calls.ending import Ending
+from cc_tts.calls.events import EventBus
+from cc_tts.calls.prompt import Prompt, TextContent
+from cc_tts.calls.prompt_player import PromptPlayer
+from cc_tts.calls.quality import Quality
+from cc_tts.calls.speech_source import SpeechSource
+from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
+from cc_tts.clock import Clock
+from cc_tts.config import Config
+from cc_tts.errors import QueueFull, WrongState
+from cc_tts.media.start_threshold import StartThreshold
+from cc_tts.ua.client import UaClient
+
+CUT_TIMEOUT_S: Final = 0.5
+"""How long ``stop`` waits for the line to say that it is silent."""
+MAX_UTTERANCES_KEPT: Final = 1000
+"""Of one call; older complete ones are forgotten."""
+
+log = logs.get(__name__)
+
+Direction = Literal["inbound", "outbound"]
+
+
+@dataclass(frozen=True, slots=True)
+class StopResult:
+    """What ``stop`` stopped, and how much produced audio was thrown away, ms."""
+
+    stopped: list[str]
+    discarded_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallServices:
+    """What every call uses."""
+
+    config: Config
+    ua: UaClient
+    source: SpeechSource
+    events: EventBus
+    clock: Clock
+    threshold: StartThreshold
+    add_utterance: Callable[[Utterance], None]
+    utterance_done: Callable[[Utterance], None]
+    forget_utterance: Callable[[str], None]
+    new_utterance_id: Callable[[str | None], str]
+
+
+class Call:
+    """A leg seen from the application. Attributes are read by the API; only methods change them."""
+
+    def __init__(
+        self,
+        services: CallServices,
+        *,
+        id_: str,
+        direction: Direction,
+        caller: str,
+        callee: str,
+        sip_call_id: str,
+        headers: dict[str, str],
+        voice: str | None,
+        language: str | None,
+    ) -> None:
+        self._services = services
+        self.id = id_
+        self.direction: Direction = direction
+        self.caller = caller
+        self.callee = callee
+        self.sip_call_id = sip_call_id
+        self.headers = headers
+        self.voice = voice
+        self.language = language
+        self.machine = StateMachine(
+            CALL_TABLE, CallState.INCOMING if direction == "inbound" else CallState.OUTGOING
+        )
+        self.codec: str | None = None
+        self.clock_rate_hz: int | None = None
+        self.held = False
+        self.paused = False
+        self.created_at_s = services.clock.wall_s()
+        self.answered_at_s: float | None = None
+        self.ended_at_s: float | None = None
+        self.ending: Ending | None = None
+        self.quality = Quality()
+        self.utterances: dict[str, Utterance] = {}
+        self.local_reason: str | None = None
+        self._answering = False
+        self._log = log.bind(call_id=id_)
+        self._cut_waiters: dict[str, asyncio.Future[None]] = {}
+        self._barge_ins: deque[tuple[str, int]] = deque(maxlen=64)
+        config = services.config
+        self.player = PromptPlayer(
+            _CallLine(self, services),
+            services.source,
+            rate_hz=config.rtp.clock_rate_hz,
+            window_ms=config.playout.window_ms,
+            clock=services.clock,
+            on_complete=self._utterance_complete,
+        )
+
+    # --- what the API reads ------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> CallState:
+        """Where the call stands."""
+        return self.machine.state
+
+    @property
+    def utterance_ids(self) -> list[str]:
+        """Oldest first."""
+        return list(self.utterances)
+
+    # --- speaking ----------------------------------------------------------------------------------------------------
+
+    def speak(self, prompt: Prompt) -> Utterance:
+        """Accept a prompt.
+
+        Raises:
+            WrongState: the call is over.
+            QueueFull: as many prompts wait as the config allows.
+            DuplicateId: the utterance id is taken.
+            TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the content is of no use.
+        """
+        if self.state is CallState.TERMINATED:
+            raise WrongState(f"call {self.id} is terminated")
+        services = self._services
+        limit = services.config.calls.max_queued_prompts
+        if prompt.queue == "append" and len(self.player.queue) >= limit:
+            raise QueueFull(f"{limit} prompts wait on this call; calls.max_queued_prompts is {limit}", retry_after_s=1)
+        prompt = self._with_defaults(prompt)
+        voice = services.source.check(prompt.content)
+        utterance = Utterance(
+            id=services.new_utterance_id(prompt.utterance_id),
+            call_id=self.id,
+            prompt=prompt,
+            voice=voice.id if voice is not None else "",
+            engine=voice.engine if voice is not None else "",
+            accepted_at_s=services.clock.wall_s(),
+            marks=Marks(origin_ns=services.clock.now_ns()),
+            barge_in_dtmf=services.config.calls.barge_in_dtmf
+            if prompt.barge_in_dtmf is None
+            else prompt.barge_in_dtmf,
+        )
+        self._keep(utterance)
+        if prompt.queue == "replace":
+            for earlier in reversed(self.player.queue):
+                self.player.discard(earlier, CompletionCause.CANCELLED)
+        self._publish("speak.queued", utterance_id=utterance.id, text_chars=utterance.text_chars)
+        self._log.info("speak", utterance_id=utterance.id, text_chars=utterance.text_chars, voice=utterance.voice)
+        self.player.enqueue(utterance)
+        return utterance
+
+    async def stop(self, scope: Literal["current", "all"]) -> StopResult:
+        """Silence the current prompt, or everything; returns when the line is silent, or after
+        :data:`CUT_TIMEOUT_S`.
+
+        Raises:
+            WrongState: the call is over.
+        """
+        self._must_live()
+        queue = self.player.queue
+        victims = queue[:1] if scope == "current" else queue
+        victims = [utterance for utterance in victims if not utterance.is_complete]
+        waiters = [self._cut_waiter(utterance.id) for utterance in victims]
+        discarded_ms = sum(
+            self.player.discard(utterance, CompletionCause.CANCELLED) for utterance in reversed(victims)
+        )
+        if waiters:
+            await asyncio.wait(waiters, timeout=CUT_TIMEOUT_S)
+        return StopResult([utterance.id for utterance in victims], round(discarded_ms, 1))
+
+    def pause(self) -> None:
+        """Stop the prompts' clock.
+
+        Raises:
+            WrongState: the call is over or paused already.
+        """
+        self._set_paused(paused=True)
+
+    def resume(self) -> None:
+        """Go on.
+
+        Raises:
+            WrongState: the call is over or not paused.
+        """
+        self._set_paused(paused=False)
+
+    # --- the call itself -----------------------------------------------------------------------------------------------
+
+    async def answer(self) -> None:
+        """200.
+
+        Raises:
+            WrongState: it is not an incoming call that waits for an answer.
+        """
+        self._must_wait_for_answer()
+        self._answering = True
+        self._services.ua.answer(self.id)
+
+    async def ring(self, *, early_media: bool = False) -> None:
+        """180, or 183 with SDP.
+
+        Raises:
+            WrongState: it is not an incoming call that waits for an answer.
+        """
+        self._must_wait_for_answer()
+        self._services.ua.ring(self.id, early_media=early_media)
+
+    async def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
+        """End it; ``call.terminated`` follows.
+
+        Raises:
+            WrongState: it is over.
+        """
+        self._must_live()
+        self.end("local_hangup", sip_code=sip_code, reason=reason)
+
+    def end(
+        self, local_reason: str, *, sip_code: int | None = None, reason: str | None = None, retry_after_s: int = 0
+    ) -> None:
+        """End it for a reason of our own; nothing happens if it is over."""
+        if self.state is CallState.TERMINATED:
+            return
+        if self.local_reason is None:
+            self.local_reason = local_reason
+        self._services.ua.hangup(
+            self.id, sip_code=sip_code or 0, reason=reason or "", retry_after_s=retry_after_s
+        )
+
+    async def hold(self) -> None:
+        """Re-INVITE sendonly.
+
+        Raises:
+            WrongState: not established, or held already.
+        """
+        self._must_be_established()
+        if self.held:
+            raise WrongState("the call is held already")
+        self._services.ua.set_hold(self.id, hold=True)
+
+    async def unhold(self) -> None:
+        """Re-INVITE sendrecv.
+
+        Raises:
+            WrongState: not established, or not held.
+        """
+        self._must_be_established()
+        if not self.held:
+            raise WrongState("the call is not held")
+        self._services.ua.set_hold(self.id, hold=False)
+
+    async def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
+        """RFC 4733 events.
+
+        Raises:
+            WrongState: not established.
+        """
+        self._must_be_established()
+        self._services.ua.send_dtmf(self.id, digits, duration_ms=duration_ms)
+
+    # --- what the UA process reports -------------------------------------------------------------------------------------
+
+    def went_early(self, sip_code: int) -> None:
+        """A provisional response went out or came in."""
+        if self.machine.can(CallEvent.RING):
+            self.machine.fire(CallEvent.RING)
+            self._publish("call.early", sip_code=sip_code)
+            self._open_early_media()
+
+    def media_is_active(self, codec: str, clock_rate_hz: int) -> None:
+        """The leg can be heard; before the answer only if we ring it with early media."""
+        self.codec, self.clock_rate_hz = codec, clock_rate_hz
+        self._open_early_media()
+
+    def was_established(self, at_ns: int) -> None:
+        """ACK. Prompts that waited for it count their time from here."""
+        if not self.machine.can(CallEvent.ANSWER):
+            return
+        self.machine.fire(CallEvent.ANSWER)
+        self.answered_at_s = self._services.clock.wall_s()
+        for utterance in self.player.queue:
+            if utterance.state is UtteranceState.PENDING:
+                utterance.marks.origin_ns = max(utterance.marks.origin_ns, at_ns)
+        self._publish("call.established", codec=self.codec, clock_rate_hz=self.clock_rate_hz)
+        self.player.open_line()
+
+    def hold_changed(self, *, held: bool, by: str) -> None:
+        """The media direction changed."""
+        self.held = held
+        if held:
+            self._publish("call.held", by=by)
+        else:
+            self._publish("call.unheld")
+
+    def got_digit(self, digit: str, *, duration_ms: int, method: str, at_ns: int) -> None:
+        """A key was pressed: tell, and stop what may be interrupted."""
+        self._publish("call.dtmf", digit=digit, duration_ms=duration_ms, method=method)
+        queue = self.player.queue
+        if not queue or not queue[0].barge_in_dtmf:
+            return
+        self._barge_ins.append((queue[0].id, at_ns))
+        for utterance in reversed([u for u in queue if u.barge_in_dtmf]):
+            self.player.discard(utterance, CompletionCause.BARGE_IN)
+
+    def barge_in_instant(self, utterance_id: str) -> int | None:
+        """When the key was pressed that interrupted an utterance, ns."""
+        return next((at_ns for id_, at_ns in self._barge_ins if id_ == utterance_id), None)
+
+    def speech_began(self, utterance_id: str, *, first_speech_ns: int) -> None:
+        """The first frame that carries speech left."""
+        utterance = self.utterances.get(utterance_id)
+        if utterance is None or utterance.marks.first_speech_ns is not None:
+            return
+        utterance.marks.first_speech_ns = first_speech_ns
+        self._publish(
+            "speak.started",
+            utterance_id=utterance_id,
+            time_to_first_audio_ms=utterance.time_to_first_audio_ms,
+            time_to_first_pcm_ms=utterance.time_to_first_pcm_ms,
+        )
+
+    def terminated(self, ending: Ending) -> None:
+        """The last word. Everything pending completes with ``call_ended``."""
+        if not self.machine.can(CallEvent.END):
+            return
+        self.machine.fire(CallEvent.END)
+        self.ended_at_s = self._services.clock.wall_s()
+        self.ending = ending
+        self.held = self.paused = False
+        self.player.close(CompletionCause.CALL_ENDED)
+        self._log.info("call_ended", result=ending.result, reason=ending.reason, sip_code=ending.sip_code)
+
+    # ---------------------------------------------------------------------------------------------------------------------
+
+    def _open_early_media(self) -> None:
+        early = self.state is CallState.EARLY and self.direction == "inbound" and not self._answering
+        if early and self.codec is not None:
+            self.player.open_line()
+
+    def _with_defaults(self, prompt: Prompt) -> Prompt:
+        content = prompt.content
+        if not isinstance(content, TextContent) or (self.voice is None and self.language is None):
+            return prompt
+        voice = content.voice if content.voice is not None or content.language is not None else self.voice
+        content = TextContent(content.text, voice, content.language or self.language, content.speed)
+        return Prompt(
+            content=content,
+            queue=prompt.queue,
+            utterance_id=prompt.utterance_id,
+            barge_in_dtmf=prompt.barge_in_dtmf,
+            then=prompt.then,
+            repeat=prompt.repeat,
+            delay_ms=prompt.delay_ms,
+            max_duration_ms=prompt.max_duration_ms,
+        )
+
+    def _keep(self, utterance: Utterance) -> None:
+        self.utterances[utterance.id] = utterance
+        self._services.add_utterance(utterance)
+        while len(self.utterances) > MAX_UTTERANCES_KEPT + self._services.config.calls.max_queued_prompts:
+            oldest = next(iter(self.utterances))
+            del self.utterances[oldest]
+            self._services.forget_utterance(oldest)
+
+    def _utterance_complete(self, utterance: Utterance) -> None:
+        waiter = self._cut_waiters.pop(utterance.id, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+        cause = utterance.completion_cause
+        assert cause is not None
+        self._publish(
+            "speak.complete",
+            utterance_id=utterance.id,
+            completion_cause=cause.value,
+            played_ms=round(utterance.played_ms, 1),
+            spoken_text=utterance.spoken_text,
+            underruns=utterance.underruns,
+            time_to_first_audio_ms=utterance.time_to_first_audio_ms,
+            error=utterance.error_code,
+        )
+        self._log.info(
+            "spoken",
+            utterance_id=utterance.id,
+            cause=cause.value,
+            played_ms=round(utterance.played_ms),
+            time_to_first_audio_ms=utterance.time_to_first_audio_ms,
+        )
+        self._services.utterance_done(utterance)
+        over = cause in (CompletionCause.NORMAL, CompletionCause.ERROR)
+        if over and utterance.prompt.then == "hangup" and self.state is CallState.ESTABLISHED:
+            self.end("prompt_finished")
+
+    def _cut_waiter(self, utterance_id: str) -> asyncio.Future[None]:
+        waiter = self._cut_waiters.get(utterance_id)
+        if waiter is None:
+            waiter = self._cut_waiters[utterance_id] = asyncio.get_running_loop().create_future()
+        return waiter
+
+    def _set_paused(self, *, paused: bool) -> None:
+        self._must_live()
+        if self.paused == paused:
+            raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
+        self._services.ua.set_paused(self.id, paused=paused)
+        self.paused = paused
+
+    def _must_live(self) -> None:
+        if self.state is CallState.TERMINATED:
+            raise WrongState(f"call {self.id} is terminated")
+
+    def _must_be_established(self) -> None:
+        if self.state is not CallState.ESTABLISHED:
+            raise WrongState(f"call {self.id} is {self.state}, not established")
+
+    def _must_wait_for_answer(self) -> None:
+        if self.direction != "inbound" or self.state not in (CallState.INCOMING, CallState.EARLY) or self._answering:
+            raise WrongState(f"call {self.id} ({self.direction}, {self.state}) does not wait for an answer")
+
+    def _publish(self, type_: str, **data: object) -> None:
+        self._services.events.publish(type_, call_id=self.id, data=data)
+
+
+class _CallLine:
+    """The player's line: this call's leg in the UA process."""
+
+    def __init__(self, call: Call, services: CallServices) -> None:
+        self._id = call.id
+        self._services = services
+
+    def begin(self, utterance_id: str) -> None:
+        threshold_ms = round(self._services.threshold.current_ms)
+        self._services.ua.begin(self._id, utterance_id, start_threshold_ms=threshold_ms)
+
+    def audio(self, utterance_id: str, pcm: bytes) -> None:
+        self._services.ua.audio(self._id, utterance_id, pcm)
+
+    def finish(self, utterance_id: str) -> None:
+        self._services.ua.finish(self._id, utterance_id)
+
+    def cut(self, utterance_id: str) -> None:
+        self._services.ua.cut(self._id, utterance_id)

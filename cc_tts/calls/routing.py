@@ -1,0 +1,205 @@
+"""What to do with an INVITE: which prompt it carries, how it is answered. Pure; no state.
+
+Precedence: ``X-TTS-Prompt-Id``, ``X-TTS-Text``, ``play=`` of an RFC 4240 Request-URI, the greeting of the route for the
+Request-URI's user. Prompts are taken only from trusted peers: whoever can send an INVITE could make us speak.
+"""
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import unquote_to_bytes
+
+from cc_tts.calls.prompt import Prompt, TextContent, Then
+from cc_tts.config import CallsConfig, Config, RouteConfig
+from cc_tts.errors import Forbidden, MalformedRequest, NotFound, PromptNotFound, TextTooLong
+
+ANNOUNCEMENT_USER: Final = "annc"
+MAX_URI_CHARS: Final = 8192
+MAX_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteDecision:
+    """How to answer, and what to say first. ``voice`` and ``language`` are the call's defaults."""
+
+    answer: Literal["now", "ring", "manual"]
+    ring_ms: int
+    prompt: Prompt | None
+    voice: str | None
+    language: str | None
+
+
+def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config: Config) -> RouteDecision:
+    """Route one INVITE.
+
+    Raises:
+        NotFound: no route takes the user (404), or the prompt named does not exist.
+        Forbidden: an announcement was asked for by a peer that is not trusted (403).
+        MalformedRequest: a header or URI parameter cannot be read (400).
+        TextTooLong: more text than ``tts.max_text_chars`` (413).
+    """
+    user, parameters = parse_uri(request_uri)
+    trusted = is_trusted(source, config.sip.trusted_peers)
+    tts_headers = {name.lower(): value for name, value in headers.items()} if trusted else {}
+    then = _then(tts_headers)
+    if user == ANNOUNCEMENT_USER and not _has_prompt(tts_headers):
+        if not trusted:
+            raise Forbidden("announcements are for the peers in sip.trusted_peers")
+        return _announcement(parameters, tts_headers, then, config)
+    route = config.routes.get(user) or config.routes.get("*")
+    if route is None and user != ANNOUNCEMENT_USER:
+        raise NotFound(f"no route for user {user[:64]!r}")
+    route = route or RouteConfig()
+    voice = tts_headers.get("x-tts-voice") or route.voice or None
+    language = tts_headers.get("x-tts-language") or route.language or None
+    prompt = _header_prompt(tts_headers, voice, language, then or "stay", config.tts.max_text_chars)
+    if prompt is None and route.greeting:
+        prompt = Prompt(content=TextContent(route.greeting, voice, language), then=then or route.then)
+    return RouteDecision(
+        answer=route.answer, ring_ms=route.ring_ms, prompt=prompt, voice=voice, language=language
+    )
+
+
+def is_trusted(source: str, peers: tuple[str, ...]) -> bool:
+    """Whether ``source`` lies in one of the networks."""
+    try:
+        address = ipaddress.ip_address(source)
+    except ValueError:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(address in ipaddress.ip_network(peer) for peer in peers)
+
+
+def parse_uri(uri: str) -> tuple[str, dict[str, str]]:
+    """User and parameters of a SIP URI (RFC 3261 §19.1.1); parameter names in lower case, values as sent.
+
+    Raises:
+        MalformedRequest: not a SIP URI.
+    """
+    if len(uri) > MAX_URI_CHARS:
+        raise MalformedRequest(f"the Request-URI is longer than {MAX_URI_CHARS} characters")
+    match = re.match(r"sips?:(?:([^@;]*)@)?[^;?@]+((?:;[^?]*)?)(?:\?.*)?$", uri, re.IGNORECASE | re.DOTALL)
+    if match is None:
+        raise MalformedRequest("the Request-URI is not a SIP URI")
+    user = percent_decode((match[1] or "").split(":", 1)[0], "the Request-URI's user")
+    parameters: dict[str, str] = {}
+    for part in (match[2] or "").split(";"):
+        name, _, value = part.partition("=")
+        if name:
+            parameters.setdefault(name.strip().lower(), value.strip())
+    return user, parameters
+
+
+def percent_decode(text: str, what: str) -> str:
+    """Percent-encoded UTF-8 (RFC 3986 §2.1) to text.
+
+    Raises:
+        MalformedRequest: not ASCII, a broken escape, not UTF-8, or a NUL.
+    """
+    if not text.isascii() or re.search(r"%(?![0-9A-Fa-f]{2})", text):
+        raise MalformedRequest(f"{what} must be percent-encoded UTF-8 in ASCII")
+    try:
+        decoded = unquote_to_bytes(text).decode("utf-8")
+    except UnicodeDecodeError:
+        raise MalformedRequest(f"{what} is not UTF-8 once its percent escapes are undone") from None
+    if "\0" in decoded:
+        raise MalformedRequest(f"{what} holds a NUL")
+    return decoded
+
+
+def _then(tts_headers: Mapping[str, str]) -> Then | None:
+    value = tts_headers.get("x-tts-then", "").lower()
+    if not value:
+        return None
+    if value == "hangup":
+        return "hangup"
+    if value == "stay":
+        return "stay"
+    raise MalformedRequest("X-TTS-Then is hangup or stay")
+
+
+def _has_prompt(tts_headers: Mapping[str, str]) -> bool:
+    return bool(tts_headers.get("x-tts-text") or tts_headers.get("x-tts-prompt-id"))
+
+
+def _header_prompt(
+    tts_headers: Mapping[str, str], voice: str | None, language: str | None, then: Then, max_text_chars: int
+) -> Prompt | None:
+    if tts_headers.get("x-tts-prompt-id"):
+        raise PromptNotFound("no prompt is staged under this X-TTS-Prompt-Id")
+    encoded = tts_headers.get("x-tts-text")
+    if not encoded:
+        return None
+    text = percent_decode(encoded, "X-TTS-Text")
+    _check_length(text, max_text_chars, "X-TTS-Text")
+    return Prompt(content=TextContent(text, voice, language), then=then)
+
+
+def _announcement(
+    parameters: Mapping[str, str], tts_headers: Mapping[str, str], then: Then | None, config: Config
+) -> RouteDecision:
+    """RFC 4240 §3: answer, play after the ACK, BYE at the end."""
+    play = parameters.get("play")
+    if not play:
+        raise MalformedRequest("play= is missing from the announcement's Request-URI")
+    scheme, colon, rest = percent_decode(play, "play=").partition(":")
+    if not colon:
+        raise NotFound("play= names nothing known here; use play=tts:TEXT")
+    match scheme.lower():
+        case "tts":
+            text = rest
+        case "prompt":
+            raise PromptNotFound("no prompt is staged under this id")
+        case "http" | "https":
+            raise Forbidden("this server fetches no announcements")
+        case _:
+            raise NotFound(f"play={scheme[:16]}: is not known here; use play=tts:TEXT")
+    _check_length(text, config.tts.max_text_chars, "play=")
+    voice = tts_headers.get("x-tts-voice") or percent_decode(parameters.get("voice", ""), "voice=") or None
+    locale = percent_decode(parameters.get("locale", ""), "locale=").replace("_", "-")
+    language = tts_headers.get("x-tts-language") or locale or None
+    prompt = Prompt(
+        content=TextContent(text, voice, language, _speed(parameters)),
+        then=then or "hangup",
+        repeat=_repeat(parameters, config.calls),
+        delay_ms=_milliseconds(parameters, "delay") or 0,
+        max_duration_ms=min(
+            _milliseconds(parameters, "duration") or MAX_MS, round(config.calls.max_announcement_s * 1000)
+        ),
+    )
+    return RouteDecision(answer="now", ring_ms=0, prompt=prompt, voice=voice, language=language)
+
+
+def _repeat(parameters: Mapping[str, str], limits: CallsConfig) -> int:
+    value = parameters.get("repeat", "1")
+    if value.lower() == "forever":
+        return limits.max_repeat
+    if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) < 1:  # noqa: PLR2004 - digits
+        raise MalformedRequest("repeat= is a number from 1, or forever")
+    return min(int(value), limits.max_repeat)
+
+
+def _milliseconds(parameters: Mapping[str, str], name: str) -> int | None:
+    value = parameters.get(name)
+    if value is None:
+        return None
+    if not value.isascii() or not value.isdigit() or len(value) > 9:  # noqa: PLR2004 - digits
+        raise MalformedRequest(f"{name}= is a number of milliseconds")
+    return min(int(value), MAX_MS)
+
+
+def _speed(parameters: Mapping[str, str]) -> float | None:
+    value = parameters.get("speed")
+    if value is None:
+        return None
+    if not re.fullmatch(r"[0-9](\.[0-9]{1,3})?", value) or not 0.5 <= float(value) <= 2.0:  # noqa: PLR2004
+        raise MalformedRequest("speed= is a factor from 0.5 to 2.0")
+    return float(value)
+
+
+def _check_length(text: str, limit: int, what: str) -> None:
+    if len(text) > limit:
+        raise TextTooLong(f"{what} holds {len(text)} characters; tts.max_text_chars is {limit}")

@@ -1,0 +1,226 @@
+"""Text in, line-rate PCM out: chunker, engine and resampler as one stream. Calls and ``/v1/audio/speech`` use the same."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from cc_tts.audio import AudioFormat
+from cc_tts.calls.prompt import Content, SilenceContent, TextContent, ToneContent
+from cc_tts.config import TtsConfig
+from cc_tts.errors import ConfigError, EngineFailed, NothingToSay, TextTooLong, UnknownVoice, Unprocessable
+from cc_tts.media import tones
+from cc_tts.media.resampler import StreamResampler
+from cc_tts.text.chunker import Chunker
+from cc_tts.text.characters import has_speech
+from cc_tts.text.language import detect_language
+from cc_tts.text.normalizer import Normalizer
+from cc_tts.tts.engine import Engine, SpeechStream, SynthesisRequest
+from cc_tts.voices.voice import Voice
+
+PIECE_MS: Final = 200
+"""Longest piece handed on at once: what one message to the UA process carries."""
+TEXT_SLICE_CHARS: Final = 400
+"""The text is normalised in slices of about this size, so that a long prompt does not hold up the event loop."""
+MAX_TONE_MS: Final = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechPiece:
+    """Line-rate PCM, and the caller's words if a new text chunk begins with it."""
+
+    data: bytes
+    begins_source: str | None = None
+
+
+class PieceStream(Protocol):
+    """What a prompt player reads from."""
+
+    def __aiter__(self) -> AsyncIterator[SpeechPiece]: ...
+
+    async def cancel(self) -> None:
+        """Stop and free everything. Safe to call twice and after the end."""
+        ...
+
+
+class SpeechSource:
+    """Opens streams. Runs on: the event loop."""
+
+    def __init__(self, engine: Engine, normalizer: Normalizer, config: TtsConfig) -> None:
+        self._engine = engine
+        self._normalizer = normalizer
+        self._config = config
+
+    @property
+    def engine(self) -> Engine:
+        """The engine behind it."""
+        return self._engine
+
+    def check_default_voice(self) -> None:
+        """Find out at start, not at the first prompt, that ``tts.voice`` does not exist.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        try:
+            self._engine.resolve_voice(self._config.voice, None)
+        except UnknownVoice as error:
+            raise ConfigError(f"tts.voice: {error.detail}") from error
+
+    def check(self, content: Content) -> Voice | None:
+        """Refuse early what could not be spoken.
+
+        Returns:
+            The voice that will speak; ``None`` for tones and silence.
+
+        Raises:
+            TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the content is of no use.
+        """
+        match content:
+            case TextContent():
+                limit = self._config.max_text_chars
+                if len(content.text) > limit:
+                    raise TextTooLong(f"{len(content.text)} characters; tts.max_text_chars is {limit}")
+                if not has_speech(content.text):
+                    raise NothingToSay("the text has no letter and no digit")
+                return self._voice(content)
+            case ToneContent():
+                tones.tone(content.tone, 8000, max_ms=1)
+        return None
+
+    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "") -> PieceStream:
+        """Begin to produce the content at ``rate_hz``.
+
+        Raises:
+            EngineOverloaded: the engine refuses the stream.
+            UnknownVoice, LanguageUnsupported, Unprocessable: as :meth:`check`.
+        """
+        match content:
+            case TextContent():
+                voice = self._voice(content)
+                speed = content.speed if content.speed is not None else self._config.speed
+                request = SynthesisRequest(
+                    voice=voice.id, language=content.language, speed=speed, utterance_id=utterance_id
+                )
+                chunker = Chunker(
+                    self._normalizer,
+                    language=content.language or self._config.language or None,
+                    first_chunk_max_chars=self._config.first_chunk_max_chars,
+                    chunk_max_chars=self._config.chunk_max_chars,
+                )
+                stream = self._engine.open(request)
+                return _Speech(stream, chunker, content.text, self._engine.audio_format.rate_hz, rate_hz)
+            case ToneContent():
+                if content.duration_ms > MAX_TONE_MS:
+                    raise Unprocessable(f"a tone lasts at most {MAX_TONE_MS} ms")
+                return _Fixed(tones.tone(content.tone, rate_hz, max_ms=content.duration_ms), rate_hz)
+            case SilenceContent():
+                return _Fixed(tones.silence(content.silence_ms, rate_hz), rate_hz)
+
+    def stream(self, content: Content, *, rate_hz: int) -> PieceStream:
+        """Speech without a call; the same as :meth:`open`."""
+        return self.open(content, rate_hz=rate_hz)
+
+    def _voice(self, content: TextContent) -> Voice:
+        language = content.language or self._config.language or None
+        voice = content.voice
+        if voice is None and language is None:
+            spoken = detect_language(content.text)
+            default = self._engine.resolve_voice(self._config.voice, None)
+            if default.language.split("-")[0].lower() == spoken.split("-")[0].lower() or spoken == "en":
+                return default
+            return self._engine.resolve_voice(None, spoken)
+        if voice is None:
+            default = self._engine.resolve_voice(self._config.voice, None)
+            assert language is not None
+            if default.language.split("-")[0].lower() == language.split("-")[0].lower():
+                return default
+        return self._engine.resolve_voice(voice, language)
+
+
+class _Speech:
+    """Spoken text."""
+
+    def __init__(
+        self, stream: SpeechStream, chunker: Chunker, text: str, source_rate_hz: int, rate_hz: int
+    ) -> None:
+        self._stream = stream
+        self._chunker = chunker
+        self._text = text
+        self._format = AudioFormat(rate_hz)
+        self._resampler = StreamResampler(source_rate_hz, rate_hz)
+        self._sources: list[str] = []
+        self._feeder: asyncio.Task[None] | None = None
+        self._failure: Exception | None = None
+
+    async def cancel(self) -> None:
+        if self._feeder is not None:
+            self._feeder.cancel()
+        await self._stream.cancel()
+
+    async def __aiter__(self) -> AsyncIterator[SpeechPiece]:
+        position = self._feed_slice(0)
+        if position < len(self._text):
+            self._feeder = asyncio.create_task(self._feed_rest(position))
+        else:
+            self._end_text()
+        announced = -1
+        async for chunk in self._stream:
+            source = None
+            if chunk.text_chunk_index > announced:
+                source = "".join(self._sources[announced + 1 : chunk.text_chunk_index + 1])
+                announced = chunk.text_chunk_index
+            for piece in self._pieces(self._resampler.process(chunk.data)):
+                yield SpeechPiece(piece, source)
+                source = None
+        if self._failure is not None:
+            raise EngineFailed("the text could not be prepared") from self._failure
+        for piece in self._pieces(self._resampler.process(b"", last=True)):
+            yield SpeechPiece(piece)
+        if not self._sources:
+            raise NothingToSay("nothing of the text can be spoken")
+
+    def _feed_slice(self, position: int) -> int:
+        end = position + TEXT_SLICE_CHARS
+        for chunk in self._chunker.push(self._text[position:end]):
+            self._sources.append(chunk.source)
+            self._stream.push(chunk.spoken, text_chunk_index=chunk.index)
+        return end
+
+    async def _feed_rest(self, position: int) -> None:
+        try:
+            while position < len(self._text):
+                await asyncio.sleep(0)
+                position = self._feed_slice(position)
+            self._end_text()
+        except Exception as error:  # noqa: BLE001 - raised where the audio is read, so that the reader is not left waiting
+            self._failure = error
+            await self._stream.cancel()
+
+    def _end_text(self) -> None:
+        for chunk in self._chunker.flush():
+            self._sources.append(chunk.source)
+            self._stream.push(chunk.spoken, text_chunk_index=chunk.index)
+        self._stream.end()
+
+    def _pieces(self, data: bytes) -> list[bytes]:
+        return _cut(data, self._format)
+
+
+class _Fixed:
+    """Audio that is there as a whole."""
+
+    def __init__(self, data: bytes, rate_hz: int) -> None:
+        self._pieces = _cut(data, AudioFormat(rate_hz))
+
+    async def cancel(self) -> None:
+        self._pieces = []
+
+    async def __aiter__(self) -> AsyncIterator[SpeechPiece]:
+        for piece in self._pieces:
+            yield SpeechPiece(piece)
+
+
+def _cut(data: bytes, audio_format: AudioFormat) -> list[bytes]:
+    size = audio_format.bytes_for_ms(PIECE_MS)
+    return [data[start : start + size] for start in range(0, len(data), size)]

@@ -1,0 +1,108 @@
+"""Every Prometheus series of the server, declared once. Base units: seconds, bytes, counts.
+
+One :class:`Metrics` object is built by the composition root and handed down; nothing here is global, so that two servers
+in one test do not share counts. Label values come from closed sets (engines, routes, causes): an id is never a label.
+"""
+
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from cc_tts import __version__
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+"""Content-Type of :meth:`Metrics.render` (the Prometheus text format, version 0.0.4)."""
+
+AUDIO_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
+"""For the times to first PCM and first audio, s."""
+CUT_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+"""From a caller's key to silence, s."""
+HTTP_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0)
+"""For a request to the control API, s."""
+
+
+class Metrics:
+    """The series, each named after its Prometheus name without ``cctts_`` and the unit.
+
+    Runs on: the event loop for writers; prometheus_client locks, so a reader may be anywhere.
+    """
+
+    def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each counter, read by nobody
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+
+        # --- what the caller hears
+        self.time_to_first_audio = Histogram(
+            "cctts_time_to_first_audio_seconds",
+            "From the origin of an utterance to its first frame that carries speech.",
+            ["engine"],
+            buckets=AUDIO_BUCKETS_S,
+            registry=registry,
+        )
+        self.time_to_first_pcm = Histogram(
+            "cctts_time_to_first_pcm_seconds",
+            "From the origin of an utterance to the engine's first PCM.",
+            ["engine"],
+            buckets=AUDIO_BUCKETS_S,
+            registry=registry,
+        )
+        self.playout_underruns = Counter(
+            "cctts_playout_underruns", "Times a playout buffer ran dry within an utterance.", registry=registry
+        )
+        self.start_threshold = Gauge(
+            "cctts_start_threshold_seconds", "Audio a playout buffer waits for now.", ["engine"], registry=registry
+        )
+        self.barge_in_cut = Histogram(
+            "cctts_barge_in_cut_seconds",
+            "From the caller's key to silence on the line.",
+            buckets=CUT_BUCKETS_S,
+            registry=registry,
+        )
+        self.ua_late_frames = Counter(
+            "cctts_ua_late_frames", "Frames that missed their 20 ms beat in the UA process.", registry=registry
+        )
+
+        # --- calls and utterances
+        self.calls_active = Gauge("cctts_calls_active", "Calls that have not ended.", registry=registry)
+        self.calls_total = Counter("cctts_calls", "Calls begun.", ["direction"], registry=registry)
+        self.calls_ended = Counter(
+            "cctts_calls_ended", "Calls ended, with how and why.", ["direction", "result", "reason"], registry=registry
+        )
+        self.utterances = Counter("cctts_utterances", "Utterances completed.", ["cause"], registry=registry)
+        self.utterances_active = Gauge(
+            "cctts_utterances_active", "Utterances accepted and not complete.", registry=registry
+        )
+
+        # --- the control API
+        self.http_requests = Counter(
+            "cctts_http_requests", "Requests answered.", ["method", "route", "status"], registry=registry
+        )
+        self.http_request_duration = Histogram(
+            "cctts_http_request_seconds",
+            "From the request's headers to the end of the handler.",
+            ["route"],
+            buckets=HTTP_BUCKETS_S,
+            registry=registry,
+        )
+        self.speech_streams = Gauge(
+            "cctts_speech_streams", "Answers of /v1/audio/speech being streamed.", registry=registry
+        )
+        self.event_subscribers = Gauge("cctts_event_subscribers", "Open event subscriptions.", registry=registry)
+        self.event_subscribers_dropped = Counter(
+            "cctts_event_subscribers_dropped", "Event subscribers dropped for reading too slowly.", registry=registry
+        )
+
+        # --- the server itself
+        self.process_restarts = Counter(
+            "cctts_process_restarts", "Child processes started again.", ["process"], registry=registry
+        )
+        self.draining = Gauge("cctts_draining", "1 while no new calls are taken.", registry=registry)
+        self.ready = Gauge("cctts_ready", "1 when a call would be answered and spoken to.", registry=registry)
+        self.build_info = Gauge("cctts_build_info", "Always 1; the labels tell.", ["version"], registry=registry)
+        self.build_info.labels(version=__version__).set(1)
+
+    def render(self) -> bytes:
+        """Everything in the Prometheus text format."""
+        return generate_latest(self.registry)

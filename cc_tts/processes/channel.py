@@ -1,0 +1,278 @@
+"""The line between the server process and a child: typed messages with binary payloads over a socket pair.
+
+A record on the wire::
+
+    0        4        8             8+m            8+m+p
+    ├────────┼────────┼──────────────┼───────────────┤
+    │ m: u32 │ p: u32 │ message      │ payload       │      little-endian lengths
+    └────────┴────────┴──────────────┴───────────────┘
+                        msgpack, tagged by type
+
+The first record each side sends is :class:`Hello`; another ``protocol`` ends the child. Lengths are bounded: a record that
+exceeds them means the other side is broken, not that more should be read.
+"""
+
+import asyncio
+import collections
+import socket
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from cc_tts.errors import ProcessFailed
+
+PROTOCOL_VERSION: Final = 1
+MAX_MESSAGE_BYTES: Final = 1 << 20
+MAX_PAYLOAD_BYTES: Final = 4 << 20
+MAX_BACKLOG_BYTES: Final = 32 << 20
+"""A side whose unsent records exceed this is not being read any more."""
+_READ_BYTES: Final = 1 << 16
+_HEADER: Final = struct.Struct("<II")
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="type", tag=True):
+    """Root of everything that crosses a process boundary."""
+
+
+class Hello(Message, frozen=True):
+    """Child → server, first. ``build`` says what the child runs on (library versions, limits)."""
+
+    protocol: int
+    process: str
+    pid: int
+    build: dict[str, str] = {}
+
+
+class Ready(Message, frozen=True):
+    """Child → server, once: it can work now."""
+
+
+class Ping(Message, frozen=True):
+    """Server → child, every heartbeat interval."""
+
+    serial: int
+
+
+class Pong(Message, frozen=True):
+    """Child → server: the answer to :class:`Ping`, sent by the thread that does the work."""
+
+    serial: int
+
+
+class Shutdown(Message, frozen=True):
+    """Server → child: end everything in an orderly way and exit 0."""
+
+
+COMMON_MESSAGES: Final[tuple[type[Message], ...]] = (Hello, Ready, Ping, Pong, Shutdown)
+
+Record = tuple[Message, bytes]
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(message: Message, payload: bytes = b"") -> bytes:
+    """One record as bytes.
+
+    Raises:
+        ProcessFailed: message or payload exceed the bounds.
+    """
+    body = _encoder.encode(message)
+    if len(body) > MAX_MESSAGE_BYTES or len(payload) > MAX_PAYLOAD_BYTES:
+        raise ProcessFailed(f"record of {len(body)} + {len(payload)} bytes exceeds the channel's bounds")
+    return b"".join((_HEADER.pack(len(body), len(payload)), body, payload))
+
+
+class Decoder:
+    """Cuts a byte stream into records. ``types`` are the message types this side expects."""
+
+    def __init__(self, types: Sequence[type[Message]]) -> None:
+        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(_union(types))
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Record]:
+        """Add bytes; returns the records they complete.
+
+        Raises:
+            ProcessFailed: the bytes are not records of the expected types.
+        """
+        self._buffer += data
+        records: list[Record] = []
+        offset = 0
+        while len(self._buffer) - offset >= _HEADER.size:
+            message_bytes, payload_bytes = _HEADER.unpack_from(self._buffer, offset)
+            if message_bytes > MAX_MESSAGE_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
+                raise ProcessFailed(f"record of {message_bytes} + {payload_bytes} bytes announced: the channel is broken")
+            start = offset + _HEADER.size
+            end = start + message_bytes + payload_bytes
+            if len(self._buffer) < end:
+                break
+            try:
+                message = self._decoder.decode(memoryview(self._buffer)[start : start + message_bytes])
+            except msgspec.MsgspecError as error:
+                raise ProcessFailed(f"unreadable message: {error}") from error
+            records.append((message, bytes(self._buffer[start + message_bytes : end])))
+            offset = end
+        if offset:
+            del self._buffer[:offset]
+        return records
+
+
+def _union(types: Sequence[type[Message]]) -> Any:
+    joined: Any = types[0]
+    for type_ in types[1:]:
+        joined |= type_
+    return joined
+
+
+class ServerChannel(asyncio.Protocol):
+    """The server's end. Runs on: the event loop."""
+
+    def __init__(
+        self,
+        types: Sequence[type[Message]],
+        *,
+        on_record: Callable[[Message, bytes], None],
+        on_closed: Callable[[str], None],
+    ) -> None:
+        self._decoder = Decoder((*COMMON_MESSAGES, *types))
+        self._on_record = on_record
+        self._on_closed = on_closed
+        self._transport: asyncio.Transport | None = None
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        sock: socket.socket,
+        types: Sequence[type[Message]],
+        *,
+        on_record: Callable[[Message, bytes], None],
+        on_closed: Callable[[str], None],
+    ) -> "ServerChannel":
+        """Take over one end of a socket pair."""
+        loop = asyncio.get_running_loop()
+        _, channel = await loop.connect_accepted_socket(
+            lambda: cls(types, on_record=on_record, on_closed=on_closed), sock
+        )
+        return channel
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio."""
+        assert isinstance(transport, asyncio.Transport)
+        transport.set_write_buffer_limits(high=MAX_BACKLOG_BYTES)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Called by asyncio."""
+        try:
+            records = self._decoder.feed(data)
+        except ProcessFailed as error:
+            self._fail(str(error))
+            return
+        for message, payload in records:
+            if self._closed:
+                return
+            self._on_record(message, payload)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio."""
+        self._fail(str(exc) if exc else "closed by the child")
+
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        """Send one record; never blocks.
+
+        Raises:
+            ProcessFailed: the channel is closed, or the child has stopped reading.
+        """
+        if self._transport is None or self._closed:
+            raise ProcessFailed("the channel to the child is closed")
+        if self._transport.get_write_buffer_size() > MAX_BACKLOG_BYTES:
+            self._fail("the child has stopped reading")
+            raise ProcessFailed("the child has stopped reading")
+        self._transport.write(encode(message, payload))
+
+    def close(self) -> None:
+        """Close this end without reporting it. Safe to call twice."""
+        self._closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _fail(self, reason: str) -> None:
+        if self._closed:
+            return
+        self.close()
+        self._on_closed(reason)
+
+
+class ChildChannel:
+    """The child's end: blocking reads on one thread, sends that never block on another."""
+
+    def __init__(self, sock: socket.socket, types: Sequence[type[Message]]) -> None:
+        self._sock = sock
+        self._decoder = Decoder((*COMMON_MESSAGES, *types))
+        self._outbox: collections.deque[memoryview] = collections.deque()
+        self._outbox_bytes = 0
+        sock.setblocking(True)
+
+    def read(self) -> list[Record]:
+        """Wait for records. Runs on: the reader thread.
+
+        Returns:
+            The next records; an empty list when the server is gone.
+
+        Raises:
+            ProcessFailed: the server sent something unreadable.
+        """
+        while True:
+            try:
+                data = self._sock.recv(_READ_BYTES)
+            except OSError:
+                return []
+            if not data:
+                return []
+            records = self._decoder.feed(data)
+            if records:
+                return records
+
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        """Queue a record and send what the socket takes now. Runs on: the working thread.
+
+        Raises:
+            ProcessFailed: the server is gone or has stopped reading.
+        """
+        data = memoryview(encode(message, payload))
+        self._outbox.append(data)
+        self._outbox_bytes += len(data)
+        self.flush()
+        if self._outbox_bytes > MAX_BACKLOG_BYTES:
+            raise ProcessFailed("the server has stopped reading")
+
+    def flush(self) -> None:
+        """Send what is queued as far as the socket takes it without blocking.
+
+        Raises:
+            ProcessFailed: the server is gone.
+        """
+        while self._outbox:
+            data = self._outbox[0]
+            try:
+                sent = self._sock.send(data, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise ProcessFailed(f"the server is gone: {error}") from error
+            self._outbox_bytes -= sent
+            if sent < len(data):
+                self._outbox[0] = data[sent:]
+            else:
+                self._outbox.popleft()
+
+    def close(self) -> None:
+        """Close this end; a reader waiting in :meth:`read` returns."""
+        try:
+            self._sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._sock.close()

@@ -1,0 +1,335 @@
+"""Starts a child process, watches it, restarts it with back-off, and stops it.
+
+The child is ``argv`` with ``--channel-fd N``; N is its end of a socket pair. It must send ``Hello`` then ``Ready`` within
+:data:`START_TIMEOUT_S` and answer every ``Ping`` within :data:`HEARTBEAT_TIMEOUT_S`; else it is killed and started again.
+Runs on: the event loop.
+"""
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.clock import Clock
+from cc_tts.errors import ProcessFailed
+from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready, ServerChannel, Shutdown
+
+START_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 10.0
+KILL_TIMEOUT_S: Final = 5.0
+HEARTBEAT_INTERVAL_S: Final = 1.0
+HEARTBEAT_TIMEOUT_S: Final = 10.0
+BACKOFF_MIN_S: Final = 0.1
+BACKOFF_MAX_S: Final = 5.0
+STABLE_AFTER_S: Final = 30.0
+"""A child that lived this long starts again with the shortest back-off."""
+
+log = logs.get(__name__)
+
+
+class ProcessState(StrEnum):
+    """States of a supervised child."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    READY = "ready"
+    BACKOFF = "backoff"
+    STOPPING = "stopping"
+
+
+class ProcessEvent(StrEnum):
+    """What moves it on."""
+
+    SPAWN = "spawn"
+    READY = "ready"
+    DOWN = "down"
+    """It exited, fell silent, or broke the protocol."""
+    STOP = "stop"
+
+
+PROCESS_TABLE: Final[Mapping[tuple[ProcessState, ProcessEvent], ProcessState]] = {
+    (ProcessState.STOPPED, ProcessEvent.SPAWN): ProcessState.STARTING,
+    (ProcessState.BACKOFF, ProcessEvent.SPAWN): ProcessState.STARTING,
+    (ProcessState.BACKOFF, ProcessEvent.STOP): ProcessState.STOPPED,
+    (ProcessState.STARTING, ProcessEvent.READY): ProcessState.READY,
+    (ProcessState.STARTING, ProcessEvent.DOWN): ProcessState.BACKOFF,
+    (ProcessState.STARTING, ProcessEvent.STOP): ProcessState.STOPPING,
+    (ProcessState.READY, ProcessEvent.DOWN): ProcessState.BACKOFF,
+    (ProcessState.READY, ProcessEvent.STOP): ProcessState.STOPPING,
+    (ProcessState.STOPPING, ProcessEvent.DOWN): ProcessState.STOPPED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildSpec:
+    """What to run and what it may say."""
+
+    name: str
+    argv: Sequence[str]
+    messages: Sequence[type[Message]]
+    """Types the child sends, besides the common ones."""
+    stdin: bytes = field(default=b"", repr=False)
+    """Written to the child's standard input, which is then closed: the place for its configuration, secrets included."""
+
+
+def python_module(module: str, *arguments: str) -> list[str]:
+    """The argv of a module of this package, run by this interpreter."""
+    return [sys.executable, "-m", module, *arguments]
+
+
+class Supervisor:
+    """One child and its lives."""
+
+    def __init__(
+        self,
+        spec: ChildSpec,
+        *,
+        clock: Clock,
+        on_message: Callable[[Message, bytes], None],
+        on_ready: Callable[[Hello], None],
+        on_down: Callable[[str], None],
+    ) -> None:
+        self._spec = spec
+        self._clock = clock
+        self._on_message = on_message
+        self._on_ready = on_ready
+        self._on_down = on_down
+        self._channel: ServerChannel | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._down: asyncio.Future[str] | None = None
+        self._ready: asyncio.Event = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._hello: Hello | None = None
+        self._last_pong_ns = 0
+        self.state = ProcessState.STOPPED
+        self.num_restarts = 0
+        self.last_down_reason: str | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the living child."""
+        return self._process.pid if self._process is not None and self._process.returncode is None else None
+
+    @property
+    def hello(self) -> Hello | None:
+        """What the living child said of itself."""
+        return self._hello
+
+    async def start(self) -> None:
+        """Start the child and wait until it is ready.
+
+        Raises:
+            ProcessFailed: it did not become ready in :data:`START_TIMEOUT_S`, or exited before.
+        """
+        self._stopping.clear()
+        self._task = asyncio.create_task(self._live(), name=f"supervise {self._spec.name}")
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            while not self._ready.is_set():
+                await asyncio.wait({ready}, timeout=0.05)
+                if self.num_restarts or self._task.done():
+                    reason = self.last_down_reason or "it did not start"
+                    await self.stop()
+                    raise ProcessFailed(f"the {self._spec.name} process failed to start: {reason}")
+        finally:
+            ready.cancel()
+
+    async def stop(self) -> None:
+        """End the child: ``Shutdown``, then SIGTERM, then SIGKILL, each with its named timeout. Safe to call twice."""
+        self._stopping.set()
+        if self._task is not None:
+            await self._task
+            self._task = None
+
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        """Send to the child.
+
+        Raises:
+            ProcessFailed: it is not ready.
+        """
+        if self._channel is None or self.state is not ProcessState.READY:
+            raise ProcessFailed(f"the {self._spec.name} process is {self.state}")
+        self._channel.send(message, payload)
+
+    def _move(self, event: ProcessEvent) -> None:
+        self.state = PROCESS_TABLE[self.state, event]
+
+    async def _live(self) -> None:
+        backoff_s = BACKOFF_MIN_S
+        while not self._stopping.is_set():
+            started_ns = self._clock.now_ns()
+            self._move(ProcessEvent.SPAWN)
+            try:
+                await self._spawn()
+                reason = await self._watch()
+            except (OSError, ProcessFailed) as error:
+                reason = str(error)
+            was_ready = self._ready.is_set()
+            self._ready.clear()
+            if self._stopping.is_set() and self.state in (ProcessState.STARTING, ProcessState.READY):
+                self._move(ProcessEvent.STOP)
+                await self._end_child()
+                self._move(ProcessEvent.DOWN)
+                self._report_down("stopped", was_ready=was_ready)
+                return
+            self._move(ProcessEvent.DOWN)
+            reason = await self._bury(reason)
+            self.last_down_reason = reason
+            self.num_restarts += 1
+            log.error("child_down", child=self._spec.name, reason=reason, restart_in_s=round(backoff_s, 2))
+            self._report_down(reason, was_ready=was_ready)
+            if (self._clock.now_ns() - started_ns) / 1e9 > STABLE_AFTER_S:
+                backoff_s = BACKOFF_MIN_S
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), backoff_s)
+            backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
+        if self.state is ProcessState.BACKOFF:
+            self._move(ProcessEvent.STOP)
+
+    def _report_down(self, reason: str, *, was_ready: bool) -> None:
+        if was_ready:
+            self._on_down(reason)
+
+    async def _spawn(self) -> None:
+        ours, theirs = socket.socketpair()
+        self._down = asyncio.get_running_loop().create_future()
+        self._hello = None
+        try:
+            self._channel = await ServerChannel.open(
+                ours, self._spec.messages, on_record=self._record, on_closed=self._set_down
+            )
+            self._process = await asyncio.create_subprocess_exec(
+                *self._spec.argv,
+                "--channel-fd",
+                str(theirs.fileno()),
+                stdin=asyncio.subprocess.PIPE,
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,  # Ctrl-C on the terminal is for the server alone; it drains, then stops the child
+            )
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        assert self._process.stdin is not None
+        with contextlib.suppress(ConnectionError):
+            self._process.stdin.write(self._spec.stdin)
+            await self._process.stdin.drain()
+        self._process.stdin.close()
+
+    async def _watch(self) -> str:
+        """Wait until the child is down or the supervisor is stopping; returns why."""
+        assert self._process is not None
+        assert self._down is not None
+        exited = asyncio.create_task(self._process.wait())
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            deadline_s = START_TIMEOUT_S
+            started_ns = self._clock.now_ns()
+            serial = 0
+            while True:
+                waiting: set[asyncio.Future[object]] = {exited, stopping, self._down}  # type: ignore[arg-type]
+                done, _ = await asyncio.wait(
+                    waiting, timeout=HEARTBEAT_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                if stopping in done:
+                    return "stopped"
+                if self._down in done:
+                    return self._down.result()
+                if exited in done:
+                    return _exit_reason(exited.result())
+                now_ns = self._clock.now_ns()
+                if not self._ready.is_set():
+                    if (now_ns - started_ns) / 1e9 > deadline_s:
+                        return f"not ready within {START_TIMEOUT_S:.0f} s"
+                    continue
+                if (now_ns - self._last_pong_ns) / 1e9 > HEARTBEAT_TIMEOUT_S:
+                    return f"no heartbeat for {HEARTBEAT_TIMEOUT_S:.0f} s"
+                serial += 1
+                with contextlib.suppress(ProcessFailed):
+                    self.send(Ping(serial=serial))
+        finally:
+            stopping.cancel()
+            exited.cancel()
+
+    def _record(self, message: Message, payload: bytes) -> None:
+        match message:
+            case Hello():
+                if message.protocol != PROTOCOL_VERSION:
+                    self._set_down(f"speaks protocol {message.protocol}, this server {PROTOCOL_VERSION}")
+                    return
+                self._hello = message
+            case Ready() if self._hello is not None and self.state is ProcessState.STARTING:
+                self._move(ProcessEvent.READY)
+                self._last_pong_ns = self._clock.now_ns()
+                self._ready.set()
+                log.info("child_ready", child=self._spec.name, pid=self.pid, **self._hello.build)
+                self._on_ready(self._hello)
+            case Pong():
+                self._last_pong_ns = self._clock.now_ns()
+            case _ if self.state is ProcessState.READY:
+                self._on_message(message, payload)
+            case _:
+                self._set_down(f"sent {type(message).__name__} before it was ready")
+
+    def _set_down(self, reason: str) -> None:
+        if self._down is not None and not self._down.done():
+            self._down.set_result(reason)
+
+    async def _end_child(self) -> None:
+        """The orderly end: Shutdown, SIGTERM, SIGKILL."""
+        process = self._process
+        if process is None:
+            return
+        if self._channel is not None:
+            with contextlib.suppress(ProcessFailed):
+                self._channel.send(Shutdown())
+        for timeout_s, next_signal in ((STOP_TIMEOUT_S, signal.SIGTERM), (KILL_TIMEOUT_S, signal.SIGKILL)):
+            try:
+                await asyncio.wait_for(process.wait(), timeout_s)
+                break
+            except TimeoutError:
+                log.warning("child_does_not_end", child=self._spec.name, signal=next_signal.name)
+                with contextlib.suppress(ProcessLookupError):
+                    process.send_signal(next_signal)
+        await process.wait()
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = None
+        self._process = None
+
+    async def _bury(self, reason: str) -> str:
+        """Make sure the child is gone; adds its exit status to the reason."""
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        process, self._process = self._process, None
+        if process is None:
+            return reason
+        if process.returncode is None:
+            try:
+                await asyncio.wait_for(process.wait(), 0.2)
+            except TimeoutError:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+                return reason
+        assert process.returncode is not None
+        exit_reason = _exit_reason(process.returncode)
+        return exit_reason if reason in ("closed by the child", exit_reason) else f"{reason}; {exit_reason}"
+
+
+def _exit_reason(code: int) -> str:
+    if code < 0:
+        try:
+            return f"killed by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"killed by signal {-code}"
+    return f"exited with status {code}"

@@ -1,0 +1,156 @@
+"""Composition root: builds every object of the server process once, starts them in order, stops them in reverse.
+
+::
+
+    engine ─▸ text ─▸ SpeechSource ─┐
+    UaClient (UA process) ──────────┼─▸ CallRegistry ─▸ api (aiohttp)
+    EventBus, Metrics, Clock ───────┘
+"""
+
+import asyncio
+import signal
+from typing import Final
+
+from aiohttp import web
+
+from cc_tts import __version__, logs
+from cc_tts.api.app import ApiContext, build_app
+from cc_tts.calls.events import EventBus
+from cc_tts.calls.registry import CallRegistry
+from cc_tts.calls.speech_source import SpeechSource
+from cc_tts.clock import MonotonicClock
+from cc_tts.config import Config
+from cc_tts.errors import ConfigError, ProcessFailed
+from cc_tts.metrics import Metrics
+from cc_tts.text.normalizer import Normalizer
+from cc_tts.tts.factory import make_engine
+from cc_tts.ua.client import UaClient
+from cc_tts.voices.catalog import VoiceCatalog
+
+HTTP_SHUTDOWN_TIMEOUT_S: Final = 5.0
+WHEEL_MAX_CALLS: Final = 4
+"""What the try-out wheel of pjsua2 is compiled for."""
+
+log = logs.get(__name__)
+
+
+class Server:
+    """The server process."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._stop = asyncio.Event()
+        self._force = asyncio.Event()
+        clock = MonotonicClock()
+        self.metrics = Metrics()
+        self.engine = make_engine(config.tts.engine, default_voice=config.tts.voice)
+        self.normalizer = Normalizer()
+        self.source = SpeechSource(self.engine, self.normalizer, config.tts)
+        self.ua = UaClient(config, clock=clock)
+        self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers)
+        self.registry = CallRegistry(
+            config,
+            ua=self.ua,
+            source=self.source,
+            voices=VoiceCatalog((self.engine,)),
+            events=self.events,
+            metrics=self.metrics,
+            clock=clock,
+        )
+        self.app = build_app(
+            ApiContext(
+                config=config,
+                registry=self.registry,
+                speech_source=self.source,
+                clock=clock,
+                metrics=self.metrics,
+                on_drain=self.drain,
+            )
+        )
+        self._runner = web.AppRunner(
+            self.app, access_log=None, handle_signals=False, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S
+        )
+
+    def drain(self) -> None:
+        """Take no new calls; exit when the last one has ended or ``calls.drain_timeout_s`` is over."""
+        self.registry.start_drain()
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until a drain is over.
+
+        Raises:
+            ProcessFailed: the UA process does not start.
+            OSError: the HTTP address cannot be bound.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal)
+        http = self._config.http
+        await self._runner.setup()
+        try:
+            # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
+            await web.TCPSite(self._runner, http.host, http.port).start()
+            await self.engine.start()
+            await asyncio.to_thread(self.normalizer.warm_up)
+            self.source.check_default_voice()
+            await self.ua.start()
+            self._say_ready()
+            await self._stop.wait()
+            drained = asyncio.create_task(self.registry.drained(timeout_s=self._config.calls.drain_timeout_s))
+            forced = asyncio.create_task(self._force.wait())
+            await asyncio.wait({drained, forced}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (drained, forced):
+                task.cancel()
+            await asyncio.gather(drained, forced, return_exceptions=True)
+        finally:
+            await self.ua.stop()
+            self.events.close()
+            await self._runner.cleanup()
+            await self.engine.stop()
+            log.info("stopped")
+
+    def _on_signal(self) -> None:
+        """First signal: drain. Second: stop now."""
+        if self._stop.is_set():
+            log.warning("second_signal", consequence="ending calls now")
+            self._force.set()
+        else:
+            self.drain()
+
+    def _say_ready(self) -> None:
+        build, config = self.ua.build, self._config
+        log.info(
+            "serving",
+            version=__version__,
+            sip=f"{config.sip.host}:{config.sip.port} {'+'.join(config.sip.transports)}",
+            http=f"http://{config.http.host}:{config.http.port}",
+            engine=config.tts.engine,
+            voice=config.tts.voice,
+            pjsip=build.get("pjsip"),
+            max_calls=build.get("max_calls"),
+        )
+        if int(build.get("build_max_calls", "0")) <= WHEEL_MAX_CALLS:
+            log.warning(
+                "try_out_build",
+                detail=f"this pjsua2 is the try-out wheel: {build.get('build_max_calls')} calls at once. "
+                "A build of pjproject with a larger PJSUA_MAX_CALLS lifts the limit",
+            )
+
+
+def serve(config: Config) -> int:
+    """Run the server; returns the exit status."""
+    logs.configure(level=config.log.level, json=config.log.json, process="server")
+
+    async def main() -> None:
+        await Server(config).run()
+
+    try:
+        asyncio.run(main())
+    except (ProcessFailed, ConfigError) as error:
+        log.error("cannot_start", detail=error.detail)  # noqa: TRY400 - the detail is the message
+        return 1
+    except OSError as error:
+        log.error("cannot_start", detail=f"HTTP on {config.http.host}:{config.http.port}: {error}")  # noqa: TRY400
+        return 1
+    return 0

@@ -1,0 +1,102 @@
+"""The UA process: ``python -m cc_tts.ua --channel-fd N``, its settings as JSON on standard input.
+
+Threads: this one (the SIP thread) polls PJSIP and carries out commands; the reader thread takes records off the channel
+and puts audio into playout buffers; PJMEDIA's clock thread takes frames out. Nothing else may run Python here
+(pjsip/pjproject issue 4658).
+"""
+
+import argparse
+import os
+import signal
+import socket
+import sys
+import threading
+from collections import deque
+
+import msgspec
+
+from cc_tts import logs
+from cc_tts.clock import MonotonicClock
+from cc_tts.errors import ProcessFailed
+from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Message, Ping, Pong, Ready, Shutdown
+from cc_tts.ua.messages import TO_UA, UaSettings
+from cc_tts.ua.sip_thread import SipThread
+
+EXIT_SERVER_GONE = 3
+EXIT_NO_START = 4
+
+log = logs.get(__name__)
+
+
+def main() -> int:
+    """Run until told to shut down or the server is gone."""
+    parser = argparse.ArgumentParser(prog="python -m cc_tts.ua", description="the SIP user agent's process")
+    parser.add_argument("--channel-fd", type=int, required=True)
+    arguments = parser.parse_args()
+    settings = msgspec.json.decode(sys.stdin.buffer.read(), type=UaSettings)
+    logs.configure(level=settings.log_level, json=settings.log_json, process="ua")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    stopping = threading.Event()
+    SipThread.enter()
+    channel = ChildChannel(socket.socket(fileno=arguments.channel_fd), TO_UA)
+
+    from cc_tts.ua.endpoint import UserAgent
+
+    agent = UserAgent(settings, clock=MonotonicClock(), send=channel.send)
+    try:
+        build = agent.start()
+    except Exception as error:  # noqa: BLE001 - whatever PJSIP throws, the reason must reach the log
+        log.error("ua_cannot_start", detail=str(error))  # noqa: TRY400 - the detail is the message
+        return EXIT_NO_START
+
+    commands: deque[Message] = deque()
+    server_gone = threading.Event()
+    reader = threading.Thread(
+        target=_read, args=(channel, agent.media, commands, server_gone), name="reader", daemon=True
+    )
+    try:
+        channel.send(Hello(protocol=PROTOCOL_VERSION, process="ua", pid=os.getpid(), build=build))
+        channel.send(Ready())
+        reader.start()
+        while not (stopping.is_set() or server_gone.is_set()):
+            agent.poll()
+            while commands:
+                message = commands.popleft()
+                match message:
+                    case Ping():
+                        channel.send(Pong(serial=message.serial))
+                    case Shutdown():
+                        stopping.set()
+                    case _:
+                        agent.command(message)
+            channel.flush()
+    except ProcessFailed as error:
+        log.error("server_gone", detail=str(error))  # noqa: TRY400
+        server_gone.set()
+    try:
+        agent.stop()
+        channel.flush()
+    except ProcessFailed:
+        server_gone.set()
+    channel.close()
+    return EXIT_SERVER_GONE if server_gone.is_set() else 0
+
+
+def _read(
+    channel: ChildChannel, media: object, commands: "deque[Message]", server_gone: threading.Event
+) -> None:
+    """Runs on: the reader thread."""
+    assert callable(media)
+    try:
+        while records := channel.read():
+            for message, payload in records:
+                if not media(message, payload):
+                    commands.append(message)
+    except ProcessFailed as error:
+        log.error("channel_broken", detail=str(error))  # noqa: TRY400
+    server_gone.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

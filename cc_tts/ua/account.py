@@ -1,0 +1,93 @@
+"""The accounts of the user agent: one that takes whatever comes in, one more when we register with a PBX.
+
+Runs on: the SIP thread.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pjsua2 as pj
+
+from cc_tts.ua.messages import RegistrationChanged, UaSettings
+from cc_tts.ua.sip_thread import SipThread, callback
+
+
+class Account(pj.Account):  # type: ignore[misc]
+    """Hands incoming calls on."""
+
+    def __init__(
+        self,
+        *,
+        on_incoming: Callable[["Account", int, Any], None],
+        on_registration: Callable[[RegistrationChanged], None],
+    ) -> None:
+        SipThread.check()
+        super().__init__()
+        self._on_incoming = on_incoming
+        self._on_registration = on_registration
+
+    @callback
+    def onIncomingCall(self, prm: Any) -> None:
+        """An INVITE outside a dialog."""
+        self._on_incoming(self, prm.callId, prm.rdata)
+
+    @callback
+    def onRegState(self, prm: Any) -> None:
+        """The registrar answered, or did not."""
+        info = self.getInfo()
+        self._on_registration(
+            RegistrationChanged(
+                registered=bool(info.regIsActive and prm.code // 100 == 2),  # noqa: PLR2004 - a 2xx answer
+                sip_code=int(prm.code),
+                detail=str(prm.reason)[:200],
+            )
+        )
+
+
+def local_config(settings: UaSettings) -> Any:
+    """The account for calls that come in by address."""
+    config = _common(settings)
+    config.idUri = f"sip:cc-tts@{_host_for_uri(settings)}:{settings.port}"
+    config.priority = 0
+    return config
+
+
+def registered_config(settings: UaSettings) -> Any:
+    """The account that registers (RFC 3261 §10.2) and answers digest challenges (§22)."""
+    config = _common(settings)
+    registrar = settings.registrar if settings.registrar.startswith(("sip:", "sips:")) else f"sip:{settings.registrar}"
+    host = registrar.split(":", 1)[1].split(";", 1)[0]
+    config.idUri = f"sip:{settings.username}@{host}"
+    config.priority = 1
+    config.regConfig.registrarUri = registrar
+    config.regConfig.timeoutSec = settings.expires_s
+    config.regConfig.retryIntervalSec = settings.retry_s
+    config.regConfig.firstRetryIntervalSec = min(5, settings.retry_s)
+    credentials = pj.AuthCredInfo("digest", settings.realm, settings.username, 0, settings.password)
+    config.sipConfig.authCreds.append(credentials)
+    return config
+
+
+def _common(settings: UaSettings) -> Any:
+    config = pj.AccountConfig()
+    media = config.mediaConfig
+    media.transportConfig.port = settings.rtp_port_min
+    media.transportConfig.portRange = settings.rtp_port_max - settings.rtp_port_min
+    if settings.host not in ("0.0.0.0", "::"):
+        media.transportConfig.boundAddress = settings.host
+    if settings.public_address:
+        media.transportConfig.publicAddress = settings.public_address
+    media.lockCodecEnabled = False
+    media.streamKaEnabled = False
+    config.natConfig.contactRewriteUse = 0
+    config.natConfig.viaRewriteUse = 0
+    config.natConfig.sdpNatRewriteUse = 0
+    config.natConfig.udpKaIntervalSec = 0
+    config.callConfig.timerUse = pj.PJSUA_SIP_TIMER_OPTIONAL
+    return config
+
+
+def _host_for_uri(settings: UaSettings) -> str:
+    host = settings.public_address or settings.host
+    host = "127.0.0.1" if host == "0.0.0.0" else host
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,211 @@
+"""The server's side of the UA process. Runs on: the event loop. Never imports pjsua2."""
+
+from typing import Protocol
+
+import msgspec
+
+from cc_tts.clock import Clock
+from cc_tts.config import Config
+from cc_tts.errors import ProcessFailed, UserAgentUnavailable
+from cc_tts.processes.channel import Hello, Message
+from cc_tts.processes.supervisor import ChildSpec, ProcessState, Supervisor, python_module
+from cc_tts.ua.messages import (
+    FROM_UA,
+    Answer,
+    Audio,
+    BeginUtterance,
+    CutUtterance,
+    FinishUtterance,
+    Hangup,
+    Originate,
+    Ring,
+    SendDtmf,
+    SetAccepting,
+    SetHold,
+    SetPaused,
+    UaSettings,
+)
+
+RETRY_AFTER_S = 2
+"""What a client is told while the UA process restarts."""
+BUFFER_SLACK_MS = 1000
+"""The UA's buffers hold this much more than the window, so that flow control, not the bound, decides."""
+
+
+class UaListener(Protocol):
+    """Who hears from the UA process."""
+
+    def on_ua_ready(self) -> None:
+        """It can take and place calls."""
+        ...
+
+    def on_ua_down(self, reason: str) -> None:
+        """It is gone, and every call with it."""
+        ...
+
+    def on_ua_message(self, message: Message) -> None:
+        """One of ``FROM_UA``."""
+        ...
+
+
+class UaClient:
+    """Commands to the UA process."""
+
+    def __init__(self, config: Config, *, clock: Clock) -> None:
+        self._config = config
+        self._listener: UaListener | None = None
+        self._accepting = True
+        self.registered: bool | None = None
+        self._supervisor = Supervisor(
+            ChildSpec(
+                name="ua",
+                argv=python_module("cc_tts.ua"),
+                messages=FROM_UA,
+                stdin=msgspec.json.encode(settings_of(config)),
+            ),
+            clock=clock,
+            on_message=self._on_message,
+            on_ready=self._on_ready,
+            on_down=self._on_down,
+        )
+
+    def listen(self, listener: UaListener) -> None:
+        """Set who hears; before :meth:`start`."""
+        self._listener = listener
+
+    async def start(self) -> None:
+        """Start the process.
+
+        Raises:
+            ProcessFailed: it cannot start; its log says why.
+        """
+        await self._supervisor.start()
+
+    async def stop(self) -> None:
+        """End the process."""
+        await self._supervisor.stop()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it lives."""
+        return self._supervisor.pid
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether commands can be sent."""
+        return self._supervisor.state is ProcessState.READY
+
+    @property
+    def num_restarts(self) -> int:
+        """How often it came back."""
+        return self._supervisor.num_restarts
+
+    @property
+    def build(self) -> dict[str, str]:
+        """What it said of itself: versions and limits."""
+        return self._supervisor.hello.build if self._supervisor.hello is not None else {}
+
+    @property
+    def max_calls(self) -> int:
+        """How many calls it takes at once; 0 while unknown."""
+        return int(self.build.get("max_calls", "0"))
+
+    def set_accepting(self, *, accepting: bool) -> None:
+        """Let new calls in, or have them refused with 503. Remembered over a restart."""
+        self._accepting = accepting
+        if self.is_ready:
+            self._send(SetAccepting(accepting=accepting, retry_after_s=self._config.sip.retry_after_s))
+
+    def ring(self, call_id: str, *, early_media: bool) -> None:
+        """180 or 183."""
+        self._send(Ring(call_id=call_id, early_media=early_media))
+
+    def answer(self, call_id: str) -> None:
+        """200."""
+        self._send(Answer(call_id=call_id))
+
+    def hangup(self, call_id: str, *, sip_code: int = 0, reason: str = "", retry_after_s: int = 0) -> None:
+        """BYE, CANCEL or a refusal."""
+        self._send(Hangup(call_id=call_id, sip_code=sip_code, reason=reason, retry_after_s=retry_after_s))
+
+    def set_hold(self, call_id: str, *, hold: bool) -> None:
+        """Re-INVITE."""
+        self._send(SetHold(call_id=call_id, hold=hold))
+
+    def send_dtmf(self, call_id: str, digits: str, *, duration_ms: int) -> None:
+        """RFC 4733 events."""
+        self._send(SendDtmf(call_id=call_id, digits=digits, duration_ms=duration_ms))
+
+    def originate(self, call_id: str, *, to: str, from_: str, headers: dict[str, str]) -> None:
+        """Place a call."""
+        self._send(Originate(call_id=call_id, to=to, from_=from_, headers=headers))
+
+    def begin(self, call_id: str, utterance_id: str, *, start_threshold_ms: int) -> None:
+        """Queue an utterance."""
+        self._send(
+            BeginUtterance(call_id=call_id, utterance_id=utterance_id, start_threshold_ms=start_threshold_ms)
+        )
+
+    def audio(self, call_id: str, utterance_id: str, pcm: bytes) -> None:
+        """Line-rate PCM for it."""
+        self._send(Audio(call_id=call_id, utterance_id=utterance_id), pcm)
+
+    def finish(self, call_id: str, utterance_id: str) -> None:
+        """No more audio for it."""
+        self._send(FinishUtterance(call_id=call_id, utterance_id=utterance_id))
+
+    def cut(self, call_id: str, utterance_id: str | None) -> None:
+        """Silence it (``None``: everything) within one frame."""
+        self._send(CutUtterance(call_id=call_id, utterance_id=utterance_id))
+
+    def set_paused(self, call_id: str, *, paused: bool) -> None:
+        """Stop or go on with the prompts' clock."""
+        self._send(SetPaused(call_id=call_id, paused=paused))
+
+    def _send(self, message: Message, payload: bytes = b"") -> None:
+        try:
+            self._supervisor.send(message, payload)
+        except ProcessFailed as error:
+            raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
+
+    def _on_message(self, message: Message, payload: bytes) -> None:  # noqa: ARG002 - the UA sends no payloads
+        assert self._listener is not None
+        self._listener.on_ua_message(message)
+
+    def _on_ready(self, hello: Hello) -> None:  # noqa: ARG002
+        assert self._listener is not None
+        if not self._accepting:
+            self.set_accepting(accepting=False)
+        self._listener.on_ua_ready()
+
+    def _on_down(self, reason: str) -> None:
+        assert self._listener is not None
+        self._listener.on_ua_down(reason)
+
+
+def settings_of(config: Config) -> UaSettings:
+    """The part of the configuration the UA process needs."""
+    return UaSettings(
+        host=config.sip.host,
+        port=config.sip.port,
+        transports=config.sip.transports,
+        public_address=config.sip.public_address,
+        max_calls=config.sip.max_calls,
+        user_agent=config.sip.user_agent,
+        retry_after_s=config.sip.retry_after_s,
+        rtp_port_min=config.rtp.port_min,
+        rtp_port_max=config.rtp.port_max,
+        codecs=config.rtp.codecs,
+        clock_rate_hz=config.rtp.clock_rate_hz,
+        rtp_inactivity_timeout_s=config.rtp.inactivity_timeout_s,
+        playout_max_buffered_ms=config.playout.window_ms + BUFFER_SLACK_MS,
+        registrar=config.registration.registrar,
+        username=config.registration.username,
+        password=config.registration.password,
+        realm=config.registration.realm,
+        expires_s=config.registration.expires_s,
+        retry_s=config.registration.retry_s,
+        log_level=config.log.level,
+        log_json=config.log.json,
+        pjsip_log_level=config.log.pjsip_level,
+    )

@@ -1,0 +1,403 @@
+"""The SIP user agent: pjsua2's library, transports, accounts, legs. Runs on: the SIP thread, except :meth:`media`."""
+
+import functools
+import secrets
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import pjsua2 as pj
+
+from cc_tts import logs
+from cc_tts.audio import PTIME_MS, AudioFormat
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.media import playout_events
+from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.media.playout_events import PlayoutOverflow
+from cc_tts.processes.channel import Message
+from cc_tts.ua import sip_message
+from cc_tts.ua.account import Account, local_config, registered_config
+from cc_tts.ua.audio_port import AudioPorts
+from cc_tts.ua.gate import CLibrary, Gate
+from cc_tts.ua.leg import Leg
+from cc_tts.ua.messages import (
+    Answer,
+    Audio,
+    BeginUtterance,
+    CallEnded,
+    CommandFailed,
+    CutUtterance,
+    FinishUtterance,
+    Hangup,
+    IncomingCall,
+    InviteRefused,
+    MediaQuality,
+    Originate,
+    PlayoutFinished,
+    PlayoutProgress,
+    PlayoutSpeech,
+    PlayoutStarted,
+    PlayoutUnderrun,
+    Ring,
+    SendDtmf,
+    SetAccepting,
+    SetHold,
+    SetPaused,
+    UaSettings,
+)
+from cc_tts.ua.sip_thread import SipThread, pj_detail
+
+POLL_MS: Final = 4
+"""Longest wait in one poll of the library: the delay a command or an event may meet."""
+WATCH_INTERVAL_S: Final = 1.0
+_TRANSPORTS: Final = {"udp": "PJSIP_TRANSPORT_UDP", "tcp": "PJSIP_TRANSPORT_TCP"}
+_CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
+_TOP_PRIORITY: Final = 255
+_ANY_NUMBER: Final = 1 << 16
+
+log = logs.get(__name__)
+
+
+class UserAgent:
+    """Everything between the channel and PJSIP."""
+
+    def __init__(self, settings: UaSettings, *, clock: Clock, send: Callable[[Message], None]) -> None:
+        SipThread.check()
+        self._settings = settings
+        self._clock = clock
+        self._send = send
+        self._format = AudioFormat(settings.clock_rate_hz)
+        self._legs: dict[str, Leg] = {}
+        self._accepting = True
+        self._retry_after_s = settings.retry_after_s
+        self._playout_events: deque[tuple[str, playout_events.PlayoutEvent]] = deque()
+        self._last_watch_ns = clock.now_ns()
+        self._last_tick_ns = 0
+        self.max_calls = 0
+        self.gate_installed = False
+        self._log_writer = _LogWriter()
+        self._endpoint: Any = pj.Endpoint()
+        self._ports: AudioPorts
+        self._local: Account
+        self._registered: Account | None = None
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> dict[str, str]:
+        """Open the library, the transports and the accounts.
+
+        Returns:
+            What this build is, for the log and ``cc-tts serve``'s greeting.
+
+        Raises:
+            pjsua2.Error: a port is taken, an address is not ours…
+        """
+        SipThread.check()
+        library = CLibrary()
+        library.set_log_level(self._settings.pjsip_log_level)
+        self._endpoint.libCreate()
+        self._endpoint.libInit(self._library_config())
+        build_limit = int(library.max_calls())
+        wanted = self._settings.max_calls
+        self.max_calls = min(wanted, build_limit) if wanted else build_limit
+        self._install_gate(library)
+        for name in self._settings.transports:
+            config = pj.TransportConfig()
+            config.port = self._settings.port
+            if self._settings.host not in ("0.0.0.0", "::"):
+                config.boundAddress = self._settings.host
+            if self._settings.public_address:
+                config.publicAddress = self._settings.public_address
+            try:
+                self._endpoint.transportCreate(getattr(pj, _TRANSPORTS[name]), config)
+            except pj.Error as error:
+                where = f"{self._settings.host}:{self._settings.port}/{name}"
+                raise RuntimeError(f"cannot listen on {where}: {pj_detail(error)}") from None
+        self._endpoint.libStart()
+        self._endpoint.audDevManager().setNullDev()
+        self._set_codecs()
+        self._ports = AudioPorts(self.max_calls, self._format, self._clock)
+        self._local = self._account(local_config(self._settings))
+        if self._settings.registrar:
+            self._registered = self._account(registered_config(self._settings))
+        return {
+            "pjsip": self._endpoint.libVersion().full,
+            "max_calls": str(self.max_calls),
+            "build_max_calls": str(build_limit),
+            "gate": "503" if self.gate_installed else "486",
+        }
+
+    def poll(self) -> None:
+        """One turn: let PJSIP work, bury ended legs, pass on what the playout buffers reported, watch RTP."""
+        self._endpoint.libHandleEvents(POLL_MS)
+        self._drain_playout_events()
+        for leg in [leg for leg in self._legs.values() if leg.over]:
+            del self._legs[leg.call_id]
+        now_ns = self._clock.now_ns()
+        if now_ns - self._last_tick_ns >= PTIME_MS * NS_PER_MS:
+            self._last_tick_ns = now_ns
+            for leg in self._legs.values():
+                leg.tick(now_ns)
+        if (now_ns - self._last_watch_ns) / 1e9 >= WATCH_INTERVAL_S:
+            self._last_watch_ns = now_ns
+            timeout_s = self._settings.rtp_inactivity_timeout_s
+            for leg in tuple(self._legs.values()):
+                self._attempt(leg.call_id, "watch", functools.partial(leg.watch_rtp, inactivity_timeout_s=timeout_s))
+
+    def stop(self) -> None:
+        """End every call and the library."""
+        SipThread.check()
+        self._accepting = False
+        for leg in tuple(self._legs.values()):
+            self._attempt(leg.call_id, "hangup", leg.end)
+        deadline_ns = self._clock.now_ns() + 2_000_000_000
+        while self._legs and self._clock.now_ns() < deadline_ns:
+            self.poll()
+        if self._registered is not None:
+            self._registered.shutdown()
+        self._local.shutdown()
+        self._endpoint.libDestroy()
+
+    # --- signalling ------------------------------------------------------------------------------------------------
+
+    def command(self, message: Message) -> None:
+        """Do what the server asks; a refusal of PJSIP goes back as :class:`CommandFailed`."""
+        SipThread.check()
+        match message:
+            case SetAccepting():
+                self._accepting, self._retry_after_s = message.accepting, message.retry_after_s
+            case Originate():
+                self._originate(message)
+            case Ring(call_id=call_id):
+                self._on_leg(call_id, "ring", lambda leg: leg.ring(early_media=message.early_media))
+            case Answer(call_id=call_id):
+                self._on_leg(call_id, "answer", lambda leg: leg.accept())
+            case Hangup(call_id=call_id):
+                self._on_leg(
+                    call_id,
+                    "hangup",
+                    lambda leg: leg.end(
+                        sip_code=message.sip_code, reason=message.reason, retry_after_s=message.retry_after_s
+                    ),
+                )
+            case SetHold(call_id=call_id):
+                self._on_leg(call_id, "hold", lambda leg: leg.set_hold(hold=message.hold))
+            case SendDtmf(call_id=call_id):
+                self._on_leg(
+                    call_id, "dtmf", lambda leg: leg.send_dtmf(message.digits, duration_ms=message.duration_ms)
+                )
+            case _:
+                log.error("unexpected_command", command=type(message).__name__)
+
+    def media(self, message: Message, payload: bytes) -> bool:
+        """Feed a leg's playout buffer. Runs on: the reader thread.
+
+        Returns:
+            Whether the message was about media; if not, it is for :meth:`command`.
+        """
+        match message:
+            case BeginUtterance() | Audio() | FinishUtterance() | CutUtterance() | SetPaused():
+                leg = self._legs.get(message.call_id)
+            case _:
+                return False
+        if leg is None:
+            return True  # it ended while the message was on its way
+        match message:
+            case Audio():
+                try:
+                    leg.buffer.write(message.utterance_id, payload)
+                except (PlayoutOverflow, ValueError, KeyError) as error:
+                    log.error("audio_refused", call_id=message.call_id, detail=str(error))
+                    leg.buffer.cut(message.utterance_id)
+            case BeginUtterance():
+                leg.buffer.begin(message.utterance_id, message.start_threshold_ms)
+            case FinishUtterance():
+                leg.buffer.finish(message.utterance_id)
+            case CutUtterance():
+                leg.buffer.cut(message.utterance_id)
+            case SetPaused():
+                leg.set_paused("request", paused=message.paused)
+        return True
+
+    def _originate(self, message: Originate) -> None:
+        if len(self._legs) >= self.max_calls:
+            self._never_was(message.call_id, 503, "All lines are busy")
+            return
+        account = self._registered or self._local
+        leg = self._new_leg(account, pj.PJSUA_INVALID_ID, message.call_id)
+        param = pj.CallOpParam(True)
+        for name, value in message.headers.items():
+            header = pj.SipHeader()
+            header.hName, header.hValue = name, value
+            param.txOption.headers.append(header)
+        if message.from_:
+            param.txOption.localUri = message.from_
+        self._legs[message.call_id] = leg
+        try:
+            leg.makeCall(message.to, param)
+        except pj.Error as error:
+            leg.finish(sip_code=int(leg_status(error)), sip_reason=pj_detail(error))
+
+    def _never_was(self, call_id: str, sip_code: int, reason: str) -> None:
+        self._send(
+            CallEnded(
+                call_id=call_id,
+                sip_code=sip_code,
+                sip_reason=reason,
+                ended_by="failure",
+                quality=MediaQuality(),
+                at_ns=self._clock.now_ns(),
+            )
+        )
+
+    def _on_incoming(self, account: Account, pj_call_id: int, rdata: Any) -> None:
+        leg = self._new_leg(account, pj_call_id, f"call_{secrets.token_hex(8)}")
+        if self._refusal(incoming=1) is not None:
+            leg.end(sip_code=503, retry_after_s=self._retry_after_s)
+            return
+        self._legs[leg.call_id] = leg
+        info = leg.getInfo()
+        message = rdata.wholeMsg
+        self._send(
+            IncomingCall(
+                call_id=leg.call_id,
+                sip_call_id=info.callIdString,
+                caller=info.remoteUri,
+                callee=info.localUri,
+                request_uri=sip_message.request_uri(message),
+                source=rdata.srcAddress.rpartition(":")[0].strip("[]"),
+                headers=sip_message.extension_headers(message),
+                at_ns=self._clock.now_ns(),
+            )
+        )
+
+    def _new_leg(self, account: Account, pj_call_id: int, call_id: str) -> Leg:
+        events = self._playout_events
+        buffer = PlayoutBuffer(
+            self._format,
+            max_buffered_ms=self._settings.playout_max_buffered_ms,
+            events=lambda event: events.append((call_id, event)),
+        )
+        return Leg(
+            account,
+            pj_call_id,
+            call_id=call_id,
+            audio_format=self._format,
+            buffer=buffer,
+            ports=self._ports,
+            clock=self._clock,
+            send=self._send,
+        )
+
+    def _on_leg(self, call_id: str, command: str, action: Callable[[Leg], None]) -> None:
+        leg = self._legs.get(call_id)
+        if leg is None or leg.over:
+            return  # it ended while the command was on its way; CallEnded tells
+        self._attempt(call_id, command, lambda: action(leg))
+
+    def _attempt(self, call_id: str, command: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except pj.Error as error:
+            self._send(CommandFailed(call_id=call_id, command=command, detail=pj_detail(error)))
+
+    # --- the beat's reports ------------------------------------------------------------------------------------------
+
+    def _drain_playout_events(self) -> None:
+        while self._playout_events:
+            call_id, event = self._playout_events.popleft()
+            message = _playout_message(call_id, event)
+            if message is None:
+                continue
+            if isinstance(message, PlayoutUnderrun) and (leg := self._legs.get(call_id)):
+                leg.underruns += 1
+            self._send(message)
+
+    # --- set-up --------------------------------------------------------------------------------------------------------
+
+    def _refusal(self, *, incoming: int = 0) -> int | None:
+        """Seconds for Retry-After if a new call would be refused now."""
+        full = len(self._legs) + incoming > self.max_calls if incoming else len(self._legs) >= self.max_calls
+        return self._retry_after_s if full or not self._accepting else None
+
+    def _install_gate(self, library: CLibrary) -> None:
+        gate = Gate(
+            library, refusal=self._refusal, on_refused=lambda: self._send(InviteRefused(sip_code=503))
+        )
+        try:
+            gate.install()
+        except (RuntimeError, AttributeError) as error:
+            log.warning("gate_missing", detail=str(error), consequence="over the limit PJSIP answers 486, not 503")
+        else:
+            self._gate = gate
+            self.gate_installed = True
+
+    def _library_config(self) -> Any:
+        config = pj.EpConfig()
+        config.uaConfig.threadCnt = 0
+        config.uaConfig.mainThreadOnly = True
+        config.uaConfig.userAgent = self._settings.user_agent
+        config.uaConfig.maxCalls = _ANY_NUMBER  # PJSIP lowers it to what the build allows
+        config.medConfig.clockRate = self._settings.clock_rate_hz
+        config.medConfig.sndClockRate = self._settings.clock_rate_hz
+        config.medConfig.noVad = True
+        config.medConfig.hasIoqueue = True
+        config.medConfig.threadCnt = 1
+        config.medConfig.ecTailLen = 0
+        config.logConfig.level = self._settings.pjsip_log_level
+        config.logConfig.consoleLevel = self._settings.pjsip_log_level
+        config.logConfig.msgLogging = 0
+        config.logConfig.writer = self._log_writer
+        return config
+
+    def _set_codecs(self) -> None:
+        for codec in self._endpoint.codecEnum2():
+            self._endpoint.codecSetPriority(codec.codecId, 0)
+        for rank, name in enumerate(self._settings.codecs):
+            self._endpoint.codecSetPriority(_CODEC_IDS[name], _TOP_PRIORITY - rank)
+
+    def _account(self, config: Any) -> Account:
+        account = Account(on_incoming=self._on_incoming, on_registration=self._send)
+        account.create(config)
+        return account
+
+
+class _LogWriter(pj.LogWriter):  # type: ignore[misc]
+    """PJSIP's own log as lines of ours. Runs on: any thread of PJSIP."""
+
+    def write(self, entry: Any) -> None:
+        """Called by PJSIP."""
+        log.info("pjsip", level=entry.level, detail=entry.msg.strip())
+
+
+def leg_status(error: Any) -> int:
+    """The SIP status inside a PJSIP error code (PJSIP_ERRNO_FROM_SIP_STATUS adds 170000), else 500."""
+    code = int(getattr(error, "status", 0)) - 170_000
+    return code if 300 <= code <= 699 else 500  # noqa: PLR2004 - final refusals
+
+
+def _playout_message(call_id: str, event: playout_events.PlayoutEvent) -> Message | None:
+    match event:
+        case playout_events.PlayoutStarted():
+            return PlayoutStarted(call_id=call_id, utterance_id=event.utterance_id, first_frame_ns=event.at_ns)
+        case playout_events.PlayoutSpeech():
+            return PlayoutSpeech(call_id=call_id, utterance_id=event.utterance_id, first_speech_ns=event.at_ns)
+        case playout_events.PlayoutProgress():
+            return PlayoutProgress(
+                call_id=call_id,
+                utterance_id=event.utterance_id,
+                played_ms=event.played_ms,
+                buffered_ms=event.buffered_ms,
+            )
+        case playout_events.PlayoutUnderrun():
+            return PlayoutUnderrun(call_id=call_id, utterance_id=event.utterance_id, at_ns=event.at_ns, missing_ms=event.missing_ms)
+        case playout_events.PlayoutFinished():
+            return PlayoutFinished(
+                call_id=call_id,
+                utterance_id=event.utterance_id,
+                cause=event.cause,
+                played_ms=event.played_ms,
+                underruns=event.underruns,
+                at_ns=event.at_ns,
+            )
+    return None

@@ -1,0 +1,268 @@
+"""One leg: a call of pjsua2 with its playout buffer. Runs on: the SIP thread, except where a docstring says otherwise."""
+
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import pjsua2 as pj
+
+from cc_tts.audio import AudioFormat
+from cc_tts.clock import Clock
+from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.processes.channel import Message
+from cc_tts.ua import leg_events
+from cc_tts.ua.audio_port import AudioPort, AudioPorts
+from cc_tts.ua.messages import (
+    CallEnded,
+    CallEstablished,
+    CallRinging,
+    DtmfReceived,
+    EndedBy,
+    HoldChanged,
+    MediaActive,
+    MediaQuality,
+    QualityReport,
+)
+from cc_tts.ua.sip_thread import SipThread, callback
+
+PauseReason = Literal["hold", "request"]
+SIP_REQUEST_TIMEOUT: Final = 408
+_HELD_BY: Final[dict[int, Literal["local", "remote", "none"]]] = {
+    pj.PJSUA_CALL_MEDIA_ACTIVE: "none",
+    pj.PJSUA_CALL_MEDIA_REMOTE_HOLD: "remote",
+    pj.PJSUA_CALL_MEDIA_LOCAL_HOLD: "local",
+}
+
+
+class Leg(pj.Call):  # type: ignore[misc]
+    """A call as pjsua2 sees it, and what the server wants to know of it."""
+
+    def __init__(
+        self,
+        account: Any,
+        pj_call_id: int,
+        *,
+        call_id: str,
+        audio_format: AudioFormat,
+        buffer: PlayoutBuffer,
+        ports: AudioPorts,
+        clock: Clock,
+        send: Callable[[Message], None],
+    ) -> None:
+        SipThread.check()
+        super().__init__(account, pj_call_id)
+        self.call_id = call_id
+        self.buffer = buffer
+        self.over = False
+        self.underruns = 0
+        self._audio_format = audio_format
+        self._ports = ports
+        self._clock = clock
+        self._send = send
+        self._port: AudioPort | None = None
+        self._established = False
+        self._codec_sent = False
+        self._clocked = False
+        self._streaming = False
+        self._quality = MediaQuality()
+        self._held_by: Literal["local", "remote", "none"] = "none"
+        self._ended_by: EndedBy | None = None
+        self._pause_reasons: set[PauseReason] = set()
+        self._packets_received = -1
+        self._last_packet_ns = 0
+
+    # --- what the server asks for -------------------------------------------------------------------------------
+
+    def ring(self, *, early_media: bool) -> None:
+        """180, or 183 with SDP (RFC 3261 §13.3.1.1, RFC 3960)."""
+        SipThread.check()
+        code = pj.PJSIP_SC_PROGRESS if early_media else pj.PJSIP_SC_RINGING
+        self._respond(code)
+        self._send(CallRinging(call_id=self.call_id, sip_call_id="", sip_code=code))
+
+    def accept(self) -> None:
+        """200."""
+        SipThread.check()
+        self._respond(pj.PJSIP_SC_OK)
+
+    def end(self, *, sip_code: int = 0, reason: str = "", retry_after_s: int = 0, ended_by: EndedBy = "local") -> None:
+        """BYE, CANCEL or a final refusal, whichever the state asks for."""
+        SipThread.check()
+        if self._ended_by is None:
+            self._ended_by = ended_by
+        param = pj.CallOpParam()
+        if sip_code:
+            param.statusCode = sip_code
+        if reason:
+            param.reason = reason
+        if retry_after_s:
+            header = pj.SipHeader()
+            header.hName, header.hValue = "Retry-After", str(retry_after_s)
+            param.txOption.headers.append(header)
+        self.hangup(param)
+
+    def set_hold(self, *, hold: bool) -> None:
+        """Re-INVITE (RFC 3264 §8.4)."""
+        SipThread.check()
+        param = pj.CallOpParam(True)
+        if hold:
+            self.setHold(param)
+        else:
+            param.opt.flag = pj.PJSUA_CALL_UNHOLD
+            self.reinvite(param)
+
+    def send_dtmf(self, digits: str, *, duration_ms: int) -> None:
+        """RFC 4733 telephone events."""
+        SipThread.check()
+        param = pj.CallSendDtmfParam()
+        param.method = pj.PJSUA_DTMF_METHOD_RFC2833
+        param.digits = digits
+        param.duration = duration_ms
+        self.sendDtmf(param)
+
+    def set_paused(self, reason: PauseReason, *, paused: bool) -> None:
+        """Stop the prompt's clock while any reason holds. Runs on: the SIP thread or the reader thread."""
+        if paused:
+            self._pause_reasons.add(reason)
+        else:
+            self._pause_reasons.discard(reason)
+        if self._pause_reasons:
+            self.buffer.pause()
+        else:
+            self.buffer.resume()
+
+    # --- what is asked of the leg every second ---------------------------------------------------------------------
+
+    def quality(self) -> MediaQuality:
+        """Figures so far; the last ones known when the stream is gone."""
+        if self._streaming:
+            late_frames = self._port.late_frames if self._port is not None else 0
+            self._quality = leg_events.media_quality(self, underruns=self.underruns, late_frames=late_frames)
+        return self._quality
+
+    def watch_rtp(self, *, inactivity_timeout_s: float) -> None:
+        """Report quality; end the call when no RTP has come for too long. A held leg owes none."""
+        SipThread.check()
+        if self.over or self._port is None:
+            return
+        quality = self.quality()
+        self._send(QualityReport(call_id=self.call_id, quality=quality))
+        now_ns = self._clock.now_ns()
+        if quality.packets_received != self._packets_received or self._held_by != "none" or not self._established:
+            self._packets_received = quality.packets_received
+            self._last_packet_ns = now_ns
+        elif inactivity_timeout_s and (now_ns - self._last_packet_ns) / 1e9 > inactivity_timeout_s:
+            self.end(reason="RTP timeout", ended_by="rtp_inactivity")
+
+    def tick(self, now_ns: int) -> None:
+        """Keep the playout buffer's clock going while no stream does, so that a cut is carried out on a held leg too."""
+        if self._port is not None and not self._clocked:
+            self.buffer.read_frame(now_ns)
+
+    # --- what pjsua2 reports ---------------------------------------------------------------------------------------
+
+    @callback
+    def onCallState(self, prm: Any) -> None:  # noqa: ARG002
+        """Signalling moved on."""
+        info = self.getInfo()
+        if info.state == pj.PJSIP_INV_STATE_EARLY and info.role == pj.PJSIP_ROLE_UAC:
+            self._send(
+                CallRinging(call_id=self.call_id, sip_call_id=info.callIdString, sip_code=int(info.lastStatusCode))
+            )
+        elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and not self._established:
+            self._established = True
+            self._last_packet_ns = self._clock.now_ns()
+            self._send(
+                CallEstablished(call_id=self.call_id, sip_call_id=info.callIdString, at_ns=self._clock.now_ns())
+            )
+        elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
+            self.finish(sip_code=int(info.lastStatusCode), sip_reason=info.lastReason)
+
+    def finish(self, *, sip_code: int, sip_reason: str) -> None:
+        """Say the last word and give the port back. Happens once."""
+        if self.over:
+            return
+        quality = self.quality()
+        self.over = True
+        if self._ended_by is None:
+            local_timeout = sip_code == SIP_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR
+            self._ended_by = "failure" if local_timeout else "remote"
+        if self._port is not None:
+            self._ports.take_back(self._port)
+            self._port = None
+        self.buffer.cut(None)
+        self._send(
+            CallEnded(
+                call_id=self.call_id,
+                sip_code=sip_code,
+                sip_reason=sip_reason[:200],
+                ended_by=self._ended_by,
+                quality=quality,
+                at_ns=self._clock.now_ns(),
+            )
+        )
+
+    @callback
+    def onCallMediaState(self, prm: Any) -> None:  # noqa: ARG002
+        """SDP was negotiated, the first time or again."""
+        if self.over:
+            return
+        info = self.getInfo()
+        status = leg_events.audio_status(info)
+        held_by = _HELD_BY.get(status) if status is not None else None
+        if held_by is not None:
+            self._connect(must=held_by == "none")
+            self._set_held(held_by)
+
+    @callback
+    def onStreamCreated(self, prm: Any) -> None:  # noqa: ARG002
+        """PJMEDIA has a stream for this leg."""
+        self._streaming = True
+
+    @callback
+    def onStreamDestroyed(self, prm: Any) -> None:  # noqa: ARG002
+        """It is about to go: the last chance to read its figures."""
+        self.quality()
+        self._streaming = False
+
+    @callback
+    def onDtmfDigit(self, prm: Any) -> None:
+        """A digit came in."""
+        self._send(
+            DtmfReceived(
+                call_id=self.call_id,
+                digit=str(prm.digit)[:1],
+                duration_ms=max(0, int(prm.duration)) if int(prm.duration) < 60_000 else 0,  # noqa: PLR2004 - unknown is ~0u
+                method=leg_events.dtmf_method(prm.method),
+                at_ns=self._clock.now_ns(),
+            )
+        )
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _respond(self, code: int) -> None:
+        param = pj.CallOpParam(True)
+        param.statusCode = code
+        self.answer(param)
+
+    def _connect(self, *, must: bool) -> None:
+        """Put the playout buffer on the conference bridge again: a re-INVITE may have made a new stream."""
+        if self._port is None:
+            self._port = self._ports.lend(self.buffer)
+        try:
+            self._port.startTransmit(self.getAudioMedia(-1))
+            self._clocked = True
+        except pj.Error:
+            self._clocked = False  # a=inactive leaves no stream: nothing asks for frames, see tick()
+            if must:
+                raise
+        if not self._codec_sent and self._clocked:
+            self._codec_sent = True
+            codec = self.getStreamInfo(0).codecName
+            self._send(MediaActive(call_id=self.call_id, codec=codec, clock_rate_hz=self._audio_format.rate_hz))
+
+    def _set_held(self, by: Literal["local", "remote", "none"]) -> None:
+        if by == self._held_by:
+            return
+        self._held_by = by
+        self.set_paused("hold", paused=by != "none")
+        self._send(HoldChanged(call_id=self.call_id, held=by != "none", by=by))

@@ -1,0 +1,330 @@
+"""What crosses the boundary between the server process and the UA process. Instants are CLOCK_MONOTONIC, ns.
+
+``call_id`` is the server's name of a call: the UA process makes it up for an incoming call, the server for an outgoing one.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from cc_tts.processes.channel import Message
+
+# --- configuration: written to the child's standard input as JSON --------------------------------------------------
+
+
+class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the UA process needs to know at its start."""
+
+    host: str
+    port: int
+    transports: tuple[str, ...]
+    public_address: str
+    max_calls: int
+    user_agent: str
+    retry_after_s: int
+    rtp_port_min: int
+    rtp_port_max: int
+    codecs: tuple[str, ...]
+    clock_rate_hz: int
+    rtp_inactivity_timeout_s: float
+    playout_max_buffered_ms: int
+    registrar: str = ""
+    username: str = ""
+    password: str = ""
+    realm: str = "*"
+    expires_s: int = 300
+    retry_s: int = 15
+    log_level: str = "info"
+    log_json: bool = True
+    pjsip_log_level: int = 1
+
+
+# --- server → UA: signalling ---------------------------------------------------------------------------------------
+
+
+class SetAccepting(Message, frozen=True):
+    """Whether INVITE and OPTIONS outside a dialog are welcome; if not they get 503 with Retry-After."""
+
+    accepting: bool
+    retry_after_s: int
+
+
+class Ring(Message, frozen=True):
+    """Send 180, or 183 with SDP so that media can flow before the answer."""
+
+    call_id: str
+    early_media: bool = False
+
+
+class Answer(Message, frozen=True):
+    """Send 200."""
+
+    call_id: str
+
+
+class Hangup(Message, frozen=True):
+    """End the call: BYE, CANCEL, or a final refusal with ``sip_code`` if it is not established."""
+
+    call_id: str
+    sip_code: int = 0
+    reason: str = ""
+    retry_after_s: int = 0
+
+
+class SetHold(Message, frozen=True):
+    """Re-INVITE to hold (sendonly) or to take back."""
+
+    call_id: str
+    hold: bool
+
+
+class SendDtmf(Message, frozen=True):
+    """Send digits as RFC 4733 telephone events."""
+
+    call_id: str
+    digits: str
+    duration_ms: int
+
+
+class Originate(Message, frozen=True):
+    """Place a call. Refusals and timeouts come back as :class:`CallEnded`."""
+
+    call_id: str
+    to: str
+    from_: str
+    headers: dict[str, str]
+
+
+# --- server → UA: media ---------------------------------------------------------------------------------------------
+
+
+class BeginUtterance(Message, frozen=True):
+    """Queue an utterance behind those present; it starts at its threshold or when it is finished."""
+
+    call_id: str
+    utterance_id: str
+    start_threshold_ms: int
+
+
+class Audio(Message, frozen=True):
+    """PCM of an utterance at the leg's clock rate (the payload)."""
+
+    call_id: str
+    utterance_id: str
+
+
+class FinishUtterance(Message, frozen=True):
+    """No more audio will come for it."""
+
+    call_id: str
+    utterance_id: str
+
+
+class CutUtterance(Message, frozen=True):
+    """Silence within one frame. ``utterance_id`` ``None``: everything on the leg."""
+
+    call_id: str
+    utterance_id: str | None = None
+
+
+class SetPaused(Message, frozen=True):
+    """Stop or go on with the prompt's clock."""
+
+    call_id: str
+    paused: bool
+
+
+# --- UA → server: signalling -----------------------------------------------------------------------------------------
+
+
+class IncomingCall(Message, frozen=True):
+    """An INVITE outside a dialog. ``source`` is the address it came from, without port."""
+
+    call_id: str
+    sip_call_id: str
+    caller: str
+    callee: str
+    request_uri: str
+    source: str
+    headers: dict[str, str]
+    at_ns: int
+
+
+class CallRinging(Message, frozen=True):
+    """A provisional response above 100 went out or came in."""
+
+    call_id: str
+    sip_call_id: str
+    sip_code: int
+
+
+class CallEstablished(Message, frozen=True):
+    """ACK received (inbound) or sent (outbound)."""
+
+    call_id: str
+    sip_call_id: str
+    at_ns: int
+
+
+class MediaActive(Message, frozen=True):
+    """The leg has a codec and the playout buffer is connected; prompts can be heard."""
+
+    call_id: str
+    codec: str
+    clock_rate_hz: int
+
+
+class HoldChanged(Message, frozen=True):
+    """The media direction changed. ``by`` says who holds."""
+
+    call_id: str
+    held: bool
+    by: Literal["local", "remote", "none"]
+
+
+class DtmfReceived(Message, frozen=True):
+    """One digit (RFC 4733 event or SIP INFO)."""
+
+    call_id: str
+    digit: str
+    duration_ms: int
+    method: Literal["rfc4733", "sip_info"]
+    at_ns: int
+
+
+class MediaQuality(msgspec.Struct, frozen=True):
+    """What RTCP and the playout buffer say of a leg so far."""
+
+    packets_sent: int = 0
+    packets_received: int = 0
+    packets_lost: int = 0
+    jitter_ms: float | None = None
+    round_trip_ms: float | None = None
+    underruns: int = 0
+    late_frames: int = 0
+
+
+class QualityReport(Message, frozen=True):
+    """Sent every few seconds for each leg."""
+
+    call_id: str
+    quality: MediaQuality
+
+
+EndedBy = Literal["local", "remote", "rtp_inactivity", "failure"]
+
+
+class CallEnded(Message, frozen=True):
+    """The last word about a call."""
+
+    call_id: str
+    sip_code: int
+    sip_reason: str
+    ended_by: EndedBy
+    quality: MediaQuality
+    at_ns: int
+
+
+class CommandFailed(Message, frozen=True):
+    """PJSIP refused a command on a call; the call goes on."""
+
+    call_id: str
+    command: str
+    detail: str
+
+
+class InviteRefused(Message, frozen=True):
+    """An INVITE was answered by the gate, before it became a call."""
+
+    sip_code: int
+
+
+class RegistrationChanged(Message, frozen=True):
+    """The registrar's answer."""
+
+    registered: bool
+    sip_code: int
+    detail: str
+
+
+# --- UA → server: media ------------------------------------------------------------------------------------------------
+
+
+class PlayoutStarted(Message, frozen=True):
+    """The first frame of an utterance left."""
+
+    call_id: str
+    utterance_id: str
+    first_frame_ns: int
+
+
+class PlayoutSpeech(Message, frozen=True):
+    """The first frame that carries speech left."""
+
+    call_id: str
+    utterance_id: str
+    first_speech_ns: int
+
+
+class PlayoutProgress(Message, frozen=True):
+    """How far the line has come."""
+
+    call_id: str
+    utterance_id: str
+    played_ms: float
+    buffered_ms: float
+
+
+class PlayoutUnderrun(Message, frozen=True):
+    """The buffer ran dry in the middle of an utterance, for ``missing_ms``."""
+
+    call_id: str
+    utterance_id: str
+    at_ns: int
+    missing_ms: float
+
+
+class PlayoutFinished(Message, frozen=True):
+    """The utterance is over on the line."""
+
+    call_id: str
+    utterance_id: str
+    cause: Literal["drained", "cut"]
+    played_ms: float
+    underruns: int
+    at_ns: int
+
+
+TO_UA: Final[tuple[type[Message], ...]] = (
+    SetAccepting,
+    Ring,
+    Answer,
+    Hangup,
+    SetHold,
+    SendDtmf,
+    Originate,
+    BeginUtterance,
+    Audio,
+    FinishUtterance,
+    CutUtterance,
+    SetPaused,
+)
+
+FROM_UA: Final[tuple[type[Message], ...]] = (
+    IncomingCall,
+    CallRinging,
+    CallEstablished,
+    MediaActive,
+    HoldChanged,
+    DtmfReceived,
+    QualityReport,
+    CallEnded,
+    CommandFailed,
+    InviteRefused,
+    RegistrationChanged,
+    PlayoutStarted,
+    PlayoutSpeech,
+    PlayoutProgress,
+    PlayoutUnderrun,
+    PlayoutFinished,
+)

@@ -1,0 +1,56 @@
+"""The one thread that may touch pjsua2.
+
+PJSIP wants every caller registered and its callbacks are delivered by ``libHandleEvents``; with one thread that does both,
+no lock is needed anywhere in the user agent.
+"""
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from cc_tts import logs
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+log = logs.get(__name__)
+
+
+class SipThread:
+    """Remembers which thread polls the library."""
+
+    _ident: int | None = None
+
+    @classmethod
+    def enter(cls) -> None:
+        """Declare the current thread the SIP thread."""
+        cls._ident = threading.get_ident()
+
+    @classmethod
+    def check(cls) -> None:
+        """First line of every function that touches pjsua2.
+
+        Raises:
+            RuntimeError: called on another thread.
+        """
+        if threading.get_ident() != cls._ident:
+            raise RuntimeError(f"pjsua2 touched on thread {threading.current_thread().name}")
+
+
+def callback(function: Callable[P, None]) -> Callable[P, None]:
+    """Wrap a pjsua2 callback: an exception must not travel into C++, where it ends the process."""
+
+    @functools.wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+        except Exception:  # noqa: BLE001 - the boundary to C++
+            log.exception("callback_failed", callback=function.__qualname__)
+
+    return guarded
+
+
+def pj_detail(error: Any) -> str:
+    """The readable part of a ``pjsua2.Error``."""
+    return str(getattr(error, "reason", "")) or str(error)

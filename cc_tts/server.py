@@ -14,7 +14,7 @@ from typing import Final
 from aiohttp import web
 
 from cc_tts import __version__, logs
-from cc_tts.api.app import ApiContext, build_app
+from cc_tts.api.app import ApiContext, build_app, runner_options
 from cc_tts.calls.events import EventBus
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.speech_source import SpeechSource
@@ -68,7 +68,7 @@ class Server:
             )
         )
         self._runner = web.AppRunner(
-            self.app, access_log=None, handle_signals=False, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S
+            self.app, handle_signals=False, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S, **runner_options()
         )
 
     def drain(self) -> None:
@@ -148,9 +148,9 @@ def serve(config: Config) -> int:
     try:
         asyncio.run(main())
     except (ProcessFailed, ConfigError) as error:
-        log.error("cannot_start", detail=error.detail)  # noqa: TRY400 - the detail is the message
+        log.error("cannot_start", detail=error.detail)
         return 1
     except OSError as error:
-        log.error("cannot_start", detail=f"HTTP on {config.http.host}:{config.http.port}: {error}")  # noqa: TRY400
+        log.error("cannot_start", detail=f"HTTP on {config.http.host}:{config.http.port}: {error}")
         return 1
     return 0

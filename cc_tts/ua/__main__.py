@@ -47,7 +47,7 @@ def main() -> int:
     try:
         build = agent.start()
     except Exception as error:  # noqa: BLE001 - whatever PJSIP throws, the reason must reach the log
-        log.error("ua_cannot_start", detail=str(error))  # noqa: TRY400 - the detail is the message
+        log.error("ua_cannot_start", detail=str(error))
         return EXIT_NO_START
 
     commands: deque[Message] = deque()
@@ -72,7 +72,7 @@ def main() -> int:
                         agent.command(message)
             channel.flush()
     except ProcessFailed as error:
-        log.error("server_gone", detail=str(error))  # noqa: TRY400
+        log.error("server_gone", detail=str(error))
         server_gone.set()
     try:
         agent.stop()
@@ -83,9 +83,7 @@ def main() -> int:
     return EXIT_SERVER_GONE if server_gone.is_set() else 0
 
 
-def _read(
-    channel: ChildChannel, media: object, commands: "deque[Message]", server_gone: threading.Event
-) -> None:
+def _read(channel: ChildChannel, media: object, commands: "deque[Message]", server_gone: threading.Event) -> None:
     """Runs on: the reader thread."""
     assert callable(media)
     try:
@@ -94,7 +92,7 @@ def _read(
                 if not media(message, payload):
                     commands.append(message)
     except ProcessFailed as error:
-        log.error("channel_broken", detail=str(error))  # noqa: TRY400
+        log.error("channel_broken", detail=str(error))
     server_gone.set()
 
 

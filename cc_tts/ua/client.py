@@ -142,9 +142,7 @@ class UaClient:
 
     def begin(self, call_id: str, utterance_id: str, *, start_threshold_ms: int) -> None:
         """Queue an utterance."""
-        self._send(
-            BeginUtterance(call_id=call_id, utterance_id=utterance_id, start_threshold_ms=start_threshold_ms)
-        )
+        self._send(BeginUtterance(call_id=call_id, utterance_id=utterance_id, start_threshold_ms=start_threshold_ms))
 
     def audio(self, call_id: str, utterance_id: str, pcm: bytes) -> None:
         """Line-rate PCM for it."""

@@ -202,21 +202,11 @@ class UserAgent:
                 return False
         if leg is None:
             return True  # it ended while the message was on its way
-        match message:
-            case Audio():
-                try:
-                    leg.buffer.write(message.utterance_id, payload)
-                except (PlayoutOverflow, ValueError, KeyError) as error:
-                    log.error("audio_refused", call_id=message.call_id, detail=str(error))
-                    leg.buffer.cut(message.utterance_id)
-            case BeginUtterance():
-                leg.buffer.begin(message.utterance_id, message.start_threshold_ms)
-            case FinishUtterance():
-                leg.buffer.finish(message.utterance_id)
-            case CutUtterance():
-                leg.buffer.cut(message.utterance_id)
-            case SetPaused():
-                leg.set_paused("request", paused=message.paused)
+        try:
+            _feed(leg, message, payload)
+        except (PlayoutOverflow, ValueError, KeyError) as error:
+            log.error("media_refused", call_id=message.call_id, command=type(message).__name__, detail=str(error))
+            leg.buffer.cut(None)
         return True
 
     def _originate(self, message: Originate) -> None:
@@ -321,9 +311,7 @@ class UserAgent:
         return self._retry_after_s if full or not self._accepting else None
 
     def _install_gate(self, library: CLibrary) -> None:
-        gate = Gate(
-            library, refusal=self._refusal, on_refused=lambda: self._send(InviteRefused(sip_code=503))
-        )
+        gate = Gate(library, refusal=self._refusal, on_refused=lambda: self._send(InviteRefused(sip_code=503)))
         try:
             gate.install()
         except (RuntimeError, AttributeError) as error:
@@ -362,6 +350,20 @@ class UserAgent:
         return account
 
 
+def _feed(leg: Leg, message: Message, payload: bytes) -> None:
+    match message:
+        case Audio():
+            leg.buffer.write(message.utterance_id, payload)
+        case BeginUtterance():
+            leg.buffer.begin(message.utterance_id, message.start_threshold_ms)
+        case FinishUtterance():
+            leg.buffer.finish(message.utterance_id)
+        case CutUtterance():
+            leg.buffer.cut(message.utterance_id)
+        case SetPaused():
+            leg.set_paused("request", paused=message.paused)
+
+
 class _LogWriter(pj.LogWriter):  # type: ignore[misc]
     """PJSIP's own log as lines of ours. Runs on: any thread of PJSIP."""
 
@@ -390,7 +392,9 @@ def _playout_message(call_id: str, event: playout_events.PlayoutEvent) -> Messag
                 buffered_ms=event.buffered_ms,
             )
         case playout_events.PlayoutUnderrun():
-            return PlayoutUnderrun(call_id=call_id, utterance_id=event.utterance_id, at_ns=event.at_ns, missing_ms=event.missing_ms)
+            return PlayoutUnderrun(
+                call_id=call_id, utterance_id=event.utterance_id, at_ns=event.at_ns, missing_ms=event.missing_ms
+            )
         case playout_events.PlayoutFinished():
             return PlayoutFinished(
                 call_id=call_id,

@@ -171,9 +171,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and not self._established:
             self._established = True
             self._last_packet_ns = self._clock.now_ns()
-            self._send(
-                CallEstablished(call_id=self.call_id, sip_call_id=info.callIdString, at_ns=self._clock.now_ns())
-            )
+            self._send(CallEstablished(call_id=self.call_id, sip_call_id=info.callIdString, at_ns=self._clock.now_ns()))
         elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
             self.finish(sip_code=int(info.lastStatusCode), sip_reason=info.lastReason)
 

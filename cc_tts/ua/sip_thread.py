@@ -45,7 +45,7 @@ def callback(function: Callable[P, None]) -> Callable[P, None]:
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
             function(*args, **kwargs)
-        except Exception:  # noqa: BLE001 - the boundary to C++
+        except Exception:
             log.exception("callback_failed", callback=function.__qualname__)
 
     return guarded

@@ -1,0 +1,67 @@
+"""Builds the aiohttp application of the control API from an :class:`ApiContext`."""
+
+import logging
+import weakref
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from cc_tts.api import audio_speech, auth, events, middlewares, openapi
+from cc_tts.api.context import CONTEXT, ApiContext
+from cc_tts.api.idempotency import IdempotencyStore
+from cc_tts.api.routes import ROUTES
+
+__all__ = ["ApiContext", "build_app", "runner_options"]
+
+IDLE_CONNECTION_TIMEOUT_S: Final = 75.0
+"""A connection without a complete request head for this long is closed: half-open clients and slow ones alike."""
+LINGERING_TIMEOUT_S: Final = 1.0
+"""How long the rest of a refused body is read before the connection is closed."""
+
+
+def build_app(context: ApiContext) -> web.Application:
+    """The application. Run it with :func:`runner_options`."""
+    http = context.config.http
+    app = web.Application(middlewares=[middlewares.observe], client_max_size=http.max_body_bytes)
+    app[CONTEXT] = context
+    app[middlewares.DOORKEEPER] = auth.Doorkeeper(http.tokens)
+    app[middlewares.IDEMPOTENCY] = IdempotencyStore(
+        context.clock, ttl_s=http.idempotency_ttl_s, max_keys=http.max_idempotency_keys
+    )
+    app[audio_speech.SLOTS] = audio_speech.slots_for(context)
+    app[events.OPEN_SOCKETS] = weakref.WeakSet()
+    app[openapi.DOCUMENT] = msgspec.json.encode(openapi.document(ROUTES))
+    for route in ROUTES:
+        handler = middlewares.guarded(route)
+        resource = app.router.add_resource(route.path)
+        resource.add_route(route.method, handler, expect_handler=middlewares.defer_continue)
+        if route.method == "GET" and not route.streams:
+            resource.add_route("HEAD", handler, expect_handler=middlewares.defer_continue)
+    app.on_response_prepare.append(middlewares.add_headers)
+    app.on_shutdown.append(events.close_all)
+    app.on_cleanup.append(_close_store)
+    return app
+
+
+def runner_options() -> dict[str, Any]:
+    """Keyword arguments for ``web.AppRunner``.
+
+    No access log (``observe`` counts and logs); no cancellation of handlers when a client hangs up, so that a call is
+    not left half placed; aiohttp's own log of unreadable requests is kept out of ours, because it quotes header lines,
+    and a header may be a token.
+    """
+    silent = logging.getLogger("cc_tts.api.protocol")
+    silent.addHandler(logging.NullHandler())
+    silent.propagate = False
+    return {
+        "access_log": None,
+        "handler_cancellation": False,
+        "keepalive_timeout": IDLE_CONNECTION_TIMEOUT_S,
+        "lingering_time": LINGERING_TIMEOUT_S,
+        "logger": silent,
+    }
+
+
+async def _close_store(app: web.Application) -> None:
+    await app[middlewares.IDEMPOTENCY].close()

@@ -1,0 +1,32 @@
+"""What the API is given: the objects of the layers below."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from cc_tts.calls.registry import CallRegistry
+from cc_tts.calls.speech_source import SpeechSource
+from cc_tts.clock import Clock
+from cc_tts.config import Config
+from cc_tts.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiContext:
+    """Everything the API needs.
+
+    ``on_drain`` is called once, when the first drain is asked for; it must return at once (the composition root waits
+    for the calls to end elsewhere).
+    """
+
+    config: Config
+    registry: CallRegistry
+    speech_source: SpeechSource
+    clock: Clock
+    metrics: Metrics
+    on_drain: Callable[[], None]
+
+
+CONTEXT: Final = web.AppKey("context", ApiContext)

@@ -1,0 +1,152 @@
+"""``GET /v1/events``: events over a WebSocket, one JSON text frame each.
+
+A reader that is too slow is closed with 1013 and counted: when its queue (``http.event_queue_size``) is full, or when
+it takes nothing for :data:`SEND_TIMEOUT_S` although events wait. It may connect again; ``seq`` tells it what it missed.
+What clients send is thrown away; more than :data:`MAX_FRAMES_IN` in :data:`FRAMES_IN_WINDOW_S` closes with 1008.
+"""
+
+import asyncio
+import weakref
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from cc_tts import logs
+from cc_tts.api.calls import MAX_ID_CHARS, check_query
+from cc_tts.api.context import CONTEXT, ApiContext
+from cc_tts.api.problems import UpgradeRequired
+from cc_tts.calls.events import EVENT_TYPES, Subscription
+from cc_tts.errors import MalformedRequest
+
+HEARTBEAT_S: Final = 20.0
+"""A ping is sent this often; a client that does not answer within half of it is gone."""
+SEND_TIMEOUT_S: Final = 5.0
+CLOSE_TIMEOUT_S: Final = 2.0
+"""How long the client may take to answer our close."""
+MAX_FRAME_IN_BYTES: Final = 4096
+MAX_FRAMES_IN: Final = 100
+FRAMES_IN_WINDOW_S: Final = 10.0
+WRITE_BUFFER_BYTES: Final = 65_536
+
+OPEN_SOCKETS: Final[web.AppKey["weakref.WeakSet[web.WebSocketResponse]"]] = web.AppKey("open_sockets", weakref.WeakSet)
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+log = logs.get(__name__)
+
+
+async def events(request: web.Request, _body: None) -> web.StreamResponse:
+    """``GET /v1/events?call_id=&types=``."""
+    context = request.app[CONTEXT]
+    call_id, types = _filters(request)
+    socket = web.WebSocketResponse(
+        heartbeat=HEARTBEAT_S,
+        timeout=CLOSE_TIMEOUT_S,
+        max_msg_size=MAX_FRAME_IN_BYTES,
+        compress=False,
+        writer_limit=WRITE_BUFFER_BYTES,
+    )
+    if not socket.can_prepare(request):
+        raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1)")
+    bus = context.registry.events
+    # subscribed before the handshake is answered: what happens after it is in the queue
+    with bus.subscribe(call_id=call_id, types=types, max_queued=context.config.http.event_queue_size) as subscription:
+        await socket.prepare(request)
+        context.metrics.event_subscribers.set(bus.num_subscribers)
+        request.app[OPEN_SOCKETS].add(socket)
+        try:
+            await _serve(request, socket, subscription, context)
+        except ConnectionError:
+            log.debug("event_subscriber_gone")
+        except Exception:  # the handshake is answered: there is no status left to give
+            log.exception("event_subscriber_failed")
+            _drop(request)
+        finally:
+            subscription.close()
+            context.metrics.event_subscribers.set(bus.num_subscribers)
+    return socket
+
+
+async def close_all(app: web.Application) -> None:
+    """Signal ``on_shutdown``: every WebSocket is closed with 1001."""
+    sockets = app[OPEN_SOCKETS]
+    await asyncio.gather(
+        *(socket.close(code=WSCloseCode.GOING_AWAY, message=b"the server stops") for socket in tuple(sockets)),
+        return_exceptions=True,
+    )
+
+
+def _filters(request: web.Request) -> tuple[str | None, frozenset[str] | None]:
+    check_query(request, "call_id", "types")
+    call_id = request.query.get("call_id") or None
+    if call_id is not None and len(call_id) > MAX_ID_CHARS:
+        raise MalformedRequest(f"call_id has at most {MAX_ID_CHARS} characters")
+    text = request.query.get("types", "")
+    types = frozenset(name for part in text.split(",") if (name := part.strip()))
+    if unknown := sorted(types - set(EVENT_TYPES)):
+        raise MalformedRequest(f"no event type {unknown[0][:40]!r}; known: {', '.join(EVENT_TYPES)}")
+    return call_id, types or None
+
+
+async def _serve(
+    request: web.Request, socket: web.WebSocketResponse, subscription: Subscription, context: ApiContext
+) -> None:
+    sender = asyncio.create_task(_send_all(socket, subscription))
+    receiver = asyncio.create_task(_receive_all(socket))
+    try:
+        await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
+        if not sender.done():
+            return  # the client closed, or said too much and was closed
+        is_too_slow = sender.result()
+        if is_too_slow:
+            context.metrics.event_subscribers_dropped.inc()
+            log.info("event_subscriber_too_slow")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"too slow", drain=False)
+            _drop(request)
+        else:
+            await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the server stops", drain=False)
+    finally:
+        for task in (sender, receiver):
+            task.cancel()
+        await asyncio.gather(sender, receiver, return_exceptions=True)
+
+
+async def _send_all(socket: web.WebSocketResponse, subscription: Subscription) -> bool:
+    """Send until the subscription ends.
+
+    Returns:
+        Whether it ended because the reader is too slow.
+    """
+    async for event in subscription:
+        if subscription.overflowed:
+            return True
+        try:
+            async with asyncio.timeout(SEND_TIMEOUT_S):
+                await socket.send_frame(_ENCODER.encode(event), WSMsgType.TEXT)
+        except TimeoutError:
+            return True
+    return subscription.overflowed
+
+
+async def _receive_all(socket: web.WebSocketResponse) -> None:
+    """Answer pings and closes; throw the rest away, as long as it is not too much."""
+    loop = asyncio.get_running_loop()
+    window_start_s, num_frames = loop.time(), 0
+    async for _message in socket:
+        now_s = loop.time()
+        if now_s - window_start_s > FRAMES_IN_WINDOW_S:
+            window_start_s, num_frames = now_s, 0
+        num_frames += 1
+        if num_frames > MAX_FRAMES_IN:
+            await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"too many frames", drain=False)
+            return
+
+
+def _drop(request: web.Request) -> None:
+    transport = request.transport
+    if isinstance(transport, asyncio.WriteTransport):
+        transport.abort()

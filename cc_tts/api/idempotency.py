@@ -1,0 +1,135 @@
+"""``Idempotency-Key``: the same request sent twice is done once.
+
+The first answer under a key is kept for ``http.idempotency_ttl_s`` and given again; a request that comes while the
+first is still being worked on waits for it. The work goes on if its client hangs up: that client is the one who will
+ask again. Answers after which trying again makes sense (5xx, 408, 429) are not kept.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from cc_tts.clock import Clock
+from cc_tts.errors import CapacityExceeded, IdempotencyMismatch, MalformedRequest
+
+MAX_KEY_CHARS: Final = 255
+RETRY_AFTER_S: Final = 1
+_TRY_AGAIN: Final = frozenset({408, 429})
+_SERVER_ERRORS: Final = 500
+
+
+class Key(NamedTuple):
+    """What a stored answer is found by: who asked (``auth.Holder.key``), for what, and the header's value."""
+
+    holder: str
+    method: str
+    path: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A response as it can be given again."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+
+    @property
+    def is_final(self) -> bool:
+        """Whether asking again would give the same."""
+        return self.status < _SERVER_ERRORS and self.status not in _TRY_AGAIN
+
+
+@dataclass(slots=True)
+class _Entry:
+    fingerprint: bytes
+    accepted_ns: int
+    task: asyncio.Task[Answer]
+
+
+def check_key(value: str) -> str:
+    """The header's value.
+
+    Raises:
+        MalformedRequest: empty, too long, or not printable ASCII.
+    """
+    if not 0 < len(value) <= MAX_KEY_CHARS or not (value.isascii() and value.isprintable()):
+        raise MalformedRequest(f"Idempotency-Key is 1 to {MAX_KEY_CHARS} printable ASCII characters")
+    return value
+
+
+class IdempotencyStore:
+    """Bounded; the oldest finished answer makes room for a new one. Runs on: the event loop."""
+
+    def __init__(self, clock: Clock, *, ttl_s: float, max_keys: int) -> None:
+        self._clock = clock
+        self._ttl_ns = round(ttl_s * 1e9)
+        self._max_keys = max_keys
+        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    async def answer(self, key: Key, fingerprint: bytes, work: Callable[[], Awaitable[Answer]]) -> tuple[Answer, bool]:
+        """Do ``work``, or give the answer it gave before.
+
+        Args:
+            key: what the request is known by.
+            fingerprint: of the body.
+            work: makes the answer; runs in a task of its own, which a client that hangs up does not cancel.
+
+        Returns:
+            The answer, and whether it is that of an earlier request.
+
+        Raises:
+            IdempotencyMismatch: the key came with another body before.
+            CapacityExceeded: every entry of the store is still being worked on.
+        """
+        if self._max_keys == 0:
+            return await work(), False
+        self._forget_expired()
+        entry = self._entries.get(key)
+        if entry is not None:
+            if entry.fingerprint != fingerprint:
+                raise IdempotencyMismatch("use a new key for another body")
+            return await asyncio.shield(entry.task), True
+        self._make_room()
+        task = asyncio.ensure_future(_run(work))
+        self._entries[key] = _Entry(fingerprint, self._clock.now_ns(), task)
+        task.add_done_callback(lambda done: self._finished(key, done))
+        return await asyncio.shield(task), False
+
+    async def close(self) -> None:
+        """Cancel what is still being worked on."""
+        tasks = [entry.task for entry in self._entries.values() if not entry.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._entries.clear()
+
+    def _finished(self, key: Key, task: asyncio.Task[Answer]) -> None:
+        if task.cancelled() or task.exception() is not None or not task.result().is_final:
+            self._entries.pop(key, None)
+
+    def _forget_expired(self) -> None:
+        horizon_ns = self._clock.now_ns() - self._ttl_ns
+        while self._entries:
+            key, entry = next(iter(self._entries.items()))
+            if entry.accepted_ns > horizon_ns or not entry.task.done():
+                return
+            del self._entries[key]
+
+    def _make_room(self) -> None:
+        if len(self._entries) < self._max_keys:
+            return
+        oldest = next((key for key, entry in self._entries.items() if entry.task.done()), None)
+        if oldest is None:
+            raise CapacityExceeded("every Idempotency-Key is still being worked on", retry_after_s=RETRY_AFTER_S)
+        del self._entries[oldest]
+
+
+async def _run(work: Callable[[], Awaitable[Answer]]) -> Answer:
+    return await work()

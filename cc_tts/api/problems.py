@@ -1,0 +1,145 @@
+"""Errors as ``application/problem+json`` (RFC 9457).
+
+``type`` is ``urn:cc-tts:problem:CODE``, ``instance`` the path that was asked for, ``code`` the stable word of
+``errors.py``. Nothing of an unexpected exception reaches the client.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from cc_tts.errors import CcTtsError, FieldError, MalformedRequest, NotFound, OurFault, TheirFault
+
+CONTENT_TYPE: Final = "application/problem+json"
+TYPE_PREFIX: Final = "urn:cc-tts:problem:"
+DEFAULT_RETRY_AFTER_S: Final = 5
+"""Retry-After of a 503 or 429 whose error does not say."""
+MAX_DETAIL_CHARS: Final = 1000
+MAX_INSTANCE_CHARS: Final = 500
+
+RETRYABLE: Final = frozenset({429, 503})
+
+
+class MethodNotAllowed(TheirFault):
+    """The path exists, the method does not (RFC 9110 §15.5.6)."""
+
+    code = "method_not_allowed"
+    title = "Method not allowed"
+    http_status = 405
+
+
+class RequestTimeout(TheirFault):
+    """The body did not arrive within ``http.request_timeout_s`` (RFC 9110 §15.5.9)."""
+
+    code = "request_timeout"
+    title = "The request took too long to arrive"
+    http_status = 408
+
+
+class UpgradeRequired(TheirFault):
+    """A WebSocket path was asked for without a WebSocket handshake (RFC 9110 §15.5.22)."""
+
+    code = "upgrade_required"
+    title = "This path speaks WebSocket"
+    http_status = 426
+
+
+class DeadlineExceeded(OurFault):
+    """The server did not finish the request within ``http.request_timeout_s``."""
+
+    code = "deadline_exceeded"
+    title = "The server took too long"
+    http_status = 503
+
+
+class NotReady(OurFault):
+    """A call would not be answered and spoken to now."""
+
+    code = "not_ready"
+    title = "Not ready"
+    http_status = 503
+
+
+class ExpectationFailed(TheirFault):
+    """An Expect header other than 100-continue (RFC 9110 §15.5.18)."""
+
+    code = "expectation_failed"
+    title = "Expectation failed"
+    http_status = 417
+
+
+class Problem(msgspec.Struct, omit_defaults=True):
+    """A problem document (RFC 9457 §3).
+
+    ``errors`` names the faults of a body by JSON pointers (RFC 6901); ``reason`` is set by ``/readyz`` only.
+    """
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+    errors: tuple[FieldError, ...] = ()
+    reason: str = ""
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_BY_HTTP_STATUS: Final[Mapping[int, type[CcTtsError]]] = {
+    404: NotFound,
+    405: MethodNotAllowed,
+    417: ExpectationFailed,
+}
+
+
+def response_for(error: CcTtsError, *, instance: str, reason: str = "") -> web.Response:
+    """The answer to ``error``, with the headers its status calls for."""
+    status = error.http_status
+    problem = Problem(
+        type=TYPE_PREFIX + error.code,
+        title=error.title,
+        status=status,
+        detail=_clean(error.detail, MAX_DETAIL_CHARS),
+        instance=_clean(instance, MAX_INSTANCE_CHARS),
+        code=error.code,
+        errors=tuple(
+            FieldError(_clean(e.pointer, MAX_DETAIL_CHARS), _clean(e.detail, MAX_DETAIL_CHARS))
+            for e in error.field_errors
+        ),
+        reason=_clean(reason, MAX_DETAIL_CHARS),
+    )
+    response = web.Response(body=_ENCODER.encode(problem), status=status, content_type=CONTENT_TYPE)
+    if error.retry_after_s is not None or status in RETRYABLE:
+        response.headers["Retry-After"] = str(error.retry_after_s or DEFAULT_RETRY_AFTER_S)
+    if isinstance(error, UpgradeRequired):
+        response.headers["Upgrade"] = "websocket"
+    return response
+
+
+def internal_error(*, instance: str) -> web.Response:
+    """The answer to an exception nobody expected: says nothing about it."""
+    return response_for(CcTtsError("something unexpected happened; the log has the details"), instance=instance)
+
+
+def response_for_http(error: web.HTTPException, *, method: str, instance: str) -> web.Response:
+    """The answer in place of aiohttp's own plain text."""
+    kind = _BY_HTTP_STATUS.get(error.status)
+    match error:
+        case web.HTTPMethodNotAllowed():
+            response = response_for(MethodNotAllowed(f"{method[:20]} is not possible here"), instance=instance)
+            response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+            return response
+        case web.HTTPNotFound():
+            return response_for(NotFound("there is nothing at this path"), instance=instance)
+    if kind is not None:
+        return response_for(kind(), instance=instance)
+    if 400 <= error.status < 500:  # noqa: PLR2004 - the client's errors
+        return response_for(MalformedRequest(error.reason), instance=instance)
+    return internal_error(instance=instance)
+
+
+def _clean(text: str, max_chars: int) -> str:
+    """Bounded, and encodable as UTF-8 whatever bytes the client sent."""
+    return text[:max_chars].encode("utf-8", "replace").decode("utf-8")

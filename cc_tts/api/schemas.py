@@ -1,0 +1,277 @@
+r"""Request bodies, as the types that validate them and that the OpenAPI document is made of.
+
+Patterns end in ``$(?!\n)``: in Python a bare ``$`` would let a trailing line feed through.
+"""
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from cc_tts.api import sip_fields
+from cc_tts.calls.prompt import Content, Prompt, Queueing, SilenceContent, TextContent, Then, ToneContent
+from cc_tts.calls.registry import OriginateRequest
+from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
+from cc_tts.media.tones import MAX_TONE_MS
+
+NOT_YET: Final = "not in this version"
+
+Id = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}$(?!\n)",
+        description="Chosen by the client: 1 to 128 letters, digits and . _ : ~ -; must not be taken.",
+    ),
+]
+VoiceId = Annotated[str, Meta(min_length=1, max_length=128, description="An id of GET /v1/voices.")]
+Language = Annotated[
+    str,
+    Meta(
+        max_length=35,
+        pattern=r"^[A-Za-z]{1,8}([-_][A-Za-z0-9]{1,8})*$(?!\n)",
+        description="A BCP 47 tag, as in en-GB or cmn.",
+    ),
+]
+Speed = Annotated[float, Meta(ge=0.5, le=2.0, description="Factor on the voice's natural rate.")]
+Uri = Annotated[str, Meta(min_length=1, max_length=sip_fields.MAX_URI_CHARS, description="A sip: or sips: URI.")]
+Text = Annotated[str, Meta(description="What to say; at most tts.max_text_chars characters, no NUL.")]
+SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What all bodies share: an unknown field is refused."""
+
+
+class Empty(Body, frozen=True):
+    """No fields; the body may be left out."""
+
+
+class BargeIn(Body, frozen=True):
+    """What interrupts a prompt. ``dtmf`` left out: calls.barge_in_dtmf of the config."""
+
+    dtmf: bool | None = None
+    speech: Annotated[bool, Meta(description="true is " + NOT_YET + ".")] = False
+
+
+class PromptFields(Body, frozen=True):
+    """How a prompt stands in the call's queue."""
+
+    queue: Annotated[Queueing, Meta(description="replace cancels what is being said and what waits.")] = "append"
+    utterance_id: Id | None = None
+    barge_in: BargeIn = BargeIn()
+    then: Then = "stay"
+
+    def to_prompt(self, content: Content, faults: list[FieldError], *, pointer: str = "") -> Prompt:
+        """The prompt for ``content``.
+
+        Raises:
+            Unprocessable: ``faults`` or an option that is not in this version.
+        """
+        if self.barge_in.speech:
+            faults = [*faults, FieldError(pointer + "/barge_in/speech", NOT_YET)]
+        refuse(faults)
+        return Prompt(
+            content=content,
+            queue=self.queue,
+            utterance_id=self.utterance_id,
+            barge_in_dtmf=self.barge_in.dtmf,
+            then=self.then,
+        )
+
+
+class Speak(PromptFields, frozen=True):
+    """Text to be said on a call: one of ``text``, ``ssml`` and ``prompt_id``; only ``text`` is in this version."""
+
+    text: Text | UnsetType = UNSET
+    ssml: Annotated[str, Meta(description=NOT_YET + ": 422")] | UnsetType = UNSET
+    prompt_id: Annotated[str, Meta(description=NOT_YET + ": 422")] | UnsetType = UNSET
+    voice: VoiceId | None = None
+    language: Language | None = None
+    speed: Speed | None = None
+    cache: Literal["auto", "no"] = "auto"
+
+    def prompt(self, *, pointer: str = "", voice: str | None = None) -> Prompt:
+        """The prompt. ``pointer`` is where this body lies in the request, ``voice`` the one if it names none.
+
+        Raises:
+            Unprocessable: an option that is not in this version, or text with NUL.
+            MalformedRequest: no text.
+        """
+        faults = [
+            FieldError(f"{pointer}/{name}", NOT_YET)
+            for name, value in (("ssml", self.ssml), ("prompt_id", self.prompt_id))
+            if value is not UNSET
+        ]
+        refuse(faults)
+        if self.text is UNSET:
+            raise _one_needed(pointer, "text")
+        content = TextContent(self.text, self.voice or voice, self.language, self.speed)
+        return self.to_prompt(content, text_faults(self.text, pointer + "/text"), pointer=pointer)
+
+
+class Play(PromptFields, frozen=True):
+    """A tone or silence: one of ``tone``, ``silence_ms`` and ``url``; ``url`` is not in this version."""
+
+    tone: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=1000,
+                description="A name (beep, dial, busy, ringback, congestion, sit), dtmf:DIGITS, or a cadence "
+                "as in 440+480/2000,0/4000.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    silence_ms: Annotated[int, Meta(ge=1, le=MAX_TONE_MS)] | UnsetType = UNSET
+    url: Annotated[str, Meta(description=NOT_YET + ": 422")] | UnsetType = UNSET
+    duration_ms: Annotated[int, Meta(ge=1, le=MAX_TONE_MS, description="Of a tone; 1000 if left out.")] | None = None
+
+    def prompt(self) -> Prompt:
+        """The prompt.
+
+        Raises:
+            Unprocessable: an option that is not in this version.
+            MalformedRequest: not exactly one thing to play.
+        """
+        faults = [FieldError("/url", NOT_YET)] if self.url is not UNSET else []
+        refuse(faults)
+        content: Content
+        if self.tone is not UNSET and self.silence_ms is UNSET:
+            content = ToneContent(self.tone) if self.duration_ms is None else ToneContent(self.tone, self.duration_ms)
+        elif self.silence_ms is not UNSET and self.tone is UNSET:
+            if self.duration_ms is not None:
+                faults = [FieldError("/duration_ms", "goes with tone; the length of silence is silence_ms")]
+            content = SilenceContent(self.silence_ms)
+        else:
+            raise _one_needed("", "tone", "silence_ms")
+        return self.to_prompt(content, faults)
+
+
+class Originate(Body, frozen=True):
+    """A call to place. ``speak`` is said as soon as the call is answered: text, or a body as of …/speak."""
+
+    to: Uri
+    from_: Uri | None = msgspec.field(default=None, name="from")
+    headers: Annotated[
+        dict[str, str],
+        Meta(
+            description=f"X-* and User-to-User for the INVITE: printable ASCII, at most {sip_fields.MAX_HEADERS} "
+            f"headers and {sip_fields.MAX_HEADERS_CHARS} characters in all."
+        ),
+    ] = {}
+    timeout_s: (
+        Annotated[float, Meta(ge=1, le=3600, description="How long it may ring; config: calls.originate_timeout_s.")]
+        | None
+    ) = None
+    voice: VoiceId | None = None
+    speak: Text | Speak | UnsetType = UNSET
+    call_id: Id | None = None
+
+    def request(self) -> OriginateRequest:
+        """The request to the layer below.
+
+        Raises:
+            Unprocessable: a URI, a header or the prompt cannot be used.
+        """
+        faults = [
+            FieldError(pointer, fault)
+            for pointer, uri in (("/to", self.to), ("/from", self.from_))
+            if uri is not None and (fault := sip_fields.uri_fault(uri)) is not None
+        ]
+        refuse(faults + sip_fields.header_faults(self.headers, "/headers"))
+        prompt: Prompt | None = None
+        if isinstance(self.speak, str):
+            refuse(text_faults(self.speak, "/speak"))
+            prompt = Prompt(content=TextContent(self.speak, self.voice))
+        elif self.speak is not UNSET:
+            prompt = self.speak.prompt(pointer="/speak", voice=self.voice)
+        return OriginateRequest(
+            to=self.to,
+            from_=self.from_,
+            headers=dict(self.headers),
+            timeout_s=self.timeout_s,
+            voice=self.voice,
+            prompt=prompt,
+            call_id=self.call_id,
+        )
+
+
+class Ring(Body, frozen=True):
+    """Send 180; with ``early_media`` 183 and media."""
+
+    early_media: bool = False
+
+
+class Hangup(Body, frozen=True):
+    """How to end a call. ``sip_code`` counts for a call that was not answered, ``reason`` goes with it."""
+
+    sip_code: Annotated[int, Meta(ge=300, le=699)] | None = None
+    reason: (
+        Annotated[
+            str,
+            Meta(
+                max_length=sip_fields.MAX_REASON_CHARS, pattern=r"^[\x20-\x7e]*$(?!\n)", description="Printable ASCII."
+            ),
+        ]
+        | None
+    ) = None
+
+
+class Dtmf(Body, frozen=True):
+    """Digits to send as RFC 4733 telephone events."""
+
+    digits: Annotated[str, Meta(pattern=r"^[0-9A-D*#]{1,64}$(?!\n)")]
+    duration_ms: Annotated[int, Meta(ge=40, le=2000, description="Of each digit.")] = 160
+
+
+class Stop(Body, frozen=True):
+    """What to stop."""
+
+    scope: Literal["current", "all"] = "current"
+
+
+class AudioSpeech(Body, frozen=True):
+    """Speech without a call, in OpenAI's shape. ``model`` is taken and ignored."""
+
+    input: Text
+    model: Annotated[str, Meta(max_length=128)] | None = None
+    voice: VoiceId | None = None
+    language: Language | None = None
+    response_format: Annotated[
+        Literal["wav", "pcm", "ulaw"],
+        Meta(description="pcm: 16-bit little-endian mono without header; ulaw: G.711 μ-law at 8 kHz without header."),
+    ] = "wav"
+    sample_rate_hz: SampleRate | None = None
+    speed: Speed | None = None
+    stream_format: Literal["audio"] = "audio"
+
+    def content(self) -> TextContent:
+        """What to say.
+
+        Raises:
+            Unprocessable: text with NUL, or a sample rate that μ-law does not have.
+        """
+        faults = text_faults(self.input, "/input")
+        if self.response_format == "ulaw" and self.sample_rate_hz not in (None, 8000):
+            faults.append(FieldError("/sample_rate_hz", "ulaw is 8000 Hz"))
+        refuse(faults)
+        return TextContent(self.input, self.voice, self.language, self.speed)
+
+
+def text_faults(text: str, pointer: str) -> list[FieldError]:
+    """What is wrong with text to be said, before the layers below look at it."""
+    return [FieldError(pointer, "NUL (U+0000) cannot be spoken")] if "\0" in text else []
+
+
+def refuse(faults: list[FieldError]) -> None:
+    """Raise ``Unprocessable`` if there are any."""
+    if faults:
+        raise Unprocessable("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults), field_errors=faults)
+
+
+def _one_needed(pointer: str, *names: str) -> MalformedRequest:
+    where = f"{pointer}/{names[0]}" if len(names) == 1 else pointer
+    detail = "this field is needed" if len(names) == 1 else f"exactly one of {' and '.join(names)} is needed"
+    return MalformedRequest(f"{where or 'the body'}: {detail}", field_errors=[FieldError(where, detail)])

@@ -1,0 +1,79 @@
+"""What a client may put into a SIP request: URIs and headers, checked so that nothing can be injected.
+
+Stricter than RFC 3261's grammar on purpose: no ``?headers`` part of a URI (§19.1.1 would let a URI add headers to the
+INVITE), no password, no escaped control characters.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from cc_tts.errors import FieldError
+
+MAX_URI_CHARS: Final = 512
+MAX_HEADERS: Final = 20
+MAX_HEADER_NAME_CHARS: Final = 64
+MAX_HEADER_VALUE_CHARS: Final = 1024
+MAX_HEADERS_CHARS: Final = 4096
+"""All names and values together."""
+MAX_REASON_CHARS: Final = 128
+
+_MAX_PORT: Final = 65535
+_TOKEN: Final = re.compile(r"[A-Za-z0-9\-.!%*_+`'~]+")
+"""A header's name (RFC 3261 §25.1, ``token``)."""
+_PRINTABLE: Final = re.compile(r"[\x20-\x7e]*")
+_ESCAPED_CONTROL: Final = re.compile(r"%(?:[01][0-9A-F]|7F)", re.IGNORECASE)
+_URI: Final = re.compile(
+    r"sips?:"
+    r"(?:(?:[A-Za-z0-9\-_.!~*'()&=+$,;/#]|%[0-9A-Fa-f]{2})+@)?"
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?\.?|\[[0-9A-Fa-f:.]+\])"
+    r"(?::(?P<port>[0-9]{1,5}))?"
+    r"(?:;[A-Za-z0-9\-_.!~*'()\[\]/:&+$%]+(?:=[A-Za-z0-9\-_.!~*'()\[\]/:&+$%]*)?)*",
+    re.IGNORECASE,
+)
+"""``sip:user@host:port;parameters`` (RFC 3261 §19.1.1; ``#`` in the user is what PBXs send for feature codes)."""
+
+
+def uri_fault(uri: str) -> str | None:
+    """What is wrong with a URI that a call is to go to or come from; ``None`` if nothing is."""
+    if len(uri) > MAX_URI_CHARS:
+        return f"at most {MAX_URI_CHARS} characters"
+    match = _URI.fullmatch(uri)
+    if match is None:
+        return "write a SIP URI as in sip:1000@pbx.example.com:5060, without <>, spaces, password and ?headers"
+    if match["port"] is not None and not 0 < int(match["port"]) <= _MAX_PORT:
+        return f"a port is 1 to {_MAX_PORT}"
+    if _ESCAPED_CONTROL.search(uri):
+        return "no escaped control characters"
+    return None
+
+
+def header_faults(headers: Mapping[str, str], pointer: str) -> list[FieldError]:
+    """What is wrong with headers for an INVITE; pointers begin with ``pointer``."""
+    if len(headers) > MAX_HEADERS:
+        return [FieldError(pointer, f"at most {MAX_HEADERS} headers")]
+    if sum(len(name) + len(value) for name, value in headers.items()) > MAX_HEADERS_CHARS:
+        return [FieldError(pointer, f"at most {MAX_HEADERS_CHARS} characters in all headers together")]
+    faults: list[FieldError] = []
+    seen: set[str] = set()
+    for name, value in headers.items():
+        fault = _header_fault(name, value)
+        if fault is None and name.lower() in seen:
+            fault = "this header is there already (names are compared without case)"
+        seen.add(name.lower())
+        if fault is not None:
+            faults.append(FieldError(pointer + "/" + name.replace("~", "~0").replace("/", "~1"), fault))
+    return faults
+
+
+def _header_fault(name: str, value: str) -> str | None:
+    key = name.lower()
+    if len(name) > MAX_HEADER_NAME_CHARS or not _TOKEN.fullmatch(name):
+        return f"a header's name is a token of at most {MAX_HEADER_NAME_CHARS} characters (RFC 3261 §25.1)"
+    if not (key.startswith("x-") and len(key) > len("x-")) and key != "user-to-user":
+        return "only X-* and User-to-User may be set"
+    if len(value) > MAX_HEADER_VALUE_CHARS:
+        return f"a header's value has at most {MAX_HEADER_VALUE_CHARS} characters"
+    if not _PRINTABLE.fullmatch(value):
+        return "a header's value is printable ASCII; write other text percent-encoded"
+    return None

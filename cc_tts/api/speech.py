@@ -1,0 +1,89 @@
+"""Handlers for speaking on a call: speak, play, stop, pause, resume; utterances and voices.
+
+``speak`` is on the way of the time to first audio: from the decoded body to ``call.speak()`` nothing waits.
+"""
+
+from typing import Final
+from urllib.parse import quote
+
+from aiohttp import web
+
+from cc_tts.api import bodies, schemas, views
+from cc_tts.api.calls import MAX_ID_CHARS, call_of
+from cc_tts.api.context import CONTEXT
+from cc_tts.calls.prompt import Prompt, ToneContent
+from cc_tts.errors import (
+    DuplicateId,
+    LanguageUnsupported,
+    NothingToSay,
+    TextTooLong,
+    TheirFault,
+    UnknownVoice,
+    Unprocessable,
+    UtteranceNotFound,
+)
+
+_SPEAK_FIELDS: Final[dict[type[TheirFault], str]] = {
+    DuplicateId: "/utterance_id",
+    UnknownVoice: "/voice",
+    LanguageUnsupported: "/language",
+    NothingToSay: "/text",
+    TextTooLong: "/text",
+}
+_TONE_FIELDS: Final[dict[type[TheirFault], str]] = {DuplicateId: "/utterance_id", Unprocessable: "/tone"}
+_SILENCE_FIELDS: Final[dict[type[TheirFault], str]] = {DuplicateId: "/utterance_id", Unprocessable: "/silence_ms"}
+
+
+async def speak(request: web.Request, body: schemas.Speak) -> web.Response:
+    """``POST /v1/calls/{id}/speak``."""
+    return _accepted(request, body.prompt(), _SPEAK_FIELDS)
+
+
+async def play(request: web.Request, body: schemas.Play) -> web.Response:
+    """``POST /v1/calls/{id}/play``."""
+    prompt = body.prompt()
+    fields = _TONE_FIELDS if isinstance(prompt.content, ToneContent) else _SILENCE_FIELDS
+    return _accepted(request, prompt, fields)
+
+
+async def stop(request: web.Request, body: schemas.Stop) -> web.Response:
+    """``POST /v1/calls/{id}/stop``."""
+    result = await call_of(request).stop(body.scope)
+    return bodies.answer(views.Stopped(result.stopped, result.discarded_ms))
+
+
+async def pause(request: web.Request, _body: schemas.Empty) -> web.Response:
+    """``POST /v1/calls/{id}/pause``."""
+    call = call_of(request)
+    call.pause()
+    return bodies.answer(views.Call.of(call))
+
+
+async def resume(request: web.Request, _body: schemas.Empty) -> web.Response:
+    """``POST /v1/calls/{id}/resume``."""
+    call = call_of(request)
+    call.resume()
+    return bodies.answer(views.Call.of(call))
+
+
+async def get_utterance(request: web.Request, _body: None) -> web.Response:
+    """``GET /v1/utterances/{id}``."""
+    utterance_id = request.match_info["id"]
+    if len(utterance_id) > MAX_ID_CHARS:
+        raise UtteranceNotFound
+    return bodies.answer(views.Utterance.of(request.app[CONTEXT].registry.utterance(utterance_id)))
+
+
+async def list_voices(request: web.Request, _body: None) -> web.Response:
+    """``GET /v1/voices``."""
+    voices = request.app[CONTEXT].registry.voices.voices()
+    return bodies.answer(views.Voices([views.Voice.of(voice) for voice in voices]))
+
+
+def _accepted(request: web.Request, prompt: Prompt, fields: dict[type[TheirFault], str]) -> web.Response:
+    try:
+        utterance = call_of(request).speak(prompt)
+    except TheirFault as error:
+        raise bodies.located(error, fields) from None
+    location = f"/v1/utterances/{quote(utterance.id, safe='')}"
+    return bodies.answer(views.Utterance.of(utterance), status=201, headers={"Location": location})

@@ -1,0 +1,1 @@
+"""PCM meets the beat."""

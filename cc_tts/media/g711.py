@@ -1,0 +1,94 @@
+"""G.711 as two pairs of tables (ITU-T G.711): μ-law and A-law octets ↔ 16-bit linear PCM.
+
+Encoding is bit-exact to the reference code of ITU-T G.191 (``ulaw_compress``, ``alaw_compress``): 14 and 12 bits of the
+magnitude count, and the magnitude of a negative sample is its one's complement. Silence (0) is 0xFF in μ-law and 0xD5
+in A-law; 0x7F, the other zero of μ-law, is decoded but never made.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+_Samples = npt.NDArray[np.int16]
+_Octets = npt.NDArray[np.uint8]
+
+ULAW_SILENCE: Final = 0xFF
+ALAW_SILENCE: Final = 0xD5
+
+_ULAW_BIAS: Final = 33
+_ULAW_MAX: Final = 0x1FFF
+_ALAW_TOGGLE: Final = 0x55
+
+
+def _exponent(magnitude: npt.NDArray[np.int32], lowest_bit: int) -> npt.NDArray[np.int32]:
+    """How many times ``magnitude`` can be halved before bit ``lowest_bit`` is its highest, 0 to 7."""
+    exponent = np.zeros_like(magnitude)
+    for step in range(1, 8):
+        exponent += magnitude >> (lowest_bit + step) != 0
+    return exponent
+
+
+def _ulaw_decode_table() -> _Samples:
+    code = ~np.arange(256, dtype=np.int32) & 0xFF
+    magnitude = ((((code & 0x0F) << 1) + _ULAW_BIAS) << ((code >> 4) & 7)) - _ULAW_BIAS << 2
+    return np.where(code & 0x80, -magnitude, magnitude).astype(np.int16)
+
+
+def _samples_and_magnitudes(num_bits: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Every 16-bit sample in the order of its unsigned pattern, and the magnitude's highest ``num_bits`` − 1 bits."""
+    sample = np.arange(65536, dtype=np.uint16).view(np.int16).astype(np.int32)
+    return sample, np.where(sample < 0, ~sample, sample) >> (16 - num_bits)
+
+
+def _ulaw_encode_table() -> _Octets:
+    sample, magnitude = _samples_and_magnitudes(14)
+    magnitude = np.minimum(magnitude + _ULAW_BIAS, _ULAW_MAX)
+    exponent = _exponent(magnitude, 5)
+    code = (exponent << 4) | ((magnitude >> (exponent + 1)) & 0x0F) | np.where(sample < 0, 0x80, 0)
+    return (~code & 0xFF).astype(np.uint8)
+
+
+def _alaw_decode_table() -> _Samples:
+    code = np.arange(256, dtype=np.int32) ^ _ALAW_TOGGLE
+    exponent = (code >> 4) & 7
+    mantissa = ((code & 0x0F) << 4) + 8
+    magnitude = np.where(exponent > 0, (mantissa + 0x100) << np.maximum(exponent - 1, 0), mantissa)
+    return np.where(code & 0x80, magnitude, -magnitude).astype(np.int16)
+
+
+def _alaw_encode_table() -> _Octets:
+    sample, magnitude = _samples_and_magnitudes(12)
+    exponent = _exponent(magnitude, 3)
+    code = (exponent << 4) | ((magnitude >> np.maximum(exponent - 1, 0)) & 0x0F) | np.where(sample < 0, 0, 0x80)
+    return (code ^ _ALAW_TOGGLE).astype(np.uint8)
+
+
+_ULAW_TO_PCM: Final = _ulaw_decode_table()
+_PCM_TO_ULAW: Final = _ulaw_encode_table()
+_ALAW_TO_PCM: Final = _alaw_decode_table()
+_PCM_TO_ALAW: Final = _alaw_encode_table()
+
+
+def ulaw_encode(pcm: bytes) -> bytes:
+    """16-bit PCM → one μ-law octet a sample."""
+    octets: bytes = _PCM_TO_ULAW[np.frombuffer(pcm, "<u2")].tobytes()
+    return octets
+
+
+def ulaw_decode(octets: bytes) -> bytes:
+    """μ-law octets → 16-bit PCM."""
+    pcm: bytes = _ULAW_TO_PCM[np.frombuffer(octets, np.uint8)].astype("<i2").tobytes()
+    return pcm
+
+
+def alaw_encode(pcm: bytes) -> bytes:
+    """16-bit PCM → one A-law octet a sample."""
+    octets: bytes = _PCM_TO_ALAW[np.frombuffer(pcm, "<u2")].tobytes()
+    return octets
+
+
+def alaw_decode(octets: bytes) -> bytes:
+    """A-law octets → 16-bit PCM."""
+    pcm: bytes = _ALAW_TO_PCM[np.frombuffer(octets, np.uint8)].astype("<i2").tobytes()
+    return pcm

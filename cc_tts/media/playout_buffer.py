@@ -1,0 +1,421 @@
+"""What one leg has still to say: utterances of line-rate PCM in a row, taken out one frame a tick.
+
+::
+
+    writer threads  begin ▸ write … write ▸ finish        cut        pause / resume
+                      │        │              │            │             │
+                    ┌─▼────────▼──────────────▼────────────▼─┐           │
+                    │ utterance │ utterance │ utterance …    │           │
+                    └─┬──────────────────────────────────────┘           │
+                      ▼ 20 ms                                            ▼
+    clock thread    read_frame ▸ frame or silence, with a ramp wherever sound is broken off or taken up again
+
+An utterance waits until its start threshold is reached or it is finished, plays, and may starve (an underrun): silence
+until half the threshold is there again. Nothing is played twice, nothing is skipped, and as silence of an underrun is
+never owed to the line, a backlog cannot become lasting latency.
+
+The clock's side takes no lock: every field has either the clock or the writers to write it, and what crosses over is
+an append to a deque, an integer or a flag, each atomic in CPython. The order of writes matters where a comment says so.
+The writers (the reader thread of the channel, the SIP thread) share a lock among themselves.
+
+REAL-TIME: :meth:`PlayoutBuffer.read_frame`. Runs on: the media clock's thread; everything else on any other.
+"""
+
+import threading
+from array import array
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Final
+
+from cc_tts.audio import BYTES_PER_SAMPLE, AudioFormat
+from cc_tts.media.playout_events import (
+    PlayoutCause,
+    PlayoutEvent,
+    PlayoutFinished,
+    PlayoutLowWater,
+    PlayoutOverflow,
+    PlayoutProgress,
+    PlayoutSpeech,
+    PlayoutStarted,
+    PlayoutUnderrun,
+)
+from cc_tts.media.speech_activity import has_speech
+
+__all__ = [
+    "PlayoutBuffer",
+    "PlayoutEvent",
+    "PlayoutFinished",
+    "PlayoutLowWater",
+    "PlayoutOverflow",
+    "PlayoutProgress",
+    "PlayoutSpeech",
+    "PlayoutStarted",
+    "PlayoutUnderrun",
+]
+
+FADE_MS: Final = 5.0
+"""Length of a ramp, ms."""
+PROGRESS_MS: Final = 100
+LOW_WATER_MS: Final = 200
+MAX_QUEUED_UTTERANCES: Final = 64
+_REMEMBERED_CUTS: Final = 64
+
+
+class _State(Enum):
+    WAITING = auto()
+    PLAYING = auto()
+    STARVED = auto()
+
+
+class _Queued:
+    """One utterance in the buffer."""
+
+    __slots__ = (
+        "chunks",
+        "cut",
+        "fade_in",
+        "finished",
+        "first_speech_ns",
+        "is_low",
+        "missing_bytes",
+        "next_progress",
+        "num_read",
+        "num_written",
+        "resume_bytes",
+        "start_bytes",
+        "state",
+        "underruns",
+        "utterance_id",
+    )
+
+    def __init__(self, utterance_id: str, start_bytes: int, resume_bytes: int) -> None:
+        self.utterance_id = utterance_id
+        self.start_bytes = start_bytes
+        self.resume_bytes = resume_bytes
+        self.chunks: deque[bytes] = deque()  # writer appends, clock pops
+        # writers'
+        self.num_written = 0
+        self.finished = False
+        self.cut = False
+        # clock's
+        self.num_read = 0
+        self.state = _State.WAITING
+        self.fade_in = False
+        self.is_low = False
+        self.missing_bytes = 0
+        self.underruns = 0
+        self.next_progress = 0
+        self.first_speech_ns: int | None = None
+
+    @property
+    def available(self) -> int:
+        """Bytes written and not read."""
+        return self.num_written - self.num_read
+
+
+class PlayoutBuffer:
+    """The playout buffer of one leg.
+
+    ``events`` is called on the clock's thread and must do nothing but store (``deque.append``). ``fade_ms`` may be 0.
+    """
+
+    def __init__(
+        self,
+        audio_format: AudioFormat,
+        *,
+        max_buffered_ms: int,
+        events: Callable[[PlayoutEvent], object],
+        low_water_ms: int = LOW_WATER_MS,
+        fade_ms: float = FADE_MS,
+    ) -> None:
+        self._format = audio_format
+        self._max_bytes = max(audio_format.bytes_for_ms(max_buffered_ms), audio_format.frame_bytes)
+        self._events = events
+        self._low_bytes = audio_format.bytes_for_ms(low_water_ms)
+        self._frame_bytes = audio_format.frame_bytes
+        self._fade_bytes = min(audio_format.bytes_for_ms(fade_ms), self._frame_bytes)
+        self._progress_bytes = audio_format.bytes_for_ms(PROGRESS_MS)
+        self._silence = bytes(self._frame_bytes)
+        self._queue: deque[_Queued] = deque()  # writer appends, clock removes
+        # writers'
+        self._writers = threading.Lock()
+        self._open: dict[str, _Queued] = {}  # begun, neither finished nor cut
+        self._live: list[_Queued] = []  # perhaps still holding audio
+        self._cut_ids: deque[str] = deque(maxlen=_REMEMBERED_CUTS)
+        self._wants_pause = False
+        self._attention = False  # set by the writer after a cut or pause flag, cleared by the clock before it looks
+        # clock's
+        self._chunk = b""  # of the queue's head, read up to _offset
+        self._offset = 0
+        self._paused = False
+        self._last_frame = self._silence
+
+    # The writers' side
+
+    @property
+    def buffered_ms(self) -> float:
+        """Audio written and neither played nor cut, of all utterances, ms."""
+        return self._format.ms_for_bytes(self._buffered())
+
+    def _buffered(self) -> int:
+        self._live = [
+            queued for queued in self._live if not queued.cut and not (queued.finished and not queued.available)
+        ]
+        return sum(queued.available for queued in self._live)
+
+    def begin(self, utterance_id: str, start_threshold_ms: int) -> None:
+        """Queue a new utterance behind those present. It starts with ``start_threshold_ms`` of audio, or finished.
+
+        Raises:
+            ValueError: the utterance is already being written.
+            PlayoutOverflow: too many utterances are queued.
+
+        """
+        start = min(max(self._format.bytes_for_ms(start_threshold_ms), self._frame_bytes), self._max_bytes)
+        queued = _Queued(utterance_id, start, max(start // 2, self._frame_bytes))
+        with self._writers:
+            if utterance_id in self._open:
+                raise ValueError(f"utterance {utterance_id} was already begun")
+            if len(self._queue) >= MAX_QUEUED_UTTERANCES:
+                raise PlayoutOverflow(f"{MAX_QUEUED_UTTERANCES} utterances are queued")
+            self._open[utterance_id] = queued
+            self._live.append(queued)
+            self._queue.append(queued)
+
+    def write(self, utterance_id: str, pcm: bytes) -> None:
+        """Append audio. Audio that arrives late for an utterance that was cut is dropped.
+
+        Raises:
+            PlayoutOverflow: it would exceed ``max_buffered_ms``; nothing of it was taken.
+            ValueError: half a sample, or an utterance that was not begun or is finished.
+
+        """
+        if len(pcm) % BYTES_PER_SAMPLE:
+            raise ValueError(f"PCM must be whole 16-bit samples, got {len(pcm)} bytes")
+        with self._writers:
+            queued = self._open_or_cut(utterance_id)
+            if queued is None or not pcm:
+                return
+            if (buffered := self._buffered()) + len(pcm) > self._max_bytes:
+                raise PlayoutOverflow(
+                    f"{self._format.ms_for_bytes(buffered):.0f} ms are buffered;"
+                    f" {self._format.ms_for_bytes(len(pcm)):.0f} ms more exceed"
+                    f" {self._format.ms_for_bytes(self._max_bytes):.0f} ms"
+                )
+            queued.chunks.append(bytes(pcm))
+            queued.num_written += len(pcm)  # after the append: the clock reads no more than this
+
+    def finish(self, utterance_id: str) -> None:
+        """No more audio will come for the utterance.
+
+        Raises:
+            ValueError: the utterance was not begun or is finished.
+
+        """
+        with self._writers:
+            queued = self._open_or_cut(utterance_id)
+            if queued is not None:
+                del self._open[utterance_id]
+                queued.finished = True  # after the last num_written
+
+    def cut(self, utterance_id: str | None) -> None:
+        """Fade out within the next frame and drop the rest of this utterance, or of all for ``None``.
+
+        An utterance that has already ended is left as it is.
+        """
+        with self._writers:
+            for queued in self._live:
+                if utterance_id is None or queued.utterance_id == utterance_id:
+                    queued.cut = True
+                    if self._open.pop(queued.utterance_id, None) is not None:
+                        self._cut_ids.append(queued.utterance_id)
+            self._live = [queued for queued in self._live if not queued.cut]
+            self._attention = True  # after the flags
+
+    def pause(self) -> None:
+        """Silence from the next frame on, after a fade; what is buffered waits. Safe to call twice."""
+        self._wants_pause = True
+        self._attention = True
+
+    def resume(self) -> None:
+        """Go on where :meth:`pause` stopped, with a fade. Safe to call twice."""
+        self._wants_pause = False
+        self._attention = True
+
+    def _open_or_cut(self, utterance_id: str) -> _Queued | None:
+        """Look up the utterance being written; ``None`` for one that was cut."""
+        queued = self._open.get(utterance_id)
+        if queued is None and utterance_id not in self._cut_ids:
+            raise ValueError(f"utterance {utterance_id} is not being written")
+        return queued
+
+    # The clock's side
+
+    def read_frame(self, now_ns: int) -> bytes:
+        """Exactly one frame: audio, or zeros where there is nothing to play.
+
+        REAL-TIME. A plain frame costs one slice.
+        """
+        if not self._attention and not self._paused:
+            if not self._queue:
+                return self._silence
+            head = self._queue[0]
+            end = self._offset + self._frame_bytes
+            # strictly less: something is left, so this frame neither ends nor starves the utterance
+            if head.state is _State.PLAYING and not head.fade_in and end < len(self._chunk):
+                frame = self._chunk[self._offset : end]
+                self._offset = end
+                head.num_read += self._frame_bytes
+                self._last_frame = frame
+                self._report(head, frame, now_ns)
+                return frame
+        frame = self._compose(now_ns)
+        self._last_frame = frame
+        return frame
+
+    def _compose(self, now_ns: int) -> bytes:
+        """One frame out of whatever is there: the slow path of :meth:`read_frame`."""
+        frame = self._obey(now_ns) if self._attention else b""
+        while not self._paused and self._queue and len(frame) < self._frame_bytes:
+            head = self._queue[0]
+            room = self._frame_bytes - len(frame)
+            if head.state is not _State.PLAYING and not self._start(head, room, now_ns):
+                break
+            finished = head.finished  # before available: if it was finished, available is all there is
+            if head.available < room and not finished:
+                frame += self._starve(head, room)
+                break
+            part = self._take(head, min(room, head.available))
+            if part:
+                frame += part
+                self._report(head, part, now_ns)
+            if finished and not head.available:
+                self._end(head, "drained", now_ns)
+        return frame + bytes(self._frame_bytes - len(frame)) if frame else self._silence
+
+    def _obey(self, now_ns: int) -> bytes:
+        """Carry out cuts, pause and resume; returns the fade of what was interrupted, or nothing."""
+        self._attention = False  # before the flags are read: one set meanwhile is seen at the next tick
+        fade = b""
+        for queued in tuple(self._queue):  # a copy, made in one step: a writer may append meanwhile
+            if not queued.cut:
+                continue
+            if queued.state is _State.PLAYING and not self._paused:
+                fade = self._fade_out(queued, self._fade_bytes)
+            if queued.state is _State.STARVED:
+                self._note_underrun(queued, now_ns)
+            self._end(queued, "cut", now_ns)
+        if self._wants_pause and not self._paused and self._queue:
+            head = self._queue[0]
+            if head.state is _State.PLAYING:
+                fade = self._fade_out(head, self._fade_bytes)
+                self._report(head, fade, now_ns)
+        if self._paused and not self._wants_pause and self._queue:
+            self._queue[0].fade_in = self._queue[0].state is _State.PLAYING
+        self._paused = self._wants_pause
+        return fade
+
+    def _start(self, head: _Queued, room: int, now_ns: int) -> bool:
+        """Let a waiting or starved utterance play if it may; ``False`` if it goes on waiting."""
+        finished = head.finished
+        needed = head.start_bytes if head.state is _State.WAITING else head.resume_bytes
+        if not finished and head.available < needed:
+            if head.state is _State.STARVED:
+                head.missing_bytes += room
+            return False
+        if head.available:
+            if head.state is _State.WAITING:
+                self._events(PlayoutStarted(head.utterance_id, now_ns))
+            else:
+                self._note_underrun(head, now_ns)
+                head.fade_in = True
+        head.state = _State.PLAYING
+        return True
+
+    def _starve(self, head: _Queued, room: int) -> bytes:
+        """Play what is left, faded out: the utterance runs dry within this frame."""
+        left = head.available
+        part = self._fade_out(head, room)
+        head.state = _State.STARVED
+        head.missing_bytes = room - left
+        return part
+
+    def _note_underrun(self, queued: _Queued, now_ns: int) -> None:
+        queued.underruns += 1
+        self._events(PlayoutUnderrun(queued.utterance_id, now_ns, self._format.ms_for_bytes(queued.missing_bytes)))
+        queued.missing_bytes = 0
+
+    def _end(self, queued: _Queued, cause: PlayoutCause, now_ns: int) -> None:
+        if queued is self._queue[0]:
+            self._chunk, self._offset = b"", 0
+        self._queue.remove(queued)
+        played_ms = self._format.ms_for_bytes(queued.num_read)
+        self._events(
+            PlayoutFinished(
+                queued.utterance_id, now_ns, cause, played_ms, queued.underruns, first_speech_ns=queued.first_speech_ns
+            )
+        )
+
+    def _take(self, head: _Queued, num_bytes: int) -> bytes:
+        """Remove ``num_bytes``, all of them present, from the queue's head."""
+        parts = []
+        missing = num_bytes
+        while missing:
+            if self._offset == len(self._chunk):
+                self._chunk, self._offset = head.chunks.popleft(), 0
+            part = self._chunk[self._offset : self._offset + missing]
+            self._offset += len(part)
+            missing -= len(part)
+            parts.append(part)
+        head.num_read += num_bytes
+        taken = parts[0] if len(parts) == 1 else b"".join(parts)
+        if head.fade_in and taken:
+            head.fade_in = False
+            taken = _ramped_in(taken, self._fade_bytes)
+        return taken
+
+    def _fade_out(self, head: _Queued, num_bytes: int) -> bytes:
+        """Take up to ``num_bytes`` of the utterance and let them end in silence.
+
+        When less than a ramp is left, the ramp goes on over the last value: sound that has left cannot be faded.
+        """
+        part = self._take(head, min(num_bytes, head.available))
+        last = part[-BYTES_PER_SAMPLE:] or self._last_frame[-BYTES_PER_SAMPLE:]
+        num_held = (min(self._fade_bytes, num_bytes) - len(part)) // BYTES_PER_SAMPLE
+        return _ramped_out(part + last * max(0, num_held), self._fade_bytes)
+
+    def _report(self, head: _Queued, part: bytes, now_ns: int) -> None:
+        """Events after ``part`` was read."""
+        if head.first_speech_ns is None and has_speech(part):
+            head.first_speech_ns = now_ns
+            self._events(PlayoutSpeech(head.utterance_id, now_ns))
+        if head.num_read >= head.next_progress:
+            if head.next_progress:
+                played_ms = self._format.ms_for_bytes(head.num_read)
+                buffered_ms = self._format.ms_for_bytes(head.available)
+                self._events(PlayoutProgress(head.utterance_id, now_ns, played_ms, buffered_ms))
+            head.next_progress = head.num_read - head.num_read % self._progress_bytes + self._progress_bytes
+        is_low = head.available < self._low_bytes and not head.finished
+        if is_low and not head.is_low:
+            self._events(PlayoutLowWater(head.utterance_id, now_ns, self._format.ms_for_bytes(head.available)))
+        head.is_low = is_low
+
+
+def _ramped_in(pcm: bytes, num_bytes: int) -> bytes:
+    """``pcm`` with its first ``num_bytes`` rising from silence."""
+    samples = array("h", pcm)
+    num = min(num_bytes // BYTES_PER_SAMPLE, len(samples))
+    for index in range(num):
+        samples[index] = samples[index] * index // num
+    return samples.tobytes()
+
+
+def _ramped_out(pcm: bytes, num_bytes: int) -> bytes:
+    """``pcm`` with its last ``num_bytes`` falling to silence."""
+    samples = array("h", pcm)
+    num = min(num_bytes // BYTES_PER_SAMPLE, len(samples))
+    start = len(samples) - num
+    for index in range(num):
+        samples[start + index] = samples[start + index] * (num - 1 - index) // num
+    return samples.tobytes()

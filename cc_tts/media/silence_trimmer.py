@@ -1,0 +1,83 @@
+"""Cut the silence off both ends of a passage of speech while it streams by.
+
+Runs on: any one thread per instance.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from cc_tts.audio import AudioFormat
+
+SILENCE_PEAK: Final = 33
+"""A sample louder than this is sound: −60 dBFS, 10 dB under what counts as speech."""
+
+RAMP_MS: Final = 2.0
+"""Length of the ramp put where something was cut off, ms; shorter clicks, longer dulls a plosive."""
+
+
+class SilenceTrimmer:
+    """One passage. Silence inside it passes; silence before and after it is cut to what is to be kept.
+
+    Silence at the end of what :meth:`process` got is held back until more sound follows or :meth:`finish` is called.
+    """
+
+    def __init__(self, audio_format: AudioFormat, *, keep_lead_ms: float) -> None:
+        self._format = audio_format
+        self._keep_lead = audio_format.samples_for_ms(keep_lead_ms)
+        self._num_ramp = audio_format.samples_for_ms(RAMP_MS)
+        self._held: npt.NDArray[np.int16] = np.zeros(0, np.int16)
+        self._heard = False
+        self.trimmed_lead_samples = 0
+        """Samples cut off the front; final once :meth:`process` has returned something."""
+
+    @property
+    def heard(self) -> bool:
+        """Whether any sound came."""
+        return self._heard
+
+    def process(self, pcm: bytes) -> bytes:
+        """Take the next piece, return what can be said of it (perhaps nothing)."""
+        samples = np.frombuffer(pcm, np.int16)
+        if self._held.size:
+            samples = np.concatenate((self._held, samples))
+        loud = np.flatnonzero(np.abs(samples.astype(np.int32)) > SILENCE_PEAK)
+        if not loud.size:
+            if self._heard:
+                self._held = samples
+            else:
+                self._cut_lead(samples, max(0, samples.size - self._keep_lead))
+            return b""
+        if not self._heard:
+            self._heard = True
+            self._cut_lead(samples, max(0, int(loud[0]) - self._keep_lead))
+            loud -= samples.size - self._held.size
+            samples = self._ramped_in(self._held) if self.trimmed_lead_samples else self._held
+        end = int(loud[-1]) + 1
+        self._held = samples[end:]
+        return samples[:end].tobytes()
+
+    def _cut_lead(self, samples: npt.NDArray[np.int16], num_cut: int) -> None:
+        self.trimmed_lead_samples += num_cut
+        self._held = samples[num_cut:]
+
+    def _ramped_in(self, samples: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
+        ramped = samples.copy()
+        num = min(self._num_ramp, self._keep_lead, samples.size)
+        ramped[:num] = samples[:num] * (np.arange(num) / max(num, 1))
+        return ramped
+
+    def finish(self, trail_ms: float) -> bytes:
+        """End the passage with exactly ``trail_ms`` of silence, its own first; nothing if no sound came."""
+        if not self._heard:
+            return b""
+        wanted = self._format.samples_for_ms(trail_ms)
+        trail = np.zeros(wanted, np.int16)
+        own = self._held[:wanted]
+        trail[: own.size] = own
+        if self._held.size > wanted:
+            num = min(self._num_ramp, own.size)
+            trail[own.size - num : own.size] = own[own.size - num :] * (np.arange(num, 0, -1) / max(num, 1))
+        self._held = self._held[:0]
+        return trail.tobytes()

@@ -1,0 +1,39 @@
+"""How much audio an utterance must have before it starts: little while the engine is smooth, more after underruns."""
+
+from typing import Final
+
+FLOOR_MS: Final = 40.0
+CEILING_MS: Final = 300.0
+_RISE: Final = 1.5
+_DECAY: Final = 0.8
+
+
+class StartThreshold:
+    """One leg's threshold.
+
+    An underrun raises it by half and by what was missing; a smooth utterance takes a fifth of the way to the floor.
+
+    Runs on: whoever counts the underruns of the leg, one thread.
+    """
+
+    def __init__(self, *, floor_ms: float = FLOOR_MS, ceiling_ms: float = CEILING_MS) -> None:
+        if not 0 < floor_ms <= ceiling_ms:
+            raise ValueError(f"need 0 < floor ≤ ceiling, got {floor_ms} and {ceiling_ms} ms")
+        self.floor_ms = floor_ms
+        self.ceiling_ms = ceiling_ms
+        self._current_ms = floor_ms
+
+    @property
+    def current_ms(self) -> int:
+        """What the next utterance should start with, ms."""
+        return round(self._current_ms)
+
+    def underrun(self, missing_ms: float) -> None:
+        """Count an utterance that ran dry for ``missing_ms``."""
+        self._current_ms = min(self.ceiling_ms, self._current_ms * _RISE + max(0.0, missing_ms))
+
+    def smooth(self) -> None:
+        """Count an utterance that came to its end without an underrun."""
+        self._current_ms = self.floor_ms + (self._current_ms - self.floor_ms) * _DECAY
+        if self._current_ms - self.floor_ms < 1:
+            self._current_ms = self.floor_ms

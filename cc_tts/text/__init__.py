@@ -1,0 +1,1 @@
+"""Text becomes speakable chunks."""

@@ -1,0 +1,1 @@
+"""What each language says for what it writes."""

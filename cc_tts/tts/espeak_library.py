@@ -1,0 +1,337 @@
+"""libespeak-ng by ctypes: just what the embedded engine needs of it, with types.
+
+Runs on: the espeak thread. The C library is one global state: one synthesis at a time in a process. Every instance of
+:class:`EspeakLibrary` shares that state; a lock of the process makes them take turns.
+
+The library, its phoneme data and its dictionaries come with the ``espeakng_loader`` package. Synthesis is synchronous:
+``espeak_Synth`` runs the callback on the calling thread, releasing the interpreter lock in between.
+"""
+
+import ctypes
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import espeakng_loader
+
+from cc_tts.errors import ConfigError, EngineFailed, LanguageUnsupported, UnknownVoice
+from cc_tts.voices.catalog import best_for_language, unknown_voice
+from cc_tts.voices.voice import Voice
+
+ENGINE_NAME: Final = "espeak"
+
+BUFFER_MS: Final = 200
+"""Audio per callback, ms. Each callback takes the interpreter lock, up to 5 ms behind a busy event loop, and 200 ms of
+audio take about 0.2 ms to synthesise: a larger buffer costs no first-audio time and saves hand-overs. Beside a thread
+that never rests, 60 ms gave 9 times real time and 200 ms gave 20; alone, both give 900."""
+
+# espeak-ng/speak_lib.h
+_AUDIO_OUTPUT_SYNCHRONOUS: Final = 2
+_INITIALIZE_DONT_EXIT: Final = 0x8000
+_EE_OK: Final = 0
+_CHARS_UTF8: Final = 1  # and neither espeakSSML (0x10) nor espeakPHONEMES (0x100): text is text
+_POS_CHARACTER: Final = 1
+_EVENT_LIST_TERMINATED: Final = 0
+_EVENT_WORD: Final = 1
+_PARAMETER_RATE: Final = 1
+_LONG_PATH: Final = 150  # espeak-ng keeps its data path in a fixed array of 160 bytes
+
+MIN_RATE_WPM: Final = 80
+MAX_RATE_WPM: Final = 450
+
+
+class _EventId(ctypes.Union):
+    _fields_: ClassVar = [("number", ctypes.c_int), ("name", ctypes.c_char_p), ("string", ctypes.c_char * 8)]
+
+
+class _Event(ctypes.Structure):
+    """``espeak_EVENT``."""
+
+    _fields_: ClassVar = [
+        ("type", ctypes.c_int),
+        ("unique_identifier", ctypes.c_uint),
+        ("text_position", ctypes.c_int),  # characters, the first is 1
+        ("length", ctypes.c_int),
+        ("audio_position", ctypes.c_int),  # ms
+        ("sample", ctypes.c_int),
+        ("user_data", ctypes.c_void_p),
+        ("id", _EventId),
+    ]
+
+
+class _Voice(ctypes.Structure):
+    """``espeak_VOICE``."""
+
+    _fields_: ClassVar = [
+        ("name", ctypes.c_char_p),
+        ("languages", ctypes.c_char_p),  # priority byte, tag, NUL, ... , NUL
+        ("identifier", ctypes.c_char_p),
+        ("gender", ctypes.c_ubyte),
+        ("age", ctypes.c_ubyte),
+        ("variant", ctypes.c_ubyte),
+        ("xx1", ctypes.c_ubyte),
+        ("score", ctypes.c_int),
+        ("spare", ctypes.c_void_p),
+    ]
+
+
+_Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(_Event))
+
+
+@dataclass(frozen=True, slots=True)
+class EspeakVoice:
+    """One entry of espeak's list: ``language`` a lower-case tag, ``identifier`` its file below ``lang/``."""
+
+    language: str
+    identifier: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WordEvent:
+    """A word begins at character ``position`` (the first is 0) and at ``sample`` of this synthesis."""
+
+    position: int
+    sample: int
+
+
+OnAudio = Callable[[bytes, tuple[WordEvent, ...]], bool]
+"""Takes PCM (may be empty) and the words that begin in or near it; ``False`` stops the synthesis."""
+
+_process_lock = threading.Lock()
+_num_open = 0
+_sample_rate_hz = 0
+_voice_set = ""
+"""The voice that the C library has loaded and has not been interrupted with; loading takes 0.1 to 3 ms."""
+
+
+def _failed(what: str, code: int) -> EngineFailed:
+    return EngineFailed(f"espeak-ng: {what} returned {code}")
+
+
+class EspeakLibrary:
+    """The loaded library.
+
+    Raises:
+        EngineFailed: the library or its data cannot be loaded.
+
+    """
+
+    def __init__(self) -> None:
+        self._data = Path(espeakng_loader.get_data_path())
+        try:
+            self._lib: Any = ctypes.CDLL(espeakng_loader.get_library_path())
+            # the same library, called without letting go of the interpreter lock: to get it back costs up to 5 ms
+            self._quick: Any = ctypes.PyDLL(espeakng_loader.get_library_path())
+        except OSError as error:
+            raise EngineFailed(f"libespeak-ng cannot be loaded: {error}") from error
+        self._declare()
+        self._on_audio: OnAudio | None = None
+        self._error: BaseException | None = None
+        self._is_stopped = False
+        self._callback = _Callback(self._on_callback)  # kept: the C side holds only the address
+        self._open()
+
+    def _declare(self) -> None:
+        """Argument types of the functions used."""
+        lib = self._lib
+        lib.espeak_Initialize.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_int]
+        lib.espeak_SetVoiceByName.argtypes = [ctypes.c_char_p]
+        self._quick.espeak_SetSynthCallback.argtypes = [_Callback]
+        self._quick.espeak_SetSynthCallback.restype = None
+        self._quick.espeak_SetParameter.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int]
+        lib.espeak_ListVoices.argtypes = [ctypes.POINTER(_Voice)]
+        lib.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(_Voice))
+        lib.espeak_Synth.argtypes = [
+            ctypes.c_char_p,
+            ctypes.c_size_t,
+            ctypes.c_uint,
+            ctypes.c_int,
+            ctypes.c_uint,
+            ctypes.c_uint,
+            ctypes.POINTER(ctypes.c_uint),
+            ctypes.c_void_p,
+        ]
+
+    def _open(self) -> None:
+        global _num_open, _sample_rate_hz, _voice_set  # noqa: PLW0603 the state of the C library belongs to the process
+        with _process_lock:
+            if _num_open == 0:
+                path = str(self._data)
+                rate_hz = self._lib.espeak_Initialize(
+                    _AUDIO_OUTPUT_SYNCHRONOUS, BUFFER_MS, path.encode(), _INITIALIZE_DONT_EXIT
+                )
+                if rate_hz <= 0:
+                    hint = " (espeak-ng cannot use so long a path)" if len(path.encode()) > _LONG_PATH else ""
+                    raise EngineFailed(f"espeak-ng cannot read its data in {path}{hint}")
+                _sample_rate_hz, _voice_set = rate_hz, ""
+            _num_open += 1
+        self._is_open = True
+
+    def close(self) -> None:
+        """Free the C library's memory when nobody else in the process uses it. Safe to call twice."""
+        global _num_open  # noqa: PLW0603
+        with _process_lock:
+            if not self._is_open:
+                return
+            self._is_open = False
+            _num_open -= 1
+            if _num_open == 0:
+                self._lib.espeak_Terminate()
+
+    @property
+    def sample_rate_hz(self) -> int:
+        """Rate of the PCM, Hz."""
+        return _sample_rate_hz
+
+    def voices(self) -> tuple[EspeakVoice, ...]:
+        """Every voice that can speak; the few whose dictionary is not in the package are left out."""
+        return tuple(voice for voice in self._list(None) if self._has_dictionary(voice))
+
+    def variants(self) -> tuple[str, ...]:
+        """Names for ``voice+variant``, as espeak spells them."""
+        wanted = _Voice(languages=b"variant")
+        return tuple(voice.identifier.removeprefix("!v/") for voice in self._list(ctypes.byref(wanted)))
+
+    def _list(self, wanted: Any) -> list[EspeakVoice]:
+        found = []
+        with _process_lock:
+            entries = self._lib.espeak_ListVoices(wanted)
+            index = 0
+            while entries[index]:
+                entry = entries[index].contents
+                found.append(
+                    EspeakVoice(
+                        language=entry.languages[1:].decode("ascii", "replace").lower(),
+                        identifier=entry.identifier.decode("utf-8", "replace"),
+                        name=entry.name.decode("utf-8", "replace").strip(),
+                    )
+                )
+                index += 1
+        return found
+
+    def _has_dictionary(self, voice: EspeakVoice) -> bool:
+        names = [voice.language.partition("-")[0]]
+        lines = (self._data / "lang" / voice.identifier).read_text("utf-8", "replace").splitlines()
+        names += [words[1] for line in lines if (words := line.split())[:1] == ["dictionary"] and len(words) > 1]
+        return (self._data / f"{names[-1]}_dict").exists()
+
+    def synthesise(self, text: str, *, voice: str, rate_wpm: int, on_audio: OnAudio) -> None:
+        """Say ``text`` and hand the audio to ``on_audio`` piece by piece, on this thread.
+
+        Returns when all was handed over or ``on_audio`` returned ``False``. ``voice`` is an identifier of the list,
+        perhaps with ``+variant``. ``text`` must hold no control characters (espeak takes some as commands).
+
+        Raises:
+            EngineFailed: espeak-ng refused; the library stays usable.
+
+        """
+        global _voice_set  # noqa: PLW0603
+        encoded = text.encode("utf-8", "replace").replace(b"\0", b" ")
+        rate_wpm = min(max(rate_wpm, MIN_RATE_WPM), MAX_RATE_WPM)
+        with _process_lock:
+            if not self._is_open:
+                raise EngineFailed("espeak-ng is closed")
+            if voice != _voice_set:
+                _voice_set = ""
+                if (code := self._lib.espeak_SetVoiceByName(voice.encode("utf-8", "replace"))) != _EE_OK:
+                    raise _failed(f"the voice {voice}", code)
+            if (code := self._quick.espeak_SetParameter(_PARAMETER_RATE, rate_wpm, 0)) != _EE_OK:
+                raise _failed("setting the rate", code)
+            self._quick.espeak_SetSynthCallback(self._callback)
+            self._on_audio, self._error, self._is_stopped = on_audio, None, False
+            _voice_set = ""
+            try:
+                code = self._lib.espeak_Synth(encoded, len(encoded) + 1, 0, _POS_CHARACTER, 0, _CHARS_UTF8, None, None)
+                error = self._error
+                if code == _EE_OK and not self._is_stopped:
+                    _voice_set = voice
+            finally:
+                self._on_audio = self._error = None
+        if error is not None:
+            raise error
+        if code != _EE_OK:
+            raise _failed("synthesis", code)
+
+    def _on_callback(self, samples: int | None, num_samples: int, events: Any) -> int:
+        """``t_espeak_callback``: 0 goes on, 1 stops. Nothing may be raised into C."""
+        try:
+            words = []
+            index = 0
+            while events[index].type != _EVENT_LIST_TERMINATED:
+                event = events[index]
+                if event.type == _EVENT_WORD:
+                    words.append(WordEvent(max(0, event.text_position - 1), event.sample))
+                index += 1
+            pcm = ctypes.string_at(samples, num_samples * 2) if samples and num_samples > 0 else b""
+            if not pcm and not words:
+                return 0
+            assert self._on_audio is not None
+            if self._on_audio(pcm, tuple(words)):
+                return 0
+        except BaseException as error:  # noqa: BLE001 handed to synthesise(), which raises it
+            self._error = error
+        self._is_stopped = True
+        return 1
+
+
+class EspeakVoices:
+    """espeak's voices by the ids this program gives them.
+
+    An id is the voice's language (``en-us``), or the name of its file where two share a language. The file's name is
+    understood too (``en`` is ``en-gb``), and any id may carry ``+variant``. Immutable: any thread.
+
+    Raises:
+        ConfigError: there is no voice ``default_id``.
+
+    """
+
+    def __init__(self, listed: tuple[EspeakVoice, ...], variants: tuple[str, ...], default_id: str) -> None:
+        self._identifiers: dict[str, str] = {}
+        self._by_file: dict[str, str] = {}
+        self._variants = {variant.lower(): variant for variant in variants}
+        voices = []
+        for entry in listed:
+            file = entry.identifier.rpartition("/")[2].lower()
+            voice_id = file if entry.language in self._identifiers else entry.language
+            self._identifiers[voice_id] = entry.identifier
+            self._by_file.setdefault(file, voice_id)
+            voices.append(Voice(voice_id, ENGINE_NAME, language=_tag(voice_id), description=entry.name))
+        self.voices = tuple(voices)
+        self._by_id = {voice.id: voice for voice in self.voices}
+        try:
+            self._default = self.resolve(default_id, None)
+        except UnknownVoice as error:
+            raise ConfigError(f"the default voice of espeak: {error.detail}") from error
+
+    def resolve(self, voice_id: str | None, language: str | None) -> Voice:
+        """See ``Engine.resolve_voice``."""
+        if voice_id is None:
+            found = best_for_language(language, self.voices, default=self._default) if language else self._default
+            if found is None:
+                raise LanguageUnsupported(f"espeak-ng has no voice for {language!r}")
+            return found
+        base_id, plus, variant = voice_id.strip().lower().partition("+")
+        base = self._by_id.get(base_id) or self._by_id.get(self._by_file.get(base_id, ""))
+        if base is None or (plus and variant not in self._variants):
+            raise unknown_voice(voice_id, self.voices)
+        if not plus:
+            return base
+        variant = self._variants[variant]
+        return Voice(
+            f"{base.id}+{variant}", base.engine, base.language, description=f"{base.description}, variant {variant}"
+        )
+
+    def identifier(self, voice: Voice) -> str:
+        """Translate to what espeak calls the voice."""
+        base_id, plus, variant = voice.id.partition("+")
+        return self._identifiers[base_id] + plus + variant
+
+
+def _tag(voice_id: str) -> str:
+    """Write the region in capitals: ``en-us`` → ``en-US``."""
+    primary, hyphen, rest = voice_id.partition("-")
+    region, more, private = rest.partition("-")
+    return primary + hyphen + (region.upper() if len(region) == 2 else region) + more + private  # noqa: PLR2004

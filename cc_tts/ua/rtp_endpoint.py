@@ -1,0 +1,222 @@
+"""The softphone's RTP socket: kernel receive times, a silence packet every 20 ms, keys when they are due.
+
+Runs on: its own thread, one a call. The SIP thread reaches it through the methods of :class:`RtpEndpoint` only. No
+jitter buffer stands between the wire and the figures, and Python being late does not make a packet late:
+the kernel stamps it.
+"""
+
+import contextlib
+import secrets
+import select
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.audio import PTIME_MS
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.errors import ProcessFailed
+from cc_tts.ua.rtp import Keypress, SilenceStream
+from cc_tts.ua.rtp_receiver import RtpReceiver
+
+log = logs.get(__name__)
+
+_TICK_NS: Final = PTIME_MS * NS_PER_MS
+_CATCH_UP_TICKS: Final = 5
+"""Up to 100 ms behind, packets are sent late; further behind, the time is skipped rather than sent as a burst."""
+_SO_TIMESTAMPNS: Final = 35
+"""``SO_TIMESTAMPNS`` of Linux (asm-generic/socket.h); the control message has the same number. See socket(7)."""
+_TIMESPEC: Final = struct.Struct("@ll")
+_MAX_DATAGRAM: Final = 2048
+_RESYNC_NS: Final = 1_000_000_000
+_RECEIVE_BUFFER_BYTES: Final = 1 << 20
+_EXPEDITED_FORWARDING: Final = 46 << 2
+"""DSCP EF in the TOS octet, what voice is marked with (RFC 4594 §4.1)."""
+_CLOSE_TIMEOUT_S: Final = 2.0
+
+
+class WallToMonotonic:
+    """Turns the kernel's wall-clock stamps into instants on CLOCK_MONOTONIC by sampling both clocks side by side."""
+
+    _SAMPLES = 5
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset_ns = 0
+        self._sampled_ns = 0
+        self._sample()
+
+    def _sample(self) -> None:
+        best: int | None = None
+        for _ in range(self._SAMPLES):
+            before_ns = self._clock.now_ns()
+            wall_ns = int(self._clock.wall_s() * 1e9)
+            after_ns = self._clock.now_ns()
+            if best is None or after_ns - before_ns < best:
+                best = after_ns - before_ns
+                self._offset_ns = (before_ns + after_ns) // 2 - wall_ns
+                self._sampled_ns = after_ns
+
+    def convert(self, wall_ns: int, now_ns: int) -> int:
+        """Instant on CLOCK_MONOTONIC. Never after ``now_ns``: a step of the wall clock must not make a future."""
+        if now_ns - self._sampled_ns > _RESYNC_NS:
+            self._sample()
+        return min(wall_ns + self._offset_ns, now_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class RtpTarget:
+    """Where and how to send, as negotiated."""
+
+    address: str
+    port: int
+    payload_type: int
+    event_payload_type: int | None
+    is_sending: bool
+
+
+def open_socket(address: str, port: int) -> socket.socket:
+    """A UDP socket for RTP with kernel receive timestamps; port 0 takes a free even one (RFC 3550 §11)."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _EXPEDITED_FORWARDING)
+        sock.setblocking(False)  # noqa: FBT003 - the socket API
+        if port:
+            sock.bind((address, port))
+            return sock
+        for _ in range(50):
+            candidate = 20_000 + 2 * secrets.randbelow(6000)  # below Linux's ephemeral ports
+            with contextlib.suppress(OSError):
+                sock.bind((address, candidate))
+                return sock
+        sock.bind((address, 0))
+    except OSError as error:
+        sock.close()
+        raise ProcessFailed(f"RTP port {address}:{port} cannot be opened: {error.strerror}") from error
+    return sock
+
+
+class RtpEndpoint:
+    """Receives into a :class:`RtpReceiver` and sends a :class:`SilenceStream`."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        receiver: RtpReceiver,
+        clock: Clock,
+        *,
+        on_key_sent: Callable[[Keypress, int], None] | None = None,
+    ) -> None:
+        self._sock = sock
+        self._receiver = receiver
+        self._clock = clock
+        self._on_key_sent = on_key_sent
+        self._wall = WallToMonotonic(clock)
+        self._lock = threading.Lock()
+        self._target: RtpTarget | None = None
+        self._stream = SilenceStream(
+            ssrc=secrets.randbits(32), sequence=secrets.randbits(16), timestamp=secrets.randbits(32)
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="softphone-rtp", daemon=True)
+        self._next_tick_ns = 0
+        self.packets_sent = 0
+        self.send_errors = 0
+
+    @property
+    def local_port(self) -> int:
+        """UDP port the far side is told to send to."""
+        port: int = self._sock.getsockname()[1]
+        return port
+
+    @property
+    def can_press(self) -> bool:
+        """Whether the far side takes telephone-events and packets are being sent."""
+        with self._lock:
+            target = self._target
+        return target is not None and target.is_sending and target.event_payload_type is not None
+
+    def start(self) -> None:
+        """Begin to receive."""
+        self._thread.start()
+
+    def set_target(self, target: RtpTarget) -> None:
+        """Begin, redirect or suspend sending (hold, re-INVITE)."""
+        with self._lock:
+            self._target = target
+
+    def press(self, key: Keypress) -> None:
+        """Queue a key."""
+        with self._lock:
+            self._stream.press(key)
+
+    def close(self) -> None:
+        """Stop the thread and close the socket. What the kernel still holds is taken in first."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(_CLOSE_TIMEOUT_S)
+        self._receiver.detector.finish()
+        self._sock.close()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._turn()
+            self._drain()
+        except Exception:  # the thread's end must be visible in the log, whatever it was
+            log.exception("rtp_thread_failed")
+
+    def _turn(self) -> None:
+        """One round: wait for a datagram or the next tick, take what came, send what is due."""
+        now_ns = self._clock.now_ns()
+        if self._next_tick_ns == 0:
+            self._next_tick_ns = now_ns + _TICK_NS
+        select.select([self._sock], [], [], max(0, self._next_tick_ns - now_ns) / 1e9)
+        self._drain()
+        now_ns = self._clock.now_ns()
+        while now_ns >= self._next_tick_ns:
+            behind = (now_ns - self._next_tick_ns) // _TICK_NS
+            if behind > _CATCH_UP_TICKS:
+                with self._lock:
+                    self._stream.skip(behind)
+                self._next_tick_ns += behind * _TICK_NS
+            self._tick(now_ns)
+            self._next_tick_ns += _TICK_NS
+        self._receiver.detector.poll(now_ns)
+
+    def _tick(self, now_ns: int) -> None:
+        with self._lock:
+            target = self._target
+            if target is None or not target.is_sending:
+                self._stream.skip()
+                return
+            packet, key = self._stream.tick(
+                now_ns, payload_type=target.payload_type, event_payload_type=target.event_payload_type
+            )
+        sent_ns = self._clock.now_ns()
+        try:
+            self._sock.sendto(packet.to_bytes(), (target.address, target.port))
+            self.packets_sent += 1
+        except OSError:
+            self.send_errors += 1
+        if key is not None and self._on_key_sent is not None:
+            self._on_key_sent(key, sent_ns)
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                data, control, _flags, source = self._sock.recvmsg(_MAX_DATAGRAM, 64)
+            except OSError:  # nothing left, or an ICMP error of an earlier packet, which this call has cleared
+                return
+            now_ns = self._clock.now_ns()
+            arrival_ns = now_ns
+            for level, kind, value in control:
+                if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(value) >= _TIMESPEC.size:
+                    seconds, nanoseconds = _TIMESPEC.unpack_from(value)
+                    arrival_ns = self._wall.convert(seconds * 1_000_000_000 + nanoseconds, now_ns)
+            self._receiver.datagram(data, arrival_ns, f"{source[0]}:{source[1]}")

@@ -1,0 +1,100 @@
+"""Which voices there are and which one a request means, over all engines."""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from cc_tts.errors import LanguageUnsupported, UnknownVoice
+from cc_tts.voices.voice import Voice
+
+_SAME_LANGUAGE: Final = {"zh": "cmn", "no": "nb", "nn": "nb", "iw": "he", "in": "id"}
+"""Primary subtags that people write → the ones that voices carry (ISO 639-3: zh is a group, Mandarin is cmn)."""
+
+_CANTONESE: Final = frozenset({"hk", "mo", "yue"})
+
+_LIKELY: Final = {"en": "en-us", "fr": "fr-fr"}
+"""The tag meant by a bare primary subtag (Unicode CLDR, likely subtags), where no voice carries the bare one."""
+
+
+def normalised_language(language: str) -> str:
+    """``language`` in lower case with hyphens and its primary subtag as voices carry it: ``zh_CN`` → ``cmn``."""
+    tag = language.strip().replace("_", "-").lower()
+    primary, _, rest = tag.partition("-")
+    if primary == "zh":
+        return "yue" if _CANTONESE & set(rest.split("-")) else "cmn"
+    if primary in _SAME_LANGUAGE:
+        return _SAME_LANGUAGE[primary] + ("-" + rest if rest else "")
+    return tag
+
+
+def best_for_language(language: str, voices: Sequence[Voice], *, default: Voice | None = None) -> Voice | None:
+    """Find the voice for a BCP 47 tag; ``None``: nobody speaks it.
+
+    The same tag, else the longest prefix of it (RFC 4647 §3.4 lookup), else a voice of the same primary language, and
+    there ``default`` first.
+    """
+    ordered = ([default] if default is not None else []) + list(voices)
+    by_tag: dict[str, Voice] = {}
+    for voice in ordered:
+        by_tag.setdefault(normalised_language(voice.language), voice)
+    tag = normalised_language(language)
+    while "-" in tag:
+        if tag in by_tag:
+            return by_tag[tag]
+        tag = tag.rpartition("-")[0]
+    primary = tag
+    if default is not None and _primary(default) == primary:
+        return default
+    same_language = [voice for voice in by_tag.values() if _primary(voice) == primary]
+    return by_tag.get(primary) or by_tag.get(_LIKELY.get(primary, "")) or next(iter(same_language), None)
+
+
+def _primary(voice: Voice) -> str:
+    return normalised_language(voice.language).partition("-")[0]
+
+
+class VoiceSource(Protocol):
+    """What the catalog asks of an engine; every ``tts.engine.Engine`` answers it."""
+
+    def voices(self) -> tuple[Voice, ...]:
+        """Every voice of this engine."""
+        ...
+
+    def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
+        """Name the voice to use; raises ``UnknownVoice`` or ``LanguageUnsupported``."""
+        ...
+
+
+class VoiceCatalog:
+    """All voices of ``engines``, the preferred engine first."""
+
+    def __init__(self, engines: Iterable[VoiceSource]) -> None:
+        self._engines = tuple(engines)
+
+    def voices(self) -> tuple[Voice, ...]:
+        """Every voice of every engine, in the engines' order."""
+        return tuple(voice for engine in self._engines for voice in engine.voices())
+
+    def resolve(self, voice_id: str | None, language: str | None) -> Voice:
+        """Find the voice for a request: of the first engine that has it.
+
+        Raises:
+            UnknownVoice: no engine has a voice of this id; the message names the nearest ones.
+            LanguageUnsupported: no voice was asked for and none speaks the language.
+
+        """
+        for engine in self._engines:
+            try:
+                return engine.resolve_voice(voice_id, language)
+            except (UnknownVoice, LanguageUnsupported):
+                continue
+        if voice_id is None:
+            raise LanguageUnsupported(f"no voice speaks {language!r}" if language else "there is no voice")
+        raise unknown_voice(voice_id, self.voices())
+
+
+def unknown_voice(voice_id: str, voices: Iterable[Voice]) -> UnknownVoice:
+    """Make the error for an id that none of ``voices`` has, naming the nearest ones."""
+    near = difflib.get_close_matches(voice_id.lower(), [voice.id for voice in voices], n=3, cutoff=0.5)
+    hint = f"; near: {', '.join(near)}" if near else ""
+    return UnknownVoice(f"no voice is called {voice_id[:80]!r}{hint}")

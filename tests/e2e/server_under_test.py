@@ -1,0 +1,219 @@
+"""The server as a child process. Only ``server_config`` knows its configuration keys, only ``Server`` its REST."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from tests.e2e.children import Child
+from tests.e2e.peers import HOST, free_ports
+from tests.support.audio_match import Samples, read_wav
+
+READY_TIMEOUT_S = 30.0
+REQUEST_TIMEOUT_S = 10.0
+END_TIMEOUT_S = 20.0
+RTP_PORTS = 40
+
+GREETING = "Good morning. Your call is answered by a machine that can speak."
+LONG_GREETING = (
+    "This announcement is long on purpose, so that there is time to interrupt it. It goes on and on about nothing in "
+    "particular. The weather is fine today. The queue is short today. All our agents are free today. Please do not "
+    "hang up, unless you want to. Thank you for listening to every word of this announcement until its very end."
+)
+
+Json = dict[str, Any]
+
+
+def server_config(*, sip_port: int, http_port: int, rtp_port: int, max_calls: int = 0) -> str:
+    """Configuration of the server for these tests. Routes: greet, long, silent, ring; every other user is unknown."""
+    return f"""
+[sip]
+host = "{HOST}"
+port = {sip_port}
+max_calls = {max_calls}
+retry_after_s = 7
+
+[rtp]
+port_min = {rtp_port}
+port_max = {rtp_port + RTP_PORTS - 1}
+
+[http]
+host = "{HOST}"
+port = {http_port}
+
+[tts]
+engine = "espeak"
+voice = "en-us"
+
+[calls]
+drain_timeout_s = 2
+
+[routes.greet]
+greeting = {json.dumps(GREETING)}
+
+[routes.long]
+greeting = {json.dumps(LONG_GREETING)}
+
+[routes.silent]
+greeting = ""
+
+[routes.ring]
+answer = "ring"
+ring_ms = 20000
+"""
+
+
+async def engine_pcm(text: str, folder: Path) -> Samples:
+    """What the engine makes of a text at 8 kHz, by ``cc-tts say``."""
+    path = folder / "said.wav"
+    argv = [sys.executable, "-m", "cc_tts.cli", "say", text, "-o", str(path), "--voice", "en-us", "--rate", "8000"]
+    child = await Child.start(argv, log_path=folder / "say.log")
+    assert await child.wait(60) == 0, child.log
+    return read_wav(path)[0]
+
+
+class Server:
+    """One running server."""
+
+    def __init__(self, child: Child, session: aiohttp.ClientSession, *, sip_port: int, http_port: int) -> None:
+        self._child = child
+        self._session = session
+        self.sip_port = sip_port
+        self.url = f"http://{HOST}:{http_port}"
+
+    @classmethod
+    async def start(cls, folder: Path, *, max_calls: int = 0) -> "Server":
+        """Start it and wait until ``GET /readyz`` says 200."""
+        sip_port, http_port, rtp_port = free_ports(2), free_ports(), free_ports(RTP_PORTS)
+        config = folder / "server.toml"
+        config.write_text(server_config(sip_port=sip_port, http_port=http_port, rtp_port=rtp_port, max_calls=max_calls))
+        argv = [sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)]
+        child = await Child.start(argv, log_path=folder / "server.log")
+        session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S))
+        server = cls(child, session, sip_port=sip_port, http_port=http_port)
+        try:
+            await server._until_ready()
+        except BaseException:
+            await server.end()
+            raise
+        return server
+
+    async def _until_ready(self) -> None:
+        try:
+            async with asyncio.timeout(READY_TIMEOUT_S):
+                while True:
+                    if self._child.returncode is not None:
+                        raise RuntimeError(f"the server ended with {self._child.returncode}:\n{self.log[-4000:]}")
+                    with contextlib.suppress(aiohttp.ClientConnectionError):
+                        status, _ = await self.get("/readyz")
+                        if status == 200:
+                            return
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise TimeoutError(f"the server was not ready within {READY_TIMEOUT_S} s:\n{self.log[-4000:]}") from None
+
+    def uri(self, user: str) -> str:
+        """SIP URI of a route."""
+        return f"sip:{user}@{HOST}:{self.sip_port}"
+
+    @property
+    def log(self) -> str:
+        """What it has logged."""
+        return self._child.log
+
+    async def get(self, path: str) -> tuple[int, Json]:
+        """Status and body of a GET."""
+        async with self._session.get(self.url + path) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> tuple[int, Json]:
+        """Status and body of a POST."""
+        async with self._session.post(self.url + path, json=body) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+    async def calls(self, state: str = "") -> list[Json]:
+        """Calls, live ones and ended ones still kept."""
+        status, answer = await self.get("/v1/calls" + (f"?state={state}" if state else ""))
+        assert status == 200, answer
+        calls: list[Json] = answer["calls"]
+        return calls
+
+    async def only_call(self) -> Json:
+        """The call, when there has been one only."""
+        (call,) = await self.calls()
+        return call
+
+    async def utterance(self, call: Json, index: int = 0) -> Json:
+        """An utterance of a call."""
+        status, answer = await self.get(f"/v1/utterances/{call['utterances'][index]}")
+        assert status == 200, answer
+        return answer
+
+    async def until_call(self, wanted: Callable[[Json], bool], timeout_s: float = 10.0) -> Json:
+        """Wait until the only call looks as wanted."""
+        call: Json = {}
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    calls = await self.calls()
+                    if calls:
+                        call = calls[-1]
+                        if wanted(call):
+                            return call
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise TimeoutError(f"the call did not become as wanted; it is {call}") from None
+
+    async def until_terminated(self, timeout_s: float = 10.0) -> Json:
+        """Wait until the only call is over."""
+        return await self.until_call(lambda call: call["state"] == "terminated", timeout_s)
+
+    @contextlib.asynccontextmanager
+    async def events(self) -> AsyncIterator["EventLog"]:
+        """Everything that happens meanwhile, from ``GET /v1/events``."""
+        async with self._session.ws_connect(self.url + "/v1/events") as socket:
+            log = EventLog()
+            reader = asyncio.create_task(log.read(socket))
+            try:
+                yield log
+            finally:
+                reader.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await reader
+
+    async def end(self) -> int:
+        """SIGTERM; returns the exit status."""
+        await self._session.close()
+        return await self._child.end(END_TIMEOUT_S)
+
+
+class EventLog:
+    """Events of the server in order of arrival."""
+
+    def __init__(self) -> None:
+        self.events: list[Json] = []
+        self._changed = asyncio.Event()
+
+    async def read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        async for message in socket:
+            self.events.append(json.loads(message.data))
+            self._changed.set()
+
+    async def wait(self, kind: str, timeout_s: float = 10.0, **data: Any) -> Json:
+        """The first event of this type whose data holds these values."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    for event in self.events:
+                        if event["type"] == kind and data.items() <= event["data"].items():
+                            return event
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            seen = [(event["type"], event["data"]) for event in self.events]
+            raise TimeoutError(f"no {kind} {data} within {timeout_s} s; seen: {seen}") from None

@@ -1,0 +1,90 @@
+"""The server against our own softphone: figures of the wire."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from cc_tts.ua.softphone_driver import SoftphoneProcess
+from tests.e2e.children import Child
+from tests.e2e.server_under_test import GREETING, Server, engine_pcm
+from tests.e2e.signals import through_ulaw
+from tests.support import audio_match
+
+pytestmark = pytest.mark.e2e
+
+
+async def test_greeting_arrives_whole(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
+    reference = through_ulaw(await engine_pcm(GREETING, tmp_path))
+    record = tmp_path / "heard.wav"
+    async with server.events() as log:
+        await phone.dial(server.uri("greet"), record=record)
+        await log.wait("speak.complete", timeout_s=30)
+    await phone.wait_event("speech_end", timeout_s=10)
+    report = await phone.hangup()
+    heard, _ = audio_match.read_wav(record)
+    match = audio_match.find(reference, heard)
+    assert match.corr > 0.999
+    assert match.overlap_ms == len(reference) / 8
+    assert audio_match.find_gaps(reference, heard) == []
+    assert audio_match.find_clicks(reference, heard) == []
+    rtp = report["rtp"]
+    assert (rtp["lost"], rtp["duplicates"], rtp["reordered"], rtp["ssrc_changes"]) == (0, 0, 0, 0)
+    assert rtp["filled_ms"] == 0
+    call = await server.until_terminated()
+    assert call["sip_call_id"] == report["sip_call_id"]
+    assert (await server.utterance(call))["underruns"] == 0
+
+
+async def test_key_silences_the_line(server: Server, phone: SoftphoneProcess) -> None:
+    await phone.dial(server.uri("long"))
+    await phone.wait_event("speech_start", timeout_s=15)
+    await asyncio.sleep(1.0)  # let it speak for a while
+    key = await phone.dtmf("5")
+    end = await phone.wait_event("speech_end", after_ns=key["at_ns"] - 300_000_000, timeout_s=10)
+    await asyncio.sleep(1.0)  # nothing more must come
+    report = await phone.hangup()
+    assert end["at_ns"] - key["at_ns"] < 2_000_000_000
+    assert report["talkspurts"][-1]["end_at_ns"] == end["at_ns"]
+    call = await server.until_terminated()
+    assert (await server.utterance(call))["completion_cause"] == "barge_in"
+
+
+async def test_hold_stops_the_servers_packets(server: Server, phone: SoftphoneProcess) -> None:
+    await phone.dial(server.uri("long"))
+    await phone.wait_event("speech_start", timeout_s=15)
+    held = await phone.hold()
+    await asyncio.sleep(2.0)  # the time on hold
+    unheld = await phone.unhold()
+    await asyncio.sleep(1.0)  # some speech after it
+    report = await phone.hangup()
+    hold_ms = (unheld["at_ns"] - held["at_ns"]) / 1e6
+    assert hold_ms >= 2000
+    assert report["rtp"]["packets"] < (report["talk_ms"] - hold_ms) / 20 + 25
+    assert report["talkspurts"][-1]["end_at_ns"] > unheld["at_ns"]
+
+
+async def test_rest_prompt_is_measured_on_the_wire(server: Server, tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "cc_tts.cli", "call", server.uri("silent"), "--json", "--duration", "3"]
+    argv += ["--speak", "Hello from the command line.", "--api", server.url]
+    child = await Child.start(argv, log_path=tmp_path / "call.json")
+    assert await child.wait(40) == 0, child.log
+    speak = json.loads(child.log)["speak"]
+    assert speak["http_status"] == 201
+    assert speak["accepted_to_speech_ms"] is not None
+    assert speak["utterance_id"]
+
+
+async def test_prompt_in_the_invite(server: Server, phone: SoftphoneProcess) -> None:
+    await phone.dial(server.uri("silent"), headers={"X-TTS-Text": "Hello%20from%20a%20header.", "X-TTS-Then": "hangup"})
+    report = await phone.report(timeout_s=30)
+    assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
+    assert report["talkspurts"]
+
+
+async def test_unknown_user_is_404(server: Server, phone: SoftphoneProcess) -> None:
+    await phone.dial(server.uri("nobody"))
+    report = await phone.report(timeout_s=10)
+    assert (report["ending"]["result"], report["ending"]["sip_code"]) == ("refused", 404)

@@ -1,0 +1,49 @@
+"""The softphone against baresip: an independent phone hears our keys, and we hear its voice."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cc_tts.ua.softphone_driver import SoftphoneProcess
+from tests.e2e.baresip import Baresip
+from tests.e2e.peers import HOST
+from tests.e2e.signals import voice_like
+from tests.support import audio_match
+
+pytestmark = pytest.mark.e2e
+
+SPEECH = voice_like(2.0, seed=2)
+LEAD = np.zeros(8000, np.int16)
+
+
+async def until_logged(phone: Baresip, texts: list[str], timeout_s: float = 10.0) -> None:
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not all(text in phone.log for text in texts):  # noqa: ASYNC110 - another process's log
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pytest.fail(f"baresip did not report {texts}:\n{phone.log[-3000:]}")
+
+
+async def test_baresip_reports_our_keys_and_is_heard(phone: SoftphoneProcess, tmp_path: Path) -> None:
+    peer = await Baresip.start(tmp_path / "baresip", audio=np.concatenate((LEAD, SPEECH)), answers=True)
+    try:
+        record = tmp_path / "heard.wav"
+        await phone.dial(f"sip:bot@{HOST}:{peer.sip_port}", record=record)
+        await phone.wait_event("answered", timeout_s=10)
+        await phone.wait_event("speech_start", timeout_s=10)
+        for digit in "159*0#":
+            await phone.dtmf(digit)
+        await until_logged(peer, [f"received event: '{digit}' (end=1)" for digit in "159*0#"])
+        await phone.wait_event("speech_end", timeout_s=10)
+        report = await phone.hangup()
+    finally:
+        await peer.end()
+    heard, _ = audio_match.read_wav(record)
+    match = audio_match.find(SPEECH, heard)
+    assert match.corr > 0.999
+    assert match.overlap_ms == 2000
+    assert report["rtp"]["lost"] == 0
+    assert report["ending"]["by"] == "us"

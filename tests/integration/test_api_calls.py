@@ -1,0 +1,254 @@
+"""Calls and speaking over HTTP: what reaches the layer below and what comes back."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from cc_tts.calls.call_state import CallState
+from cc_tts.calls.prompt import Prompt, SilenceContent, TextContent, ToneContent
+from cc_tts.calls.registry import OriginateRequest
+from cc_tts.calls.utterance import CompletionCause, SpokenSpan
+from cc_tts.errors import EngineOverloaded
+from tests.fakes.fake_calls import BUSY, UA_DOWN, RunningApi, running_api
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[RunningApi]:
+    async with running_api() as running:
+        running.registry.add("c1", answered=True)
+        running.registry.add("c2")
+        yield running
+
+
+async def test_a_call_as_clients_see_it(api: RunningApi) -> None:
+    answered = await api.ask("GET", "/v1/calls/c1")
+    assert answered.status == 200
+    assert answered.headers["Content-Type"] == "application/json"
+    assert answered.json == {
+        "id": "c1",
+        "direction": "inbound",
+        "state": "established",
+        "caller": "sip:alice@127.0.0.1",
+        "callee": "sip:bob@127.0.0.1",
+        "sip_call_id": "sip-c1",
+        "headers": {"X-Queue": "sales"},
+        "codec": None,
+        "clock_rate_hz": None,
+        "held": False,
+        "paused": False,
+        "created_at": 1000.0,
+        "answered_at": None,
+        "ended_at": None,
+        "ending": None,
+        "utterances": [],
+        "quality": {
+            "packets_sent": 0,
+            "packets_received": 0,
+            "packets_lost": 0,
+            "jitter_ms": None,
+            "round_trip_ms": None,
+            "underruns": 0,
+            "late_frames": 0,
+            "mos": None,
+        },
+    }
+
+
+async def test_calls_are_listed_and_filtered(api: RunningApi) -> None:
+    everyone = await api.ask("GET", "/v1/calls")
+    assert [call["id"] for call in everyone.json["calls"]] == ["c1", "c2"]
+    incoming = await api.ask("GET", "/v1/calls?state=incoming")
+    assert [call["id"] for call in incoming.json["calls"]] == ["c2"]
+
+
+async def test_head_is_get_without_a_body(api: RunningApi) -> None:
+    answered = await api.ask("HEAD", "/v1/calls")
+    assert (answered.status, answered.raw) == (200, b"")
+
+
+async def test_originate(api: RunningApi) -> None:
+    answered = await api.ask(
+        "POST",
+        "/v1/calls",
+        {
+            "to": "sip:*98#@pbx.example.com:5070;transport=tcp",
+            "from": "sip:desk@127.0.0.1",
+            "headers": {"X-Campaign": "42", "User-to-User": "00c0ffee;encoding=hex"},
+            "timeout_s": 20,
+            "voice": "de",
+            "speak": "Guten Tag",
+            "call_id": "mine:1",
+        },
+    )
+    assert answered.status == 201
+    assert answered.headers["Location"] == "/v1/calls/mine%3A1"
+    assert answered.json["state"] == "outgoing"
+    assert api.registry.requests == [
+        OriginateRequest(
+            to="sip:*98#@pbx.example.com:5070;transport=tcp",
+            from_="sip:desk@127.0.0.1",
+            headers={"X-Campaign": "42", "User-to-User": "00c0ffee;encoding=hex"},
+            timeout_s=20,
+            voice="de",
+            prompt=Prompt(content=TextContent("Guten Tag", "de")),
+            call_id="mine:1",
+        )
+    ]
+    assert (await api.ask("GET", answered.headers["Location"])).json["id"] == "mine:1"
+
+
+async def test_originate_with_a_whole_prompt(api: RunningApi) -> None:
+    body = {"to": "sip:x@h", "voice": "de", "speak": {"text": "Hallo", "then": "hangup", "utterance_id": "u"}}
+    assert (await api.ask("POST", "/v1/calls", body)).status == 201
+    assert api.registry.requests[0].prompt == Prompt(
+        content=TextContent("Hallo", "de"), then="hangup", utterance_id="u"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "retry_after"), [(BUSY, "capacity_exceeded", "3"), (UA_DOWN, "user_agent_unavailable", "2")]
+)
+async def test_originate_while_it_cannot_be(api: RunningApi, error: Exception, code: str, retry_after: str) -> None:
+    api.registry.originate_error = error
+    answered = await api.ask("POST", "/v1/calls", {"to": "sip:x@h"})
+    answered.check_problem(503, code)
+    assert answered.headers["Retry-After"] == retry_after
+
+
+async def test_answer_ring_hold_hangup(api: RunningApi) -> None:
+    ringing = await api.ask("POST", "/v1/calls/c2/ring", {"early_media": True})
+    assert (ringing.status, ringing.json["state"]) == (200, "early")
+    answered = await api.ask("POST", "/v1/calls/c2/answer")
+    assert (answered.status, answered.json["state"], answered.json["codec"]) == (200, "established", "PCMU")
+    assert (await api.ask("POST", "/v1/calls/c2/answer", {})).status == 409
+    assert (await api.ask("POST", "/v1/calls/c2/hold", {})).json["held"] is True
+    assert (await api.ask("POST", "/v1/calls/c2/unhold")).json["held"] is False
+    ended = await api.ask("POST", "/v1/calls/c2/hangup", {"sip_code": 486, "reason": "busy with another caller"})
+    assert ended.json["ending"] == {"result": "completed", "reason": "local_hangup", "sip_code": 486}
+    assert api.registry.live["c2"].asked == [("ring", True), ("hangup", (486, "busy with another caller"))]
+
+
+async def test_delete_is_hangup(api: RunningApi) -> None:
+    answered = await api.ask("DELETE", "/v1/calls/c1")
+    assert (answered.status, answered.json["state"]) == (200, "terminated")
+    assert api.registry.live["c1"].state is CallState.TERMINATED
+
+
+async def test_dtmf(api: RunningApi) -> None:
+    assert (await api.ask("POST", "/v1/calls/c1/dtmf", {"digits": "0123456789ABCD*#"})).status == 200
+    assert (await api.ask("POST", "/v1/calls/c1/dtmf", {"digits": "1", "duration_ms": 80})).status == 200
+    assert api.registry.live["c1"].asked == [("dtmf", ("0123456789ABCD*#", 160)), ("dtmf", ("1", 80))]
+
+
+async def test_speak(api: RunningApi) -> None:
+    answered = await api.ask(
+        "POST",
+        "/v1/calls/c1/speak",
+        {
+            "text": "Grüße, 世界 👋",
+            "voice": "de",
+            "language": "de-DE",
+            "speed": 1.5,
+            "queue": "replace",
+            "utterance_id": "u-1",
+            "barge_in": {"dtmf": False, "speech": False},
+            "cache": "no",
+            "then": "hangup",
+        },
+    )
+    assert answered.status == 201
+    assert answered.headers["Location"] == "/v1/utterances/u-1"
+    assert answered.json == {
+        "id": "u-1",
+        "call_id": "c1",
+        "state": "pending",
+        "completion_cause": None,
+        "text_chars": 11,
+        "voice": "de",
+        "engine": "fake",
+        "cached": False,
+        "then": "hangup",
+        "accepted_at": 1001.0,
+        "time_to_first_pcm_ms": None,
+        "time_to_first_audio_ms": None,
+        "played_ms": 0.0,
+        "spoken_text": "",
+        "underruns": 0,
+        "error": None,
+    }
+    assert api.registry.live["c1"].prompts == [
+        Prompt(
+            content=TextContent("Grüße, 世界 👋", "de", "de-DE", 1.5),
+            queue="replace",
+            utterance_id="u-1",
+            barge_in_dtmf=False,
+            then="hangup",
+        )
+    ]
+
+
+async def test_the_defaults_of_speak(api: RunningApi) -> None:
+    answered = await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"})
+    assert answered.status == 201
+    assert api.registry.live["c1"].prompts == [Prompt(content=TextContent("hi"))]
+    assert (await api.ask("GET", answered.headers["Location"])).json == answered.json
+
+
+async def test_what_became_of_an_utterance(api: RunningApi) -> None:
+    await api.ask("POST", "/v1/calls/c1/speak", {"text": "one two three", "utterance_id": "u"})
+    utterance = api.registry.utterances["u"]
+    utterance.completion_cause = CompletionCause.ERROR
+    utterance.error_code, utterance.error_detail = "engine_failed", "it broke off"
+    utterance.spans.append(SpokenSpan("one two ", 0.0, 500.0))
+    utterance.played_ms = 500.04
+    utterance.marks.first_speech_ns = 42_000_000
+    seen = (await api.ask("GET", "/v1/utterances/u")).json
+    assert seen["completion_cause"] == "error"
+    assert seen["error"] == {"code": "engine_failed", "detail": "it broke off"}
+    assert seen["spoken_text"] == "one two"
+    assert (seen["played_ms"], seen["time_to_first_audio_ms"]) == (500.0, 42.0)
+
+
+async def test_play(api: RunningApi) -> None:
+    for body in ({"tone": "beep"}, {"tone": "busy", "duration_ms": 300, "then": "hangup"}, {"silence_ms": 250}):
+        answered = await api.ask("POST", "/v1/calls/c1/play", body)
+        assert answered.status == 201
+        assert answered.json["text_chars"] == 0
+    assert api.registry.live["c1"].prompts == [
+        Prompt(content=ToneContent("beep")),
+        Prompt(content=ToneContent("busy", 300), then="hangup"),
+        Prompt(content=SilenceContent(250)),
+    ]
+
+
+async def test_stop_pause_resume(api: RunningApi) -> None:
+    for number in range(3):
+        await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi", "utterance_id": f"u{number}"})
+    stopped = await api.ask("POST", "/v1/calls/c1/stop")
+    assert stopped.json == {"stopped": ["u0"], "discarded_ms": 120.0}
+    stopped = await api.ask("POST", "/v1/calls/c1/stop", {"scope": "all"})
+    assert stopped.json == {"stopped": ["u0", "u1", "u2"], "discarded_ms": 120.0}
+    assert (await api.ask("POST", "/v1/calls/c1/pause")).json["paused"] is True
+    (await api.ask("POST", "/v1/calls/c1/pause")).check_problem(409, "wrong_state")
+    assert (await api.ask("POST", "/v1/calls/c1/resume", {})).json["paused"] is False
+    (await api.ask("POST", "/v1/calls/c1/resume")).check_problem(409, "wrong_state")
+
+
+async def test_engine_at_its_limit_is_503(api: RunningApi) -> None:
+    api.registry.speak_error = EngineOverloaded("admission", retry_after_s=4)
+    answered = await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"})
+    answered.check_problem(503, "engine_overloaded")
+    assert answered.headers["Retry-After"] == "4"
+
+
+async def test_voices(api: RunningApi) -> None:
+    assert (await api.ask("GET", "/v1/voices")).json["voices"][0] == {
+        "id": "en-us",
+        "engine": "fake",
+        "language": "en-US",
+        "kind": "builtin",
+        "ready": True,
+        "description": "",
+    }

@@ -1,0 +1,220 @@
+"""Events over WebSockets: filters, order, slow and noisy clients, shutdown."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+
+from cc_tts.api import events
+from cc_tts.calls.ending import Ending
+from cc_tts.calls.quality import Quality
+from cc_tts.config import TokenConfig
+from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_api
+
+pytestmark = pytest.mark.integration
+
+PATH = "/v1/events"
+HANDSHAKE = (
+    b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[RunningApi]:
+    async with running_api(make_config(event_queue_size=50, max_event_subscribers=3)) as running:
+        yield running
+
+
+async def next_event(socket: ClientWebSocketResponse) -> Any:
+    async with asyncio.timeout(3):
+        return json.loads(await socket.receive_str())
+
+
+async def close_of(socket: ClientWebSocketResponse) -> tuple[int | None, str | None]:
+    async with asyncio.timeout(5):
+        while True:
+            message = await socket.receive()
+            if message.type is WSMsgType.CLOSE:
+                return message.data, message.extra
+            assert message.type is WSMsgType.TEXT, message
+
+
+async def test_the_envelope(api: RunningApi) -> None:
+    async with api.session.ws_connect(PATH) as socket:
+        data = {"ending": Ending("completed", "remote_hangup", 200), "quality": Quality(packets_sent=5)}
+        published = api.registry.events.publish("call.terminated", call_id="c1", data=data)
+        event = await next_event(socket)
+        assert event["data"]["ending"] == {"result": "completed", "reason": "remote_hangup", "sip_code": 200}
+        assert event["data"]["quality"]["packets_sent"] == 5
+        del event["data"]
+        assert event == {
+            "id": published.id,
+            "type": "call.terminated",
+            "time": published.time,
+            "call_id": "c1",
+            "seq": 1,
+        }
+
+
+async def test_seq_counts_without_gaps_for_each_call(api: RunningApi) -> None:
+    async with api.session.ws_connect(PATH) as socket:
+        for number in range(40):
+            api.registry.events.publish("call.dtmf", call_id=f"c{number % 2}")
+        seen: dict[str, list[int]] = {"c0": [], "c1": []}
+        for _ in range(40):
+            event = await next_event(socket)
+            seen[event["call_id"]].append(event["seq"])
+        assert seen == {"c0": list(range(1, 21)), "c1": list(range(1, 21))}
+
+
+async def test_what_happens_from_the_handshake_on_is_sent(api: RunningApi) -> None:
+    async with api.connect() as (reader, writer):
+        writer.write(HANDSHAKE)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 101 ")
+        assert api.registry.events.num_subscribers == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["call.incoming c1", "call.dtmf c2", "call.dtmf c1", "server.draining None"]),
+        ("?call_id=c1", ["call.incoming c1", "call.dtmf c1"]),
+        ("?types=call.dtmf", ["call.dtmf c2", "call.dtmf c1"]),
+        ("?types=call.incoming,%20server.draining,", ["call.incoming c1", "server.draining None"]),
+        ("?call_id=c1&types=call.dtmf", ["call.dtmf c1"]),
+        ("?call_id=&types=", ["call.incoming c1", "call.dtmf c2", "call.dtmf c1", "server.draining None"]),
+    ],
+)
+async def test_filters(api: RunningApi, query: str, expected: list[str]) -> None:
+    async with api.session.ws_connect(PATH + query) as socket:
+        bus = api.registry.events
+        bus.publish("call.incoming", call_id="c1")
+        bus.publish("call.dtmf", call_id="c2")
+        bus.publish("call.dtmf", call_id="c1")
+        bus.publish("server.draining")
+        bus.close()
+        seen = []
+        async for message in socket:
+            event = json.loads(message.data)
+            seen.append(f"{event['type']} {event['call_id']}")
+        assert seen == expected
+        assert socket.close_code == 1001
+
+
+async def test_more_subscribers_than_allowed_are_503(api: RunningApi) -> None:
+    sockets = [await api.session.ws_connect(PATH) for _ in range(3)]
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await api.session.ws_connect(PATH)
+    assert refused.value.status == 503
+    assert refused.value.headers is not None
+    assert refused.value.headers["Retry-After"] == "5"
+    for socket in sockets:
+        await socket.close()
+    await eventually(lambda: not api.registry.events.num_subscribers)
+    await (await api.session.ws_connect(PATH)).close()
+
+
+async def test_a_token_is_needed_before_the_handshake() -> None:
+    async with running_api(make_config(tokens=(TokenConfig("read-token", ("read",)),))) as api:
+        with pytest.raises(WSServerHandshakeError) as refused:
+            await api.session.ws_connect(PATH)
+        assert refused.value.status == 401
+        headers = {"Authorization": "Bearer read-token"}
+        await (await api.session.ws_connect(PATH, headers=headers)).close()
+
+
+async def test_web_pages_cannot_listen_to_a_server_without_tokens(api: RunningApi) -> None:
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await api.session.ws_connect(PATH, origin="https://evil.example")
+    assert refused.value.status == 403
+
+
+async def test_an_unknown_version_of_websocket_is_426(api: RunningApi) -> None:
+    async with api.connect() as (reader, writer):
+        writer.write(HANDSHAKE.replace(b"Version: 13", b"Version: 6"))
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 426 ")
+        assert b"Upgrade: websocket\r\n" in head
+
+
+async def test_a_full_queue_closes_with_1013_and_counts(api: RunningApi) -> None:
+    async with api.session.ws_connect(PATH) as slow:
+        for _ in range(51):  # at once: the server cannot send in between
+            api.registry.events.publish("call.dtmf", call_id="c1")
+        assert await close_of(slow) == (1013, "too slow")
+    assert "cctts_event_subscribers_dropped_total 1.0" in api.context.metrics.render().decode()
+
+
+async def test_a_reader_that_stops_is_dropped_while_others_go_on(
+    api: RunningApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "SEND_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(events, "CLOSE_TIMEOUT_S", 0.2)
+    async with api.connect() as (reader, writer), api.session.ws_connect(PATH) as good:
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        published = 0
+        async with asyncio.timeout(20):
+            while api.registry.events.num_subscribers > 1:
+                api.registry.events.publish("call.dtmf", call_id="c1", data={"padding": "x" * 20_000})
+                published += 1
+                assert (await next_event(good))["seq"] == published
+        api.registry.events.publish("call.dtmf", call_id="c1")
+        assert (await next_event(good))["seq"] == published + 1
+        await eventually(lambda: "cctts_event_subscribers_dropped_total 1.0" in api.context.metrics.render().decode())
+
+
+async def test_frames_from_the_client_are_thrown_away(api: RunningApi) -> None:
+    async with api.session.ws_connect(PATH) as socket:
+        await socket.send_str("hello")
+        await socket.send_bytes(b"\x00" * 4000)
+        await socket.ping()
+        api.registry.events.publish("call.dtmf", call_id="c1")
+        assert (await next_event(socket))["seq"] == 1
+
+
+async def test_frames_that_are_too_large_close_with_1009(api: RunningApi) -> None:
+    async with api.session.ws_connect(PATH) as socket:
+        await socket.send_str("x" * 5000)
+        assert (await close_of(socket))[0] == 1009
+
+
+async def test_too_many_frames_close_with_1008(api: RunningApi) -> None:
+    async with api.session.ws_connect(PATH) as socket:
+        for _ in range(events.MAX_FRAMES_IN + 1):
+            await socket.send_str("x")
+        assert await close_of(socket) == (1008, "too many frames")
+    assert (await api.ask("GET", "/healthz")).status == 200
+
+
+async def test_a_client_that_closes_is_forgotten(api: RunningApi) -> None:
+    socket = await api.session.ws_connect(PATH)
+    await socket.close()
+    assert socket.close_code == 1000
+    await eventually(lambda: not api.registry.events.num_subscribers)
+    assert "cctts_event_subscribers 0.0" in api.context.metrics.render().decode()
+
+
+async def test_a_client_that_vanishes_is_forgotten(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No FIN, no answer to pings: the heartbeat finds out."""
+    monkeypatch.setattr(events, "HEARTBEAT_S", 0.2)
+    async with api.connect() as (reader, writer):
+        writer.write(HANDSHAKE)
+        await reader.readuntil(b"\r\n\r\n")
+        await eventually(lambda: not api.registry.events.num_subscribers)
+
+
+async def test_shutdown_closes_with_1001() -> None:
+    async with running_api() as api:
+        socket = await api.session.ws_connect(PATH)
+        stopping = asyncio.create_task(api.runner.cleanup())
+        assert (await close_of(socket))[0] == 1001
+        await socket.close()
+        async with asyncio.timeout(3):
+            await stopping
+    assert api.registry.events.num_subscribers == 0

@@ -1,0 +1,365 @@
+"""What stands before every handler: tokens, time limits, Idempotency-Key, request ids, logs; and the operations."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+import structlog
+from aiohttp import ClientSession
+
+from cc_tts.config import TokenConfig
+from tests.fakes.fake_calls import Answered, RunningApi, make_config, running_api
+
+pytestmark = pytest.mark.integration
+
+READ, CALL, ADMIN = "read-token-1", "call-token-22", "admin-token-333"
+TOKENS = (TokenConfig(READ, ("read",)), TokenConfig(CALL, ("call",)), TokenConfig(ADMIN, ("admin",)))
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[RunningApi]:
+    async with running_api() as running:
+        running.registry.add("c1", answered=True)
+        yield running
+
+
+@pytest.fixture
+async def locked() -> AsyncIterator[RunningApi]:
+    async with running_api(make_config(tokens=TOKENS)) as running:
+        running.registry.add("c1", answered=True)
+        yield running
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+# --- tokens
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "scope"),
+    [
+        ("GET", "/v1/calls", READ),
+        ("GET", "/v1/voices", READ),
+        ("GET", "/metrics", READ),
+        ("POST", "/v1/calls/c1/pause", CALL),
+        ("DELETE", "/v1/calls/c1", CALL),
+        ("POST", "/v1/admin/drain", ADMIN),
+    ],
+)
+async def test_each_scope_opens_its_own_routes(locked: RunningApi, method: str, path: str, scope: str) -> None:
+    answered = await locked.ask(method, path)
+    answered.check_problem(401, "unauthorized")
+    assert answered.headers["WWW-Authenticate"] == 'Bearer realm="cc-tts"'
+    for token in (READ, CALL, ADMIN):
+        answered = await locked.ask(method, path, headers=bearer(token))
+        if token == scope:
+            assert answered.status in (200, 202)
+        else:
+            answered.check_problem(403, "forbidden")
+            assert 'error="insufficient_scope"' in answered.headers["WWW-Authenticate"]
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    ["Bearer", "Bearer ", "Bearer wrong", "Basic " + READ, READ, f"Bearer {READ}x", f"Bearer {READ[:-1]}", "Bearer ü"],
+)
+async def test_wrong_tokens_are_401(locked: RunningApi, authorization: str) -> None:
+    answered = await locked.ask("GET", "/v1/calls", headers={"Authorization": authorization})
+    answered.check_problem(401, "unauthorized")
+    assert answered.headers["WWW-Authenticate"] == 'Bearer realm="cc-tts", error="invalid_token"'
+
+
+async def test_the_scheme_is_compared_without_case(locked: RunningApi) -> None:
+    assert (await locked.ask("GET", "/v1/calls", headers={"Authorization": f"bEARER {READ}"})).status == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/v1/openapi.json"])
+async def test_some_routes_need_no_token(locked: RunningApi, path: str) -> None:
+    assert (await locked.ask("GET", path)).status == 200
+
+
+async def test_a_wrong_token_is_refused_before_its_body_is_read(locked: RunningApi) -> None:
+    async with locked.connect() as (reader, writer):
+        writer.write(
+            b"POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n"
+        )
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example:8080"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Host": "localhost:8080"}, 200),
+        ({"Host": "[::1]:8080"}, 200),
+    ],
+)
+async def test_without_tokens_web_pages_are_kept_out(api: RunningApi, headers: dict[str, str], status: int) -> None:
+    assert (await api.ask("GET", "/v1/calls", headers=headers)).status == status
+
+
+async def test_with_tokens_the_name_does_not_matter(locked: RunningApi) -> None:
+    answered = await locked.ask("GET", "/v1/calls", headers={"Host": "tts.example", **bearer(READ)})
+    assert answered.status == 200
+
+
+# --- time
+
+
+async def test_a_body_that_stays_away_is_408(api: RunningApi) -> None:
+    async with api.connect() as (reader, writer):
+        writer.write(
+            b"POST /v1/calls/c1/speak HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b'Content-Length: 100\r\n\r\n{"text": '
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 408 ")
+        assert b"Connection: close" in head
+
+
+async def test_a_body_that_drips_is_408(api: RunningApi) -> None:
+    async with api.connect() as (reader, writer):
+        writer.write(
+            b"POST /v1/calls/c1/speak HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n"
+        )
+
+        async def drip() -> None:
+            while True:
+                writer.write(b"1\r\n \r\n")
+                await asyncio.sleep(0.05)
+
+        dripping = asyncio.create_task(drip())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+        dripping.cancel()
+
+
+async def test_connections_that_say_nothing_hold_up_nobody_and_are_closed() -> None:
+    async with running_api(keepalive_timeout=0.3) as api, AsyncExitStack() as open_ones:
+        connections = [await open_ones.enter_async_context(api.connect()) for _ in range(50)]
+        connections[0][1].write(b"POST /v1/calls HTTP/1.1\r\nHost: loc")
+        assert (await api.ask("GET", "/healthz")).status == 200
+        for reader, _writer in connections:
+            assert await asyncio.wait_for(reader.read(), 3) == b""
+
+
+async def test_a_client_that_breaks_off_its_body_leaves_the_server_well(api: RunningApi) -> None:
+    async with api.connect() as (_, writer):
+        writer.write(
+            b"POST /v1/calls/c1/speak HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b'Content-Length: 100\r\n\r\n{"te'
+        )
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        await asyncio.sleep(0.05)
+        assert (await api.ask("GET", "/healthz")).status == 200
+        assert not api.registry.utterances
+
+
+async def test_a_layer_below_that_hangs_is_503(api: RunningApi) -> None:
+    api.registry.gate.clear()
+    answered = await api.ask("POST", "/v1/calls", {"to": "sip:x@h"})
+    answered.check_problem(503, "deadline_exceeded")
+    assert "Retry-After" in answered.headers
+
+
+# --- Idempotency-Key
+
+
+async def test_the_same_key_and_body_speak_once(api: RunningApi) -> None:
+    async def speak(headers: dict[str, str]) -> Answered:
+        return await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"}, headers=headers)
+
+    first, second = [await speak({"Idempotency-Key": "k1"}) for _ in range(2)]
+    assert (first.status, first.raw) == (second.status, second.raw) == (201, first.raw)
+    assert first.headers["Location"] == second.headers["Location"]
+    assert first.headers["Content-Type"] == second.headers["Content-Type"]
+    assert second.headers["Idempotency-Replayed"] == "true"
+    assert "Idempotency-Replayed" not in first.headers
+    assert first.headers["X-Request-Id"] != second.headers["X-Request-Id"]
+    assert len(api.registry.utterances) == 1
+    await speak({"Idempotency-Key": "k2"})
+    assert len(api.registry.utterances) == 2
+
+
+async def test_two_at_once_with_the_same_key_call_once() -> None:
+    async with running_api(make_config(request_timeout_s=5.0)) as api:
+        api.registry.gate.clear()
+        body, headers = {"to": "sip:x@h"}, {"Idempotency-Key": "k"}
+        both = [asyncio.create_task(api.ask("POST", "/v1/calls", body, headers=headers)) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        api.registry.gate.set()
+        first, second = await asyncio.gather(*both)
+        assert first.status == second.status == 201
+        assert first.json["id"] == second.json["id"]
+        assert len(api.registry.requests) == 1
+
+
+@pytest.mark.parametrize("handler_cancellation", [False, True])
+async def test_a_client_that_hung_up_gets_its_answer_when_it_asks_again(handler_cancellation: bool) -> None:
+    config = make_config(request_timeout_s=5.0)
+    async with running_api(config, handler_cancellation=handler_cancellation) as api:
+        api.registry.gate.clear()
+        body, headers = {"to": "sip:x@h"}, {"Idempotency-Key": "k"}
+        async with ClientSession(f"http://127.0.0.1:{api.port}") as impatient:
+            asking = asyncio.create_task(impatient.post("/v1/calls", json=body, headers=headers))
+            await asyncio.sleep(0.1)
+            asking.cancel()
+        again = asyncio.create_task(api.ask("POST", "/v1/calls", json.dumps(body).encode(), headers=headers))
+        await asyncio.sleep(0.1)
+        api.registry.gate.set()
+        assert (await again).status == 201
+        assert len(api.registry.requests) == 1
+
+
+async def test_the_same_key_with_another_body_is_422(api: RunningApi) -> None:
+    headers = {"Idempotency-Key": "k"}
+    assert (await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"}, headers=headers)).status == 201
+    (await api.ask("POST", "/v1/calls/c1/speak", {"text": "ho"}, headers=headers)).check_problem(
+        422, "idempotency_mismatch"
+    )
+
+
+async def test_keys_of_paths_and_holders_do_not_meet() -> None:
+    tokens = (TokenConfig("token-one"), TokenConfig("token-two"))
+    async with running_api(make_config(tokens=tokens)) as api:
+        for number, (path, token) in enumerate(
+            [("c1/speak", "token-one"), ("c2/speak", "token-one"), ("c1/speak", "token-two")], 1
+        ):
+            if path[:2] not in api.registry.live:
+                api.registry.add(path[:2], answered=True)
+            headers = {"Idempotency-Key": "k", **bearer(token)}
+            assert (await api.ask("POST", f"/v1/calls/{path}", {"text": "hi"}, headers=headers)).status == 201
+            assert len(api.registry.utterances) == number
+
+
+async def test_refusals_that_stay_are_kept_and_others_are_not(api: RunningApi) -> None:
+    headers = {"Idempotency-Key": "k"}
+    for _ in range(2):
+        answered = await api.ask("POST", "/v1/calls/c9/speak", {"text": "hi"}, headers=headers)
+        answered.check_problem(404, "call_not_found")
+    assert answered.headers["Idempotency-Replayed"] == "true"
+    for _ in range(3):
+        await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"})
+    body = {"text": "hi"}
+    assert (await api.ask("POST", "/v1/calls/c1/speak", body, headers=headers)).status == 429
+    api.registry.live["c1"].utterances.clear()
+    assert (await api.ask("POST", "/v1/calls/c1/speak", body, headers=headers)).status == 201
+
+
+async def test_server_errors_are_not_kept(api: RunningApi) -> None:
+    headers = {"Idempotency-Key": "k"}
+    api.registry.speak_error = RuntimeError("no")
+    assert (await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"}, headers=headers)).status == 500
+    api.registry.speak_error = None
+    assert (await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"}, headers=headers)).status == 201
+
+
+@pytest.mark.parametrize("key", ["", "a" * 256, "ü"])
+async def test_unusable_keys_are_400(api: RunningApi, key: str) -> None:
+    answered = await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"}, headers={"Idempotency-Key": key})
+    answered.check_problem(400, "malformed")
+    assert not api.registry.utterances
+
+
+# --- ids and logs
+
+
+async def test_request_ids_are_echoed_or_made(api: RunningApi) -> None:
+    assert (await api.ask("GET", "/healthz", headers={"X-Request-Id": "abc-1"})).headers["X-Request-Id"] == "abc-1"
+    for bad in ("", "x" * 129, "ü"):
+        answered = await api.ask("GET", "/nowhere", headers={"X-Request-Id": bad})
+        assert answered.headers["X-Request-Id"].startswith("req_")
+
+
+async def test_an_unexpected_failure_tells_the_log_and_not_the_client(api: RunningApi) -> None:
+    api.registry.speak_error = RuntimeError("internal detail")
+    with structlog.testing.capture_logs() as lines:
+        answered = await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"})
+    answered.check_problem(500, "internal")
+    assert b"internal detail" not in answered.raw
+    (failure,) = [line for line in lines if line["event"] == "http_handler_failed"]
+    assert failure["exc_info"]
+    assert failure["id"] == answered.headers["X-Request-Id"]
+
+
+async def test_no_prompt_and_no_token_reaches_the_log(locked: RunningApi, caplog: pytest.LogCaptureFixture) -> None:
+    secret = "the-caller-owes-us-money"
+    with structlog.testing.capture_logs() as lines:
+        for body in ({"text": secret}, {"text": secret, secret: 1}, {"text": secret + "\0"}, {"text": secret * 9}):
+            for token in (CALL, READ, secret):
+                await locked.ask("POST", "/v1/calls/c1/speak", body, headers=bearer(token))
+        async with locked.connect() as (reader, writer):
+            writer.write(b"GET / HTTP/1.1\r\nAuthorization: Bearer " + CALL.encode() * 2000 + b"\r\n\r\n")
+            assert (await reader.readline()).split()[1] == b"400"
+    logged = repr(lines)
+    assert lines
+    assert not [word for word in (secret, READ, CALL) if word in logged]
+    outside = [record for record in caplog.records if record.name != "cc_tts.api.protocol"]
+    assert not [record for record in outside if CALL in record.getMessage()]
+
+
+# --- operations
+
+
+async def test_ready_tells_why_not(api: RunningApi) -> None:
+    assert (await api.ask("GET", "/readyz")).json == {"status": "ready"}
+    assert (await api.ask("GET", "/healthz")).json == {"status": "ok"}
+    api.registry.not_ready_because = "the SIP user agent is starting"
+    answered = await api.ask("GET", "/readyz")
+    answered.check_problem(503, "not_ready")
+    assert answered.json["reason"] == "the SIP user agent is starting"
+    assert (await api.ask("GET", "/healthz")).status == 200
+
+
+async def test_two_drains_are_one() -> None:
+    drained: list[bool] = []
+    async with running_api(on_drain=lambda: drained.append(True)) as api:
+        first = await api.ask("POST", "/v1/admin/drain")
+        second = await api.ask("POST", "/v1/admin/drain", {})
+        assert (first.status, first.json) == (202, {"draining": True, "already": False})
+        assert (second.status, second.json) == (202, {"draining": True, "already": True})
+        assert drained == [True]
+        answered = await api.ask("POST", "/v1/calls", {"to": "sip:x@h"})
+        answered.check_problem(503, "draining")
+        assert answered.headers["Retry-After"] == "7"
+        (await api.ask("POST", "/v1/audio/speech", {"input": "hi"})).check_problem(503, "draining")
+
+
+async def test_metrics_count_requests_by_route(api: RunningApi) -> None:
+    await api.ask("GET", "/v1/calls/c1")
+    await api.ask("GET", "/v1/calls/c9")
+    await api.ask("GET", "/wp-login.php")
+    await api.ask("PROPFIND", "/v1/calls/c1")
+    api.registry.not_ready_because = "the engine is loading"
+    answered = await api.ask("GET", "/metrics")
+    assert answered.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    lines = answered.raw.decode().splitlines()
+    assert 'cctts_http_requests_total{method="GET",route="/v1/calls/{id}",status="200"} 1.0' in lines
+    assert 'cctts_http_requests_total{method="GET",route="/v1/calls/{id}",status="404"} 1.0' in lines
+    assert 'cctts_http_requests_total{method="GET",route="unmatched",status="404"} 1.0' in lines
+    assert 'cctts_http_requests_total{method="other",route="unmatched",status="405"} 1.0' in lines
+    assert 'cctts_http_request_seconds_count{route="/v1/calls/{id}"} 2.0' in lines
+    assert "cctts_ready 0.0" in lines
+    assert "wp-login" not in answered.raw.decode()
+
+
+async def test_speaking_is_quick(api: RunningApi) -> None:
+    """Under the 20 ms beat, with room for a slow machine; the bench measures the real figure."""
+    loop = asyncio.get_running_loop()
+    times_ms = []
+    for _ in range(50):
+        started_s = loop.time()
+        assert (await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"})).status == 201
+        times_ms.append((loop.time() - started_s) * 1000)
+        api.registry.live["c1"].utterances.clear()
+    assert sorted(times_ms)[25] < 15

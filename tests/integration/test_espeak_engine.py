@@ -1,0 +1,266 @@
+"""The embedded engine with the real espeak-ng."""
+
+import asyncio
+import resource
+import threading
+from collections.abc import AsyncIterator
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from cc_tts.audio import PcmChunk
+from cc_tts.errors import LanguageUnsupported, UnknownVoice
+from cc_tts.media.speech_activity import has_speech
+from cc_tts.tts.engine import SynthesisRequest
+from cc_tts.tts.espeak import KEEP_LEAD_MS, EspeakEngine
+from cc_tts.tts.espeak_library import EspeakLibrary
+
+pytestmark = pytest.mark.integration
+
+ENGLISH = "Hello world, your balance is twelve dollars."
+CHINESE = "你好，世界。您的余额是十二元。"
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[EspeakEngine]:
+    engine = EspeakEngine()
+    await engine.start()
+    yield engine
+    await engine.stop()
+
+
+async def say(engine: EspeakEngine, *texts: str, voice: str = "en-us", speed: float = 1.0) -> list[PcmChunk]:
+    stream = engine.open(SynthesisRequest(voice, speed=speed))
+    for index, text in enumerate(texts):
+        stream.push(text, text_chunk_index=index)
+    stream.end()
+    return [chunk async for chunk in stream]
+
+
+def samples(chunks: list[PcmChunk]) -> npt.NDArray[np.int32]:
+    return np.frombuffer(b"".join(chunk.data for chunk in chunks), np.int16).astype(np.int32)
+
+
+def seconds(chunks: list[PcmChunk]) -> float:
+    return sum(chunk.duration_ms for chunk in chunks) / 1000
+
+
+async def test_it_speaks_english_in_22050_hz(engine: EspeakEngine) -> None:
+    chunks = await say(engine, ENGLISH)
+    assert {chunk.audio_format.rate_hz for chunk in chunks} == {22050}
+    assert 2 < seconds(chunks) < 4
+    assert np.abs(samples(chunks)).max() > 8000
+
+
+@pytest.mark.parametrize("voice", ["en-us", "en-us+f3", "en-gb", "de", "fr-fr", "cmn"])
+@pytest.mark.parametrize("text", [ENGLISH, CHINESE], ids=["english", "chinese"])
+async def test_the_first_20_ms_hold_speech(engine: EspeakEngine, voice: str, text: str) -> None:
+    chunks = await say(engine, text, voice=voice)
+    heard = np.flatnonzero(np.abs(samples(chunks)) > 33)
+    assert heard[0] / 22.05 <= KEEP_LEAD_MS
+    assert has_speech(chunks[0].data[: 2 * 441])
+
+
+async def test_chinese_speaks_and_every_character_is_a_word_in_its_place(engine: EspeakEngine) -> None:
+    chunks = await say(engine, CHINESE, voice="cmn")
+    assert 2.5 < seconds(chunks) < 5
+    positions = [word.position for chunk in chunks for word in chunk.words]
+    assert positions[0] == 0
+    assert set(positions) >= {3, 6, 7, 8, 9, 10, 11, 12, 13}
+    assert positions == sorted(positions)
+
+
+async def test_mixed_text(engine: EspeakEngine) -> None:
+    assert seconds(await say(engine, "您好 Mr. Smith，您的 PIN 是 1234。", voice="cmn")) > 2
+    assert seconds(await say(engine, "Press 1 for 中文, 2 for English.")) > 2
+
+
+async def test_words_point_to_the_text_and_to_the_audio(engine: EspeakEngine) -> None:
+    first, second = "One, two.", "Three four five."
+    chunks = await say(engine, first, second)
+    words = [(chunk.text_chunk_index, word) for chunk in chunks for word in chunk.words]
+    assert [(index, (first, second)[index][word.position :].split()[0].strip(",.")) for index, word in words] == [
+        (0, "One"),
+        (0, "two"),
+        (1, "Three"),
+        (1, "four"),
+        (1, "five"),
+    ]
+    assert words[0][1].offset_ms == 0
+    audio = samples([chunk for chunk in chunks if chunk.text_chunk_index == 1])
+    at = round(words[2][1].offset_ms * 22.05)
+    assert np.abs(audio[: at - 221]).max() <= 33  # the pause before it
+    assert np.abs(audio[at : at + 2205]).max() > 3000
+
+
+async def test_words_of_a_text_longer_than_a_passage(engine: EspeakEngine) -> None:
+    text = "This is the first of many sentences, and here it ends. " * 12
+    chunks = await say(engine, text)
+    starts = [word.position for chunk in chunks for word in chunk.words]
+    assert starts == [
+        index for index in range(len(text)) if text[index] != " " and (not index or text[index - 1] == " ")
+    ]
+
+
+async def test_no_click_where_text_chunks_meet(engine: EspeakEngine) -> None:
+    """At each join the audio is near silence, and the pause is one a person would make."""
+    chunks = await say(engine, "Hello there.", "Your balance is", "twelve dollars,", "thank you.")
+    pauses_ms = []
+    for index in range(1, 4):
+        before = samples([chunk for chunk in chunks if chunk.text_chunk_index == index - 1])
+        after = samples([chunk for chunk in chunks if chunk.text_chunk_index == index])
+        assert max(np.abs(before[-22:]).max(), np.abs(after[:22]).max()) <= 33
+        trail = len(before) - np.flatnonzero(np.abs(before) > 33)[-1]
+        lead = np.flatnonzero(np.abs(after) > 33)[0]
+        pauses_ms.append(float(trail + lead) / 22.05)
+    assert pauses_ms == pytest.approx([300, 30, 150], abs=8)
+    assert samples(chunks)[-1] == 0
+
+
+async def test_speed(engine: EspeakEngine) -> None:
+    durations = [seconds(await say(engine, ENGLISH, speed=speed)) for speed in (0.5, 1.0, 2.0)]
+    assert durations[0] > 1.7 * durations[1]
+    assert durations[1] > 1.7 * durations[2]
+
+
+HOSTILE = {
+    "20,000 letters": "a" * 20_000,
+    "20,000 ideographs": "你" * 20_000,
+    "digits": "1" * 20_000,
+    "markup": "<speak><break time='10s'/><!-- " + "<" * 2000,
+    "phoneme brackets": "[[h@l'oU]] " * 100,
+    "espeak commands": "\x0150S\x01+30P hello \x1b[2J",
+    "NUL": "before\0after",
+    "control characters": "".join(map(chr, range(32))) * 50,
+    "lone surrogates": "\ud800 hi \udfff" * 50,
+    "right to left": "\u202e\u0645\u0631\u062d\u0628\u0627" * 200,
+    "combining": "a" + "\u0301" * 5000,
+    "emoji": "😀👨‍👩‍👧" * 300,
+    "punctuation": "!?.,;" * 2000,
+    "non-characters": "\uffff\ufffe\U0010ffff" * 100,
+    "percent": "%s%n%x" * 500,
+}
+
+
+@pytest.mark.parametrize("voice", ["en-us", "cmn", "ar"])
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+async def test_hostile_text_does_no_harm(engine: EspeakEngine, text: str, voice: str) -> None:
+    stream = engine.open(SynthesisRequest(voice))
+    stream.push(text, text_chunk_index=0)
+    stream.end()
+    heard_s = 0.0
+    async for chunk in stream:
+        heard_s += chunk.duration_ms / 1000
+        assert stream.queued_ms < 60_000  # works ahead by a bounded amount
+        if heard_s > 60:
+            break
+    await stream.cancel()
+    assert seconds(await say(engine, "Still here.")) > 0.5
+
+
+async def test_markup_is_text_not_markup(engine: EspeakEngine) -> None:
+    assert seconds(await say(engine, "<break time='10s'/>")) < 5
+    assert seconds(await say(engine, "<b>hello</b>")) > seconds(await say(engine, "hello"))
+
+
+async def test_hundred_streams_at_once_and_some_are_cancelled(engine: EspeakEngine) -> None:
+    async def cancelled() -> list[PcmChunk]:
+        stream = engine.open(SynthesisRequest("de"))
+        stream.push(ENGLISH * 20, text_chunk_index=0)
+        first = await anext(aiter(stream))
+        await stream.cancel()
+        return [first, *[chunk async for chunk in stream]]
+
+    results = await asyncio.gather(
+        *(cancelled() if index % 5 == 0 else say(engine, ENGLISH, CHINESE, voice="cmn") for index in range(100))
+    )
+    for index, chunks in enumerate(results):
+        if index % 5 == 0:
+            assert len(chunks) == 1
+        else:
+            assert [chunk.text_chunk_index for chunk in chunks] == sorted(chunk.text_chunk_index for chunk in chunks)
+            assert seconds(chunks) > 5
+
+
+async def test_every_voice_of_the_list_speaks(engine: EspeakEngine) -> None:
+    voices = engine.voices()
+    assert len(voices) > 100
+    assert len({voice.id for voice in voices}) == len(voices)
+    assert {"en-us", "en-gb", "cmn", "de", "fr-fr", "es", "yue"} <= {voice.id for voice in voices}
+    assert {voice.id: voice.language for voice in voices}["en-gb"] == "en-GB"
+    for voice in voices:
+        assert seconds(await say(engine, "1 a", voice=voice.id)) > 0.1, voice.id
+
+
+async def test_voices_are_resolved(engine: EspeakEngine) -> None:
+    for language, expected in [
+        ("zh", "cmn"),
+        ("zh-CN", "cmn"),
+        ("en-GB", "en-gb"),
+        ("en", "en-us"),
+        ("fr", "fr-fr"),
+        ("pt-BR", "pt-br"),
+        ("vi", "vi"),
+        ("nl-NL", "nl"),
+    ]:
+        assert engine.resolve_voice(None, language).id == expected
+    assert engine.resolve_voice(None, None).id == "en-us"
+    assert engine.resolve_voice("cmn", "en").id == "cmn"
+    assert engine.resolve_voice("en-us+f3", None).id == "en-us+f3"
+    with pytest.raises(UnknownVoice, match="near: en-us"):
+        engine.resolve_voice("en-usa", None)
+    with pytest.raises(UnknownVoice):
+        engine.resolve_voice("en-us+nobody", None)
+    with pytest.raises(LanguageUnsupported):
+        engine.resolve_voice(None, "tlh")
+
+
+async def test_variants_sound_different(engine: EspeakEngine) -> None:
+    assert not np.array_equal(
+        samples(await say(engine, "hello"))[:4000], samples(await say(engine, "hello", voice="en-us+f3"))[:4000]
+    )
+
+
+async def test_starting_and_stopping_leaves_nothing_behind() -> None:
+    peak_kib = []
+    for _ in range(20):
+        engine = EspeakEngine()
+        await engine.start()
+        assert await say(engine, ENGLISH)
+        await engine.stop()
+        peak_kib.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    assert "espeak" not in {thread.name for thread in threading.enumerate()}
+    assert peak_kib[-1] - peak_kib[4] < 4096
+
+
+async def test_two_engines_share_the_library() -> None:
+    engines = [EspeakEngine(default_voice="cmn"), EspeakEngine()]
+    for engine in engines:
+        await engine.start()
+    results = await asyncio.gather(*(say(engine, ENGLISH) for engine in engines for _ in range(5)))
+    assert all(seconds(chunks) > 2 for chunks in results)
+    await engines[0].stop()
+    assert await say(engines[1], ENGLISH)
+    await engines[1].stop()
+
+
+def test_an_exception_in_the_callback_comes_out_of_synthesise_and_the_library_goes_on() -> None:
+    library = EspeakLibrary()
+
+    def broken(_pcm: bytes, _words: object) -> bool:
+        raise ZeroDivisionError
+
+    def keep(pcm: bytes, _words: object) -> bool:
+        pieces.append(pcm)
+        return True
+
+    pieces: list[bytes] = []
+    try:
+        with pytest.raises(ZeroDivisionError):
+            library.synthesise("hello", voice="en-us", rate_wpm=175, on_audio=broken)
+        library.synthesise("hello", voice="en-us", rate_wpm=175, on_audio=keep)
+        assert sum(map(len, pieces)) > 10_000
+    finally:
+        library.close()
+        library.close()

@@ -1,0 +1,105 @@
+"""Decoding: what is malformed, what cannot be used, and where."""
+
+from contextlib import suppress
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cc_tts.api import bodies
+from cc_tts.errors import FieldError, MalformedRequest, NothingToSay, TheirFault, UnknownVoice, Unprocessable
+
+pytestmark = pytest.mark.unit
+
+
+class Inner(msgspec.Struct, forbid_unknown_fields=True):
+    y: Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Outer(msgspec.Struct, forbid_unknown_fields=True):
+    x: list[Inner] = []
+    named: dict[str, int] = {}
+    word: Literal["a", "b"] = "a"
+
+
+def fault_of(body: bytes) -> TheirFault:
+    with pytest.raises(TheirFault) as caught:
+        bodies.decode(body, Outer)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "pointer"),
+    [
+        (b'{"x": [{"y": 1}, {"y": "2"}]}', MalformedRequest, "/x/1/y"),
+        (b'{"x": [{"y": 0}]}', Unprocessable, "/x/0/y"),
+        (b'{"x": [{}]}', MalformedRequest, "/x/0/y"),
+        (b'{"x": [{"y": 1, "z": 2}]}', MalformedRequest, "/x/0/z"),
+        (b'{"x": 1}', MalformedRequest, "/x"),
+        (b'{"named": {"k": "v"}}', MalformedRequest, "/named"),
+        (b'{"word": "c"}', Unprocessable, "/word"),
+        (b'{"word": 1}', MalformedRequest, "/word"),
+        (b'{"": 1}', MalformedRequest, "/"),
+        (b'{"~/": 1}', MalformedRequest, "/~0~1"),
+        (b"7", MalformedRequest, ""),
+    ],
+)
+def test_the_pointer_names_the_fault(body: bytes, kind: type[TheirFault], pointer: str) -> None:
+    error = fault_of(body)
+    assert type(error) is kind
+    assert [fault.pointer for fault in error.field_errors] == [pointer]
+    assert "$" not in error.detail
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'"\\udc00"', b"\xef\xbb\xbf{}", b"[" * 100_000])
+def test_what_is_not_json_has_no_pointer(body: bytes) -> None:
+    error = fault_of(body)
+    assert type(error) is MalformedRequest
+    assert error.detail
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200))
+def test_any_bytes_are_decoded_or_refused(body: bytes) -> None:
+    with suppress(MalformedRequest, Unprocessable):
+        bodies.decode(body, Outer)
+
+
+@settings(deadline=None)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda inner: (
+            st.lists(inner) | st.dictionaries(st.sampled_from(["x", "y", "named", "word", "other"]) | st.text(), inner)
+        ),
+        max_leaves=10,
+    )
+)
+def test_any_json_is_decoded_or_refused_with_a_pointer(value: object) -> None:
+    faults: tuple[FieldError, ...] = ()
+    try:
+        bodies.decode(msgspec.json.encode(value), Outer)
+    except (MalformedRequest, Unprocessable) as error:
+        faults = error.field_errors
+    assert all(fault.pointer == "" or fault.pointer.startswith("/") for fault in faults)
+
+
+def test_pointers_escape() -> None:
+    assert bodies.pointer_to("a~b", "c/d", "0") == "/a~0b/c~1d/0"
+    assert bodies.pointer_to() == ""
+
+
+def test_located_adds_the_pointer_of_the_class_once() -> None:
+    pointers: dict[type[TheirFault], str] = {UnknownVoice: "/voice"}
+    assert bodies.located(UnknownVoice("gone"), pointers).field_errors == (FieldError("/voice", "gone"),)
+    assert bodies.located(NothingToSay(), pointers).field_errors == ()
+    own = UnknownVoice(field_errors=[FieldError("/a", "b")])
+    assert bodies.located(own, pointers).field_errors == (FieldError("/a", "b"),)
+
+
+def test_an_answer_is_json() -> None:
+    response = bodies.answer({"a": "ü"}, status=201, headers={"Location": "/x"})
+    assert (response.status, response.content_type, response.body) == (201, "application/json", '{"a":"ü"}'.encode())
+    assert response.headers["Location"] == "/x"

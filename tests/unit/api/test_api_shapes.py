@@ -1,0 +1,88 @@
+"""Small things: tokens, the fakes' likeness to the real classes, the metrics' names."""
+
+import inspect
+import re
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from cc_tts.api import auth
+from cc_tts.api.audio_speech import wav_header
+from cc_tts.calls.call import Call
+from cc_tts.calls.registry import CallRegistry
+from cc_tts.calls.speech_source import SpeechSource
+from cc_tts.config import TokenConfig
+from cc_tts.errors import Forbidden, Unauthorized
+from cc_tts.metrics import Metrics
+from cc_tts.voices.catalog import VoiceCatalog
+from tests.fakes.fake_calls import FakeCall, FakeCallRegistry, FakeSpeechSource, FakeVoices
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("fake", "real"),
+    [(FakeCall, Call), (FakeCallRegistry, CallRegistry), (FakeSpeechSource, SpeechSource), (FakeVoices, VoiceCatalog)],
+)
+def test_the_fakes_take_what_the_real_ones_take(fake: type, real: type) -> None:
+    own = {"add", "slowly"}
+    names = {name for name in vars(fake) if not name.startswith("_")} - own
+    assert names
+    for name in names:
+        mine, theirs = getattr(fake, name), getattr(real, name)
+        assert isinstance(mine, property) == isinstance(theirs, property), name
+        if not isinstance(mine, property):
+            assert list(inspect.signature(mine).parameters) == list(inspect.signature(theirs).parameters), name
+            assert inspect.iscoroutinefunction(mine) == inspect.iscoroutinefunction(theirs), name
+
+
+def test_tokens_do_not_show() -> None:
+    doorkeeper = auth.Doorkeeper([TokenConfig("secret-token", ("read",))])
+    request = make_mocked_request("GET", "/", headers={"Authorization": "Bearer secret-token"})
+    holder = doorkeeper.admit(request, "read")
+    assert "secret-token" not in repr(holder)
+    assert "secret-token" not in repr(vars(doorkeeper))
+    with pytest.raises(Forbidden):
+        doorkeeper.admit(request, "call")
+    with pytest.raises(Unauthorized):
+        doorkeeper.admit(make_mocked_request("GET", "/", headers={"Authorization": "Bearer other"}), "read")
+
+
+def test_holders_differ() -> None:
+    doorkeeper = auth.Doorkeeper([TokenConfig("token-one"), TokenConfig("token-two")])
+    one, two = (
+        doorkeeper.admit(make_mocked_request("GET", "/", headers={"Authorization": f"Bearer {token}"}), "read")
+        for token in ("token-one", "token-two")
+    )
+    assert one.key != two.key
+
+
+def test_without_tokens_anybody_on_this_machine_may_do_anything() -> None:
+    doorkeeper = auth.Doorkeeper([])
+    assert doorkeeper.admit(make_mocked_request("GET", "/"), "admin") is auth.ANYBODY
+    for host in ("localhost", "127.0.0.1:8080", "[::1]:80", "a.localhost"):
+        assert doorkeeper.admit(make_mocked_request("GET", "/", headers={"Host": host}), "admin") is auth.ANYBODY
+    for host in ("evil.example", "localhost.evil.example", "", "127.0.0.1.evil.example", "x:99999"):
+        with pytest.raises(Forbidden):
+            doorkeeper.admit(make_mocked_request("GET", "/", headers={"Host": host}), "read")
+
+
+def test_wav_header_is_44_bytes() -> None:
+    assert len(wav_header(24_000)) == 44
+
+
+def test_series_are_named_in_base_units() -> None:
+    text = Metrics().render().decode()
+    ours = re.findall(r"^# TYPE (cctts_\w+) (\w+)$", text, re.MULTILINE)
+    assert len(ours) > 15
+    for name, kind in ours:
+        assert not name.endswith(("_ms", "_us", "_kb")), name
+        assert (kind == "counter") == name.endswith("_total"), name
+        assert kind != "histogram" or name.endswith("_seconds"), name
+
+
+def test_two_servers_do_not_share_series() -> None:
+    one, two = Metrics(), Metrics()
+    one.calls_active.set(3)
+    assert "cctts_calls_active 0.0" in two.render().decode()
+    assert "cctts_build_info" in two.render().decode()

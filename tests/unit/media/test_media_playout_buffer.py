@@ -1,0 +1,411 @@
+"""The playout buffer, one row a tick: what the writer does before it, what leaves, what is reported."""
+
+from array import array
+from collections import deque
+from itertools import groupby, pairwise
+
+import pytest
+
+from cc_tts.audio import AudioFormat
+from cc_tts.clock import NS_PER_MS
+from cc_tts.media.playout_buffer import (
+    MAX_QUEUED_UTTERANCES,
+    PlayoutBuffer,
+    PlayoutEvent,
+    PlayoutFinished,
+    PlayoutLowWater,
+    PlayoutOverflow,
+    PlayoutProgress,
+    PlayoutSpeech,
+    PlayoutStarted,
+    PlayoutUnderrun,
+)
+
+pytestmark = pytest.mark.unit
+
+FORMAT = AudioFormat(8000)
+SAMPLES_PER_MS = 8
+LEVELS = {"a": 1000, "b": 2000, "c": 3000}
+"""Each utterance is a constant, so that a frame shows whose samples it carries."""
+NAMES = {level: name for name, level in LEVELS.items()} | {0: "-"}
+
+
+def pcm(level: int, ms: float) -> bytes:
+    return array("h", [level] * round(ms * SAMPLES_PER_MS)).tobytes()
+
+
+def samples(frames: bytes) -> list[int]:
+    return array("h", frames).tolist()
+
+
+def shown(frame: bytes) -> str:
+    """Whose audio a frame carries, in order: ``a``, ``ab``, ``a-``, ``-`` for silence."""
+    return "".join(NAMES[level] for level, _run in groupby(samples(frame)))
+
+
+def named(event: PlayoutEvent) -> str:
+    name = type(event).__name__.removeprefix("Playout").lower()
+    match event:
+        case PlayoutFinished():
+            return f"{event.cause}({event.utterance_id},{event.played_ms:g})"
+        case PlayoutUnderrun():
+            return f"{name}({event.utterance_id},{event.missing_ms:g})"
+        case PlayoutLowWater():
+            return f"{name}({event.utterance_id},{event.buffered_ms:g})"
+        case PlayoutProgress():
+            return f"{name}({event.utterance_id},{event.played_ms:g},{event.buffered_ms:g})"
+        case _:
+            return f"{name}({event.utterance_id})"
+
+
+def new_buffer(
+    *, max_buffered_ms: int = 2000, low_water_ms: int = 0, fade_ms: float = 0
+) -> tuple[PlayoutBuffer, deque[PlayoutEvent]]:
+    events: deque[PlayoutEvent] = deque()
+    buffer = PlayoutBuffer(
+        FORMAT, max_buffered_ms=max_buffered_ms, events=events.append, low_water_ms=low_water_ms, fade_ms=fade_ms
+    )
+    return buffer, events
+
+
+def act(buffer: PlayoutBuffer, action: str) -> None:
+    """``begin a 40`` · ``write a 20`` · ``finish a`` · ``cut a`` · ``cut`` · ``pause`` · ``resume``."""
+    verb, *words = action.split()
+    match verb:
+        case "begin":
+            buffer.begin(words[0], int(words[1]))
+        case "write":
+            buffer.write(words[0], pcm(LEVELS[words[0]], float(words[1])))
+        case "finish":
+            buffer.finish(words[0])
+        case "cut":
+            buffer.cut(words[0] if words else None)
+        case "pause":
+            buffer.pause()
+        case "resume":
+            buffer.resume()
+        case _:
+            raise AssertionError(action)
+
+
+Row = tuple[int, str, str, str]  # instant in ms, what the writer does before, the frame, the events
+
+TABLES: dict[str, list[Row]] = {
+    "nothing to play": [(0, "", "-", ""), (20, "", "-", "")],
+    "starts at its threshold": [
+        (0, "begin a 40", "-", ""),
+        (20, "write a 20", "-", ""),
+        (40, "write a 20", "a", "started(a) speech(a)"),
+        (60, "finish a", "a", "drained(a,40)"),
+        (80, "", "-", ""),
+    ],
+    "starts when finished, however short": [
+        (0, "begin a 300; write a 5; finish a", "a-", "started(a) speech(a) drained(a,5)"),
+        (20, "", "-", ""),
+    ],
+    "a threshold above the bound is lowered to it": [
+        (0, "begin a 9000; write a 2000", "a", "started(a) speech(a)"),
+    ],
+    "nothing was ever written": [(0, "begin a 40; finish a", "-", "drained(a,0)")],
+    "the next utterance fills the frame": [
+        (0, "begin a 40; write a 50; finish a; begin b 40; write b 50; finish b", "a", "started(a) speech(a)"),
+        (20, "", "a", ""),
+        (40, "", "ab", "drained(a,50) started(b) speech(b)"),
+        (60, "", "b", ""),
+        (80, "", "b", "drained(b,50)"),
+        (100, "", "-", ""),
+    ],
+    "padded when the next one cannot start now": [
+        (0, "begin a 20; write a 30; finish a; begin b 40; write b 20", "a", "started(a) speech(a)"),
+        (20, "", "a-", "drained(a,30)"),
+        (40, "", "-", ""),
+        (60, "write b 20", "b", "started(b) speech(b)"),
+    ],
+    "several short utterances in one frame": [
+        (
+            0,
+            "begin a 20; write a 5; finish a; begin b 20; write b 5; finish b; begin c 20; write c 5; finish c",
+            "abc-",
+            "started(a) speech(a) drained(a,5) started(b) speech(b) drained(b,5) started(c) speech(c) drained(c,5)",
+        ),
+    ],
+    "underrun: silence until half the threshold is there again": [
+        (0, "begin a 80; write a 90", "a", "started(a) speech(a)"),
+        (20, "", "a", ""),
+        (40, "", "a", ""),
+        (60, "", "a", ""),
+        (80, "", "a-", ""),
+        (100, "", "-", ""),
+        (120, "write a 20", "-", ""),
+        (140, "write a 20", "a", "underrun(a,50) progress(a,110,20)"),
+        (160, "finish a", "a", "drained(a,130)"),
+    ],
+    "underrun at the edge of a frame": [
+        (0, "begin a 20; write a 20", "a", "started(a) speech(a)"),
+        (20, "", "-", ""),
+        (40, "write a 20", "a", "underrun(a,20)"),
+    ],
+    "ran dry but was finished: no underrun": [
+        (0, "begin a 20; write a 20", "a", "started(a) speech(a)"),
+        (20, "", "-", ""),
+        (40, "finish a", "-", "drained(a,20)"),
+    ],
+    "after an underrun a finished rest plays at once": [
+        (0, "begin a 200; write a 200", "a", "started(a) speech(a)"),
+        *[(20 * tick, "", "a", "progress(a,100,100)" if tick == 4 else "") for tick in range(1, 9)],
+        (180, "", "a", "progress(a,200,0)"),
+        (200, "", "-", ""),
+        (220, "write a 10; finish a", "a-", "underrun(a,20) drained(a,210)"),
+    ],
+    "a starved utterance holds back the next": [
+        (0, "begin a 20; write a 20; begin b 20; write b 40; finish b", "a", "started(a) speech(a)"),
+        (20, "", "-", ""),
+        (40, "finish a", "b", "drained(a,20) started(b) speech(b)"),
+    ],
+    "cut in the middle of an utterance": [
+        (0, "begin a 20; write a 100", "a", "started(a) speech(a)"),
+        (20, "cut a", "-", "cut(a,20)"),
+        (40, "", "-", ""),
+    ],
+    "cut all": [
+        (0, "begin a 20; write a 100; begin b 20; write b 40; finish b", "a", "started(a) speech(a)"),
+        (20, "cut", "-", "cut(a,20) cut(b,0)"),
+        (40, "", "-", ""),
+    ],
+    "cut one that waits": [
+        (
+            0,
+            "begin a 20; write a 40; finish a; begin b 20; write b 40; begin c 20; write c 40",
+            "a",
+            "started(a) speech(a)",
+        ),
+        (20, "cut b", "a", "cut(b,0) drained(a,40)"),
+        (40, "", "c", "started(c) speech(c)"),
+    ],
+    "cut and replaced between two ticks": [
+        (0, "begin a 20; write a 100", "a", "started(a) speech(a)"),
+        (20, "cut; begin b 20; write b 40", "b", "cut(a,20) started(b) speech(b)"),
+    ],
+    "cut while starved": [
+        (0, "begin a 20; write a 20", "a", "started(a) speech(a)"),
+        (20, "", "-", ""),
+        (40, "cut", "-", "underrun(a,20) cut(a,20)"),
+    ],
+    "audio that comes after the cut is dropped": [
+        (0, "begin a 20; write a 40", "a", "started(a) speech(a)"),
+        (20, "cut; write a 40; finish a", "-", "cut(a,20)"),
+        (40, "", "-", ""),
+    ],
+    "cut of an utterance that is over": [
+        (0, "begin a 20; write a 20; finish a", "a", "started(a) speech(a) drained(a,20)"),
+        (20, "cut a", "-", ""),
+    ],
+    "pause stops the prompt's clock": [
+        (0, "begin a 20; write a 60; finish a", "a", "started(a) speech(a)"),
+        (20, "pause", "-", ""),
+        (40, "", "-", ""),
+        (60, "resume", "a", ""),
+        (80, "", "a", "drained(a,60)"),
+    ],
+    "pause and resume between two ticks": [
+        (0, "begin a 20; write a 60; finish a", "a", "started(a) speech(a)"),
+        (20, "pause; resume", "a", ""),
+    ],
+    "paused before it starts": [
+        (0, "pause; begin a 20; write a 40; finish a", "-", ""),
+        (20, "", "-", ""),
+        (40, "resume", "a", "started(a) speech(a)"),
+    ],
+    "cut while paused, the line stays paused": [
+        (0, "begin a 20; write a 60", "a", "started(a) speech(a)"),
+        (20, "pause", "-", ""),
+        (40, "cut; begin b 20; write b 40", "-", "cut(a,20)"),
+        (60, "resume", "b", "started(b) speech(b)"),
+    ],
+    "the pause is not an underrun": [
+        (0, "begin a 20; write a 20", "a", "started(a) speech(a)"),
+        (20, "pause", "-", ""),
+        (40, "", "-", ""),
+        (60, "resume; write a 20", "a", ""),
+    ],
+}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
+def test_table(table: list[Row]) -> None:
+    buffer, events = new_buffer()
+    for at_ms, actions, expected_frame, expected_events in table:
+        for action in filter(None, actions.split("; ")):
+            act(buffer, action)
+        frame = buffer.read_frame(at_ms * NS_PER_MS)
+        assert len(frame) == FORMAT.frame_bytes
+        assert (at_ms, shown(frame)) == (at_ms, expected_frame)
+        assert {event.at_ns for event in events} <= {at_ms * NS_PER_MS}
+        assert (at_ms, " ".join(map(named, events))) == (at_ms, expected_events)
+        events.clear()
+
+
+def test_progress_comes_every_100_ms_with_what_is_left() -> None:
+    buffer, events = new_buffer()
+    act(buffer, "begin a 20")
+    act(buffer, "write a 500")
+    for tick in range(25):
+        buffer.read_frame(tick * 20 * NS_PER_MS)
+    progress = [event for event in events if isinstance(event, PlayoutProgress)]
+    assert [(event.played_ms, event.buffered_ms) for event in progress] == [
+        (100, 400),
+        (200, 300),
+        (300, 200),
+        (400, 100),
+        (500, 0),
+    ]
+
+
+def test_low_water_is_reported_once_per_fall_and_not_when_finished() -> None:
+    buffer, events = new_buffer(low_water_ms=100)
+
+    def low_marks(num_ticks: int) -> list[float]:
+        events.clear()
+        for _ in range(num_ticks):
+            buffer.read_frame(0)
+        return [event.buffered_ms for event in events if isinstance(event, PlayoutLowWater)]
+
+    act(buffer, "begin a 20")
+    act(buffer, "write a 200")
+    assert low_marks(8) == [80]
+    act(buffer, "write a 160")
+    assert low_marks(8) == [80]
+    act(buffer, "write a 160")
+    act(buffer, "finish a")
+    assert low_marks(11) == []
+
+
+def test_speech_is_told_apart_from_silent_audio() -> None:
+    buffer, events = new_buffer()
+    buffer.begin("a", 20)
+    buffer.write("a", pcm(0, 40) + pcm(60, 20) + pcm(1000, 20))  # 60 is −55 dBFS
+    for tick in range(4):
+        buffer.read_frame(tick)
+    assert [event for event in events if isinstance(event, PlayoutStarted | PlayoutSpeech)] == [
+        PlayoutStarted("a", 0),
+        PlayoutSpeech("a", 3),
+    ]
+    buffer.finish("a")
+    buffer.read_frame(4)
+    assert events[-1] == PlayoutFinished("a", 4, "drained", 80, 0, first_speech_ns=3)
+
+
+def test_too_much_audio_is_refused_whole_and_nothing_is_lost() -> None:
+    buffer, _events = new_buffer(max_buffered_ms=100)
+    act(buffer, "begin a 20")
+    act(buffer, "write a 90")
+    with pytest.raises(PlayoutOverflow, match="90 ms are buffered; 20 ms more exceed 100 ms"):
+        act(buffer, "write a 20")
+    act(buffer, "write a 10")
+    assert [shown(buffer.read_frame(0)) for _ in range(6)] == ["a", "a", "a", "a", "a", "-"]
+
+
+def test_room_comes_back_by_playing_and_at_once_by_cutting() -> None:
+    buffer, _events = new_buffer(max_buffered_ms=100)
+    act(buffer, "begin a 20")
+    act(buffer, "write a 100")
+    buffer.read_frame(0)
+    assert buffer.buffered_ms == 80
+    act(buffer, "write a 20")
+    act(buffer, "cut a")
+    assert buffer.buffered_ms == 0
+    act(buffer, "begin b 20")
+    act(buffer, "write b 100")
+    assert buffer.buffered_ms == 100
+
+
+def test_too_many_utterances_are_refused() -> None:
+    buffer, _events = new_buffer()
+    for index in range(MAX_QUEUED_UTTERANCES):
+        buffer.begin(str(index), 20)
+    with pytest.raises(PlayoutOverflow, match="queued"):
+        buffer.begin("one more", 20)
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ("begin a 20; begin a 20", "already begun"),
+        ("write a 20", "not being written"),
+        ("finish a", "not being written"),
+        ("begin a 20; finish a; write a 20", "not being written"),
+    ],
+)
+def test_writers_mistakes(actions: str, message: str) -> None:
+    buffer, _events = new_buffer()
+    *before, mistake = actions.split("; ")
+    for action in before:
+        act(buffer, action)
+    with pytest.raises(ValueError, match=message):
+        act(buffer, mistake)
+
+
+def test_half_a_sample_is_refused() -> None:
+    buffer, _events = new_buffer()
+    buffer.begin("a", 20)
+    with pytest.raises(ValueError, match="whole 16-bit samples"):
+        buffer.write("a", b"\1")
+
+
+LOUD = 20_000
+FADE_STEP = LOUD // (5 * SAMPLES_PER_MS - 1) + 2
+"""The largest step of a 5 ms ramp from ``LOUD``."""
+
+
+def largest_step(frames: list[bytes]) -> int:
+    return max(abs(after - before) for before, after in pairwise(samples(b"".join(frames))))
+
+
+@pytest.mark.parametrize("left_ms", [0, 0.125, 1, 4, 5, 6, 19])
+def test_no_click_at_an_underrun_and_after_it(left_ms: float) -> None:
+    buffer, _events = new_buffer(fade_ms=5)
+    buffer.begin("a", 40)
+    buffer.write("a", pcm(LOUD, 40 + left_ms))
+    frames = [buffer.read_frame(0) for _ in range(4)]
+    buffer.write("a", pcm(LOUD, 60))
+    frames += [buffer.read_frame(0) for _ in range(2)]
+    assert largest_step(frames) <= FADE_STEP
+    assert frames[3] == bytes(FORMAT.frame_bytes)
+    assert samples(frames[5]) == [LOUD] * 160
+
+
+@pytest.mark.parametrize("left_ms", [0, 0.125, 3, 5, 40])
+def test_no_click_at_a_cut(left_ms: float) -> None:
+    buffer, events = new_buffer(fade_ms=5)
+    buffer.begin("a", 20)
+    buffer.write("a", pcm(LOUD, 20 + left_ms))
+    frames = [buffer.read_frame(0)]
+    buffer.cut(None)
+    frames += [buffer.read_frame(0) for _ in range(2)]
+    assert largest_step(frames) <= FADE_STEP
+    assert frames[2] == bytes(FORMAT.frame_bytes)
+    assert frames[1][FORMAT.bytes_for_ms(5) :] == bytes(FORMAT.bytes_for_ms(15))
+    assert isinstance(events[-1], PlayoutFinished)
+    assert events[-1].played_ms == 20 + min(left_ms, 5)
+
+
+def test_no_click_at_pause_and_resume_and_no_sample_is_lost() -> None:
+    buffer, events = new_buffer(fade_ms=5)
+    buffer.begin("a", 20)
+    buffer.write("a", pcm(LOUD, 100))
+    frames = [buffer.read_frame(0)]
+    buffer.pause()
+    frames += [buffer.read_frame(0) for _ in range(3)]
+    buffer.resume()
+    frames += [buffer.read_frame(0) for _ in range(3)]
+    assert largest_step(frames) <= FADE_STEP
+    buffer.finish("a")
+    frames += [buffer.read_frame(0)]
+    assert samples(frames[-1])[: 15 * SAMPLES_PER_MS] == [LOUD] * 15 * SAMPLES_PER_MS
+    assert isinstance(events[-1], PlayoutFinished)
+    assert (events[-1].played_ms, events[-1].underruns) == (100, 0)
+
+
+def test_silence_is_always_the_same_object() -> None:
+    buffer, _events = new_buffer()
+    assert buffer.read_frame(0) is buffer.read_frame(20)

@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_tts.audio import AudioFormat
+from cc_tts.media.silence_trimmer import SILENCE_PEAK, SilenceTrimmer
+
+pytestmark = pytest.mark.unit
+
+FORMAT = AudioFormat(10_000)  # 10 samples a ms
+
+
+def passage(*stretches: tuple[int, float]) -> bytes:
+    """PCM of (level, ms) stretches."""
+    return np.concatenate([np.full(round(ms * 10), level, np.int16) for level, ms in stretches]).tobytes()
+
+
+def ms_of(pcm: bytes) -> float:
+    return FORMAT.ms_for_bytes(len(pcm))
+
+
+def test_the_lead_is_cut_and_ramped_and_counted() -> None:
+    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=5)
+    speech = trimmer.process(passage((20, 50), (5000, 30)))
+    assert ms_of(speech) == 35
+    assert trimmer.trimmed_lead_samples == 450
+    assert np.frombuffer(speech, np.int16)[:22].tolist() == [*range(20), 20, 20]
+    assert np.frombuffer(speech, np.int16)[50:].tolist() == [5000] * 300
+
+
+def test_a_lead_that_may_stay_is_left_alone() -> None:
+    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=5)
+    pcm = passage((20, 4), (5000, 30))
+    assert trimmer.process(pcm) == pcm
+    assert trimmer.trimmed_lead_samples == 0
+
+
+@pytest.mark.parametrize(
+    ("level", "is_sound"), [(SILENCE_PEAK, False), (SILENCE_PEAK + 1, True), (-SILENCE_PEAK - 1, True)]
+)
+def test_threshold(level: int, is_sound: bool) -> None:
+    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=0)
+    trimmer.process(passage((level, 10)))
+    assert trimmer.heard is is_sound
+
+
+def test_silence_inside_passes() -> None:
+    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=5)
+    pieces = [passage((900, 10), (0, 30)), passage((0, 50)), passage((0, 20), (900, 10))]
+    assert b"".join(map(trimmer.process, pieces)) == b"".join(pieces)
+
+
+@pytest.mark.parametrize("trail_ms", [0, 10, 40, 100])
+def test_the_trail_has_the_length_asked_for(trail_ms: float) -> None:
+    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=5)
+    trimmer.process(passage((900, 10), (30, 40)))
+    trail = trimmer.finish(trail_ms)
+    assert ms_of(trail) == trail_ms
+    values = np.frombuffer(trail, np.int16)
+    if 0 < trail_ms < 40:
+        assert values[-1] <= 2  # cut off in the middle of its own: ramped
+    assert np.abs(np.diff(values)).max(initial=0) <= 30
+    assert trimmer.finish(0) == b""
+
+
+def test_nothing_comes_of_silence() -> None:
+    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=5)
+    assert trimmer.process(passage((10, 100))) == b""
+    assert trimmer.finish(100) == b""
+    assert not trimmer.heard
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([0, 20, 3000]), st.integers(1, 12)), min_size=1, max_size=12),
+    st.lists(st.integers(1, 100), max_size=12),
+)
+def test_cutting_the_input_changes_nothing(stretches: list[tuple[int, int]], cuts: list[int]) -> None:
+    pcm = passage(*stretches)
+    whole = SilenceTrimmer(FORMAT, keep_lead_ms=3)
+    expected = whole.process(pcm) + whole.finish(5)
+    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=3)
+    got = b""
+    start = 0
+    for cut in cuts:
+        got += trimmer.process(pcm[start : start + 2 * cut])
+        start += 2 * cut
+    got += trimmer.process(pcm[start:]) + trimmer.finish(5)
+    assert got == expected
+    assert trimmer.trimmed_lead_samples == whole.trimmed_lead_samples or not whole.heard

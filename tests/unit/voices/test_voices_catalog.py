@@ -1,0 +1,128 @@
+import pytest
+
+from cc_tts.errors import LanguageUnsupported, UnknownVoice
+from cc_tts.voices.catalog import VoiceCatalog, best_for_language, normalised_language, unknown_voice
+from cc_tts.voices.voice import Voice
+
+pytestmark = pytest.mark.unit
+
+
+def voices(*ids: str, engine: str = "espeak") -> tuple[Voice, ...]:
+    return tuple(Voice(voice_id, engine, language=voice_id) for voice_id in ids)
+
+
+VOICES = voices(
+    "cmn", "de", "en-029", "en-gb", "en-gb-scotland", "en-us", "es", "es-419", "fr-be", "fr-fr", "nb", "vi", "yue"
+)
+
+
+@pytest.mark.parametrize(
+    ("language", "expected"),
+    [
+        ("zh", "cmn"),
+        ("zh-CN", "cmn"),
+        ("zh_TW", "cmn"),
+        ("zh-Hant-TW", "cmn"),
+        ("zh-HK", "yue"),
+        ("zh-Hant-HK", "yue"),
+        ("zh-yue", "yue"),
+        ("yue-HK", "yue"),
+        ("cmn-Hans-CN", "cmn"),
+        ("no", "nb"),
+        ("no-NO", "nb"),
+        ("iw", "he"),
+        ("in-ID", "id-id"),
+        (" EN_us ", "en-us"),
+    ],
+)
+def test_tags_are_normalised_and_find_their_voice(language: str, expected: str) -> None:
+    tag = normalised_language(language)
+    found = best_for_language(language, VOICES)
+    assert expected in {tag, found.id if found else None}
+
+
+@pytest.mark.parametrize(
+    ("language", "default", "expected"),
+    [
+        ("en-GB", "en-us", "en-gb"),
+        ("EN-gb-Scotland", None, "en-gb-scotland"),
+        ("en-GB-oxendict", "en-us", "en-gb"),
+        ("en", None, "en-us"),
+        ("en", "en-gb", "en-gb"),
+        ("en-AU", None, "en-us"),
+        ("en-AU", "en-gb", "en-gb"),
+        ("fr", None, "fr-fr"),
+        ("fr-CA", None, "fr-fr"),
+        ("es-MX", None, "es"),
+        ("de-AT", "en-us", "de"),
+        ("tlh", "en-us", None),
+        ("e", "en-us", None),
+    ],
+)
+def test_the_nearest_voice_of_the_language(language: str, default: str | None, expected: str | None) -> None:
+    found = best_for_language(language, VOICES, default=voices(default)[0] if default else None)
+    assert (found.id if found else None) == expected
+
+
+def test_any_voice_of_the_language_is_better_than_none() -> None:
+    found = best_for_language("vi", voices("vi-vn-x-south"))
+    assert found is not None
+
+
+class Source:
+    def __init__(self, *offered: Voice) -> None:
+        self._offered = offered
+
+    def voices(self) -> tuple[Voice, ...]:
+        return self._offered
+
+    def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
+        if voice is None:
+            found = best_for_language(language, self._offered) if language else self._offered[0]
+            if found is None:
+                raise LanguageUnsupported
+            return found
+        for offered in self._offered:
+            if offered.id == voice:
+                return offered
+        raise UnknownVoice
+
+
+CATALOG = VoiceCatalog([Source(*voices("alice", "de", engine="neural")), Source(*voices("de", "cmn"))])
+
+
+def test_all_voices_in_the_engines_order() -> None:
+    assert [(voice.engine, voice.id) for voice in CATALOG.voices()] == [
+        ("neural", "alice"),
+        ("neural", "de"),
+        ("espeak", "de"),
+        ("espeak", "cmn"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("voice_id", "language", "expected"),
+    [
+        ("cmn", None, ("espeak", "cmn")),
+        ("de", None, ("neural", "de")),
+        ("cmn", "de", ("espeak", "cmn")),  # the caller's choice
+        (None, "zh-CN", ("espeak", "cmn")),
+        (None, None, ("neural", "alice")),
+    ],
+)
+def test_the_first_engine_that_has_it(voice_id: str | None, language: str | None, expected: tuple[str, str]) -> None:
+    voice = CATALOG.resolve(voice_id, language)
+    assert (voice.engine, voice.id) == expected
+
+
+def test_unknown_voices_and_languages() -> None:
+    with pytest.raises(UnknownVoice, match="no voice is called 'alicee'; near: alice"):
+        CATALOG.resolve("alicee", None)
+    with pytest.raises(LanguageUnsupported, match="no voice speaks 'tlh'"):
+        CATALOG.resolve(None, "tlh")
+    with pytest.raises(LanguageUnsupported, match="there is no voice"):
+        VoiceCatalog([]).resolve(None, None)
+
+
+def test_a_long_id_does_not_fill_the_message() -> None:
+    assert len(unknown_voice("x" * 10_000, VOICES).detail) < 200

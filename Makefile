@@ -27,7 +27,7 @@ $(DEVSTAMP): requirements/dev.lock $(STAMP)
 	@touch $@
 
 demo: $(STAMP) ## a real SIP call on loopback that is spoken to: leaves demo.wav and a table
-	$(BIN)/python bench/demo.py
+	$(BIN)/python -m bench.demo
 
 run: $(STAMP) ## serve until Ctrl-C, then drain
 	$(BIN)/cc-tts serve --config configs/cc_tts.toml
@@ -45,8 +45,8 @@ test: $(DEVSTAMP) check ## everything CI runs
 	$(BIN)/pytest
 
 bench: $(STAMP) ## speed, measured on the wire; results to bench/results/
-	$(BIN)/python bench/first_audio.py
-	$(BIN)/python bench/growth.py
+	$(BIN)/python -m bench.first_audio
+	$(BIN)/python -m bench.growth
 
 lock: $(DEVSTAMP) ## renew requirements/*.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

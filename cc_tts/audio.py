@@ -50,7 +50,8 @@ class AudioFormat:
 @dataclass(frozen=True, slots=True)
 class WordMark:
     """A word begins ``offset_ms`` after the start of its text chunk's audio; ``position`` counts characters of the
-    chunk's spoken text."""
+    chunk's spoken text.
+    """
 
     position: int
     offset_ms: float

@@ -75,7 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     voices.add_argument("--language", help="only voices of this language")
     voices.set_defaults(run=_voices)
 
-    check = commands.add_parser("check-config", parents=[common], help="check the configuration and print what is in force")
+    check = commands.add_parser(
+        "check-config", parents=[common], help="check the configuration and print what is in force"
+    )
     check.set_defaults(run=_check_config)
     return parser
 

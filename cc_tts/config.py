@@ -285,7 +285,7 @@ def _expand_tokens(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _readable(message: str) -> str:
-    """msgspec writes ``Expected `int`, got `str` - at `$.sip.port```; say ``sip.port: …`` instead."""
+    """Msgspec writes ``Expected `int`, got `str` - at `$.sip.port```; say ``sip.port: …`` instead."""
     match = re.search(r"^(.*?)(?: - at `\$\.?(.*?)`)?$", message)
     if match and match[2]:
         return f"{match[2]}: {match[1][0].lower()}{match[1][1:]}"

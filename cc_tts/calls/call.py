@@ -80,9 +80,7 @@ class Call:
         self.headers = headers
         self.voice = voice
         self.language = language
-        self.machine = StateMachine(
-            CALL_TABLE, CallState.INCOMING if direction == "inbound" else CallState.OUTGOING
-        )
+        self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if direction == "inbound" else CallState.OUTGOING)
         self.codec: str | None = None
         self.clock_rate_hz: int | None = None
         self.held = False
@@ -147,9 +145,7 @@ class Call:
             engine=voice.engine if voice is not None else "",
             accepted_at_s=services.clock.wall_s(),
             marks=Marks(origin_ns=services.clock.now_ns()),
-            barge_in_dtmf=services.config.calls.barge_in_dtmf
-            if prompt.barge_in_dtmf is None
-            else prompt.barge_in_dtmf,
+            barge_in_dtmf=services.config.calls.barge_in_dtmf if prompt.barge_in_dtmf is None else prompt.barge_in_dtmf,
         )
         self._keep(utterance)
         if prompt.queue == "replace":
@@ -172,9 +168,7 @@ class Call:
         victims = queue[:1] if scope == "current" else queue
         victims = [utterance for utterance in victims if not utterance.is_complete]
         waiters = [self._cut_waiter(utterance.id) for utterance in victims]
-        discarded_ms = sum(
-            self.player.discard(utterance, CompletionCause.CANCELLED) for utterance in reversed(victims)
-        )
+        discarded_ms = sum(self.player.discard(utterance, CompletionCause.CANCELLED) for utterance in reversed(victims))
         if waiters:
             await asyncio.wait(waiters, timeout=CUT_TIMEOUT_S)
         return StopResult([utterance.id for utterance in victims], round(discarded_ms, 1))
@@ -233,9 +227,7 @@ class Call:
             return
         if self.local_reason is None:
             self.local_reason = local_reason
-        self._services.ua.hangup(
-            self.id, sip_code=sip_code or 0, reason=reason or "", retry_after_s=retry_after_s
-        )
+        self._services.ua.hangup(self.id, sip_code=sip_code or 0, reason=reason or "", retry_after_s=retry_after_s)
 
     async def hold(self) -> None:
         """Re-INVITE sendonly.

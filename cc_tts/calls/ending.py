@@ -58,7 +58,9 @@ def ending_of(
         return Ending("unanswered" if direction == "outbound" else "rejected", reason, sip_code)
     if direction == "inbound":
         # answered with 200 but never acknowledged, or cancelled by the caller
-        reason = "cancelled" if sip_code == REQUEST_TERMINATED else "no_ack" if ended_by == "failure" else "remote_hangup"
+        reason = (
+            "cancelled" if sip_code == REQUEST_TERMINATED else "no_ack" if ended_by == "failure" else "remote_hangup"
+        )
         return Ending("failed" if reason == "no_ack" else "unanswered", reason, sip_code)
     reason = _REFUSALS.get(sip_code, "sip_error")
     if reason in ("no_answer", "cancelled"):

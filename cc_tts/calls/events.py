@@ -31,7 +31,8 @@ EVENT_TYPES = (
 @dataclass(frozen=True, slots=True)
 class Event:
     """One event. ``seq`` counts up per call without gaps from 1; server events have call_id ``None`` and a count of
-    their own. ``time`` is seconds since the epoch."""
+    their own. ``time`` is seconds since the epoch.
+    """
 
     id: str
     type: str

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
@@ -23,6 +23,9 @@ from cc_tts.calls.speech_source import PieceStream, SpeechSource
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance
 from cc_tts.clock import Clock
 from cc_tts.errors import CcTtsError, EngineFailed, UserAgentUnavailable
+
+MAX_ON_LINE: Final = 8
+"""Utterances the line holds at once; matters only for very short ones."""
 
 log = logs.get(__name__)
 
@@ -83,7 +86,8 @@ class PromptPlayer:
 
     def discard(self, utterance: Utterance, cause: CompletionCause) -> float:
         """Empty every layer of one utterance; returns how much produced audio is dropped, ms. It completes at once if the
-        line never had it, else when the line says it is silent."""
+        line never had it, else when the line says it is silent.
+        """
         if utterance in self._waiting:
             self._waiting.remove(utterance)
             self._complete(utterance, cause)
@@ -127,7 +131,7 @@ class PromptPlayer:
             self._complete(utterance, self._causes.pop(utterance.id, cause))
 
     def _next(self) -> None:
-        if self._open and self._waiting and self._feeding is None:
+        if self._open and self._waiting and self._feeding is None and len(self._on_line) < MAX_ON_LINE:
             utterance = self._waiting.popleft()
             self._on_line.append(utterance)
             self._turn()
@@ -157,9 +161,7 @@ class PromptPlayer:
                 if turn and prompt.delay_ms:
                     stream = self._source.open(SilenceContent(prompt.delay_ms), rate_hz=self._format.rate_hz)
                     await self._pour(utterance, stream, spans=False)
-                stream = self._source.open(
-                    prompt.content, rate_hz=self._format.rate_hz, utterance_id=utterance.id
-                )
+                stream = self._source.open(prompt.content, rate_hz=self._format.rate_hz, utterance_id=utterance.id)
                 await self._pour(utterance, stream, spans=turn == 0)
                 await stream.cancel()
                 if self._over_time(utterance):
@@ -179,6 +181,8 @@ class PromptPlayer:
             if piece.begins_source is not None and spans:
                 _close_span(utterance, fed_ms)
                 utterance.spans.append(SpokenSpan(piece.begins_source, fed_ms))
+            if piece.words and spans and utterance.spans:
+                utterance.spans[-1].words.extend(piece.words)
             while self._ahead_ms() > self._window_ms:
                 self._moved.clear()
                 await self._moved.wait()

@@ -30,6 +30,7 @@ from cc_tts.errors import (
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
+from cc_tts.processes.supervisor import STOPPED
 from cc_tts.ua import messages
 from cc_tts.ua.client import UaClient
 from cc_tts.voices.catalog import VoiceCatalog
@@ -91,7 +92,7 @@ class CallRegistry:
             events=events,
             clock=clock,
             threshold=self._threshold,
-            add_utterance=lambda utterance: self._utterances.__setitem__(utterance.id, utterance),
+            add_utterance=self._add_utterance,
             utterance_done=self._utterance_done,
             forget_utterance=self._forget_utterance,
             new_utterance_id=self._new_utterance_id,
@@ -232,16 +233,18 @@ class CallRegistry:
 
     def on_ua_down(self, reason: str) -> None:
         """Every call ended with it."""
-        self._metrics.process_restarts.labels(process="ua").inc()
         for call in tuple(self._live.values()):
             self._end(call, Ending("failed", "ua_process_died"))
+        if reason == STOPPED:
+            return
+        self._metrics.process_restarts.labels(process="ua").inc()
         log.error("sip_down", reason=reason)
 
     def on_ua_message(self, message: Message) -> None:
         """One report."""
         try:
             self._dispatch(message)
-        except Exception:  # noqa: BLE001 - one bad report must not stop the others
+        except Exception:
             log.exception("report_failed", report=type(message).__name__)
 
     def _dispatch(self, message: Message) -> None:
@@ -276,9 +279,7 @@ class CallRegistry:
             case messages.QualityReport():
                 call.quality = _quality(message.quality)
             case messages.CommandFailed():
-                log.warning(
-                    "command_refused", call_id=call.id, command=message.command, detail=message.detail
-                )
+                log.warning("command_refused", call_id=call.id, command=message.command, detail=message.detail)
                 if message.command in ("answer", "ring"):
                     call.end("sip_error", sip_code=500)
             case messages.CallEnded():
@@ -399,12 +400,8 @@ class CallRegistry:
         self._ended[call.id] = call
         call.terminated(ending)
         self._metrics.calls_active.set(len(self._live))
-        self._metrics.calls_ended.labels(
-            direction=call.direction, result=ending.result, reason=ending.reason
-        ).inc()
-        self.events.publish(
-            "call.terminated", call_id=call.id, data={"ending": ending, "quality": call.quality}
-        )
+        self._metrics.calls_ended.labels(direction=call.direction, result=ending.result, reason=ending.reason).inc()
+        self.events.publish("call.terminated", call_id=call.id, data={"ending": ending, "quality": call.quality})
         self._forget_old()
 
     def _forget_old(self) -> None:
@@ -424,10 +421,9 @@ class CallRegistry:
         assert cause is not None
         metrics = self._metrics
         metrics.utterances.labels(cause=cause.value).inc()
+        metrics.utterances_active.dec()
         if utterance.engine and utterance.time_to_first_audio_ms is not None:
-            metrics.time_to_first_audio.labels(engine=utterance.engine).observe(
-                utterance.time_to_first_audio_ms / 1000
-            )
+            metrics.time_to_first_audio.labels(engine=utterance.engine).observe(utterance.time_to_first_audio_ms / 1000)
         if utterance.engine and utterance.time_to_first_pcm_ms is not None:
             metrics.time_to_first_pcm.labels(engine=utterance.engine).observe(utterance.time_to_first_pcm_ms / 1000)
         if cause is CompletionCause.NORMAL and not utterance.underruns:
@@ -438,6 +434,10 @@ class CallRegistry:
         pressed_ns = call.barge_in_instant(utterance.id) if call is not None else None
         if cause is CompletionCause.BARGE_IN and pressed_ns is not None and utterance.marks.completed_ns is not None:
             metrics.barge_in_cut.observe(ms_between(pressed_ns, utterance.marks.completed_ns) / 1000)
+
+    def _add_utterance(self, utterance: Utterance) -> None:
+        self._utterances[utterance.id] = utterance
+        self._metrics.utterances_active.inc()
 
     def _forget_utterance(self, utterance_id: str) -> None:
         self._utterances.pop(utterance_id, None)

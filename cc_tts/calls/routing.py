@@ -57,9 +57,7 @@ def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config:
     prompt = _header_prompt(tts_headers, voice, language, then or "stay", config.tts.max_text_chars)
     if prompt is None and route.greeting:
         prompt = Prompt(content=TextContent(route.greeting, voice, language), then=then or route.then)
-    return RouteDecision(
-        answer=route.answer, ring_ms=route.ring_ms, prompt=prompt, voice=voice, language=language
-    )
+    return RouteDecision(answer=route.answer, ring_ms=route.ring_ms, prompt=prompt, voice=voice, language=language)
 
 
 def is_trusted(source: str, peers: tuple[str, ...]) -> bool:

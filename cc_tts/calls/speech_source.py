@@ -11,8 +11,8 @@ from cc_tts.config import TtsConfig
 from cc_tts.errors import ConfigError, EngineFailed, NothingToSay, TextTooLong, UnknownVoice, Unprocessable
 from cc_tts.media import tones
 from cc_tts.media.resampler import StreamResampler
-from cc_tts.text.chunker import Chunker
 from cc_tts.text.characters import has_speech
+from cc_tts.text.chunker import Chunker, TextChunk
 from cc_tts.text.language import detect_language
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.tts.engine import Engine, SpeechStream, SynthesisRequest
@@ -27,10 +27,12 @@ MAX_TONE_MS: Final = 600_000
 
 @dataclass(frozen=True, slots=True)
 class SpeechPiece:
-    """Line-rate PCM, and the caller's words if a new text chunk begins with it."""
+    """Line-rate PCM; the caller's words if a new text chunk begins with it; the words that begin in it (as in
+    :class:`cc_tts.calls.utterance.SpokenSpan`)."""
 
     data: bytes
     begins_source: str | None = None
+    words: tuple[tuple[float, float], ...] = ()
 
 
 class PieceStream(Protocol):
@@ -141,15 +143,14 @@ class SpeechSource:
 class _Speech:
     """Spoken text."""
 
-    def __init__(
-        self, stream: SpeechStream, chunker: Chunker, text: str, source_rate_hz: int, rate_hz: int
-    ) -> None:
+    def __init__(self, stream: SpeechStream, chunker: Chunker, text: str, source_rate_hz: int, rate_hz: int) -> None:
         self._stream = stream
         self._chunker = chunker
         self._text = text
         self._format = AudioFormat(rate_hz)
         self._resampler = StreamResampler(source_rate_hz, rate_hz)
         self._sources: list[str] = []
+        self._spoken_chars: dict[int, int] = {}
         self._feeder: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
 
@@ -165,27 +166,35 @@ class _Speech:
         else:
             self._end_text()
         announced = -1
+        source: str | None = None
+        words: tuple[tuple[float, float], ...] = ()
         async for chunk in self._stream:
-            source = None
             if chunk.text_chunk_index > announced:
-                source = "".join(self._sources[announced + 1 : chunk.text_chunk_index + 1])
+                source = (source or "") + "".join(self._sources[announced + 1 : chunk.text_chunk_index + 1])
                 announced = chunk.text_chunk_index
+            length = self._spoken_chars.get(chunk.text_chunk_index, 0) or 1
+            words = (*words, *((word.offset_ms, word.position / length) for word in chunk.words))
             for piece in self._pieces(self._resampler.process(chunk.data)):
-                yield SpeechPiece(piece, source)
-                source = None
+                yield SpeechPiece(piece, source, words)
+                source, words = None, ()
         if self._failure is not None:
             raise EngineFailed("the text could not be prepared") from self._failure
         for piece in self._pieces(self._resampler.process(b"", last=True)):
-            yield SpeechPiece(piece)
+            yield SpeechPiece(piece, source, words)
+            source, words = None, ()
         if not self._sources:
             raise NothingToSay("nothing of the text can be spoken")
 
     def _feed_slice(self, position: int) -> int:
         end = position + TEXT_SLICE_CHARS
         for chunk in self._chunker.push(self._text[position:end]):
-            self._sources.append(chunk.source)
-            self._stream.push(chunk.spoken, text_chunk_index=chunk.index)
+            self._push(chunk)
         return end
+
+    def _push(self, chunk: TextChunk) -> None:
+        self._sources.append(chunk.source)
+        self._spoken_chars[chunk.index] = len(chunk.spoken)
+        self._stream.push(chunk.spoken, text_chunk_index=chunk.index)
 
     async def _feed_rest(self, position: int) -> None:
         try:
@@ -199,8 +208,7 @@ class _Speech:
 
     def _end_text(self) -> None:
         for chunk in self._chunker.flush():
-            self._sources.append(chunk.source)
-            self._stream.push(chunk.spoken, text_chunk_index=chunk.index)
+            self._push(chunk)
         self._stream.end()
 
     def _pieces(self, data: bytes) -> list[bytes]:

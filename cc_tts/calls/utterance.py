@@ -2,10 +2,16 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from cc_tts.calls.call_state import UTTERANCE_TABLE, StateMachine, UtteranceEvent, UtteranceState
 from cc_tts.calls.prompt import Prompt, TextContent
 from cc_tts.clock import ms_between
+
+
+SPACED_CHARS_PER_S: Final = 13.0
+"""How fast text is spoken, about, in a script that puts spaces between words; used while nothing better is known."""
+UNSPACED_CHARS_PER_S: Final = 4.0
 
 
 class CompletionCause(StrEnum):
@@ -21,17 +27,23 @@ class CompletionCause(StrEnum):
 
 @dataclass(slots=True)
 class SpokenSpan:
-    """The caller's own words of one text chunk and where their audio lies in the utterance, ms from its start."""
+    """The caller's own words of one text chunk and where their audio lies in the utterance, ms from its start.
+
+    ``words``: for each word the engine reported, when it begins (ms from the span's start) and which share of the text
+    lies before it, 0 to 1.
+    """
 
     source: str
     start_ms: float
     end_ms: float | None = None
+    words: list[tuple[float, float]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Marks:
     """Instants on CLOCK_MONOTONIC, ns. ``origin_ns`` is the start of the time to first audio: the request's acceptance,
-    or the ACK for a prompt that came in the INVITE; a queued utterance counts from the moment its turn came."""
+    or the ACK for a prompt that came in the INVITE; a queued utterance counts from the moment its turn came.
+    """
 
     origin_ns: int
     first_pcm_ns: int | None = None
@@ -93,7 +105,8 @@ class Utterance:
     @property
     def spoken_text(self) -> str:
         """What the caller heard, in the caller's own words: whole spans, and of the last one the share of its words that
-        was played."""
+        was played.
+        """
         heard: list[str] = []
         for span in self.spans:
             if self.played_ms <= span.start_ms:
@@ -107,12 +120,18 @@ class Utterance:
 
 
 def _share(span: SpokenSpan, played_ms: float) -> str:
-    """The part of a span's words that ``played_ms`` covers; nothing is claimed while the span's length is unknown and
-    under a word could have been said."""
-    length_ms = (span.end_ms if span.end_ms is not None else played_ms + 1000) - span.start_ms
-    fraction = min(1.0, max(0.0, (played_ms - span.start_ms) / max(length_ms, 1.0)))
-    cut = int(len(span.source) * fraction)
+    """Tell which of a span's words were heard to their end; rather one too few than one too many."""
+    heard_ms = played_ms - span.start_ms
+    if span.words:
+        begun = [share for offset_ms, share in span.words if offset_ms <= heard_ms]
+        fraction = begun[-1] if begun else 0.0
+    elif span.end_ms is not None:
+        fraction = heard_ms / max(span.end_ms - span.start_ms, 1.0)
+    else:
+        rate = SPACED_CHARS_PER_S if " " in span.source.strip() else UNSPACED_CHARS_PER_S
+        fraction = heard_ms / 1000 * rate / max(len(span.source), 1)
+    cut = round(len(span.source) * min(1.0, fraction))
     head = span.source[:cut]
-    if cut < len(span.source) and " " in span.source and not span.source[cut].isspace():
-        head = head.rpartition(" ")[0]
+    if cut < len(span.source) and " " in span.source.strip() and not span.source[cut].isspace():
+        head = head[: head.rfind(" ") + 1]
     return head

@@ -103,7 +103,9 @@ class Decoder:
         while len(self._buffer) - offset >= _HEADER.size:
             message_bytes, payload_bytes = _HEADER.unpack_from(self._buffer, offset)
             if message_bytes > MAX_MESSAGE_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
-                raise ProcessFailed(f"record of {message_bytes} + {payload_bytes} bytes announced: the channel is broken")
+                raise ProcessFailed(
+                    f"record of {message_bytes} + {payload_bytes} bytes announced: the channel is broken"
+                )
             start = offset + _HEADER.size
             end = start + message_bytes + payload_bytes
             if len(self._buffer) < end:

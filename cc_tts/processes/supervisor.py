@@ -29,6 +29,8 @@ BACKOFF_MIN_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 STABLE_AFTER_S: Final = 30.0
 """A child that lived this long starts again with the shortest back-off."""
+STOPPED: Final = "stopped"
+"""The reason given when the child is down because it was asked to end."""
 
 log = logs.get(__name__)
 
@@ -177,7 +179,7 @@ class Supervisor:
                 self._move(ProcessEvent.STOP)
                 await self._end_child()
                 self._move(ProcessEvent.DOWN)
-                self._report_down("stopped", was_ready=was_ready)
+                self._report_down(STOPPED, was_ready=was_ready)
                 return
             self._move(ProcessEvent.DOWN)
             reason = await self._bury(reason)
@@ -236,11 +238,9 @@ class Supervisor:
             serial = 0
             while True:
                 waiting: set[asyncio.Future[object]] = {exited, stopping, self._down}  # type: ignore[arg-type]
-                done, _ = await asyncio.wait(
-                    waiting, timeout=HEARTBEAT_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED
-                )
+                done, _ = await asyncio.wait(waiting, timeout=HEARTBEAT_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
                 if stopping in done:
-                    return "stopped"
+                    return STOPPED
                 if self._down in done:
                     return self._down.result()
                 if exited in done:

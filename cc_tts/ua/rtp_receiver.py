@@ -1,21 +1,17 @@
 """What arrives: statistics, talkspurts, DTMF and the recording of one received RTP stream. No sockets, no clocks."""
 
-import math
 from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-import numpy as np
-
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media import g711
+from cc_tts.media.speech_activity import has_speech
 from cc_tts.ua.rtp import EVENT_PAYLOAD_TYPE, Jitter, RtpError, RtpPacket, SequenceCounter, TelephoneEvent, is_rtcp
 from cc_tts.ua.rtp_recording import RtpRecording
 
-SPEECH_DBFS: Final = -50.0
-"""A packet louder than this is speech. A full-scale square wave is 0 dBFS."""
 PAUSE_MS: Final = 300
 """A talkspurt ends when no speech packet has come for this long: pauses at commas do not end it."""
 
@@ -23,13 +19,6 @@ _DECODERS: Final[dict[int, Callable[[bytes], bytes]]] = {0: g711.ulaw_decode, 8:
 _TS_MOD: Final = 1 << 32
 
 SpeechEdge = Literal["speech_start", "speech_end"]
-
-
-def level_dbfs(pcm: bytes) -> float:
-    """RMS level of 16-bit PCM, dB relative to full scale."""
-    samples = np.frombuffer(pcm, "<i2").astype(np.float64)
-    mean_square = float(np.mean(samples * samples)) if samples.size else 0.0
-    return 10 * math.log10(mean_square / 32768**2) if mean_square > 0 else -math.inf
 
 
 @dataclass(slots=True)
@@ -161,7 +150,7 @@ class RtpReceiver:
         self._jitters[-1].update(packet.timestamp, arrival_ns)
         self._gap(check.extended, packet.timestamp, ticks, arrival_ns)
         self.recording.add(ssrc=packet.ssrc, timestamp=packet.timestamp, pcm=pcm, arrival_ns=arrival_ns)
-        if level_dbfs(pcm) > SPEECH_DBFS:
+        if has_speech(pcm):
             self.detector.speech(arrival_ns, ticks * 125_000)
 
     def _note_source(self, packet: RtpPacket, arrival_ns: int, source: str) -> None:

@@ -24,9 +24,9 @@ from cc_tts import logs
 from cc_tts.clock import Clock, MonotonicClock, ms_between
 from cc_tts.errors import CcTtsError
 from cc_tts.ua.softphone_arguments import CallArguments, parse
-from cc_tts.ua.softphone_call import DialPlan
 from cc_tts.ua.softphone_control import Control
 from cc_tts.ua.softphone_phone import Phone, PhoneSettings, local_address_towards
+from cc_tts.ua.softphone_plan import DialPlan
 from cc_tts.ua.softphone_report import CallReport, table
 from cc_tts.ua.softphone_speak import SpeakRequest
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_tts.ua.rtp import MAX_EVENT_MS, event_code
-from cc_tts.ua.softphone_call import TimedKeys
+from cc_tts.ua.softphone_plan import TimedKeys
 from cc_tts.ua.softphone_speak import SpeakOrder
 
 PASSWORD_VARIABLE: Final = "CC_TTS_CALL_PASSWORD"  # noqa: S105 - a name, not a password

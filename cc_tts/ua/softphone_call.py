@@ -4,9 +4,7 @@ Runs on: the SIP thread. pjsua2's callbacks only record and enqueue; :meth:`Soft
 ``libHandleEvents`` has returned.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Final
 
 import pjsua2 as pj
@@ -18,6 +16,8 @@ from cc_tts.ua.rtp import PAYLOAD_TYPES, RATE_HZ, Keypress, event_code
 from cc_tts.ua.rtp_endpoint import RtpEndpoint, RtpTarget, open_socket
 from cc_tts.ua.rtp_receiver import ReceivedKey, RtpReceiver
 from cc_tts.ua.sip_thread import SipThread, callback, pj_detail
+from cc_tts.ua.softphone_facts import CallFacts, ending_of
+from cc_tts.ua.softphone_plan import DialPlan
 from cc_tts.ua.softphone_report import (
     CallReport,
     Ending,
@@ -30,57 +30,11 @@ from cc_tts.ua.softphone_report import (
 
 log = logs.get(__name__)
 
-_OK: Final = 200
 _HANGUP_TIMEOUT_NS: Final = 5_000_000_000
 """How long an answer to our BYE or CANCEL is awaited before the call is over for us."""
 _DTMF_TIMEOUT_REASON: Final = "the far side offers no telephone-event or is on hold"
 
 Emit = Callable[[dict[str, Any]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class TimedKeys:
-    """Digits to press one after the other, beginning ``at_ms`` after the answer."""
-
-    digits: str
-    at_ms: float
-    duration_ms: int = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialPlan:
-    """What to dial and how."""
-
-    call: str
-    uri: str
-    codec: str = "pcmu"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    rtp_port: int = 0
-    record: Path | None = None
-    keys: tuple[TimedKeys, ...] = ()
-    answer_timeout_s: float = 30.0
-    max_talk_s: float | None = None
-
-
-@dataclass(slots=True)
-class _Facts:
-    """What the callbacks saw, and when."""
-
-    invite_ns: int = 0
-    trying_ns: int | None = None
-    ringing_ns: int | None = None
-    answered_ns: int | None = None
-    ended_ns: int = 0
-    sip_call_id: str = ""
-    is_connected: bool = False
-    is_disconnected: bool = False
-    has_any_response: bool = False
-    has_remote_bye: bool = False
-    last_code: int = 0
-    last_reason: str = ""
-    retry_after: str = ""
-    remote_sdp: str = ""
-    is_media_changed: bool = False
 
 
 class _PjCall(pj.Call):  # type: ignore[misc]  # pjsua2 has no types
@@ -122,7 +76,7 @@ class SoftphoneCall:
 
     def __init__(self, plan: DialPlan, *, account: Any, address: str, clock: Clock, emit: Emit) -> None:
         self.plan = plan
-        self.facts = _Facts()
+        self.facts = CallFacts()
         self.speak: SpeakReport | None = None
         self.ending: Ending | None = None
         self._clock = clock
@@ -136,8 +90,6 @@ class SoftphoneCall:
         self._is_answer_told = False
         self._is_ringing_told = False
         self._is_held: bool | None = None
-        self._hangup_ns: int | None = None
-        self._is_timed_out = False
         self._pj: _PjCall | None = _PjCall(account, self)
 
     # commands, on the SIP thread ------------------------------------------------------------------------------------
@@ -196,8 +148,8 @@ class SoftphoneCall:
     def hang_up(self) -> None:
         """BYE, or CANCEL before the answer."""
         SipThread.check()
-        if self._hangup_ns is None and self.ending is None and not self.facts.is_disconnected:
-            self._hangup_ns = self._clock.now_ns()
+        if self.facts.hangup_ns is None and self.ending is None and not self.facts.is_disconnected:
+            self.facts.hangup_ns = self._clock.now_ns()
             self._try(lambda call: call.hangup(pj.CallOpParam()))
 
     def _try(self, command: Callable[[Any], None]) -> None:
@@ -289,7 +241,7 @@ class SoftphoneCall:
         if facts.is_connected and not self._is_answer_told:
             self._answered()
         if facts.is_disconnected:
-            self._end(self._ending())
+            self._end(ending_of(self.facts, self.plan))
             return
         self._watch_time(self._clock.now_ns())
 
@@ -307,18 +259,18 @@ class SoftphoneCall:
 
     def _watch_time(self, now_ns: int) -> None:
         facts, plan = self.facts, self.plan
-        if self._hangup_ns is not None:
-            if now_ns - self._hangup_ns > _HANGUP_TIMEOUT_NS:
+        if self.facts.hangup_ns is not None:
+            if now_ns - self.facts.hangup_ns > _HANGUP_TIMEOUT_NS:
                 facts.ended_ns = now_ns
                 facts.last_reason = "the far side did not answer our BYE or CANCEL"
-                self._end(self._ending())
+                self._end(ending_of(self.facts, self.plan))
         elif facts.answered_ns is None:
             if now_ns - facts.invite_ns > plan.answer_timeout_s * 1e9:
-                self._is_timed_out = True
+                self.facts.is_timed_out = True
                 self.hang_up()
                 if not facts.has_any_response:  # nobody is there to answer a CANCEL
                     facts.ended_ns = now_ns
-                    self._end(self._ending())
+                    self._end(ending_of(self.facts, self.plan))
         elif plan.max_talk_s is not None and now_ns - facts.answered_ns > plan.max_talk_s * 1e9:
             self.hang_up()
 
@@ -345,28 +297,6 @@ class SoftphoneCall:
             values = {"by": by} if is_held else {}
             self._tell("held" if is_held else "unheld", self._clock.now_ns(), **values)
         self._is_held = is_held
-
-    def _ending(self) -> Ending:
-        facts = self.facts
-        code, reason = facts.last_code, facts.last_reason
-        retry_after_s = int(facts.retry_after.split()[0]) if facts.retry_after[:1].isdigit() else None
-        if facts.answered_ns is not None and facts.is_connected:
-            if facts.has_remote_bye:
-                return Ending("completed", "them", code, reason)
-            if self._hangup_ns is not None:
-                return Ending("completed", "us", code, reason)
-            return Ending("failed", "nobody", code, reason)
-        if not facts.has_any_response:
-            if self._is_timed_out:
-                reason = f"no SIP answer from {self.plan.uri} within {self.plan.answer_timeout_s:g} s"
-            elif self._hangup_ns is not None:
-                return Ending("cancelled", "us", code, reason)
-            return Ending("unreachable", "nobody", reason=reason)
-        if self._is_timed_out:
-            return Ending("no_answer", "us", code, f"not answered within {self.plan.answer_timeout_s:g} s")
-        if self._hangup_ns is not None:
-            return Ending("cancelled", "us", code, reason)
-        return Ending("refused", "them", code, reason, retry_after_s)
 
     def _end(self, ending: Ending) -> None:
         self.ending = ending

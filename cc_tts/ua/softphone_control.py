@@ -20,8 +20,8 @@ import msgspec
 from cc_tts.clock import Clock
 from cc_tts.errors import CcTtsError
 from cc_tts.ua.softphone_arguments import check_folder, checked_duration_ms, parse_header, parse_key_plan, parse_uri
-from cc_tts.ua.softphone_call import DialPlan
 from cc_tts.ua.softphone_phone import Phone
+from cc_tts.ua.softphone_plan import DialPlan
 from cc_tts.ua.softphone_report import CallReport
 
 _QUIT_TIMEOUT_NS: Final = 6_000_000_000

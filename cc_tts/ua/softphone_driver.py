@@ -154,16 +154,15 @@ class SoftphoneProcess:
 
         def find() -> Event | None:
             for index, event in enumerate(self.events):
-                if (
-                    index in self._taken
-                    or event["at_ns"] < after_ns
-                    or (call is not None and event.get("call") != call)
-                ):
+                is_error = event["event"] == "error"
+                # an error without a call is about a command that could not be read
+                is_ours = call is None or event.get("call") == call or (is_error and not event.get("call"))
+                if index in self._taken or event["at_ns"] < after_ns or not is_ours:
                     continue
                 if event["event"] in kinds and (where is None or where(event)):
                     self._taken.add(index)
                     return event
-                if event["event"] == "error":
+                if is_error:
                     self._taken.add(index)
                     raise ProcessFailed(f"softphone: {event['detail']}")
             return None

@@ -20,7 +20,8 @@ import pjsua2 as pj
 from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded, ProcessFailed
 from cc_tts.ua.sip_thread import SipThread, pj_detail
-from cc_tts.ua.softphone_call import DialPlan, SoftphoneCall
+from cc_tts.ua.softphone_call import SoftphoneCall
+from cc_tts.ua.softphone_plan import DialPlan
 
 MAX_CALLS: Final = 4
 """What the pjsua2 wheel is built for (``PJSUA_MAX_CALLS``)."""

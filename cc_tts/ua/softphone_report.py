@@ -44,6 +44,8 @@ class Gaps:
     """Times between audio packets that follow each other, ms."""
 
     count: int = 0
+    min: float | None = None
+    mean: float | None = None
     p50: float | None = None
     p95: float | None = None
     p99: float | None = None
@@ -166,8 +168,8 @@ def gaps_of(gaps_ns: "np.typing.NDArray[np.int64]") -> Gaps:
     """Percentiles of inter-arrival times."""
     if gaps_ns.size == 0:
         return Gaps()
-    p50, p95, p99 = (round(float(value) / NS_PER_MS, 3) for value in np.percentile(gaps_ns, (50, 95, 99)))
-    return Gaps(int(gaps_ns.size), p50, p95, p99, round(float(gaps_ns.max()) / NS_PER_MS, 3))
+    figures = (gaps_ns.min(), gaps_ns.mean(), *np.percentile(gaps_ns, (50, 95, 99)), gaps_ns.max())
+    return Gaps(int(gaps_ns.size), *(round(float(each) / NS_PER_MS, 3) for each in figures))
 
 
 def rtp_report(receiver: RtpReceiver, *, packets_sent: int) -> RtpReport:

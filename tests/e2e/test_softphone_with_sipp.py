@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cc_tts.errors import ProcessFailed
 from cc_tts.media import g711
 from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.children import Child
@@ -66,6 +67,33 @@ async def test_recording_is_bit_exact_and_figures_are_right(
     assert 0 < report["answer_to_first_rtp_ms"] <= report["answer_to_first_speech_ms"]
     assert report["ringing_ms"] < report["answered_ms"]
     assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "us")
+
+
+def udp_ports_of(pid: int) -> set[int]:
+    """Local UDP ports a process has open."""
+    links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    inodes = {link.removeprefix("socket:[").rstrip("]") for link in links if link.startswith("socket:[")}
+    rows = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:]]
+    return {int(row[1].partition(":")[2], 16) for row in rows if row[9] in inodes}
+
+
+async def test_pjmedia_opens_no_socket_of_its_own(phone: SoftphoneProcess, tmp_path: Path) -> None:
+    """All RTP is ours: a second sender would spoil what the far side hears, a second receiver our figures."""
+    peer = await Sipp.answer("uas_play", folder=tmp_path, audio=audio_file(tmp_path))
+    before = udp_ports_of(phone.pid)
+    dialing = await phone.dial(f"sip:bot@{HOST}:{peer.port}")
+    await phone.wait_event("speech_start", timeout_s=10)
+    during = udp_ports_of(phone.pid)
+    await phone.hangup()
+    await peer.passed()
+    assert len(before) == 1
+    assert during - before == {dialing["rtp_port"]}
+    assert udp_ports_of(phone.pid) == before
+
+
+async def test_unreadable_command_fails_the_wait(phone: SoftphoneProcess) -> None:
+    with pytest.raises(ProcessFailed, match="codec"):
+        await phone.dial(f"sip:bot@{HOST}:9", codec="opus")
 
 
 async def test_far_side_hangs_up(phone: SoftphoneProcess, tmp_path: Path) -> None:

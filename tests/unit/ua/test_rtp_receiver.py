@@ -1,4 +1,3 @@
-import math
 import wave
 from pathlib import Path
 
@@ -7,7 +6,7 @@ import pytest
 
 from cc_tts.media import g711
 from cc_tts.ua.rtp import RtpPacket, TelephoneEvent
-from cc_tts.ua.rtp_receiver import ReceivedKey, RtpReceiver, SpeechEdge, level_dbfs
+from cc_tts.ua.rtp_receiver import ReceivedKey, RtpReceiver, SpeechEdge
 from cc_tts.ua.rtp_recording import RtpRecording
 
 pytestmark = pytest.mark.unit
@@ -42,15 +41,6 @@ class Line:
         """One letter a 20 ms frame of the recording: L loud, s soft, . silent."""
         pcm = np.frombuffer(self.receiver.recording.pcm, "<i2").reshape(-1, 160)
         return "".join("L" if frame[0] > 4000 else "s" if frame[0] else "." for frame in pcm)
-
-
-@pytest.mark.parametrize(
-    ("pcm", "expected"), [(32767, 0.0), (3277, -20.0), (104, -49.97)], ids=["full scale", "a tenth", "at the threshold"]
-)
-def test_level(pcm: int, expected: float) -> None:
-    assert level_dbfs(np.full(160, pcm, "<i2").tobytes()) == pytest.approx(expected, abs=0.01)
-    assert level_dbfs(b"") == -math.inf
-    assert level_dbfs(bytes(320)) == -math.inf
 
 
 @pytest.mark.parametrize(

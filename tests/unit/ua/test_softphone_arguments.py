@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from cc_tts.ua.softphone_arguments import PASSWORD_VARIABLE, parse, parse_header, parse_key_plan, parse_uri
-from cc_tts.ua.softphone_call import TimedKeys
+from cc_tts.ua.softphone_plan import TimedKeys
 
 pytestmark = pytest.mark.unit
 

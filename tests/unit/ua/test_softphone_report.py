@@ -41,7 +41,7 @@ def report(*, is_answered: bool = True, ending: Ending | None = None) -> CallRep
         first_speech_at_ns=1,
         answer_to_first_rtp_ms=5.0,
         answer_to_first_speech_ms=25.0,
-        rtp=RtpReport(packets=3, ssrcs=("0x00000001",), gap_ms=Gaps(2, 20.0, 20.1, 20.2, 20.3)),
+        rtp=RtpReport(packets=3, ssrcs=("0x00000001",), gap_ms=Gaps(2, 19.9, 20.0, 20.0, 20.1, 20.2, 20.3)),
         talkspurts=(Spurt(25.0, 1500.0, 1, 2),),
         dtmf_sent=(KeyReport("5", 700.0, 1, 100.0),),
         dtmf_received=(),
@@ -60,7 +60,7 @@ def test_exit_codes(result: Result, code: int) -> None:
 
 def test_gap_percentiles() -> None:
     gaps = gaps_of(np.array([20 * MS] * 99 + [80 * MS], np.int64))
-    assert (gaps.count, gaps.p50, gaps.max) == (100, 20.0, 80.0)
+    assert (gaps.count, gaps.min, gaps.mean, gaps.p50, gaps.max) == (100, 20.0, 20.6, 20.0, 80.0)
     assert gaps_of(np.array([], np.int64)) == Gaps()
 
 

@@ -1,0 +1,79 @@
+"""``make demo``: a real call on loopback. Two sentences by REST, a long one interrupted by a key, then a hang-up.
+
+The server and the caller are processes of their own; SIP and RTP between them are real. Leaves ``demo.wav`` (what the
+caller heard) and prints when everything happened on the wire.
+"""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from bench.lab import Json, LabServer
+from cc_tts.ua.softphone_driver import SoftphoneProcess
+
+RECORDING = Path("demo.wav")
+ENGLISH = "Welcome. Your balance is $1,234.56, and your next payment is due on 3 December."
+CHINESE = "您好，欢迎致电客服中心。您的余额是1234.5元。"
+LONG = (
+    "This announcement is long, so that there is time to interrupt it. Press any key and it will stop at once. "
+    "If you do not, it will go on telling you that it is long, and that there is time to interrupt it."
+)
+KEY_AFTER_S = 2.0
+
+
+async def main() -> int:
+    print("starting the server …", flush=True)
+    async with await LabServer.start("log.level=error") as server, await SoftphoneProcess.start() as phone:
+        print(f"dialing {server.uri('demo')} …", flush=True)
+        await phone.dial(server.uri("demo"), record=RECORDING)
+        answered = await phone.wait_event("answered", timeout_s=10)
+        call_id = await server.call_id(answered["sip_call_id"])
+        spoken: list[tuple[str, int, Json]] = []
+        async with server.events() as log:
+            for name, body in (
+                ("English", {"text": ENGLISH}),
+                ("Chinese", {"text": CHINESE}),
+                ("long, interrupted", {"text": LONG, "barge_in": {"dtmf": True}}),
+            ):
+                print(f"speaking: {name} …", flush=True)
+                posted_ns = time.monotonic_ns()
+                utterance = await server.post(f"/v1/calls/{call_id}/speak", body)
+                if "interrupted" in name:
+                    await phone.wait_event("speech_start", timeout_s=10, after_ns=posted_ns)
+                    await asyncio.sleep(KEY_AFTER_S)
+                    key = await phone.dtmf("5")
+                done = await log.wait("speak.complete", utterance_id=utterance["id"], timeout_s=60)
+                spoken.append((name, posted_ns, done["data"]))
+                await asyncio.sleep(0.6)
+            await server.post(f"/v1/calls/{call_id}/hangup")
+            report = await phone.report(timeout_s=10)
+            ended = await log.wait("call.terminated")
+    show(report, spoken, key, ended["data"]["ending"])
+    return 0 if report["talkspurts"] and not report["rtp"]["lost"] else 1
+
+
+def show(report: Json, spoken: list[tuple[str, int, Json]], key: Json, ending: Json) -> None:
+    """The table."""
+    answered_ns = report["answered_at_ns"]
+    spurts = report["talkspurts"]
+    print("\n                      asked at   first speech   time to first audio   played   ended")
+    for name, posted_ns, done in spoken:
+        first_ns = next(spurt["start_at_ns"] for spurt in spurts if spurt["start_at_ns"] > posted_ns)
+        print(
+            f"  {name:18} {(posted_ns - answered_ns) / 1e9:9.3f} s {(first_ns - answered_ns) / 1e9:10.3f} s"
+            f" {(first_ns - posted_ns) / 1e6:15.1f} ms {done['played_ms'] / 1000:12.2f} s   {done['completion_cause']}"
+        )
+    cut_ms = (spurts[-1]["end_at_ns"] - key["at_ns"]) / 1e6
+    print(f"\n  key pressed at {(key['at_ns'] - answered_ns) / 1e9:.3f} s; the line was silent {cut_ms:.0f} ms later")
+    print(f'  the caller had heard: "{spoken[-1][2]["spoken_text"]}"')
+    gaps, rtp = report["rtp"]["gap_ms"], report["rtp"]
+    print(
+        f"  packet gaps p50 {gaps['p50']:.1f}  p95 {gaps['p95']:.1f}  max {gaps['max']:.1f} ms; {rtp['packets']} packets, {rtp['lost']} lost, jitter {rtp['jitter_ms']:.1f} ms"
+    )
+    print(f"  call ended: {ending['result']}, {ending['reason']}")
+    print(f"  what the caller heard: {RECORDING}")
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))

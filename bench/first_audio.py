@@ -1,0 +1,202 @@
+"""How soon the wire carries speech, how even the beat is, how fast a prompt is cut: measured at the caller's socket.
+
+    python -m bench.first_audio [--prompts 200] [--cuts 60] [--quick]
+
+The caller is ``cc-tts call``'s softphone in a process of its own; times are its kernel's receive timestamps. Each part runs
+once with the machine to itself and once with a counting loop on every core.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import time
+from typing import Any
+
+from bench.lab import BusyCores, Json, LabServer, machine, percentiles, save, show
+from cc_tts.ua.softphone_driver import SoftphoneProcess
+
+WORDS = ("Ready.", "Thank you.", "One moment.", "Please wait.", "Your call is next.")
+LONG = (
+    "This sentence is long enough to be interrupted, because it goes on and on without any pause for quite a while. "
+    * 4
+)
+QUIET_S = 0.45
+API_REQUESTS_PER_S = 50
+BEAT_S = 20.0
+
+
+class Line:
+    """One call between the softphone and the server."""
+
+    def __init__(self, name: str, call_id: str) -> None:
+        self.name = name
+        self.call_id = call_id
+
+
+async def dial(server: LabServer, phone: SoftphoneProcess, name: str) -> Line:
+    """Call the server; its route answers at once and says nothing."""
+    await phone.dial(server.uri("bench"), call=name)
+    answered = await phone.wait_event("answered", call=name, timeout_s=10)
+    return Line(name, await server.call_id(answered["sip_call_id"]))
+
+
+async def first_audio(server: LabServer, phone: SoftphoneProcess, *, calls: int, prompts: int) -> Json:
+    """Speak ``prompts`` prompts, spread over ``calls`` calls at once."""
+    lines = [await dial(server, phone, f"c{index}") for index in range(calls)]
+    marks: dict[str, list[tuple[int, int]]] = {line.name: [] for line in lines}
+    server_says: list[float] = []
+
+    async def talk(line: Line, count: int) -> None:
+        words = itertools.cycle(WORDS)
+        for _ in range(count):
+            posted_ns = time.monotonic_ns()
+            utterance = await server.post(f"/v1/calls/{line.call_id}/speak", {"text": next(words)})
+            accepted_ns = time.monotonic_ns()
+            marks[line.name].append((posted_ns, accepted_ns))
+            done = await log.wait("speak.complete", utterance_id=utterance["id"])
+            server_says.append(done["data"]["time_to_first_audio_ms"])
+            await asyncio.sleep(QUIET_S)
+
+    async with server.events() as log:
+        await asyncio.gather(*(talk(line, prompts // calls) for line in lines))
+    from_post: list[float] = []
+    from_accept: list[float] = []
+    gaps: list[Any] = []
+    for line in lines:
+        report = await phone.hangup(call=line.name)
+        starts = [spurt["start_at_ns"] for spurt in report["talkspurts"]]
+        for posted_ns, accepted_ns in marks[line.name]:
+            first_ns = next(start for start in starts if start >= posted_ns)
+            from_post.append((first_ns - posted_ns) / 1e6)
+            from_accept.append((first_ns - accepted_ns) / 1e6)
+        gaps.append({"lost": report["rtp"]["lost"], **report["rtp"]["gap_ms"]})
+    return {
+        "calls": calls,
+        "accepted_to_speech_ms": percentiles(from_accept),
+        "posted_to_speech_ms": percentiles(from_post),
+        "server_time_to_first_audio_ms": percentiles(server_says),
+        "packets": gaps,
+    }
+
+
+async def beat(server: LabServer, phone: SoftphoneProcess) -> Json:
+    """The gaps between packets of four speaking calls while the API takes 50 requests a second."""
+    lines = [await dial(server, phone, f"b{index}") for index in range(4)]
+    for line in lines:
+        await server.post(f"/v1/calls/{line.call_id}/speak", {"text": LONG * 3})
+    period_s = 1 / API_REQUESTS_PER_S
+    answered: list[float] = []
+    pending: set[asyncio.Task[None]] = set()
+
+    async def request(number: int) -> None:
+        line = lines[number % len(lines)]
+        began = time.monotonic_ns()
+        if number % 5 == 0:
+            await server.post(f"/v1/calls/{line.call_id}/speak", {"text": "And one more thing."})
+        else:
+            await server.get("/v1/calls")
+        answered.append((time.monotonic_ns() - began) / 1e6)
+
+    start_s = time.monotonic()
+    for number in itertools.count():
+        due_s = start_s + number * period_s
+        if due_s > start_s + BEAT_S:
+            break
+        await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+        task = asyncio.create_task(request(number))
+        pending.add(task)
+        task.add_done_callback(pending.discard)
+    await asyncio.gather(*pending)
+    reports = [await phone.hangup(call=line.name) for line in lines]
+    return {
+        "calls": len(lines),
+        "api_requests_per_s": round(len(answered) / BEAT_S, 1),
+        "api_answer_ms": percentiles(answered),
+        "gap_ms": [report["rtp"]["gap_ms"] for report in reports],
+        "gap_p99_ms_worst_call": max(report["rtp"]["gap_ms"]["p99"] for report in reports),
+        "lost": sum(report["rtp"]["lost"] for report in reports),
+    }
+
+
+async def cut(server: LabServer, phone: SoftphoneProcess, *, by: str, count: int) -> Json:
+    """From the request, or from the first packet of the key, to the last packet with speech."""
+    line = await dial(server, phone, "k")
+    asked: list[tuple[int, int]] = []
+    for _ in range(count):
+        await server.post(f"/v1/calls/{line.call_id}/speak", {"text": LONG})
+        await phone.wait_event("speech_start", call=line.name, timeout_s=10)
+        await asyncio.sleep(0.4)
+        if by == "stop":
+            asked_ns = time.monotonic_ns()
+            await server.post(f"/v1/calls/{line.call_id}/stop", {"scope": "all"})
+        else:
+            asked_ns = (await phone.dtmf("5", call=line.name))["at_ns"]
+        await asyncio.sleep(QUIET_S)
+        asked.append((asked_ns, time.monotonic_ns()))
+    report = await phone.hangup(call=line.name)
+    took: list[float] = []
+    for asked_ns, until_ns in asked:
+        spurts = [spurt for spurt in report["talkspurts"] if spurt["start_at_ns"] < until_ns]
+        # a prompt that was between two words when it was cut tells nothing
+        if spurts and spurts[-1]["end_at_ns"] > asked_ns:
+            took.append((spurts[-1]["end_at_ns"] - asked_ns) / 1e6)
+    return {"by": by, "asked": count, "to_last_speech_packet_ms": percentiles(took)}
+
+
+async def run(arguments: argparse.Namespace) -> Json:
+    """Every part, idle and busy."""
+    result: Json = {"bench": "first_audio", "machine": machine()}
+    for load in ("idle", "busy"):
+        print(
+            f"{load}: {arguments.prompts} prompts on 1 and on 4 calls, the beat, {arguments.cuts} cuts each way …",
+            flush=True,
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            server = await stack.enter_async_context(await LabServer.start("calls.max_queued_prompts=1000"))
+            phone = await stack.enter_async_context(await SoftphoneProcess.start())
+            if load == "busy":
+                await stack.enter_async_context(BusyCores())
+            result[load] = {
+                "one_call": await first_audio(server, phone, calls=1, prompts=arguments.prompts),
+                "four_calls": await first_audio(server, phone, calls=4, prompts=arguments.prompts),
+                "beat": await beat(server, phone),
+                "cut_by_stop": await cut(server, phone, by="stop", count=arguments.cuts),
+                "cut_by_dtmf": await cut(server, phone, by="dtmf", count=arguments.cuts),
+            }
+        part = result[load]
+        show(
+            f"{load} cores",
+            [
+                ("accepted to first speech, 1 call", part["one_call"]["accepted_to_speech_ms"]),
+                ("accepted to first speech, 4 calls", part["four_calls"]["accepted_to_speech_ms"]),
+                ("POST sent to first speech, 1 call", part["one_call"]["posted_to_speech_ms"]),
+                ("POST sent to first speech, 4 calls", part["four_calls"]["posted_to_speech_ms"]),
+                *(
+                    (f"packet gap, call {n + 1} of 4, API busy", {"n": gap["count"], **gap})
+                    for n, gap in enumerate(part["beat"]["gap_ms"])
+                ),
+                ("API answer at 50 requests a second", part["beat"]["api_answer_ms"]),
+                ("stop to last speech packet", part["cut_by_stop"]["to_last_speech_packet_ms"]),
+                ("key to last speech packet", part["cut_by_dtmf"]["to_last_speech_packet_ms"]),
+            ],
+        )
+    return result
+
+
+def main() -> None:
+    """Run and save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prompts", type=int, default=200)
+    parser.add_argument("--cuts", type=int, default=60)
+    parser.add_argument("--quick", action="store_true", help="20 prompts and 8 cuts, not saved")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.prompts, arguments.cuts = 20, 8
+    result = asyncio.run(run(arguments))
+    if not arguments.quick:
+        print(f"\nsaved {save('first_audio', result)}")
+
+
+if __name__ == "__main__":
+    main()

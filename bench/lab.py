@@ -1,0 +1,251 @@
+"""What every bench needs: a server of its own on loopback, a REST client, percentiles, and a description of the machine."""
+
+import asyncio
+import contextlib
+import json
+import os
+import platform
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+import numpy as np
+
+from cc_tts import __version__
+
+HOST = "127.0.0.1"
+READY_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 20.0
+RESULTS = Path(__file__).parent / "results"
+
+Json = dict[str, Any]
+
+
+def free_ports(count: int = 1) -> int:
+    """The first of ``count`` neighbouring UDP and TCP ports nobody listens on now."""
+    for _ in range(200):
+        first = random.randrange(20000, 60000, 2)
+        with contextlib.ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+                        probe = stack.enter_context(socket.socket(socket.AF_INET, kind))
+                        probe.bind((HOST, port))
+            except OSError:
+                continue
+            return first
+    raise RuntimeError(f"no {count} free ports")
+
+
+class LabServer:
+    """``cc-tts serve`` as a child process, and its REST interface."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, http: aiohttp.ClientSession, sip_port: int, url: str
+    ) -> None:
+        self.process = process
+        self.http = http
+        self.sip_port = sip_port
+        self.url = url
+
+    @classmethod
+    async def start(cls, *settings: str, log_path: Path | None = None) -> Self:
+        """Start it with ``--set`` for each of ``settings`` and wait until ``/readyz`` says 200."""
+        sip_port, http_port, rtp_port = free_ports(1), free_ports(1), free_ports(40)
+        argv = [sys.executable, "-m", "cc_tts.cli", "serve"]
+        for setting in (
+            f"sip.port={sip_port}",
+            f"http.port={http_port}",
+            f"rtp.port_min={rtp_port}",
+            f"rtp.port_max={rtp_port + 39}",
+            "calls.drain_timeout_s=2",
+            "log.level=warning",
+            *settings,
+        ):
+            argv += ["--set", setting]
+        with log_path.open("wb") if log_path is not None else contextlib.nullcontext() as log:
+            process = await asyncio.create_subprocess_exec(*argv, stderr=log)
+        url = f"http://{HOST}:{http_port}"
+        http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15))
+        server = cls(process, http, sip_port, url)
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while True:
+            with contextlib.suppress(aiohttp.ClientError):
+                async with http.get(f"{url}/readyz") as response:
+                    if response.status == 200:
+                        return server
+            if process.returncode is not None or time.monotonic() > deadline:
+                await server.end()
+                raise RuntimeError("the server did not become ready; its log says why")
+            await asyncio.sleep(0.05)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        await self.end()
+
+    async def end(self) -> int:
+        """Drain it; returns its exit status."""
+        await self.http.close()
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(self.process.wait(), END_TIMEOUT_S)
+            except TimeoutError:
+                self.process.kill()
+        return await self.process.wait()
+
+    def uri(self, user: str) -> str:
+        """The SIP URI of a user of this server."""
+        return f"sip:{user}@{HOST}:{self.sip_port}"
+
+    async def get(self, path: str) -> Any:
+        """GET, JSON."""
+        async with self.http.get(f"{self.url}{path}") as response:
+            return await response.json(content_type=None)
+
+    async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Json:
+        """POST JSON; anything but 2xx raises."""
+        async with self.http.post(f"{self.url}{path}", json=body or {}) as response:
+            answer: Json = await response.json(content_type=None)
+            if response.status >= 300:
+                raise RuntimeError(f"POST {path}: {response.status} {answer}")
+            return answer
+
+    async def call_id(self, sip_call_id: str) -> str:
+        """Our id of the call with this SIP Call-ID."""
+        for _ in range(100):
+            for call in (await self.get("/v1/calls"))["calls"]:
+                if call["sip_call_id"] == sip_call_id:
+                    return str(call["id"])
+            await asyncio.sleep(0.02)
+        raise RuntimeError("the server does not know the call")
+
+    @contextlib.asynccontextmanager
+    async def events(self) -> AsyncIterator["EventLog"]:
+        """Every event while the context lasts."""
+        async with self.http.ws_connect(
+            f"{self.url}/v1/events", timeout=aiohttp.ClientWSTimeout(ws_close=5)
+        ) as socket_:
+            log = EventLog()
+            task = asyncio.create_task(log.follow(socket_))
+            try:
+                yield log
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    def ua_pid(self) -> int:
+        """Process id of the UA process."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for pid in children:
+            if b"cc_tts.ua" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return int(pid)
+        raise RuntimeError("no UA process")
+
+
+class EventLog:
+    """Events as they came."""
+
+    def __init__(self) -> None:
+        self.events: list[Json] = []
+        self._changed = asyncio.Condition()
+
+    async def follow(self, socket_: aiohttp.ClientWebSocketResponse) -> None:
+        """Read until closed."""
+        async for message in socket_:
+            async with self._changed:
+                self.events.append({**json.loads(message.data), "seen_ns": time.monotonic_ns()})
+                self._changed.notify_all()
+
+    async def wait(self, type_: str, *, timeout_s: float = 30.0, **data: Any) -> Json:
+        """The first event of this type whose data has these values."""
+
+        def find() -> Json | None:
+            for event in self.events:
+                if event["type"] == type_ and all(event["data"].get(key) == value for key, value in data.items()):
+                    return event
+            return None
+
+        async with self._changed, asyncio.timeout(timeout_s):
+            while (found := find()) is None:
+                await self._changed.wait()
+        return found
+
+
+class BusyCores:
+    """One child for every core that does nothing but count, for as long as the context lasts."""
+
+    def __init__(self, count: int | None = None) -> None:
+        self._count = count if count is not None else os.cpu_count() or 1
+        self._children: list[asyncio.subprocess.Process] = []
+
+    async def __aenter__(self) -> Self:
+        for _ in range(self._count):
+            self._children.append(await asyncio.create_subprocess_exec(sys.executable, "-c", "while True: pass"))
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        for child in self._children:
+            child.kill()
+            await child.wait()
+
+
+def percentiles(values: Sequence[float]) -> Json:
+    """n, p50, p95, p99, max; rounded to 0.01."""
+    if not values:
+        return {"n": 0}
+    p50, p95, p99 = np.percentile(values, [50, 95, 99])
+    return {
+        "n": len(values),
+        "p50": round(float(p50), 2),
+        "p95": round(float(p95), 2),
+        "p99": round(float(p99), 2),
+        "max": round(float(max(values)), 2),
+    }
+
+
+def machine() -> Json:
+    """What the figures were taken on."""
+    model = ""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.partition(":")[2].strip()
+                break
+    memory_kib = 0
+    with contextlib.suppress(OSError):
+        memory_kib = int(Path("/proc/meminfo").read_text().split()[1])
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory_kib / 1024 / 1024, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "cc_tts": __version__,
+        "date": time.strftime("%Y-%m-%d"),
+        "load_at_start": round(os.getloadavg()[0], 2),
+    }
+
+
+def save(name: str, result: Json) -> Path:
+    """Write ``bench/results/NAME.json``."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def show(title: str, rows: Sequence[tuple[str, Json]]) -> None:
+    """Print percentiles as a table."""
+    print(f"\n{title:44} {'n':>5} {'p50':>8} {'p95':>8} {'p99':>8} {'max':>8}  ms")
+    for name, figures in rows:
+        cells = " ".join(f"{figures.get(key, '-'):>8}" for key in ("p50", "p95", "p99", "max"))
+        print(f"  {name:42} {figures['n']:>5} {cells}")

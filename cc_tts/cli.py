@@ -18,6 +18,7 @@ from cc_tts.config import Config
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.tts.factory import make_engine
+from cc_tts.voices.catalog import normalised_language
 
 EXIT_USAGE = 2
 
@@ -112,7 +113,7 @@ async def _speak_to_file(options: argparse.Namespace, config: Config, text: str)
         await engine.stop()
     data = b"".join(pieces)
     try:
-        with wave.open(str(options.output), "wb") as file:
+        with options.output.open("wb") as raw, wave.open(raw, "wb") as file:
             file.setnchannels(1)
             file.setsampwidth(2)
             file.setframerate(options.rate)
@@ -133,8 +134,9 @@ def _voices(options: argparse.Namespace, config: Config) -> int:
         finally:
             await engine.stop()
 
+    wanted = None if options.language is None else normalised_language(options.language)
     for voice in asyncio.run(listing()):
-        if options.language is None or voice.language.lower().startswith(options.language.lower()):
+        if wanted is None or normalised_language(voice.language).startswith(wanted):
             print(f"{voice.id:24} {voice.language:12} {voice.engine:10} {voice.kind:10} {voice.description}")
     return 0
 

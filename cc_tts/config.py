@@ -292,7 +292,7 @@ def _readable(message: str) -> str:
     return message
 
 
-def _check_sense(config: Config) -> None:
+def _check_sense(config: Config) -> None:  # noqa: C901 - a list of checks
     if config.rtp.port_max - config.rtp.port_min < 1:
         raise ConfigError("rtp.port_max must be above rtp.port_min; a call needs two ports")
     if not config.sip.transports:

@@ -114,6 +114,12 @@ class Call:
         return self.machine.state
 
     @property
+    def waits_for_answer(self) -> bool:
+        """Whether it is an incoming call to which no final answer went out."""
+        waits = self.direction == "inbound" and self.state in (CallState.INCOMING, CallState.EARLY)
+        return waits and not self._answering
+
+    @property
     def utterance_ids(self) -> list[str]:
         """Oldest first."""
         return list(self.utterances)
@@ -147,10 +153,10 @@ class Call:
             marks=Marks(origin_ns=services.clock.now_ns()),
             barge_in_dtmf=services.config.calls.barge_in_dtmf if prompt.barge_in_dtmf is None else prompt.barge_in_dtmf,
         )
-        self._keep(utterance)
         if prompt.queue == "replace":
             for earlier in reversed(self.player.queue):
                 self.player.discard(earlier, CompletionCause.CANCELLED)
+        self._keep(utterance)
         self._publish("speak.queued", utterance_id=utterance.id, text_chars=utterance.text_chars)
         self._log.info("speak", utterance_id=utterance.id, text_chars=utterance.text_chars, voice=utterance.voice)
         self.player.enqueue(utterance)
@@ -198,8 +204,13 @@ class Call:
             WrongState: it is not an incoming call that waits for an answer.
         """
         self._must_wait_for_answer()
-        self._answering = True
-        self._services.ua.answer(self.id)
+        self.accept()
+
+    def accept(self) -> None:
+        """200 if the call still waits for an answer; nothing happens if not."""
+        if self.waits_for_answer:
+            self._answering = True
+            self._services.ua.answer(self.id)
 
     async def ring(self, *, early_media: bool = False) -> None:
         """180, or 183 with SDP.
@@ -414,7 +425,7 @@ class Call:
             raise WrongState(f"call {self.id} is {self.state}, not established")
 
     def _must_wait_for_answer(self) -> None:
-        if self.direction != "inbound" or self.state not in (CallState.INCOMING, CallState.EARLY) or self._answering:
+        if not self.waits_for_answer:
             raise WrongState(f"call {self.id} ({self.direction}, {self.state}) does not wait for an answer")
 
     def _publish(self, type_: str, **data: object) -> None:

@@ -33,10 +33,17 @@ log = logs.get(__name__)
 class Line(Protocol):
     """The leg's playout buffer, across the process boundary."""
 
-    def begin(self, utterance_id: str) -> None: ...
-    def audio(self, utterance_id: str, pcm: bytes) -> None: ...
-    def finish(self, utterance_id: str) -> None: ...
-    def cut(self, utterance_id: str) -> None: ...
+    def begin(self, utterance_id: str) -> None:
+        """Queue an utterance."""
+
+    def audio(self, utterance_id: str, pcm: bytes) -> None:
+        """Append audio of it."""
+
+    def finish(self, utterance_id: str) -> None:
+        """No more audio will come for it."""
+
+    def cut(self, utterance_id: str) -> None:
+        """Silence it within one frame."""
 
 
 class PromptPlayer:
@@ -95,8 +102,7 @@ class PromptPlayer:
         if utterance not in self._on_line or utterance.id in self._causes:
             return 0.0
         self._causes[utterance.id] = cause
-        if self._feeding is not None and self._feeding[0] is utterance:
-            self._feeding[1].cancel()
+        self._stop_feeding(utterance)
         self._line.cut(utterance.id)
         return max(0.0, self._fed_ms.get(utterance.id, 0.0) - utterance.played_ms)
 
@@ -114,6 +120,8 @@ class PromptPlayer:
                 utterance.played_ms, utterance.underruns = played_ms, underruns
                 utterance.marks.completed_ns = at_ns
                 self._on_line.remove(utterance)
+                if cut:
+                    self._stop_feeding(utterance)
                 self._complete(utterance, self._causes.pop(utterance_id, _natural(utterance, cut=cut)))
                 self._turn()
         self._moved.set()
@@ -129,6 +137,13 @@ class PromptPlayer:
         self._on_line.clear()
         for utterance in pending:
             self._complete(utterance, self._causes.pop(utterance.id, cause))
+
+    def _stop_feeding(self, utterance: Utterance) -> None:
+        """Cancel its feed; not from within, where the stream has still to be freed."""
+        if self._feeding is not None and self._feeding[0] is utterance:
+            task = self._feeding[1]
+            if task is not asyncio.current_task():
+                task.cancel()
 
     def _next(self) -> None:
         if self._open and self._waiting and self._feeding is None and len(self._on_line) < MAX_ON_LINE:
@@ -161,6 +176,8 @@ class PromptPlayer:
                 if turn and prompt.delay_ms:
                     stream = self._source.open(SilenceContent(prompt.delay_ms), rate_hz=self._format.rate_hz)
                     await self._pour(utterance, stream, spans=False)
+                    if self._over_time(utterance):
+                        break
                 stream = self._source.open(prompt.content, rate_hz=self._format.rate_hz, utterance_id=utterance.id)
                 await self._pour(utterance, stream, spans=turn == 0)
                 await stream.cancel()
@@ -201,10 +218,12 @@ class PromptPlayer:
         return limit_ms is not None and self._fed_ms.get(utterance.id, 0.0) >= limit_ms
 
     def _fail(self, utterance: Utterance, error: Exception) -> None:
+        if isinstance(error, UserAgentUnavailable):
+            return  # the line is gone; its end completes the utterance with the call's
         known = error if isinstance(error, CcTtsError) else EngineFailed()
         log.error("utterance_failed", utterance_id=utterance.id, code=known.code, exc_info=error)
         utterance.error_code, utterance.error_detail = known.code, known.detail
-        with contextlib.suppress(UserAgentUnavailable):  # the line is gone as well; its end completes the utterance
+        with contextlib.suppress(UserAgentUnavailable):  # the line is gone as well
             self.discard(utterance, CompletionCause.ERROR)
 
     def _complete(self, utterance: Utterance, cause: CompletionCause) -> None:

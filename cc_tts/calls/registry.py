@@ -1,6 +1,7 @@
 """All calls: brings the UA's reports to them, keeps ended ones for a while, drains. Runs on: the event loop."""
 
 import asyncio
+import contextlib
 import secrets
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -36,7 +37,6 @@ from cc_tts.ua.client import UaClient
 from cc_tts.voices.catalog import VoiceCatalog
 
 OVERLOAD_EVENT_INTERVAL_S: Final = 1.0
-DRAIN_POLL_S: Final = 0.05
 HANGUP_TIMEOUT_S: Final = 3.0
 
 log = logs.get(__name__)
@@ -81,6 +81,7 @@ class CallRegistry:
         self._ended: OrderedDict[str, Call] = OrderedDict()
         self._utterances: dict[str, Utterance] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._empty = asyncio.Event()
         self._overload_ns: int | None = None
         self._threshold = StartThreshold(
             floor_ms=config.playout.start_threshold_min_ms, ceiling_ms=config.playout.start_threshold_max_ms
@@ -211,19 +212,21 @@ class CallRegistry:
         Returns:
             Whether all ended by themselves.
         """
-        deadline_ns = self._clock.now_ns() + round(timeout_s * 1e9)
-        while self._live and self._clock.now_ns() < deadline_ns:
-            await asyncio.sleep(DRAIN_POLL_S)
+        await self._until_empty(timeout_s)
         left = list(self._live.values())
         for call in left:
             try:
                 call.end("draining", sip_code=503 if call.state is CallState.INCOMING else None)
             except UserAgentUnavailable:
                 break
-        deadline_ns = self._clock.now_ns() + round(HANGUP_TIMEOUT_S * 1e9)
-        while self._live and self._clock.now_ns() < deadline_ns:
-            await asyncio.sleep(DRAIN_POLL_S)
+        await self._until_empty(HANGUP_TIMEOUT_S)
         return not left
+
+    async def _until_empty(self, timeout_s: float) -> None:
+        self._empty.clear()
+        if self._live:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), timeout_s)
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
@@ -247,7 +250,7 @@ class CallRegistry:
         except Exception:
             log.exception("report_failed", report=type(message).__name__)
 
-    def _dispatch(self, message: Message) -> None:
+    def _dispatch(self, message: Message) -> None:  # noqa: C901, PLR0912 - a table
         match message:
             case messages.IncomingCall():
                 self._incoming(message)
@@ -352,16 +355,12 @@ class CallRegistry:
     def _greet(self, call: Call, decision: routing.RouteDecision) -> None:
         match decision.answer:
             case "now":
-                self._ua.answer(call.id)
+                call.accept()
             case "ring":
                 self._ua.ring(call.id, early_media=False)
-                self._timer(call, decision.ring_ms / 1000, lambda: self._answer_after_ring(call))
+                self._timer(call, decision.ring_ms / 1000, call.accept)
             case "manual":
                 self._arm(call, self._config.calls.manual_answer_timeout_s, "not_answered", sip_code=480)
-
-    def _answer_after_ring(self, call: Call) -> None:
-        if call.state in (CallState.INCOMING, CallState.EARLY):
-            self._ua.answer(call.id)
 
     def _established(self, call: Call, message: messages.CallEstablished) -> None:
         call.sip_call_id = message.sip_call_id or call.sip_call_id
@@ -397,6 +396,8 @@ class CallRegistry:
     def _end(self, call: Call, ending: Ending) -> None:
         self._cancel_timer(call.id)
         self._live.pop(call.id, None)
+        if not self._live:
+            self._empty.set()
         self._ended[call.id] = call
         call.terminated(ending)
         self._metrics.calls_active.set(len(self._live))

@@ -28,7 +28,8 @@ MAX_TONE_MS: Final = 600_000
 @dataclass(frozen=True, slots=True)
 class SpeechPiece:
     """Line-rate PCM; the caller's words if a new text chunk begins with it; the words that begin in it (as in
-    :class:`cc_tts.calls.utterance.SpokenSpan`)."""
+    :class:`cc_tts.calls.utterance.SpokenSpan`).
+    """
 
     data: bytes
     begins_source: str | None = None
@@ -107,6 +108,7 @@ class SpeechSource:
                 chunker = Chunker(
                     self._normalizer,
                     language=content.language or self._config.language or None,
+                    detected_language=detect_language(content.text),
                     first_chunk_max_chars=self._config.first_chunk_max_chars,
                     chunk_max_chars=self._config.chunk_max_chars,
                 )

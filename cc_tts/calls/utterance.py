@@ -8,7 +8,6 @@ from cc_tts.calls.call_state import UTTERANCE_TABLE, StateMachine, UtteranceEven
 from cc_tts.calls.prompt import Prompt, TextContent
 from cc_tts.clock import ms_between
 
-
 SPACED_CHARS_PER_S: Final = 13.0
 """How fast text is spoken, about, in a script that puts spaces between words; used while nothing better is known."""
 UNSPACED_CHARS_PER_S: Final = 4.0
@@ -52,7 +51,7 @@ class Marks:
     completed_ns: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Utterance:
     """One prompt on one call (RFC 6787 §7: a speak request). Changed only on the event loop."""
 

@@ -14,6 +14,7 @@ exceeds them means the other side is broken, not that more should be read.
 
 import asyncio
 import collections
+import contextlib
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -49,6 +50,12 @@ class Ready(Message, frozen=True):
     """Child → server, once: it can work now."""
 
 
+class StartFailed(Message, frozen=True):
+    """Child → server, instead of :class:`Ready`: why it exits, for a person."""
+
+    detail: str
+
+
 class Ping(Message, frozen=True):
     """Server → child, every heartbeat interval."""
 
@@ -65,7 +72,7 @@ class Shutdown(Message, frozen=True):
     """Server → child: end everything in an orderly way and exit 0."""
 
 
-COMMON_MESSAGES: Final[tuple[type[Message], ...]] = (Hello, Ready, Ping, Pong, Shutdown)
+COMMON_MESSAGES: Final[tuple[type[Message], ...]] = (Hello, Ready, StartFailed, Ping, Pong, Shutdown)
 
 Record = tuple[Message, bytes]
 
@@ -216,7 +223,7 @@ class ChildChannel:
         self._decoder = Decoder((*COMMON_MESSAGES, *types))
         self._outbox: collections.deque[memoryview] = collections.deque()
         self._outbox_bytes = 0
-        sock.setblocking(True)
+        sock.settimeout(None)
 
     def read(self) -> list[Record]:
         """Wait for records. Runs on: the reader thread.
@@ -273,8 +280,6 @@ class ChildChannel:
 
     def close(self) -> None:
         """Close this end; a reader waiting in :meth:`read` returns."""
-        try:
+        with contextlib.suppress(OSError):
             self._sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
         self._sock.close()

@@ -18,7 +18,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import ProcessFailed
-from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready, ServerChannel, Shutdown
+from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready, ServerChannel, Shutdown, StartFailed
 
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
@@ -272,6 +272,8 @@ class Supervisor:
                 self._ready.set()
                 log.info("child_ready", child=self._spec.name, pid=self.pid, **self._hello.build)
                 self._on_ready(self._hello)
+            case StartFailed() if self.state is ProcessState.STARTING:
+                self._set_down(message.detail)
             case Pong():
                 self._last_pong_ns = self._clock.now_ns()
             case _ if self.state is ProcessState.READY:

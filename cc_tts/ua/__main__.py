@@ -6,6 +6,7 @@ and puts audio into playout buffers; PJMEDIA's clock thread takes frames out. No
 """
 
 import argparse
+import contextlib
 import os
 import signal
 import socket
@@ -18,14 +19,24 @@ import msgspec
 from cc_tts import logs
 from cc_tts.clock import MonotonicClock
 from cc_tts.errors import ProcessFailed
-from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Message, Ping, Pong, Ready, Shutdown
+from cc_tts.processes.channel import (
+    PROTOCOL_VERSION,
+    ChildChannel,
+    Hello,
+    Message,
+    Ping,
+    Pong,
+    Ready,
+    Shutdown,
+    StartFailed,
+)
 from cc_tts.ua.messages import TO_UA, UaSettings
 from cc_tts.ua.sip_thread import SipThread
 
 EXIT_SERVER_GONE = 3
 EXIT_NO_START = 4
 
-log = logs.get(__name__)
+log = logs.get("cc_tts.ua")
 
 
 def main() -> int:
@@ -48,6 +59,8 @@ def main() -> int:
         build = agent.start()
     except Exception as error:  # noqa: BLE001 - whatever PJSIP throws, the reason must reach the log
         log.error("ua_cannot_start", detail=str(error))
+        with contextlib.suppress(ProcessFailed):
+            channel.send(StartFailed(detail=str(error)[:500]))
         return EXIT_NO_START
 
     commands: deque[Message] = deque()

@@ -9,6 +9,7 @@ from typing import Any
 import pjsua2 as pj
 
 from cc_tts.ua.messages import RegistrationChanged, UaSettings
+from cc_tts.ua.sip_message import readable
 from cc_tts.ua.sip_thread import SipThread, callback
 
 
@@ -39,7 +40,7 @@ class Account(pj.Account):  # type: ignore[misc]
             RegistrationChanged(
                 registered=bool(info.regIsActive and prm.code // 100 == 2),  # noqa: PLR2004 - a 2xx answer
                 sip_code=int(prm.code),
-                detail=str(prm.reason)[:200],
+                detail=readable(str(prm.reason))[:200],
             )
         )
 

@@ -153,6 +153,7 @@ class UserAgent:
         deadline_ns = self._clock.now_ns() + 2_000_000_000
         while self._legs and self._clock.now_ns() < deadline_ns:
             self.poll()
+        self._legs.clear()  # pjsua2 aborts when a call is destroyed after the library
         if self._registered is not None:
             self._registered.shutdown()
         self._local.shutdown()
@@ -210,12 +211,12 @@ class UserAgent:
         return True
 
     def _originate(self, message: Originate) -> None:
-        if len(self._legs) >= self.max_calls:
+        if self._num_legs >= self.max_calls:
             self._never_was(message.call_id, 503, "All lines are busy")
             return
         account = self._registered or self._local
         leg = self._new_leg(account, pj.PJSUA_INVALID_ID, message.call_id)
-        param = pj.CallOpParam(True)
+        param = pj.CallOpParam(True)  # noqa: FBT003 - SWIG takes no keywords
         for name, value in message.headers.items():
             header = pj.SipHeader()
             header.hName, header.hValue = name, value
@@ -246,14 +247,23 @@ class UserAgent:
             leg.end(sip_code=503, retry_after_s=self._retry_after_s)
             return
         self._legs[leg.call_id] = leg
+        try:
+            self._announce(leg, rdata)
+        except Exception:
+            # nobody else will ever answer it, and it would hold its line for good
+            del self._legs[leg.call_id]
+            leg.end(sip_code=500)
+            raise
+
+    def _announce(self, leg: Leg, rdata: Any) -> None:
         info = leg.getInfo()
-        message = rdata.wholeMsg
+        message = sip_message.readable(rdata.wholeMsg)
         self._send(
             IncomingCall(
                 call_id=leg.call_id,
-                sip_call_id=info.callIdString,
-                caller=info.remoteUri,
-                callee=info.localUri,
+                sip_call_id=sip_message.readable(info.callIdString),
+                caller=sip_message.readable(info.remoteUri),
+                callee=sip_message.readable(info.localUri),
                 request_uri=sip_message.request_uri(message),
                 source=rdata.srcAddress.rpartition(":")[0].strip("[]"),
                 headers=sip_message.extension_headers(message),
@@ -305,9 +315,14 @@ class UserAgent:
 
     # --- set-up --------------------------------------------------------------------------------------------------------
 
+    @property
+    def _num_legs(self) -> int:
+        """Legs that hold a line; one that is over has given its back, though it is buried only in the next poll."""
+        return sum(not leg.over for leg in self._legs.values())
+
     def _refusal(self, *, incoming: int = 0) -> int | None:
         """Seconds for Retry-After if a new call would be refused now."""
-        full = len(self._legs) + incoming > self.max_calls if incoming else len(self._legs) >= self.max_calls
+        full = self._num_legs + incoming > self.max_calls if incoming else self._num_legs >= self.max_calls
         return self._retry_after_s if full or not self._accepting else None
 
     def _install_gate(self, library: CLibrary) -> None:

@@ -64,7 +64,7 @@ class CLibrary:
         if extension is None:
             from pjsua2 import pjsua2 as wrapper
 
-            extension = wrapper._pjsua2
+            extension = wrapper._pjsua2  # noqa: SLF001 - where SWIG keeps the extension module
         self._library = ctypes.CDLL(extension.__file__)
         self.register_module = self._bind("pjsip_endpt_register_module", ctypes.c_int, 2)
         self.respond_stateless = ctypes.CFUNCTYPE(
@@ -119,7 +119,7 @@ class Gate:
             raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
 
     def _on_request(self, rdata: int) -> int:
-        """PJSIP's question: is this request taken (1) or does it go on (0)?"""
+        """Tell PJSIP whether the request is taken (1) or goes on (0)."""
         try:
             words = self._c.rx_data_info(rdata).split(b" ", 3)
             method = words[2].split(b"/", 1)[0] if len(words) > 2 else b""  # noqa: PLR2004 - "Request msg INVITE/cseq=1"

@@ -9,7 +9,7 @@ from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.processes.channel import Message
-from cc_tts.ua import leg_events
+from cc_tts.ua import leg_events, sip_message
 from cc_tts.ua.audio_port import AudioPort, AudioPorts
 from cc_tts.ua.messages import (
     CallEnded,
@@ -103,7 +103,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def set_hold(self, *, hold: bool) -> None:
         """Re-INVITE (RFC 3264 §8.4)."""
         SipThread.check()
-        param = pj.CallOpParam(True)
+        param = pj.CallOpParam(True)  # noqa: FBT003 - SWIG takes no keywords
         if hold:
             self.setHold(param)
         else:
@@ -166,12 +166,17 @@ class Leg(pj.Call):  # type: ignore[misc]
         info = self.getInfo()
         if info.state == pj.PJSIP_INV_STATE_EARLY and info.role == pj.PJSIP_ROLE_UAC:
             self._send(
-                CallRinging(call_id=self.call_id, sip_call_id=info.callIdString, sip_code=int(info.lastStatusCode))
+                CallRinging(
+                    call_id=self.call_id,
+                    sip_call_id=sip_message.readable(info.callIdString),
+                    sip_code=int(info.lastStatusCode),
+                )
             )
         elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and not self._established:
             self._established = True
             self._last_packet_ns = self._clock.now_ns()
-            self._send(CallEstablished(call_id=self.call_id, sip_call_id=info.callIdString, at_ns=self._clock.now_ns()))
+            sip_call_id = sip_message.readable(info.callIdString)
+            self._send(CallEstablished(call_id=self.call_id, sip_call_id=sip_call_id, at_ns=self._clock.now_ns()))
         elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
             self.finish(sip_code=int(info.lastStatusCode), sip_reason=info.lastReason)
 
@@ -192,7 +197,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             CallEnded(
                 call_id=self.call_id,
                 sip_code=sip_code,
-                sip_reason=sip_reason[:200],
+                sip_reason=sip_message.readable(sip_reason)[:200],
                 ended_by=self._ended_by,
                 quality=quality,
                 at_ns=self._clock.now_ns(),
@@ -238,7 +243,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     # ----------------------------------------------------------------------------------------------------------------
 
     def _respond(self, code: int) -> None:
-        param = pj.CallOpParam(True)
+        param = pj.CallOpParam(True)  # noqa: FBT003 - SWIG takes no keywords
         param.statusCode = code
         self.answer(param)
 

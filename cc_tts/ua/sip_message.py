@@ -39,3 +39,10 @@ def extension_headers(message: str) -> dict[str, str]:
             seen.add(key)
             found[name] = value.strip()[:MAX_VALUE_CHARS]
     return found
+
+
+def readable(text: str) -> str:
+    """``text`` as PJSIP hands it over, with U+FFFD for what was not UTF-8 on the wire (lone surrogates, PEP 383): peers
+    may write anything, and it must still fit into a message.
+    """
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,70 @@
+"""Characters that cannot be said are taken out before any rule of a language looks at the text.
+
+Runs on: any thread; nothing here has state.
+"""
+
+import re
+import unicodedata
+
+_KEPT_SYMBOLS = frozenset("°№℃℉℠")
+_DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "So"})
+_JOINERS = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad")
+_LINE_BREAKS = re.compile("\r\n|[\r\n\x0b\x0c\x85\u2028\u2029]")
+_SKIN_TONES = range(0x1F3FB, 0x1F400)
+_VARIATION_SELECTORS = range(0xFE00, 0xFE10)
+_KEYCAP = "\u20e3"
+_NOT_ASCII_PRINTABLE = re.compile(r"[^\x20-\x7e\n]")
+
+
+def has_speech(text: str) -> bool:
+    """Whether the text holds a letter or a digit of any script, so that something could be said."""
+    return any(character.isalnum() for character in text)
+
+
+def clean(text: str) -> str:
+    """The text without control characters, lone surrogates, emoji and other pictures; line breaks become line feeds.
+
+    Removed characters leave a space, except joiners inside a word, which leave nothing.
+    """
+    return _NOT_ASCII_PRINTABLE.sub(_cleaned, _LINE_BREAKS.sub("\n", text))
+
+
+def _cleaned(match: re.Match[str]) -> str:
+    character = match.group()
+    if character in _JOINERS or character == _KEYCAP or ord(character) in _VARIATION_SELECTORS:
+        return ""
+    if character in _KEPT_SYMBOLS:
+        return character
+    if unicodedata.category(character) in _DROPPED_CATEGORIES or ord(character) in _SKIN_TONES:
+        return " "
+    return character
+
+
+def digits_to_ascii(text: str) -> str:
+    """Digits of every script (``٣``, ``५``, ``①``) as ``0`` to ``9``; each keeps apart from what it stood beside."""
+    if text.isascii():
+        return text
+    return "".join(_ascii_digit(character) for character in text)
+
+
+def _ascii_digit(character: str) -> str:
+    if character.isascii() or not character.isdigit():
+        return character
+    if unicodedata.category(character) == "Nd":
+        return str(unicodedata.decimal(character))
+    return f" {unicodedata.digit(character)} "
+
+
+def one_line(text: str, *, pause: str) -> str:
+    """The lines joined by one space; an empty line after a line without punctuation becomes ``pause``."""
+    said = ""
+    pieces: list[str] = []
+    for line in text.split("\n"):
+        words = " ".join(line.split())
+        if words:
+            pieces.append(words)
+            said = words
+        elif said and said[-1].isalnum():
+            pieces[-1] += pause
+            said = pause
+    return " ".join(pieces)

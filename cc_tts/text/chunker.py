@@ -1,0 +1,210 @@
+"""Text in, text chunks out: what the engine is given to say, the first one short so that speech starts soon.
+
+::
+
+    text ─▸ SentenceSplitter ─▸ Chunker: cut the first, merge the short, cut the long ─▸ Normalizer ─▸ TextChunk
+
+Runs on: any thread; one :class:`Chunker` belongs to one utterance.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from cc_tts.text.cuts import CLAUSE_LOOKAHEAD_CHARS, clause_cuts, long_cut
+from cc_tts.text.language import detect_language, has_letters
+from cc_tts.text.sentences import SentenceSplitter
+
+_MIN_FIRST_CHUNK_CHARS = 12
+_LETTERS_PER_HAN_CHARACTER = 3
+"""A Han character is a syllable and takes about as long to say as three letters."""
+
+
+class SpeaksText(Protocol):
+    """What a chunker needs of a :class:`cc_tts.text.normalizer.Normalizer`."""
+
+    def normalize(self, text: str, language: str | None) -> str:
+        """The words to be said, or nothing when nothing can be said."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TextChunk:
+    """A part of a prompt that goes to the engine in one piece.
+
+    ``index`` counts from 0 within the utterance. ``source`` is the caller's own words: the sources of all chunks join
+    to the text, white space at the edges included. ``spoken`` is what the engine says and is never empty.
+    ``language`` is the tag that was asked for, or the one that was detected.
+    """
+
+    index: int
+    source: str
+    spoken: str
+    language: str
+
+
+class Chunker:
+    """Turns a growing text into chunks. The pieces in which it arrives make no difference to the result.
+
+    The first chunk is given out as soon as its end is known: the first sentence, or its first clauses when it is longer
+    than ``first_chunk_max_chars`` (characters of source). Later chunks merge short sentences until they have half of
+    ``chunk_max_chars``, and cut longer sentences. Text without speech joins the chunk that follows. In Chinese a third
+    of these limits holds.
+
+    Without ``language`` each chunk's script decides; a chunk of digits alone is in the language of the chunk before,
+    and in ``detected_language`` when it is the first.
+    """
+
+    def __init__(
+        self,
+        normalizer: SpeaksText,
+        *,
+        language: str | None,
+        detected_language: str | None = None,
+        first_chunk_max_chars: int = 60,
+        chunk_max_chars: int = 200,
+    ) -> None:
+        self._normalizer = normalizer
+        self._language = language or None
+        self._first_chunk_max_chars = first_chunk_max_chars
+        self._chunk_max_chars = chunk_max_chars
+        self._splitter = SentenceSplitter()
+        self._index = 0
+        self._latest_language = detected_language
+        self._silent = ""
+        self._held = ""
+        self._num_taken = 0
+
+    @property
+    def silent_tail(self) -> str:
+        """Source behind the last chunk that holds nothing to say, such as white space. It belongs to no chunk yet."""
+        return self._silent
+
+    def push(self, text: str) -> list[TextChunk]:
+        """Append text; returns the chunks that became complete."""
+        chunks = self._from_sentences([sentence.source for sentence in self._splitter.push(text)])
+        if self._index == 0:
+            self._emit_first_early(chunks)
+        return chunks
+
+    def flush(self) -> list[TextChunk]:
+        """Give out everything that is held. More may be pushed afterwards; indices go on."""
+        chunks = self._from_sentences([sentence.source for sentence in self._splitter.flush()])
+        self._emit_held(chunks)
+        return chunks
+
+    def _from_sentences(self, sources: list[str]) -> list[TextChunk]:
+        chunks: list[TextChunk] = []
+        for source in sources:
+            rest = source[self._num_taken :]
+            self._num_taken = 0
+            while rest and self._index == 0:
+                rest = rest[self._emit_first(rest, chunks) :]
+            self._hold(rest, chunks)
+        return chunks
+
+    def _emit_first_early(self, chunks: list[TextChunk]) -> None:
+        """Give out the first clauses of a sentence that is still growing, where its end would make no difference."""
+        while self._index == 0:
+            beginning = self._splitter.settled[self._num_taken :]
+            cut = self._first_cut(beginning)
+            limit = self._first_limit(self._first_chunk_max_chars, beginning)
+            if not cut or len(beginning) < max(cut, limit) + CLAUSE_LOOKAHEAD_CHARS:
+                return
+            self._emit(beginning[:cut], chunks)
+            self._num_taken += cut
+
+    def _emit_first(self, sentence: str, chunks: list[TextChunk]) -> int:
+        """Give out the beginning of a sentence; returns how many of its characters that were."""
+        cut = self._first_cut(sentence)
+        limit = self._first_limit(self._chunk_max_chars, sentence)
+        if not cut and len(sentence) > limit:
+            cut = long_cut(sentence, limit)
+        cut = cut or len(sentence)
+        self._emit(sentence[:cut], chunks)
+        return cut
+
+    def _first_cut(self, sentence: str) -> int:
+        """Where the first chunk ends inside the sentence, or 0.
+
+        At the last clause mark that keeps it short, else at the first mark after that.
+        """
+        shortest, short, longest = (
+            self._first_limit(limit, sentence)
+            for limit in (_MIN_FIRST_CHUNK_CHARS, self._first_chunk_max_chars, self._chunk_max_chars)
+        )
+        if len(sentence) <= short:
+            return 0
+        cuts = [cut for cut in clause_cuts(sentence) if shortest <= cut <= longest]
+        return max((cut for cut in cuts if cut <= short), default=next(iter(cuts), 0))
+
+    def _first_limit(self, limit: int, sentence: str) -> int:
+        """The limit for the script in which the sentence begins; what comes later makes no difference."""
+        return _limit_for(limit, sentence[: self._first_chunk_max_chars // _LETTERS_PER_HAN_CHARACTER])
+
+    def _hold(self, source: str, chunks: list[TextChunk]) -> None:
+        limit = _limit_for(self._chunk_max_chars, source)
+        if self._held and (len(self._held) + len(source) > limit or self._switches_language(source)):
+            self._emit_held(chunks)
+        self._held += source
+        while len(self._held) > limit:
+            cut = long_cut(self._held, limit)
+            self._emit(self._held[:cut], chunks)
+            self._held = self._held[cut:]
+        if len(self._held) >= limit // 2:
+            self._emit_held(chunks)
+
+    def _switches_language(self, source: str) -> bool:
+        if self._language or not has_letters(source) or not has_letters(self._held):
+            return False
+        return detect_language(source) != detect_language(self._held)
+
+    def _emit_held(self, chunks: list[TextChunk]) -> None:
+        held, self._held = self._held, ""
+        self._emit(held, chunks)
+
+    def _emit(self, source: str, chunks: list[TextChunk]) -> None:
+        language = self._language_of(source)
+        spoken = self._normalizer.normalize(source, language)
+        if not spoken:
+            self._silent += source
+            return
+        chunks.append(TextChunk(self._index, self._silent + source, spoken, language))
+        self._silent = ""
+        self._index += 1
+        self._latest_language = language
+
+    def _language_of(self, source: str) -> str:
+        if self._language:
+            return self._language
+        if has_letters(source) or self._latest_language is None:
+            return detect_language(source)
+        return self._latest_language
+
+
+def _limit_for(limit: int, text: str) -> int:
+    return limit // _LETTERS_PER_HAN_CHARACTER if detect_language(text) == "zh" else limit
+
+
+def chunk_text(
+    text: str,
+    normalizer: SpeaksText,
+    *,
+    language: str | None,
+    first_chunk_max_chars: int = 60,
+    chunk_max_chars: int = 200,
+) -> list[TextChunk]:
+    """The chunks of a whole text; none when it holds nothing to say.
+
+    Without ``language`` numbers that stand alone are read in the language of the whole text.
+    """
+    chunker = Chunker(
+        normalizer,
+        language=language,
+        detected_language=detect_language(text),
+        first_chunk_max_chars=first_chunk_max_chars,
+        chunk_max_chars=chunk_max_chars,
+    )
+    chunks = chunker.push(text) + chunker.flush()
+    if chunks and chunker.silent_tail:
+        chunks[-1] = replace(chunks[-1], source=chunks[-1].source + chunker.silent_tail)
+    return chunks

@@ -1,0 +1,45 @@
+"""Written text to the words that are said: numbers, money, dates, telephone and card numbers, units, symbols.
+
+English by the rules in ``rules/en*.py``, Chinese by wetext and the rules in ``rules/zh.py``. Text of other languages is
+only cleaned, because espeak-ng says the numbers of its own languages.
+
+Runs on: any thread.
+"""
+
+from cc_tts.text.characters import clean, has_speech
+from cc_tts.text.language import detect_language, rule_set, writes_day_first
+from cc_tts.text.rules import en
+from cc_tts.text.rules.zh import ChineseRules
+
+
+class Normalizer:
+    """Makes text speakable. One for the process is enough; calls may come from several threads.
+
+    The first Chinese text with a digit loads wetext, which takes part of a second: call :meth:`warm_up` at start.
+    """
+
+    def __init__(self) -> None:
+        self._chinese = ChineseRules()
+
+    def warm_up(self) -> None:
+        """Load what would otherwise be loaded by the first text. Blocks; call it in a thread."""
+        self._chinese.warm_up()
+        en.speakable("Call 1-800-555-0199 on 11/20/2026.")
+
+    def normalize(self, text: str, language: str | None) -> str:
+        """The words to be said, on one line; empty when nothing can be said. Never raises, whatever the text.
+
+        ``language`` is a BCP 47 tag; without one the script of the text decides between English and Chinese.
+        """
+        if not has_speech(text):
+            return ""
+        tag = language or detect_language(text)
+        cleaned = clean(text)
+        rules = rule_set(tag)
+        if rules == "en":
+            spoken = en.speakable(cleaned, day_first=writes_day_first(tag))
+        elif rules == "zh":
+            spoken = self._chinese.speakable(cleaned)
+        else:
+            spoken = " ".join(cleaned.split())
+        return spoken if has_speech(spoken) else ""

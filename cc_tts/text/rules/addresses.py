@@ -1,0 +1,54 @@
+"""E-mail and web addresses, said part by part; the words for their signs come from the language.
+
+Runs on: any thread; nothing here has state.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+_TWO_LETTER_LABEL = 2
+_TOP_LEVEL = (
+    "com|org|net|edu|gov|mil|info|biz|app|dev|shop|online|site|cloud|tech|io|ai|eu|uk|de|fr|es|nl|ch|ca|cn|hk|jp|au|nz"
+)
+_EMAIL = re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+")
+_PATH = r"[A-Za-z0-9/?=&#%~_.:+@,;!$-]*+"
+_URL = re.compile(rf"(?<![A-Za-z0-9@])(?:[Hh][Tt][Tt][Pp][Ss]?://|www\.)(?=[A-Za-z0-9]){_PATH}")
+_BARE = re.compile(
+    rf"(?<![A-Za-z0-9_@.-])(?:[A-Za-z0-9][A-Za-z0-9-]*+\.)+(?:{_TOP_LEVEL})(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])(?:/{_PATH})?"
+)
+_SCHEME = re.compile(r"^[Hh][Tt][Tt][Pp][Ss]?://")
+_TRAILING = ".,;:!?"
+_PIECE = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z0-9]")
+_TLD_AT_END = re.compile(r"(?<=\.)[A-Za-z]{2}(?=/|$)")
+
+
+def say_addresses(text: str, signs: Mapping[str, str], say_digits: Callable[[str], str]) -> str:
+    """``text`` with its e-mail and web addresses in words.
+
+    ``signs`` gives the word for ``@``, ``.``, ``-`` …; a sign it lacks is passed over. ``say_digits`` speaks a run of
+    digits.
+    """
+
+    def say(match: re.Match[str]) -> str:
+        written = match.group()
+        address = written.rstrip(_TRAILING)
+        return _words(address, signs, say_digits) + written[len(address) :]
+
+    for pattern in (_EMAIL, _URL, _BARE):
+        text = pattern.sub(say, text)
+    return text
+
+
+def _words(address: str, signs: Mapping[str, str], say_digits: Callable[[str], str]) -> str:
+    address = _SCHEME.sub("", address).rstrip("/")
+    address = _TLD_AT_END.sub(lambda match: match.group().upper(), address)
+    pieces: list[str] = []
+    for piece in _PIECE.findall(address):
+        if piece.isdigit():
+            pieces.append(say_digits(piece))
+        elif piece.isalpha():
+            spelled = piece == "www" or (piece.isupper() and len(piece) <= _TWO_LETTER_LABEL)
+            pieces.append(" ".join(piece) if spelled else piece)
+        else:
+            pieces.append(signs.get(piece, ""))
+    return " ".join(piece for piece in pieces if piece)

@@ -1,0 +1,137 @@
+"""Numbers that name something and count nothing are said digit by digit: telephones, cards, accounts, codes, ids.
+
+Runs on: any thread; nothing here has state.
+"""
+
+import re
+
+from cc_tts.text.rules.en_numbers import DIGIT_BY_DIGIT_FROM, digit_groups, digits, grouped_digits, integer, two_digits
+from cc_tts.text.rules.en_units import UNIT_SYMBOLS
+from cc_tts.text.rules.substitution import substitute
+
+_EXTENSION = r"(?:,?\s?(?:ext\.?|extension|x)\s?(?P<extension>\d{1,6}))?(?!\w)"
+_INTERNATIONAL = re.compile(rf"(?<![\w+])(?P<number>\+(?:[ .()-]{{0,2}}\d){{7,15}}){_EXTENSION}", re.IGNORECASE)
+_NORTH_AMERICAN = re.compile(
+    rf"(?<![\w.-])(?P<number>(?:1[ .-])?(?:\(\d{{3}}\)[ -]?|\d{{3}}[ .-])\d{{3}}[ .-]\d{{4}}){_EXTENSION}(?!-\d)",
+    re.IGNORECASE,
+)
+_TRUNK_PREFIXED = re.compile(rf"(?<![\w.-])(?P<number>0\d{{2,4}}[ -]\d{{3,4}}[ -]?\d{{3,4}}){_EXTENSION}(?!-\d)")
+_LOCAL = re.compile(rf"(?<![\w.-])(?P<number>\d{{3}}-\d{{4}}){_EXTENSION}(?!-\d)", re.IGNORECASE)
+_VANITY = re.compile(r"(?<![\w-])1-(\d{3})-([A-Z]{4,10})\b")
+_SERVICE = re.compile(r"\b((?:call|dial|text|dialing|calling)\s)(\d{3,6})(?![\w-]|[.,:/]\d|\s?%)", re.IGNORECASE)
+_SHORT_CODE = re.compile(r"\b(text \w{1,20} to )(\d{4,6})(?![\w-]|[.,:/]\d)", re.IGNORECASE)
+_STATE_AND_ZIP = re.compile(r"(?<=, )([A-Z]{2} )(\d{5})(?![\w-]|[.,]\d)")
+_ROOM = re.compile(
+    r"\b((?:room|suite|ste\.|apartment|apt\.?|gate|unit)\s)(\d{1,2})(\d\d)(?![\w-]|[.,:/]\d|\s?[%°])", re.IGNORECASE
+)
+_NUMBER_SIGN = re.compile(r"#(?=[A-Z]{1,4}-?\d)")
+_EXTENSION_ALONE = re.compile(r"\bext(?:\.|\b)\s?(\d{1,6})(?!\w)", re.IGNORECASE)
+
+_CARD = re.compile(r"(?<![\w-])(?:\d{4}(?:[ -]\d{4}){2,4}|\d{4}[ -]\d{6}[ -]\d{5})(?![\w-])")
+_SOCIAL_SECURITY = re.compile(r"(?<![\w-])(?:\d{3}-\d{2}-\d{4}|\d{5}-\d{4})(?![\w-])")
+_LONG_RUN = re.compile(
+    rf"(?<![\w.,$£€¥₹-])\d{{{DIGIT_BY_DIGIT_FROM},}}+(?![\w%°$£€¥]|[.,]\d|\s(?:million|billion|dollars|euros|pounds)\b)"
+)
+_MASKED = re.compile(r"(?<!\w)[*xX•]{2,19}[ -]?(\d{2,6})(?!\w)")
+
+_NAMED_STRONG = "passcode|password|code|pin|otp|zip|postcode|confirmation|reference|ref|extension|routing|tracking|iban"
+_NAMED_WEAK = (
+    "accounts?|acct|cards?|orders?|tickets?|cases?|claims?|policy|invoice|booking|reservation|flight|member|membership|"
+    "customer|employee|serial|id|ids|identification|phone|telephone|fax|ssn|badge|agent|transaction|itinerary|vin"
+)
+_CONNECTORS = (
+    r"(?P<connector>(?:[ ]?(?:number|numbers|no\.|num|code|id|pin|\#))?"
+    r"(?:[ ]?(?:is|was|:|=|ending in|ending with|ends in))?)[ ]?"
+)
+_VALUE = r"(?P<value>\d+(?:-\d+){1,5}|\d{2,6}(?:[ ]\d{2,6}){1,6}|\d+)(?![\w-])(?![.,:/]\d)(?![ ]?%)"
+_NAMED = re.compile(rf"\b(?P<name>{_NAMED_STRONG}|{_NAMED_WEAK})\b\.?{_CONNECTORS}{_VALUE}", re.IGNORECASE)
+_STRONG = re.compile(_NAMED_STRONG, re.IGNORECASE)
+_ENDING = re.compile(r"\b(end(?:ing|s) (?:in|with) )(\d{2,10})(?![\w-]|[.,:/]\d|\s?%)", re.IGNORECASE)
+_MIN_WEAK_DIGITS = 4
+
+_TOKEN = re.compile(r"(?<![\w-])(?!\d{4}-\d\d-\d\dT\d\d:)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])")
+_RUNS = re.compile(r"[A-Za-z]+|\d+")
+_NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|b|bn|x)", re.IGNORECASE)
+_MIN_ID_DIGITS = 3
+_MIN_ID_RUNS = 3
+_MIN_ID_CHARACTERS = 5
+_MIN_WORD_LETTERS = 4
+
+
+def say_identifiers(text: str) -> str:
+    """Telephone, card, account and reference numbers and ids of letters and digits in words."""
+    for pattern in (_INTERNATIONAL, _NORTH_AMERICAN, _TRUNK_PREFIXED, _LOCAL):
+        text = substitute(pattern, _telephone, text)
+    text = substitute(_VANITY, lambda match: f"one, {digits(match[1])}, {match[2]}", text)
+    for pattern in (_CARD, _SOCIAL_SECURITY):
+        text = substitute(pattern, lambda match: digit_groups(match.group()), text)
+    text = substitute(_NAMED, _named, text)
+    for pattern in (_ENDING, _SERVICE, _SHORT_CODE, _STATE_AND_ZIP):
+        text = substitute(pattern, lambda match: match[1] + digits(match[2]), text)
+    text = substitute(_EXTENSION_ALONE, lambda match: f"extension {digits(match[1])}", text)
+    text = substitute(_MASKED, lambda match: f"ending in {digits(match[1])}", text)
+    text = substitute(_LONG_RUN, lambda match: grouped_digits(match.group()), text)
+    text = substitute(_ROOM, _room, text)
+    return substitute(_TOKEN, _mixed_id, _NUMBER_SIGN.sub("number ", text))
+
+
+def _telephone(match: re.Match[str]) -> str:
+    number = match["number"]
+    words = digit_groups(number)
+    if number.startswith("+"):
+        unseparated = number[1:].isdigit()
+        is_north_american = unseparated and number.startswith("+1")
+        words = f"plus {grouped_digits(number[1:]) if is_north_american else words}"
+    if match["extension"]:
+        words = f"{words}, extension {digits(match['extension'])}"
+    return words
+
+
+def _named(match: re.Match[str]) -> str | None:
+    value = match["value"]
+    named_outright = _STRONG.fullmatch(match["name"]) or match["connector"].strip()
+    if not named_outright and len(value) < _MIN_WEAK_DIGITS:
+        return None
+    before = match.group()[: match.start("value") - match.start()]
+    return f"{before.replace('#', ' number ')}{digit_groups(value)}"
+
+
+def _room(match: re.Match[str]) -> str:
+    """Room 204 as "two oh four", suite 1200 as "twelve hundred"."""
+    rest = "hundred" if match[3] == "00" else two_digits(int(match[3]))
+    return f"{match[1]}{integer(match[2])} {rest}"
+
+
+def _mixed_id(match: re.Match[str]) -> str | None:
+    token = match.group()
+    if not _is_id(token):
+        return None
+    return ", ".join(" ".join(_spelled(run) for run in _RUNS.findall(part)) for part in token.split("-"))
+
+
+def _is_id(token: str) -> bool:
+    """Letters and digits mixed as in AB12CD34, ORD-2026-0001 or A320B: not 5GB, 1st, COVID-19, iPhone15 or 24-hour."""
+    runs = _RUNS.findall(token)
+    num_digits = sum(character.isdigit() for character in token)
+    if len(runs) == 1 or not num_digits or num_digits == len(token.replace("-", "")):
+        return False
+    parts = token.split("-")
+    if any(_is_suffixed(part) for part in parts):
+        return False
+    if not any(run.isalpha() and (run.isupper() or part != run) for part in parts for run in _RUNS.findall(part)):
+        return False
+    return num_digits >= _MIN_ID_DIGITS or (len(runs) >= _MIN_ID_RUNS and len(token) >= _MIN_ID_CHARACTERS)
+
+
+def _is_suffixed(part: str) -> bool:
+    if _NUMBER_WITH_SUFFIX.fullmatch(part):
+        return True
+    runs = _RUNS.findall(part)
+    return len(runs) == 2 and runs[0].isdigit() and runs[1] in UNIT_SYMBOLS  # noqa: PLR2004 - a number and its unit
+
+
+def _spelled(run: str) -> str:
+    if run.isdigit():
+        return digits(run)
+    is_word = len(run) >= _MIN_WORD_LETTERS and not set("aeiouyAEIOUY").isdisjoint(run)
+    return run if is_word or (run.islower() and len(run) > 1) else " ".join(run.upper())

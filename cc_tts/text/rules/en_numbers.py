@@ -1,0 +1,104 @@
+"""English words for numbers: "one hundred twenty-three", "twenty-first", "nineteen oh five", "zero one two".
+
+Runs on: any thread; the cache of ``lru_cache`` is its own lock.
+"""
+
+import re
+from functools import lru_cache
+
+from num2words import num2words
+
+_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_GROUPS = {7: (3, 4), 8: (4, 4), 9: (3, 3, 3), 10: (3, 3, 4), 11: (1, 3, 3, 4)}
+MAX_CARDINAL_DIGITS = 15
+"""Longer whole numbers are said digit by digit."""
+DIGIT_BY_DIGIT_FROM = 7
+"""A run of at least this many digits without separators is an identifier, not a quantity."""
+
+AMOUNT = r"(?:\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,12})?|\d{1,15}(?:\.\d{1,12})?)"
+"""A quantity as people write it: 1,234.56 or 1234.56."""
+AMOUNT_BEGINS = r"(?<!\w)(?<!\d[.,])"
+AMOUNT_ENDS = r"(?!\d)(?![.,]\d)"
+
+
+@lru_cache(maxsize=4096)
+def cardinal(number: int) -> str:
+    """``1234`` as "one thousand two hundred thirty-four"."""
+    return _plain(num2words(number))
+
+
+@lru_cache(maxsize=512)
+def ordinal(number: int) -> str:
+    """``21`` as "twenty-first"."""
+    return _plain(num2words(number, to="ordinal"))
+
+
+def _plain(words: str) -> str:
+    return words.replace(",", "").replace(" and ", " ")
+
+
+def digits(run: str) -> str:
+    """``"012"`` as "zero one two"; anything that is not an ASCII digit is passed over."""
+    return " ".join(_DIGITS[int(character)] for character in run if character in "0123456789")
+
+
+def grouped_digits(run: str) -> str:
+    """A run of digits said one by one, with a comma where people take breath: 3-3-4 for ten digits, else fours."""
+    sizes = _GROUPS.get(len(run))
+    if sizes is None or (len(run) == sum(_GROUPS[11]) and run[0] != "1"):
+        return ", ".join(digits(run[start : start + 4]) for start in range(0, len(run), 4))
+    groups: list[str] = []
+    start = 0
+    for size in sizes:
+        groups.append(digits(run[start : start + size]))
+        start += size
+    return ", ".join(groups)
+
+
+def digit_groups(written: str) -> str:
+    """Every run of digits in ``written`` said digit by digit, with a comma between the runs."""
+    return ", ".join(
+        grouped_digits(run) if len(run) >= DIGIT_BY_DIGIT_FROM else digits(run) for run in re.findall(r"\d+", written)
+    )
+
+
+def amount(written: str) -> str:
+    """``"1,234.56"`` as "one thousand two hundred thirty-four point five six"; ``".5"`` as "point five"."""
+    whole, _, fraction = written.replace(",", "").partition(".")
+    words = integer(whole, quantity=True) if whole else ""
+    if fraction:
+        words = f"{words} point {digits(fraction)}"
+    return words.strip()
+
+
+def integer(written: str, *, quantity: bool = False) -> str:
+    """A run of digits as a number, or digit by digit when it is too long for one or begins with a zero.
+
+    A ``quantity`` (something counts or measures by it) may have up to fifteen digits.
+    """
+    longest = MAX_CARDINAL_DIGITS if quantity else DIGIT_BY_DIGIT_FROM - 1
+    if len(written) > longest or (len(written) > 1 and written[0] == "0"):
+        return grouped_digits(written) if len(written) >= DIGIT_BY_DIGIT_FROM else digits(written)
+    return cardinal(int(written))
+
+
+def year(number: int) -> str:
+    """``1905`` as "nineteen oh five", ``2006`` as "two thousand six", ``2026`` as "twenty twenty-six"."""
+    century, rest = divmod(number, 100)
+    if century % 10 == 0 and rest < 10:  # noqa: PLR2004 - the first ten years of a millennium are said in full
+        return cardinal(number)
+    if rest == 0:
+        return f"{cardinal(century)} hundred"
+    return f"{cardinal(century)} {two_digits(rest)}"
+
+
+def two_digits(number: int) -> str:
+    """``5`` as "oh five", ``45`` as "forty-five": the minutes of an hour, the years of a century."""
+    return f"oh {cardinal(number)}" if number < len(_DIGITS) else cardinal(number)
+
+
+def plural(words: str) -> str:
+    """The plural of a number word: "nineties", "tens", "halves"."""
+    if words.endswith("half"):
+        return f"{words[:-1]}ves"
+    return f"{words[:-1]}ies" if words.endswith("y") else f"{words}s"

@@ -1,0 +1,121 @@
+"""English words for percentages, units of measurement and the scale letters of 10k and 5M.
+
+Runs on: any thread; nothing here has state.
+"""
+
+import re
+
+from cc_tts.text.rules.en_numbers import AMOUNT, AMOUNT_BEGINS, amount
+from cc_tts.text.rules.substitution import substitute
+
+_UNITS = {
+    "km": "kilometer|kilometers",
+    "m": "meter|meters",
+    "cm": "centimeter|centimeters",
+    "mm": "millimeter|millimeters",
+    "mi": "mile|miles",
+    "ft": "foot|feet",
+    "yd": "yard|yards",
+    "kg": "kilogram|kilograms",
+    "g": "gram|grams",
+    "mg": "milligram|milligrams",
+    "lb": "pound|pounds",
+    "lbs": "pound|pounds",
+    "oz": "ounce|ounces",
+    "l": "liter|liters",
+    "L": "liter|liters",
+    "ml": "milliliter|milliliters",
+    "mL": "milliliter|milliliters",
+    "gal": "gallon|gallons",
+    "mph": "mile per hour|miles per hour",
+    "km/h": "kilometer per hour|kilometers per hour",
+    "kph": "kilometer per hour|kilometers per hour",
+    "m/s": "meter per second|meters per second",
+    "KB": "kilobyte|kilobytes",
+    "kB": "kilobyte|kilobytes",
+    "MB": "megabyte|megabytes",
+    "GB": "gigabyte|gigabytes",
+    "TB": "terabyte|terabytes",
+    "kbps": "kilobit per second|kilobits per second",
+    "Mbps": "megabit per second|megabits per second",
+    "Gbps": "gigabit per second|gigabits per second",
+    "Hz": "hertz|hertz",
+    "kHz": "kilohertz|kilohertz",
+    "MHz": "megahertz|megahertz",
+    "GHz": "gigahertz|gigahertz",
+    "W": "watt|watts",
+    "kW": "kilowatt|kilowatts",
+    "kWh": "kilowatt hour|kilowatt hours",
+    "V": "volt|volts",
+    "mAh": "milliamp hour|milliamp hours",
+    "h": "hour|hours",
+    "hr": "hour|hours",
+    "hrs": "hour|hours",
+    "min": "minute|minutes",
+    "mins": "minute|minutes",
+    "sec": "second|seconds",
+    "secs": "second|seconds",
+    "mo": "month|months",
+    "mos": "month|months",
+    "wk": "week|weeks",
+    "wks": "week|weeks",
+    "yr": "year|years",
+    "yrs": "year|years",
+    "ms": "millisecond|milliseconds",
+    "°C": "degree Celsius|degrees Celsius",
+    "°F": "degree Fahrenheit|degrees Fahrenheit",
+    "° C": "degree Celsius|degrees Celsius",
+    "° F": "degree Fahrenheit|degrees Fahrenheit",
+    "°": "degree|degrees",
+    "sq ft": "square foot|square feet",
+    "sq m": "square meter|square meters",
+    "m squared": "square meter|square meters",
+    "km squared": "square kilometer|square kilometers",
+    "m cubed": "cubic meter|cubic meters",
+    "px": "pixel|pixels",
+}
+UNIT_SYMBOLS = frozenset(_UNITS)
+"""Every unit that is known behind a number."""
+
+_LONGEST_FIRST = "|".join(re.escape(symbol) for symbol in sorted(UNIT_SYMBOLS, key=len, reverse=True))
+_MEASURE = re.compile(rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<joint> ?|-)(?P<unit>{_LONGEST_FIRST})(?![\w°])")
+_SECONDS = re.compile(rf"{AMOUNT_BEGINS}(?<!the )(?<!')(?!(?:1[1-9]\d|20\d)0s)(?P<amount>{AMOUNT})s(?!\w)")
+_FEET_AND_INCHES = re.compile(r"(?<!\w)(\d{1,2})'\s?(\d{1,2})(?:\"|'')")
+_PERCENT = re.compile(rf"{AMOUNT_BEGINS}({AMOUNT})\s?%")
+_SCALE = re.compile(rf"{AMOUNT_BEGINS}({AMOUNT})(k|K|M|bn)(?!\w)")
+_SCALES = {"k": "thousand", "K": "thousand", "M": "million", "bn": "billion"}
+_RESOLUTIONS = frozenset({"4K", "8K"})
+_TIMES = re.compile(rf"{AMOUNT_BEGINS}({AMOUNT})x(?=\s)")
+_BY = re.compile(r"(?<!\w)(\d{1,6})\s?[x×]\s?(?=\d{1,6}(?!\w))")
+_ONE = frozenset({"1", "1.0"})
+
+
+def say_measures(text: str) -> str:
+    """Percentages, measures and scaled numbers in words."""
+    text = substitute(_FEET_AND_INCHES, lambda match: f"{amount(match[1])} feet {amount(match[2])} inches", text)
+    text = substitute(_PERCENT, lambda match: f"{amount(match[1])} percent", text)
+    text = substitute(_MEASURE, _measure, text)
+    text = substitute(_SCALE, _scaled, text)
+    text = substitute(_SECONDS, lambda match: f"{amount(match[1])} {_number(match, 'second|seconds')}", text)
+    text = substitute(_TIMES, lambda match: f"{amount(match[1])} times", text)
+    return substitute(_BY, lambda match: f"{amount(match[1])} by ", text)
+
+
+def _measure(match: re.Match[str]) -> str | None:
+    unit = match["unit"]
+    if match["joint"] == "-":
+        if unit.startswith("°"):
+            return None
+        return f"{amount(match['amount'])}-{_UNITS[unit].partition('|')[0]}"
+    return f"{amount(match['amount'])} {_number(match, _UNITS[unit])}"
+
+
+def _number(match: re.Match[str], singular_and_plural: str) -> str:
+    singular, _, plural = singular_and_plural.partition("|")
+    return singular if match["amount"] in _ONE else plural
+
+
+def _scaled(match: re.Match[str]) -> str | None:
+    if match.group() in _RESOLUTIONS:
+        return None
+    return f"{amount(match[1])} {_SCALES[match[2]]}"

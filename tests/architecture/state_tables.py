@@ -1,0 +1,131 @@
+"""What the documents print from the code: state tables, metrics, problem codes, events.
+
+``python -m tests.architecture.state_tables`` rewrites them between ``<!-- table:NAME -->`` and ``<!-- /table -->``.
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from cc_tts import errors
+from cc_tts.api import problems
+from cc_tts.api.routes import ROUTES
+from cc_tts.calls.call_state import CALL_TABLE, UTTERANCE_TABLE, CallEvent, CallState, UtteranceEvent, UtteranceState
+from cc_tts.calls.events import EVENT_TYPES
+from cc_tts.metrics import Metrics
+from cc_tts.processes.supervisor import PROCESS_TABLE, ProcessEvent, ProcessState
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+NOT_OVER_HTTP: Final = frozenset({errors.ConfigError, errors.PromptNotFound, errors.ProcessFailed})
+"""Answered on the command line, on SIP, and in the log only."""
+_MARKERS: Final = re.compile(r"(<!-- table:([a-z-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = (head, ["---"] * len(head), *rows)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def state_table(table: Mapping[tuple[Any, Any], StrEnum], states: type[StrEnum], events: type[StrEnum]) -> str:
+    """A row a state, a column an event; a dash where the event is refused."""
+    rows = [
+        [f"**{state}**", *(str(table.get((state, event), "–")) for event in events)]
+        for state in states
+    ]
+    return markdown(["state \\ event", *(str(event) for event in events)], rows)
+
+
+def metrics_table() -> str:
+    """Every series of ``cc_tts/metrics.py`` in the order of declaration."""
+    rows = []
+    for value in vars(Metrics()).values():
+        describe: Callable[[], Any] | None = getattr(value, "describe", None)
+        if describe is None:
+            continue
+        (family,) = describe()
+        suffix = "_total" if family.type == "counter" else ""
+        labels = ", ".join(value._labelnames) or "–"
+        rows.append([f"`{family.name}{suffix}`", family.type, labels, family.documentation])
+    return markdown(["series", "type", "labels", "meaning"], rows)
+
+
+def error_classes(root: type[errors.CcTtsError] = errors.CcTtsError) -> Iterator[type[errors.CcTtsError]]:
+    """The exception tree, parents first."""
+    for child in root.__subclasses__():
+        yield child
+        yield from error_classes(child)
+
+
+def problem_classes() -> list[type[errors.CcTtsError]]:
+    """Those a client of the control API can meet, by status."""
+    own = (errors.__name__, problems.__name__)
+    abstract = {errors.OurFault, errors.TheirFault}
+    found = [cls for cls in error_classes() if cls.__module__ in own and cls not in abstract | NOT_OVER_HTTP]
+    return sorted(found, key=lambda cls: (cls.http_status, cls.code))
+
+
+def problems_table() -> str:
+    """Every ``code`` of a problem document."""
+    rows = [
+        [str(cls.http_status), f"`{cls.code}`", cls.title, " ".join(inspect.getdoc(cls).split("\n\n")[0].split())]  # type: ignore[union-attr]
+        for cls in problem_classes()
+    ]
+    rows.append(["500", f"`{errors.CcTtsError.code}`", errors.CcTtsError.title, "Something unexpected; the log tells."])
+    rows.sort(key=lambda row: row[0])
+    return markdown(["status", "code", "title", "when"], [[row[0], row[1], row[2], _clean(row[3])] for row in rows])
+
+
+def routes_table() -> str:
+    """Every route of the control API."""
+    rows = [[f"`{route.method} {route.path}`", route.scope or "–", route.summary] for route in ROUTES]
+    return markdown(["route", "scope", "what"], rows)
+
+
+def events_table() -> str:
+    """Every event type."""
+    return "".join(f"`{name}` " for name in EVENT_TYPES).strip() + "\n"
+
+
+TABLES: Final[Mapping[str, Callable[[], str]]] = {
+    "call": lambda: state_table(CALL_TABLE, CallState, CallEvent),
+    "utterance": lambda: state_table(UTTERANCE_TABLE, UtteranceState, UtteranceEvent),
+    "process": lambda: state_table(PROCESS_TABLE, ProcessState, ProcessEvent),
+    "metrics": metrics_table,
+    "problems": problems_table,
+    "routes": routes_table,
+    "events": events_table,
+}
+
+
+def with_tables(text: str) -> str:
+    """A document with its tables as the code has them now."""
+    return _MARKERS.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], text)
+
+
+def documents() -> list[Path]:
+    """Every Markdown file that is ours."""
+    folders = ("docs", "dialplans", "sip", "bench")
+    return sorted([*ROOT.glob("*.md"), *(path for folder in folders for path in (ROOT / folder).rglob("*.md"))])
+
+
+def main() -> int:
+    """Rewrite what is out of date; says which."""
+    for path in documents():
+        text = path.read_text(encoding="utf-8")
+        if (renewed := with_tables(text)) != text:
+            path.write_text(renewed, encoding="utf-8")
+            sys.stdout.write(f"{path.relative_to(ROOT)}: renewed\n")
+    return 0
+
+
+def _clean(text: str) -> str:
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""Documents agree with the code."""
+
+import ast
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cc_tts import config, errors
+from tests.architecture import state_tables
+from tests.architecture.state_tables import ROOT
+
+pytestmark = pytest.mark.architecture
+
+DOCUMENTS = state_tables.documents()
+NAMES = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
+_TREE_LINE = re.compile(r"^(?P<indent>[│ ]*)[├└]── (?P<name>\w+)(?: {2,}(?P<http>\d{3}|-)(?: / (?P<sip>\d{3}|-))?)?")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_printed_tables_are_those_of_the_code(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text == state_tables.with_tables(text), "run: python -m tests.architecture.state_tables"
+
+
+def test_every_table_is_printed_somewhere() -> None:
+    everything = "".join(path.read_text(encoding="utf-8") for path in DOCUMENTS)
+    for name in state_tables.TABLES:
+        assert f"<!-- table:{name} -->" in everything, name
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+        if not target.startswith(("http://", "https://")):
+            assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_files_that_are_named_exist(path: Path) -> None:
+    for name in re.findall(r"`((?:cc_tts|tests|configs|docs|dialplans|sip|bench)/[\w./-]+)`", path.read_text("utf-8")):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_configuration_keys_that_are_named_exist(path: Path) -> None:
+    sections = {field: type(getattr(config.Config(), field)) for field in config.Config.__dataclass_fields__}
+    del sections["routes"]
+    for section, key in re.findall(r"`(?:--set )?'?([a-z]+)\.([a-z_]+)(?:=[^`]*)?'?`", path.read_text("utf-8")):
+        if section in sections and key not in ("py", "md", "toml", "json", "xml", "conf"):
+            if path.parts[-2] == "docs" and f"{section}.{key}" in state_tables.EVENT_TYPES:
+                continue
+            assert key in sections[section].__dataclass_fields__, f"{section}.{key}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_settings_on_command_lines_are_accepted(path: Path) -> None:
+    for block in re.findall(r"```sh\n(.*?)```", path.read_text("utf-8"), re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            if "--set" in line:
+                words = shlex.split(line, comments=True)
+                overrides = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+                assert config.load(overrides=overrides)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
+def test_toml_in_documents_is_accepted(path: Path, tmp_path: Path) -> None:
+    for number, block in enumerate(re.findall(r"```toml\n(.*?)```", path.read_text("utf-8"), re.DOTALL)):
+        tomllib.loads(block)
+        file = tmp_path / f"{number}.toml"
+        file.write_text(block, encoding="utf-8")
+        assert config.load(file)
+
+
+def test_every_key_of_the_error_codes_is_one_of_a_kind() -> None:
+    codes = [cls.code for cls in state_tables.problem_classes()]
+    assert sorted(set(codes)) == sorted(codes)
+
+
+def test_the_tree_in_the_docstring_is_the_tree_of_classes() -> None:
+    assert errors.__doc__ is not None
+    drawn: dict[str, tuple[str, str | None, str | None]] = {}
+    parents = ["CcTtsError"]
+    for line in errors.__doc__.splitlines():
+        if match := _TREE_LINE.match(line.removeprefix("    ")):
+            depth = len(match["indent"]) // 4 + 1
+            parents[depth:] = [match["name"]]
+            drawn[match["name"]] = (parents[depth - 1], match["http"], match["sip"])
+    classes = {cls.__name__: cls for cls in state_tables.error_classes() if cls.__module__ == errors.__name__}
+    assert set(drawn) == set(classes)
+    for name, (parent, http, sip) in drawn.items():
+        cls = classes[name]
+        assert cls.__base__ is not None
+        assert cls.__base__.__name__ == parent, name
+        if http not in (None, "-"):
+            assert str(cls.http_status) == http, f"{name}: HTTP"
+        if sip not in (None, "-"):
+            assert str(cls.sip_status) == sip, f"{name}: SIP"
+
+
+def test_every_rfc_of_the_code_is_in_the_list() -> None:
+    listed = set(re.findall(r"RFC (\d{4})", (ROOT / "docs/rfc.md").read_text(encoding="utf-8")))
+    for path in sorted((ROOT / "cc_tts").rglob("*.py")):
+        for number in re.findall(r"RFC (\d{3,4})", path.read_text(encoding="utf-8")):
+            assert number in listed, f"{path.relative_to(ROOT)}: RFC {number} is not in docs/rfc.md"
+
+
+def test_the_list_of_rfcs_names_files_that_cite_them() -> None:
+    for line in (ROOT / "docs/rfc.md").read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"\| RFC (\d{4})", line):
+            sources = re.findall(r"`(cc_tts/[\w/]+\.py)`", line)
+            assert sources, line
+            for name in sources:
+                assert f"RFC {match[1]}" in (ROOT / name).read_text(encoding="utf-8"), f"{name}: no RFC {match[1]}"
+
+
+def test_decisions_are_numbered_and_complete() -> None:
+    names = sorted(path.name for path in (ROOT / "docs/decisions").glob("*.md"))
+    assert [name[:4] for name in names] == [f"{number:04}" for number in range(1, len(names) + 1)]
+    for name in names:
+        text = (ROOT / "docs/decisions" / name).read_text(encoding="utf-8")
+        for heading in ("## Context", "## Decision", "## Consequences"):
+            assert heading in text, f"{name}: {heading}"
+
+
+def test_examples_say_that_they_were_not_run() -> None:
+    files = [path for path in (ROOT / "dialplans").rglob("*") if path.suffix in (".conf", ".xml", ".cfg")]
+    assert files
+    for path in files:
+        head = "\n".join(path.read_text(encoding="utf-8").splitlines()[:3])
+        assert "not run yet against a live PBX" in head, path.name
+
+
+def test_code_blocks_of_python_parse() -> None:
+    for path in DOCUMENTS:
+        for block in re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL):
+            ast.parse(block)

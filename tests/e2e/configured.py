@@ -1,0 +1,42 @@
+"""A server with other settings than ``server_config``, handed over in its environment."""
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.server_under_test import Json, Server
+
+
+@contextlib.asynccontextmanager
+async def server_with(folder: Path, **settings: str) -> AsyncIterator[Server]:
+    """Run it with ``section__key="value"`` as in ``CC_TTS_SECTION__KEY``. It must end with status 0."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in settings.items():
+            patch.setenv(f"CC_TTS_{name.upper()}", value)
+        server = await Server.start(folder)
+    try:
+        yield server
+    finally:
+        code = await server.end()
+    assert code == 0, server.log[-4000:]
+
+
+def logged(server: Server, event: str) -> list[Json]:
+    """Lines of the log that tell of this event."""
+    lines = [line for line in server.log.splitlines() if line.startswith("{")]
+    return [entry for entry in (json.loads(line) for line in lines) if entry.get("event") == event]
+
+
+def ua_pid(server: Server) -> int:
+    """Process id of the newest UA process."""
+    pid: int = logged(server, "child_ready")[-1]["pid"]
+    return pid
+
+
+def of_kind(events: list[Json], kind: str, wanted: Callable[[Json], Any] = lambda _event: True) -> list[Json]:
+    """Events of one type."""
+    return [event for event in events if event["type"] == kind and wanted(event)]

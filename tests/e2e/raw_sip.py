@@ -1,0 +1,150 @@
+"""SIP by hand over UDP: for requests that no well-behaved peer would send, and for answers at a moment of our choosing."""
+
+import asyncio
+import itertools
+import re
+from typing import Self
+
+from tests.e2e.peers import HOST
+
+ANSWER_TIMEOUT_S = 10.0
+SDP = (
+    "v=0\r\no=raw 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
+    "m=audio 9 RTP/AVP {formats}\r\na=rtpmap:101 telephone-event/8000\r\na=ptime:20\r\n"
+)
+
+_numbers = itertools.count(1)
+
+
+class Answer:
+    """A response as text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.status = int(text.split(" ", 2)[1])
+
+    def header(self, name: str) -> str | None:
+        """The first header of this name."""
+        match = re.search(rf"^{name}\s*:\s*(.*?)\r?$", self.text, re.MULTILINE | re.IGNORECASE)
+        return match[1] if match else None
+
+    @property
+    def formats(self) -> list[int]:
+        """Payload types of the SDP's audio."""
+        match = re.search(r"^m=audio \d+ RTP/AVP ([\d ]+)", self.text, re.MULTILINE)
+        return [int(each) for each in match[1].split()] if match else []
+
+
+class RawCaller(asyncio.DatagramProtocol):
+    """One dialog. Use it as a context manager."""
+
+    def __init__(self, user: str, port: int) -> None:
+        number = next(_numbers)
+        self._uri = f"sip:{user}@{HOST}:{port}"
+        self._to = f"<{self._uri.partition(';')[0]}>"
+        self._call_id = f"raw-{number}-{id(self):x}"
+        self._tag = f"raw{number}"
+        self._port = port
+        self._received: asyncio.Queue[str] = asyncio.Queue()
+        self._transport: asyncio.DatagramTransport | None = None
+        self._cseq = 0
+        self._branch = ""
+
+    @property
+    def call_id(self) -> str:
+        return self._call_id
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.create_datagram_endpoint(
+            lambda: self, local_addr=(HOST, 0), remote_addr=(HOST, self._port)
+        )
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        assert self._transport is not None
+        self._transport.close()
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        self._received.put_nowait(data.decode(errors="replace"))
+
+    def error_received(self, exc: Exception) -> None:
+        """The server is gone; whoever waits for an answer finds out."""
+
+    def send(
+        self, method: str, *, headers: bytes = b"", body: str = "", from_name: bytes = b'"raw"', cseq: int | None = None
+    ) -> None:
+        """Send a request; ``headers`` are whole lines."""
+        assert self._transport is not None
+        if cseq is None:
+            self._cseq += 1
+            cseq = self._cseq
+        if method != "CANCEL":
+            self._branch = f"z9hG4bK{self._call_id}-{cseq}-{method}"
+        host, port = self._transport.get_extra_info("sockname")[:2]
+        head = (
+            f"{method} {self._uri} SIP/2.0\r\n"
+            f"Via: SIP/2.0/UDP {host}:{port};rport;branch={self._branch}\r\n"
+            f"To: {self._to}\r\nCall-ID: {self._call_id}\r\nCSeq: {cseq} {method}\r\n"
+            f"Contact: <sip:raw@{host}:{port}>\r\nMax-Forwards: 70\r\n"
+        ).encode()
+        sender = b"From: " + from_name + f" <sip:raw@{HOST}>;tag={self._tag}\r\n".encode()
+        kind = b"Content-Type: application/sdp\r\n" if body else b""
+        self._transport.sendto(
+            head + sender + headers + kind + f"Content-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
+
+    def invite(self, *, headers: bytes = b"", formats: str = "0 101", from_name: bytes = b'"raw"') -> None:
+        """Send an INVITE with an offer."""
+        self.send("INVITE", headers=headers, body=SDP.format(formats=formats), from_name=from_name)
+
+    async def final(self, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
+        """The next final answer. It is not acknowledged."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                text = await self._received.get()
+                if text.startswith("SIP/2.0 ") and not text.startswith("SIP/2.0 1"):
+                    answer = Answer(text)
+                    to = answer.header("To")
+                    if to is not None and ";tag=" in to:
+                        self._to = to
+                    return answer
+
+    async def request(self, method: str, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+        """Wait for a request of the server, such as BYE, and answer it with 200."""
+        assert self._transport is not None
+        async with asyncio.timeout(timeout_s):
+            while True:
+                text = await self._received.get()
+                if text.startswith(f"{method} "):
+                    kept = re.findall(r"^(?:Via|From|To|Call-ID|CSeq)\s*:.*\r$", text, re.MULTILINE | re.IGNORECASE)
+                    lines = "".join(line + "\n" for line in kept)
+                    self._transport.sendto(f"SIP/2.0 200 OK\r\n{lines}Content-Length: 0\r\n\r\n".encode())
+                    return text
+
+    def ack(self) -> None:
+        """Acknowledge the last INVITE."""
+        self.send("ACK", cseq=self._cseq)
+
+    async def bye(self) -> Answer:
+        """Hang up."""
+        self.send("BYE")
+        return await self.final()
+
+
+async def invite_once(user: str, port: int, *, headers: bytes = b"", from_name: bytes = b'"raw"') -> Answer:
+    """Call, and hang up if it is answered; returns the answer."""
+    async with RawCaller(user, port) as caller:
+        caller.invite(headers=headers, from_name=from_name)
+        answer = await caller.final()
+        caller.ack()
+        if answer.status == 200:
+            await caller.bye()
+        return answer
+
+
+async def options(port: int) -> Answer:
+    """What the server says to OPTIONS."""
+    async with RawCaller("ping", port) as caller:
+        caller.send("OPTIONS")
+        return await caller.final()

@@ -1,0 +1,128 @@
+"""How an ending is sorted, and what the E-model makes of loss and delay."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_tts.calls.ending import Ending, ending_of
+from cc_tts.calls.quality import mean_opinion_score
+from cc_tts.ua.messages import EndedBy
+
+pytestmark = pytest.mark.unit
+
+CEILING = 4.41
+"""R = 93.2 is 4.41: no G.711 call is better."""
+
+
+@pytest.mark.parametrize(
+    ("established", "ended_by", "sip_code", "local_reason", "direction", "result", "reason"),
+    [
+        # answered calls
+        (True, "remote", 200, None, "inbound", "completed", "remote_hangup"),
+        (True, "remote", 200, None, "outbound", "completed", "remote_hangup"),
+        (True, "local", 200, None, "inbound", "completed", "local_hangup"),
+        (True, "local", 200, "prompt_finished", "inbound", "completed", "prompt_finished"),
+        (True, "local", 200, "max_duration", "outbound", "completed", "max_duration"),
+        (True, "failure", 408, None, "inbound", "failed", "no_response"),
+        (True, "failure", 408, "local_hangup", "inbound", "failed", "no_response"),
+        (True, "rtp_inactivity", 200, None, "inbound", "failed", "rtp_inactivity"),
+        (False, "rtp_inactivity", 200, None, "outbound", "failed", "rtp_inactivity"),
+        # inbound, not answered
+        (False, "remote", 487, None, "inbound", "unanswered", "cancelled"),
+        (False, "remote", 200, None, "inbound", "unanswered", "remote_hangup"),
+        (False, "failure", 408, None, "inbound", "failed", "no_ack"),
+        (False, "failure", 487, None, "inbound", "unanswered", "cancelled"),
+        (False, "local", 486, None, "inbound", "rejected", "declined"),
+        (False, "local", 404, "not_found", "inbound", "rejected", "not_found"),
+        (False, "local", 480, "not_answered", "inbound", "rejected", "not_answered"),
+        # outbound, not answered
+        (False, "local", 487, None, "outbound", "unanswered", "cancelled"),
+        (False, "local", 487, "no_answer", "outbound", "unanswered", "no_answer"),
+        (False, "remote", 408, None, "outbound", "unanswered", "no_answer"),
+        (False, "remote", 487, None, "outbound", "unanswered", "cancelled"),
+        (False, "remote", 401, None, "outbound", "rejected", "auth_failed"),
+        (False, "remote", 403, None, "outbound", "rejected", "forbidden"),
+        (False, "remote", 404, None, "outbound", "rejected", "not_found"),
+        (False, "remote", 407, None, "outbound", "rejected", "auth_failed"),
+        (False, "remote", 480, None, "outbound", "rejected", "unavailable"),
+        (False, "remote", 486, None, "outbound", "rejected", "busy"),
+        (False, "remote", 488, None, "outbound", "rejected", "not_acceptable"),
+        (False, "remote", 499, None, "outbound", "rejected", "sip_error"),
+        (False, "remote", 600, None, "outbound", "rejected", "busy"),
+        (False, "remote", 603, None, "outbound", "rejected", "declined"),
+        (False, "failure", 500, None, "outbound", "failed", "sip_error"),
+        (False, "failure", 503, None, "outbound", "failed", "overload"),
+        (False, "failure", 599, None, "outbound", "failed", "sip_error"),
+    ],
+)
+def test_ending(
+    *,
+    established: bool,
+    ended_by: EndedBy,
+    sip_code: int,
+    local_reason: str | None,
+    direction: str,
+    result: str,
+    reason: str,
+) -> None:
+    ending = ending_of(
+        was_established=established,
+        ended_by=ended_by,
+        sip_code=sip_code,
+        local_reason=local_reason,
+        direction=direction,
+    )
+    assert (ending.result, ending.reason, ending.sip_code) == (result, reason, sip_code)
+
+
+@given(
+    established=st.booleans(),
+    ended_by=st.sampled_from(("local", "remote", "failure", "rtp_inactivity")),
+    sip_code=st.integers(0, 699),
+    direction=st.sampled_from(("inbound", "outbound")),
+)
+def test_every_report_has_an_ending(*, established: bool, ended_by: EndedBy, sip_code: int, direction: str) -> None:
+    ending = ending_of(
+        was_established=established, ended_by=ended_by, sip_code=sip_code, local_reason=None, direction=direction
+    )
+    assert isinstance(ending, Ending)
+    assert ending.reason
+    assert ending.reason.replace("_", "").isalpha(), "a closed set of words: it becomes a metric label"
+    if established and ended_by in ("local", "remote"):
+        assert ending.result == "completed"
+
+
+def test_a_clean_call_is_close_to_the_ceiling() -> None:
+    assert mean_opinion_score(loss=0, round_trip_ms=0) == pytest.approx(4.38, abs=0.01)
+    assert mean_opinion_score(loss=0, round_trip_ms=40) > 4.3
+
+
+def test_loss_hurts() -> None:
+    scores = [mean_opinion_score(loss=percent / 100, round_trip_ms=20) for percent in (0, 1, 3, 5, 10, 20)]
+    assert all(better > worse for better, worse in itertools.pairwise(scores))
+    assert scores[-1] < 3
+
+
+def test_delay_hurts_most_beyond_the_knee() -> None:
+    at = {delay_ms: mean_opinion_score(loss=0, round_trip_ms=2 * delay_ms) for delay_ms in (0, 100, 200, 300)}
+    assert at[0] - at[100] < at[200] - at[300]
+
+
+@given(
+    loss=st.floats(0, 0.25), more_loss=st.floats(0, 0.05), delay_ms=st.floats(0, 500), more_delay_ms=st.floats(0, 100)
+)
+def test_the_score_never_rises_with_loss_or_delay(
+    loss: float, more_loss: float, delay_ms: float, more_delay_ms: float
+) -> None:
+    score = mean_opinion_score(loss=loss, round_trip_ms=delay_ms)
+    assert 1 <= score <= CEILING
+    assert mean_opinion_score(loss=loss + more_loss, round_trip_ms=delay_ms) <= score
+    assert mean_opinion_score(loss=loss, round_trip_ms=delay_ms + more_delay_ms) <= score
+
+
+@pytest.mark.parametrize("loss", [0.0, 1.0])
+@pytest.mark.parametrize("round_trip_ms", [0.0, 10_000.0])
+def test_the_ends_of_the_scale(loss: float, round_trip_ms: float) -> None:
+    assert 1 <= mean_opinion_score(loss=loss, round_trip_ms=round_trip_ms) <= CEILING

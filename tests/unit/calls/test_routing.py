@@ -1,0 +1,304 @@
+"""Which prompt an INVITE carries and how it is answered: every way in, and what is refused."""
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_tts.calls.prompt import Prompt, TextContent
+from cc_tts.calls.routing import MAX_URI_CHARS, RouteDecision, decide, is_trusted, parse_uri, percent_decode
+from cc_tts.config import CallsConfig, Config, RouteConfig, SipConfig, TtsConfig
+from cc_tts.errors import CcTtsError, Forbidden, MalformedRequest, NotFound, PromptNotFound, TextTooLong, TheirFault
+
+pytestmark = pytest.mark.unit
+
+PBX = "10.0.0.7"
+STRANGER = "192.0.2.66"
+CONFIG = Config(
+    sip=SipConfig(trusted_peers=("10.0.0.0/8", "2001:db8::/32")),
+    tts=TtsConfig(max_text_chars=50),
+    calls=CallsConfig(max_repeat=20, max_announcement_s=30.0),
+    routes={
+        "hello": RouteConfig(greeting="Hello.", voice="en-gb", language="en", then="hangup"),
+        "ring": RouteConfig(answer="ring", ring_ms=700),
+        "desk": RouteConfig(answer="manual"),
+        "ü": RouteConfig(greeting="Umlaut."),
+    },
+)
+
+
+def route(
+    uri: str, headers: Mapping[str, str] | None = None, *, source: str = PBX, config: Config = CONFIG
+) -> RouteDecision:
+    return decide(request_uri=uri, source=source, headers=headers or {}, config=config)
+
+
+def prompt_of(decision: RouteDecision) -> Prompt:
+    assert decision.prompt is not None
+    return decision.prompt
+
+
+def text_of(decision: RouteDecision) -> TextContent:
+    content = prompt_of(decision).content
+    assert isinstance(content, TextContent)
+    return content
+
+
+# --- precedence -----------------------------------------------------------------------------------
+
+
+def test_a_route_greets() -> None:
+    decision = route("sip:hello@tts")
+    assert (decision.answer, decision.voice, decision.language) == ("now", "en-gb", "en")
+    assert text_of(decision) == TextContent("Hello.", "en-gb", "en")
+    assert prompt_of(decision).then == "hangup"
+
+
+def test_the_text_header_goes_before_the_greeting() -> None:
+    decision = route("sip:hello@tts", {"X-TTS-Text": "Guten%20Tag", "X-TTS-Voice": "de", "X-TTS-Language": "de-DE"})
+    assert text_of(decision) == TextContent("Guten Tag", "de", "de-DE")
+    assert prompt_of(decision).then == "stay", "the route's `then` belongs to its greeting"
+    assert (decision.voice, decision.language) == ("de", "de-DE")
+
+
+def test_the_text_header_goes_before_play() -> None:
+    decision = route("sip:annc@tts;play=tts:From%20the%20URI", {"X-TTS-Text": "From%20the%20header"})
+    assert text_of(decision).text == "From the header"
+    assert prompt_of(decision).then == "stay"
+
+
+def test_the_prompt_id_goes_before_everything() -> None:
+    with pytest.raises(PromptNotFound):
+        route("sip:annc@tts;play=tts:x", {"X-TTS-Prompt-Id": "p1", "X-TTS-Text": "x"})
+
+
+def test_play_on_another_user_is_not_an_announcement() -> None:
+    assert text_of(route("sip:hello@tts;play=tts:x")).text == "Hello."
+
+
+def test_header_names_have_no_case() -> None:
+    assert text_of(route("sip:hello@tts", {"x-tts-TEXT": "Hi"})).text == "Hi"
+
+
+def test_without_a_greeting_there_is_silence() -> None:
+    decision = route("sip:ring@tts")
+    assert decision == RouteDecision(answer="ring", ring_ms=700, prompt=None, voice=None, language=None)
+    assert route("sip:desk@tts").answer == "manual"
+
+
+def test_a_voice_header_applies_to_the_greeting_and_the_call() -> None:
+    decision = route("sip:hello@tts", {"X-TTS-Voice": "fr"})
+    assert text_of(decision).voice == "fr"
+    assert decision.voice == "fr"
+
+
+@pytest.mark.parametrize(("value", "then"), [("hangup", "hangup"), ("STAY", "stay"), ("", "hangup")])
+def test_then_header(value: str, then: str) -> None:
+    assert prompt_of(route("sip:hello@tts", {"X-TTS-Then": value})).then == then
+
+
+# --- who may --------------------------------------------------------------------------------------
+
+
+def test_headers_of_strangers_mean_nothing() -> None:
+    headers = {"X-TTS-Text": "%", "X-TTS-Voice": "de", "X-TTS-Then": "explode", "X-TTS-Prompt-Id": "p"}
+    assert route("sip:hello@tts", headers, source=STRANGER) == route("sip:hello@tts")
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-TTS-Text": "Hi"}])
+def test_strangers_get_no_announcement(headers: dict[str, str]) -> None:
+    with pytest.raises(Forbidden) as caught:
+        route("sip:annc@tts;play=tts:Hi", headers, source=STRANGER)
+    assert caught.value.sip_status == 403
+
+
+@pytest.mark.parametrize(
+    ("source", "trusted"),
+    [
+        ("10.0.0.7", True),
+        ("10.255.255.255", True),
+        ("11.0.0.1", False),
+        ("::ffff:10.1.2.3", True),
+        ("::ffff:11.1.2.3", False),
+        ("2001:db8::5", True),
+        ("2001:db9::5", False),
+        ("", False),
+        ("pbx.example.com", False),
+        ("10.0.0.7:5060", False),
+    ],
+)
+def test_trusted_peers(source: str, *, trusted: bool) -> None:
+    assert is_trusted(source, CONFIG.sip.trusted_peers) is trusted
+
+
+def test_nobody_is_trusted_by_an_empty_list() -> None:
+    assert not is_trusted("127.0.0.1", ())
+
+
+# --- users ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("user", ["nobody", "HELLO", "hello2", ""])
+def test_an_unknown_user_is_404(user: str) -> None:
+    with pytest.raises(NotFound) as caught:
+        route(f"sip:{user}@tts" if user else "sip:tts")
+    assert caught.value.sip_status == 404
+
+
+def test_the_star_takes_every_other_user() -> None:
+    config = dataclasses.replace(CONFIG, routes={**CONFIG.routes, "*": RouteConfig(greeting="Star.")})
+    assert text_of(route("sip:nobody@tts", config=config)).text == "Star."
+    assert text_of(route("sip:tts", config=config)).text == "Star."
+    assert text_of(route("sip:hello@tts", config=config)).text == "Hello."
+
+
+def test_an_escaped_user_is_undone() -> None:
+    assert text_of(route("sip:%C3%BC@tts")).text == "Umlaut."
+    assert text_of(route("sip:%68ello@tts")).text == "Hello."
+
+
+@pytest.mark.parametrize(
+    ("uri", "user", "parameters"),
+    [
+        ("sip:a@h", "a", {}),
+        ("SIPS:a@h:5061", "a", {}),
+        ("sip:h", "", {}),
+        ("sip:a:secret@h", "a", {}),
+        ("sip:a@[2001:db8::1]:5060;x=1", "a", {"x": "1"}),
+        ("sip:a@h;Play=tts:B;lr;x=a=b", "a", {"play": "tts:B", "lr": "", "x": "a=b"}),
+        ("sip:a@h;x=1;X=2", "a", {"x": "1"}),
+        ("sip:a@h;;=1;x=1", "a", {"x": "1"}),
+        ("sip:a@h;x=1?Subject=hi;y=2", "a", {"x": "1"}),
+    ],
+)
+def test_parse_uri(uri: str, user: str, parameters: dict[str, str]) -> None:
+    assert parse_uri(uri) == (user, parameters)
+
+
+@pytest.mark.parametrize("uri", ["", "tel:+15550100", "sip:", "sip:a@", "http://h", "sip:a@h@i", "annc", "sip:%zz@h"])
+def test_what_is_no_sip_uri_is_400(uri: str) -> None:
+    with pytest.raises(MalformedRequest):
+        parse_uri(uri)
+
+
+def test_an_endless_uri_is_400() -> None:
+    parse_uri("sip:a@h;x=" + "1" * (MAX_URI_CHARS - 10))
+    with pytest.raises(MalformedRequest, match="longer than"):
+        parse_uri("sip:a@h;x=" + "1" * MAX_URI_CHARS)
+
+
+# --- announcements (RFC 4240) ---------------------------------------------------------------------
+
+
+def announce(parameters: str, headers: Mapping[str, str] | None = None) -> Prompt:
+    decision = route(f"sip:annc@tts;play=tts:Hi{parameters}", headers)
+    assert decision.answer == "now"
+    return prompt_of(decision)
+
+
+def test_a_plain_announcement_is_said_once_and_hung_up() -> None:
+    prompt = announce("")
+    assert prompt == Prompt(content=TextContent("Hi"), then="hangup", repeat=1, delay_ms=0, max_duration_ms=30_000)
+
+
+def test_every_parameter_of_an_announcement() -> None:
+    prompt = announce(";repeat=3;delay=500;duration=9000;locale=zh_CN;voice=cmn;speed=1.25;content-type=x")
+    assert prompt.content == TextContent("Hi", "cmn", "zh-CN", 1.25)
+    assert (prompt.repeat, prompt.delay_ms, prompt.max_duration_ms) == (3, 500, 9000)
+
+
+@pytest.mark.parametrize(("repeat", "times"), [("1", 1), ("20", 20), ("21", 20), ("999999999", 20), ("Forever", 20)])
+def test_repeat_has_a_ceiling(repeat: str, times: int) -> None:
+    assert announce(f";repeat={repeat}").repeat == times
+
+
+@pytest.mark.parametrize(("duration", "ceiling_ms"), [("1000", 1000), ("30001", 30_000), ("999999999", 30_000)])
+def test_duration_has_a_ceiling(duration: str, ceiling_ms: int) -> None:
+    assert announce(f";duration={duration}").max_duration_ms == ceiling_ms
+
+
+def test_headers_go_before_the_parameters_of_an_announcement() -> None:
+    prompt = announce(";voice=cmn;locale=zh", {"X-TTS-Voice": "de", "X-TTS-Language": "de", "X-TTS-Then": "stay"})
+    assert prompt.content == TextContent("Hi", "de", "de")
+    assert prompt.then == "stay"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        *(f";repeat={value}" for value in ("0", "-1", "", "x", "1.5", "1000000000", "%31", "٣")),
+        *(f";{name}={value}" for name in ("delay", "duration") for value in ("-1", "", "x", "1.5", "1000000000")),
+        *(f";speed={value}" for value in ("0.4", "2.1", "fast", "", "1e0", "+1")),
+        ";voice=%ff",
+        ";locale=%",
+    ],
+)
+def test_unreadable_parameters_are_400(parameters: str) -> None:
+    with pytest.raises(MalformedRequest):
+        announce(parameters)
+
+
+@pytest.mark.parametrize(
+    ("uri", "error"),
+    [
+        ("sip:annc@tts", MalformedRequest),
+        ("sip:annc@tts;play", MalformedRequest),
+        ("sip:annc@tts;play=", MalformedRequest),
+        ("sip:annc@tts;play=welcome.wav", NotFound),
+        ("sip:annc@tts;play=ftp://h/a.wav", NotFound),
+        ("sip:annc@tts;play=file:///etc/passwd", NotFound),
+        ("sip:annc@tts;play=prompt:p1", PromptNotFound),
+        ("sip:annc@tts;play=http://h/a.wav", Forbidden),
+        ("sip:annc@tts;play=HTTPS://h/a.wav", Forbidden),
+        ("sip:annc@tts;play=tts:" + "a" * 51, TextTooLong),
+    ],
+)
+def test_what_cannot_be_played(uri: str, error: type[CcTtsError]) -> None:
+    with pytest.raises(error) as caught:
+        route(uri)
+    assert type(caught.value) is error
+
+
+def test_the_scheme_may_be_escaped_and_of_any_case() -> None:
+    assert text_of(route("sip:annc@tts;play=TTS%3AA%3Bb%3D%3F")).text == "A;b=?"
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoded", ["%", "%2", "%zz", "100% sure", "%ff", "%C3", "%ED%A0%80", "a%00b", "ü", "%20%"])
+def test_malformed_text_is_400_in_a_header_and_in_play(encoded: str) -> None:
+    with pytest.raises(MalformedRequest) as caught:
+        route("sip:hello@tts", {"X-TTS-Text": encoded})
+    assert caught.value.sip_status == 400
+    with pytest.raises(MalformedRequest):
+        route(f"sip:annc@tts;play=tts:{encoded}")
+
+
+def test_too_much_text_is_413() -> None:
+    assert text_of(route("sip:hello@tts", {"X-TTS-Text": "%C3%BC" * 50})).text == "ü" * 50, "characters, not bytes"
+    with pytest.raises(TextTooLong) as caught:
+        route("sip:hello@tts", {"X-TTS-Text": "%C3%BC" * 51})
+    assert caught.value.sip_status == 413
+
+
+@pytest.mark.parametrize("value", ["later", "hang up", "0"])
+def test_an_unknown_then_is_400(value: str) -> None:
+    with pytest.raises(MalformedRequest):
+        route("sip:hello@tts", {"X-TTS-Then": value})
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
+def test_what_was_quoted_comes_back(text: str) -> None:
+    assert percent_decode(quote(text, safe=""), "text") == text
+
+
+@given(st.text())
+def test_no_request_uri_breaks_the_router(uri: str) -> None:
+    for candidate in (uri, f"sip:{uri}", f"sip:annc@h;{uri}", f"sip:annc@h;play={uri}"):
+        with contextlib.suppress(TheirFault):  # a refusal is an answer; anything else is a fault of ours
+            route(candidate)

@@ -1,0 +1,131 @@
+"""Sentences of a whole text and of a stream are the same, and CosyVoice2's own splitting equals the reference."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_tts.text.characters import has_speech
+from cc_tts.text.sentences import MAX_SENTENCE_CHARS, Sentence, SentenceSplitter, split_paragraph
+
+pytestmark = pytest.mark.unit
+
+HERE = Path(__file__).parent
+GOLDEN: Any = json.loads((HERE.parents[1] / "data" / "text_splitting.json").read_text(encoding="utf-8"))
+FUZZED: list[dict[str, Any]] = json.loads((HERE / "text_splitting_fuzzed.json").read_text(encoding="utf-8"))
+
+texts = st.lists(
+    st.sampled_from([*"aB1 .,!?\"'\n。，；)…-$", "Dr.", "U.S. ", "e.g.", "3.14", "word ", "您好", "p.m. "]),
+    max_size=120,
+).map("".join)
+
+
+def all_at_once(text: str, max_chars: int = MAX_SENTENCE_CHARS) -> list[Sentence]:
+    splitter = SentenceSplitter(max_chars=max_chars)
+    return splitter.push(text) + splitter.flush()
+
+
+def sources(text: str) -> list[str]:
+    return [sentence.source for sentence in all_at_once(text)]
+
+
+@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: case["text"][:20])
+def test_split_paragraph_equals_the_reference(case: dict[str, Any]) -> None:
+    parts = split_paragraph(case["cleaned"], lambda text: text.split(" "), case["lang"], **GOLDEN["limits"])
+    assert parts == case["parts"]
+
+
+@pytest.mark.parametrize("case", FUZZED, ids=[str(number) for number in range(len(FUZZED))])
+def test_split_paragraph_equals_the_reference_on_fuzzed_text(case: dict[str, Any]) -> None:
+    parts = split_paragraph(case["text"], str.split, case["lang"])
+    if case["out"] == "IndexError":
+        assert parts, "the reference fails on a mark and a quotation mark at the beginning; we do not"
+    else:
+        assert parts == case["out"]
+
+
+def test_split_paragraph_at_commas_when_asked() -> None:
+    text = "a b c, d e f, g h i"
+    limits: dict[str, Any] = {"token_max_n": 4, "token_min_n": 2, "merge_len": 0}
+    assert split_paragraph(text, str.split, "en", **limits, comma_split=True) == ["a b c,", " d e f,", " g h i."]
+    assert split_paragraph(text, str.split, "en", **limits) == ["a b c, d e f, g h i."]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Hello. How are you? Fine!", ["Hello.", " How are you?", " Fine!"]),
+        ("I saw Dr. Smith. He left.", ["I saw Dr. Smith.", " He left."]),
+        ("Pi is 3.14. It costs $1.50. Ok.", ["Pi is 3.14.", " It costs $1.50.", " Ok."]),
+        ("Fruit, e.g. apples. The U.S. is big.", ["Fruit, e.g. apples.", " The U.S. is big."]),
+        ("See example.com. Or a@b.org!", ["See example.com.", " Or a@b.org!"]),
+        ('He said "Hi." Then (he left.) Yes', ['He said "Hi."', " Then (he left.)", " Yes"]),
+        ("您好。您的订单！是吗？“好。”行；好", ["您好。", "您的订单！", "是吗？", "“好。”", "行；", "好"]),
+        ("line one\nline two\r\nthree", ["line one\n", "line two\r\n", "three"]),
+        ("At 9 a.m. we open. At 9 a.m. We open.", ["At 9 a.m. we open.", " At 9 a.m.", " We open."]),
+        ("No. 5 is up. No. It is not.", ["No. 5 is up.", " No.", " It is not."]),
+        ("1. Press one. 2. Press two.", ["1. Press one.", " 2. Press two."]),
+        ("J. Smith called. So do I. Yes", ["J. Smith called.", " So do I.", " Yes"]),
+        ("Wait... what?! Really", ["Wait...", " what?!", " Really"]),
+        ("你好.再见", ["你好.", "再见"]),
+        ("... 😀 !!! Go. ", ["... 😀 !!! Go.", " "]),
+        ("", []),
+    ],
+)
+def test_sentences(text: str, expected: list[str]) -> None:
+    assert sources(text) == expected
+
+
+@given(
+    text=texts, cuts=st.lists(st.integers(0, 200), max_size=8), max_chars=st.sampled_from([20, 60, MAX_SENTENCE_CHARS])
+)
+def test_the_pieces_make_no_difference_and_nothing_is_lost(text: str, cuts: list[int], max_chars: int) -> None:
+    splitter = SentenceSplitter(max_chars=max_chars)
+    edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    streamed: list[Sentence] = []
+    for begin, end in pairwise(edges):
+        streamed += splitter.push(text[begin:end])
+    streamed += splitter.flush()
+    assert streamed == all_at_once(text, max_chars)
+    assert "".join(sentence.source for sentence in streamed) == text
+    assert all(text.startswith(sentence.source, sentence.start) for sentence in streamed)
+    assert all(0 < len(sentence.source) <= max_chars for sentence in streamed)
+
+
+@given(text=texts)
+def test_character_by_character_is_the_same_too(text: str) -> None:
+    splitter = SentenceSplitter()
+    streamed = [sentence for character in text for sentence in splitter.push(character)] + splitter.flush()
+    assert streamed == all_at_once(text)
+
+
+def test_a_sentence_is_given_out_when_the_next_character_shows_its_end() -> None:
+    splitter = SentenceSplitter()
+    assert splitter.push("Hello the") == []
+    assert splitter.push("re.") == []
+    assert splitter.settled == "Hello there"
+    assert splitter.push(" ") == [Sentence(0, "Hello there.")]
+    assert splitter.push("It is 3.") == []
+    assert splitter.push("14 now") == []
+    assert splitter.flush() == [Sentence(12, " It is 3.14 now")]
+    assert splitter.push("Again. ") == [Sentence(27, "Again.")]
+
+
+@pytest.mark.parametrize("unit", ["word ", "x", "字", "1", "\U0001f600", ". ", "\n", "."])
+def test_text_without_an_end_is_bounded(unit: str) -> None:
+    splitter = SentenceSplitter()
+    text = unit * 2_000
+    given_out = splitter.push(text)
+    assert sum(len(sentence.source) for sentence in given_out) >= len(text) - MAX_SENTENCE_CHARS
+    assert "".join(sentence.source for sentence in given_out + splitter.flush()) == text
+
+
+def test_a_long_sentence_is_cut_between_words() -> None:
+    parts = sources("alpha beta gamma delta " * 40)
+    assert len(parts) > 1
+    assert all(set(part.split()) <= {"alpha", "beta", "gamma", "delta"} for part in parts)
+    assert all(has_speech(part) for part in parts[:-1])

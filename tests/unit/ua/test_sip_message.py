@@ -1,0 +1,85 @@
+"""Header values read from the text of a SIP request."""
+
+import pytest
+
+from cc_tts.ua.sip_message import MAX_HEADERS, MAX_VALUE_CHARS, extension_headers, request_uri
+
+pytestmark = pytest.mark.unit
+
+
+def invite(*lines: str, body: str = "") -> str:
+    return "\r\n".join(("INVITE sip:hello@192.0.2.1 SIP/2.0", "Via: SIP/2.0/UDP 192.0.2.9", *lines, "", body))
+
+
+@pytest.mark.parametrize(
+    ("start_line", "uri"),
+    [
+        ("INVITE sip:hello@192.0.2.1 SIP/2.0", "sip:hello@192.0.2.1"),
+        ("INVITE sip:annc@h;play=tts:A%20b SIP/2.0", "sip:annc@h;play=tts:A%20b"),
+        ("SIP/2.0 200 OK", ""),
+        ("INVITE sip:hello@192.0.2.1", ""),
+        ("INVITE sip:a b@h SIP/2.0", ""),
+        ("INVITE sip:a@h HTTP/1.1", ""),
+        ("", ""),
+    ],
+)
+def test_request_uri(start_line: str, uri: str) -> None:
+    assert request_uri(start_line + "\r\nVia: x\r\n\r\n") == uri
+
+
+def test_only_extension_headers_are_taken() -> None:
+    message = invite(
+        "From: <sip:a@h>;tag=1",
+        "X-TTS-Text: Hi%20there",
+        "P-Asserted-Identity: <sip:a@h>",
+        "User-to-User: 00;encoding=hex",
+    )
+    assert extension_headers(message) == {"X-TTS-Text": "Hi%20there", "User-to-User": "00;encoding=hex"}
+
+
+def test_the_name_is_kept_as_sent_and_compared_without_case() -> None:
+    assert extension_headers(invite("x-tts-voice: de", "X-TTS-VOICE: fr", "USER-TO-USER: 1")) == {
+        "x-tts-voice": "de",
+        "USER-TO-USER": "1",
+    }
+
+
+@pytest.mark.parametrize("fold", [" ", "\t", "   \t "])
+def test_folded_lines_are_joined_by_one_blank(fold: str) -> None:
+    message = invite("X-Note: one", f"{fold}two  ", f"{fold}three", "X-Next: 4")
+    assert extension_headers(message) == {"X-Note": "one two three", "X-Next": "4"}
+
+
+def test_a_fold_belongs_to_the_header_before_it_even_if_that_is_not_taken() -> None:
+    assert extension_headers(invite("Subject: one", " X-Not: a header", "X-Yes: 1")) == {"X-Yes": "1"}
+
+
+def test_of_duplicates_the_first_counts() -> None:
+    assert extension_headers(invite("X-A: 1", "X-A: 2", "x-a: 3")) == {"X-A": "1"}
+
+
+def test_white_space_before_the_colon_and_around_the_value() -> None:
+    assert extension_headers(invite("X-A \t:  1 \t", "X-B:", "X-C:a:b")) == {"X-A": "1", "X-B": "", "X-C": "a:b"}
+
+
+def test_the_body_is_not_read() -> None:
+    assert extension_headers(invite("X-A: 1", body="X-B: 2\r\n\r\nX-C: 3")) == {"X-A": "1"}
+
+
+def test_a_line_without_a_colon_is_skipped() -> None:
+    assert extension_headers(invite("X-Broken", "X-A: 1")) == {"X-A": "1"}
+
+
+def test_values_are_bounded() -> None:
+    assert extension_headers(invite("X-A: " + "a" * (MAX_VALUE_CHARS + 5)))["X-A"] == "a" * MAX_VALUE_CHARS
+
+
+def test_the_number_of_headers_is_bounded() -> None:
+    found = extension_headers(invite(*(f"X-{number}: {number}" for number in range(MAX_HEADERS + 5))))
+    assert len(found) == MAX_HEADERS
+    assert found[f"X-{MAX_HEADERS - 1}"] == str(MAX_HEADERS - 1)
+
+
+@pytest.mark.parametrize("message", ["", "\r\n\r\n", "X", "\r\n \r\n", "INVITE"])
+def test_odd_messages_have_no_headers(message: str) -> None:
+    assert extension_headers(message) == {}

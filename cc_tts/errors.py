@@ -26,6 +26,7 @@
         ├── UnsupportedMediaType      415 / 415   not application/json
         ├── Unprocessable             422 / 400   valid JSON with content that cannot be used
         │   ├── UnknownVoice          422 / 400
+        │   ├── LanguageUnsupported       422 / 400
         │   ├── NothingToSay          422 / 400   the text normalises to nothing
         │   └── IdempotencyMismatch   422 / -     the same Idempotency-Key came with another body
         └── QueueFull                 429 / -     the call's prompt queue is at its limit
@@ -216,6 +217,7 @@ class BodyTooLarge(TheirFault):
     code = "body_too_large"
     title = "Request body too large"
     http_status = 413
+    sip_status = 413
 
 
 class UnsupportedMediaType(TheirFault):

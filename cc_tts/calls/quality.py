@@ -37,4 +37,4 @@ def mean_opinion_score(*, loss: float, round_trip_ms: float) -> float:
     loss_percent = 100 * loss
     r = BASE_R - impairment - 95 * loss_percent / (loss_percent + G711_BPL)
     r = min(100.0, max(0.0, r))
-    return round(1 + 0.035 * r + r * (r - 60) * (100 - r) * 7e-6, 2)
+    return max(1.0, round(1 + 0.035 * r + r * (r - 60) * (100 - r) * 7e-6, 2))

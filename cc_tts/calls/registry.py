@@ -238,6 +238,7 @@ class CallRegistry:
         """Every call ended with it."""
         for call in tuple(self._live.values()):
             self._end(call, Ending("failed", "ua_process_died"))
+        self._ua.lines_taken = 0
         if reason == STOPPED:
             return
         self._metrics.process_restarts.labels(process="ua").inc()
@@ -257,6 +258,9 @@ class CallRegistry:
                 return
             case messages.InviteRefused():
                 self._refused()
+                return
+            case messages.LinesTaken():
+                self._ua.lines_taken = message.count
                 return
             case messages.RegistrationChanged():
                 self._ua.registered = message.registered
@@ -322,7 +326,9 @@ class CallRegistry:
 
     @property
     def _is_full(self) -> bool:
-        return self._ua.is_ready and len(self._live) >= self._ua.max_calls
+        if not self._ua.is_ready:
+            return False
+        return len(self._live) >= self._ua.max_calls or self._ua.lines_taken >= self._ua.build_max_calls
 
     def _incoming(self, message: messages.IncomingCall) -> None:
         call = Call(
@@ -338,6 +344,8 @@ class CallRegistry:
         )
         self._add(call, "call.incoming", source=message.source)
         try:
+            if self.draining:  # it came in before the UA process heard of the drain
+                raise Draining(retry_after_s=self._config.sip.retry_after_s)
             decision = routing.decide(
                 request_uri=message.request_uri, source=message.source, headers=message.headers, config=self._config
             )
@@ -350,7 +358,9 @@ class CallRegistry:
         except CcTtsError as error:
             log.info("call_refused", call_id=call.id, code=error.code, sip_code=error.sip_status)
             reason = error.detail if error.detail.isascii() and error.detail.isprintable() else error.title
-            call.end(error.code, sip_code=error.sip_status, reason=reason[:120])
+            call.end(
+                error.code, sip_code=error.sip_status, reason=reason[:120], retry_after_s=error.retry_after_s or 0
+            )
 
     def _greet(self, call: Call, decision: routing.RouteDecision) -> None:
         match decision.answer:

@@ -72,17 +72,18 @@ def is_trusted(source: str, peers: tuple[str, ...]) -> bool:
 
 
 def parse_uri(uri: str) -> tuple[str, dict[str, str]]:
-    """User and parameters of a SIP URI (RFC 3261 §19.1.1); parameter names in lower case, values as sent.
+    """User and parameters of a SIP URI (RFC 3261 §19.1.1); parameter names in lower case, values as sent. A password and
+    what a telephone number carries along (``+4930123;phone-context=…``) are no part of the user.
 
     Raises:
         MalformedRequest: not a SIP URI.
     """
     if len(uri) > MAX_URI_CHARS:
         raise MalformedRequest(f"the Request-URI is longer than {MAX_URI_CHARS} characters")
-    match = re.match(r"sips?:(?:([^@;]*)@)?[^;?@]+((?:;[^?]*)?)(?:\?.*)?$", uri, re.IGNORECASE | re.DOTALL)
+    match = re.match(r"sips?:(?:([^@]*)@)?[^;?@]+((?:;[^?]*)?)(?:\?.*)?$", uri, re.IGNORECASE | re.DOTALL)
     if match is None:
         raise MalformedRequest("the Request-URI is not a SIP URI")
-    user = percent_decode((match[1] or "").split(":", 1)[0], "the Request-URI's user")
+    user = percent_decode(re.split("[:;]", match[1] or "", maxsplit=1)[0], "the Request-URI's user")
     parameters: dict[str, str] = {}
     for part in (match[2] or "").split(";"):
         name, _, value = part.partition("=")

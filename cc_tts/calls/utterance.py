@@ -21,7 +21,6 @@ class CompletionCause(StrEnum):
     CANCELLED = "cancelled"
     CALL_ENDED = "call_ended"
     ERROR = "error"
-    DURATION_EXCEEDED = "duration_exceeded"
 
 
 @dataclass(slots=True)

@@ -18,11 +18,23 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import ProcessFailed
-from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ping, Pong, Ready, ServerChannel, Shutdown, StartFailed
+from cc_tts.processes.channel import (
+    PROTOCOL_VERSION,
+    Hello,
+    Message,
+    Ping,
+    Pong,
+    Ready,
+    ServerChannel,
+    Shutdown,
+    StartFailed,
+)
 
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
 KILL_TIMEOUT_S: Final = 5.0
+LAST_WORDS_TIMEOUT_S: Final = 1.0
+"""For what a child sent before it exited to be read."""
 HEARTBEAT_INTERVAL_S: Final = 1.0
 HEARTBEAT_TIMEOUT_S: Final = 10.0
 BACKOFF_MIN_S: Final = 0.1
@@ -276,7 +288,7 @@ class Supervisor:
                 self._set_down(message.detail)
             case Pong():
                 self._last_pong_ns = self._clock.now_ns()
-            case _ if self.state is ProcessState.READY:
+            case _ if self.state in (ProcessState.READY, ProcessState.STOPPING):  # last words count
                 self._on_message(message, payload)
             case _:
                 self._set_down(f"sent {type(message).__name__} before it was ready")
@@ -302,6 +314,8 @@ class Supervisor:
                 with contextlib.suppress(ProcessLookupError):
                     process.send_signal(next_signal)
         await process.wait()
+        if self._down is not None:
+            await asyncio.wait({self._down}, timeout=LAST_WORDS_TIMEOUT_S)
         if self._channel is not None:
             self._channel.close()
         self._channel = None

@@ -54,7 +54,16 @@ def main() -> int:
 
     from cc_tts.ua.endpoint import UserAgent
 
-    agent = UserAgent(settings, clock=MonotonicClock(), send=channel.send)
+    server_gone = threading.Event()
+
+    def report(message: Message) -> None:
+        """Send; a server that is gone is noticed once, by the loop below, and not in every callback of PJSIP."""
+        try:
+            channel.send(message)
+        except ProcessFailed:
+            server_gone.set()
+
+    agent = UserAgent(settings, clock=MonotonicClock(), send=report)
     try:
         build = agent.start()
     except Exception as error:  # noqa: BLE001 - whatever PJSIP throws, the reason must reach the log
@@ -64,7 +73,6 @@ def main() -> int:
         return EXIT_NO_START
 
     commands: deque[Message] = deque()
-    server_gone = threading.Event()
     reader = threading.Thread(
         target=_read, args=(channel, agent.media, commands, server_gone), name="reader", daemon=True
     )

@@ -74,6 +74,9 @@ def _common(settings: UaSettings) -> Any:
     media = config.mediaConfig
     media.transportConfig.port = settings.rtp_port_min
     media.transportConfig.portRange = settings.rtp_port_max - settings.rtp_port_min
+    # after a restart the callers of before still send to their ports, and PJMEDIA answers to where packets come from: a
+    # new call on such a port would be heard by the wrong person
+    media.transportConfig.randomizePort = True
     if settings.host not in ("0.0.0.0", "::"):
         media.transportConfig.boundAddress = settings.host
     if settings.public_address:

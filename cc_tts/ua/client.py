@@ -56,6 +56,7 @@ class UaClient:
         self._listener: UaListener | None = None
         self._accepting = True
         self.registered: bool | None = None
+        self.lines_taken = 0
         self._supervisor = Supervisor(
             ChildSpec(
                 name="ua",
@@ -109,6 +110,11 @@ class UaClient:
     def max_calls(self) -> int:
         """How many calls it takes at once; 0 while unknown."""
         return int(self.build.get("max_calls", "0"))
+
+    @property
+    def build_max_calls(self) -> int:
+        """How many lines its build of PJSIP has; 0 while unknown."""
+        return int(self.build.get("build_max_calls", "0"))
 
     def set_accepting(self, *, accepting: bool) -> None:
         """Let new calls in, or have them refused with 503. Remembered over a restart."""

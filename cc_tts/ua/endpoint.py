@@ -31,6 +31,7 @@ from cc_tts.ua.messages import (
     Hangup,
     IncomingCall,
     InviteRefused,
+    LinesTaken,
     MediaQuality,
     Originate,
     PlayoutFinished,
@@ -50,6 +51,12 @@ from cc_tts.ua.sip_thread import SipThread, pj_detail
 POLL_MS: Final = 4
 """Longest wait in one poll of the library: the delay a command or an event may meet."""
 WATCH_INTERVAL_S: Final = 1.0
+SOCKET_REST_NS: Final = 600_000_000
+"""PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and aborts the process
+when PJ_IOQUEUE_MAX_HANDLES, 64 in the try-out wheel, are taken; a call takes two.
+"""
+MAX_RESTING_CALLS: Final = 20
+"""Calls whose sockets may rest at once before new ones get 503: 40 calls a second that end at once."""
 _TRANSPORTS: Final = {"udp": "PJSIP_TRANSPORT_UDP", "tcp": "PJSIP_TRANSPORT_TCP"}
 _CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
 _TOP_PRIORITY: Final = 255
@@ -71,9 +78,13 @@ class UserAgent:
         self._accepting = True
         self._retry_after_s = settings.retry_after_s
         self._playout_events: deque[tuple[str, playout_events.PlayoutEvent]] = deque()
+        self._resting: deque[int] = deque()
         self._last_watch_ns = clock.now_ns()
         self._last_tick_ns = 0
         self.max_calls = 0
+        self._build_limit = 0
+        self._count_lines: Callable[[], int] = lambda: 0
+        self._lines_taken = 0
         self.gate_installed = False
         self._log_writer = _LogWriter()
         self._endpoint: Any = pj.Endpoint()
@@ -97,7 +108,8 @@ class UserAgent:
         library.set_log_level(self._settings.pjsip_log_level)
         self._endpoint.libCreate()
         self._endpoint.libInit(self._library_config())
-        build_limit = int(library.max_calls())
+        build_limit = self._build_limit = int(library.max_calls())
+        self._count_lines = library.num_calls
         wanted = self._settings.max_calls
         self.max_calls = min(wanted, build_limit) if wanted else build_limit
         self._install_gate(library)
@@ -132,7 +144,10 @@ class UserAgent:
         self._endpoint.libHandleEvents(POLL_MS)
         self._drain_playout_events()
         for leg in [leg for leg in self._legs.values() if leg.over]:
-            del self._legs[leg.call_id]
+            self._bury(leg)
+        if (lines_taken := self._count_lines()) != self._lines_taken:
+            self._lines_taken = lines_taken
+            self._send(LinesTaken(count=lines_taken))
         now_ns = self._clock.now_ns()
         if now_ns - self._last_tick_ns >= PTIME_MS * NS_PER_MS:
             self._last_tick_ns = now_ns
@@ -211,7 +226,7 @@ class UserAgent:
         return True
 
     def _originate(self, message: Originate) -> None:
-        if self._num_legs >= self.max_calls:
+        if self._num_legs >= self.max_calls or self._count_lines() >= self._build_limit:
             self._never_was(message.call_id, 503, "All lines are busy")
             return
         account = self._registered or self._local
@@ -222,10 +237,10 @@ class UserAgent:
             header.hName, header.hValue = name, value
             param.txOption.headers.append(header)
         if message.from_:
-            param.txOption.localUri = message.from_
+            param.txOption.localUri = f"<{message.from_}>"
         self._legs[message.call_id] = leg
         try:
-            leg.makeCall(message.to, param)
+            leg.makeCall(f"<{message.to}>", param)  # without brackets ;parameters would be the header's (RFC 3261 §20)
         except pj.Error as error:
             leg.finish(sip_code=int(leg_status(error)), sip_reason=pj_detail(error))
 
@@ -245,13 +260,14 @@ class UserAgent:
         leg = self._new_leg(account, pj_call_id, f"call_{secrets.token_hex(8)}")
         if self._refusal(incoming=1) is not None:
             leg.end(sip_code=503, retry_after_s=self._retry_after_s)
+            self._resting.append(self._clock.now_ns())
             return
         self._legs[leg.call_id] = leg
         try:
             self._announce(leg, rdata)
         except Exception:
             # nobody else will ever answer it, and it would hold its line for good
-            del self._legs[leg.call_id]
+            self._bury(leg)
             leg.end(sip_code=500)
             raise
 
@@ -321,9 +337,16 @@ class UserAgent:
         return sum(not leg.over for leg in self._legs.values())
 
     def _refusal(self, *, incoming: int = 0) -> int | None:
-        """Seconds for Retry-After if a new call would be refused now."""
-        full = self._num_legs + incoming > self.max_calls if incoming else self._num_legs >= self.max_calls
-        return self._retry_after_s if full or not self._accepting else None
+        """Seconds for Retry-After if a new call would be refused now; ``incoming`` calls have a line of PJSIP already."""
+        full = self._num_legs >= self.max_calls or self._count_lines() - incoming >= self._build_limit
+        while self._resting and self._clock.now_ns() - self._resting[0] > SOCKET_REST_NS:
+            self._resting.popleft()
+        crowded = len(self._legs) + len(self._resting) >= self.max_calls + MAX_RESTING_CALLS
+        return self._retry_after_s if full or crowded or not self._accepting else None
+
+    def _bury(self, leg: Leg) -> None:
+        del self._legs[leg.call_id]
+        self._resting.append(self._clock.now_ns())
 
     def _install_gate(self, library: CLibrary) -> None:
         gate = Gate(library, refusal=self._refusal, on_refused=lambda: self._send(InviteRefused(sip_code=503)))

@@ -86,6 +86,7 @@ class CLibrary:
         )
         self.pool_release = self._bind("pj_pool_release", None, 1)
         self.set_log_level = ctypes.CFUNCTYPE(None, ctypes.c_int)(("pj_log_set_level", self._library))
+        self.num_calls = ctypes.CFUNCTYPE(ctypes.c_uint)(("pjsua_call_get_count", self._library))
         self.max_calls = ctypes.CFUNCTYPE(ctypes.c_uint)(("pjsua_call_get_max_count", self._library))
 
     def _bind(self, name: str, result: Any, num_pointers: int) -> Any:

@@ -233,6 +233,13 @@ class CommandFailed(Message, frozen=True):
     detail: str
 
 
+class LinesTaken(Message, frozen=True):
+    """How many of PJSIP's lines are taken, whenever it changes. A line outlives its call while PJSIP still waits for an
+    answer, as after a CANCEL that nobody confirms (RFC 3261 §9.1: up to 64·T1)."""
+
+    count: int
+
+
 class InviteRefused(Message, frozen=True):
     """An INVITE was answered by the gate, before it became a call."""
 
@@ -321,6 +328,7 @@ FROM_UA: Final[tuple[type[Message], ...]] = (
     CallEnded,
     CommandFailed,
     InviteRefused,
+    LinesTaken,
     RegistrationChanged,
     PlayoutStarted,
     PlayoutSpeech,

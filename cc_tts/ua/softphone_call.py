@@ -110,7 +110,7 @@ class SoftphoneCall:
         self._rtp.start()
         self.facts.invite_ns = self._clock.now_ns()
         try:
-            self._pj.makeCall(self.plan.uri, param)
+            self._pj.makeCall(f"<{self.plan.uri}>", param)  # so that ;parameters stay the URI's own
         except pj.Error as error:
             self._end(Ending("unreachable", "nobody", reason=pj_detail(error)))
             return

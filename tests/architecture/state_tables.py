@@ -33,10 +33,7 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def state_table(table: Mapping[tuple[Any, Any], StrEnum], states: type[StrEnum], events: type[StrEnum]) -> str:
     """A row a state, a column an event; a dash where the event is refused."""
-    rows = [
-        [f"**{state}**", *(str(table.get((state, event), "–")) for event in events)]
-        for state in states
-    ]
+    rows = [[f"**{state}**", *(str(table.get((state, event), "–")) for event in events)] for state in states]
     return markdown(["state \\ event", *(str(event) for event in events)], rows)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cc_tts import config, errors
+from cc_tts.calls.events import EVENT_TYPES
 from tests.architecture import state_tables
 from tests.architecture.state_tables import ROOT
 
@@ -50,7 +51,7 @@ def test_configuration_keys_that_are_named_exist(path: Path) -> None:
     del sections["routes"]
     for section, key in re.findall(r"`(?:--set )?'?([a-z]+)\.([a-z_]+)(?:=[^`]*)?'?`", path.read_text("utf-8")):
         if section in sections and key not in ("py", "md", "toml", "json", "xml", "conf"):
-            if path.parts[-2] == "docs" and f"{section}.{key}" in state_tables.EVENT_TYPES:
+            if path.parts[-2] == "docs" and f"{section}.{key}" in EVENT_TYPES:
                 continue
             assert key in sections[section].__dataclass_fields__, f"{section}.{key}"
 

@@ -1,5 +1,6 @@
 """A server with other settings than ``server_config``, handed over in its environment."""
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
@@ -40,3 +41,18 @@ def ua_pid(server: Server) -> int:
 def of_kind(events: list[Json], kind: str, wanted: Callable[[Json], Any] = lambda _event: True) -> list[Json]:
     """Events of one type."""
     return [event for event in events if event["type"] == kind and wanted(event)]
+
+
+def is_running(pid: int) -> bool:
+    """Whether this process exists and is no zombie."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+async def until(condition: Callable[[], object], timeout_s: float) -> None:
+    """Wait until ``condition`` holds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event to tell of it
+            await asyncio.sleep(0.02)

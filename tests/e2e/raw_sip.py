@@ -36,11 +36,12 @@ class Answer:
 
 
 class RawCaller(asyncio.DatagramProtocol):
-    """One dialog. Use it as a context manager."""
+    """One dialog. Use it as a context manager. ``user`` may be followed by ``;parameters`` for the URI."""
 
     def __init__(self, user: str, port: int) -> None:
         number = next(_numbers)
-        self._uri = f"sip:{user}@{HOST}:{port}"
+        user, semicolon, parameters = user.partition(";")
+        self._uri = f"sip:{user}@{HOST}:{port}{semicolon}{parameters}"
         self._to = f"<{self._uri.partition(';')[0]}>"
         self._call_id = f"raw-{number}-{id(self):x}"
         self._tag = f"raw{number}"
@@ -90,9 +91,7 @@ class RawCaller(asyncio.DatagramProtocol):
         ).encode()
         sender = b"From: " + from_name + f" <sip:raw@{HOST}>;tag={self._tag}\r\n".encode()
         kind = b"Content-Type: application/sdp\r\n" if body else b""
-        self._transport.sendto(
-            head + sender + headers + kind + f"Content-Length: {len(body)}\r\n\r\n{body}".encode()
-        )
+        self._transport.sendto(head + sender + headers + kind + f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
 
     def invite(self, *, headers: bytes = b"", formats: str = "0 101", from_name: bytes = b'"raw"') -> None:
         """Send an INVITE with an offer."""

@@ -1,0 +1,253 @@
+"""What callers and clients see when something goes wrong: a child dies, the server stops, a peer misbehaves."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from cc_tts.ua.softphone_driver import SoftphoneProcess
+from tests.e2e.configured import is_running, logged, of_kind, server_with, ua_pid, until
+from tests.e2e.peers import Sipp
+from tests.e2e.raw_sip import RawCaller, invite_once, options
+from tests.e2e.server_under_test import EventLog, Json, Server
+
+pytestmark = pytest.mark.e2e
+
+RESTART_TIMEOUT_S = 15.0
+EXIT_TIMEOUT_S = 20.0
+
+
+async def until_readyz(server: Server, wanted: int) -> None:
+    """Wait until ``GET /readyz`` has this status."""
+    async with asyncio.timeout(RESTART_TIMEOUT_S):
+        while True:
+            status, _ = await server.get("/readyz")
+            if status == wanted:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def until_all_ended(server: Server) -> list[Json]:
+    """Wait until no call is left; returns the ended ones."""
+    async with asyncio.timeout(EXIT_TIMEOUT_S):
+        while True:
+            calls = await server.calls()
+            if all(call["state"] == "terminated" for call in calls):
+                return calls
+            await asyncio.sleep(0.02)
+
+
+async def speaking(server: Server, phone: SoftphoneProcess, log: EventLog, user: str = "long") -> str:
+    """A call on which something is being said; returns its id."""
+    await phone.dial(server.uri(user))
+    started = await log.wait("speak.started", timeout_s=15)
+    call_id: str = started["call_id"]
+    return call_id
+
+
+async def test_the_ua_process_dies_in_the_middle_of_a_prompt(server: Server, phone: SoftphoneProcess) -> None:
+    async with server.events() as log:
+        call_id = await speaking(server, phone, log)
+        old = ua_pid(server)
+        os.kill(old, signal.SIGKILL)
+        await until_readyz(server, 503)
+        assert (await server.get("/healthz"))[0] == 200
+        complete = await log.wait("speak.complete")
+        terminated = await log.wait("call.terminated")
+        assert complete["seq"] + 1 == terminated["seq"]
+        assert complete["data"]["completion_cause"] == "call_ended"
+        assert terminated["data"]["ending"] == {"result": "failed", "reason": "ua_process_died", "sip_code": None}
+        status, call = await server.get(f"/v1/calls/{call_id}")
+        assert (status, call["state"]) == (200, "terminated")
+        utterance = await server.utterance(call)
+        assert (utterance["state"], utterance["completion_cause"]) == ("complete", "call_ended")
+        assert utterance["error"] is None
+        status, problem = await server.post(f"/v1/calls/{call_id}/speak", {"text": "too late"})
+        assert (status, problem["code"]) == (409, "wrong_state")
+        await until_readyz(server, 200)
+        assert ua_pid(server) != old
+        assert (await phone.hangup())["ending"]["by"] == "us"  # nobody told it; its RTP would go on
+        await phone.dial(server.uri("greet"), call="2")
+        await log.wait("speak.complete", completion_cause="normal", timeout_s=20)
+        report = await phone.hangup(call="2")
+        assert report["talkspurts"]
+        assert report["ending"]["result"] == "completed"
+    ended = await server.calls("terminated")
+    assert [each["ending"]["reason"] for each in ended] == ["ua_process_died", "remote_hangup"]
+    assert len(logged(server, "sip_down")) == 1
+
+
+async def test_the_ua_process_may_die_again_and_again(server: Server) -> None:
+    for _ in range(3):
+        os.kill(ua_pid(server), signal.SIGKILL)
+        await until_readyz(server, 503)
+        status, problem = await server.post("/v1/calls", {"to": "sip:x@127.0.0.1:9"})
+        assert (status, problem["code"]) == (503, "user_agent_unavailable")
+        await until_readyz(server, 200)
+    assert (await invite_once("silent", server.sip_port)).status == 200
+
+
+async def test_a_thousand_queued_prompts(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    settings = {"calls__max_queued_prompts": "1000", "http__event_queue_size": "10000"}
+    async with server_with(tmp_path, **settings) as server, server.events() as log:
+        await phone.dial(server.uri("silent"))
+        call_id = (await log.wait("call.established"))["call_id"]
+        assert (await server.post(f"/v1/calls/{call_id}/pause", {}))[0] == 200
+        ids = [f"u{number}" for number in range(1000)]
+        for id_ in ids:
+            status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": "one", "utterance_id": id_})
+            assert status == 201, answer
+        status, problem = await server.post(f"/v1/calls/{call_id}/speak", {"text": "one too many"})
+        assert (status, problem["code"]) == (429, "queue_full")
+        assert (await server.get("/healthz"))[0] == 200
+        await phone.hangup()
+        await log.wait("call.terminated")
+        complete = of_kind(log.events, "speak.complete")
+        assert [event["data"]["utterance_id"] for event in complete] == ids
+        assert {event["data"]["completion_cause"] for event in complete} == {"call_ended"}
+        seqs = [event["seq"] for event in log.events if event["call_id"] == call_id]
+        assert seqs == list(range(1, len(seqs) + 1))
+
+
+async def test_drain_by_request(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with server_with(tmp_path, calls__drain_timeout_s="100") as server:
+        async with server.events() as log:
+            await phone.dial(server.uri("silent"))
+            call_id = (await log.wait("call.established"))["call_id"]
+            assert await server.post("/v1/admin/drain", {}) == (202, {"draining": True, "already": False})
+            assert await server.post("/v1/admin/drain", {}) == (202, {"draining": True, "already": True})
+            assert (await log.wait("server.draining"))["data"] == {"calls": 1}
+            for answer in (await invite_once("silent", server.sip_port), await options(server.sip_port)):
+                assert answer.status == 503
+                assert answer.header("Retry-After") == "7"
+            status, problem = await server.get("/readyz")
+            assert (status, problem["reason"]) == (503, "draining")
+            status, problem = await server.post("/v1/calls", {"to": "sip:x@127.0.0.1:9"})
+            assert (status, problem["code"]) == (503, "draining")
+            assert (await server.get(f"/v1/calls/{call_id}"))[1]["state"] == "established"
+        await phone.hangup()
+        assert await server._child.wait(EXIT_TIMEOUT_S) == 0
+
+
+async def test_sigterm_lets_the_prompt_end(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with server_with(tmp_path, calls__drain_timeout_s="100") as server:
+        async with server.events() as log:
+            text = "This%20sentence%20is%20said%20to%20its%20very%20end."
+            await phone.dial(server.uri("silent"), headers={"X-TTS-Text": text, "X-TTS-Then": "hangup"})
+            await log.wait("speak.started", timeout_s=15)
+            os.kill(server._child.pid, signal.SIGTERM)
+            await log.wait("server.draining")
+            complete = await log.wait("speak.complete", timeout_s=20)
+            assert complete["data"]["completion_cause"] == "normal"
+            assert complete["data"]["spoken_text"] == "This sentence is said to its very end."
+        report = await phone.report(timeout_s=10)
+        assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
+        assert await server._child.wait(EXIT_TIMEOUT_S) == 0
+
+
+async def test_a_second_sigterm_ends_the_calls_at_once(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with server_with(tmp_path, calls__drain_timeout_s="1000") as server:
+        async with server.events() as log:
+            await speaking(server, phone, log)
+            os.kill(server._child.pid, signal.SIGTERM)
+            await log.wait("server.draining")
+            assert server._child.returncode is None
+            os.kill(server._child.pid, signal.SIGTERM)
+            assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "call_ended"
+            terminated = await log.wait("call.terminated")
+        assert terminated["data"]["ending"]["result"] == "completed"
+        report = await phone.report(timeout_s=10)
+        assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
+        assert await server._child.wait(EXIT_TIMEOUT_S) == 0
+
+
+async def test_the_end_of_the_drain_ends_the_calls(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with server_with(tmp_path, calls__drain_timeout_s="1") as server:
+        async with server.events() as log:
+            await speaking(server, phone, log)
+            os.kill(server._child.pid, signal.SIGTERM)
+            terminated = await log.wait("call.terminated")
+        assert terminated["data"]["ending"] == {"result": "completed", "reason": "draining", "sip_code": 200}
+        assert (await phone.report(timeout_s=10))["ending"]["by"] == "them"
+        assert await server._child.wait(EXIT_TIMEOUT_S) == 0
+
+
+async def test_the_ua_process_ends_with_its_server(tmp_path: Path) -> None:
+    server = await Server.start(tmp_path)
+    try:
+        child = ua_pid(server)
+        os.kill(server._child.pid, signal.SIGKILL)
+        await server._child.wait(EXIT_TIMEOUT_S)
+        await until(lambda: not is_running(child), EXIT_TIMEOUT_S)
+    finally:
+        await server.end()
+
+
+async def test_silence_from_the_peer_ends_the_call_but_not_a_held_one(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with server_with(tmp_path, rtp__inactivity_timeout_s="2") as server, server.events() as log:
+        await phone.dial(server.uri("silent"))
+        talking = (await log.wait("call.established"))["call_id"]
+        await phone.hold()
+        await log.wait("call.held")
+        async with RawCaller("silent", server.sip_port) as silent:
+            silent.invite()
+            assert (await silent.final()).status == 200
+            silent.ack()
+            bye = await silent.request("BYE")
+        assert silent.call_id in bye
+        terminated = await log.wait("call.terminated")
+        assert terminated["call_id"] != talking
+        assert terminated["data"]["ending"]["result"] == "failed"
+        assert terminated["data"]["ending"]["reason"] == "rtp_inactivity"
+        assert (await server.get(f"/v1/calls/{talking}"))[1]["state"] == "established"
+        await phone.unhold()
+        await asyncio.sleep(3.0)  # longer than the timeout: the phone sends again
+        assert (await server.get(f"/v1/calls/{talking}"))[1]["state"] == "established"
+        await phone.hangup()
+
+
+async def test_what_is_not_utf8_is_answered_and_holds_no_line(server: Server) -> None:
+    port = server.sip_port
+    for _ in range(3):  # more than there are lines
+        assert (await invite_once("silent", port, headers=b"X-Foo: \xff\xfe\r\n")).status == 200
+        assert (await invite_once("silent", port, from_name=b'"\xc3\x28"')).status == 200
+        assert (await invite_once("silent", port, headers=b"X-TTS-Text: hi\xff\r\n")).status == 400
+    assert (await invite_once("silent", port, from_name='"Grüße, 世界"'.encode())).status == 200
+    calls = await until_all_ended(server)
+    assert calls[0]["headers"] == {"X-Foo": "\ufffd\ufffd"}
+    assert "Grüße, 世界" in calls[-1]["caller"]
+
+
+async def test_calls_that_end_make_room_at_once(server: Server) -> None:
+    for _ in range(12):
+        assert (await invite_once("silent", server.sip_port)).status == 200
+        assert (await invite_once("nobody", server.sip_port)).status == 404
+    assert len(await until_all_ended(server)) == 24
+
+
+async def test_answer_by_request_where_the_route_has_answered(server: Server) -> None:
+    async with RawCaller("greet", server.sip_port) as caller:
+        caller.invite()
+        assert (await caller.final()).status == 200
+        call = await server.only_call()
+        status, problem = await server.post(f"/v1/calls/{call['id']}/answer", {})
+        assert (status, problem["code"]) == (409, "wrong_state")
+        caller.ack()
+        await server.until_call(lambda each: each["state"] == "established")
+        assert (await caller.bye()).status == 200
+    assert (await server.until_terminated())["ending"]["reason"] == "remote_hangup"
+
+
+async def test_the_last_words_before_the_hangup_of_the_caller(server: Server, tmp_path: Path) -> None:
+    async with server.events() as log:
+        caller = await Sipp.call(
+            "bye_during_speak", folder=tmp_path, target_port=server.sip_port, service="long", pause_ms=1000, tcp=True
+        )
+        complete = await log.wait("speak.complete", timeout_s=20)
+        terminated = await log.wait("call.terminated")
+        await caller.passed()
+    assert complete["data"]["completion_cause"] == "call_ended"
+    assert complete["seq"] < terminated["seq"]
+    assert terminated["data"]["ending"]["reason"] == "remote_hangup"

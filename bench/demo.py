@@ -69,7 +69,8 @@ def show(report: Json, spoken: list[tuple[str, int, Json]], key: Json, ending: J
     print(f'  the caller had heard: "{spoken[-1][2]["spoken_text"]}"')
     gaps, rtp = report["rtp"]["gap_ms"], report["rtp"]
     print(
-        f"  packet gaps p50 {gaps['p50']:.1f}  p95 {gaps['p95']:.1f}  max {gaps['max']:.1f} ms; {rtp['packets']} packets, {rtp['lost']} lost, jitter {rtp['jitter_ms']:.1f} ms"
+        f"  packet gaps p50 {gaps['p50']:.1f}  p95 {gaps['p95']:.1f}  max {gaps['max']:.1f} ms;"
+        f" {rtp['packets']} packets, {rtp['lost']} lost, jitter {rtp['jitter_ms']:.1f} ms"
     )
     print(f"  call ended: {ending['result']}, {ending['reason']}")
     print(f"  what the caller heard: {RECORDING}")

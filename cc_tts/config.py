@@ -40,6 +40,7 @@ class SipConfig:
     retry_after_s: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 5
     trusted_peers: tuple[str, ...] = ("127.0.0.0/8",)
     user_agent: str = "cc-tts"
+    nameservers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,11 +308,11 @@ def _check_sense(config: Config) -> None:  # noqa: C901 - a list of checks
         except ValueError as error:
             raise ConfigError(f"sip.trusted_peers: {error}; write an address or a network such as 10.0.0.0/8") from None
     for key, host in (("sip.host", config.sip.host), ("sip.public_address", config.sip.public_address)):
-        if host:
-            try:
-                ipaddress.ip_address(host)
-            except ValueError:
-                raise ConfigError(f"{key}: {host!r} is not an IP address") from None
+        if host and not is_ip_address(host):
+            raise ConfigError(f"{key}: {host!r} is not an IP address")
+    for address in config.sip.nameservers:
+        if not is_ip_address(address):
+            raise ConfigError(f"sip.nameservers: {address!r} is not an IP address")
     if not config.http.tokens and not _is_loopback(config.http.host):
         raise ConfigError(
             f"http.host is {config.http.host} but no token is configured: anybody there could make calls. "
@@ -319,6 +320,15 @@ def _check_sense(config: Config) -> None:  # noqa: C901 - a list of checks
         )
     if config.registration.registrar and not config.registration.username:
         raise ConfigError("registration.registrar is set but registration.username is empty")
+
+
+def is_ip_address(text: str) -> bool:
+    """Whether ``text`` is an IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_loopback(host: str) -> bool:

@@ -222,7 +222,7 @@ class Hangup(Body, frozen=True):
 class Dtmf(Body, frozen=True):
     """Digits to send as RFC 4733 telephone events."""
 
-    digits: Annotated[str, Meta(pattern=r"^[0-9A-D*#]{1,64}$(?!\n)")]
+    digits: Annotated[str, Meta(pattern=r"^[0-9A-D*#]{1,32}$(?!\n)")]
     duration_ms: Annotated[int, Meta(ge=40, le=2000, description="Of each digit.")] = 160
 
 

@@ -1,6 +1,8 @@
 """One call: who is on the line, its prompts, and what may be done with it. Changed only on the event loop."""
 
 import asyncio
+import contextlib
+import dataclasses
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from cc_tts.calls.speech_source import SpeechSource
 from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
 from cc_tts.clock import Clock
 from cc_tts.config import Config
-from cc_tts.errors import QueueFull, WrongState
+from cc_tts.errors import QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.ua.client import UaClient
 
@@ -238,6 +240,7 @@ class Call:
             return
         if self.local_reason is None:
             self.local_reason = local_reason
+        self.player.stop_feeding()
         self._services.ua.hangup(self.id, sip_code=sip_code or 0, reason=reason or "", retry_after_s=retry_after_s)
 
     async def hold(self) -> None:
@@ -356,16 +359,7 @@ class Call:
             return prompt
         voice = content.voice if content.voice is not None or content.language is not None else self.voice
         content = TextContent(content.text, voice, content.language or self.language, content.speed)
-        return Prompt(
-            content=content,
-            queue=prompt.queue,
-            utterance_id=prompt.utterance_id,
-            barge_in_dtmf=prompt.barge_in_dtmf,
-            then=prompt.then,
-            repeat=prompt.repeat,
-            delay_ms=prompt.delay_ms,
-            max_duration_ms=prompt.max_duration_ms,
-        )
+        return dataclasses.replace(prompt, content=content)
 
     def _keep(self, utterance: Utterance) -> None:
         self.utterances[utterance.id] = utterance
@@ -399,9 +393,14 @@ class Call:
             time_to_first_audio_ms=utterance.time_to_first_audio_ms,
         )
         self._services.utterance_done(utterance)
-        over = cause in (CompletionCause.NORMAL, CompletionCause.ERROR)
-        if over and utterance.prompt.then == "hangup" and self.state is CallState.ESTABLISHED:
-            self.end("prompt_finished")
+        prompt = utterance.prompt
+        over = cause in (CompletionCause.NORMAL, CompletionCause.ERROR) or (
+            cause is CompletionCause.BARGE_IN and prompt.unattended and not self.player.queue
+        )
+        if over and prompt.then == "hangup":
+            with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
+                self.end("prompt_finished", sip_code=480 if self.waits_for_answer else None)
+        utterance.forget_text()
 
     def _cut_waiter(self, utterance_id: str) -> asyncio.Future[None]:
         waiter = self._cut_waiters.get(utterance_id)

@@ -19,6 +19,7 @@ EVENT_TYPES = (
     "call.held",
     "call.unheld",
     "call.dtmf",
+    "call.command_failed",
     "call.terminated",
     "speak.queued",
     "speak.started",

@@ -40,7 +40,8 @@ class Prompt:
     """What to say and how it stands in the call's queue.
 
     ``barge_in_dtmf`` ``None`` means the config's default. ``repeat``/``delay_ms``/``max_duration_ms`` are those of
-    RFC 4240 §3 (how often in all, silence between repeats, ceiling of the whole).
+    RFC 4240 §3 (how often in all, silence between repeats, ceiling of the whole). ``unattended``: the prompt came with the
+    INVITE and nobody may be there to end the call, so ``then`` also follows an interruption.
     """
 
     content: Content
@@ -51,3 +52,4 @@ class Prompt:
     repeat: int = 1
     delay_ms: int = 0
     max_duration_ms: int | None = None
+    unattended: bool = False

@@ -84,6 +84,10 @@ class PromptPlayer:
         self._open = True
         self._next()
 
+    def stop_feeding(self) -> None:
+        """The call is about to end: begin nothing more."""
+        self._open = False
+
     def enqueue(self, utterance: Utterance) -> None:
         """Queue one."""
         if self.queue:
@@ -146,7 +150,9 @@ class PromptPlayer:
                 task.cancel()
 
     def _next(self) -> None:
-        if self._open and self._waiting and self._feeding is None and len(self._on_line) < MAX_ON_LINE:
+        last = self._on_line[-1] if self._on_line else None
+        full = len(self._on_line) >= MAX_ON_LINE or (last is not None and last.prompt.then == "hangup")
+        if self._open and self._waiting and self._feeding is None and not full:
             utterance = self._waiting.popleft()
             self._on_line.append(utterance)
             self._turn()
@@ -203,8 +209,10 @@ class PromptPlayer:
             while self._ahead_ms() > self._window_ms:
                 self._moved.clear()
                 await self._moved.wait()
-            self._line.audio(utterance.id, piece.data)
-            self._fed_ms[utterance.id] = fed_ms + self._format.ms_for_bytes(len(piece.data))
+            data = self._within_limit(utterance, piece.data)
+            if data:
+                self._line.audio(utterance.id, data)
+            self._fed_ms[utterance.id] = fed_ms + self._format.ms_for_bytes(len(data))
             if self._over_time(utterance):
                 break
         if spans:
@@ -212,6 +220,12 @@ class PromptPlayer:
 
     def _ahead_ms(self) -> float:
         return sum(self._fed_ms.get(u.id, 0.0) - u.played_ms for u in self._on_line)
+
+    def _within_limit(self, utterance: Utterance, data: bytes) -> bytes:
+        limit_ms = utterance.prompt.max_duration_ms
+        if limit_ms is None:
+            return data
+        return data[: self._format.bytes_for_ms(max(0.0, limit_ms - self._fed_ms.get(utterance.id, 0.0)))]
 
     def _over_time(self, utterance: Utterance) -> bool:
         limit_ms = utterance.prompt.max_duration_ms

@@ -38,6 +38,8 @@ from cc_tts.voices.catalog import VoiceCatalog
 
 OVERLOAD_EVENT_INTERVAL_S: Final = 1.0
 HANGUP_TIMEOUT_S: Final = 3.0
+MAX_UTTERANCES_KEPT: Final = 20_000
+"""Of all calls; beyond it the oldest complete ones are forgotten before their calls are."""
 
 log = logs.get(__name__)
 
@@ -170,8 +172,12 @@ class CallRegistry:
         call_id = request.call_id or f"call_{secrets.token_hex(8)}"
         if call_id in self._live or call_id in self._ended:
             raise DuplicateId(f"there is a call {call_id[:80]!r} already")
+        if request.voice is not None:
+            self._source.engine.resolve_voice(request.voice, None)
         if request.prompt is not None:
             self._source.check(request.prompt.content)
+            self._new_utterance_id(request.prompt.utterance_id)
+            self._must_be_free(request.prompt.utterance_id)
         call = Call(
             self._services,
             id_=call_id,
@@ -185,10 +191,10 @@ class CallRegistry:
         )
         self._ua.originate(call_id, to=request.to, from_=request.from_ or "", headers=request.headers)
         self._add(call, "call.outgoing")
-        if request.prompt is not None:
-            call.speak(request.prompt)
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
         self._arm(call, timeout_s, "no_answer", sip_code=None)
+        if request.prompt is not None:
+            call.speak(request.prompt)
         return call
 
     def start_drain(self) -> bool:
@@ -216,7 +222,10 @@ class CallRegistry:
         left = list(self._live.values())
         for call in left:
             try:
-                call.end("draining", sip_code=503 if call.state is CallState.INCOMING else None)
+                if call.waits_for_answer:
+                    call.end("draining", sip_code=503, retry_after_s=self._config.sip.retry_after_s)
+                else:
+                    call.end("draining")
             except UserAgentUnavailable:
                 break
         await self._until_empty(HANGUP_TIMEOUT_S)
@@ -287,6 +296,11 @@ class CallRegistry:
                 call.quality = _quality(message.quality)
             case messages.CommandFailed():
                 log.warning("command_refused", call_id=call.id, command=message.command, detail=message.detail)
+                self.events.publish(
+                    "call.command_failed",
+                    call_id=call.id,
+                    data={"command": message.command, "detail": message.detail},
+                )
                 if message.command in ("answer", "ring"):
                     call.end("sip_error", sip_code=500)
             case messages.CallEnded():
@@ -358,9 +372,7 @@ class CallRegistry:
         except CcTtsError as error:
             log.info("call_refused", call_id=call.id, code=error.code, sip_code=error.sip_status)
             reason = error.detail if error.detail.isascii() and error.detail.isprintable() else error.title
-            call.end(
-                error.code, sip_code=error.sip_status, reason=reason[:120], retry_after_s=error.retry_after_s or 0
-            )
+            call.end(error.code, sip_code=error.sip_status, reason=reason[:120], retry_after_s=error.retry_after_s or 0)
 
     def _greet(self, call: Call, decision: routing.RouteDecision) -> None:
         match decision.answer:
@@ -370,7 +382,9 @@ class CallRegistry:
                 self._ua.ring(call.id, early_media=False)
                 self._timer(call, decision.ring_ms / 1000, call.accept)
             case "manual":
-                self._arm(call, self._config.calls.manual_answer_timeout_s, "not_answered", sip_code=480)
+                self._timer(
+                    call, self._config.calls.manual_answer_timeout_s, lambda: self._give_up_unless_answered(call)
+                )
 
     def _established(self, call: Call, message: messages.CallEstablished) -> None:
         call.sip_call_id = message.sip_call_id or call.sip_call_id
@@ -378,6 +392,10 @@ class CallRegistry:
         self._cancel_timer(call.id)
         if self._config.calls.max_duration_s:
             self._arm(call, self._config.calls.max_duration_s, "max_duration", sip_code=None)
+
+    def _give_up_unless_answered(self, call: Call) -> None:
+        if call.waits_for_answer:
+            call.end("not_answered", sip_code=480)
 
     def _refused(self) -> None:
         self._metrics.calls_ended.labels(direction="inbound", result="rejected", reason="overload").inc()
@@ -448,6 +466,12 @@ class CallRegistry:
 
     def _add_utterance(self, utterance: Utterance) -> None:
         self._utterances[utterance.id] = utterance
+        while len(self._utterances) > MAX_UTTERANCES_KEPT and next(iter(self._utterances.values())).is_complete:
+            oldest = next(iter(self._utterances.values()))
+            del self._utterances[oldest.id]
+            owner = self._live.get(oldest.call_id) or self._ended.get(oldest.call_id)
+            if owner is not None:
+                owner.utterances.pop(oldest.id, None)
         self._metrics.utterances_active.inc()
 
     def _forget_utterance(self, utterance_id: str) -> None:
@@ -456,9 +480,12 @@ class CallRegistry:
     def _new_utterance_id(self, wanted: str | None) -> str:
         if wanted is None:
             return f"utt_{secrets.token_hex(8)}"
-        if wanted in self._utterances:
-            raise DuplicateId(f"there is an utterance {wanted[:80]!r} already")
+        self._must_be_free(wanted)
         return wanted
+
+    def _must_be_free(self, utterance_id: str | None) -> None:
+        if utterance_id is not None and utterance_id in self._utterances:
+            raise DuplicateId(f"there is an utterance {utterance_id[:80]!r} already")
 
     def _arm(self, call: Call, delay_s: float, local_reason: str, *, sip_code: int | None) -> None:
         self._timer(call, delay_s, lambda: call.end(local_reason, sip_code=sip_code))

@@ -18,6 +18,8 @@ from cc_tts.errors import Forbidden, MalformedRequest, NotFound, PromptNotFound,
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
 MAX_MS: Final = 86_400_000
+MAX_DELAY_MS: Final = 120_000
+"""Silence between two repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +53,14 @@ def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config:
     route = config.routes.get(user) or config.routes.get("*")
     if route is None and user != ANNOUNCEMENT_USER:
         raise NotFound(f"no route for user {user[:64]!r}")
-    route = route or RouteConfig()
+    if route is None or user == ANNOUNCEMENT_USER:
+        route = RouteConfig(then="hangup" if user == ANNOUNCEMENT_USER else "stay")
     voice = tts_headers.get("x-tts-voice") or route.voice or None
     language = tts_headers.get("x-tts-language") or route.language or None
-    prompt = _header_prompt(tts_headers, voice, language, then or "stay", config.tts.max_text_chars)
+    header_then = then or ("hangup" if user == ANNOUNCEMENT_USER else "stay")
+    prompt = _header_prompt(tts_headers, voice, language, header_then, config.tts.max_text_chars)
     if prompt is None and route.greeting:
-        prompt = Prompt(content=TextContent(route.greeting, voice, language), then=then or route.then)
+        prompt = Prompt(content=TextContent(route.greeting, voice, language), then=then or route.then, unattended=True)
     return RouteDecision(answer=route.answer, ring_ms=route.ring_ms, prompt=prompt, voice=voice, language=language)
 
 
@@ -134,7 +138,7 @@ def _header_prompt(
         return None
     text = percent_decode(encoded, "X-TTS-Text")
     _check_length(text, max_text_chars, "X-TTS-Text")
-    return Prompt(content=TextContent(text, voice, language), then=then)
+    return Prompt(content=TextContent(text, voice, language), then=then, unattended=True)
 
 
 def _announcement(
@@ -163,8 +167,9 @@ def _announcement(
     prompt = Prompt(
         content=TextContent(text, voice, language, _speed(parameters)),
         then=then or "hangup",
+        unattended=True,
         repeat=_repeat(parameters, config.calls),
-        delay_ms=_milliseconds(parameters, "delay") or 0,
+        delay_ms=_delay(parameters),
         max_duration_ms=min(
             _milliseconds(parameters, "duration") or MAX_MS, round(config.calls.max_announcement_s * 1000)
         ),
@@ -188,6 +193,13 @@ def _milliseconds(parameters: Mapping[str, str], name: str) -> int | None:
     if not value.isascii() or not value.isdigit() or len(value) > 9:  # noqa: PLR2004 - digits
         raise MalformedRequest(f"{name}= is a number of milliseconds")
     return min(int(value), MAX_MS)
+
+
+def _delay(parameters: Mapping[str, str]) -> int:
+    delay_ms = _milliseconds(parameters, "delay") or 0
+    if delay_ms > MAX_DELAY_MS:
+        raise MalformedRequest(f"delay= is at most {MAX_DELAY_MS} milliseconds")
+    return delay_ms
 
 
 def _speed(parameters: Mapping[str, str]) -> float | None:

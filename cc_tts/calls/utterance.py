@@ -1,5 +1,6 @@
 """One prompt on one call, from acceptance to completion, with its marks."""
 
+import dataclasses
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -72,6 +73,20 @@ class Utterance:
     error_code: str | None = None
     error_detail: str | None = None
     spans: list[SpokenSpan] = field(default_factory=list)
+    text_chars: int = 0
+    """Characters of the text; 0 for tones and silence."""
+    _spoken_text: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.prompt.content, TextContent):
+            self.text_chars = len(self.prompt.content.text)
+
+    def forget_text(self) -> None:
+        """Keep what was heard and drop what was asked for: complete utterances are kept for a while, many of them."""
+        self._spoken_text = self.spoken_text
+        self.spans = []
+        if isinstance(self.prompt.content, TextContent):
+            self.prompt = dataclasses.replace(self.prompt, content=dataclasses.replace(self.prompt.content, text=""))
 
     @property
     def state(self) -> UtteranceState:
@@ -82,11 +97,6 @@ class Utterance:
     def is_complete(self) -> bool:
         """Whether nothing more will be heard of it."""
         return self.machine.state is UtteranceState.COMPLETE
-
-    @property
-    def text_chars(self) -> int:
-        """Characters of the text; 0 for tones and silence."""
-        return len(self.prompt.content.text) if isinstance(self.prompt.content, TextContent) else 0
 
     @property
     def time_to_first_pcm_ms(self) -> float | None:
@@ -105,6 +115,8 @@ class Utterance:
         """What the caller heard, in the caller's own words: whole spans, and of the last one the share of its words that
         was played.
         """
+        if self._spoken_text is not None:
+            return self._spoken_text
         heard: list[str] = []
         for span in self.spans:
             if self.played_ms <= span.start_ms:

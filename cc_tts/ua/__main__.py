@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections import deque
+from typing import NoReturn
 
 import msgspec
 
@@ -39,18 +40,13 @@ EXIT_NO_START = 4
 log = logs.get("cc_tts.ua")
 
 
-def main() -> int:
+def main() -> NoReturn:
     """Run until told to shut down or the server is gone."""
-    parser = argparse.ArgumentParser(prog="python -m cc_tts.ua", description="the SIP user agent's process")
-    parser.add_argument("--channel-fd", type=int, required=True)
-    arguments = parser.parse_args()
-    settings = msgspec.json.decode(sys.stdin.buffer.read(), type=UaSettings)
-    logs.configure(level=settings.log_level, json=settings.log_json, process="ua")
+    stopping = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    stopping = threading.Event()
     SipThread.enter()
-    channel = ChildChannel(socket.socket(fileno=arguments.channel_fd), TO_UA)
+    channel, settings = _begin()
 
     from cc_tts.ua.endpoint import UserAgent
 
@@ -70,7 +66,7 @@ def main() -> int:
         log.error("ua_cannot_start", detail=str(error))
         with contextlib.suppress(ProcessFailed):
             channel.send(StartFailed(detail=str(error)[:500]))
-        return EXIT_NO_START
+        _leave(EXIT_NO_START)
 
     commands: deque[Message] = deque()
     reader = threading.Thread(
@@ -84,24 +80,37 @@ def main() -> int:
             agent.poll()
             while commands:
                 message = commands.popleft()
-                match message:
-                    case Ping():
-                        channel.send(Pong(serial=message.serial))
-                    case Shutdown():
-                        stopping.set()
-                    case _:
-                        agent.command(message)
+                if isinstance(message, Shutdown):
+                    stopping.set()
+                elif isinstance(message, Ping):
+                    channel.send(Pong(serial=message.serial))
+                else:
+                    agent.command(message)
             channel.flush()
     except ProcessFailed as error:
         log.error("server_gone", detail=str(error))
         server_gone.set()
-    try:
+    with contextlib.suppress(ProcessFailed):
         agent.stop()
         channel.flush()
-    except ProcessFailed:
-        server_gone.set()
     channel.close()
-    return EXIT_SERVER_GONE if server_gone.is_set() else 0
+    _leave(EXIT_SERVER_GONE if server_gone.is_set() else 0)
+
+
+def _begin() -> tuple[ChildChannel, UaSettings]:
+    parser = argparse.ArgumentParser(prog="python -m cc_tts.ua", description="the SIP user agent's process")
+    parser.add_argument("--channel-fd", type=int, required=True)
+    arguments = parser.parse_args()
+    settings = msgspec.json.decode(sys.stdin.buffer.read(), type=UaSettings)
+    logs.configure(level=settings.log_level, json=settings.log_json, process="ua")
+    return ChildChannel(socket.socket(fileno=arguments.channel_fd), TO_UA), settings
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit while PJSIP's objects still exist: Python would destroy them after the library, where PJMEDIA aborts."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _read(channel: ChildChannel, media: object, commands: "deque[Message]", server_gone: threading.Event) -> None:
@@ -118,4 +127,4 @@ def _read(channel: ChildChannel, media: object, commands: "deque[Message]", serv
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

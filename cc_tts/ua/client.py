@@ -1,11 +1,13 @@
 """The server's side of the UA process. Runs on: the event loop. Never imports pjsua2."""
 
+import contextlib
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from cc_tts.clock import Clock
-from cc_tts.config import Config
+from cc_tts.config import Config, is_ip_address
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Hello, Message
 from cc_tts.processes.supervisor import ChildSpec, ProcessState, Supervisor, python_module
@@ -28,6 +30,8 @@ from cc_tts.ua.messages import (
 
 RETRY_AFTER_S = 2
 """What a client is told while the UA process restarts."""
+RESOLV_CONF = Path("/etc/resolv.conf")
+MAX_NAMESERVERS = 4
 BUFFER_SLACK_MS = 1000
 """The UA's buffers hold this much more than the window, so that flow control, not the bound, decides."""
 
@@ -120,7 +124,8 @@ class UaClient:
         """Let new calls in, or have them refused with 503. Remembered over a restart."""
         self._accepting = accepting
         if self.is_ready:
-            self._send(SetAccepting(accepting=accepting, retry_after_s=self._config.sip.retry_after_s))
+            with contextlib.suppress(UserAgentUnavailable):  # it is going down; on_ready says it again
+                self._send(SetAccepting(accepting=accepting, retry_after_s=self._config.sip.retry_after_s))
 
     def ring(self, call_id: str, *, early_media: bool) -> None:
         """180 or 183."""
@@ -187,6 +192,16 @@ class UaClient:
         self._listener.on_ua_down(reason)
 
 
+def system_nameservers(path: Path = RESOLV_CONF) -> tuple[str, ...]:
+    """The name servers of the machine; none if it has no such file."""
+    try:
+        lines = path.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return ()
+    servers = [words[1] for line in lines if len(words := line.split()) > 1 and words[0] == "nameserver"]
+    return tuple(server for server in servers if is_ip_address(server))[:MAX_NAMESERVERS]
+
+
 def settings_of(config: Config) -> UaSettings:
     """The part of the configuration the UA process needs."""
     return UaSettings(
@@ -212,4 +227,5 @@ def settings_of(config: Config) -> UaSettings:
         log_level=config.log.level,
         log_json=config.log.json,
         pjsip_log_level=config.log.pjsip_level,
+        nameservers=config.sip.nameservers or system_nameservers(),
     )

@@ -51,6 +51,8 @@ from cc_tts.ua.sip_thread import SipThread, pj_detail
 POLL_MS: Final = 4
 """Longest wait in one poll of the library: the delay a command or an event may meet."""
 WATCH_INTERVAL_S: Final = 1.0
+END_ALL_TIMEOUT_NS: Final = 2_000_000_000
+"""How long the BYEs of the last calls may take."""
 SOCKET_REST_NS: Final = 600_000_000
 """PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and aborts the process
 when PJ_IOQUEUE_MAX_HANDLES, 64 in the try-out wheel, are taken; a call takes two.
@@ -163,16 +165,20 @@ class UserAgent:
         """End every call and the library."""
         SipThread.check()
         self._accepting = False
-        for leg in tuple(self._legs.values()):
-            self._attempt(leg.call_id, "hangup", leg.end)
-        deadline_ns = self._clock.now_ns() + 2_000_000_000
-        while self._legs and self._clock.now_ns() < deadline_ns:
-            self.poll()
-        self._legs.clear()  # pjsua2 aborts when a call is destroyed after the library
+        self._end_all()
         if self._registered is not None:
             self._registered.shutdown()
         self._local.shutdown()
         self._endpoint.libDestroy()
+
+    def _end_all(self) -> None:
+        """Its own method, so that no variable keeps a leg: pjsua2 aborts when a call is destroyed after the library."""
+        for leg in tuple(self._legs.values()):
+            self._attempt(leg.call_id, "hangup", leg.end)
+        deadline_ns = self._clock.now_ns() + END_ALL_TIMEOUT_NS
+        while self._legs and self._clock.now_ns() < deadline_ns:
+            self.poll()
+        self._legs.clear()
 
     # --- signalling ------------------------------------------------------------------------------------------------
 
@@ -303,6 +309,7 @@ class UserAgent:
             ports=self._ports,
             clock=self._clock,
             send=self._send,
+            before_end=self._drain_playout_events,
         )
 
     def _on_leg(self, call_id: str, command: str, action: Callable[[Leg], None]) -> None:
@@ -363,6 +370,9 @@ class UserAgent:
         config.uaConfig.threadCnt = 0
         config.uaConfig.mainThreadOnly = True
         config.uaConfig.userAgent = self._settings.user_agent
+        # PJSIP's own resolver: getaddrinfo would hold up every call while one name is looked up
+        for address in self._settings.nameservers:
+            config.uaConfig.nameserver.append(address)
         config.uaConfig.maxCalls = _ANY_NUMBER  # PJSIP lowers it to what the build allows
         config.medConfig.clockRate = self._settings.clock_rate_hz
         config.medConfig.sndClockRate = self._settings.clock_rate_hz

@@ -1,4 +1,5 @@
-"""Refuses new work before it becomes a call: 503 with Retry-After to INVITE and OPTIONS (RFC 3261 §21.5.4, §20.33).
+"""Answers what must not become a call: 503 with Retry-After to INVITE and OPTIONS over the limit (RFC 3261 §21.5.4,
+§20.33), 405, 481 or 489 to methods that are not served outside a dialog (§8.2.1, §12.2.2).
 
 pjsua answers 486 when its call table is full and always 200 to OPTIONS, and offers no callback to change either. PJSIP's
 own way is a module in front of pjsua's; pjsua2 does not wrap that, but the extension module exports PJSIP's C functions,
@@ -14,9 +15,12 @@ from typing import Any, Final
 from cc_tts import logs
 from cc_tts.ua.sip_thread import SipThread
 
-SERVICE_UNAVAILABLE: Final = 503
-_PRIORITY: Final = 63
-"""One before PJSIP_MOD_PRIORITY_APPLICATION (64), after the dialog layer (48)."""
+_PRIORITY: Final = 62
+"""Before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialog layer (48)."""
+ALLOWED: Final = "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, PRACK, UPDATE"
+_PASSED: Final = frozenset((b"INVITE", b"OPTIONS", b"ACK"))
+_STRAY: Final = frozenset((b"BYE", b"CANCEL", b"INFO", b"PRACK", b"UPDATE", b"NOTIFY"))
+"""Methods that belong into a dialog: without one 481 (RFC 3261 §12.2.2)."""
 _POOL_BYTES: Final = 1024
 
 log = logs.get(__name__)
@@ -76,9 +80,7 @@ class CLibrary:
             ctypes.c_void_p,
             ctypes.c_void_p,
         )(("pjsip_endpt_respond_stateless", self._library))
-        self.retry_after_create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)(
-            ("pjsip_retry_after_hdr_create", self._library)
-        )
+        self.header_create = self._bind("pjsip_generic_string_hdr_create", ctypes.c_void_p, 3)
         self.rx_data_info = self._bind("pjsip_rx_data_get_info", ctypes.c_char_p, 1)
         self.endpoint = self._bind("pjsua_get_pjsip_endpt", ctypes.c_void_p, 0)
         self.pool_create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t)(
@@ -124,29 +126,36 @@ class Gate:
         try:
             words = self._c.rx_data_info(rdata).split(b" ", 3)
             method = words[2].split(b"/", 1)[0] if len(words) > 2 else b""  # noqa: PLR2004 - "Request msg INVITE/cseq=1"
-            if method not in (b"INVITE", b"OPTIONS"):
+            if method in _STRAY:
+                self._respond(rdata, 481)
+            elif method == b"SUBSCRIBE":
+                self._respond(rdata, 489)  # Bad Event (RFC 6665 §4.2.1): no event package is served
+            elif method not in _PASSED:
+                self._respond(rdata, 405, "Allow", ALLOWED)
+            elif method == b"ACK" or (retry_after_s := self._refusal()) is None:
                 return 0
-            retry_after_s = self._refusal()
-            if retry_after_s is None:
-                return 0
-            self._refuse(rdata, retry_after_s)
-            if method == b"INVITE":
-                self._on_refused()
+            else:
+                self._respond(rdata, 503, "Retry-After", str(retry_after_s))
+                if method == b"INVITE":
+                    self._on_refused()
         except Exception:
             log.exception("gate_failed")
             return 0
         return 1
 
-    def _refuse(self, rdata: int, retry_after_s: int) -> None:
+    def _respond(self, rdata: int, code: int, name: str = "", value: str = "") -> None:
+        """Answer without a transaction, with one header if ``name`` is given."""
+        if not name:
+            self._c.respond_stateless(self._c.endpoint(), rdata, code, None, None, None)
+            return
         pool = self._c.pool_create(b"gate", _POOL_BYTES, _POOL_BYTES)
         try:
-            header = self._c.retry_after_create(pool, retry_after_s)
+            texts = [_Str(text.encode(), len(text)) for text in (name, value)]
+            header = self._c.header_create(pool, *(ctypes.addressof(text) for text in texts))
             head = _ListHead(prev=header, next=header)
             links = _ListHead.from_address(header)
             links.prev = links.next = ctypes.addressof(head)
             # PJSIP clones the listed headers into the response before it returns
-            self._c.respond_stateless(
-                self._c.endpoint(), rdata, SERVICE_UNAVAILABLE, None, ctypes.addressof(head), None
-            )
+            self._c.respond_stateless(self._c.endpoint(), rdata, code, None, ctypes.addressof(head), None)
         finally:
             self._c.pool_release(pool)

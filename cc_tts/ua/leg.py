@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 
 import pjsua2 as pj
 
+from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
@@ -22,7 +23,9 @@ from cc_tts.ua.messages import (
     MediaQuality,
     QualityReport,
 )
-from cc_tts.ua.sip_thread import SipThread, callback
+from cc_tts.ua.sip_thread import SipThread, callback, pj_detail
+
+log = logs.get(__name__)
 
 PauseReason = Literal["hold", "request"]
 SIP_REQUEST_TIMEOUT: Final = 408
@@ -47,6 +50,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         ports: AudioPorts,
         clock: Clock,
         send: Callable[[Message], None],
+        before_end: Callable[[], None],
     ) -> None:
         SipThread.check()
         super().__init__(account, pj_call_id)
@@ -58,11 +62,14 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._ports = ports
         self._clock = clock
         self._send = send
+        self._before_end = before_end
         self._port: AudioPort | None = None
         self._established = False
         self._codec_sent = False
         self._clocked = False
         self._streaming = False
+        self._stream_index = 0
+        self._expects_rtp = True
         self._quality = MediaQuality()
         self._held_by: Literal["local", "remote", "none"] = "none"
         self._ended_by: EndedBy | None = None
@@ -136,7 +143,12 @@ class Leg(pj.Call):  # type: ignore[misc]
         """Figures so far; the last ones known when the stream is gone."""
         if self._streaming:
             late_frames = self._port.late_frames if self._port is not None else 0
-            self._quality = leg_events.media_quality(self, underruns=self.underruns, late_frames=late_frames)
+            try:
+                self._quality = leg_events.media_quality(
+                    self, self._stream_index, underruns=self.underruns, late_frames=late_frames
+                )
+            except pj.Error as error:
+                log.warning("no_figures", call_id=self.call_id, detail=pj_detail(error))
         return self._quality
 
     def watch_rtp(self, *, inactivity_timeout_s: float) -> None:
@@ -147,7 +159,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         quality = self.quality()
         self._send(QualityReport(call_id=self.call_id, quality=quality))
         now_ns = self._clock.now_ns()
-        if quality.packets_received != self._packets_received or self._held_by != "none" or not self._established:
+        owes_rtp = self._established and self._held_by == "none" and self._expects_rtp
+        if quality.packets_received != self._packets_received or not owes_rtp:
             self._packets_received = quality.packets_received
             self._last_packet_ns = now_ns
         elif inactivity_timeout_s and (now_ns - self._last_packet_ns) / 1e9 > inactivity_timeout_s:
@@ -186,6 +199,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             return
         quality = self.quality()
         self.over = True
+        self._before_end()
         if self._ended_by is None:
             local_timeout = sip_code == SIP_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR
             self._ended_by = "failure" if local_timeout else "remote"
@@ -210,15 +224,17 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self.over:
             return
         info = self.getInfo()
-        status = leg_events.audio_status(info)
-        held_by = _HELD_BY.get(status) if status is not None else None
-        if held_by is not None:
+        media = leg_events.audio_media(info)
+        held_by = _HELD_BY.get(int(media.status)) if media is not None else None
+        if media is not None and held_by is not None:
+            self._expects_rtp = bool(media.dir & pj.PJMEDIA_DIR_DECODING)
             self._connect(must=held_by == "none")
             self._set_held(held_by)
 
     @callback
-    def onStreamCreated(self, prm: Any) -> None:  # noqa: ARG002
-        """PJMEDIA has a stream for this leg."""
+    def onStreamCreated(self, prm: Any) -> None:
+        """PJMEDIA has a stream for this leg, for the m-line of this index."""
+        self._stream_index = int(prm.streamIdx)
         self._streaming = True
 
     @callback
@@ -226,6 +242,16 @@ class Leg(pj.Call):  # type: ignore[misc]
         """It is about to go: the last chance to read its figures."""
         self.quality()
         self._streaming = False
+
+    @callback
+    def onCallTransferRequest(self, prm: Any) -> None:
+        """A REFER: declined, or whoever calls us could make us call anybody."""
+        prm.statusCode = pj.PJSIP_SC_DECLINE
+
+    @callback
+    def onCallReplaceRequest(self, prm: Any) -> None:
+        """An INVITE with Replaces (RFC 3891): declined, as calls are not handed over behind the server's back."""
+        prm.statusCode = pj.PJSIP_SC_DECLINE
 
     @callback
     def onDtmfDigit(self, prm: Any) -> None:
@@ -260,7 +286,7 @@ class Leg(pj.Call):  # type: ignore[misc]
                 raise
         if not self._codec_sent and self._clocked:
             self._codec_sent = True
-            codec = self.getStreamInfo(0).codecName
+            codec = self.getStreamInfo(self._stream_index).codecName
             self._send(MediaActive(call_id=self.call_id, codec=codec, clock_rate_hz=self._audio_format.rate_hz))
 
     def _set_held(self, by: Literal["local", "remote", "none"]) -> None:

@@ -8,10 +8,10 @@ from cc_tts.ua.messages import MediaQuality
 from cc_tts.ua.sip_thread import SipThread
 
 
-def media_quality(call: Any, *, underruns: int, late_frames: int) -> MediaQuality:
+def media_quality(call: Any, stream_index: int, *, underruns: int, late_frames: int) -> MediaQuality:
     """RTCP's and the playout buffer's view of a leg that has a stream (RFC 3550 §6.4)."""
     SipThread.check()
-    stat = call.getStreamStat(0).rtcp
+    stat = call.getStreamStat(stream_index).rtcp
     round_trip_us = stat.rttUsec.last if stat.rttUsec.n else None
     jitter_us = stat.rxStat.jitterUsec.mean if stat.rxStat.jitterUsec.n else None
     return MediaQuality(
@@ -25,11 +25,11 @@ def media_quality(call: Any, *, underruns: int, late_frames: int) -> MediaQualit
     )
 
 
-def audio_status(info: Any) -> int | None:
-    """``PJSUA_CALL_MEDIA_*`` of the call's audio, ``None`` if it has none."""
+def audio_media(info: Any) -> Any | None:
+    """The call's live audio among its m-lines, ``None`` if it has none; a rejected m-line may stand before it."""
     for media in info.media:
-        if media.type == pj.PJMEDIA_TYPE_AUDIO:
-            return int(media.status)
+        if media.type == pj.PJMEDIA_TYPE_AUDIO and media.status != pj.PJSUA_CALL_MEDIA_NONE:
+            return media
     return None
 
 

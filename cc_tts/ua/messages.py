@@ -37,6 +37,7 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_level: str = "info"
     log_json: bool = True
     pjsip_log_level: int = 1
+    nameservers: tuple[str, ...] = ()
 
 
 # --- server → UA: signalling ---------------------------------------------------------------------------------------
@@ -235,7 +236,8 @@ class CommandFailed(Message, frozen=True):
 
 class LinesTaken(Message, frozen=True):
     """How many of PJSIP's lines are taken, whenever it changes. A line outlives its call while PJSIP still waits for an
-    answer, as after a CANCEL that nobody confirms (RFC 3261 §9.1: up to 64·T1)."""
+    answer, as after a CANCEL that nobody confirms (RFC 3261 §9.1: up to 64·T1).
+    """
 
     count: int
 

@@ -68,7 +68,7 @@ def test_the_text_header_goes_before_the_greeting() -> None:
 def test_the_text_header_goes_before_play() -> None:
     decision = route("sip:annc@tts;play=tts:From%20the%20URI", {"X-TTS-Text": "From%20the%20header"})
     assert text_of(decision).text == "From the header"
-    assert prompt_of(decision).then == "stay"
+    assert prompt_of(decision).then == "hangup", "an announcement ends with BYE wherever its words come from"
 
 
 def test_the_prompt_id_goes_before_everything() -> None:
@@ -202,7 +202,20 @@ def announce(parameters: str, headers: Mapping[str, str] | None = None) -> Promp
 
 def test_a_plain_announcement_is_said_once_and_hung_up() -> None:
     prompt = announce("")
-    assert prompt == Prompt(content=TextContent("Hi"), then="hangup", repeat=1, delay_ms=0, max_duration_ms=30_000)
+    assert prompt == Prompt(
+        content=TextContent("Hi"), then="hangup", repeat=1, delay_ms=0, max_duration_ms=30_000, unattended=True
+    )
+
+
+def test_an_announcement_is_answered_at_once_whatever_the_routes_say() -> None:
+    config = dataclasses.replace(CONFIG, routes={"*": RouteConfig(answer="manual")})
+    decision = route("sip:annc@tts", {"X-TTS-Text": "Hi"}, config=config)
+    assert decision.answer == "now"
+
+
+def test_a_delay_that_is_too_long_is_refused() -> None:
+    with pytest.raises(MalformedRequest, match="delay="):
+        announce(";repeat=2;delay=120001")
 
 
 def test_every_parameter_of_an_announcement() -> None:

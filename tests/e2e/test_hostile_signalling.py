@@ -1,0 +1,92 @@
+"""Requests nobody should send, and offers that are unusual but legal: each is answered, and no line is lost."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.configured import server_with
+from tests.e2e.peers import HOST
+from tests.e2e.raw_sip import RawCaller, invite_once
+from tests.e2e.server_under_test import Server
+
+pytestmark = pytest.mark.e2e
+
+HEAD = "v=0\r\no=raw 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
+AUDIO = "m=audio 9 RTP/AVP 0\r\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "status"),
+    [
+        ("SUBSCRIBE", 489),
+        ("MESSAGE", 405),
+        ("REGISTER", 405),
+        ("REFER", 405),
+        ("PUBLISH", 405),
+        ("TELEPORT", 405),
+        ("BYE", 481),
+        ("CANCEL", 481),
+        ("INFO", 481),
+        ("NOTIFY", 481),
+    ],
+)
+async def test_requests_outside_a_dialog_are_answered(server: Server, method: str, status: int) -> None:
+    async with RawCaller("silent", server.sip_port) as caller:
+        caller.send(method, headers=b"Event: presence\r\nRefer-To: <sip:a@127.0.0.1>\r\n")
+        answer = await caller.final()
+    assert answer.status == status
+    if status == 405:
+        assert "INVITE" in (answer.header("Allow") or "")
+
+
+async def test_a_caller_cannot_make_the_server_call_somebody(server: Server) -> None:
+    async with RawCaller("victim", 0) as victim, RawCaller("silent", server.sip_port) as caller:
+        assert victim._transport is not None
+        port = victim._transport.get_extra_info("sockname")[1]
+        caller.invite()
+        assert (await caller.final()).status == 200
+        caller.ack()
+        caller.send("REFER", headers=f"Refer-To: <sip:victim@{HOST}:{port}>\r\n".encode())
+        assert (await caller.final()).status == 603
+        await asyncio.sleep(0.5)  # time for an INVITE that must not come
+        assert victim._received.empty()
+        assert (await caller.bye()).status == 200
+
+
+@pytest.mark.parametrize(
+    "media",
+    ["m=audio 9 RTP/SAVP 0\r\n" + AUDIO, "m=video 11 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\n" + AUDIO],
+    ids=["SRTP offered beside plain RTP", "video before audio"],
+)
+async def test_audio_behind_another_media_line(server: Server, media: str) -> None:
+    for _ in range(5):  # one more than there are lines
+        async with server.events() as log, RawCaller("greet", server.sip_port) as caller:
+            caller.send("INVITE", body=HEAD + media)
+            assert (await caller.final()).status == 200
+            caller.ack()
+            await log.wait("speak.started", timeout_s=10)
+            assert (await caller.bye()).status == 200
+            await log.wait("call.terminated", timeout_s=10)
+    calls = (await server.get("/v1/calls"))[1]["calls"]
+    assert {call["codec"] for call in calls} == {"PCMU"}
+    assert (await server.get("/readyz"))[0] == 200
+
+
+async def test_a_caller_that_only_listens_owes_no_rtp(tmp_path: Path) -> None:
+    async with (
+        server_with(tmp_path, rtp__inactivity_timeout_s="1") as server,
+        server.events() as log,
+        RawCaller("greet", server.sip_port) as caller,
+    ):
+        caller.send("INVITE", body=HEAD + AUDIO + "a=recvonly\r\n")
+        assert (await caller.final()).status == 200
+        caller.ack()
+        complete = await log.wait("speak.complete", timeout_s=20)
+        assert complete["data"]["completion_cause"] == "normal"
+        assert complete["data"]["played_ms"] > 2500, "longer than the timeout, or this shows nothing"
+        assert (await caller.bye()).status == 200
+
+
+async def test_the_lines_are_free_afterwards(server: Server) -> None:
+    assert (await invite_once("silent", server.sip_port)).status == 200

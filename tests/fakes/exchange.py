@@ -1,0 +1,75 @@
+"""A registry between a made-up UA process and a made-up engine."""
+
+import asyncio
+from typing import Any, ClassVar, cast
+
+from cc_tts.calls.events import Event, EventBus, Subscription
+from cc_tts.calls.registry import CallRegistry
+from cc_tts.config import CallsConfig, Config, RouteConfig, TtsConfig
+from cc_tts.metrics import Metrics
+from tests.fakes.fake_engine import FakeEngine, FakeSource
+from tests.fakes.fake_line import FakeClock
+from tests.fakes.fake_ua import FakeUa
+
+ROUTES = {
+    "greet": RouteConfig(greeting="Good morning"),
+    "bye": RouteConfig(greeting="Good bye", then="hangup"),
+    "silent": RouteConfig(),
+    "ring": RouteConfig(answer="ring", ring_ms=10, greeting="Hello"),
+    "manual": RouteConfig(answer="manual"),
+    "german": RouteConfig(voice="de", language="de-DE"),
+    "wrong": RouteConfig(voice="nobody"),
+}
+
+
+class Exchange:
+    """The registry and everything around it."""
+
+    opened: ClassVar[list["Exchange"]] = []
+
+    def __init__(self, *, max_calls: int = 4, max_text_chars: int = 100, **calls: Any) -> None:
+        self.config = Config(
+            routes=dict(ROUTES), calls=CallsConfig(**calls), tts=TtsConfig(max_text_chars=max_text_chars)
+        )
+        self.ua = FakeUa(max_calls=max_calls)
+        self.engine = FakeEngine()
+        self.source = FakeSource()
+        self.clock = FakeClock()
+        self.metrics = Metrics()
+        self.events = EventBus(self.clock)
+        cast("Any", self.source).engine = self.engine
+        self.registry = CallRegistry(
+            self.config,
+            ua=cast("Any", self.ua),
+            source=cast("Any", self.source),
+            voices=cast("Any", None),
+            events=self.events,
+            metrics=self.metrics,
+            clock=self.clock,
+        )
+        self._subscription: Subscription = self.events.subscribe(max_queued=1_000_000)
+        self.opened.append(self)
+
+    @property
+    def seen(self) -> list[Event]:
+        """Every event so far."""
+        return list(self._subscription._queue)
+
+    def kinds(self, call_id: str | None) -> list[str]:
+        """Types of the events of a call."""
+        return [event.type for event in self.seen if event.call_id == call_id]
+
+    def talking(self, user: str = "silent", **more: Any) -> str:
+        """A call that is established."""
+        call_id = self.ua.incoming(user, **more)
+        self.ua.established(call_id, at_ns=self.clock.now_ns())
+        return call_id
+
+    def sample(self, name: str, **labels: str) -> float:
+        """Value of a series."""
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+    async def settle(self) -> None:
+        """Let every task go as far as it can."""
+        for _ in range(20):
+            await asyncio.sleep(0)

@@ -1,0 +1,143 @@
+"""Speech sources and engines that say what a test wants: so many milliseconds a word, an error, or nothing until told."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from cc_tts.audio import AudioFormat, PcmChunk
+from cc_tts.calls.prompt import Content, SilenceContent, TextContent, ToneContent
+from cc_tts.calls.speech_source import SpeechPiece
+from cc_tts.errors import LanguageUnsupported, UnknownVoice
+from cc_tts.tts.engine import SynthesisRequest
+from cc_tts.voices.voice import Voice
+
+PIECE_MS = 200
+Step = SpeechPiece | Exception | asyncio.Event
+VOICE = Voice(id="en-us", engine="fake", language="en-US")
+
+
+def pcm(ms: float, rate_hz: int = 8000) -> bytes:
+    """Audio that is not silence."""
+    return b"\x10\x10" * AudioFormat(rate_hz).samples_for_ms(ms)
+
+
+class FakePieces:
+    """One stream of pieces."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
+        self.num_read = 0
+        self.is_over = False
+        self.num_cancels = 0
+
+    async def __aiter__(self) -> AsyncIterator[SpeechPiece]:
+        for step in self._steps:
+            if self.num_cancels:
+                return
+            if isinstance(step, asyncio.Event):
+                await step.wait()
+            elif isinstance(step, Exception):
+                raise step
+            else:
+                self.num_read += 1
+                yield step
+        self.is_over = True
+
+    async def cancel(self) -> None:
+        self.num_cancels += 1
+        await asyncio.sleep(0)  # as one that has to wait for another process
+
+
+class FakeSource:
+    """Opens streams: a word is a piece of 200 ms, unless ``plans`` says otherwise for the text."""
+
+    def __init__(self) -> None:
+        self.plans: dict[str, Sequence[Step]] = {}
+        self.open_error: Exception | None = None
+        self.opened: list[Content] = []
+        self.streams: list[FakePieces] = []
+        self.refusal: Exception | None = None
+
+    def check(self, content: Content) -> Voice | None:
+        if self.refusal is not None:
+            raise self.refusal
+        return VOICE if isinstance(content, TextContent) else None
+
+    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "") -> FakePieces:
+        if self.open_error is not None:
+            raise self.open_error
+        self.opened.append(content)
+        steps: Sequence[Step]
+        match content:
+            case TextContent():
+                words = [f"{word} " for word in content.text.split()]
+                steps = self.plans.get(content.text) or [SpeechPiece(pcm(PIECE_MS), word) for word in words]
+            case ToneContent():
+                steps = [SpeechPiece(pcm(content.duration_ms, rate_hz))]
+            case SilenceContent():
+                steps = [SpeechPiece(bytes(len(pcm(content.silence_ms, rate_hz))))]
+        self.streams.append(FakePieces(steps))
+        return self.streams[-1]
+
+
+class FakeEngineStream:
+    """A stream of an engine: 10 ms a character, one chunk of PCM for each text chunk."""
+
+    def __init__(self, engine: "FakeEngine") -> None:
+        self._engine = engine
+        self._texts: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
+        self.pushed: list[str] = []
+        self.is_cancelled = False
+
+    def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
+        self.pushed.append(spoken_text)
+        self._texts.put_nowait((spoken_text, text_chunk_index))
+
+    def end(self) -> None:
+        self._texts.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[PcmChunk]:
+        while (each := await self._texts.get()) is not None and not self.is_cancelled:
+            if self._engine.error is not None:
+                raise self._engine.error
+            text, index = each
+            yield PcmChunk(self._engine.audio_format, pcm(10 * len(text), self._engine.audio_format.rate_hz), index)
+
+    async def cancel(self) -> None:
+        self.is_cancelled = True
+        self._texts.put_nowait(None)
+
+
+class FakeEngine:
+    """An engine with voices in English and German."""
+
+    name = "fake"
+
+    def __init__(self) -> None:
+        self.audio_format = AudioFormat(16000)
+        self.not_ready_because: str | None = None
+        self.error: Exception | None = None
+        self.requests: list[SynthesisRequest] = []
+        self.streams: list[FakeEngineStream] = []
+        self.is_started = False
+
+    async def start(self) -> None:
+        self.is_started = True
+
+    async def stop(self) -> None:
+        self.is_started = False
+
+    def voices(self) -> tuple[Voice, ...]:
+        return (VOICE, Voice(id="de", engine="fake", language="de"))
+
+    def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
+        for each in self.voices():
+            if voice == each.id or (voice is None and (language or "en")[:2] == each.language[:2]):
+                return each
+        if voice is None:
+            raise LanguageUnsupported(f"nobody speaks {language}")
+        raise UnknownVoice(f"no voice is called {voice}")
+
+    def open(self, request: SynthesisRequest) -> FakeEngineStream:
+        self.requests.append(request)
+        self.streams.append(FakeEngineStream(self))
+        return self.streams[-1]

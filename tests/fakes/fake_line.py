@@ -1,0 +1,125 @@
+"""A leg's playout buffer without a clock: it plays as many milliseconds as it is told to."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from cc_tts.audio import AudioFormat
+from cc_tts.errors import UserAgentUnavailable
+
+RATE_HZ = 8000
+
+
+class Listener(Protocol):
+    """Who hears what the line did; a prompt player."""
+
+    def progress(self, utterance_id: str, played_ms: float) -> None: ...
+
+    def finished(self, utterance_id: str, *, cut: bool, played_ms: float, underruns: int, at_ns: int) -> None: ...
+
+
+@dataclass(slots=True)
+class OnLine:
+    """One utterance in the buffer."""
+
+    id: str
+    pcm: bytes = b""
+    played_ms: float = 0.0
+    is_finished: bool = False
+    is_cut: bool = False
+
+
+class FakeLine:
+    """Utterances in a row. ``is_down``: the UA process is gone."""
+
+    def __init__(self) -> None:
+        self.listener: Listener | None = None
+        self.queue: list[OnLine] = []
+        self.begun: list[str] = []
+        self.cuts: list[str] = []
+        self.heard: list[str] = []
+        self.most_buffered_ms = 0.0
+        self.is_down = False
+        self.now_ns = 0
+        self._format = AudioFormat(RATE_HZ)
+
+    def begin(self, utterance_id: str) -> None:
+        self._must_be_up()
+        self.begun.append(utterance_id)
+        self.queue.append(OnLine(utterance_id))
+
+    def audio(self, utterance_id: str, pcm: bytes) -> None:
+        self._must_be_up()
+        for each in self.queue:
+            if each.id == utterance_id:
+                assert not each.is_finished, "audio after finish"
+                each.pcm += pcm
+        self.most_buffered_ms = max(self.most_buffered_ms, self.buffered_ms)
+
+    def finish(self, utterance_id: str) -> None:
+        self._must_be_up()
+        for each in self.queue:
+            if each.id == utterance_id:
+                assert not each.is_finished, "finished twice"
+                each.is_finished = True
+
+    def cut(self, utterance_id: str) -> None:
+        self._must_be_up()
+        self.cuts.append(utterance_id)
+        for each in self.queue:
+            if each.id == utterance_id:
+                each.is_cut = True
+
+    @property
+    def buffered_ms(self) -> float:
+        """Audio that waits."""
+        return sum(self._format.ms_for_bytes(len(each.pcm)) - each.played_ms for each in self.queue if not each.is_cut)
+
+    def cut_by_itself(self) -> None:
+        """Drop everything, as the UA process does when a buffer would overflow."""
+        for each in self.queue:
+            each.is_cut = True
+
+    def play(self, ms: float) -> None:
+        """Let time pass on the line and report what happened."""
+        assert self.listener is not None
+        self.now_ns += round(ms * 1e6)
+        for each in [each for each in self.queue if each.is_cut]:
+            self._end(each, cut=True)
+        while self.queue:
+            head = self.queue[0]
+            step = min(ms, self._format.ms_for_bytes(len(head.pcm)) - head.played_ms)
+            if step > 0:
+                if not head.played_ms:
+                    self.heard.append(head.id)
+                head.played_ms += step
+                ms -= step
+                self.listener.progress(head.id, head.played_ms)
+            if not head.is_finished or head.played_ms < self._format.ms_for_bytes(len(head.pcm)):
+                return
+            self._end(head, cut=False)
+
+    def _end(self, each: OnLine, *, cut: bool) -> None:
+        assert self.listener is not None
+        self.queue.remove(each)
+        self.listener.finished(each.id, cut=cut, played_ms=each.played_ms, underruns=0, at_ns=self.now_ns)
+
+    def _must_be_up(self) -> None:
+        if self.is_down:
+            raise UserAgentUnavailable
+
+
+class FakeClock:
+    """Time that passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.at_ns = 1_000_000_000
+
+    def now_ns(self) -> int:
+        return self.at_ns
+
+    def wall_s(self) -> float:
+        return self.at_ns / 1e9
+
+    def advance(self, ms: float) -> None:
+        """Let time pass."""
+        self.at_ns += round(ms * 1e6)

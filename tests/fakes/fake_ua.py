@@ -1,0 +1,159 @@
+"""The UA process as the registry sees it: commands are written down, reports are made up by the test."""
+
+from typing import Any, Protocol
+
+from cc_tts.errors import UserAgentUnavailable
+from cc_tts.processes.channel import Message
+from cc_tts.ua import messages
+
+
+class Listener(Protocol):
+    """Who hears from the UA process; the registry."""
+
+    def on_ua_ready(self) -> None: ...
+
+    def on_ua_down(self, reason: str) -> None: ...
+
+    def on_ua_message(self, message: Message) -> None: ...
+
+
+class FakeUa:
+    """``asked``: what the registry wanted, in order. ``is_ready`` False: every command is refused."""
+
+    def __init__(self, *, max_calls: int = 4) -> None:
+        self.is_ready = True
+        self.max_calls = max_calls
+        self.build_max_calls = max_calls
+        self.lines_taken = 0
+        self.build: dict[str, str] = {}
+        self.registered: bool | None = None
+        self.accepting = True
+        self.asked: list[tuple[Any, ...]] = []
+        self._listener: Listener | None = None
+        self._calls = 0
+
+    def listen(self, listener: Listener) -> None:
+        self._listener = listener
+
+    @property
+    def listener(self) -> Listener:
+        assert self._listener is not None
+        return self._listener
+
+    # --- commands
+
+    def set_accepting(self, *, accepting: bool) -> None:
+        self.accepting = accepting
+
+    def ring(self, call_id: str, *, early_media: bool) -> None:
+        self._ask("ring", call_id, early_media)
+
+    def answer(self, call_id: str) -> None:
+        self._ask("answer", call_id)
+
+    def hangup(self, call_id: str, *, sip_code: int = 0, reason: str = "", retry_after_s: int = 0) -> None:
+        self._ask("hangup", call_id, sip_code, reason, retry_after_s)
+
+    def set_hold(self, call_id: str, *, hold: bool) -> None:
+        self._ask("hold", call_id, hold)
+
+    def send_dtmf(self, call_id: str, digits: str, *, duration_ms: int) -> None:
+        self._ask("dtmf", call_id, digits, duration_ms)
+
+    def originate(self, call_id: str, *, to: str, from_: str, headers: dict[str, str]) -> None:
+        self._ask("originate", call_id, to, from_, headers)
+
+    def begin(self, call_id: str, utterance_id: str, *, start_threshold_ms: int) -> None:
+        self._ask("begin", call_id, utterance_id)
+
+    def audio(self, call_id: str, utterance_id: str, pcm: bytes) -> None:
+        self._ask("audio", call_id, utterance_id, len(pcm))
+
+    def finish(self, call_id: str, utterance_id: str) -> None:
+        self._ask("finish", call_id, utterance_id)
+
+    def cut(self, call_id: str, utterance_id: str | None) -> None:
+        self._ask("cut", call_id, utterance_id)
+
+    def set_paused(self, call_id: str, *, paused: bool) -> None:
+        self._ask("paused", call_id, paused)
+
+    def _ask(self, *command: Any) -> None:
+        if not self.is_ready:
+            raise UserAgentUnavailable
+        self.asked.append(command)
+
+    def commands(self, name: str) -> list[tuple[Any, ...]]:
+        """The commands of one kind, without its name."""
+        return [command[1:] for command in self.asked if command[0] == name]
+
+    # --- reports
+
+    def report(self, message: Message) -> None:
+        """The UA process says something."""
+        self.listener.on_ua_message(message)
+
+    def incoming(
+        self, user: str = "greet", *, source: str = "127.0.0.1", headers: dict[str, str] | None = None, uri: str = ""
+    ) -> str:
+        """An INVITE; returns the call's id."""
+        self._calls += 1
+        call_id = f"in{self._calls}"
+        self.report(
+            messages.IncomingCall(
+                call_id=call_id,
+                sip_call_id=f"sip-{call_id}",
+                caller="<sip:alice@127.0.0.1>",
+                callee=f"<sip:{user}@127.0.0.1>",
+                request_uri=uri or f"sip:{user}@127.0.0.1:5060",
+                source=source,
+                headers=headers or {},
+                at_ns=0,
+            )
+        )
+        return call_id
+
+    def established(self, call_id: str, *, at_ns: int = 0) -> None:
+        """The ACK."""
+        self.report(messages.MediaActive(call_id=call_id, codec="PCMU", clock_rate_hz=8000))
+        self.report(messages.CallEstablished(call_id=call_id, sip_call_id=f"sip-{call_id}", at_ns=at_ns))
+
+    def ended(self, call_id: str, *, by: messages.EndedBy = "remote", sip_code: int = 200) -> None:
+        """The last word."""
+        self.report(
+            messages.CallEnded(
+                call_id=call_id,
+                sip_code=sip_code,
+                sip_reason="",
+                ended_by=by,
+                quality=messages.MediaQuality(packets_sent=7),
+                at_ns=0,
+            )
+        )
+
+    def finished(self, call_id: str, utterance_id: str, *, cut: bool = False, at_ns: int = 0) -> None:
+        """An utterance is over on the line."""
+        self.report(
+            messages.PlayoutFinished(
+                call_id=call_id,
+                utterance_id=utterance_id,
+                cause="cut" if cut else "drained",
+                played_ms=400.0,
+                underruns=0,
+                at_ns=at_ns,
+            )
+        )
+
+    def digit(self, call_id: str, digit: str = "5", *, at_ns: int = 0) -> None:
+        """A key."""
+        self.report(messages.DtmfReceived(call_id=call_id, digit=digit, duration_ms=100, method="rfc4733", at_ns=at_ns))
+
+    def die(self) -> None:
+        """The UA process is gone."""
+        self.is_ready = False
+        self.listener.on_ua_down("killed by SIGKILL")
+
+    def come_back(self) -> None:
+        """It was started again."""
+        self.is_ready = True
+        self.listener.on_ua_ready()

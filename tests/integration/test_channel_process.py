@@ -1,0 +1,142 @@
+"""Both ends of a channel over a real socket pair."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from cc_tts.errors import ProcessFailed
+from cc_tts.processes import channel as channel_module
+from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Record, ServerChannel
+from tests.fakes.fake_calls import eventually
+
+pytestmark = pytest.mark.integration
+
+TIMEOUT_S = 10.0
+
+
+class Ends:
+    """The server's end with what it saw, and the child's."""
+
+    def __init__(self) -> None:
+        self.ours, theirs = socket.socketpair()
+        self.child = ChildChannel(theirs, ())
+        self.records: list[Record] = []
+        self.closed: list[str] = []
+        self.server: ServerChannel | None = None
+
+    async def open(self) -> ServerChannel:
+        self.server = await ServerChannel.open(
+            self.ours,
+            (),
+            on_record=lambda message, payload: self.records.append((message, payload)),
+            on_closed=self.closed.append,
+        )
+        return self.server
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    both = Ends()
+    yield both
+    if both.server is None:
+        both.ours.close()
+    else:
+        both.server.close()
+    both.child.close()
+
+
+async def test_there_and_back(ends: Ends) -> None:
+    server = await ends.open()
+    server.send(Ping(serial=1), b"\x01" * 100_000)
+    got: list[Record] = []
+    while not got:
+        got = await asyncio.to_thread(ends.child.read)
+    assert got == [(Ping(serial=1), b"\x01" * 100_000)]
+    ends.child.send(Pong(serial=1), b"x")
+    await eventually(lambda: ends.records)
+    assert ends.records == [(Pong(serial=1), b"x")]
+    assert ends.closed == []
+
+
+async def test_the_child_never_blocks_and_loses_nothing(ends: Ends) -> None:
+    payload = bytes(500_000)
+    for serial in range(20):
+        ends.child.send(Pong(serial=serial), payload)  # far more than the socket takes
+    await ends.open()
+
+    def flushed() -> bool:
+        ends.child.flush()
+        return len(ends.records) == 20
+
+    await eventually(flushed, timeout_s=TIMEOUT_S)
+    assert [message for message, _ in ends.records] == [Pong(serial=serial) for serial in range(20)]
+    assert {len(payload) for _, payload in ends.records} == {500_000}
+
+
+async def test_a_server_that_does_not_read_is_given_up(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "MAX_BACKLOG_BYTES", 1_000_000)
+    with pytest.raises(ProcessFailed, match="stopped reading"):
+        for serial in range(100):
+            ends.child.send(Pong(serial=serial), bytes(100_000))
+
+
+async def test_a_child_that_does_not_read_is_given_up(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "MAX_BACKLOG_BYTES", 1_000_000)
+    server = await ends.open()
+    with pytest.raises(ProcessFailed, match="stopped reading"):
+        for serial in range(100):
+            server.send(Ping(serial=serial), bytes(100_000))
+    assert ends.closed == ["the child has stopped reading"]
+    with pytest.raises(ProcessFailed, match="closed"):
+        server.send(Ping(serial=0))
+
+
+async def test_the_end_of_the_child_is_told_once(ends: Ends) -> None:
+    server = await ends.open()
+    ends.child.send(Pong(serial=1))
+    ends.child.close()
+    await eventually(lambda: ends.closed)
+    assert ends.records == [(Pong(serial=1), b"")]
+    assert ends.closed == ["closed by the child"]
+    server.close()
+    server.close()
+    await asyncio.sleep(0)
+    assert len(ends.closed) == 1
+
+
+async def test_closing_our_end_is_not_told(ends: Ends) -> None:
+    server = await ends.open()
+    server.close()
+    assert await asyncio.to_thread(ends.child.read) == []
+    assert ends.closed == []
+    with pytest.raises(ProcessFailed, match="closed"):
+        server.send(Ping(serial=1))
+
+
+async def test_garbage_closes_the_channel(ends: Ends) -> None:
+    await ends.open()
+    ends.child._sock.sendall(b"\xff" * 64)
+    await eventually(lambda: ends.closed)
+    assert "broken" in ends.closed[0]
+
+
+async def test_a_child_reader_wakes_when_its_end_is_closed(ends: Ends) -> None:
+    await ends.open()
+    got: list[list[tuple[Message, bytes]]] = []
+    reader = threading.Thread(target=lambda: got.append(ends.child.read()))
+    reader.start()
+    ends.child.close()
+    await asyncio.to_thread(reader.join, TIMEOUT_S)
+    assert got == [[]]
+
+
+async def test_a_child_notices_that_the_server_is_gone(ends: Ends) -> None:
+    server = await ends.open()
+    server.close()
+    await eventually(lambda: ends.child.read() == [])
+    with pytest.raises(ProcessFailed, match="gone"):
+        for _ in range(10):
+            ends.child.send(Pong(serial=1))

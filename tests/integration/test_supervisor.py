@@ -1,0 +1,302 @@
+"""A supervised child: real processes that behave and misbehave."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from cc_tts.clock import MonotonicClock
+from cc_tts.errors import ProcessFailed
+from cc_tts.processes import channel as channel_module
+from cc_tts.processes import supervisor as supervisor_module
+from cc_tts.processes.channel import Hello, Message, Ping, Pong
+from cc_tts.processes.supervisor import STOPPED, ChildSpec, ProcessState, Supervisor
+from tests.fakes.fake_calls import eventually
+
+pytestmark = pytest.mark.integration
+
+TIMEOUT_S = 20.0
+ROOT = Path(__file__).resolve().parents[2]
+
+HEAD = """
+import os, signal, socket, sys, time
+sys.path.insert(0, {root!r})
+from cc_tts.processes.channel import *
+given = sys.stdin.buffer.read()
+sock = socket.socket(fileno=int(sys.argv[sys.argv.index("--channel-fd") + 1]))
+channel = ChildChannel(sock, ())
+def hello(protocol=PROTOCOL_VERSION, ready=True):
+    channel.send(Hello(protocol=protocol, process="test", pid=os.getpid(), build={{"stdin": given.decode()}}))
+    if ready:
+        channel.send(Ready())
+def serve(pong=True, shutdown=True):
+    while records := channel.read():
+        for message, payload in records:
+            if isinstance(message, Ping) and pong:
+                channel.send(Pong(serial=message.serial), payload)
+            if isinstance(message, Shutdown) and shutdown:
+                channel.send(Pong(serial=-1))
+                sys.exit(0)
+"""
+
+
+@dataclass
+class Watched:
+    """A supervisor and what it told."""
+
+    supervisor: Supervisor
+    ready: list[Hello] = field(default_factory=list)
+    down: list[str] = field(default_factory=list)
+    messages: list[tuple[Message, bytes]] = field(default_factory=list)
+
+
+class Nursery:
+    """Makes supervised children from small scripts."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.all: list[Watched] = []
+
+    def make(self, script: str, *, argv: list[str] | None = None) -> Watched:
+        """A supervisor of a child that runs ``script``."""
+        path = self._folder / f"child{len(self.all)}.py"
+        path.write_text(HEAD.format(root=str(ROOT)) + dedent(script))
+        watched: Watched
+
+        def on_ready(hello: Hello) -> None:
+            watched.ready.append(hello)
+
+        watched = Watched(
+            Supervisor(
+                ChildSpec(name="test", argv=argv or [sys.executable, str(path)], messages=(), stdin=b"settings"),
+                clock=MonotonicClock(),
+                on_message=lambda message, payload: watched.messages.append((message, payload)),
+                on_ready=on_ready,
+                on_down=lambda reason: watched.down.append(reason),
+            )
+        )
+        self.all.append(watched)
+        return watched
+
+
+@pytest.fixture
+async def nursery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Nursery]:
+    monkeypatch.setattr(supervisor_module, "BACKOFF_MIN_S", 0.02)
+    monkeypatch.setattr(supervisor_module, "HEARTBEAT_INTERVAL_S", 0.05)
+    children = Nursery(tmp_path)
+    yield children
+    for watched in children.all:
+        async with asyncio.timeout(TIMEOUT_S):
+            await watched.supervisor.stop()
+        assert watched.supervisor.state is ProcessState.STOPPED
+        assert watched.supervisor.pid is None
+    assert own_children() == []
+
+
+def own_children() -> list[int]:
+    """Processes this one has started and not waited for, zombies included."""
+    tasks = Path("/proc/self/task")
+    return [int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split()]
+
+
+def num_open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def test_it_becomes_ready_and_stops(nursery: Nursery) -> None:
+    watched = nursery.make("hello(); serve()")
+    supervisor = watched.supervisor
+    with pytest.raises(ProcessFailed, match="stopped"):
+        supervisor.send(Ping(serial=1))
+    await supervisor.start()
+    assert vars(supervisor)["state"] is ProcessState.READY
+    assert supervisor.pid == watched.ready[0].pid
+    assert watched.ready[0].build == {"stdin": "settings"}, "its settings come on standard input"
+    supervisor.send(Ping(serial=7), b"payload")
+    await supervisor.stop()
+    assert watched.down == [STOPPED]
+    assert supervisor.num_restarts == 0
+    await supervisor.stop()
+
+
+async def test_it_is_killed_and_comes_back(nursery: Nursery) -> None:
+    watched = nursery.make("hello(); serve()")
+    await watched.supervisor.start()
+    for number in range(1, 4):
+        pid = watched.supervisor.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda wanted=number: len(watched.ready) == wanted + 1, timeout_s=TIMEOUT_S)  # type: ignore[misc]
+        assert watched.supervisor.num_restarts == number
+    assert watched.down == ["killed by SIGKILL"] * 3
+
+
+async def test_it_exits_and_says_why(nursery: Nursery) -> None:
+    watched = nursery.make('hello(); time.sleep(0.2); sys.exit(7 if not os.path.exists("/nonexistent") else 0)')
+    await watched.supervisor.start()
+    await eventually(lambda: watched.down, timeout_s=TIMEOUT_S)
+    assert watched.down[0] == "exited with status 7"
+
+
+async def test_back_off_grows_and_is_bounded(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr(supervisor_module, "BACKOFF_MAX_S", 0.1)
+    monkeypatch.setattr(
+        supervisor_module.log, "error", lambda event, **data: waits.append(data["restart_in_s"]), raising=False
+    )
+    watched = nursery.make("hello(); sys.exit(1)")
+    await watched.supervisor.start()
+    await eventually(lambda: len(waits) >= 5, timeout_s=TIMEOUT_S)
+    assert waits[:5] == [0.02, 0.04, 0.08, 0.1, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("sys.exit(3)", "exited with status 3"),
+        ("hello(protocol=99); time.sleep(60)", "speaks protocol 99"),
+        ('sock.sendall(b"garbage" * 10); time.sleep(60)', "broken"),
+        ("channel.send(Pong(serial=1)); channel.send(Ready()); time.sleep(60)", "before it was ready"),
+        ('channel.send(StartFailed(detail="the port is taken")); sys.exit(4)', "the port is taken"),
+        ("sock.close(); time.sleep(60)", "closed by the child"),
+    ],
+)
+async def test_it_cannot_start(nursery: Nursery, script: str, reason: str) -> None:
+    watched = nursery.make(script)
+    with pytest.raises(ProcessFailed, match=reason):
+        await watched.supervisor.start()
+    assert watched.supervisor.state is ProcessState.STOPPED
+    assert watched.down == [], "who was never up is not down"
+    assert own_children() == []
+
+
+async def test_there_is_no_such_program(nursery: Nursery) -> None:
+    watched = nursery.make("", argv=["/nonexistent/program"])
+    before = num_open_files()
+    with pytest.raises(ProcessFailed, match="No such file"):
+        await watched.supervisor.start()
+    await asyncio.sleep(0)
+    assert num_open_files() <= before
+
+
+async def test_it_never_becomes_ready(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "START_TIMEOUT_S", 0.5)
+    watched = nursery.make("hello(ready=False); time.sleep(60)")
+    with pytest.raises(ProcessFailed, match="not ready within"):
+        await watched.supervisor.start()
+    assert own_children() == []
+
+
+async def test_it_falls_silent(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "HEARTBEAT_TIMEOUT_S", 0.5)
+    watched = nursery.make("hello(); serve(pong=False)")
+    await watched.supervisor.start()
+    await eventually(lambda: watched.down, timeout_s=TIMEOUT_S)
+    assert watched.down[0].startswith("no heartbeat")
+
+
+async def test_it_stops_reading(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "MAX_BACKLOG_BYTES", 1_000_000)
+    watched = nursery.make("hello(); time.sleep(60)")
+    await watched.supervisor.start()
+    with pytest.raises(ProcessFailed, match="stopped reading"):
+        for serial in range(100):
+            watched.supervisor.send(Ping(serial=serial), bytes(100_000))
+    await eventually(lambda: watched.down, timeout_s=TIMEOUT_S)
+    assert watched.down == ["the child has stopped reading"]
+
+
+async def test_garbage_in_the_middle_ends_it_once(nursery: Nursery) -> None:
+    watched = nursery.make('hello(); time.sleep(0.2); sock.sendall(b"\\xff" * 64); time.sleep(60)')
+    await watched.supervisor.start()
+    await eventually(lambda: watched.supervisor.num_restarts, timeout_s=TIMEOUT_S)
+    assert len(watched.down) == 1
+    assert "broken" in watched.down[0]
+
+
+async def test_last_words_are_heard(nursery: Nursery) -> None:
+    watched = nursery.make(
+        """
+        hello()
+        for message, _ in channel.read():
+            pass
+        while not any(isinstance(message, Shutdown) for message, _ in channel.read()):
+            pass
+        for serial in range(100):
+            channel.send(Ping(serial=serial), bytes(1000))
+        """
+    )
+    await watched.supervisor.start()
+    watched.supervisor.send(Pong(serial=1))
+    await watched.supervisor.stop()
+    assert [message for message, _ in watched.messages] == [Ping(serial=serial) for serial in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("script", "ends_by"),
+    [
+        ("hello(); serve(shutdown=False)", "SIGTERM"),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN); hello(); serve(shutdown=False)", "SIGKILL"),
+    ],
+)
+async def test_it_ignores_shutdown(
+    nursery: Nursery, monkeypatch: pytest.MonkeyPatch, script: str, ends_by: str
+) -> None:
+    signals: list[str] = []
+    monkeypatch.setattr(supervisor_module, "STOP_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(supervisor_module, "KILL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(
+        supervisor_module.log, "warning", lambda event, **data: signals.append(data["signal"]), raising=False
+    )
+    watched = nursery.make(script)
+    await watched.supervisor.start()
+    await watched.supervisor.stop()
+    assert signals == ["SIGTERM", "SIGKILL"][: 1 if ends_by == "SIGTERM" else 2]
+    assert watched.down == [STOPPED]
+
+
+async def test_stop_while_it_starts_and_while_it_waits(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "STOP_TIMEOUT_S", 0.1)
+    slow = nursery.make("time.sleep(60)")
+    starting = asyncio.create_task(slow.supervisor.start())
+    await eventually(lambda: slow.supervisor.pid, timeout_s=TIMEOUT_S)
+    await slow.supervisor.stop()
+    with pytest.raises(ProcessFailed):
+        await starting
+    monkeypatch.setattr(supervisor_module, "BACKOFF_MIN_S", 60.0)
+    dying = nursery.make("hello(); time.sleep(0.2)")
+    await dying.supervisor.start()
+    await eventually(lambda: dying.supervisor.state is ProcessState.BACKOFF, timeout_s=TIMEOUT_S)
+    async with asyncio.timeout(TIMEOUT_S):
+        await dying.supervisor.stop()
+
+
+async def test_a_child_ends_by_itself_when_the_channel_is_closed(nursery: Nursery) -> None:
+    watched = nursery.make("hello(); serve(); sys.exit(3)")
+    await watched.supervisor.start()
+    assert watched.supervisor._channel is not None
+    watched.supervisor._channel.close()  # as when the server dies: nobody says a word
+    await eventually(lambda: watched.down, timeout_s=TIMEOUT_S)
+    assert watched.down == ["exited with status 3"]
+
+
+async def test_twenty_lives_leave_nothing_behind(nursery: Nursery) -> None:
+    watched = nursery.make("hello(); serve()")
+    await watched.supervisor.start()
+    before = num_open_files()
+    for number in range(20):
+        pid = watched.supervisor.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda wanted=number: len(watched.ready) == wanted + 2, timeout_s=TIMEOUT_S)  # type: ignore[misc]
+        watched.supervisor.num_restarts = 0
+    await asyncio.sleep(0.05)
+    assert num_open_files() <= before
+    assert len(own_children()) == 1
+    assert len(watched.down) == 20

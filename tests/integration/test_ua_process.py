@@ -1,0 +1,114 @@
+"""The real UA process, without a server around it."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_tts.clock import MonotonicClock
+from cc_tts.config import Config, RtpConfig, SipConfig
+from cc_tts.errors import ProcessFailed, UserAgentUnavailable
+from cc_tts.processes.channel import Message
+from cc_tts.ua.client import UaClient
+from tests.e2e.peers import free_ports
+from tests.fakes.fake_calls import eventually
+
+pytestmark = pytest.mark.integration
+
+EXIT_TIMEOUT_S = 20.0
+
+
+class Listener:
+    """Writes down what the UA process says."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def on_ua_ready(self) -> None:
+        self.told.append("ready")
+
+    def on_ua_down(self, reason: str) -> None:
+        self.told.append(reason)
+
+    def on_ua_message(self, message: Message) -> None:
+        self.told.append(message)
+
+
+def config_for(port: int) -> Config:
+    rtp = free_ports(20)
+    return Config(sip=SipConfig(port=port), rtp=RtpConfig(port_min=rtp, port_max=rtp + 19))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs and is no zombie."""
+    try:
+        return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+@pytest.fixture
+async def ua() -> AsyncIterator[tuple[UaClient, Listener]]:
+    client, listener = UaClient(config_for(free_ports(2)), clock=MonotonicClock()), Listener()
+    client.listen(listener)
+    yield client, listener
+    await client.stop()
+
+
+async def test_it_starts_and_stops(ua: tuple[UaClient, Listener]) -> None:
+    client, listener = ua
+    with pytest.raises(UserAgentUnavailable):
+        client.answer("nobody")
+    await client.start()
+    assert client.is_ready
+    assert client.max_calls >= 1
+    assert client.build["gate"] == "503"
+    pid = client.pid
+    assert pid is not None
+    client.answer("nobody")  # a call that ended meanwhile
+    client.set_accepting(accepting=False)
+    await client.stop()
+    assert not is_alive(pid)
+    assert listener.told == ["ready", "stopped"]
+    assert client.num_restarts == 0
+
+
+async def test_the_port_is_taken() -> None:
+    port = free_ports(2)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", port))
+        client = UaClient(config_for(port), clock=MonotonicClock())
+        client.listen(Listener())
+        with pytest.raises(ProcessFailed, match=f"127.0.0.1:{port}/udp"):
+            await client.start()
+    assert client.pid is None
+
+
+async def test_it_ends_when_the_server_is_gone(ua: tuple[UaClient, Listener]) -> None:
+    client, _ = ua
+    await client.start()
+    pid = client.pid
+    assert pid is not None
+    supervisor = client._supervisor
+    assert supervisor._task is not None
+    supervisor._task.cancel()  # nobody is left to kill it
+    with pytest.raises(asyncio.CancelledError):
+        await supervisor._task
+    supervisor._task = None
+    assert supervisor._channel is not None
+    supervisor._channel.close()
+    await eventually(lambda: not is_alive(pid), timeout_s=EXIT_TIMEOUT_S)
+
+
+async def test_the_server_hears_of_a_call_that_cannot_be_placed(ua: tuple[UaClient, Listener]) -> None:
+    client, listener = ua
+    await client.start()
+    client.originate("mine", to="sip:x@[", from_="", headers={})
+    await eventually(lambda: any(getattr(each, "call_id", "") == "mine" for each in listener.told), timeout_s=10)
+    (ended,) = [each for each in listener.told if getattr(each, "call_id", "") == "mine"]
+    assert (type(ended).__name__, ended.ended_by) == ("CallEnded", "failure")
+    assert os.getpid() != client.pid

@@ -1,0 +1,276 @@
+"""What may be done with one call, and what it tells."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from cc_tts.calls import call as call_module
+from cc_tts.calls.call import Call
+from cc_tts.calls.call_state import CallState, UtteranceState
+from cc_tts.calls.prompt import Prompt, SilenceContent, TextContent, ToneContent
+from cc_tts.calls.utterance import CompletionCause
+from cc_tts.errors import DuplicateId, NothingToSay, QueueFull, UserAgentUnavailable, WrongState
+from cc_tts.ua import messages
+from tests.fakes.exchange import Exchange
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def exchange() -> Exchange:
+    return Exchange(max_queued_prompts=3)
+
+
+def the_call(exchange: Exchange, user: str = "silent") -> Call:
+    """An established call."""
+    return exchange.registry.call(exchange.talking(user))
+
+
+def say(call: Call, text: str = "one two", **prompt: Any) -> str:
+    """Queue a prompt; returns the utterance's id."""
+    return call.speak(Prompt(content=TextContent(text), **prompt)).id
+
+
+async def test_no_more_than_the_limit_is_queued(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    ids = [say(call) for _ in range(3)]
+    with pytest.raises(QueueFull) as refusal:
+        say(call)
+    assert refusal.value.retry_after_s == 1
+    await exchange.settle()
+    exchange.ua.finished(call.id, ids[0])
+    say(call)
+    assert len(call.utterance_ids) == 4
+
+
+async def test_replace_goes_past_the_limit_and_cancels_the_rest(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    ids = [say(call) for _ in range(3)]
+    await exchange.settle()
+    late = say(call, "instead", queue="replace")
+    assert set(exchange.ua.commands("cut")) == {(call.id, id_) for id_ in ids}
+    for id_ in ids:
+        exchange.ua.finished(call.id, id_, cut=True)
+    assert [call.utterances[id_].completion_cause for id_ in ids] == [CompletionCause.CANCELLED] * 3
+    assert call.player.queue == [call.utterances[late]]
+
+
+async def test_replace_while_the_ua_process_goes_leaves_no_orphan(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    say(call)
+    await exchange.settle()
+    exchange.ua.is_ready = False
+    with pytest.raises(UserAgentUnavailable):
+        say(call, queue="replace")
+    exchange.ua.die()
+    assert all(utterance.is_complete for utterance in call.utterances.values())
+    assert exchange.sample("cctts_utterances_active") == 0
+
+
+async def test_ids_and_refused_content(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    assert say(call, utterance_id="mine") == "mine"
+    with pytest.raises(DuplicateId):
+        say(the_call(exchange), utterance_id="mine")
+    exchange.source.refusal = NothingToSay()
+    with pytest.raises(NothingToSay):
+        say(call)
+    assert call.utterance_ids == ["mine"]
+
+
+async def test_stop_waits_for_silence(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    first, second = say(call), say(call)
+    await exchange.settle()
+    stopping = asyncio.create_task(call.stop("current"))
+    await exchange.settle()
+    assert not stopping.done()
+    exchange.ua.finished(call.id, first, cut=True)
+    result = await stopping
+    assert (result.stopped, result.discarded_ms) == ([first], 400.0)
+    assert call.utterances[second].state is UtteranceState.IN_PROGRESS
+    assert call._cut_waiters == {}
+
+
+async def test_stop_all_and_nothing(exchange: Exchange, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_module, "CUT_TIMEOUT_S", 0.01)
+    call = the_call(exchange)
+    assert (await call.stop("all")).stopped == []
+    ids = [say(call) for _ in range(3)]
+    result = await call.stop("all")  # the line says nothing: the timeout ends the wait
+    assert result.stopped == ids
+    exchange.ua.ended(call.id)
+    assert call._cut_waiters == {}
+    with pytest.raises(WrongState):
+        await call.stop("all")
+
+
+async def test_a_key_interrupts_what_may_be_interrupted(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    first, second, third = say(call), say(call, barge_in_dtmf=False), say(call)
+    await exchange.settle()
+    exchange.ua.digit(call.id, "5", at_ns=7)
+    exchange.ua.finished(call.id, first, cut=True, at_ns=20_000_007)
+    exchange.ua.finished(call.id, third, cut=True)
+    causes = [call.utterances[id_].completion_cause for id_ in (first, second, third)]
+    assert causes == [CompletionCause.BARGE_IN, None, CompletionCause.BARGE_IN]
+    assert call.barge_in_instant(first) == 7
+    assert exchange.sample("cctts_barge_in_cut_seconds_sum") == 0.02
+    exchange.ua.digit(call.id)
+    assert not call.utterances[second].is_complete
+    assert exchange.kinds(call.id).count("call.dtmf") == 2
+
+
+async def test_a_key_leaves_alone_what_waits_behind_a_prompt_that_may_not_be_interrupted(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    say(call, barge_in_dtmf=False)
+    say(call)
+    await exchange.settle()
+    exchange.ua.digit(call.id)
+    assert exchange.ua.commands("cut") == []
+
+
+async def test_barge_in_may_be_off_by_default() -> None:
+    exchange = Exchange(barge_in_dtmf=False)
+    call = the_call(exchange)
+    say(call)
+    await exchange.settle()
+    exchange.ua.digit(call.id)
+    assert exchange.ua.commands("cut") == []
+
+
+@pytest.mark.parametrize(("cause", "hangs_up"), [("normal", True), ("barge_in", False), ("cancelled", False)])
+async def test_then_hangup(exchange: Exchange, cause: str, *, hangs_up: bool) -> None:
+    call = the_call(exchange)
+    utterance_id = say(call, then="hangup")
+    await exchange.settle()
+    if cause == "barge_in":
+        exchange.ua.digit(call.id)
+    elif cause == "cancelled":
+        call.player.discard(call.utterances[utterance_id], CompletionCause.CANCELLED)
+    exchange.ua.finished(call.id, utterance_id, cut=cause != "normal")
+    assert call.utterances[utterance_id].completion_cause == cause
+    assert bool(exchange.ua.commands("hangup")) is hangs_up
+    if hangs_up:
+        exchange.ua.ended(call.id, by="local")
+        assert call.ending is not None
+        assert call.ending.reason == "prompt_finished"
+
+
+async def test_then_hangup_when_the_prompt_fails(exchange: Exchange) -> None:
+    exchange.source.open_error = ValueError("broken")
+    call = the_call(exchange)
+    utterance_id = say(call, then="hangup")
+    await exchange.settle()
+    exchange.ua.finished(call.id, utterance_id, cut=True)
+    assert call.utterances[utterance_id].completion_cause is CompletionCause.ERROR
+    assert len(exchange.ua.commands("hangup")) == 1
+
+
+async def test_pause_and_resume(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    with pytest.raises(WrongState):
+        call.resume()
+    call.pause()
+    with pytest.raises(WrongState):
+        call.pause()
+    call.resume()
+    assert exchange.ua.commands("paused") == [(call.id, True), (call.id, False)]
+    exchange.ua.is_ready = False
+    with pytest.raises(UserAgentUnavailable):
+        call.pause()
+    assert call.paused is False
+
+
+async def test_hold_and_unhold(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    with pytest.raises(WrongState):
+        await call.unhold()
+    await call.hold()
+    exchange.ua.report(messages.HoldChanged(call.id, held=True, by="local"))
+    assert vars(call)["held"] is True
+    with pytest.raises(WrongState):
+        await call.hold()
+    await call.unhold()
+    exchange.ua.report(messages.HoldChanged(call.id, held=False, by="none"))
+    assert vars(call)["held"] is False
+    assert exchange.kinds(call.id)[-2:] == ["call.held", "call.unheld"]
+
+
+async def test_answer_ring_and_dtmf_only_where_they_mean_something(exchange: Exchange) -> None:
+    manual = exchange.registry.call(exchange.ua.incoming("manual"))
+    with pytest.raises(WrongState):
+        await manual.send_dtmf("1")
+    with pytest.raises(WrongState):
+        await manual.hold()
+    await manual.ring(early_media=True)
+    await manual.answer()
+    with pytest.raises(WrongState):
+        await manual.answer()
+    with pytest.raises(WrongState):
+        await manual.ring()
+    exchange.ua.established(manual.id)
+    await manual.send_dtmf("12", duration_ms=80)
+    assert exchange.ua.commands("dtmf") == [(manual.id, "12", 80)]
+    automatic = exchange.registry.call(exchange.ua.incoming("greet"))
+    with pytest.raises(WrongState):
+        await automatic.answer()
+    assert exchange.ua.commands("answer") == [(manual.id,), (automatic.id,)]
+
+
+async def test_early_media_is_heard_before_the_answer(exchange: Exchange) -> None:
+    call = exchange.registry.call(exchange.ua.incoming("manual"))
+    say(call)
+    await call.ring(early_media=True)
+    exchange.ua.report(messages.CallRinging(call.id, "", 183))
+    exchange.ua.report(messages.MediaActive(call.id, "PCMU", 8000))
+    await exchange.settle()
+    assert len(exchange.ua.commands("begin")) == 1
+
+
+async def test_everything_is_refused_once_it_is_over(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    await call.hangup(sip_code=486, reason="later")
+    assert exchange.ua.commands("hangup") == [(call.id, 486, "later", 0)]
+    exchange.ua.ended(call.id, by="local")
+    assert call.state is CallState.TERMINATED
+    for refused in (lambda: say(call), call.pause, call.resume):
+        with pytest.raises(WrongState):
+            refused()
+    for action in (call.hangup, call.hold, call.unhold, call.answer, call.ring):
+        with pytest.raises(WrongState):
+            await action()
+    call.end("again")
+    assert len(exchange.ua.commands("hangup")) == 1
+
+
+async def test_the_voice_of_the_route_is_the_default(exchange: Exchange) -> None:
+    call = the_call(exchange, "german")
+    for content in (TextContent("a"), TextContent("b", voice="en-us"), TextContent("c", language="en")):
+        call.speak(Prompt(content=content))
+    kept = [utterance.prompt.content for utterance in call.utterances.values()]
+    assert kept == [
+        TextContent("a", "de", "de-DE"),
+        TextContent("b", "en-us", "de-DE"),
+        TextContent("c", None, "en"),
+    ]
+
+
+async def test_tones_and_silence_have_no_voice(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    for content in (ToneContent("beep", 20), SilenceContent(20)):
+        utterance = call.speak(Prompt(content=content))
+        assert (utterance.voice, utterance.engine, utterance.text_chars) == ("", "", 0)
+
+
+async def test_old_utterances_of_a_long_call_are_forgotten(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    for number in range(call_module.MAX_UTTERANCES_KEPT + 50):
+        id_ = say(call, "x", utterance_id=f"u{number}")
+        await exchange.settle()
+        exchange.ua.finished(call.id, id_)
+    kept = call_module.MAX_UTTERANCES_KEPT + exchange.config.calls.max_queued_prompts
+    assert len(call.utterances) == len(exchange.registry._utterances) == kept
+    assert "u0" not in call.utterances
+    assert all(utterance.is_complete for utterance in call.utterances.values())

@@ -1,0 +1,383 @@
+"""The flow of prompts on one call: order, back-pressure, stop, barge-in, failure, end. Nothing here takes time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cc_tts.calls.call_state import UtteranceState
+from cc_tts.calls.prompt import Content, Prompt, TextContent, ToneContent
+from cc_tts.calls.prompt_player import MAX_ON_LINE, PromptPlayer
+from cc_tts.calls.speech_source import SpeechPiece
+from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
+from cc_tts.errors import EngineFailed, EngineOverloaded
+from tests.fakes.fake_engine import FakeSource, pcm
+from tests.fakes.fake_line import RATE_HZ, FakeClock, FakeLine
+
+pytestmark = pytest.mark.unit
+
+WINDOW_MS = 1000
+PIECE_MS = 200
+MAX_TURNS = 100_000
+
+
+class Stage:
+    """A player with everything around it made up."""
+
+    def __init__(self) -> None:
+        self.line = FakeLine()
+        self.source = FakeSource()
+        self.clock = FakeClock()
+        self.completed: list[Utterance] = []
+        self.player = PromptPlayer(
+            self.line,
+            cast("Any", self.source),
+            rate_hz=RATE_HZ,
+            window_ms=WINDOW_MS,
+            clock=self.clock,
+            on_complete=self.completed.append,
+        )
+        self.line.listener = self.player
+
+    def say(self, text: str = "one", *, content: Content | None = None, **prompt: Any) -> Utterance:
+        """Queue a prompt."""
+        utterance = Utterance(
+            id=f"u{len(self.completed) + len(self.player.queue)}",
+            call_id="c",
+            prompt=Prompt(content=content or TextContent(text), **prompt),
+            voice="en-us",
+            engine="fake",
+            accepted_at_s=0.0,
+            marks=Marks(origin_ns=self.clock.now_ns()),
+            barge_in_dtmf=True,
+        )
+        self.player.enqueue(utterance)
+        return utterance
+
+    async def settle(self) -> None:
+        """Let every task go as far as it can."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def play_all(self) -> None:
+        """Let the line play until nothing is left."""
+        for _ in range(MAX_TURNS):
+            await self.settle()
+            if not self.player.queue:
+                return
+            self.line.play(100)
+        raise AssertionError(f"never drained: {self.player.queue}")
+
+    @property
+    def causes(self) -> list[tuple[str, str | None]]:
+        return [(utterance.id, utterance.completion_cause) for utterance in self.completed]
+
+    def must_be_empty(self) -> None:
+        """Nothing is remembered of what is over."""
+        player = self.player
+        assert not player.queue
+        assert not player._fed_ms
+        assert not player._causes
+        assert not player._waited
+        assert player._feeding is None
+        assert all(stream.is_over or stream.num_cancels for stream in self.source.streams)
+
+
+@pytest.fixture
+async def stage() -> AsyncIterator[Stage]:
+    stage = Stage()
+    yield stage
+    stage.player.close(CompletionCause.CALL_ENDED)
+    await stage.settle()
+
+
+async def test_prompts_are_played_in_order_and_without_a_gap(stage: Stage) -> None:
+    stage.player.open_line()
+    first, second = stage.say("one two"), stage.say("three")
+    await stage.settle()
+    # the second is on the line before the first has played a single frame
+    assert stage.line.begun == [first.id, second.id]
+    assert [each.is_finished for each in stage.line.queue] == [True, True]
+    assert (first.state, second.state) == (UtteranceState.IN_PROGRESS, UtteranceState.PENDING)
+    stage.line.play(500)
+    assert (first.state, second.state) == (UtteranceState.COMPLETE, UtteranceState.IN_PROGRESS)
+    assert second.played_ms == 100
+    await stage.play_all()
+    assert stage.causes == [(first.id, "normal"), (second.id, "normal")]
+    assert (first.played_ms, first.spoken_text) == (400, "one two")
+    stage.must_be_empty()
+
+
+async def test_nothing_goes_to_a_line_that_is_not_open(stage: Stage) -> None:
+    utterance = stage.say()
+    await stage.settle()
+    assert (stage.line.begun, stage.source.opened, utterance.state) == ([], [], UtteranceState.PENDING)
+    stage.player.open_line()
+    await stage.play_all()
+    assert stage.causes == [(utterance.id, "normal")]
+
+
+async def test_no_more_than_the_window_is_ahead(stage: Stage) -> None:
+    stage.player.open_line()
+    stage.say("word " * 50)
+    stage.say("word " * 50)
+    await stage.settle()
+    assert stage.line.buffered_ms == WINDOW_MS + PIECE_MS
+    assert stage.source.streams[0].num_read == WINDOW_MS / PIECE_MS + 2  # one waits in the player's hand
+    stage.line.play(100)
+    await stage.settle()
+    assert stage.line.buffered_ms == WINDOW_MS + PIECE_MS - 100
+    await stage.play_all()
+    assert stage.line.most_buffered_ms <= WINDOW_MS + PIECE_MS
+    assert [utterance.played_ms for utterance in stage.completed] == [10_000, 10_000]
+
+
+async def test_stop_current(stage: Stage) -> None:
+    stage.player.open_line()
+    first, second = stage.say("word " * 50), stage.say("two")
+    await stage.settle()
+    stage.line.play(250)
+    assert stage.player.discard(first, CompletionCause.CANCELLED) == WINDOW_MS + PIECE_MS - 250
+    assert stage.player.discard(first, CompletionCause.BARGE_IN) == 0  # the first cause counts
+    assert not first.is_complete, "the line has not said yet that it is silent"
+    await stage.play_all()
+    assert stage.causes == [(first.id, "cancelled"), (second.id, "normal")]
+    assert stage.line.cuts == [first.id]
+    assert first.played_ms == 250
+    assert stage.source.streams[0].num_cancels
+    stage.must_be_empty()
+
+
+async def test_stop_all(stage: Stage) -> None:
+    stage.player.open_line()
+    said = [stage.say("word " * 10) for _ in range(12)]
+    await stage.settle()
+    for utterance in reversed(stage.player.queue):
+        stage.player.discard(utterance, CompletionCause.CANCELLED)
+    assert {utterance.id for utterance in stage.completed} == {utterance.id for utterance in said[1:]}
+    stage.line.play(20)
+    assert said[0].is_complete
+    assert {utterance.completion_cause for utterance in said} == {CompletionCause.CANCELLED}
+    await stage.settle()
+    stage.must_be_empty()
+    assert stage.line.heard == []
+
+
+async def test_stop_before_the_feed_has_run(stage: Stage) -> None:
+    stage.player.open_line()
+    first = stage.say("one")
+    stage.player.discard(first, CompletionCause.CANCELLED)
+    second = stage.say("two")
+    await stage.play_all()
+    assert stage.causes == [(first.id, "cancelled"), (second.id, "normal")]
+    assert stage.source.opened == [TextContent("two")]
+    stage.must_be_empty()
+
+
+async def test_a_cut_by_the_line_itself_ends_the_feed(stage: Stage) -> None:
+    stage.player.open_line()
+    first, second = stage.say("word " * 1000), stage.say("two")
+    await stage.settle()
+    stage.line.cut_by_itself()
+    await stage.play_all()
+    assert stage.causes == [(first.id, "cancelled"), (second.id, "normal")]
+    assert stage.source.streams[0].num_read < 10
+    stage.must_be_empty()
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_the_engine_fails_in_the_middle(stage: Stage, *, known: bool) -> None:
+    error: Exception = EngineOverloaded("too much") if known else ValueError("secret detail")
+    stage.source.plans["bad"] = [SpeechPiece(pcm(200), "bad "), error]
+    stage.player.open_line()
+    first, second = stage.say("bad"), stage.say("good")
+    await stage.play_all()
+    assert stage.causes == [(first.id, "error"), (second.id, "normal")]
+    assert first.error_code == ("engine_overloaded" if known else EngineFailed.code)
+    assert first.error_detail == ("too much" if known else EngineFailed.title)
+    assert stage.source.streams[0].num_cancels, "the failed stream is freed"
+    stage.must_be_empty()
+
+
+async def test_the_source_refuses_to_open(stage: Stage) -> None:
+    stage.player.open_line()
+    stage.source.open_error = EngineOverloaded()
+    first = stage.say("one")
+    await stage.settle()
+    stage.source.open_error = None
+    second = stage.say("two")
+    await stage.play_all()
+    assert stage.causes == [(first.id, "error"), (second.id, "normal")]
+    stage.must_be_empty()
+
+
+async def test_a_prompt_without_any_audio_is_over_at_once(stage: Stage) -> None:
+    stage.player.open_line()
+    first, second = stage.say(""), stage.say("two")
+    await stage.play_all()
+    assert stage.causes == [(first.id, "normal"), (second.id, "normal")]
+
+
+async def test_repeat_with_delay(stage: Stage) -> None:
+    stage.player.open_line()
+    utterance = stage.say("one two", repeat=3, delay_ms=500)
+    await stage.play_all()
+    assert utterance.played_ms == 3 * 400 + 2 * 500
+    assert utterance.spoken_text == "one two"
+    assert len(stage.source.opened) == 5
+
+
+@pytest.mark.parametrize("delay_ms", [0, 100, 700])
+async def test_max_duration(stage: Stage, delay_ms: int) -> None:
+    stage.player.open_line()
+    utterance = stage.say("one two", repeat=100, delay_ms=delay_ms, max_duration_ms=950)
+    await stage.play_all()
+    assert utterance.played_ms == 950
+    assert utterance.completion_cause is CompletionCause.NORMAL
+    stage.must_be_empty()
+
+
+async def test_close_completes_everything_once(stage: Stage) -> None:
+    stage.player.open_line()
+    said = [stage.say("word " * 20) for _ in range(30)]
+    await stage.settle()
+    stage.line.play(150)
+    stage.player.discard(said[0], CompletionCause.BARGE_IN)
+    stage.player.close(CompletionCause.CALL_ENDED)
+    assert stage.causes == [(said[0].id, "barge_in"), *((utterance.id, "call_ended") for utterance in said[1:])]
+    stage.player.close(CompletionCause.CALL_ENDED)
+    stage.line.play(10_000)  # reports that were on their way
+    await stage.settle()
+    assert len(stage.completed) == 30
+    assert said[0].played_ms == 150
+    stage.must_be_empty()
+
+
+async def test_the_line_is_gone_while_it_is_fed(stage: Stage) -> None:
+    gate = asyncio.Event()
+    stage.source.plans["slow"] = [SpeechPiece(pcm(200), "slow "), gate, SpeechPiece(pcm(200))]
+    stage.player.open_line()
+    utterance = stage.say("slow")
+    await stage.settle()
+    stage.line.is_down = True
+    gate.set()
+    await stage.settle()
+    assert not utterance.is_complete
+    stage.player.close(CompletionCause.CALL_ENDED)
+    assert (utterance.completion_cause, utterance.error_code) == (CompletionCause.CALL_ENDED, None)
+    await stage.settle()
+    stage.must_be_empty()
+
+
+async def test_a_thousand_tiny_prompts_drain_in_order(stage: Stage) -> None:
+    stage.player.open_line()
+    said = [stage.say(content=ToneContent("beep", 20)) for _ in range(1000)]
+    for _ in range(MAX_TURNS):
+        await asyncio.sleep(0)
+        assert len(stage.line.queue) <= MAX_ON_LINE
+        stage.line.play(40)
+        if not stage.player.queue:
+            break
+    assert stage.causes == [(utterance.id, "normal") for utterance in said]
+    await stage.settle()
+    stage.must_be_empty()
+
+
+async def test_the_time_to_first_audio_counts_from_the_turn_of_a_queued_prompt(stage: Stage) -> None:
+    stage.player.open_line()
+    first = stage.say("one")
+    second = stage.say("two")
+    accepted_ns = stage.clock.now_ns()
+    stage.clock.advance(300)
+    await stage.settle()
+    assert (first.marks.origin_ns, second.marks.origin_ns) == (accepted_ns, accepted_ns)
+    assert first.time_to_first_pcm_ms == 300
+    stage.clock.advance(700)
+    stage.line.play(200)
+    assert second.marks.origin_ns == accepted_ns + 1_000_000_000
+    assert second.time_to_first_pcm_ms == 0, "its PCM was there before its turn came"
+    stage.line.play(200)
+    third = stage.say("three")
+    stage.clock.advance(50)
+    await stage.settle()
+    assert third.time_to_first_pcm_ms == 50, "nothing was before it: it counts from its acceptance"
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run outside a test's own loop, once an example."""
+    with asyncio.Runner() as runner:
+        runner.run(coroutine)
+
+
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("say"), st.integers(0, 12)),
+        st.tuples(st.just("say_bad"), st.integers(0, 2)),
+        st.tuples(st.just("discard"), st.integers(0, 12)),
+        st.tuples(st.just("barge_in"), st.just(0)),
+        st.tuples(st.just("play"), st.integers(1, 2500)),
+        st.tuples(st.just("turn"), st.integers(1, 30)),
+        st.tuples(st.just("cut_by_itself"), st.just(0)),
+        st.tuples(st.just("down"), st.just(0)),
+        st.tuples(st.just("close"), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(OPERATIONS, st.booleans())
+def test_every_utterance_completes_once_whatever_happens(
+    operations: list[tuple[str, int]],
+    open_late: bool,
+) -> None:
+    run(whatever_happens(operations, open_late=open_late))
+
+
+async def whatever_happens(operations: list[tuple[str, int]], *, open_late: bool) -> None:  # noqa: C901, PLR0912
+    stage = Stage()
+    said: list[Utterance] = []
+    stage.source.plans["bad"] = [SpeechPiece(pcm(200), "bad "), ValueError("broken")]
+    is_closed = False
+    if not open_late:
+        stage.player.open_line()
+    for number, (operation, amount) in enumerate(operations):
+        if open_late and number == 5:
+            stage.player.open_line()
+        queue = stage.player.queue
+        match operation:
+            case "say" if not is_closed:
+                said.append(stage.say("word " * amount))
+            case "say_bad" if not is_closed:
+                said.append(stage.say("bad", repeat=amount + 1))
+            case "discard" if amount < len(queue) and not stage.line.is_down:
+                stage.player.discard(queue[amount], CompletionCause.CANCELLED)
+            case "barge_in" if not stage.line.is_down:
+                for utterance in reversed(queue):
+                    stage.player.discard(utterance, CompletionCause.BARGE_IN)
+            case "play" if not stage.line.is_down:
+                stage.line.play(amount)
+            case "turn":
+                for _ in range(amount):
+                    await asyncio.sleep(0)
+            case "cut_by_itself":
+                stage.line.cut_by_itself()
+            case "down":
+                stage.line.is_down = True
+            case "close":
+                stage.player.close(CompletionCause.CALL_ENDED)
+                is_closed = True
+        assert len({utterance.id for utterance in stage.completed}) == len(stage.completed)
+        assert stage.line.most_buffered_ms <= WINDOW_MS + PIECE_MS
+        in_progress = [utterance for utterance in said if utterance.state is UtteranceState.IN_PROGRESS]
+        assert len(in_progress) <= 1
+    stage.player.close(CompletionCause.CALL_ENDED)
+    await stage.settle()
+    assert {utterance.id for utterance in stage.completed} == {utterance.id for utterance in said}
+    assert len(stage.completed) == len(said)
+    assert all(utterance.completion_cause is not None for utterance in said)
+    assert stage.line.heard == sorted(stage.line.heard, key=lambda id_: int(id_[1:]))
+    stage.must_be_empty()

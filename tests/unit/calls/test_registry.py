@@ -1,0 +1,367 @@
+"""All calls, between a made-up UA process and a made-up engine."""
+
+import asyncio
+
+import pytest
+
+from cc_tts.calls.call_state import CallState
+from cc_tts.calls.prompt import Prompt, TextContent
+from cc_tts.calls.registry import OVERLOAD_EVENT_INTERVAL_S, OriginateRequest
+from cc_tts.errors import (
+    CallNotFound,
+    CapacityExceeded,
+    Draining,
+    DuplicateId,
+    NothingToSay,
+    UserAgentUnavailable,
+    UtteranceNotFound,
+)
+from cc_tts.ua import messages
+from tests.fakes.exchange import Exchange
+
+pytestmark = pytest.mark.unit
+
+TIMER_TIMEOUT_S = 10.0
+
+
+@pytest.fixture
+def exchange() -> Exchange:
+    return Exchange()
+
+
+async def until_asked(exchange: Exchange, command: str) -> None:
+    """Wait for a timer of some milliseconds."""
+    async with asyncio.timeout(TIMER_TIMEOUT_S):
+        while not exchange.ua.commands(command):  # noqa: ASYNC110 - a fake tells nobody
+            await asyncio.sleep(0.005)
+
+
+async def test_an_incoming_call_is_answered_and_greeted(exchange: Exchange) -> None:
+    call_id = exchange.ua.incoming("greet", headers={"X-Queue": "sales"})
+    call = exchange.registry.call(call_id)
+    assert exchange.ua.commands("answer") == [(call_id,)]
+    assert (call.state, call.direction, call.headers) == (CallState.INCOMING, "inbound", {"X-Queue": "sales"})
+    await exchange.settle()
+    assert exchange.ua.commands("begin") == [], "nothing is said before the ACK"
+    exchange.clock.advance(250)
+    exchange.ua.established(call_id, at_ns=exchange.clock.now_ns())
+    await exchange.settle()
+    (utterance_id,) = call.utterance_ids
+    assert exchange.ua.commands("begin") == [(call_id, utterance_id)]
+    exchange.ua.report(messages.PlayoutSpeech(call_id, utterance_id, exchange.clock.now_ns() + 30_000_000))
+    exchange.ua.finished(call_id, utterance_id)
+    assert exchange.registry.utterance(utterance_id).time_to_first_audio_ms == 30, "it counts from the ACK"
+    exchange.ua.ended(call_id)
+    assert exchange.kinds(call_id) == [
+        "call.incoming",
+        "speak.queued",
+        "call.established",
+        "speak.started",
+        "speak.complete",
+        "call.terminated",
+    ]
+    assert [event.seq for event in exchange.seen if event.call_id == call_id] == [1, 2, 3, 4, 5, 6]
+    assert call.ending is not None
+    assert (call.ending.result, call.ending.reason) == ("completed", "remote_hangup")
+    assert call.quality.packets_sent == 7
+    assert exchange.registry.num_live == 0
+    assert exchange.sample("cctts_calls_active") == 0
+    assert exchange.sample("cctts_utterances_active") == 0
+
+
+@pytest.mark.parametrize(
+    ("user", "headers", "source", "sip_code"),
+    [
+        ("nobody", {}, "127.0.0.1", 404),
+        ("silent", {"X-TTS-Text": "%ZZ"}, "127.0.0.1", 400),
+        ("silent", {"X-TTS-Text": "a" * 101}, "127.0.0.1", 413),
+        ("silent", {"X-TTS-Prompt-Id": "x"}, "127.0.0.1", 404),
+        ("wrong", {}, "127.0.0.1", 400),
+        ("annc", {}, "10.1.2.3", 403),
+        ("annc", {}, "127.0.0.1", 400),
+    ],
+)
+async def test_an_incoming_call_is_refused(
+    exchange: Exchange, user: str, headers: dict[str, str], source: str, sip_code: int
+) -> None:
+    call_id = exchange.ua.incoming(user, headers=headers, source=source)
+    assert exchange.ua.commands("answer") == []
+    ((refused, code, reason, retry_after_s),) = exchange.ua.commands("hangup")
+    assert (refused, code, retry_after_s) == (call_id, sip_code, 0)
+    assert reason.isascii()
+    exchange.ua.ended(call_id, by="local", sip_code=sip_code)
+    call = exchange.registry.call(call_id)
+    assert call.ending is not None
+    assert (call.ending.result, call.ending.sip_code) == ("rejected", sip_code)
+
+
+async def test_headers_of_an_untrusted_peer_mean_nothing(exchange: Exchange) -> None:
+    call_id = exchange.ua.incoming("silent", headers={"X-TTS-Text": "%ZZ"}, source="10.1.2.3")
+    assert exchange.ua.commands("answer") == [(call_id,)]
+    assert exchange.registry.call(call_id).utterance_ids == []
+
+
+async def test_a_call_that_slips_in_while_draining_is_refused(exchange: Exchange) -> None:
+    exchange.registry.start_drain()
+    call_id = exchange.ua.incoming("greet")
+    assert [each[:2] for each in exchange.ua.commands("hangup")] == [(call_id, 503)]
+    assert exchange.ua.commands("hangup")[0][3] == exchange.config.sip.retry_after_s
+
+
+async def test_ring_then_answer(exchange: Exchange) -> None:
+    call_id = exchange.ua.incoming("ring")
+    assert exchange.ua.commands("ring") == [(call_id, False)]
+    exchange.ua.report(messages.CallRinging(call_id, "", 180))
+    assert exchange.registry.call(call_id).state is CallState.EARLY
+    await until_asked(exchange, "answer")
+    exchange.ua.report(messages.MediaActive(call_id, "PCMU", 8000))
+    await exchange.settle()
+    assert exchange.ua.commands("begin") == [], "nothing is said between the 200 and the ACK"
+    exchange.ua.established(call_id)
+    await exchange.settle()
+    assert exchange.ua.commands("answer") == [(call_id,)]
+    assert len(exchange.ua.commands("begin")) == 1
+
+
+async def test_the_ring_timer_does_not_answer_twice(exchange: Exchange) -> None:
+    call_id = exchange.ua.incoming("ring")
+    await exchange.registry.call(call_id).answer()
+    await asyncio.sleep(0.05)  # longer than the route rings
+    assert exchange.ua.commands("answer") == [(call_id,)]
+
+
+async def test_the_ring_timer_ends_with_the_call(exchange: Exchange) -> None:
+    call_id = exchange.ua.incoming("ring")
+    exchange.ua.ended(call_id, sip_code=487)
+    assert exchange.registry._timers == {}
+    await asyncio.sleep(0.05)  # longer than the route rings
+    assert exchange.ua.commands("answer") == []
+    ending = exchange.registry.call(call_id).ending
+    assert ending is not None
+    assert (ending.result, ending.reason) == ("unanswered", "cancelled")
+
+
+async def test_nobody_answers_by_hand() -> None:
+    exchange = Exchange(manual_answer_timeout_s=0.01)
+    call_id = exchange.ua.incoming("manual")
+    assert exchange.ua.asked == []
+    await until_asked(exchange, "hangup")
+    assert exchange.ua.commands("hangup") == [(call_id, 480, "", 0)]
+
+
+async def test_max_duration() -> None:
+    exchange = Exchange(max_duration_s=0.01)
+    call_id = exchange.talking()
+    await until_asked(exchange, "hangup")
+    exchange.ua.ended(call_id, by="local")
+    ending = exchange.registry.call(call_id).ending
+    assert ending is not None
+    assert (ending.result, ending.reason) == ("completed", "max_duration")
+
+
+async def test_the_ua_process_dies_and_comes_back(exchange: Exchange) -> None:
+    calls = [exchange.talking("greet"), exchange.ua.incoming("ring"), exchange.talking("silent")]
+    await exchange.settle()
+    exchange.ua.die()
+    for call_id in calls:
+        call = exchange.registry.call(call_id)
+        assert call.state is CallState.TERMINATED
+        assert call.ending is not None
+        assert (call.ending.result, call.ending.reason) == ("failed", "ua_process_died")
+        assert exchange.kinds(call_id)[-1] == "call.terminated"
+    assert exchange.registry._timers == {}
+    assert exchange.sample("cctts_utterances_total", cause="call_ended") == 2
+    assert exchange.sample("cctts_utterances_active") == 0
+    assert exchange.sample("cctts_process_restarts_total", process="ua") == 1
+    assert exchange.registry.not_ready_because == "the SIP user agent is starting"
+    with pytest.raises(UserAgentUnavailable):
+        await exchange.registry.originate(OriginateRequest(to="sip:x@h"))
+    exchange.ua.come_back()
+    assert not exchange.registry.not_ready_because
+    later = exchange.talking("greet")
+    await exchange.settle()
+    assert exchange.registry.call(later).state is CallState.ESTABLISHED
+    assert exchange.ua.commands("begin")[-1][0] == later
+
+
+async def test_reports_for_calls_that_are_over_change_nothing(exchange: Exchange) -> None:
+    call_id = exchange.talking()
+    exchange.ua.ended(call_id)
+    before = len(exchange.seen)
+    exchange.ua.ended(call_id)
+    exchange.ua.established(call_id)
+    exchange.ua.digit(call_id)
+    exchange.ua.finished(call_id, "nothing")
+    assert len(exchange.seen) == before
+
+
+async def test_drain_without_calls(exchange: Exchange) -> None:
+    assert exchange.registry.start_drain() is True
+    assert exchange.registry.start_drain() is False
+    assert exchange.ua.accepting is False
+    assert await exchange.registry.drained(timeout_s=100) is True
+    assert exchange.kinds(None) == ["server.draining"]
+    assert exchange.registry.not_ready_because == "draining"
+    with pytest.raises(Draining) as refusal:
+        await exchange.registry.originate(OriginateRequest(to="sip:x@h"))
+    assert refusal.value.retry_after_s == exchange.config.sip.retry_after_s
+
+
+async def test_drain_waits_for_the_last_call(exchange: Exchange) -> None:
+    call_id = exchange.talking()
+    exchange.registry.start_drain()
+    drained = asyncio.create_task(exchange.registry.drained(timeout_s=100))
+    await exchange.settle()
+    assert not drained.done()
+    exchange.ua.ended(call_id)
+    assert await drained is True
+    assert exchange.ua.commands("hangup") == []
+
+
+async def test_the_end_of_a_drain_ends_the_calls(exchange: Exchange) -> None:
+    talking, ringing = exchange.talking(), exchange.ua.incoming("ring")
+    exchange.ua.report(messages.CallRinging(ringing, "", 180))
+    exchange.registry.start_drain()
+    drained = asyncio.create_task(exchange.registry.drained(timeout_s=0))
+    await until_asked(exchange, "hangup")
+    assert [each[:2] for each in exchange.ua.commands("hangup")] == [(talking, 0), (ringing, 503)]
+    exchange.ua.ended(talking, by="local")
+    exchange.ua.ended(ringing, by="local", sip_code=503)
+    assert await drained is False
+    endings = [call.ending for call in exchange.registry.calls()]
+    assert [ending and (ending.result, ending.reason) for ending in endings] == [
+        ("completed", "draining"),
+        ("rejected", "draining"),
+    ]
+
+
+async def test_originate(exchange: Exchange) -> None:
+    call = await exchange.registry.originate(
+        OriginateRequest(
+            to="sip:bob@h", from_="sip:me@h", headers={"X-A": "1"}, prompt=Prompt(content=TextContent("x"))
+        )
+    )
+    assert exchange.ua.commands("originate") == [(call.id, "sip:bob@h", "sip:me@h", {"X-A": "1"})]
+    assert call.state is CallState.OUTGOING
+    exchange.ua.report(messages.CallRinging(call.id, "sip-1", 183))
+    exchange.ua.report(messages.MediaActive(call.id, "PCMA", 8000))
+    await exchange.settle()
+    assert exchange.ua.commands("begin") == [], "nobody is there yet"
+    exchange.ua.established(call.id)
+    await exchange.settle()
+    assert len(exchange.ua.commands("begin")) == 1
+    assert (call.codec, call.sip_call_id) == ("PCMU", f"sip-{call.id}")
+
+
+@pytest.mark.parametrize(
+    ("sip_code", "result", "reason"),
+    [(486, "rejected", "busy"), (404, "rejected", "not_found"), (503, "failed", "overload")],
+)
+async def test_an_outgoing_call_is_refused(exchange: Exchange, sip_code: int, result: str, reason: str) -> None:
+    call = await exchange.registry.originate(OriginateRequest(to="sip:bob@h"))
+    exchange.ua.ended(call.id, by="failure" if sip_code >= 500 else "remote", sip_code=sip_code)
+    assert call.ending is not None
+    assert (call.ending.result, call.ending.reason, call.ending.sip_code) == (result, reason, sip_code)
+    assert exchange.registry._timers == {}
+
+
+async def test_an_outgoing_call_is_not_answered(exchange: Exchange) -> None:
+    call = await exchange.registry.originate(OriginateRequest(to="sip:bob@h", timeout_s=0.01))
+    await until_asked(exchange, "hangup")
+    exchange.ua.ended(call.id, by="local", sip_code=487)
+    assert call.ending is not None
+    assert (call.ending.result, call.ending.reason) == ("unanswered", "no_answer")
+
+
+async def test_taken_ids_are_refused_before_anybody_is_called(exchange: Exchange) -> None:
+    prompt = Prompt(content=TextContent("x"), utterance_id="u")
+    await exchange.registry.originate(OriginateRequest(to="sip:bob@h", call_id="c", prompt=prompt))
+    with pytest.raises(DuplicateId):
+        await exchange.registry.originate(OriginateRequest(to="sip:bob@h", call_id="c"))
+    with pytest.raises(DuplicateId):
+        await exchange.registry.originate(OriginateRequest(to="sip:bob@h", prompt=prompt))
+    exchange.source.refusal = NothingToSay()
+    with pytest.raises(NothingToSay):
+        await exchange.registry.originate(OriginateRequest(to="sip:bob@h", prompt=Prompt(content=TextContent("…"))))
+    assert len(exchange.ua.commands("originate")) == 1
+    exchange.ua.ended("c")
+    with pytest.raises(DuplicateId):
+        await exchange.registry.originate(OriginateRequest(to="sip:bob@h", call_id="c"))
+
+
+async def test_all_lines_are_busy() -> None:
+    exchange = Exchange(max_calls=2)
+    first = exchange.talking()
+    await exchange.registry.originate(OriginateRequest(to="sip:bob@h"))
+    assert exchange.registry.not_ready_because == "all 2 lines are busy"
+    with pytest.raises(CapacityExceeded) as refusal:
+        await exchange.registry.originate(OriginateRequest(to="sip:bob@h"))
+    assert refusal.value.retry_after_s == exchange.config.sip.retry_after_s
+    exchange.ua.ended(first)
+    assert exchange.registry.not_ready_because is None
+
+
+async def test_refusals_of_the_gate_are_told_once_a_second(exchange: Exchange) -> None:
+    for _ in range(5):
+        exchange.ua.report(messages.InviteRefused(sip_code=503))
+    assert exchange.kinds(None) == ["server.overloaded"]
+    exchange.clock.advance(OVERLOAD_EVENT_INTERVAL_S * 1000)
+    exchange.ua.report(messages.InviteRefused(sip_code=503))
+    assert exchange.kinds(None) == ["server.overloaded"] * 2
+    assert exchange.sample("cctts_calls_ended_total", direction="inbound", result="rejected", reason="overload") == 6
+
+
+async def test_readiness_names_what_is_missing(exchange: Exchange) -> None:
+    exchange.engine.not_ready_because = "loading"
+    assert exchange.registry.not_ready_because == "the speech engine: loading"
+
+
+async def test_ended_calls_are_kept_for_a_while() -> None:
+    exchange = Exchange(ended_retention_s=60.0)
+    first = exchange.talking("greet")
+    exchange.ua.ended(first)
+    (utterance_id,) = exchange.registry.call(first).utterance_ids
+    exchange.clock.advance(59_000)
+    exchange.ua.ended(exchange.talking())
+    assert exchange.registry.utterance(utterance_id).is_complete
+    exchange.clock.advance(2_000)
+    exchange.ua.ended(exchange.talking())
+    with pytest.raises(CallNotFound):
+        exchange.registry.call(first)
+    with pytest.raises(UtteranceNotFound):
+        exchange.registry.utterance(utterance_id)
+    assert len(exchange.registry.calls(CallState.TERMINATED)) == 2
+
+
+async def test_nothing_grows_over_thousands_of_calls() -> None:
+    exchange = Exchange(max_ended_calls=10)
+    for number in range(5000):
+        exchange.clock.advance(1)
+        call_id = exchange.talking("greet")
+        if number % 100 == 0:
+            await exchange.settle()
+        exchange.ua.digit(call_id)
+        exchange.ua.ended(call_id)
+    await exchange.settle()
+    registry = exchange.registry
+    assert len(registry._ended) == len(registry._utterances) == 10
+    assert len(exchange.events._seq) <= 11
+    assert registry._live == {}
+    assert registry._timers == {}
+    assert exchange.sample("cctts_calls_active") == 0
+    assert exchange.sample("cctts_utterances_active") == 0
+    assert exchange.sample("cctts_calls_total", direction="inbound") == 5000
+
+
+async def test_a_broken_report_does_not_stop_the_next(exchange: Exchange) -> None:
+    exchange.ua.is_ready = False  # answering the call will fail
+    exchange.ua.incoming("greet")
+    exchange.ua.is_ready = True
+    assert exchange.registry.call(exchange.talking()).state is CallState.ESTABLISHED
+
+
+@pytest.mark.parametrize("command", ["answer", "hold"])
+async def test_what_pjsip_refuses(exchange: Exchange, command: str) -> None:
+    call_id = exchange.ua.incoming("silent")
+    exchange.ua.report(messages.CommandFailed(call_id=call_id, command=command, detail="no"))
+    assert len(exchange.ua.commands("hangup")) == (command == "answer")

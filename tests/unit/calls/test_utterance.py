@@ -1,0 +1,94 @@
+"""What was heard of a prompt, and how long it took to begin."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_tts.calls.call_state import UtteranceEvent
+from cc_tts.calls.prompt import Prompt, SilenceContent, TextContent
+from cc_tts.calls.utterance import Marks, SpokenSpan, Utterance
+
+pytestmark = pytest.mark.unit
+
+
+def make(text: str = "", *spans: SpokenSpan, played_ms: float = 0.0) -> Utterance:
+    """An utterance on which nothing was done yet."""
+    return Utterance(
+        id="u",
+        call_id="c",
+        prompt=Prompt(content=TextContent(text)),
+        voice="v",
+        engine="e",
+        accepted_at_s=0.0,
+        marks=Marks(origin_ns=1_000_000_000),
+        barge_in_dtmf=True,
+        spans=list(spans),
+        played_ms=played_ms,
+    )
+
+
+def test_nothing_was_heard_of_what_has_not_begun() -> None:
+    assert make("Hello there.").spoken_text == ""
+    assert make("", SpokenSpan("Hello there.", 0.0, 900.0)).spoken_text == ""
+
+
+@pytest.mark.parametrize(
+    ("played_ms", "heard"),
+    [
+        (0, ""),
+        (500, "One"),
+        (999, "One two."),
+        (1000, "One two."),
+        (1500, "One two. Three"),
+        (2000, "One two. Three four."),
+    ],
+)
+def test_whole_spans_and_a_share_of_the_last(played_ms: float, heard: str) -> None:
+    spans = (SpokenSpan("One two. ", 0.0, 1000.0), SpokenSpan("Three four.", 1000.0, 2000.0))
+    assert make("", *spans, played_ms=played_ms).spoken_text == heard
+
+
+def test_the_engines_word_marks_decide_where_there_are_some() -> None:
+    span = SpokenSpan("One two three.", 100.0, 1100.0, words=[(0.0, 0.0), (700.0, 4 / 14), (900.0, 8 / 14)])
+    assert make("", span, played_ms=750).spoken_text == ""
+    assert make("", span, played_ms=850).spoken_text == "One"
+    assert make("", span, played_ms=1000).spoken_text == "One two"
+    assert make("", span, played_ms=1100).spoken_text == "One two three."
+
+
+def test_text_without_spaces_is_cut_anywhere() -> None:
+    assert make("", SpokenSpan("今天天气很好。", 0.0, 700.0), played_ms=300).spoken_text == "今天天"
+
+
+@given(
+    st.lists(st.tuples(st.text("ab 好.", max_size=12), st.floats(0, 500)), max_size=5),
+    st.floats(0, 3000),
+    st.floats(0, 3000),
+)
+def test_never_less_is_heard_than_before(chunks: list[tuple[str, float]], played_ms: float, more_ms: float) -> None:
+    spans: list[SpokenSpan] = []
+    for source, length_ms in chunks:
+        start_ms = spans[-1].end_ms if spans else 0.0
+        assert start_ms is not None
+        spans.append(SpokenSpan(source, start_ms, start_ms + length_ms))
+    utterance = make("", *spans, played_ms=played_ms)
+    before = utterance.spoken_text
+    utterance.played_ms += more_ms
+    assert utterance.spoken_text.startswith(before)
+    assert "".join(span.source for span in spans).strip().startswith(utterance.spoken_text)
+
+
+def test_times_count_from_the_origin_and_are_never_negative() -> None:
+    utterance = make("Hi")
+    assert (utterance.time_to_first_pcm_ms, utterance.time_to_first_audio_ms) == (None, None)
+    utterance.marks.first_pcm_ns, utterance.marks.first_speech_ns = 900_000_000, 1_042_500_000
+    assert (utterance.time_to_first_pcm_ms, utterance.time_to_first_audio_ms) == (0.0, 42.5)
+
+
+def test_states_and_size() -> None:
+    utterance = make("Grüße 世界")
+    assert utterance.text_chars == 8
+    utterance.machine.fire(UtteranceEvent.COMPLETE)
+    assert utterance.is_complete
+    assert Prompt(content=SilenceContent(10)).then == "stay"
+    assert utterance != make("Grüße 世界"), "an utterance is itself, not its values"

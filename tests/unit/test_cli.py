@@ -1,0 +1,113 @@
+"""The command line, with a made-up engine where it speaks."""
+
+import io
+import sys
+import wave
+from pathlib import Path
+
+import pytest
+
+from cc_tts import __version__, cli
+from tests.fakes.fake_engine import FakeEngine
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    fake = FakeEngine()
+    monkeypatch.setattr(cli, "make_engine", lambda *_arguments, **_more: fake)
+    monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
+    for name in ("CC_TTS_SIP__PORT", "CC_TTS_TTS__VOICE"):
+        monkeypatch.delenv(name, raising=False)
+    return fake
+
+
+def test_say_writes_a_wav(tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: FakeEngine) -> None:
+    path = tmp_path / "said.wav"
+    assert cli.main(["say", "Hello there.", "-o", str(path), "--rate", "16000", "--speed", "1.2"]) == 0
+    with wave.open(str(path), "rb") as file:
+        assert (file.getnchannels(), file.getsampwidth(), file.getframerate()) == (1, 2, 16000)
+        assert file.getnframes() > 0
+    assert str(path) in capsys.readouterr().out
+    assert engine.requests[0].speed == 1.2
+    assert not engine.is_started
+
+
+def test_say_reads_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("From a pipe."))
+    assert cli.main(["say", "-", "-o", str(tmp_path / "x.wav")]) == 0
+    assert "".join(engine.streams[0].pushed).startswith("From a pipe")
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "message"),
+    [
+        (["--speed", "3"], 2, "--speed"),
+        (["--rate", "100"], 2, "--rate"),
+        (["--voice", "nobody"], 1, "nobody"),
+        (["--set", "sip.prot=1"], 2, "sip.port"),
+        (["--set", "nonsense"], 2, "section.key=value"),
+        (["--config", "/nonexistent.toml"], 2, "no such file"),
+    ],
+)
+def test_say_tells_what_is_wrong(
+    more: list[str], status: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["say", "Hello.", "-o", str(tmp_path / "x.wav"), *more]) == status
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.startswith("cc-tts: ")
+    assert captured.out == ""
+
+
+def test_say_into_a_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["say", "Hello.", "-o", str(tmp_path / "no" / "x.wav")]) == 2
+    assert "cannot write" in capsys.readouterr().err
+
+
+def test_voices(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["voices"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["en-us", "de"]
+    assert cli.main(["voices", "--language", "DE"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["de"]
+
+
+def test_check_config_prints_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cc_tts.toml"
+    path.write_text(
+        '[registration]\nregistrar = "pbx"\nusername = "u"\npassword = "hunter22"\n'
+        '[http]\ntokens = ["a-secret-token"]\n[routes."7.1"]\ngreeting = "Hi"\n'
+    )
+    assert cli.main(["check-config", "--config", str(path), "--set", "sip.port=5099"]) == 0
+    out = capsys.readouterr().out
+    assert "port = 5099" in out
+    assert "password = (set)" in out
+    assert "tokens = 1 configured" in out
+    assert '[routes."7.1"]' in out
+    assert "hunter22" not in out
+    assert "a-secret-token" not in out
+
+
+def test_call_is_handed_to_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+    monkeypatch.setattr("os.execv", lambda path, argv: given.extend((path, argv)))
+    monkeypatch.setattr(cli, "_parser", lambda: (_ for _ in ()).throw(SystemExit(0)))
+    with pytest.raises(SystemExit):
+        cli.main(["call", "sip:x@h", "--json"])
+    assert given == [sys.executable, [sys.executable, "-m", "cc_tts.ua.softphone", "sip:x@h", "--json"]]
+
+
+@pytest.mark.parametrize("argv", [[], ["nonsense"], ["say"]])
+def test_wrong_usage(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(argv)
+    assert ended.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert __version__ in capsys.readouterr().out

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.lab import Json, LabServer, machine, save
 from cc_tts.ua.softphone_driver import SoftphoneProcess
 
-CALLS_AT_ONCE = 2
+CALLS_AT_ONCE = 3
 SAMPLES = 10
 WARM_UP_SHARE = 0.2
 
@@ -26,12 +26,12 @@ def footprint(pid: int) -> Json:
 
 
 async def short_call(server: LabServer, phone: SoftphoneProcess, name: str) -> None:
-    """Dial, hear a word, hang up."""
+    """Dial, hear a few words to their end, hang up."""
     await phone.dial(server.uri("bench"), call=name)
     answered = await phone.wait_event("answered", call=name, timeout_s=10)
     call_id = await server.call_id(answered["sip_call_id"])
     await server.post(f"/v1/calls/{call_id}/speak", {"text": f"Call {name}."})
-    await phone.wait_event("speech_start", call=name, timeout_s=10)
+    await phone.wait_event("speech_end", call=name, timeout_s=10)
     await phone.hangup(call=name)
 
 

@@ -187,7 +187,8 @@ class ServerChannel(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
-        self._fail(str(exc) if exc else "closed by the child")
+        was_closed = exc is None or isinstance(exc, ConnectionError)  # reset: it had not read everything
+        self._fail("closed by the child" if was_closed else str(exc))
 
     def send(self, message: Message, payload: bytes = b"") -> None:
         """Send one record; never blocks.

@@ -143,12 +143,12 @@ class Supervisor:
             ProcessFailed: it did not become ready in :data:`START_TIMEOUT_S`, or exited before.
         """
         self._stopping.clear()
-        self._task = asyncio.create_task(self._live(), name=f"supervise {self._spec.name}")
+        task = self._task = asyncio.create_task(self._live(), name=f"supervise {self._spec.name}")
         ready = asyncio.create_task(self._ready.wait())
         try:
             while not self._ready.is_set():
                 await asyncio.wait({ready}, timeout=0.05)
-                if self.num_restarts or self._task.done():
+                if self.num_restarts or task.done():
                     reason = self.last_down_reason or "it did not start"
                     await self.stop()
                     raise ProcessFailed(f"the {self._spec.name} process failed to start: {reason}")

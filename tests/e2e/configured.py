@@ -11,6 +11,8 @@ import pytest
 
 from tests.e2e.server_under_test import Json, Server
 
+READYZ_TIMEOUT_S = 20.0
+
 
 @contextlib.asynccontextmanager
 async def server_with(folder: Path, **settings: str) -> AsyncIterator[Server]:
@@ -56,3 +58,13 @@ async def until(condition: Callable[[], object], timeout_s: float) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event to tell of it
             await asyncio.sleep(0.02)
+
+
+async def until_readyz(server: Server, wanted: int) -> Json:
+    """Wait until ``GET /readyz`` has this status; returns the body."""
+    async with asyncio.timeout(READYZ_TIMEOUT_S):
+        while True:
+            status, body = await server.get("/readyz")
+            if status == wanted:
+                return body
+            await asyncio.sleep(0.01)

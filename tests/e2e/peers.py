@@ -79,9 +79,12 @@ class Sipp:
         pause_ms: int = 1000,
         tcp: bool = False,
         limit_s: int = 30,
+        abort_on_unexpected: bool = True,
     ) -> "Sipp":
         """Start a caller."""
-        more = ["-s", service, "-d", str(pause_ms), "-t", "t1" if tcp else "u1", f"{HOST}:{target_port}"]
+        behaviors = "all" if abort_on_unexpected else "all,-abortunexp"
+        more = ["-default_behaviors", behaviors]
+        more += ["-s", service, "-d", str(pause_ms), "-t", "t1" if tcp else "u1", f"{HOST}:{target_port}"]
         return await cls._start(scenario, more, folder=folder, limit_s=limit_s)
 
     @classmethod

@@ -1,6 +1,7 @@
 """SIP by hand over UDP: for requests that no well-behaved peer would send, and for answers at a moment of our choosing."""
 
 import asyncio
+import hashlib
 import itertools
 import re
 from typing import Self
@@ -10,9 +11,10 @@ from tests.e2e.peers import HOST
 ANSWER_TIMEOUT_S = 10.0
 SDP = (
     "v=0\r\no=raw 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
-    "m=audio 9 RTP/AVP {formats}\r\na=rtpmap:101 telephone-event/8000\r\na=ptime:20\r\n"
+    "m=audio {port} RTP/AVP {formats}\r\na=rtpmap:101 telephone-event/8000\r\na=ptime:20\r\n"
 )
 
+Address = tuple[str, int]
 _numbers = itertools.count(1)
 
 
@@ -73,7 +75,14 @@ class RawCaller(asyncio.DatagramProtocol):
         """The server is gone; whoever waits for an answer finds out."""
 
     def send(
-        self, method: str, *, headers: bytes = b"", body: str = "", from_name: bytes = b'"raw"', cseq: int | None = None
+        self,
+        method: str,
+        *,
+        headers: bytes = b"",
+        body: str = "",
+        content_type: str = "application/sdp",
+        from_name: bytes = b'"raw"',
+        cseq: int | None = None,
     ) -> None:
         """Send a request; ``headers`` are whole lines."""
         assert self._transport is not None
@@ -90,12 +99,14 @@ class RawCaller(asyncio.DatagramProtocol):
             f"Contact: <sip:raw@{host}:{port}>\r\nMax-Forwards: 70\r\n"
         ).encode()
         sender = b"From: " + from_name + f" <sip:raw@{HOST}>;tag={self._tag}\r\n".encode()
-        kind = b"Content-Type: application/sdp\r\n" if body else b""
+        kind = f"Content-Type: {content_type}\r\n".encode() if body else b""
         self._transport.sendto(head + sender + headers + kind + f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
 
-    def invite(self, *, headers: bytes = b"", formats: str = "0 101", from_name: bytes = b'"raw"') -> None:
+    def invite(
+        self, *, headers: bytes = b"", formats: str = "0 101", from_name: bytes = b'"raw"', rtp_port: int = 9
+    ) -> None:
         """Send an INVITE with an offer."""
-        self.send("INVITE", headers=headers, body=SDP.format(formats=formats), from_name=from_name)
+        self.send("INVITE", headers=headers, body=SDP.format(port=rtp_port, formats=formats), from_name=from_name)
 
     async def final(self, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
         """The next final answer. It is not acknowledged."""
@@ -147,3 +158,93 @@ async def options(port: int) -> Answer:
     async with RawCaller("ping", port) as caller:
         caller.send("OPTIONS")
         return await caller.final()
+
+
+class RawPeer(asyncio.DatagramProtocol):
+    """An answering side that says what the test tells it to. Use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._received: asyncio.Queue[tuple[str, Address]] = asyncio.Queue()
+        self._transport: asyncio.DatagramTransport | None = None
+        self._sender: Address = ("", 0)
+        self.request = ""
+        self.port = 0
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(HOST, 0))
+        self.port = self._transport.get_extra_info("sockname")[1]
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        assert self._transport is not None
+        self._transport.close()
+
+    def datagram_received(self, data: bytes, addr: Address) -> None:
+        self._received.put_nowait((data.decode(errors="replace"), addr))
+
+    async def expect(self, method: str, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+        """The next request of this kind, which :meth:`answer` will be for."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                text, self._sender = await self._received.get()
+                if text.startswith(f"{method} "):
+                    self.request = text
+                    return text
+
+    def answer(self, status: str, *, headers: str = "", formats: str = "", rtp_port: int = 9) -> None:
+        """Answer the last request, with an answer to its offer if there are ``formats``."""
+        assert self._transport is not None
+        kept = re.findall(r"^(?:Via|From|To|Call-ID|CSeq)\s*:.*\r$", self.request, re.MULTILINE | re.IGNORECASE)
+        lines = [line.rstrip() for line in kept]
+        lines = [line + ";tag=peer" if line.startswith("To:") and ";tag=" not in line else line for line in lines]
+        body = SDP.format(port=rtp_port, formats=formats) if formats else ""
+        if body:
+            lines += ["Content-Type: application/sdp", f"Contact: <sip:peer@{HOST}:{self.port}>"]
+        head = "\r\n".join([f"SIP/2.0 {status}", *lines])
+        self._transport.sendto(f"{head}\r\n{headers}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self._sender)
+
+
+class RtpEar(asyncio.DatagramProtocol):
+    """Takes down RTP packets. Use it as a context manager."""
+
+    def __init__(self) -> None:
+        self.packets: list[bytes] = []
+        self.port = 0
+        self._transport: asyncio.DatagramTransport | None = None
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(HOST, 0))
+        self.port = self._transport.get_extra_info("sockname")[1]
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        assert self._transport is not None
+        self._transport.close()
+
+    def datagram_received(self, data: bytes, addr: Address) -> None:
+        self.packets.append(data)
+
+    @property
+    def payload_types(self) -> set[int]:
+        """Payload types heard."""
+        return {packet[1] & 0x7F for packet in self.packets}
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """What was carried."""
+        return [packet[12:] for packet in self.packets]
+
+
+def digest_response(authorization: str, *, method: str, password: str) -> str:
+    """What ``response`` must be in a digest answer without qop (RFC 2617 §3.2.2)."""
+    fields = dict(re.findall(r'(\w+)="([^"]*)"', authorization))
+    first = md5(f"{fields['username']}:{fields['realm']}:{password}")
+    second = md5(f"{method}:{fields['uri']}")
+    return md5(f"{first}:{fields['nonce']}:{second}")
+
+
+def md5(text: str) -> str:
+    """Hex MD5, as digest authentication wants it."""
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()

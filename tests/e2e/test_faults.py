@@ -8,25 +8,14 @@ from pathlib import Path
 import pytest
 
 from cc_tts.ua.softphone_driver import SoftphoneProcess
-from tests.e2e.configured import is_running, logged, of_kind, server_with, ua_pid, until
+from tests.e2e.configured import is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
 from tests.e2e.peers import Sipp
 from tests.e2e.raw_sip import RawCaller, invite_once, options
 from tests.e2e.server_under_test import EventLog, Json, Server
 
 pytestmark = pytest.mark.e2e
 
-RESTART_TIMEOUT_S = 15.0
 EXIT_TIMEOUT_S = 20.0
-
-
-async def until_readyz(server: Server, wanted: int) -> None:
-    """Wait until ``GET /readyz`` has this status."""
-    async with asyncio.timeout(RESTART_TIMEOUT_S):
-        while True:
-            status, _ = await server.get("/readyz")
-            if status == wanted:
-                return
-            await asyncio.sleep(0.01)
 
 
 async def until_all_ended(server: Server) -> list[Json]:

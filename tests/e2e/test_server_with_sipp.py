@@ -72,7 +72,9 @@ async def test_200_without_ack_is_retransmitted_and_given_up(server: Server, tmp
 
 
 async def test_retransmitted_invite_makes_one_dialog(server: Server, tmp_path: Path) -> None:
-    caller = await Sipp.call("retransmitted_invite", folder=tmp_path, target_port=server.sip_port, service="greet")
+    caller = await Sipp.call(
+        "retransmitted_invite", folder=tmp_path, target_port=server.sip_port, abort_on_unexpected=False
+    )
     await caller.passed()
     answers = caller.received("SIP/2.0 200 OK")
     tags = {match[1] for text in answers if (match := re.search(r"^To:.*;tag=(\S+)", text, re.MULTILINE))}

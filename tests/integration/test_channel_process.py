@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -37,14 +37,21 @@ class Ends:
         return self.server
 
 
+def send_much(end: ChildChannel | ServerChannel) -> None:
+    """10 MB."""
+    for serial in range(100):
+        end.send(Ping(serial=serial), bytes(100_000))
+
+
 @pytest.fixture
-def ends() -> Iterator[Ends]:
+async def ends() -> AsyncIterator[Ends]:
     both = Ends()
     yield both
     if both.server is None:
         both.ours.close()
     else:
         both.server.close()
+        await asyncio.sleep(0)
     both.child.close()
 
 
@@ -79,16 +86,14 @@ async def test_the_child_never_blocks_and_loses_nothing(ends: Ends) -> None:
 async def test_a_server_that_does_not_read_is_given_up(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_module, "MAX_BACKLOG_BYTES", 1_000_000)
     with pytest.raises(ProcessFailed, match="stopped reading"):
-        for serial in range(100):
-            ends.child.send(Pong(serial=serial), bytes(100_000))
+        send_much(ends.child)
 
 
 async def test_a_child_that_does_not_read_is_given_up(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_module, "MAX_BACKLOG_BYTES", 1_000_000)
     server = await ends.open()
     with pytest.raises(ProcessFailed, match="stopped reading"):
-        for serial in range(100):
-            server.send(Ping(serial=serial), bytes(100_000))
+        send_much(server)
     assert ends.closed == ["the child has stopped reading"]
     with pytest.raises(ProcessFailed, match="closed"):
         server.send(Ping(serial=0))
@@ -136,7 +141,6 @@ async def test_a_child_reader_wakes_when_its_end_is_closed(ends: Ends) -> None:
 async def test_a_child_notices_that_the_server_is_gone(ends: Ends) -> None:
     server = await ends.open()
     server.close()
-    await eventually(lambda: ends.child.read() == [])
+    assert await asyncio.to_thread(ends.child.read) == []
     with pytest.raises(ProcessFailed, match="gone"):
-        for _ in range(10):
-            ends.child.send(Pong(serial=1))
+        send_much(ends.child)

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 
@@ -15,7 +15,7 @@ from cc_tts.clock import MonotonicClock
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import channel as channel_module
 from cc_tts.processes import supervisor as supervisor_module
-from cc_tts.processes.channel import Hello, Message, Ping, Pong
+from cc_tts.processes.channel import Hello, Message, Ping
 from cc_tts.processes.supervisor import STOPPED, ChildSpec, ProcessState, Supervisor
 from tests.fakes.fake_calls import eventually
 
@@ -51,9 +51,9 @@ class Watched:
     """A supervisor and what it told."""
 
     supervisor: Supervisor
-    ready: list[Hello] = field(default_factory=list)
-    down: list[str] = field(default_factory=list)
-    messages: list[tuple[Message, bytes]] = field(default_factory=list)
+    ready: list[Hello]
+    down: list[str]
+    messages: list[tuple[Message, bytes]]
 
 
 class Nursery:
@@ -67,20 +67,17 @@ class Nursery:
         """A supervisor of a child that runs ``script``."""
         path = self._folder / f"child{len(self.all)}.py"
         path.write_text(HEAD.format(root=str(ROOT)) + dedent(script))
-        watched: Watched
-
-        def on_ready(hello: Hello) -> None:
-            watched.ready.append(hello)
-
-        watched = Watched(
-            Supervisor(
-                ChildSpec(name="test", argv=argv or [sys.executable, str(path)], messages=(), stdin=b"settings"),
-                clock=MonotonicClock(),
-                on_message=lambda message, payload: watched.messages.append((message, payload)),
-                on_ready=on_ready,
-                on_down=lambda reason: watched.down.append(reason),
-            )
+        ready: list[Hello] = []
+        down: list[str] = []
+        messages: list[tuple[Message, bytes]] = []
+        supervisor = Supervisor(
+            ChildSpec(name="test", argv=argv or [sys.executable, str(path)], messages=(), stdin=b"settings"),
+            clock=MonotonicClock(),
+            on_message=lambda message, payload: messages.append((message, payload)),
+            on_ready=ready.append,
+            on_down=down.append,
         )
+        watched = Watched(supervisor, ready, down, messages)
         self.all.append(watched)
         return watched
 
@@ -88,6 +85,8 @@ class Nursery:
 @pytest.fixture
 async def nursery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Nursery]:
     monkeypatch.setattr(supervisor_module, "BACKOFF_MIN_S", 0.02)
+    monkeypatch.setattr(supervisor_module, "BACKOFF_MAX_S", 0.05)
+    monkeypatch.setattr(supervisor_module, "STOP_TIMEOUT_S", 1.0)
     monkeypatch.setattr(supervisor_module, "HEARTBEAT_INTERVAL_S", 0.05)
     children = Nursery(tmp_path)
     yield children
@@ -106,7 +105,13 @@ def own_children() -> list[int]:
 
 
 def num_open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def send_much(supervisor: Supervisor) -> None:
+    """10 MB."""
+    for serial in range(100):
+        supervisor.send(Ping(serial=serial), bytes(100_000))
 
 
 async def test_it_becomes_ready_and_stops(nursery: Nursery) -> None:
@@ -206,8 +211,7 @@ async def test_it_stops_reading(nursery: Nursery, monkeypatch: pytest.MonkeyPatc
     watched = nursery.make("hello(); time.sleep(60)")
     await watched.supervisor.start()
     with pytest.raises(ProcessFailed, match="stopped reading"):
-        for serial in range(100):
-            watched.supervisor.send(Ping(serial=serial), bytes(100_000))
+        send_much(watched.supervisor)
     await eventually(lambda: watched.down, timeout_s=TIMEOUT_S)
     assert watched.down == ["the child has stopped reading"]
 
@@ -224,16 +228,13 @@ async def test_last_words_are_heard(nursery: Nursery) -> None:
     watched = nursery.make(
         """
         hello()
-        for message, _ in channel.read():
-            pass
         while not any(isinstance(message, Shutdown) for message, _ in channel.read()):
             pass
         for serial in range(100):
-            channel.send(Ping(serial=serial), bytes(1000))
+            channel.send(Ping(serial=serial), bytes(100))
         """
     )
     await watched.supervisor.start()
-    watched.supervisor.send(Pong(serial=1))
     await watched.supervisor.stop()
     assert [message for message, _ in watched.messages] == [Ping(serial=serial) for serial in range(100)]
 

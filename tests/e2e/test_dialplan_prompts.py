@@ -1,0 +1,167 @@
+"""Prompts that come with the INVITE, keys, hold: what a dialplan and a caller can do."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from cc_tts.ua.softphone_driver import SoftphoneProcess
+from tests.e2e.configured import of_kind, server_with
+from tests.e2e.raw_sip import RawCaller, invite_once
+from tests.e2e.server_under_test import LONG_GREETING, Server, engine_pcm
+from tests.e2e.signals import through_ulaw
+from tests.support import audio_match
+
+pytestmark = pytest.mark.e2e
+
+HOLD_S = 1.5
+
+
+@pytest.fixture
+async def small(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+    """A server that takes at most 60 characters."""
+    async with server_with(tmp_path, tts__max_text_chars="60") as server:
+        yield server
+
+
+async def test_chinese_in_a_header(server: Server, phone: SoftphoneProcess) -> None:
+    text = "您好，欢迎致电。"
+    async with server.events() as log:
+        await phone.dial(server.uri("silent"), headers={"X-TTS-Text": quote(text), "X-TTS-Then": "hangup"})
+        complete = await log.wait("speak.complete", timeout_s=20)
+        report = await phone.report(timeout_s=10)
+    assert complete["data"]["spoken_text"] == text
+    assert complete["data"]["completion_cause"] == "normal"
+    assert report["talkspurts"]
+    assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
+    call = await server.until_terminated()
+    assert call["ending"]["reason"] == "prompt_finished"
+    assert (await server.utterance(call))["voice"] == "cmn"
+
+
+REFUSED = (
+    ("silent", "X-TTS-Text: " + "a" * 61, 413),
+    ("silent", "X-TTS-Text: " + quote("好" * 61), 413),
+    ("silent", "X-TTS-Text: 100%ZZ", 400),
+    ("silent", "X-TTS-Text: %ff%fe", 400),
+    ("silent", "X-TTS-Text: a%00b", 400),
+    ("silent", "X-TTS-Text: hi\r\nX-TTS-Then: dance", 400),
+    ("silent", "X-TTS-Prompt-Id: welcome", 404),
+    ("annc", "", 400),
+    ("annc;play=tts:" + "a" * 61, "", 413),
+    ("annc;play=prompt:welcome", "", 404),
+    ("annc;play=welcome", "", 404),
+    ("annc;play=https://example.com/x.wav", "", 403),
+    ("annc;play=tts:hi;repeat=0", "", 400),
+    ("annc;play=tts:hi;delay=soon", "", 400),
+    ("nobody", "", 404),
+)
+
+
+async def test_what_cannot_be_said_is_refused_with_its_own_status(small: Server) -> None:
+    got = []
+    for user, headers, _ in REFUSED:
+        answer = await invite_once(user, small.sip_port, headers=f"{headers}\r\n".encode() if headers else b"")
+        got.append((user, headers, answer.status))
+        await asyncio.sleep(0.03)  # not faster than calls may come
+    assert got == list(REFUSED)
+
+
+async def test_headers_of_a_peer_that_is_not_trusted_mean_nothing(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with server_with(tmp_path, sip__trusted_peers='["10.0.0.0/8"]') as server, server.events() as log:
+        assert (await invite_once("annc;play=tts:hello", server.sip_port)).status == 403
+        await phone.dial(server.uri("silent"), headers={"X-TTS-Text": "never%20said", "X-TTS-Then": "hangup"})
+        established = await log.wait("call.established")
+        await asyncio.sleep(1.0)  # in which nothing must be said
+        status, call = await server.get(f"/v1/calls/{established['call_id']}")
+        assert (status, call["state"], call["utterances"]) == (200, "established", [])
+        assert not (await phone.hangup())["talkspurts"]
+
+
+async def test_an_announcement_is_repeated_after_a_delay_and_hung_up(server: Server, phone: SoftphoneProcess) -> None:
+    uri = server.uri("annc") + ";play=tts:One%20moment.;repeat=2;delay=1000"
+    async with server.events() as log:
+        await phone.dial(uri)
+        complete = await log.wait("speak.complete", timeout_s=20)
+        report = await phone.report(timeout_s=10)
+    assert complete["data"]["completion_cause"] == "normal"
+    assert complete["data"]["played_ms"] > 1000
+    spurts = report["talkspurts"]
+    pauses = [later["start_ms"] - earlier["end_ms"] for earlier, later in itertools.pairwise(spurts)]
+    assert max(pauses) >= 900
+    assert spurts[0]["start_ms"] >= 0, "it begins after the ACK"
+    assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
+
+
+async def test_a_key_by_info_interrupts(server: Server) -> None:
+    async with RawCaller("long", server.sip_port) as caller, server.events() as log:
+        caller.invite()
+        assert (await caller.final()).status == 200
+        caller.ack()
+        await log.wait("speak.started", timeout_s=15)
+        caller.send("INFO", body="Signal=5\r\nDuration=160\r\n", content_type="application/dtmf-relay")
+        assert (await caller.final()).status == 200
+        key = await log.wait("call.dtmf", digit="5")
+        complete = await log.wait("speak.complete")
+        assert (key["data"]["method"], complete["data"]["completion_cause"]) == ("sip_info", "barge_in")
+        assert (await caller.bye()).status == 200
+
+
+async def test_keys_leave_alone_what_may_not_be_interrupted(server: Server, phone: SoftphoneProcess) -> None:
+    async with server.events() as log:
+        await phone.dial(server.uri("silent"))
+        call_id = (await log.wait("call.established"))["call_id"]
+        body = {"text": "You will hear this sentence to its end.", "barge_in": {"dtmf": False}}
+        assert (await server.post(f"/v1/calls/{call_id}/speak", body))[0] == 201
+        await log.wait("speak.started")
+        await phone.dtmf("12#")
+        await log.wait("call.dtmf", digit="#")
+        complete = await log.wait("speak.complete", timeout_s=20)
+        assert complete["data"]["completion_cause"] == "normal"
+        assert complete["data"]["spoken_text"] == body["text"]
+        digits = [event["data"]["digit"] for event in of_kind(log.events, "call.dtmf")]
+        assert digits == ["1", "2", "#"]
+        await phone.hangup()
+
+
+async def test_nothing_is_lost_while_the_caller_holds(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
+    reference = through_ulaw(await engine_pcm(LONG_GREETING, tmp_path))
+    record = tmp_path / "heard.wav"
+    async with server.events() as log:
+        await phone.dial(server.uri("long"), record=record)
+        await phone.wait_event("speech_start", timeout_s=15)
+        await asyncio.sleep(1.5)  # some speech before the hold
+        await phone.hold()
+        await log.wait("call.held")
+        await asyncio.sleep(0.3)  # the last report of progress comes in
+        call = await server.only_call()
+        held_at_ms = (await server.utterance(call))["played_ms"]
+        await asyncio.sleep(HOLD_S)
+        assert (await server.utterance(call))["played_ms"] == held_at_ms, "the prompt's clock stands still"
+        await phone.unhold()
+        await log.wait("call.unheld")
+        await asyncio.sleep(2.5)  # some speech after it
+        await phone.hangup()
+    heard, _ = audio_match.read_wav(record)
+    middle = round(held_at_ms * 8)
+    before = reference[: middle - 4000]
+    after = reference[middle + 4000 : middle + 12_000]
+    first, second = audio_match.find(before, heard), audio_match.find(after, heard)
+    assert min(first.corr, second.corr) > 0.99
+    inserted_ms = second.offset_ms - first.offset_ms - (middle + 4000) / 8
+    silent_ms = max(span.length_ms for span in audio_match.silences(heard, min_ms=HOLD_S * 500))
+    assert inserted_ms >= HOLD_S * 1000
+    assert inserted_ms == pytest.approx(silent_ms, abs=100), "as much silence as time on hold, and not a word less"
+
+
+async def test_speech_over_tcp_signalling(server: Server, tmp_path: Path) -> None:
+    async with await SoftphoneProcess.start(transport="tcp", log_path=tmp_path / "tcp.log") as phone:
+        async with server.events() as log:
+            await phone.dial(server.uri("greet") + ";transport=tcp")
+            await log.wait("speak.complete", completion_cause="normal", timeout_s=20)
+        report = await phone.hangup()
+    assert report["talkspurts"]
+    assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "us")

@@ -1,0 +1,179 @@
+"""Registering with a PBX, and calls that the server places."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.configured import server_with, until, until_readyz
+from tests.e2e.peers import HOST, Sipp
+from tests.e2e.raw_sip import RawCaller, RawPeer, digest_response
+from tests.e2e.server_under_test import Json, Server
+
+pytestmark = pytest.mark.e2e
+
+REGISTER_TIMEOUT_S = 15.0
+PASSWORD = "open sesame"
+CHALLENGE = 'Digest realm="pbx", nonce="abcdef", algorithm=MD5'
+
+
+async def place(server: Server, peer: RawPeer, **body: object) -> Json:
+    """``POST /v1/calls`` to the peer; returns the call."""
+    status, call = await server.post("/v1/calls", {"to": f"sip:bob@{HOST}:{peer.port}", **body})
+    assert status == 201, call
+    return call
+
+
+async def test_registers_and_takes_calls_for_the_account(tmp_path: Path) -> None:
+    registrar = await Sipp.answer("registrar", folder=tmp_path)
+    settings = {
+        "registration__registrar": f"sip:{HOST}:{registrar.port}",
+        "registration__username": "greet",
+        "registration__password": PASSWORD,
+    }
+    async with server_with(tmp_path, **settings) as server, server.events() as log:
+        await until(lambda: "SIP/2.0 200 OK" in registrar.messages, REGISTER_TIMEOUT_S)
+        binding = re.search(r"^Contact: <sip:greet@[\d.]+:(\d+)", registrar.messages, re.MULTILINE)
+        assert binding is not None
+        assert int(binding[1]) == server.sip_port
+        assert "sesame" not in registrar.messages
+        async with RawCaller("greet", server.sip_port) as caller:
+            caller.invite()
+            assert (await caller.final()).status == 200
+            caller.ack()
+            assert (await log.wait("call.incoming"))["data"]["callee"].startswith("<sip:greet@")
+            await log.wait("call.established")
+            assert (await caller.bye()).status == 200
+        assert (await server.get("/readyz"))[0] == 200
+    await registrar.passed()
+    assert "sesame" not in server.log
+
+
+async def test_a_registrar_that_refuses_is_asked_again_and_readyz_says_so(tmp_path: Path) -> None:
+    async with RawPeer() as registrar:
+        settings = {
+            "registration__registrar": f"sip:{HOST}:{registrar.port}",
+            "registration__username": "greet",
+            "registration__retry_s": "1",
+        }
+        async with server_with(tmp_path, **settings) as server:
+            await registrar.expect("REGISTER")
+            registrar.answer("503 Service Unavailable")
+            problem = await until_readyz(server, 503)
+            assert problem["reason"] == "not registered with the PBX"
+            assert (await server.get("/healthz"))[0] == 200
+            await registrar.expect("REGISTER", timeout_s=20)
+            registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
+            await until_readyz(server, 200)
+
+
+async def test_places_a_call_and_speaks(server: Server) -> None:
+    async with RawPeer() as peer, server.events() as log:
+        call = await place(
+            server,
+            peer,
+            **{
+                "from": "sip:desk@127.0.0.1",
+                "headers": {"X-Campaign": "42"},
+                "speak": {"text": "Hi.", "then": "hangup"},
+            },
+        )
+        invite = await peer.expect("INVITE")
+        assert re.search(r"^From: .*sip:desk@127\.0\.0\.1", invite, re.MULTILINE)
+        assert re.search(r"^X-Campaign: 42\r$", invite, re.MULTILINE)
+        assert re.search(r"^m=audio \d+ RTP/AVP 0 8 9 \d+", invite, re.MULTILINE), "the order of rtp.codecs"
+        peer.answer("180 Ringing")
+        assert (await log.wait("call.early"))["data"]["sip_code"] == 180
+        peer.answer("200 OK", formats="8 101")
+        await peer.expect("ACK")
+        assert (await log.wait("call.established"))["data"]["codec"] == "PCMA"
+        assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "normal"
+        await peer.expect("BYE")
+        peer.answer("200 OK")
+        ending = (await log.wait("call.terminated"))["data"]["ending"]
+    assert (ending["result"], ending["reason"]) == ("completed", "prompt_finished")
+    assert (await server.get(f"/v1/calls/{call['id']}"))[1]["direction"] == "outbound"
+
+
+async def test_refusals_of_the_far_side(server: Server) -> None:
+    for status, result, reason in (
+        ("486 Busy Here", "rejected", "busy"),
+        ("404 Not Found", "rejected", "not_found"),
+        ("603 Decline", "rejected", "declined"),
+        ("503 Service Unavailable", "failed", "overload"),
+        ("488 Not Acceptable Here", "rejected", "not_acceptable"),
+        ("407 Proxy Authentication Required", "rejected", "auth_failed"),
+    ):
+        async with RawPeer() as peer, server.events() as log:
+            call = await place(server, peer, speak="never said")
+            await peer.expect("INVITE")
+            more = f"Proxy-Authenticate: {CHALLENGE}\r\n" if status.startswith("407") else ""
+            peer.answer(status, headers=more)
+            await peer.expect("ACK")
+            complete = await log.wait("speak.complete")
+            ending = (await log.wait("call.terminated"))["data"]["ending"]
+            assert complete["data"]["completion_cause"] == "call_ended"
+            assert (ending["result"], ending["reason"], ending["sip_code"]) == (result, reason, int(status[:3]))
+            assert (await server.get(f"/v1/calls/{call['id']}"))[1]["state"] == "terminated"
+
+
+async def test_nobody_answers(server: Server) -> None:
+    async with RawPeer() as peer, server.events() as log:
+        await place(server, peer, timeout_s=1)
+        invite = await peer.expect("INVITE")
+        peer.answer("180 Ringing")
+        await peer.expect("CANCEL")
+        peer.answer("200 OK")
+        peer.request = invite
+        peer.answer("487 Request Terminated")
+        await peer.expect("ACK")
+        ending = (await log.wait("call.terminated"))["data"]["ending"]
+    assert (ending["result"], ending["reason"]) == ("unanswered", "no_answer")
+
+
+async def test_hangup_before_the_answer_is_a_cancel(server: Server) -> None:
+    async with RawPeer() as peer, server.events() as log:
+        call = await place(server, peer)
+        invite = await peer.expect("INVITE")
+        peer.answer("183 Session Progress")
+        await log.wait("call.early")
+        assert (await server.post(f"/v1/calls/{call['id']}/hangup", {}))[0] == 200
+        await peer.expect("CANCEL")
+        peer.answer("200 OK")
+        peer.request = invite
+        peer.answer("487 Request Terminated")
+        ending = (await log.wait("call.terminated"))["data"]["ending"]
+    assert ending["result"] == "unanswered"
+
+
+@pytest.mark.parametrize("code", [401, 407])
+async def test_a_challenged_invite_is_answered_with_the_accounts_credentials(tmp_path: Path, code: int) -> None:
+    async with RawPeer() as registrar, RawPeer() as peer:
+        settings = {
+            "registration__registrar": f"sip:{HOST}:{registrar.port}",
+            "registration__username": "greet",
+            "registration__password": PASSWORD,
+        }
+        async with server_with(tmp_path, **settings) as server, server.events() as log:
+            await registrar.expect("REGISTER")
+            registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
+            await place(server, peer)
+            await peer.expect("INVITE")
+            asks, answers = {401: ("WWW-Authenticate", "Authorization")}.get(
+                code, ("Proxy-Authenticate", "Proxy-Authorization")
+            )
+            peer.answer(f"{code} Who are you", headers=f"{asks}: {CHALLENGE}\r\n")
+            await peer.expect("ACK")
+            invite = await peer.expect("INVITE")
+            given = re.search(rf"^{answers}: (.*?)\r$", invite, re.MULTILINE)
+            assert given is not None
+            response = re.search(r'response="(\w+)"', given[1])
+            assert response is not None
+            assert response[1] == digest_response(given[1], method="INVITE", password=PASSWORD)
+            peer.answer("200 OK", formats="0 101")
+            await peer.expect("ACK")
+            call_id = (await log.wait("call.established"))["call_id"]
+            assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] == 200
+            await peer.expect("BYE")
+            peer.answer("200 OK")
+            await log.wait("call.terminated")

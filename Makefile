@@ -4,9 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DEVSTAMP := $(VENV)/.installed-dev
+NEURALSTAMP := $(VENV)/.installed-neural
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test unit check bench lock clean
+.PHONY: help demo run test unit check bench neural parity lock clean
 
 help: ## what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -24,6 +25,11 @@ $(STAMP): requirements/default.lock pyproject.toml | $(VENV)/bin/python
 $(DEVSTAMP): requirements/dev.lock $(STAMP)
 	@echo "installing the pinned development tools into $(VENV)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@touch $@
+
+$(NEURALSTAMP): requirements/neural.txt $(DEVSTAMP)
+	@echo "installing PyTorch and what else the neural engine needs into $(VENV)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/neural.txt
 	@touch $@
 
 demo: $(STAMP) ## a real SIP call on loopback that is spoken to: leaves demo.wav and a table
@@ -47,6 +53,11 @@ test: $(DEVSTAMP) check ## everything CI runs
 bench: $(STAMP) ## speed, measured on the wire; results to bench/results/
 	$(BIN)/python -m bench.first_audio
 	$(BIN)/python -m bench.growth
+
+neural: $(NEURALSTAMP) ## PyTorch and what else the neural engine needs; its tests skip without it
+
+parity: $(NEURALSTAMP) ## the networks of the neural engine against the reference's numbers
+	$(BIN)/python -m cc_tts.tts.cosyvoice2.parity tests/data/golden --size tiny
 
 lock: $(DEVSTAMP) ## renew requirements/*.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

@@ -38,7 +38,7 @@ async def short_call(server: LabServer, phone: SoftphoneProcess, name: str) -> N
 async def run(num_calls: int) -> Json:
     """Make the calls."""
     samples: list[Json] = []
-    async with await LabServer.start("calls.max_ended_calls=20", "log.level=info") as server, await SoftphoneProcess.start() as phone:
+    async with await LabServer.start("calls.max_ended_calls=20") as server, await SoftphoneProcess.start() as phone:
         pids = {"server": server.process.pid, "ua": server.ua_pid()}
         for number in range(0, num_calls, CALLS_AT_ONCE):
             if number % max(1, num_calls // SAMPLES) < CALLS_AT_ONCE:

@@ -17,6 +17,7 @@ from cc_tts.calls.speech_source import SpeechSource
 from cc_tts.config import Config
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.text.normalizer import Normalizer
+from cc_tts.tts.cosyvoice2.model_dir import add_model_commands
 from cc_tts.tts.factory import make_engine
 from cc_tts.voices.catalog import normalised_language
 
@@ -75,6 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     voices = commands.add_parser("voices", parents=[common], help="list the voices of the configured engine")
     voices.add_argument("--language", help="only voices of this language")
     voices.set_defaults(run=_voices)
+
+    add_model_commands(commands, parents=[common])
 
     check = commands.add_parser(
         "check-config", parents=[common], help="check the configuration and print what is in force"

@@ -1,6 +1,6 @@
 """The softphone's pjsua2 library: SIP only. Started, polled and ended on one thread.
 
-pjsua2 gets a loop media transport and no sound device: it opens no RTP or RTCP socket, runs no media clock and sends no
+pjsua2 gets a loop media transport and a null sound device: it opens no RTP or RTCP socket and sends no
 packet, while offer/answer, hold and codecs work as ever. RTP is ours (:mod:`cc_tts.ua.rtp_endpoint`).
 
 Runs on: the SIP thread.
@@ -65,7 +65,7 @@ class Phone:
                 endpoint.libCreate()
                 self._endpoint = endpoint
                 endpoint.libInit(_endpoint_config(settings))
-            endpoint.audDevManager().setNoDev()
+            endpoint.audDevManager().setNullDev()
             for codec in endpoint.codecEnum2():
                 endpoint.codecSetPriority(codec.codecId, 128 if codec.codecId.startswith(_CODECS) else 0)
             transport = pj.TransportConfig()

@@ -1,0 +1,67 @@
+"""Fetch the model from ModelScope, through its own package ``modelscope`` (spec §1).
+
+The package shows the progress and goes on where a broken download stopped. It is not a dependency: it is needed once, and
+a directory copied from elsewhere serves as well.
+"""
+
+import importlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from cc_tts.errors import ConfigError, ProcessFailed
+
+MODEL_ID: Final = "iic/CosyVoice2-0.5B"
+
+
+class DownloaderMissing(ConfigError):
+    """The package ``modelscope`` is not installed."""
+
+    code = "downloader_missing"
+    title = "modelscope is not installed"
+
+
+class DownloadFailed(ProcessFailed):
+    """The download broke off; what has come is kept."""
+
+    code = "download_failed"
+    title = "The download failed"
+
+
+def default_directory() -> Path:
+    """Where models are kept unless told otherwise: below ``XDG_CACHE_HOME``, else ``~/.cache``."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(cache) if cache else Path("~/.cache").expanduser()) / "cc-tts" / "models" / MODEL_ID.rpartition("/")[2]
+
+
+def download_model(directory: Path, *, files: Sequence[str], model_id: str = MODEL_ID) -> Path:
+    """Fetch ``files`` of ``model_id`` into ``directory``; those that are there already are not fetched again.
+
+    Raises:
+        DownloaderMissing: the message says how to install it, or to do without.
+        DownloadFailed: the network, the disk or the site refused.
+
+    """
+    fetch = _snapshot_download()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        fetch(model_id, local_dir=str(directory), allow_patterns=list(files))
+    except KeyboardInterrupt:
+        raise DownloadFailed(f"stopped; the same command goes on from where it was, in {directory}") from None
+    except Exception as error:  # the package raises what its many parts raise
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise DownloadFailed(
+            f"{model_id}: {reason}. What has come is in {directory}; the same command goes on from there"
+        ) from error
+    return directory
+
+
+def _snapshot_download() -> Any:
+    try:
+        return importlib.import_module("modelscope").snapshot_download
+    except (ImportError, AttributeError):
+        raise DownloaderMissing(
+            "the model is fetched with the package modelscope: `pip install modelscope`. Or get the files "
+            f"of https://modelscope.cn/models/{MODEL_ID} in another way, and look them over with `cc-tts model check DIR`"
+        ) from None

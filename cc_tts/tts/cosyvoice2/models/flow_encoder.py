@@ -1,0 +1,212 @@
+"""The flow's encoder: speech tokens at 25 a second become hidden frames at 50 a second (§4.2 to §4.5).
+
+Positions enter attention only as distances, and everything but the three tokens of lookahead looks backwards or within
+its chunk. A prefix of whole chunks therefore never changes, and its keys and values may be kept.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cc_tts.tts.cosyvoice2.models.layers import CausalConv, Span, join_heads, remember, split_heads
+
+LOOKAHEAD_SLOPE: Final = 0.01
+_NORM_EPS: Final = 1e-5
+_LAYER_NORM_EPS: Final = 1e-12
+_POSITION_BASE: Final = 10_000.0
+FRAMES_PER_TOKEN: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """Sizes of the encoder (§2); none has a default, for all of them can be read off a state dict."""
+
+    width: int
+    num_heads: int
+    head_dim: int
+    num_hidden: int
+    num_layers: int
+    num_up_layers: int
+    lookahead: int
+    lookahead_kernel: int
+    up_kernel: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderCache:
+    """What the encoder keeps of the past of B sequences; written in place."""
+
+    tokens: Tensor  # [layers, 2, B, heads, token places + 1, D]
+    frames: Tensor  # [up layers, 2, B, heads, frame places + 1, D]
+    lookahead_context: Tensor  # [B, kernel - 1, width]: inputs of the second lookahead convolution
+    up_context: Tensor  # [B, kernel - 1, width]: inputs of the convolution after the doubling
+
+
+def relative_positions(lowest: int, highest: int, width: int, device: torch.device) -> Tensor:
+    """Sines and cosines of the distances ``lowest`` to ``highest``: [distances, width], float32 (§4.3)."""
+    distances = torch.arange(lowest, highest + 1, dtype=torch.float32, device=device)
+    exponents = torch.arange(0, width, 2, dtype=torch.float32, device=device)
+    angles = distances[:, None] * torch.exp(exponents * (-math.log(_POSITION_BASE) / width))
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
+
+
+class RelativeAttention(nn.Module):
+    """Attention whose scores also depend on the distance between query and key (§4.3)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.head_dim = config.head_dim
+        self.linear_q = nn.Linear(width, width)
+        self.linear_k = nn.Linear(width, width)
+        self.linear_v = nn.Linear(width, width)
+        self.linear_out = nn.Linear(width, width)
+        self.linear_pos = nn.Linear(width, width, bias=False)
+        self.pos_bias_u = nn.Parameter(torch.zeros(config.num_heads, config.head_dim))
+        self.pos_bias_v = nn.Parameter(torch.zeros(config.num_heads, config.head_dim))
+
+    def forward(self, x: Tensor, positions: Tensor, span: Span, cache: Tensor | None) -> Tensor:
+        """Attend from ``x`` [B, T, width]; ``positions`` [distances, width] begin at ``span.lowest``."""
+        queries = split_heads(self.linear_q(x), self.head_dim)  # [B, heads, T, D]
+        keys = split_heads(self.linear_k(x), self.head_dim)
+        values = split_heads(self.linear_v(x), self.head_dim)
+        keys, values = remember(keys, values, cache, span)
+
+        distances = split_heads(self.linear_pos(positions)[None], self.head_dim)  # [1, heads, distances, D]
+        by_distance = (queries + self.pos_bias_v[:, None]) @ distances.transpose(-1, -2)  # [B, heads, T, distances]
+        picked = (span.distance - span.lowest).clamp(0, positions.shape[0] - 1)[:, None]  # [B, 1, T, K]
+        bias = by_distance.gather(-1, picked.expand(-1, by_distance.shape[1], -1, -1)) / math.sqrt(self.head_dim)
+        bias = bias.masked_fill(~span.visible, -math.inf)
+        mixed = functional.scaled_dot_product_attention(queries + self.pos_bias_u[:, None], keys, values, bias)
+        return cast("Tensor", self.linear_out(join_heads(mixed)))
+
+
+class FeedForward(nn.Module):
+    """Two linear maps with SiLU between them (§4.3)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.w_1 = nn.Linear(config.width, config.num_hidden)
+        self.w_2 = nn.Linear(config.num_hidden, config.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, width]."""
+        return cast("Tensor", self.w_2(functional.silu(self.w_1(x))))
+
+
+class EncoderLayer(nn.Module):
+    """Attention and feed-forward, each on the normed input and added to it (§4.3)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.self_attn = RelativeAttention(config)
+        self.feed_forward = FeedForward(config)
+        self.norm_mha = nn.LayerNorm(config.width, eps=_LAYER_NORM_EPS)
+        self.norm_ff = nn.LayerNorm(config.width, eps=_LAYER_NORM_EPS)
+
+    def forward(self, x: Tensor, positions: Tensor, span: Span, cache: Tensor | None) -> Tensor:
+        """[B, T, width]."""
+        x = x + self.self_attn(self.norm_mha(x), positions, span, cache)
+        return cast("Tensor", x + self.feed_forward(self.norm_ff(x)))
+
+
+class ScaledEmbed(nn.Module):
+    """A linear map and a norm, scaled by the root of the width (§4.2): the letter A of the specification."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.out = nn.Sequential(nn.Linear(width, width), nn.LayerNorm(width, eps=_NORM_EPS))
+        self.scale = math.sqrt(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, T, width]."""
+        return cast("Tensor", self.out(x) * self.scale)
+
+
+class LookaheadLayer(nn.Module):
+    """Mixes each token with the few after it (§4.2)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv1d(config.width, config.width, config.lookahead + 1)
+        self.conv2 = CausalConv(config.width, config.width, config.lookahead_kernel)
+
+    def forward(self, x: Tensor, num_kept: Tensor, context: Tensor | None) -> Tensor:
+        """From ``x`` [B, T + lookahead, width] to [B, T, width]."""
+        mixed = functional.leaky_relu(self.conv1(x.transpose(1, 2)), LOOKAHEAD_SLOPE).transpose(1, 2)
+        return cast("Tensor", self.conv2(mixed, context, num_kept)) + x[:, : mixed.shape[1]]
+
+
+class UpLayer(nn.Module):
+    """Every token becomes two frames, then a causal convolution (§4.5)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.conv = CausalConv(config.width, config.width, config.up_kernel)
+
+    def forward(self, x: Tensor, num_kept: Tensor, context: Tensor | None) -> Tensor:
+        """From [B, T, width] to [B, 2 T, width]; ``num_kept`` counts frames."""
+        return cast("Tensor", self.conv(x.repeat_interleave(FRAMES_PER_TOKEN, dim=1), context, num_kept))
+
+
+class FlowEncoder(nn.Module):
+    """Embedded tokens in, hidden frames out (§4.2, §4.5)."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed = ScaledEmbed(config.width)
+        self.pre_lookahead_layer = LookaheadLayer(config)
+        self.encoders = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_layers))
+        self.up_layer = UpLayer(config)
+        self.up_embed = ScaledEmbed(config.width)
+        self.up_encoders = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_up_layers))
+        self.after_norm = nn.LayerNorm(config.width, eps=_NORM_EPS)
+
+    def new_cache(self, num_rows: int, num_tokens: int) -> EncoderCache:
+        """Room for sequences of ``num_tokens``, nothing in it."""
+        config, weight = self.config, self.after_norm.weight
+        heads = (2, num_rows, config.num_heads)
+        num_frames = num_tokens * FRAMES_PER_TOKEN
+        return EncoderCache(
+            tokens=weight.new_zeros((config.num_layers, *heads, num_tokens + 1, config.head_dim)),
+            frames=weight.new_zeros((config.num_up_layers, *heads, num_frames + 1, config.head_dim)),
+            lookahead_context=weight.new_zeros((num_rows, config.lookahead_kernel - 1, config.width)),
+            up_context=weight.new_zeros((num_rows, config.up_kernel - 1, config.width)),
+        )
+
+    def forward(
+        self, x: Tensor, known: Tensor, tokens: Span, frames: Span, cache: EncoderCache | None = None
+    ) -> Tensor:
+        """Hidden frames of the new tokens.
+
+        Args:
+            x: embedded tokens, the lookahead included, [B, T + lookahead, width].
+            known: which of them are tokens and not padding, [B, T + lookahead]. Where a sequence ends, zeros stand for its
+                lookahead, after the first linear map (§4.2).
+            tokens: where the T tokens lie.
+            frames: where their 2 T frames lie.
+            cache: the past; none, when left out.
+
+        Returns:
+            [B, 2 T, width]
+
+        """
+        x = self.embed(x).masked_fill(~known[..., None], 0.0)
+        x = self.pre_lookahead_layer(x, tokens.num_kept, None if cache is None else cache.lookahead_context)
+        x = self._stack(self.encoders, x, tokens, None if cache is None else cache.tokens)
+        x = self.up_layer(x, frames.num_kept, None if cache is None else cache.up_context)
+        x = self.up_embed(x)
+        x = self._stack(self.up_encoders, x, frames, None if cache is None else cache.frames)
+        return cast("Tensor", self.after_norm(x))
+
+    def _stack(self, layers: nn.ModuleList, x: Tensor, span: Span, cache: Tensor | None) -> Tensor:
+        highest = span.visible.shape[-1] - 1
+        positions = relative_positions(span.lowest, highest, self.config.width, x.device).to(x.dtype)
+        for index, layer in enumerate(layers):
+            x = layer(x, positions, span, None if cache is None else cache[index])
+        return x

@@ -1,0 +1,175 @@
+"""What the flow and the vocoder share: masks, causal convolutions with context, caches of keys and values, weight norm.
+
+Sequences are [batch, time, channel] in the flow. Lengths are tensors and never read on the host, so that everything here
+can be captured in a CUDA graph. A cache belongs to the caller; it is written in place.
+
+Runs on: the thread that owns the device.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+_DIRECTION: Final = (".parametrizations.weight.original1", ".weight_v")
+_MAGNITUDE: Final = (".parametrizations.weight.original0", ".weight_g")
+_PREFIX: Final = "generator."
+
+
+def folded_shapes(shapes: Mapping[str, Sequence[int] | Tensor]) -> dict[str, tuple[int, ...]]:
+    """Shapes by the keys that :func:`fold_weight_norm` would give; tensors may stand for their shapes."""
+    folded: dict[str, tuple[int, ...]] = {}
+    for key, value in shapes.items():
+        name = key.removeprefix(_PREFIX)
+        if name.endswith(_MAGNITUDE):
+            continue
+        for suffix in _DIRECTION:
+            if name.endswith(suffix):
+                name = name.removesuffix(suffix) + ".weight"
+        folded[name] = tuple(value.shape if isinstance(value, Tensor) else value)
+    return folded
+
+
+def fold_weight_norm(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Multiply out weight norm, in either spelling of its keys, and take the prefix ``generator.`` off (§1, §5.3).
+
+    The weight is ``g * v / |v|``; the norm goes over all dimensions but the first.
+    """
+    stripped = {key.removeprefix(_PREFIX): value for key, value in state_dict.items()}
+    folded: dict[str, Tensor] = {}
+    for key, value in stripped.items():
+        if key.endswith(_MAGNITUDE):
+            continue
+        for direction, magnitude in zip(_DIRECTION, _MAGNITUDE, strict=True):
+            if key.endswith(direction):
+                name = key.removesuffix(direction)
+                dims = tuple(range(1, value.dim()))
+                norm = torch.linalg.vector_norm(value, dim=dims, keepdim=True)
+                folded[name + ".weight"] = value * (stripped[name + magnitude] / norm)
+                break
+        else:
+            folded[key] = value
+    return folded
+
+
+def count_entries(names: Mapping[str, object], prefix: str) -> int:
+    """How many numbered entries, 0, 1, 2, … follow ``prefix`` in the keys of a state dict."""
+    return len({key.removeprefix(prefix).split(".")[0] for key in names if key.startswith(prefix)})
+
+
+def within(lengths: Tensor, width: int) -> Tensor:
+    """Which of ``width`` places lie within each row's length [B]: [B, width]."""
+    return torch.arange(width, device=lengths.device) < lengths[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where the new positions of a call lie in their sequences, and what each of them sees; one for all layers (§4.4)."""
+
+    num_kept: Tensor  # [B]: how many new positions of each row belong to the past of the next call
+    distance: Tensor  # [B, T, K]: position of the query less that of the key
+    visible: Tensor  # [B, 1, T, K]
+    written: Tensor  # [B, T]: the place in the cache of each new position; padding goes to the scratch place, the last
+    lowest: int  # no visible key is further ahead than this, a negative distance
+
+    @classmethod
+    def of(
+        cls,
+        num_new: Tensor,
+        width: int,
+        *,
+        chunk: int | None,
+        num_kept: Tensor | None = None,
+        starts: Tensor | None = None,
+        num_keys: int | None = None,
+        capacity: int = 0,
+    ) -> Self:
+        """A span of ``width`` positions, of which ``num_new`` [B] are real.
+
+        Args:
+            num_new: real positions of each row.
+            width: positions of the tensors, the same for all rows.
+            chunk: a query sees to the end of its own chunk, counted from the start of the sequence; None: everything.
+            num_kept: how many of the real positions are past for the next call, [B]; all, when left out. The others are run
+                again then, from the same place.
+            starts: how many positions each row has in the cache already, [B]; none, when left out.
+            num_keys: look at so many places of the cache, at least ``max(starts + num_new)``; left out: at the new ones.
+            capacity: the places of the cache less the scratch place.
+
+        """
+        device = num_new.device
+        steps = torch.arange(width, device=device)
+        first = torch.zeros_like(num_new) if starts is None else starts
+        queries = first[:, None] + steps  # [B, T]
+        count = width if num_keys is None else num_keys
+        keys = torch.arange(count, device=device)
+        visible = keys < (first + num_new).clamp(min=1)[:, None, None]  # [B, 1, K]
+        visible = visible.expand(-1, width, -1)
+        if chunk is not None:
+            visible = visible & (keys < (queries // chunk + 1)[..., None] * chunk)
+        written = torch.where(steps < num_new[:, None], queries, capacity)
+        distance = queries[..., None] - keys
+        lowest = 1 - (width if chunk is None else chunk)
+        return cls(num_new if num_kept is None else num_kept, distance, visible[:, None], written, lowest)
+
+    def twice(self) -> Self:
+        """The same span for the two halves of a batch: with and without condition (§4.6)."""
+        return type(self)(
+            self.num_kept.repeat(2),
+            self.distance.repeat(2, 1, 1),
+            self.visible.repeat(2, 1, 1, 1),
+            self.written.repeat(2, 1),
+            self.lowest,
+        )
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """[B, T, heads * D] as [B, heads, T, D]."""
+    return x.reshape(*x.shape[:2], -1, head_dim).transpose(1, 2)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """[B, heads, T, D] as [B, T, heads * D]."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def remember(keys: Tensor, values: Tensor, cache: Tensor | None, span: Span) -> tuple[Tensor, Tensor]:
+    """Write new keys and values [B, heads, T, D] to ``cache`` [2, B, heads, places, D]; those that the span looks at."""
+    if cache is None:
+        return keys, values
+    rows = torch.arange(keys.shape[0], device=keys.device)[:, None]
+    num_keys = span.visible.shape[-1]
+    cache[0][rows, :, span.written] = keys.transpose(1, 2)
+    cache[1][rows, :, span.written] = values.transpose(1, 2)
+    return cache[0, :, :, :num_keys], cache[1, :, :, :num_keys]
+
+
+class CausalConv(nn.Conv1d):
+    """A convolution that sees its own position and those before it; ``index`` is its place among the contexts."""
+
+    index: int = 0
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
+        super().__init__(in_channels, out_channels, kernel_size)
+        self.num_past = kernel_size - 1
+
+    def forward(self, x: Tensor, context: Tensor | None = None, num_kept: Tensor | None = None) -> Tensor:
+        """Convolve ``x`` [B, T, C].
+
+        Args:
+            x: the new positions.
+            context: the last inputs before them, [B, kernel - 1, C], replaced in place by those before the next call;
+                zeros, when left out.
+            num_kept: how many of the new positions the next call has behind it, [B]; needed with a context.
+
+        """
+        if context is None or num_kept is None:
+            joined = functional.pad(x, (0, 0, self.num_past, 0))
+        else:
+            joined = torch.cat((context, x), dim=1)  # [B, kernel - 1 + T, C]
+            last = num_kept[:, None] + torch.arange(self.num_past, device=x.device)  # [B, kernel - 1]
+            context.copy_(joined.gather(1, last[..., None].expand(-1, -1, x.shape[-1])))
+        return super().forward(joined.transpose(1, 2)).transpose(1, 2)

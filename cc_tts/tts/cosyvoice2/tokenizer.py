@@ -1,0 +1,139 @@
+"""Text tokens: the byte-level BPE of the model directory, with CosyVoice2's own special tokens (§7.4).
+
+The merges of CosyVoice2 are not those of Qwen2, so the vocabulary and the merges always come from the model directory.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
+from tokenizers.models import BPE
+
+from cc_tts.errors import ConfigError, Unprocessable
+
+FILES: Final = ("vocab.json", "merges.txt", "tokenizer_config.json")
+END_OF_PROMPT: Final = "<|endofprompt|>"
+
+# In the order of their ids, which follow on the vocabulary. The first three are Qwen2's own.
+SPECIAL_TOKENS: Final = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    END_OF_PROMPT,
+    "[breath]",
+    "<strong>",
+    "</strong>",
+    "[noise]",
+    "[laughter]",
+    "[cough]",
+    "[clucking]",
+    "[accent]",
+    "[quick_breath]",
+    "<laughter>",
+    "</laughter>",
+    "[hissing]",
+    "[sigh]",
+    "[vocalized-noise]",
+    "[lipsmack]",
+    "[mn]",
+)
+
+# How Qwen2 cuts text before the merges: contractions, a word with one leading character, single digits, runs of
+# punctuation, line ends, blanks.
+_WORDS: Final = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+    r"|[^\r\n\p{L}\p{N}]?\p{L}+"
+    r"|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+"
+    r"|\s+(?!\S)"
+    r"|\s+"
+)
+_LOOKS_SPECIAL: Final = re.compile(r"<\|[^<>|]*\|>")
+
+
+class TextTokenizer:
+    """Text to text tokens and back. No token is added at the beginning or the end; an empty text has none."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        end_of_prompt = tokenizer.token_to_id(END_OF_PROMPT)
+        if end_of_prompt is None:
+            raise ConfigError(f"the tokenizer has no {END_OF_PROMPT}")
+        self.end_of_prompt: int = end_of_prompt
+
+    @classmethod
+    def from_directory(cls, directory: Path) -> Self:
+        """The tokenizer whose files lie in ``directory`` (``CosyVoice-BlankEN`` of the model).
+
+        Raises:
+            ConfigError: a file is missing, cannot be read, or belongs to another tokenizer.
+
+        """
+        missing = [name for name in FILES if not (directory / name).is_file()]
+        if missing:
+            raise ConfigError(f"the tokenizer's directory {directory} lacks {', '.join(missing)}")
+        vocab, config = (_read_object(directory / name) for name in ("vocab.json", "tokenizer_config.json"))
+        _check_config(config, num_words=len(vocab))
+        try:
+            bpe = BPE.from_file(str(directory / "vocab.json"), str(directory / "merges.txt"))
+        except Exception as error:  # the package raises nothing narrower
+            raise ConfigError(f"the merges in {directory} do not fit the vocabulary: {error}") from error
+        tokenizer = Tokenizer(bpe)
+        tokenizer.normalizer = normalizers.NFC()
+        cut = pre_tokenizers.Split(Regex(_WORDS), behavior="isolated")
+        to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, to_bytes])
+        tokenizer.decoder = decoders.ByteLevel()
+        tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS])
+        for offset, token in enumerate(SPECIAL_TOKENS):
+            if tokenizer.token_to_id(token) != len(vocab) + offset:
+                raise ConfigError(f"the special token {token} is in the vocabulary of {directory} already")
+        return cls(tokenizer)
+
+    @property
+    def num_tokens(self) -> int:
+        """Words and special tokens; the model's text embedding must have at least so many rows."""
+        return self._tokenizer.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """The text's tokens. Special tokens are recognised by their spelling.
+
+        Raises:
+            Unprocessable: the text holds something of the form ``<|...|>`` that is not a special token.
+
+        """
+        for spelling in _LOOKS_SPECIAL.findall(text):
+            if spelling not in SPECIAL_TOKENS:
+                known = ", ".join(token for token in SPECIAL_TOKENS if _LOOKS_SPECIAL.fullmatch(token))
+                raise Unprocessable(f"{spelling} is not a special token of the speech model; known are {known}")
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, text_ids: list[int]) -> str:
+        """The text that the tokens spell, special tokens among it."""
+        return str(self._tokenizer.decode(text_ids, skip_special_tokens=False))
+
+
+def _read_object(path: Path) -> Mapping[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # neither UTF-8 nor JSON
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} does not hold an object")
+    return value
+
+
+def _check_config(config: Mapping[str, Any], *, num_words: int) -> None:
+    """The directory's own description must be of this kind of tokenizer, and its special tokens where ours will be."""
+    kind = config.get("tokenizer_class")
+    if kind != "Qwen2Tokenizer":
+        raise ConfigError(f"tokenizer_config.json describes a {kind}, not a Qwen2Tokenizer")
+    added = config.get("added_tokens_decoder", {})
+    for text_id, token in added.items():
+        offset = int(text_id) - num_words
+        if not 0 <= offset < len(SPECIAL_TOKENS) or token.get("content") != SPECIAL_TOKENS[offset]:
+            raise ConfigError(f"tokenizer_config.json puts {token.get('content')!r} at {text_id}, out of its place")

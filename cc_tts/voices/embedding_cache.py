@@ -1,0 +1,184 @@
+"""Enrolled voices on disk: two files a voice, found by the hash of what they were made of.
+
+::
+
+    <folder>/<key>.safetensors    llm_tokens [P] · flow_tokens [P'] · flow_mel [2P', 80] · embedding [192]
+    <folder>/<key>.json           transcript, length, warnings, and the sha256 of the file above
+
+Both are written beside their place and moved into it, the JSON last: a voice is there when its JSON is, and is whole
+then. Two processes may enrol the same voice at once; they write the same bytes.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from cc_tts.errors import ConfigError
+
+EMBEDDING_SIZE: Final = 192
+MEL_BINS: Final = 80
+
+_KEY: Final = re.compile(r"[0-9a-f]{64}")
+_TENSORS: Final = {"llm_tokens": np.int32, "flow_tokens": np.int32, "flow_mel": np.float32, "embedding": np.float32}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EnrolledVoice:
+    """What the engine needs of a voice (spec §1, "zero-shot entry"; §7.3).
+
+    ``llm_tokens`` and ``flow_tokens`` are the same tokens, save that the flow's may have been trimmed at the front.
+    """
+
+    key: str
+    transcript: str
+    fingerprint: str
+    duration_s: float
+    warnings: tuple[str, ...]
+    llm_tokens: npt.NDArray[np.int32]  # [P]
+    flow_tokens: npt.NDArray[np.int32]  # [P']
+    flow_mel: npt.NDArray[np.float32]  # [2P', 80]
+    embedding: npt.NDArray[np.float32]  # [192]
+
+
+class VoiceMetadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The JSON beside the tensors: enough to list voices without reading them."""
+
+    key: str
+    transcript: str
+    fingerprint: str
+    duration_s: float
+    num_llm_tokens: int
+    num_flow_tokens: int
+    warnings: tuple[str, ...] = ()
+    tensors_sha256: str
+    version: int = 1
+
+
+class EmbeddingCache:
+    """The folder of enrolled voices. It may be emptied at any time; the voices are then computed again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self, key: str) -> EnrolledVoice | None:
+        """Read a voice; ``None`` if it is not there or not whole, so that it is made anew."""
+        metadata = self._metadata(key)
+        if metadata is None:
+            return None
+        try:
+            tensors = self._read_tensors(key, metadata.tensors_sha256)
+        except (OSError, ValueError):
+            return None
+        return EnrolledVoice(
+            key=key,
+            transcript=metadata.transcript,
+            fingerprint=metadata.fingerprint,
+            duration_s=metadata.duration_s,
+            warnings=metadata.warnings,
+            **tensors,
+        )
+
+    def store(self, voice: EnrolledVoice) -> None:
+        """Write a voice; whoever reads meanwhile sees all of it or nothing.
+
+        Raises:
+            ConfigError: the folder cannot be written.
+
+        """
+        from safetensors.numpy import save
+
+        _check_shapes({name: getattr(voice, name) for name in _TENSORS})
+        tensors = save({name: getattr(voice, name) for name in _TENSORS})
+        metadata = VoiceMetadata(
+            key=voice.key,
+            transcript=voice.transcript,
+            fingerprint=voice.fingerprint,
+            duration_s=voice.duration_s,
+            num_llm_tokens=len(voice.llm_tokens),
+            num_flow_tokens=len(voice.flow_tokens),
+            warnings=voice.warnings,
+            tensors_sha256=hashlib.sha256(tensors).hexdigest(),
+        )
+        text = json.dumps(msgspec.to_builtins(metadata), ensure_ascii=False, indent=1)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            _write_whole(self._path(voice.key, "safetensors"), tensors)
+            _write_whole(self._path(voice.key, "json"), text.encode() + b"\n")
+        except OSError as error:
+            raise ConfigError(f"cannot keep the voice in {self._folder}: {error.strerror}") from None
+
+    def remove(self, key: str) -> None:
+        """Forget a voice; the JSON goes first, so that no half of it is ever found."""
+        for kind in ("json", "safetensors"):
+            self._path(key, kind).unlink(missing_ok=True)
+
+    def entries(self) -> Iterator[VoiceMetadata]:
+        """List the voices, without their tensors, in the order of their keys."""
+        for path in sorted(self._folder.glob("*.json")):
+            metadata = self._metadata(path.stem) if _KEY.fullmatch(path.stem) else None
+            if metadata is not None:
+                yield metadata
+
+    def _metadata(self, key: str) -> VoiceMetadata | None:
+        try:
+            metadata = msgspec.json.decode(self._path(key, "json").read_bytes(), type=VoiceMetadata)
+        except (OSError, msgspec.DecodeError):
+            return None
+        return metadata if metadata.key == key and metadata.version == VoiceMetadata.__struct_defaults__[-1] else None
+
+    def _read_tensors(self, key: str, sha256: str) -> dict[str, Any]:
+        from safetensors import SafetensorError, safe_open
+
+        path = self._path(key, "safetensors")
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
+                raise ValueError(f"{path.name} is not the file that was written")
+        try:
+            with safe_open(path, framework="np") as file:  # mapped, not read
+                tensors = {name: file.get_tensor(name) for name in _TENSORS}
+        except SafetensorError as error:
+            raise ValueError(str(error)) from None
+        _check_shapes(tensors)
+        return tensors
+
+    def _path(self, key: str, kind: str) -> Path:
+        if not _KEY.fullmatch(key):
+            raise ValueError(f"{key[:80]!r} is not the key of a voice")
+        return self._folder / f"{key}.{kind}"
+
+
+def _check_shapes(tensors: dict[str, Any]) -> None:
+    for name, dtype in _TENSORS.items():
+        if tensors[name].dtype != dtype:
+            raise ValueError(f"{name} is {tensors[name].dtype}, must be {np.dtype(dtype)}")
+    llm, flow, mel = (tensors[name].shape for name in ("llm_tokens", "flow_tokens", "flow_mel"))
+    if len(llm) != 1 or len(flow) != 1 or mel != (2 * flow[0], MEL_BINS):
+        raise ValueError(f"tokens {llm} and {flow} do not go with a mel of {mel}")
+    if tensors["embedding"].shape != (EMBEDDING_SIZE,):
+        raise ValueError(f"an embedding of {tensors['embedding'].shape}, must be {EMBEDDING_SIZE} numbers")
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write beside ``path``, wait for the disk, move into place."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)  # noqa: PTH105 - names a temporary file made by number
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)  # noqa: PTH108
+        raise

@@ -1,0 +1,327 @@
+"""A voice from a recording and its transcript: checked, turned into numbers once, kept (spec §7.3, §12).
+
+``enrol`` is the way in. It knows nothing of networks: a ``PromptEncoder`` (``tts/cosyvoice2/speaker_encoder``) computes
+tokens, mel and embedding; ``embedding_cache`` keeps them under a key made of all that they depend on.
+"""
+
+import hashlib
+import io
+import struct
+import unicodedata
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from cc_tts.errors import Unprocessable
+from cc_tts.voices.embedding_cache import EmbeddingCache, EnrolledVoice
+
+MIN_DURATION_S: Final = 1.0
+MAX_DURATION_S: Final = 30.0
+"""The speech tokenizer takes no more (spec §7.3)."""
+MIN_RATE_HZ: Final = 16_000
+MAX_RATE_HZ: Final = 192_000
+
+FULL_SCALE: Final = 0.999
+MAX_CLIPPED_SHARE: Final = 0.005
+WARN_CLIPPED_SHARE: Final = 0.0005
+SILENCE_DBFS: Final = -45.0
+"""A recording whose loudest 20 ms are below this holds no voice."""
+QUIET_DBFS: Final = -30.0
+SPEECH_BELOW_LOUDEST_DB: Final = 35.0
+MIN_SPEECH_S: Final = 0.5
+MAX_CHARACTERS_PER_S: Final = 30.0
+TOKENS_PER_CHUNK: Final = 25
+"""The flow works in chunks of this many speech tokens, counted from the start of the prompt (spec §2, §4.4)."""
+
+Samples = npt.NDArray[np.float32]
+
+
+class PromptUnusable(Unprocessable):
+    """The recording or its transcript cannot become a voice; the message says what to change."""
+
+    code = "prompt_unusable"
+    title = "The recording cannot be used as a voice"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFeatures:
+    """What the networks make of a recording."""
+
+    tokens: npt.NDArray[np.int32]  # [n], 25 a second
+    mel: npt.NDArray[np.float32]  # [frames, 80], 50 a second
+    embedding: npt.NDArray[np.float32]  # [192]
+
+
+class PromptEncoder(Protocol):
+    """Turns a recording into numbers; ``tts/cosyvoice2/speaker_encoder`` has the one that does."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the networks behind the numbers: another fingerprint, other numbers."""
+        ...
+
+    def encode(self, audio: Samples, rate_hz: int) -> PromptFeatures:
+        """Compute tokens, mel and embedding of mono audio."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Mono audio in −1 … 1."""
+
+    audio: Samples
+    rate_hz: int
+
+    @property
+    def duration_s(self) -> float:
+        """How long it is."""
+        return len(self.audio) / self.rate_hz
+
+
+def enrol(
+    wav: Path, transcript: str, encoder: PromptEncoder, cache: EmbeddingCache, *, trim_to_chunk: bool = True
+) -> EnrolledVoice:
+    """Make a voice of a recording, or take it from the cache if it was made before.
+
+    Args:
+        wav: 1 to 30 s of one person speaking, at 16 kHz or more.
+        transcript: what is said in it, word for word.
+        encoder: computes the features; not called if the cache has them.
+        cache: where the result is kept.
+        trim_to_chunk: shorten the prompt of the *flow* to a multiple of 25 tokens, so that its chunks are all prompt and
+            can be computed once a voice (spec §12). The oldest tokens go: the end, which the new speech follows, stays.
+            The prompt of the language model stays whole, since it must agree with the transcript.
+
+    Raises:
+        PromptUnusable: the recording or the transcript cannot be used.
+
+    """
+    try:
+        data = wav.read_bytes()
+    except OSError as error:
+        raise PromptUnusable(f"{wav}: cannot be read: {error.strerror}") from None
+    transcript = unicodedata.normalize("NFC", transcript).strip()
+    key = voice_key(data, transcript, encoder.fingerprint, trim_to_chunk=trim_to_chunk)
+    known = cache.load(key)
+    if known is not None:
+        return known
+    recording = read_wav(data, name=wav.name)
+    warnings = [*check_recording(recording, name=wav.name), *check_transcript(transcript, recording.duration_s)]
+    features = encoder.encode(recording.audio, recording.rate_hz)
+    voice = assemble(
+        key,
+        transcript,
+        features,
+        fingerprint=encoder.fingerprint,
+        duration_s=recording.duration_s,
+        warnings=tuple(warnings),
+        trim_to_chunk=trim_to_chunk,
+    )
+    cache.store(voice)
+    return voice
+
+
+def voice_key(data: bytes, transcript: str, fingerprint: str, *, trim_to_chunk: bool) -> str:
+    """Hash everything that the stored numbers depend on."""
+    digest = hashlib.sha256(b"cc-tts voice 1\n")
+    for part in (data, transcript.encode(), fingerprint.encode(), b"trimmed" if trim_to_chunk else b"whole"):
+        digest.update(struct.pack("<Q", len(part)))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def assemble(
+    key: str,
+    transcript: str,
+    features: PromptFeatures,
+    *,
+    fingerprint: str,
+    duration_s: float,
+    warnings: tuple[str, ...] = (),
+    trim_to_chunk: bool,
+) -> EnrolledVoice:
+    """Bring tokens and mel to one length (two frames a token, spec §7.3) and cut the flow's prompt if asked to."""
+    num_tokens = min(len(features.mel) // 2, len(features.tokens))
+    if num_tokens == 0:
+        raise PromptUnusable("the recording gives no speech tokens; it is too short")
+    tokens, mel = features.tokens[:num_tokens], features.mel[: 2 * num_tokens]
+    surplus = num_tokens % TOKENS_PER_CHUNK if trim_to_chunk and num_tokens >= TOKENS_PER_CHUNK else 0
+    return EnrolledVoice(
+        key=key,
+        transcript=transcript,
+        fingerprint=fingerprint,
+        duration_s=duration_s,
+        warnings=warnings,
+        llm_tokens=np.ascontiguousarray(tokens, dtype=np.int32),
+        flow_tokens=np.ascontiguousarray(tokens[surplus:], dtype=np.int32),
+        flow_mel=np.ascontiguousarray(mel[2 * surplus :], dtype=np.float32),
+        embedding=np.ascontiguousarray(features.embedding, dtype=np.float32),
+    )
+
+
+def check_transcript(transcript: str, duration_s: float) -> list[str]:
+    """Refuse a transcript that says nothing; warn of one that does not fit the recording's length.
+
+    Raises:
+        PromptUnusable: it is empty or holds neither letters nor digits.
+
+    """
+    if not transcript.strip():
+        raise PromptUnusable("the transcript is empty; write down what is said in the recording, word for word")
+    if not any(character.isalnum() for character in transcript):
+        raise PromptUnusable("the transcript holds no words, only signs")
+    if len(transcript) > MAX_CHARACTERS_PER_S * duration_s:
+        too_fast = f"the transcript has {len(transcript)} characters for {duration_s:.1f} s; nobody speaks that fast. "
+        return [too_fast + "It must be the words of this recording and no others"]
+    return []
+
+
+def check_recording(recording: Recording, *, name: str = "recording") -> list[str]:
+    """Refuse a recording that no voice can come of; returns warnings about one that is merely poor.
+
+    Raises:
+        PromptUnusable: too short, too long, too low a rate, silent, overdriven, or not numbers.
+
+    """
+    _check_form(recording, name)
+    levels = _levels_dbfs(recording.audio, recording.rate_hz)
+    loudest = float(levels.max())
+    clipped = float(np.mean(np.abs(recording.audio) >= FULL_SCALE))
+    speech_s = 0.02 * int(np.count_nonzero(levels > max(loudest - SPEECH_BELOW_LOUDEST_DB, SILENCE_DBFS)))
+    if loudest < SILENCE_DBFS:
+        raise PromptUnusable(f"{name}: silent, its loudest moment is at {loudest:.0f} dBFS; is it the right channel?")
+    if clipped > MAX_CLIPPED_SHARE:
+        raise PromptUnusable(
+            f"{name}: overdriven, {clipped:.1%} of its samples are at full scale; record it again with less gain "
+            "(turning this file down does not bring back what was cut off)"
+        )
+    if speech_s < MIN_SPEECH_S:
+        raise PromptUnusable(f"{name}: only {speech_s:.2f} s of it are not silence; half a second is the least")
+    warnings = []
+    if clipped > WARN_CLIPPED_SHARE:
+        warnings.append(f"{clipped:.2%} of the samples are at full scale; the voice may sound harsh")
+    if loudest < QUIET_DBFS:
+        warnings.append(f"quiet, its loudest moment is at {loudest:.0f} dBFS; noise may become part of the voice")
+    if speech_s < recording.duration_s / 3:
+        warnings.append(f"only {speech_s:.1f} of {recording.duration_s:.1f} s are speech; cut the silence off")
+    return warnings
+
+
+def _check_form(recording: Recording, name: str) -> None:
+    seconds = recording.duration_s
+    if not MIN_RATE_HZ <= recording.rate_hz <= MAX_RATE_HZ:
+        raise PromptUnusable(
+            f"{name}: sampled at {recording.rate_hz} Hz; it must be {MIN_RATE_HZ} to {MAX_RATE_HZ} Hz, best 24000 or "
+            "48000 (a telephone recording has lost what makes the voice)"
+        )
+    if seconds < MIN_DURATION_S:
+        raise PromptUnusable(f"{name}: {seconds:.2f} s long; it must be 1 s at least, best 5 to 10 s")
+    if seconds > MAX_DURATION_S:
+        raise PromptUnusable(f"{name}: {seconds:.1f} s long; it must be 30 s at most, best 5 to 10 s. Cut it")
+    if not np.isfinite(recording.audio).all():
+        raise PromptUnusable(f"{name}: holds values that are not numbers; export it again")
+
+
+def _levels_dbfs(audio: Samples, rate_hz: int) -> npt.NDArray[np.float64]:
+    """Level of each 20 ms; 0 dBFS is a full-scale square wave."""
+    length = rate_hz // 50
+    frames = audio[: len(audio) // length * length].reshape(-1, length).astype(np.float64)
+    frames = frames - frames.mean()  # a constant is not sound
+    power: npt.NDArray[np.float64] = np.maximum(np.mean(frames**2, axis=1), 1e-12)
+    return 10.0 * np.log10(power)
+
+
+_PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
+_UNKNOWN_SIZE: Final = 0xFFFFFFFF
+"""What a program writes that did not know the length when it began."""
+
+
+@dataclass(frozen=True, slots=True)
+class _WavFormat:
+    tag: int
+    num_channels: int
+    rate_hz: int
+    num_bits: int
+
+
+def read_wav(data: bytes, *, name: str = "recording") -> Recording:
+    """Decode a RIFF WAVE file: PCM of 16, 24 or 32 bit, or float of 32 or 64; channels are averaged (spec §7.3).
+
+    Our own reader since the standard library's knows neither floats nor, before Python 3.12, the extensible header that
+    most editors write for 24 bit.
+
+    Raises:
+        PromptUnusable: it is no such file, or not all of it is there.
+
+    """
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        raise PromptUnusable(f"{name}: not a WAV file{_looks_like(data)}; convert it to WAV, 16 bit, mono")
+    file = io.BytesIO(data)
+    file.seek(12)
+    layout: _WavFormat | None = None
+    while len(header := file.read(8)) == 8:  # noqa: PLR2004
+        chunk, size = header[:4], int.from_bytes(header[4:], "little")
+        if chunk == b"fmt ":
+            layout = _wav_format(file.read(size + size % 2), name)
+        elif chunk == b"data":
+            if layout is None:
+                raise PromptUnusable(f"{name}: damaged, its samples come before their description")
+            body = file.read() if size == _UNKNOWN_SIZE else file.read(size)
+            if size not in {len(body), _UNKNOWN_SIZE}:
+                raise PromptUnusable(
+                    f"{name}: cut short, {len(body):,} of {size:,} bytes of sound are there; copy it again"
+                )
+            return Recording(_samples(body, layout, name), layout.rate_hz)
+        else:
+            file.seek(size + size % 2, io.SEEK_CUR)
+    raise PromptUnusable(f"{name}: holds no sound")
+
+
+def _looks_like(data: bytes) -> str:
+    known = (
+        (b"ID3", "an MP3"),
+        (b"\xff\xfb", "an MP3"),
+        (b"fLaC", "a FLAC"),
+        (b"OggS", "an Ogg"),
+        (b"RF64", "an RF64"),
+    )
+    found = next((what for start, what in known if data.startswith(start)), "an MP4" if data[4:8] == b"ftyp" else "")
+    return f" but {found} file" if found else ""
+
+
+def _wav_format(header: bytes, name: str) -> _WavFormat:
+    if len(header) < 16:  # noqa: PLR2004
+        raise PromptUnusable(f"{name}: damaged, its description is too short")
+    tag, num_channels, rate_hz, _, block_bytes, num_bits = struct.unpack_from("<HHIIHH", header)
+    if tag == _EXTENSIBLE and len(header) >= 26:  # noqa: PLR2004 - the first half of the sub-format's GUID is the plain tag
+        tag = int.from_bytes(header[24:26], "little")
+    if (tag, num_bits) not in {(_PCM, 16), (_PCM, 24), (_PCM, 32), (_FLOAT, 32), (_FLOAT, 64)}:
+        raise PromptUnusable(
+            f"{name}: of a kind that is not read here (format {tag}, {num_bits} bit); "
+            "convert it to PCM of 16 or 24 bit, or to float"
+        )
+    if num_channels == 0 or rate_hz == 0 or block_bytes != num_channels * num_bits // 8:
+        raise PromptUnusable(f"{name}: damaged, its description contradicts itself")
+    return _WavFormat(tag, num_channels, rate_hz, num_bits)
+
+
+def _samples(body: bytes, layout: _WavFormat, name: str) -> Samples:
+    width = layout.num_bits // 8
+    num_frames = len(body) // (width * layout.num_channels)
+    if num_frames == 0:
+        raise PromptUnusable(f"{name}: holds no sound")
+    raw = np.frombuffer(body, dtype=np.uint8, count=num_frames * width * layout.num_channels)
+    if layout.tag == _FLOAT:
+        values = raw.view(f"<f{width}").astype(np.float64)
+    elif width == 3:  # noqa: PLR2004
+        padded = np.zeros((len(raw) // 3, 4), dtype=np.uint8)
+        padded[:, 1:] = raw.reshape(-1, 3)  # the upper three bytes, so that the sign comes along
+        values = padded.reshape(-1).view("<i4") / 2.0**31
+    else:
+        values = raw.view(f"<i{width}") / 2.0 ** (layout.num_bits - 1)
+    with np.errstate(over="ignore", invalid="ignore"):  # floats may be anything; what is infinite is refused later
+        mono: Samples = values.reshape(num_frames, layout.num_channels).mean(axis=1).astype(np.float32)
+    return mono

@@ -1,0 +1,93 @@
+from typing import Final
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn.utils import parametrizations  # noqa: E402
+
+from cc_tts.tts.cosyvoice2.models.layers import (  # noqa: E402
+    CausalConv,
+    Span,
+    fold_weight_norm,
+    folded_shapes,
+    remember,
+    within,
+)
+
+pytestmark = pytest.mark.unit
+
+MAGNITUDE: Final = "parametrizations.weight.original0"
+DIRECTION: Final = "parametrizations.weight.original1"
+
+
+@pytest.mark.parametrize("conv", [nn.Conv1d(3, 5, 7), nn.ConvTranspose1d(3, 5, 4)], ids=["conv", "transposed"])
+@pytest.mark.parametrize("spelling", ["new", "old"])
+@pytest.mark.parametrize("prefix", ["", "generator."])
+def test_weight_norm_is_multiplied_out(conv: nn.Module, spelling: str, prefix: str) -> None:
+    normed = parametrizations.weight_norm(type(conv)(3, 5, 7))
+    normed.state_dict()[MAGNITUDE].mul_(1.5)
+    state = {prefix + "ups.0." + key: value for key, value in normed.state_dict().items()}
+    if spelling == "old":
+        old = {MAGNITUDE: "weight_g", DIRECTION: "weight_v"}
+        state = {
+            key.replace(MAGNITUDE, old[MAGNITUDE]).replace(DIRECTION, old[DIRECTION]): v for key, v in state.items()
+        }
+    folded = fold_weight_norm(state)
+    assert set(folded) == {"ups.0.weight", "ups.0.bias"}
+    torch.testing.assert_close(folded["ups.0.weight"], normed.weight.detach())
+    assert folded_shapes(state) == {key: tuple(value.shape) for key, value in folded.items()}
+
+
+def test_what_has_no_weight_norm_stays() -> None:
+    state = {"generator.m_source.l_linear.weight": torch.ones(1, 9)}
+    assert list(fold_weight_norm(state)) == ["m_source.l_linear.weight"]
+
+
+def test_lengths_become_places() -> None:
+    assert within(torch.tensor([0, 2]), 3).tolist() == [[False] * 3, [True, True, False]]
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 3, 4])
+@pytest.mark.parametrize("start", [0, 4, 5])
+def test_a_query_sees_to_the_end_of_its_chunk_and_of_its_row(chunk: int | None, start: int) -> None:
+    lengths, width, num_keys = [3, 5], 6, 12
+    starts = torch.tensor([start, 0])
+    span = Span.of(torch.tensor(lengths), width, chunk=chunk, starts=starts, num_keys=num_keys, capacity=20)
+    for row, first in enumerate((start, 0)):
+        end = first + lengths[row]
+        for query in range(width):
+            place = first + query
+            limit = end if chunk is None else min(end, (place // chunk + 1) * chunk)
+            assert span.visible[row, 0, query].tolist() == [key < limit for key in range(num_keys)]
+            assert span.distance[row, query].tolist() == [place - key for key in range(num_keys)]
+            assert span.written[row, query] == (place if query < lengths[row] else 20)
+            assert chunk is None or place - (limit - 1) >= span.lowest
+
+
+def test_a_span_for_both_halves_repeats_itself() -> None:
+    span = Span.of(torch.tensor([2, 3]), 3, chunk=2)
+    both = span.twice()
+    assert torch.equal(both.visible[2:], span.visible)
+    assert torch.equal(both.num_kept, torch.tensor([2, 3, 2, 3]))
+
+
+def test_padding_is_remembered_where_nobody_looks() -> None:
+    cache = torch.zeros(2, 2, 1, 5, 1)
+    span = Span.of(torch.tensor([1, 2]), 2, chunk=None, starts=torch.tensor([1, 0]), num_keys=2, capacity=4)
+    keys, values = remember(torch.ones(2, 1, 2, 1), torch.full((2, 1, 2, 1), 2.0), cache, span)
+    assert keys.flatten(1).tolist() == [[0, 1], [1, 1]]
+    assert values.flatten(1).tolist() == [[0, 2], [2, 2]]
+
+
+def test_a_causal_convolution_goes_on_where_each_row_ended() -> None:
+    torch.manual_seed(0)
+    conv = CausalConv(2, 3, 4).requires_grad_(requires_grad=False)
+    x = torch.randn(2, 9, 2)
+    whole = conv(x)
+    context = torch.zeros(2, 3, 2)
+    first = conv(x[:, :5], context, torch.tensor([1, 5]))  # of the first row one position is kept, the others run again
+    second = conv(torch.stack((x[0, 1:5], x[1, 5:])), context, torch.tensor([4, 4]))
+    torch.testing.assert_close(first, whole[:, :5])
+    torch.testing.assert_close(second, torch.stack((whole[0, 1:5], whole[1, 5:])))

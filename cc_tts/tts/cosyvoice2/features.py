@@ -9,7 +9,7 @@ function                rate     recipe                                      who
 ======================  =======  ==========================================  ==========================
 
 Audio is mono float in −1 … 1. Everything is computed in float64 and handed out as float32, so the results are those of
-the reference within its own float32 rounding. Why not torchaudio: ``docs/decisions/0010-features-without-torchaudio.md``.
+the reference within its own float32 rounding. Why not torchaudio: ``docs/decisions/0007-features-without-torchaudio.md``.
 """
 
 import math

@@ -351,15 +351,3 @@ async def test_metrics_count_requests_by_route(api: RunningApi) -> None:
     assert 'cctts_http_request_seconds_count{route="/v1/calls/{id}"} 2.0' in lines
     assert "cctts_ready 0.0" in lines
     assert "wp-login" not in answered.raw.decode()
-
-
-async def test_speaking_is_quick(api: RunningApi) -> None:
-    """Under the 20 ms beat, with room for a slow machine; the bench measures the real figure."""
-    loop = asyncio.get_running_loop()
-    times_ms = []
-    for _ in range(50):
-        started_s = loop.time()
-        assert (await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"})).status == 201
-        times_ms.append((loop.time() - started_s) * 1000)
-        api.registry.live["c1"].utterances.clear()
-    assert sorted(times_ms)[25] < 15

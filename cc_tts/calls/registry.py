@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -192,7 +193,7 @@ class CallRegistry:
         self._ua.originate(call_id, to=request.to, from_=request.from_ or "", headers=request.headers)
         self._add(call, "call.outgoing")
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
-        self._arm(call, timeout_s, "no_answer", sip_code=None)
+        self._arm(call, timeout_s, "no_answer")
         if request.prompt is not None:
             call.speak(request.prompt)
         return call
@@ -391,7 +392,7 @@ class CallRegistry:
         call.was_established(message.at_ns)
         self._cancel_timer(call.id)
         if self._config.calls.max_duration_s:
-            self._arm(call, self._config.calls.max_duration_s, "max_duration", sip_code=None)
+            self._arm(call, self._config.calls.max_duration_s, "max_duration")
 
     def _give_up_unless_answered(self, call: Call) -> None:
         if call.waits_for_answer:
@@ -487,11 +488,10 @@ class CallRegistry:
         if utterance_id is not None and utterance_id in self._utterances:
             raise DuplicateId(f"there is an utterance {utterance_id[:80]!r} already")
 
-    def _arm(self, call: Call, delay_s: float, local_reason: str, *, sip_code: int | None) -> None:
-        self._timer(call, delay_s, lambda: call.end(local_reason, sip_code=sip_code))
+    def _arm(self, call: Call, delay_s: float, local_reason: str) -> None:
+        self._timer(call, delay_s, lambda: call.end(local_reason))
 
-    def _timer(self, call: Call, delay_s: float, action: "object") -> None:
-        assert callable(action)
+    def _timer(self, call: Call, delay_s: float, action: Callable[[], None]) -> None:
         self._cancel_timer(call.id)
         self._timers[call.id] = asyncio.get_running_loop().call_later(delay_s, _quietly, action)
 
@@ -501,8 +501,7 @@ class CallRegistry:
             timer.cancel()
 
 
-def _quietly(action: "object") -> None:
-    assert callable(action)
+def _quietly(action: Callable[[], None]) -> None:
     try:
         action()
     except CcTtsError as error:

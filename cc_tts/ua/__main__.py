@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import NoReturn
 
 import msgspec
@@ -113,9 +114,13 @@ def _leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _read(channel: ChildChannel, media: object, commands: "deque[Message]", server_gone: threading.Event) -> None:
+def _read(
+    channel: ChildChannel,
+    media: Callable[[Message, bytes], bool],
+    commands: deque[Message],
+    server_gone: threading.Event,
+) -> None:
     """Runs on: the reader thread."""
-    assert callable(media)
     try:
         while records := channel.read():
             for message, payload in records:

@@ -29,7 +29,6 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         super().__init__()
         self._clock = clock
         self._silence = pj.ByteVector(bytes(audio_format.frame_bytes))
-        self._silence_bytes = bytes(audio_format.frame_bytes)
         self._buffer: PlayoutBuffer | None = None
         self._last_ns = 0
         self.late_frames = 0
@@ -59,7 +58,7 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
             self.late_frames += 1
         self._last_ns = now_ns
         data = buffer.read_frame(now_ns)
-        frame.buf = self._silence if data is self._silence_bytes or not any(data) else pj.ByteVector(data)
+        frame.buf = pj.ByteVector(data) if any(data) else self._silence
 
     def onFrameReceived(self, frame: Any) -> None:
         """REAL-TIME. Called by PJMEDIA with what the caller says; nobody listens yet."""

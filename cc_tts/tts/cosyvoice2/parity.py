@@ -36,7 +36,6 @@ HEAD_DIM: Final = {"tiny": 16, "full": 64}
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _NS_PER_S: Final = 1e9
 _KIB: Final = 1024
-_BEFORE_FIRST: Final = "weights"
 
 
 def write_model(target: Path, shapes: Mapping[Part, Mapping[str, Shape]], *, salt: str, lm_head_dim: int) -> None:

@@ -56,8 +56,8 @@ bench: $(STAMP) ## speed, measured on the wire; results to bench/results/
 
 neural: $(NEURALSTAMP) ## PyTorch and what else the neural engine needs; its tests skip without it
 
-parity: $(NEURALSTAMP) ## the networks of the neural engine against the reference's numbers
-	$(BIN)/python -m cc_tts.tts.cosyvoice2.parity tests/data/golden --size tiny
+parity: $(NEURALSTAMP) ## the networks of the neural engine against the reference's numbers; GOLDEN=DIR: at full size
+	$(BIN)/python -m cc_tts.tts.cosyvoice2.parity $(if $(GOLDEN),'$(GOLDEN)' --size full,tests/data/golden --size tiny)
 
 lock: $(DEVSTAMP) ## renew requirements/*.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv

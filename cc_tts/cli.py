@@ -20,6 +20,8 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.tts.cosyvoice2.model_dir import add_model_commands
 from cc_tts.tts.factory import make_engine
 from cc_tts.voices.catalog import normalised_language
+from cc_tts.voices.commands import add_voice_commands
+from cc_tts.voices.enrolment import PromptEncoder
 
 EXIT_USAGE = 2
 
@@ -54,10 +56,17 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--config", type=Path, metavar="FILE", help="TOML file; configs/cc_tts.toml lists every key")
     common.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="set one key; may be given often"
+        "--config",
+        type=Path,
+        default=argparse.SUPPRESS,
+        metavar="FILE",
+        help="TOML file; configs/cc_tts.toml lists every key",
     )
+    common.add_argument(
+        "--set", action=_Collect, default=[], metavar="SECTION.KEY=VALUE", help="set one key; may be given often"
+    )
+    parser.set_defaults(config=None)
 
     serve = commands.add_parser("serve", parents=[common], help="answer calls until Ctrl-C, then drain")
     serve.set_defaults(run=_serve)
@@ -73,9 +82,12 @@ def _parser() -> argparse.ArgumentParser:
     say.add_argument("--rate", type=int, default=8000, metavar="HZ", help="sample rate of the file (8000)")
     say.set_defaults(run=_say)
 
-    voices = commands.add_parser("voices", parents=[common], help="list the voices of the configured engine")
+    voices = commands.add_parser(
+        "voices", parents=[common], help="list the voices of the configured engine; make your own"
+    )
     voices.add_argument("--language", help="only voices of this language")
     voices.set_defaults(run=_voices)
+    add_voice_commands(voices, make_encoder=_prompt_encoder, parents=[common])
 
     add_model_commands(commands, parents=[common])
 
@@ -84,6 +96,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     check.set_defaults(run=_check_config)
     return parser
+
+
+class _Collect(argparse.Action):
+    """``append``, into one list for the whole command line: ``cc-tts voices --set a.b=1 enrol --set c.d=2`` keeps both.
+
+    A command below a command is parsed from nothing, and its values take the place of those from above.
+    """
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        _option_string: str | None = None,
+    ) -> None:
+        self.default.append(values)
+        setattr(namespace, self.dest, self.default)
 
 
 def _serve(_options: argparse.Namespace, config: Config) -> int:
@@ -104,8 +133,13 @@ def _say(options: argparse.Namespace, config: Config) -> int:
     return 0
 
 
+def _quiet(config: Config) -> Config:
+    """The same with a log for people at a terminal, of a child process too."""
+    return dataclasses.replace(config, log=dataclasses.replace(config.log, level="warning", json=False))
+
+
 async def _speak_to_file(options: argparse.Namespace, config: Config, text: str) -> float:
-    engine = make_engine(config.tts.engine, default_voice=config.tts.voice)
+    engine = make_engine(_quiet(config))
     source = SpeechSource(engine, Normalizer(), config.tts)
     await engine.start()
     try:
@@ -130,7 +164,7 @@ def _voices(options: argparse.Namespace, config: Config) -> int:
     logs.configure(level="warning", json=False, process="voices")
 
     async def listing() -> tuple[Any, ...]:
-        engine = make_engine(config.tts.engine, default_voice=config.tts.voice)
+        engine = make_engine(_quiet(config))
         await engine.start()
         try:
             return engine.voices()
@@ -142,6 +176,12 @@ def _voices(options: argparse.Namespace, config: Config) -> int:
         if wanted is None or normalised_language(voice.language).startswith(wanted):
             print(f"{voice.id:24} {voice.language:12} {voice.engine:10} {voice.kind:10} {voice.description}")
     return 0
+
+
+def _prompt_encoder(model: Path) -> PromptEncoder:
+    from cc_tts.tts.cosyvoice2.speaker_encoder import CosyVoicePromptEncoder
+
+    return CosyVoicePromptEncoder(model)
 
 
 def _check_config(_options: argparse.Namespace, config: Config) -> int:

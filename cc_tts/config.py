@@ -95,12 +95,25 @@ class TtsConfig:
     """``[tts]``: the engine and the limits of a prompt."""
 
     engine: str = "espeak"
-    voice: str = "en-us"
+    voice: str = ""
     language: str = ""
     speed: Annotated[float, msgspec.Meta(ge=0.5, le=2.0)] = 1.0
     max_text_chars: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 5000
     first_chunk_max_chars: Annotated[int, msgspec.Meta(ge=10, le=1000)] = 60
     chunk_max_chars: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 200
+    model_dir: str = ""
+    voices_dir: str = ""
+    devices: tuple[str, ...] = ("auto",)
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    num_threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
+    max_streams: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 256
+    interleaved_text: bool = False
+    first_audio_target_ms: Annotated[float, msgspec.Meta(ge=10, le=600_000)] = 300.0
+    max_utilisation: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.9
+    first_hop_tokens: Annotated[int, msgspec.Meta(ge=8, le=100)] = 25
+    state_memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
+    graphs: bool = True
+    worker_start_timeout_s: Seconds = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,13 +306,18 @@ def _readable(message: str) -> str:
     return message
 
 
-def _check_sense(config: Config) -> None:  # noqa: C901 - a list of checks
+def _check_sense(config: Config) -> None:  # noqa: C901, PLR0912 - a list of checks
     if config.rtp.port_max - config.rtp.port_min < 1:
         raise ConfigError("rtp.port_max must be above rtp.port_min; a call needs two ports")
     if not config.sip.transports:
         raise ConfigError('sip.transports is empty; use ["udp"], ["tcp"] or both')
     if not config.rtp.codecs:
         raise ConfigError('rtp.codecs is empty; use any of "PCMU", "PCMA", "G722"')
+    if not config.tts.devices:
+        raise ConfigError('tts.devices is empty; use ["auto"], ["cuda:0"] or ["cpu"]')
+    for device in config.tts.devices:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", device):
+            raise ConfigError(f"tts.devices: {device!r} is not a device; use auto, cpu, cuda or cuda:N")
     if config.playout.start_threshold_min_ms > config.playout.start_threshold_max_ms:
         raise ConfigError("playout.start_threshold_min_ms is above playout.start_threshold_max_ms")
     for peer in config.sip.trusted_peers:

@@ -95,6 +95,38 @@ class Metrics:
             "cctts_event_subscribers_dropped", "Event subscribers dropped for reading too slowly.", registry=registry
         )
 
+        # --- the neural engine's workers
+        self.engine_streams = Gauge(
+            "cctts_engine_streams", "Utterances being synthesised.", ["worker"], registry=registry
+        )
+        self.engine_room = Gauge(
+            "cctts_engine_room", "Utterances that would be taken now.", ["worker"], registry=registry
+        )
+        self.engine_utilisation = Gauge(
+            "cctts_engine_utilisation_ratio",
+            "Share of a device's time that running utterances need to keep their listeners supplied.",
+            ["worker"],
+            registry=registry,
+        )
+        self.engine_first_audio = Gauge(
+            "cctts_engine_first_audio_seconds",
+            "Predicted time to first audio of an utterance begun now.",
+            ["worker"],
+            registry=registry,
+        )
+        self.engine_slots = Gauge(
+            "cctts_engine_slots", "Places for sequences, by state.", ["worker", "state"], registry=registry
+        )
+        self.engine_pages = Gauge(
+            "cctts_engine_pages", "Pages of the flow's state, by state.", ["worker", "state"], registry=registry
+        )
+        self.engine_refusals = Counter(
+            "cctts_engine_refusals", "Utterances refused by admission, and where.", ["where"], registry=registry
+        )
+        self.engine_not_finite = Counter(
+            "cctts_engine_not_finite", "Pieces of audio whose numbers were not finite.", registry=registry
+        )
+
         # --- the server itself
         self.process_restarts = Counter(
             "cctts_process_restarts", "Child processes started again.", ["process"], registry=registry

@@ -24,6 +24,8 @@ from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.tts.factory import make_engine
+from cc_tts.tts.worker.client import WorkerEngine
+from cc_tts.tts.worker.gauges import EngineGauges
 from cc_tts.ua.client import UaClient
 from cc_tts.voices.catalog import VoiceCatalog
 
@@ -43,7 +45,9 @@ class Server:
         self._force = asyncio.Event()
         clock = MonotonicClock()
         self.metrics = Metrics()
-        self.engine = make_engine(config.tts.engine, default_voice=config.tts.voice)
+        self.engine = make_engine(config, clock=clock)
+        if isinstance(self.engine, WorkerEngine):
+            self.engine.listen(EngineGauges(self.metrics))
         self.normalizer = Normalizer()
         self.source = SpeechSource(self.engine, self.normalizer, config.tts)
         self.ua = UaClient(config, clock=clock)
@@ -126,7 +130,7 @@ class Server:
             sip=f"{config.sip.host}:{config.sip.port} {'+'.join(config.sip.transports)}",
             http=f"http://{config.http.host}:{config.http.port}",
             engine=config.tts.engine,
-            voice=config.tts.voice,
+            voice=self.engine.resolve_voice(config.tts.voice or None, None).id,
             pjsip=build.get("pjsip"),
             max_calls=build.get("max_calls"),
         )

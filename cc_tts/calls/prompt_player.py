@@ -213,6 +213,7 @@ class PromptPlayer:
             if data:
                 self._line.audio(utterance.id, data)
             self._fed_ms[utterance.id] = fed_ms + self._format.ms_for_bytes(len(data))
+            stream.playing(self._ahead_ms())
             if self._over_time(utterance):
                 break
         if spans:

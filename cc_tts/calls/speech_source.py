@@ -39,6 +39,10 @@ class SpeechPiece:
 class PieceStream(Protocol):
     """What a prompt player reads from."""
 
+    def playing(self, ahead_ms: float) -> None:
+        """The line holds so much of the audio that is not played yet, ms."""
+        ...
+
     def __aiter__(self) -> AsyncIterator[SpeechPiece]: ...
 
     async def cancel(self) -> None:
@@ -66,7 +70,7 @@ class SpeechSource:
             ConfigError: it does not.
         """
         try:
-            self._engine.resolve_voice(self._config.voice, None)
+            self._engine.resolve_voice(self._config.voice or None, None)
         except UnknownVoice as error:
             raise ConfigError(f"tts.voice: {error.detail}") from error
 
@@ -130,12 +134,12 @@ class SpeechSource:
         voice = content.voice
         if voice is None and language is None:
             spoken = detect_language(content.text)
-            default = self._engine.resolve_voice(self._config.voice, None)
+            default = self._engine.resolve_voice(self._config.voice or None, None)
             if default.language.split("-")[0].lower() == spoken.split("-")[0].lower() or spoken == "en":
                 return default
             return self._engine.resolve_voice(None, spoken)
         if voice is None:
-            default = self._engine.resolve_voice(self._config.voice, None)
+            default = self._engine.resolve_voice(self._config.voice or None, None)
             assert language is not None
             if default.language.split("-")[0].lower() == language.split("-")[0].lower():
                 return default
@@ -155,6 +159,9 @@ class _Speech:
         self._spoken_chars: dict[int, int] = {}
         self._feeder: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
+
+    def playing(self, ahead_ms: float) -> None:
+        self._stream.playing(ahead_ms)
 
     async def cancel(self) -> None:
         if self._feeder is not None:
@@ -222,6 +229,9 @@ class _Fixed:
 
     def __init__(self, data: bytes, rate_hz: int) -> None:
         self._pieces = _cut(data, AudioFormat(rate_hz))
+
+    def playing(self, ahead_ms: float) -> None:
+        """Nothing to do: all of it is there."""
 
     async def cancel(self) -> None:
         self._pieces = []

@@ -259,6 +259,11 @@ class ChildChannel:
         if self._outbox_bytes > MAX_BACKLOG_BYTES:
             raise ProcessFailed("the server has stopped reading")
 
+    @property
+    def has_backlog(self) -> bool:
+        """Whether something is still to be sent."""
+        return bool(self._outbox)
+
     def flush(self) -> None:
         """Send what is queued as far as the socket takes it without blocking.
 

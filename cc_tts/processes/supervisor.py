@@ -1,7 +1,8 @@
 """Starts a child process, watches it, restarts it with back-off, and stops it.
 
 The child is ``argv`` with ``--channel-fd N``; N is its end of a socket pair. It must send ``Hello`` then ``Ready`` within
-:data:`START_TIMEOUT_S` and answer every ``Ping`` within :data:`HEARTBEAT_TIMEOUT_S`; else it is killed and started again.
+:data:`START_TIMEOUT_S` and answer every ``Ping`` within :data:`HEARTBEAT_TIMEOUT_S`, or within what its :class:`ChildSpec`
+says instead; else it is killed and started again.
 Runs on: the event loop.
 """
 
@@ -90,6 +91,10 @@ class ChildSpec:
     """Types the child sends, besides the common ones."""
     stdin: bytes = field(default=b"", repr=False)
     """Written to the child's standard input, which is then closed: the place for its configuration, secrets included."""
+    start_timeout_s: float | None = None
+    """Instead of :data:`START_TIMEOUT_S`, for a child that has much to load."""
+    heartbeat_timeout_s: float | None = None
+    """Instead of :data:`HEARTBEAT_TIMEOUT_S`, for a child whose single piece of work may take long."""
 
 
 def python_module(module: str, *arguments: str) -> list[str]:
@@ -140,7 +145,7 @@ class Supervisor:
         """Start the child and wait until it is ready.
 
         Raises:
-            ProcessFailed: it did not become ready in :data:`START_TIMEOUT_S`, or exited before.
+            ProcessFailed: it did not become ready in time, or exited before.
         """
         self._stopping.clear()
         task = self._task = asyncio.create_task(self._live(), name=f"supervise {self._spec.name}")
@@ -245,7 +250,9 @@ class Supervisor:
         exited = asyncio.create_task(self._process.wait())
         stopping = asyncio.create_task(self._stopping.wait())
         try:
-            deadline_s = START_TIMEOUT_S
+            start_timeout_s = START_TIMEOUT_S if self._spec.start_timeout_s is None else self._spec.start_timeout_s
+            heartbeat_s = self._spec.heartbeat_timeout_s
+            heartbeat_timeout_s = HEARTBEAT_TIMEOUT_S if heartbeat_s is None else heartbeat_s
             started_ns = self._clock.now_ns()
             serial = 0
             while True:
@@ -259,11 +266,11 @@ class Supervisor:
                     return _exit_reason(exited.result())
                 now_ns = self._clock.now_ns()
                 if not self._ready.is_set():
-                    if (now_ns - started_ns) / 1e9 > deadline_s:
-                        return f"not ready within {START_TIMEOUT_S:.0f} s"
+                    if (now_ns - started_ns) / 1e9 > start_timeout_s:
+                        return f"not ready within {start_timeout_s:.0f} s"
                     continue
-                if (now_ns - self._last_pong_ns) / 1e9 > HEARTBEAT_TIMEOUT_S:
-                    return f"no heartbeat for {HEARTBEAT_TIMEOUT_S:.0f} s"
+                if (now_ns - self._last_pong_ns) / 1e9 > heartbeat_timeout_s:
+                    return f"no heartbeat for {heartbeat_timeout_s:.0f} s"
                 serial += 1
                 with contextlib.suppress(ProcessFailed):
                     self.send(Ping(serial=serial))

@@ -37,6 +37,10 @@ class SpeechStream(Protocol):
         """No more text will come."""
         ...
 
+    def playing(self, ahead_ms: float) -> None:
+        """The listener's side holds so much of the audio that is not played yet, ms: the clock an engine works by."""
+        ...
+
     def __aiter__(self) -> AsyncIterator[PcmChunk]: ...
 
     async def cancel(self) -> None:

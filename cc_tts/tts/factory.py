@@ -1,33 +1,89 @@
-"""From the engine's name in the configuration to the engine."""
+"""From the configuration to the engine."""
 
 import difflib
+import os
 from collections.abc import Callable
-from typing import Any, Final
+from pathlib import Path
+from typing import Final
 
+from cc_tts.clock import Clock, MonotonicClock
+from cc_tts.config import Config
 from cc_tts.errors import ConfigError
 from cc_tts.tts.engine import Engine
 from cc_tts.tts.espeak import EspeakEngine
+from cc_tts.tts.worker.client import WorkerEngine
+from cc_tts.tts.worker.messages import WorkerSettings
+
+COSYVOICE2: Final = "cosyvoice2"
 
 
-def _not_yet(**_options: Any) -> Engine:
-    raise ConfigError("the engine 'cosyvoice2' is not part of this version yet; use 'espeak'")
-
-
-_MAKERS: Final[dict[str, Callable[..., Engine]]] = {EspeakEngine.name: EspeakEngine, "cosyvoice2": _not_yet}
-
-
-def make_engine(name: str, **options: Any) -> Engine:
-    """Build the engine called ``name``, not yet started, with the options of its class.
+def make_engine(config: Config, *, clock: Clock | None = None) -> Engine:
+    """Build the engine that ``tts.engine`` names, not yet started.
 
     Raises:
-        ConfigError: no engine has this name or takes these options; the message names the nearest one.
+        ConfigError: no engine has this name (the message names the nearest one), or a key that it needs is empty.
 
     """
+    name = config.tts.engine
     maker = _MAKERS.get(name)
     if maker is None:
         near = difflib.get_close_matches(name, _MAKERS, n=1, cutoff=0.0)
         raise ConfigError(f"no engine is called {name!r}; did you mean {near[0]!r}? Known: {', '.join(_MAKERS)}")
-    try:
-        return maker(**options)
-    except TypeError as error:
-        raise ConfigError(f"engine {name!r}: {error}") from error
+    return maker(config, clock or MonotonicClock())
+
+
+def _espeak(config: Config, _clock: Clock) -> Engine:
+    return EspeakEngine(default_voice=config.tts.voice) if config.tts.voice else EspeakEngine()
+
+
+def _cosyvoice2(config: Config, clock: Clock) -> Engine:
+    tts = config.tts
+    return WorkerEngine(
+        COSYVOICE2,
+        [worker_settings(config, device) for device in tts.devices],
+        clock=clock,
+        default_voice=tts.voice,
+        start_timeout_s=tts.worker_start_timeout_s,
+    )
+
+
+def worker_settings(config: Config, device: str) -> WorkerSettings:
+    """What the worker of a device needs to know.
+
+    Raises:
+        ConfigError: ``tts.model_dir`` is empty or no directory.
+
+    """
+    tts = config.tts
+    if not tts.model_dir:
+        raise ConfigError(
+            "tts.engine is cosyvoice2 but tts.model_dir is empty; `cc-tts model download` fetches the model and says where"
+        )
+    model_dir = Path(tts.model_dir).expanduser().resolve()
+    if not model_dir.is_dir():
+        raise ConfigError(f"tts.model_dir: {tts.model_dir}: no such directory")
+    voices_dir = str(Path(tts.voices_dir).expanduser().resolve()) if tts.voices_dir else ""
+    return WorkerSettings(
+        engine=COSYVOICE2,
+        model_dir=str(model_dir),
+        voices_dir=voices_dir,
+        device=device,
+        dtype=tts.dtype,
+        num_threads=tts.num_threads or _cores_each(len(tts.devices)),
+        max_streams=tts.max_streams,
+        interleaved_text=tts.interleaved_text,
+        first_audio_target_ms=tts.first_audio_target_ms,
+        max_utilisation=tts.max_utilisation,
+        memory_bytes=tts.state_memory_bytes,
+        first_hop_tokens=tts.first_hop_tokens,
+        graphs=tts.graphs,
+        log_level=config.log.level,
+        log_json=config.log.json,
+    )
+
+
+def _cores_each(num_workers: int) -> int:
+    return max(1, len(os.sched_getaffinity(0)) // num_workers)
+
+
+_MAKERS: Final[dict[str, Callable[[Config, Clock], Engine]]] = {EspeakEngine.name: _espeak, COSYVOICE2: _cosyvoice2}

@@ -3,25 +3,28 @@
 ``python -m tests.architecture.state_tables`` rewrites them between ``<!-- table:NAME -->`` and ``<!-- /table -->``.
 """
 
+import ast
+import importlib
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from cc_tts import errors
-from cc_tts.api import problems
 from cc_tts.api.routes import ROUTES
 from cc_tts.calls.call_state import CALL_TABLE, UTTERANCE_TABLE, CallEvent, CallState, UtteranceEvent, UtteranceState
 from cc_tts.calls.events import EVENT_TYPES
+from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.metrics import Metrics
 from cc_tts.processes.supervisor import PROCESS_TABLE, ProcessEvent, ProcessState
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-NOT_OVER_HTTP: Final = frozenset({errors.ConfigError, errors.PromptNotFound, errors.ProcessFailed})
-"""Answered on the command line, on SIP, and in the log only."""
+NOT_OVER_HTTP: Final = (errors.ConfigError, errors.PromptNotFound, errors.ProcessFailed, PlayoutOverflow)
+"""With what derives from them: answered on the command line, on SIP, and in the log only."""
 _MARKERS: Final = re.compile(r"(<!-- table:([a-z-]+) -->\n).*?(<!-- /table -->)", re.DOTALL)
 
 
@@ -51,18 +54,48 @@ def metrics_table() -> str:
     return markdown(["series", "type", "labels", "meaning"], rows)
 
 
-def error_classes(root: type[errors.CcTtsError] = errors.CcTtsError) -> Iterator[type[errors.CcTtsError]]:
-    """The exception tree, parents first."""
+@cache
+def error_names() -> Mapping[str, str]:
+    """The module of every class of the exception tree, as its source has it; nothing is imported for this."""
+    defined = [
+        (node.name, ".".join(path.relative_to(ROOT).with_suffix("").parts), {_last_name(base) for base in node.bases})
+        for path in sorted((ROOT / "cc_tts").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    ]
+    known = {errors.CcTtsError.__name__}
+    while found := {name for name, _, bases in defined if bases & known} - known:
+        known |= found
+    return {name: module for name, module, _ in defined if name in known and name != errors.CcTtsError.__name__}
+
+
+def _last_name(base: ast.expr) -> str:
+    return ast.unparse(base).rpartition(".")[-1]
+
+
+def error_classes() -> list[type[errors.CcTtsError]]:
+    """The exception tree without its root, parents first; what lives beside torch is there if torch is installed."""
+    modules = set(error_names().values())
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+    return [cls for cls in _below(errors.CcTtsError) if cls.__module__ in modules]
+
+
+def _below(root: type[errors.CcTtsError]) -> Iterator[type[errors.CcTtsError]]:
     for child in root.__subclasses__():
         yield child
-        yield from error_classes(child)
+        yield from _below(child)
 
 
 def problem_classes() -> list[type[errors.CcTtsError]]:
-    """Those a client of the control API can meet, by status."""
-    own = (errors.__name__, problems.__name__)
+    """Those a client of the control API can meet, by status; a class without a code of its own is its parent to them."""
     abstract = {errors.OurFault, errors.TheirFault}
-    found = [cls for cls in error_classes() if cls.__module__ in own and cls not in abstract | NOT_OVER_HTTP]
+    own = [cls for cls in error_classes() if "code" in vars(cls)]
+    found = [cls for cls in own if cls not in abstract and not issubclass(cls, NOT_OVER_HTTP)]
     return sorted(found, key=lambda cls: (cls.http_status, cls.code))
 
 

@@ -14,7 +14,7 @@ from tests.e2e.children import Child
 from tests.e2e.peers import HOST, free_ports
 from tests.support.audio_match import Samples, read_wav
 
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 90.0
 REQUEST_TIMEOUT_S = 10.0
 END_TIMEOUT_S = 20.0
 RTP_PORTS = 40
@@ -130,6 +130,11 @@ class Server:
         """Status and body of a GET."""
         async with self._session.get(self.url + path) as answer:
             return answer.status, await answer.json(content_type=None)
+
+    async def get_text(self, path: str) -> tuple[int, str]:
+        """Status and text of a GET."""
+        async with self._session.get(self.url + path) as answer:
+            return answer.status, await answer.text()
 
     async def post(self, path: str, body: Mapping[str, Any]) -> tuple[int, Json]:
         """Status and body of a POST."""

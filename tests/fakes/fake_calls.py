@@ -67,6 +67,9 @@ class FakeSpeechStream:
             await asyncio.sleep(0)
             yield SpeechPiece(b"\x01\x00" * (self._rate_hz // 10), word)
 
+    def playing(self, ahead_ms: float) -> None:
+        pass
+
     async def cancel(self) -> None:
         self.is_cancelled = True
 

@@ -28,6 +28,7 @@ class FakePieces:
         self.num_read = 0
         self.is_over = False
         self.num_cancels = 0
+        self.ahead_ms = 0.0
 
     async def __aiter__(self) -> AsyncIterator[SpeechPiece]:
         for step in self._steps:
@@ -41,6 +42,9 @@ class FakePieces:
                 self.num_read += 1
                 yield step
         self.is_over = True
+
+    def playing(self, ahead_ms: float) -> None:
+        self.ahead_ms = ahead_ms
 
     async def cancel(self) -> None:
         self.num_cancels += 1
@@ -87,6 +91,7 @@ class FakeEngineStream:
         self._texts: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
         self.pushed: list[str] = []
         self.is_cancelled = False
+        self.ahead_ms = 0.0
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         self.pushed.append(spoken_text)
@@ -101,6 +106,9 @@ class FakeEngineStream:
                 raise self._engine.error
             text, index = each
             yield PcmChunk(self._engine.audio_format, pcm(10 * len(text), self._engine.audio_format.rate_hz), index)
+
+    def playing(self, ahead_ms: float) -> None:
+        self.ahead_ms = ahead_ms
 
     async def cancel(self) -> None:
         self.is_cancelled = True

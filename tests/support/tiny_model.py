@@ -54,7 +54,8 @@ def make_tiny_model(directory: Path, *, hift_prefix: str = "", old_weight_norm: 
     ``hift_prefix`` and ``old_weight_norm`` choose between the spellings of the vocoder's keys (spec §1).
     """
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "cosyvoice2.yaml").write_text("# a small model for tests\nsample_rate: 24000\n")
+    description = f"# a small model for tests\nsample_rate: 24000\nattention_head_dim: {ESTIMATOR_HEAD_DIM}\n"
+    (directory / "cosyvoice2.yaml").write_text(description)
     for part, state in tiny_states().items():
         if part == "hift":
             state = {hift_prefix + _spelled(key, old=old_weight_norm): value for key, value in state.items()}  # noqa: PLW2901

@@ -19,6 +19,7 @@ from enum import Enum, auto
 from typing import Final
 
 from cc_tts.errors import EngineFailed
+from cc_tts.tts.cosyvoice2.draw_rules import UNLIMITED, DrawRules
 from cc_tts.tts.cosyvoice2.models.lm_input import (
     SOS,
     TASK,
@@ -121,6 +122,30 @@ class Bistream:
         if self._state in (BistreamState.WAITING, BistreamState.DONE):
             return None
         return BistreamStep(tuple(self._feed), self._forced(), self._forbidden())
+
+    @property
+    def rules(self) -> DrawRules:
+        """The rules of the step at hand and of all that feed nothing but the token drawn before, for a device to keep.
+
+        Every id that is drawn is to be reported, special ones too, and goes to :meth:`take`.
+
+        Raises:
+            ValueError: no step is at hand.
+
+        """
+        guarded = not self._compat
+        if self._state is BistreamState.INTERLEAVED:
+            forbidden = ForbiddenIds(end=True, unused=guarded, fill=False)
+            return DrawRules(forbidden=forbidden, forced_fill_at=self._next_fill, reports_special=True)
+        if self._state is not BistreamState.LAST:
+            raise ValueError("nothing is drawn now")
+        num_before = len(self.history) - self._num_last
+        return DrawRules(
+            forbidden=ForbiddenIds(end=False, unused=guarded, fill=guarded),
+            min_drawn=num_before + self._limits.min_len if guarded else 0,
+            max_drawn=num_before + self._limits.max_len if guarded else UNLIMITED,
+            reports_special=True,
+        )
 
     def take(self, drawn: int) -> int | None:
         """The answer to the last step; the speech token to be given out, if it is one.

@@ -42,7 +42,7 @@ SPECIAL_TOKENS: Final = (
 )
 
 # How Qwen2 cuts text before the merges: contractions, a word with one leading character, single digits, runs of
-# punctuation, line ends, blanks.
+# punctuation, line ends, blanks. Later models of the family keep combining marks with their letters; this one does not.
 _WORDS: Final = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
     r"|[^\r\n\p{L}\p{N}]?\p{L}+"

@@ -1,29 +1,55 @@
+from pathlib import Path
+
 import pytest
 
+from cc_tts import config as configuration
 from cc_tts.errors import ConfigError
 from cc_tts.tts.espeak import EspeakEngine
-from cc_tts.tts.factory import make_engine
+from cc_tts.tts.factory import make_engine, worker_settings
+from cc_tts.tts.worker.client import WorkerEngine
 
 pytestmark = pytest.mark.unit
 
 
+def config(**tts: object) -> configuration.Config:
+    return configuration.from_tree({"tts": tts})
+
+
 def test_espeak_is_made_and_not_started() -> None:
-    engine = make_engine("espeak", max_streams=3)
+    engine = make_engine(config())
     assert isinstance(engine, EspeakEngine)
     assert engine.name == "espeak"
     assert engine.not_ready_because == "not started"
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "message"),
+    ("tts", "message"),
     [
-        ("espeek", {}, "did you mean 'espeak'"),
-        ("cosyvoice", {}, "did you mean 'cosyvoice2'"),
-        ("", {}, "no engine is called ''"),
-        ("cosyvoice2", {"device": "cuda:0"}, "not part of this version yet"),
-        ("espeak", {"volume": 3}, "engine 'espeak': .*volume"),
+        ({"engine": "espeek"}, "did you mean 'espeak'"),
+        ({"engine": "cosyvoice"}, "did you mean 'cosyvoice2'"),
+        ({"engine": ""}, "no engine is called ''"),
+        ({"engine": "cosyvoice2"}, "tts.model_dir is empty; `cc-tts model download`"),
+        ({"engine": "cosyvoice2", "model_dir": "/nowhere"}, "tts.model_dir: /nowhere: no such directory"),
     ],
 )
-def test_what_cannot_be_made(name: str, options: dict[str, object], message: str) -> None:
+def test_what_cannot_be_made(tts: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        make_engine(name, **options)
+        make_engine(config(**tts))
+
+
+@pytest.mark.parametrize("devices", [[], ["gpu"], ["cuda:x"], ["cpu", "cuda:1;"]])
+def test_a_device_must_be_one(devices: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"tts\.devices"):
+        config(devices=devices)
+
+
+def test_cosyvoice2_is_made_with_a_worker_for_each_device(tmp_path: Path) -> None:
+    wanted = config(engine="cosyvoice2", model_dir=str(tmp_path), devices=["cuda:0", "cuda:1"], max_streams=7)
+    engine = make_engine(wanted)
+    assert isinstance(engine, WorkerEngine)
+    assert engine.name == "cosyvoice2"
+    assert engine.pids == (None, None)
+    assert engine.not_ready_because == "the engine is not started"
+    settings = worker_settings(wanted, "cuda:1")
+    assert (settings.device, settings.max_streams, settings.model_dir) == ("cuda:1", 7, str(tmp_path))
+    assert settings.num_threads >= 1

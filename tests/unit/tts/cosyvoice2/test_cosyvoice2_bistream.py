@@ -12,9 +12,11 @@ from hypothesis import strategies as st  # noqa: E402
 
 from cc_tts.errors import EngineFailed  # noqa: E402
 from cc_tts.tts.cosyvoice2.bistream import Bistream, BistreamState, BistreamStep  # noqa: E402
+from cc_tts.tts.cosyvoice2.draw_rules import DrawRules  # noqa: E402
 from cc_tts.tts.cosyvoice2.models.lm_input import (  # noqa: E402
     SOS,
     TASK,
+    ForbiddenIds,
     LmInput,
     SpeechIds,
     Table,
@@ -262,3 +264,40 @@ def test_text_after_the_end_is_refused() -> None:
     bistream.end_text()
     with pytest.raises(ValueError, match="after the end"):
         bistream.add_text([1])
+
+
+# --- rules for a device
+
+
+def test_rules_of_a_stream_in_each_state() -> None:
+    stream = Bistream((), range(4))
+    with pytest.raises(ValueError, match="nothing is drawn"):
+        _ = stream.rules
+    stream.add_text(range(5))
+    stream.next_step()
+    forbidden = ForbiddenIds(end=True, unused=True, fill=False)
+    assert stream.rules == DrawRules(forbidden=forbidden, forced_fill_at=11, reports_special=True)
+    for drawn in (7, 8, 6563):
+        stream.take(drawn)
+    stream.end_text()
+    stream.next_step()
+    forbidden = ForbiddenIds(end=False, unused=True, fill=True)
+    last = DrawRules(forbidden=forbidden, min_drawn=3, max_drawn=103, reports_special=True)
+    assert stream.rules == last
+    stream.take(9)
+    assert stream.rules == last
+    stream.take(6561)
+    with pytest.raises(ValueError, match="nothing is drawn"):
+        _ = stream.rules
+
+
+def test_official_rules_of_a_stream() -> None:
+    stream = Bistream(compat=True)
+    stream.add_text(range(5))
+    stream.next_step()
+    assert stream.rules.forbidden == ForbiddenIds(end=True, unused=False, fill=False)
+    stream.take(6563)
+    stream.end_text()
+    stream.next_step()
+    forbidden = ForbiddenIds(end=False, unused=False, fill=False)
+    assert stream.rules == DrawRules(forbidden=forbidden, reports_special=True)

@@ -1,0 +1,92 @@
+"""Work of fixed shapes for the device: recorded once as a CUDA graph, then started as a whole (engine-performance §5.1).
+
+Shapes are made few by rounding sizes up to tiers. Where there are no graphs the same functions are simply called.
+
+Runs on: the thread that owns the device.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Work = Callable[..., tuple[Tensor, ...]]
+
+
+def tier_of(number: int, tiers: Sequence[int]) -> int:
+    """The least of the rising ``tiers`` that is at least ``number``; past them, a multiple of the greatest."""
+    for tier in tiers:
+        if tier >= number:
+            return tier
+    return -(-number // tiers[-1]) * tiers[-1]
+
+
+def upload(values: Tensor, device: torch.device) -> Tensor:
+    """``values`` of the host on the device; the host does not wait for it."""
+    if device.type != "cuda":
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    graph: torch.cuda.CUDAGraph
+    inputs: dict[str, Tensor]  # where a replay reads
+    outputs: tuple[Tensor, ...]  # where a replay writes
+
+
+class GraphedCall:
+    """Calls of a function, replayed from one CUDA graph for each key.
+
+    The key is the numbers of the host that decide about shapes, and the function gets them: ``fn(*key, **tensors)``. All
+    tensors of a key have the same shapes each time. The function may change tensors of its own in place; it does so once a
+    call, for its first run is the warm-up and the answer at the same time. It must not ask a tensor for its value.
+
+    Args:
+        fn: the work.
+        enabled: record graphs; needs CUDA. Otherwise every call is a plain one.
+
+    """
+
+    def __init__(self, fn: Work, *, enabled: bool) -> None:
+        self._fn = fn
+        self._records = enabled
+        self._recorded: dict[tuple[int, ...], _Recorded] = {}
+        self._stream = torch.cuda.Stream() if enabled else None  # type: ignore[no-untyped-call]
+        self._pool = torch.cuda.graph_pool_handle() if enabled else None
+
+    def __len__(self) -> int:
+        """How many graphs are recorded."""
+        return len(self._recorded)
+
+    def freeze(self) -> None:
+        """Record no more, for that makes everybody wait: keys that are new from now on are plain calls."""
+        self._records = False
+
+    def call(self, key: tuple[int, ...], **tensors: Tensor) -> tuple[Tensor, ...]:
+        """What the function answers. The tensors are the caller's to keep: no later call writes to them."""
+        recorded = self._recorded.get(key)
+        if recorded is None:
+            return self._record(key, tensors) if self._records else self._fn(*key, **tensors)
+        for name, tensor in tensors.items():
+            recorded.inputs[name].copy_(tensor, non_blocking=True)
+        recorded.graph.replay()
+        # All graphs share their memory, so the outputs last until the next replay only.
+        return tuple(output.clone() for output in recorded.outputs)
+
+    def _record(self, key: tuple[int, ...], tensors: dict[str, Tensor]) -> tuple[Tensor, ...]:
+        inputs = {name: tensor.clone() for name, tensor in tensors.items()}
+        current = torch.cuda.current_stream()
+        assert self._stream is not None
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            answer = self._fn(*key, **inputs)
+        current.wait_stream(self._stream)
+        for tensor in answer:
+            tensor.record_stream(current)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+            outputs = self._fn(*key, **inputs)  # recorded, not run
+        self._recorded[key] = _Recorded(graph, inputs, outputs)
+        return answer

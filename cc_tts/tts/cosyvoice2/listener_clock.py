@@ -1,0 +1,109 @@
+"""When the listener of a stream runs out of audio, and so when the next piece is due.
+
+::
+
+                 opened        first audio                                text all spoken    new text
+    deadline ─── + target ───▸ instant of running dry less the guard ───▸ none ───────────▸ dry instant less the guard,
+                                                                                            or + target when dry already
+
+Playout is in real time from the first piece on; reports of the playout side correct that, and so a listener who is paused
+needs nothing. All instants are of one clock, ms; nothing here reads it.
+"""
+
+import math
+
+
+class ListenerClock:
+    """The clock of one stream.
+
+    Args:
+        opened_ms: when the stream was opened.
+        first_audio_target_ms: how long after its text the first piece may take.
+        guard_ms: how long before the listener runs dry a piece must be handed out.
+
+    """
+
+    def __init__(self, *, opened_ms: float, first_audio_target_ms: float, guard_ms: float) -> None:
+        if not (0.0 <= first_audio_target_ms < math.inf and 0.0 <= guard_ms < math.inf):
+            raise ValueError("target and guard are lengths of time")
+        self._target_ms = first_audio_target_ms
+        self._guard_ms = guard_ms
+        self._sent_ms = 0.0
+        self._dry_ms = -math.inf  # the instant at which all that was sent is played
+        self._due_ms: float | None = (
+            opened_ms + first_audio_target_ms
+        )  # of a first piece, for a listener who hears nothing
+        self._has_text = False
+        self._is_spoken = False
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the next piece ends a silence in which nothing was owed: it is late after its target, not an underrun."""
+        return self._due_ms is not None
+
+    @property
+    def sent_ms(self) -> float:
+        """All audio handed out so far."""
+        return self._sent_ms
+
+    def text_came(self, now_ms: float) -> None:
+        """A text chunk was pushed. Matters for the first one and after :meth:`text_spoken`; no need to leave others out."""
+        if self._has_text and not self._is_spoken:
+            return
+        self._has_text = True
+        self._is_spoken = False
+        heard_until_ms = self._dry_ms - self._guard_ms
+        self._due_ms = None if heard_until_ms > now_ms else now_ms + self._target_ms
+
+    def text_spoken(self) -> None:
+        """All text that came is handed out as audio; nothing is due until more comes."""
+        self._is_spoken = True
+
+    def sent(self, now_ms: float, audio_ms: float) -> float:
+        """``audio_ms`` of audio was handed out.
+
+        Returns:
+            How long the listener had heard nothing though audio was owed, ms; 0 if none or if this is a first piece.
+
+        """
+        if not 0.0 <= audio_ms < math.inf:
+            raise ValueError(f"{audio_ms} ms of audio")
+        if audio_ms == 0.0:
+            return 0.0
+        underrun_ms = 0.0 if self.is_first else max(0.0, now_ms - self._dry_ms)
+        self._sent_ms += audio_ms
+        self._dry_ms = max(self._dry_ms, now_ms) + audio_ms
+        self._due_ms = None
+        return underrun_ms
+
+    def taken(self, now_ms: float, taken_ms: float, ahead_ms: float) -> None:
+        """The playout side reports.
+
+        Args:
+            now_ms: when the report came.
+            taken_ms: audio it has taken since the stream began; more than was sent is what resampling adds, and ignored.
+            ahead_ms: what of that is not played yet.
+
+        """
+        if not (0.0 <= taken_ms < math.inf and 0.0 <= ahead_ms < math.inf):
+            raise ValueError(f"a report of {taken_ms} ms taken and {ahead_ms} ms ahead")
+        ahead_ms = min(ahead_ms, self._sent_ms)
+        left_ms = ahead_ms + max(0.0, self._sent_ms - max(taken_ms, ahead_ms))
+        # one who is dry has been so since before the report
+        self._dry_ms = now_ms + left_ms if left_ms > 0.0 else min(self._dry_ms, now_ms)
+
+    def ahead_ms(self, now_ms: float) -> float:
+        """Audio that is sent and not yet played."""
+        return max(0.0, self._dry_ms - now_ms)
+
+    @property
+    def deadline_ms(self) -> float:
+        """When the next piece is due; infinite while there is nothing to be said."""
+        if self._is_spoken:
+            return math.inf
+        running_ms = self._dry_ms - self._guard_ms
+        return running_ms if self._due_ms is None else max(self._due_ms, running_ms)
+
+    def slack_ms(self, now_ms: float) -> float:
+        """How long until the next piece is due; negative when it is late."""
+        return self.deadline_ms - now_ms

@@ -1,0 +1,47 @@
+"""The end of a piece of text, as the front end of CosyVoice2 leaves it, and its text tokens (§7.2, §7.4).
+
+The model was trained on sentences that end; a text without a mark at its end tends to be cut short or to ramble.
+"""
+
+import re
+from typing import Final, Protocol
+
+_CHINESE: Final = re.compile(r"[\u4e00-\u9fff]")
+_OPEN_END: Final = re.compile(r"[\s,\uff0c\u3001]+$")
+_TERMINATORS_CHINESE: Final = frozenset("。\uff1f\uff01\uff1b\uff1a、.?!;")
+_TERMINATORS_OTHER: Final = frozenset(".?!;:")
+_CLOSERS: Final = "\"'\u201d\u2019»›」』\uff09)】]》〉}"
+
+
+class Encoder(Protocol):
+    """What is needed of ``TextTokenizer``."""
+
+    def encode(self, text: str) -> list[int]:
+        """The text's tokens."""
+        ...
+
+
+def as_sentence(text: str) -> str:
+    """``text`` with an end: commas at its end go, and a full stop is put there unless a terminator is.
+
+    Quotes and brackets may follow the terminator. A text without a letter or a digit is nothing to be said: "".
+    """
+    if not any(character.isalnum() for character in text):
+        return ""
+    text = _OPEN_END.sub("", text.strip())
+    is_chinese = _CHINESE.search(text) is not None
+    last = text.rstrip(_CLOSERS)[-1:]
+    if last in (_TERMINATORS_CHINESE if is_chinese else _TERMINATORS_OTHER):
+        return text
+    return text + ("。" if is_chinese else ".")
+
+
+def text_ids(tokenizer: Encoder, text: str) -> tuple[int, ...]:
+    """The text tokens of ``text`` as a sentence; none, when there is nothing to be said.
+
+    Raises:
+        Unprocessable: it holds something that looks like a special token and is none.
+
+    """
+    sentence = as_sentence(text)
+    return tuple(tokenizer.encode(sentence)) if sentence else ()

@@ -1,0 +1,92 @@
+"""From a worker's settings to the engine it drives.
+
+Runs on: the thread that owns the device.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from cc_tts import logs
+from cc_tts.errors import ConfigError
+from cc_tts.tts.cosyvoice2.loader import DtypePolicy, dtype_policy
+from cc_tts.tts.cosyvoice2.model_description import estimator_head_dim
+from cc_tts.tts.cosyvoice2.single_stream import SingleStreamEngine
+from cc_tts.tts.cosyvoice2.speakers import Speaker, built_in_speakers, enrolled_speakers
+from cc_tts.tts.stepped import SteppedEngine
+from cc_tts.tts.worker.messages import WorkerSettings
+from cc_tts.voices.library import VoiceLibrary
+
+_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+log = logs.get(__name__)
+
+
+def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
+    """Build the engine, not yet loaded.
+
+    Raises:
+        ConfigError: the device is not there, or there is no voice to speak with.
+
+    """
+    device = choose_device(settings.device)
+    model_dir = Path(settings.model_dir)
+    voices = load_speakers(model_dir, Path(settings.voices_dir) if settings.voices_dir else None)
+    return SingleStreamEngine(
+        model_dir,
+        voices=lambda: voices,
+        device=device,
+        policy=choose_policy(device, settings.dtype),
+        num_threads=settings.num_threads if device.type == "cpu" else 1,
+        max_streams=settings.max_streams,
+        estimator_head_dim=estimator_head_dim(model_dir),
+        interleaved=settings.interleaved_text,
+    )
+
+
+def choose_device(wanted: str) -> torch.device:
+    """The device of a setting; ``auto`` is a CUDA device if there is one.
+
+    Raises:
+        ConfigError: it is not there.
+
+    """
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(wanted)
+    if device.type == "cuda":
+        num_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= num_devices:
+            raise ConfigError(f"tts.devices: there is no {wanted} here: torch sees {num_devices} CUDA devices")
+    return device
+
+
+def choose_policy(device: torch.device, dtype: str) -> DtypePolicy:
+    """The types to compute in: those that suit the device, or ``dtype`` for language model and flow."""
+    if dtype == "auto":
+        return dtype_policy(device)
+    return DtypePolicy(llm=_DTYPES[dtype], flow=_DTYPES[dtype])
+
+
+def load_speakers(model_dir: Path, voices_dir: Path | None) -> Mapping[str, Speaker]:
+    """Every voice: those of the model, and those that were enrolled, which win.
+
+    Raises:
+        ConfigError: there is none.
+
+    """
+    speakers = dict(built_in_speakers(model_dir))
+    if voices_dir is not None:
+        library = VoiceLibrary(voices_dir)
+        for fault in library.faults():
+            log.warning("voice_unreadable", detail=fault)
+        speakers |= enrolled_speakers(library, on_fault=lambda fault: log.warning("voice_unusable", detail=fault))
+    if not speakers:
+        where = f"tts.voices_dir ({voices_dir})" if voices_dir is not None else "tts.voices_dir, which is empty"
+        raise ConfigError(
+            f"there is no voice to speak with in {where}; enrol one: "
+            "cc-tts voices enrol ID --wav FILE --transcript TEXT --language TAG"
+        )
+    return speakers

@@ -1,0 +1,138 @@
+"""What a worker process drives: an engine that one thread moves on, step by step.
+
+::
+
+    open · push · end · cancel · taken ──▸ SteppedEngine ──▸ step() ──▸ SpeechOut · StreamDone
+
+Nothing here waits: whoever drives it looks for news between two steps. Runs on: the thread that owns the device.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cc_tts.errors import CcTtsError
+from cc_tts.voices.voice import Voice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRequest:
+    """One utterance to be spoken. ``stream_id`` is unique for the life of the worker."""
+
+    stream_id: int
+    voice: str
+    language: str | None = None
+    speed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechOut:
+    """A piece of audio, signed 16-bit little-endian mono, of one text chunk of a stream."""
+
+    stream_id: int
+    pcm: bytes
+    text_chunk_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDone:
+    """A stream is over and holds nothing any more: spoken to its end, or ``error`` says why not."""
+
+    stream_id: int
+    error: CcTtsError | None = None
+
+
+StepOut = SpeechOut | StreamDone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLoad:
+    """How busy the engine is, for admission and for metrics. Times in ms."""
+
+    num_streams: int
+    first_audio_ms: float
+    """Predicted time to first audio of a stream opened now."""
+    utilisation: float
+    """Share of the device's time that the running streams need to keep their listeners supplied, 0 to 1 and above."""
+    room: int = 1_000_000
+    """How many streams opened at this instant would be taken."""
+    refusal: str = ""
+    """Why a stream opened now would be refused; empty when it would be taken."""
+    retry_after_s: int = 1
+    slots_used: int = 0
+    slots_total: int = 0
+    pages_used: int = 0
+    pages_total: int = 0
+    num_not_finite: int = 0
+    """Chunks whose numbers were not finite, since the start."""
+
+
+class SteppedEngine(Protocol):
+    """An engine that is moved on by :meth:`step`."""
+
+    @property
+    def rate_hz(self) -> int:
+        """Sample rate of the audio, Hz."""
+        ...
+
+    @property
+    def voices(self) -> Sequence[Voice]:
+        """Every voice, once loaded."""
+        ...
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """BCP 47 primary languages that every voice speaks, whatever its own is."""
+        ...
+
+    def load(self, on_progress: Callable[[str], None]) -> None:
+        """Load the weights, warm up. ``on_progress`` is told in a few words what comes next.
+
+        Raises:
+            CcTtsError: it cannot; the message says what to do.
+        """
+        ...
+
+    def open(self, request: StreamRequest) -> None:
+        """Begin a stream.
+
+        Raises:
+            UnknownVoice: no voice has this id.
+            EngineOverloaded: admission refuses it.
+        """
+        ...
+
+    def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
+        """Append a text chunk. Unknown streams are ignored here and below: they may have ended a moment ago."""
+        ...
+
+    def end(self, stream_id: int) -> None:
+        """No more text will come."""
+        ...
+
+    def cancel(self, stream_id: int) -> None:
+        """Free all that the stream holds; nothing more is given out for it, no :class:`StreamDone` either."""
+        ...
+
+    def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
+        """How much audio the listener's side has taken since the stream began, and what of that is not played yet, ms;
+        ``None`` where nobody knows.
+        """
+        ...
+
+    def step(self) -> Sequence[StepOut]:
+        """Do the most urgent piece of work, or nothing; returns what came of it."""
+        ...
+
+    @property
+    def has_work(self) -> bool:
+        """Whether :meth:`step` would do something."""
+        ...
+
+    def load_report(self) -> EngineLoad:
+        """How busy it is."""
+        ...
+
+    def close(self) -> None:
+        """Free everything."""
+        ...

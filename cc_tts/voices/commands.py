@@ -1,0 +1,289 @@
+"""``cc-tts voices enrol | remove | enrolled``: the voices of your own recordings.
+
+None of them starts an engine. What listens to a recording is handed in, as voices know no networks.
+"""
+
+import argparse
+import importlib.util
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cc_tts.config import Config
+from cc_tts.errors import ConfigError
+from cc_tts.voices.embedding_cache import EmbeddingCache, EnrolledVoice
+from cc_tts.voices.enrolment import (
+    MAX_CHARACTERS_PER_S,
+    MAX_DURATION_S,
+    PromptEncoder,
+    PromptFeatures,
+    PromptUnusable,
+    Samples,
+    assemble,
+    check_recording,
+    enrol,
+    read_wav,
+    voice_key,
+)
+from cc_tts.voices.library import MODES, VoiceLibrary, VoiceMode, VoiceRecord, check_id, check_plain, check_record
+
+MAX_WAV_BYTES: Final = 100_000_000
+"""Thirty seconds in stereo at the highest rate and width that are read are 92 MB."""
+MAX_TRANSCRIPT_CHARS: Final = int(MAX_CHARACTERS_PER_S * MAX_DURATION_S)
+"""Nobody says more in the longest recording; the engine takes no prompt of more than 1000 text tokens."""
+
+_ENGINE: Final = "cosyvoice2"
+"""The engine that speaks with these voices."""
+_NO_KEY: Final = "0" * 64
+_MAX_TRANSCRIPT_BYTES: Final = 4 * MAX_TRANSCRIPT_CHARS
+
+
+def add_voice_commands(
+    voices: argparse.ArgumentParser,
+    *,
+    make_encoder: Callable[[Path], PromptEncoder],
+    parents: Sequence[argparse.ArgumentParser] = (),
+) -> None:
+    """Add ``enrol``, ``remove`` and ``enrolled`` to ``cc-tts voices``, which still runs without any of them.
+
+    Args:
+        voices: the parser of ``cc-tts voices``.
+        make_encoder: from a model directory to what listens to a recording.
+        parents: parsers of options that every command takes (``--config``, ``--set``).
+
+    """
+    commands = voices.add_subparsers(title="your own voices", metavar="COMMAND")
+    folder = argparse.ArgumentParser(add_help=False)
+    folder.add_argument("--voices", type=Path, metavar="DIR", help="where voices are kept (tts.voices_dir)")
+    shared = [*parents, folder]
+
+    new = commands.add_parser("enrol", parents=shared, help="make a voice of a recording")
+    new.add_argument("id", metavar="ID", help="its name from now on, such as anna")
+    new.add_argument("--wav", type=Path, required=True, metavar="FILE", help="1 to 30 s of one person, best 5 to 10 s")
+    words = new.add_mutually_exclusive_group()
+    words.add_argument("--transcript", metavar="TEXT", help="what is said in the recording, word for word")
+    words.add_argument("--transcript-file", type=Path, metavar="FILE", help="the same from a file in UTF-8")
+    new.add_argument("--language", required=True, metavar="TAG", help="BCP 47 tag of what it speaks, such as en-GB")
+    new.add_argument("--mode", choices=MODES, default="zero_shot", help="how the recording is used (zero_shot)")
+    new.add_argument("--instruction", default="", metavar="TEXT", help="how to speak; with --mode instruct")
+    new.add_argument("--description", default="", metavar="TEXT", help="a remark for people")
+    new.add_argument("--model", type=Path, metavar="DIR", help="the model directory (tts.model_dir)")
+    new.add_argument(
+        "--keep-whole", action="store_true", help="do not shorten the prompt to whole seconds for a quicker start"
+    )
+    new.add_argument("--replace", action="store_true", help="take the place of a voice of this name")
+    new.set_defaults(run=partial(run_enrol, make_encoder=make_encoder))
+
+    remove = commands.add_parser("remove", parents=shared, help="forget a voice")
+    remove.add_argument("id", metavar="ID", help="a voice of `cc-tts voices enrolled`")
+    remove.set_defaults(run=run_remove)
+
+    enrolled = commands.add_parser("enrolled", parents=shared, help="list your own voices; starts no engine")
+    enrolled.set_defaults(run=run_enrolled)
+
+
+def run_enrol(options: argparse.Namespace, config: Config, *, make_encoder: Callable[[Path], PromptEncoder]) -> int:
+    """Check what was given, compute the features, keep the voice under its name."""
+    library = _library(options, config)
+    model = _model(options, config)
+    transcript = _transcript(options)
+    record = VoiceRecord(
+        id=check_id(options.id),
+        language=options.language,
+        mode=options.mode,
+        key=_NO_KEY,
+        instruction=options.instruction.strip(),
+        description=options.description.strip(),
+    )
+    check_record(record)
+    if library.has(record.id) and not options.replace:
+        raise ConfigError(f"a voice {record.id!r} is there already; choose another name, or give --replace")
+    _check_size(options.wav)
+    if importlib.util.find_spec("safetensors") is None:
+        raise ConfigError(
+            "voices are kept with safetensors, which is not installed; install cc-tts with its extra `gpu`"
+        )
+    encoder = _Announced(make_encoder(model), options.wav.name)
+    make = enrol if transcript else _enrol_without_words
+    voice = make(options.wav, transcript, encoder, library.features, trim_to_chunk=not options.keep_whole)
+    library.store(msgspec.structs.replace(record, key=voice.key))
+    _print(_told(record, voice, library.folder))
+    _print([f"try it:   {_next_command(options, config, record.id)}"])
+    return 0
+
+
+def run_remove(options: argparse.Namespace, config: Config) -> int:
+    """Forget a voice."""
+    library = _library(options, config)
+    library.remove(options.id)
+    _print([f"removed {options.id} from {library.folder}"])
+    return 0
+
+
+def run_enrolled(options: argparse.Namespace, config: Config) -> int:
+    """List the library, a line a voice and its warnings below; 1 if anything in it cannot be used."""
+    library = _library(options, config)
+    records, faults = library.records(), list(library.faults())
+    known = {entry.key: entry for entry in library.features.entries()}
+    for record in records:
+        entry = known.get(record.key)
+        if entry is None:
+            faults.append(f"{record.id}: its features are gone or damaged; enrol it again")
+        length = f"{entry.duration_s:5.1f} s {entry.num_llm_tokens:4} tokens" if entry else "no features"
+        _print([f"{record.id:24} {record.language:12} {record.mode:14} {length:19} {record.description}".rstrip()])
+        _print(f"  warning: {warning}" for warning in (entry.warnings if entry else ()))
+    if not records and not faults:
+        sys.stderr.write(f"no voices in {library.folder}; `cc-tts voices enrol` makes one\n")
+    for fault in faults:
+        sys.stderr.write(f"cc-tts: {fault}\n")
+    return 1 if faults else 0
+
+
+class _Announced:
+    """An encoder that says so when the slow part begins: reading 500 MB of networks and running them."""
+
+    def __init__(self, encoder: PromptEncoder, name: str) -> None:
+        self._encoder = encoder
+        self._name = name
+
+    @property
+    def fingerprint(self) -> str:
+        return self._encoder.fingerprint
+
+    def encode(self, audio: Samples, rate_hz: int) -> PromptFeatures:
+        sys.stderr.write(f"{self._name}: {len(audio) / rate_hz:.1f} s; loading 500 MB of networks and listening … ")
+        sys.stderr.flush()
+        try:
+            features = self._encoder.encode(audio, rate_hz)
+        except BaseException:
+            sys.stderr.write("failed\n")
+            raise
+        sys.stderr.write("done\n")
+        return features
+
+
+def _enrol_without_words(
+    wav: Path, transcript: str, encoder: PromptEncoder, cache: EmbeddingCache, *, trim_to_chunk: bool
+) -> EnrolledVoice:
+    """``enrolment.enrol`` for the modes that give the language model no transcript (spec §3.2)."""
+    try:
+        data = wav.read_bytes()
+    except OSError as error:
+        raise PromptUnusable(f"{wav}: cannot be read: {error.strerror}") from None
+    key = voice_key(data, transcript, encoder.fingerprint, trim_to_chunk=trim_to_chunk)
+    known = cache.load(key)
+    if known is not None:
+        return known
+    recording = read_wav(data, name=wav.name)
+    warnings = tuple(check_recording(recording, name=wav.name))
+    voice = assemble(
+        key,
+        transcript,
+        encoder.encode(recording.audio, recording.rate_hz),
+        fingerprint=encoder.fingerprint,
+        duration_s=recording.duration_s,
+        warnings=warnings,
+        trim_to_chunk=trim_to_chunk,
+    )
+    cache.store(voice)
+    return voice
+
+
+def _library(options: argparse.Namespace, config: Config) -> VoiceLibrary:
+    folder: Path | None = options.voices or (Path(config.tts.voices_dir) if config.tts.voices_dir else None)
+    if folder is None:
+        raise ConfigError("where are the voices kept? Give --voices DIR, or set tts.voices_dir")
+    return VoiceLibrary(folder)
+
+
+def _model(options: argparse.Namespace, config: Config) -> Path:
+    model: Path | None = options.model or (Path(config.tts.model_dir) if config.tts.model_dir else None)
+    if model is None:
+        raise ConfigError(
+            "which model is to listen to the recording? Give --model DIR, or set tts.model_dir; `cc-tts model download` "
+            "fetches one"
+        )
+    if not model.is_dir():
+        raise ConfigError(f"{model}: no such directory; `cc-tts model download` fetches the model")
+    return model
+
+
+def _transcript(options: argparse.Namespace) -> str:
+    """What is said in the recording, on one line; empty only where the mode does without."""
+    mode: VoiceMode = options.mode
+    text: str | None = options.transcript
+    if options.transcript_file is not None:
+        text = _read_text(options.transcript_file)
+    if text is None:
+        if mode == "zero_shot":
+            raise ConfigError(
+                "what is said in the recording? Give --transcript TEXT or --transcript-file FILE, or choose "
+                "--mode cross_lingual, which does without"
+            )
+        return ""
+    text = " ".join(text.split())
+    if not text:
+        raise PromptUnusable("the transcript is empty; write down what is said in the recording, word for word")
+    return check_plain(text, "the transcript", max_chars=MAX_TRANSCRIPT_CHARS)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_TRANSCRIPT_BYTES + 1)
+        if len(data) > _MAX_TRANSCRIPT_BYTES:
+            raise PromptUnusable(
+                f"{path}: too long for what is said in 30 s; {MAX_TRANSCRIPT_CHARS} characters at most"
+            )
+        return data.decode("utf-8-sig")
+    except OSError as error:
+        raise PromptUnusable(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise PromptUnusable(f"{path}: not a text in UTF-8") from None
+
+
+def _check_size(wav: Path) -> None:
+    try:
+        num_bytes = wav.stat().st_size
+    except OSError as error:
+        raise PromptUnusable(f"{wav}: cannot be read: {error.strerror}") from None
+    if not wav.is_file():
+        raise PromptUnusable(f"{wav}: not a file")
+    if num_bytes > MAX_WAV_BYTES:
+        raise PromptUnusable(f"{wav}: {num_bytes:,} bytes; no 30 s of speech are that long. Cut it")
+
+
+def _told(record: VoiceRecord, voice: EnrolledVoice, folder: Path) -> list[str]:
+    lines = [f"warning: {warning}" for warning in voice.warnings]
+    lines.append(
+        f"{record.id}: {record.language}, {record.mode}, {voice.duration_s:.1f} s, {len(voice.llm_tokens)} speech tokens "
+        f"({len(voice.flow_tokens)} for the flow)"
+    )
+    lines.append(f"kept in:  {folder}")
+    return lines
+
+
+def _next_command(options: argparse.Namespace, config: Config, voice_id: str) -> str:
+    """Say something with this voice, under the same settings, into a file that is not the recording."""
+    words = ["cc-tts", "say", "Hello, how can I help?", "--voice", voice_id, "-o", f"{voice_id}-says.wav"]
+    if options.config is not None:
+        words += ["--config", str(options.config)]
+    settings = list(options.set)
+    if config.tts.engine != _ENGINE:
+        settings.append(f"tts.engine={_ENGINE}")
+    for key, given in (("model_dir", options.model), ("voices_dir", options.voices)):
+        if given is not None:
+            settings.append(f"tts.{key}={given}")
+    for setting in settings:
+        words += ["--set", setting]
+    return shlex.join(words)
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        sys.stdout.write(f"{line}\n")

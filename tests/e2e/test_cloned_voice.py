@@ -1,0 +1,154 @@
+"""A voice is enrolled from a recording and speaks on a call, through the engine worker: with a small model directory."""
+
+import asyncio
+import os
+import signal
+import sys
+import wave
+from pathlib import Path
+
+import pytest
+
+from cc_tts.ua.softphone_driver import SoftphoneProcess
+from tests.e2e.children import Child
+from tests.e2e.configured import is_running, logged, server_with, until_readyz
+from tests.e2e.server_under_test import Server
+from tests.e2e.signals import through_ulaw, voice_like
+from tests.support.audio_match import find, read_wav
+
+pytest.importorskip("torch")
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnx")
+
+from tests.support.tiny_model import make_tiny_model
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+TEXT = "hello and welcome"
+LONG_TEXT = "please hold the line and we will be with you shortly. " * 6
+COMMAND_TIMEOUT_S = 120.0
+SPEAK_TIMEOUT_S = 60.0
+
+
+def write_prompt(path: Path) -> Path:
+    """Two seconds that pass for a voice, at 16 kHz."""
+    samples = voice_like(4.0, seed=5)
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16_000)
+        file.writeframes(samples.astype("<i2").tobytes())
+    return path
+
+
+async def run(folder: Path, *arguments: str) -> str:
+    """``cc-tts`` with these arguments; it must succeed. Returns what it wrote."""
+    child = await Child.start([sys.executable, "-m", "cc_tts.cli", *arguments], log_path=folder / "command.log")
+    assert await child.wait(COMMAND_TIMEOUT_S) == 0, child.log
+    return child.log
+
+
+@pytest.fixture
+async def settings(tmp_path: Path, nothing_is_left_running: None) -> dict[str, str]:
+    """A model directory and an enrolled voice, as configuration."""
+    model, voices = make_tiny_model(tmp_path / "model"), tmp_path / "voices"
+    recording = write_prompt(tmp_path / "anna.wav")
+    folders = ("--model", str(model), "--voices", str(voices))
+    told = ("--wav", str(recording), "--transcript", TEXT, "--language", "en")
+    await run(tmp_path, "voices", "enrol", "anna", *told, *folders)
+    return {
+        "tts__engine": "cosyvoice2",
+        "tts__model_dir": str(model),
+        "tts__voices_dir": str(voices),
+        "tts__devices": '["cpu"]',
+        "tts__num_threads": "1",
+        "tts__voice": "anna",
+        "tts__first_audio_target_ms": "60000",
+    }
+
+
+def worker_pid(server: Server) -> int:
+    """Process id of the newest worker."""
+    pid: int = [entry["pid"] for entry in logged(server, "child_ready") if entry["child"] == "worker"][-1]
+    return pid
+
+
+async def test_an_enrolled_voice_speaks_into_a_file_and_on_a_call(
+    tmp_path: Path, settings: dict[str, str], phone: SoftphoneProcess
+) -> None:
+    said = tmp_path / "said.wav"
+    options = [part for key, value in settings.items() for part in ("--set", f"{key.replace('__', '.')}={value}")]
+    await run(tmp_path, "say", TEXT, "-o", str(said), *options)
+    reference, rate_hz = read_wav(said)
+    assert rate_hz == 8000
+    assert len(reference) > 8000
+    assert reference.any()
+
+    recording = tmp_path / "heard.wav"
+    async with server_with(tmp_path, **settings) as server:
+        status, body = await server.get("/v1/voices")
+        assert status == 200
+        anna = {"id": "anna", "engine": "cosyvoice2", "language": "en", "kind": "zero_shot", "ready": True}
+        assert [voice["id"] for voice in body["voices"]] == ["anna"]
+        assert anna.items() <= body["voices"][0].items()
+        async with server.events() as log:
+            await phone.dial(server.uri("silent"), record=str(recording))
+            call_id = (await log.wait("call.established"))["call_id"]
+            assert (await server.post(f"/v1/calls/{call_id}/speak", {"text": TEXT}))[0] == 201
+            complete = await log.wait("speak.complete", timeout_s=SPEAK_TIMEOUT_S)
+            assert complete["data"]["completion_cause"] == "normal", server.log[-3000:]
+            await phone.hangup()
+        metrics = (await server.get_text("/metrics"))[1]
+        assert 'cctts_engine_streams{worker="worker"} 0.0' in metrics
+    heard, _ = read_wav(recording)
+    match = find(through_ulaw(reference), heard)
+    assert match.corr > 0.999
+    assert match.overlap_ms == pytest.approx(len(reference) / 8, abs=1)
+
+
+async def test_the_worker_dies_in_the_middle_of_a_prompt(
+    tmp_path: Path, settings: dict[str, str], phone: SoftphoneProcess
+) -> None:
+    async with server_with(tmp_path, **settings) as server, server.events() as log:
+        await phone.dial(server.uri("silent"))
+        call_id = (await log.wait("call.established"))["call_id"]
+        assert (await server.post(f"/v1/calls/{call_id}/speak", {"text": LONG_TEXT}))[0] == 201
+        await log.wait("speak.started", timeout_s=SPEAK_TIMEOUT_S)
+        old = worker_pid(server)
+        os.kill(old, signal.SIGKILL)
+        complete = await log.wait("speak.complete")
+        assert complete["data"]["completion_cause"] == "error"
+        status, call = await server.get(f"/v1/calls/{call_id}")
+        assert (status, call["state"]) == (200, "established")
+        utterance = await server.utterance(call)
+        assert utterance["error"]["code"] == "engine_failed"
+        assert "SIGKILL" in utterance["error"]["detail"]
+        problem = await until_readyz(server, 503)
+        assert "SIGKILL" in problem["reason"]
+        await until_readyz(server, 200)
+        assert worker_pid(server) != old
+        status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": TEXT, "queue": "replace"})
+        assert status == 201, answer
+        after = await log.wait("speak.complete", utterance_id=answer["id"], timeout_s=SPEAK_TIMEOUT_S)
+        assert after["data"]["completion_cause"] == "normal", server.log[-3000:]
+        metrics = (await server.get_text("/metrics"))[1]
+        assert 'cctts_process_restarts_total{process="worker"} 1.0' in metrics
+        await phone.hangup()
+        pid = worker_pid(server)
+    assert not is_running(pid)
+
+
+async def test_a_barge_in_frees_the_worker(tmp_path: Path, settings: dict[str, str], phone: SoftphoneProcess) -> None:
+    async with server_with(tmp_path, **settings) as server, server.events() as log:
+        await phone.dial(server.uri("silent"))
+        call_id = (await log.wait("call.established"))["call_id"]
+        assert (await server.post(f"/v1/calls/{call_id}/speak", {"text": LONG_TEXT}))[0] == 201
+        await log.wait("speak.started", timeout_s=SPEAK_TIMEOUT_S)
+        await phone.dtmf("5")
+        complete = await log.wait("speak.complete")
+        assert complete["data"]["completion_cause"] == "barge_in"
+        async with asyncio.timeout(SPEAK_TIMEOUT_S):
+            idle = 'cctts_engine_streams{worker="worker"} 0.0'
+            while idle not in (await server.get_text("/metrics"))[1]:  # noqa: ASYNC110 - no event tells of it
+                await asyncio.sleep(0.1)
+        await phone.hangup()

@@ -11,15 +11,19 @@ import torch
 
 from cc_tts import logs
 from cc_tts.errors import ConfigError
+from cc_tts.tts.cosyvoice2.batched import BatchedConfig, BatchedEngine
+from cc_tts.tts.cosyvoice2.engine import EngineConfig
 from cc_tts.tts.cosyvoice2.loader import DtypePolicy, dtype_policy
-from cc_tts.tts.cosyvoice2.model_description import estimator_head_dim
-from cc_tts.tts.cosyvoice2.single_stream import SingleStreamEngine
 from cc_tts.tts.cosyvoice2.speakers import Speaker, built_in_speakers, enrolled_speakers
 from cc_tts.tts.stepped import SteppedEngine
 from cc_tts.tts.worker.messages import WorkerSettings
 from cc_tts.voices.library import VoiceLibrary
 
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+CUDA_CALIBRATION_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+CPU_CALIBRATION_ROWS: Final = (1, 2)
+"""How many streams are spoken at a time at start-up, to measure what the stages cost."""
 
 log = logs.get(__name__)
 
@@ -28,22 +32,29 @@ def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
     """Build the engine, not yet loaded.
 
     Raises:
-        ConfigError: the device is not there, or there is no voice to speak with.
+        ConfigError: the device is not there.
 
     """
     device = choose_device(settings.device)
     model_dir = Path(settings.model_dir)
-    voices = load_speakers(model_dir, Path(settings.voices_dir) if settings.voices_dir else None)
-    return SingleStreamEngine(
-        model_dir,
-        voices=lambda: voices,
+    voices_dir = Path(settings.voices_dir) if settings.voices_dir else None
+    is_cuda = device.type == "cuda"
+    config = BatchedConfig(
+        engine=EngineConfig(
+            first_audio_target_ms=settings.first_audio_target_ms,
+            max_streams=settings.max_streams,
+            max_utilisation=settings.max_utilisation,
+            first_hop_tokens=settings.first_hop_tokens,
+            interleaved=settings.interleaved_text,
+        ),
         device=device,
         policy=choose_policy(device, settings.dtype),
-        num_threads=settings.num_threads if device.type == "cpu" else 1,
-        max_streams=settings.max_streams,
-        estimator_head_dim=estimator_head_dim(model_dir),
-        interleaved=settings.interleaved_text,
+        num_threads=1 if is_cuda else settings.num_threads,
+        memory_bytes=settings.memory_bytes,
+        graphs=settings.graphs,
+        calibration_rows=CUDA_CALIBRATION_ROWS if is_cuda else CPU_CALIBRATION_ROWS,
     )
+    return BatchedEngine(model_dir, lambda: load_speakers(model_dir, voices_dir), config)
 
 
 def choose_device(wanted: str) -> torch.device:

@@ -260,6 +260,42 @@ class Flow(nn.Module):
         hidden = self._encode(window, within(known, window.shape[1]), tokens, frames, state.encoder)
         return self._solve(self._project(hidden), state.speaker, cond, noise, frames, state.estimator)
 
+    def run_pages(
+        self,
+        encoder: EncoderCache,
+        estimator: EstimatorCache,
+        window: Tensor,
+        counts: Tensor,
+        *,
+        pages: Tensor,
+        slots: Tensor,
+        speaker: Tensor,
+        cond: Tensor,
+        noise: Tensor,
+    ) -> Tensor:
+        """:meth:`run_window` for rows of any age, whose past lies in pages that many sequences share; of tensors only, too.
+
+        Args:
+            encoder: see :meth:`FlowEncoder.new_pages`.
+            estimator: see :meth:`Estimator.new_pages`.
+            window: as of :meth:`run_window`.
+            counts: as of :meth:`run_window`. Rows that are only there to fill the batch have zeros.
+            pages: the pages of each row, from the start of its sequence, [B, n]; any, say 0, behind the last one.
+            slots: where the contexts of each row lie, [B].
+            speaker: speaker vector of each row, [B, speaker].
+            cond: the prompt's mel at those of the 2 T frames that belong to it, zeros at the others, [B, 2 T, mels].
+            noise: what the frames start from, [B, 2 T, mels].
+
+        Returns:
+            [B, 2 T, mels], float32
+
+        """
+        starts, known, run, kept = counts.unbind()
+        width = window.shape[1] - self.config.encoder.lookahead
+        tokens, frames = self._spans(run, width, streaming=True, num_kept=kept, starts=starts, pages=pages, slots=slots)
+        hidden = self._encode(window, within(known, window.shape[1]), tokens, frames, encoder)
+        return self._solve(self._project(hidden), speaker, cond, noise, frames, estimator)
+
     def _spans(
         self,
         num_new: Tensor,
@@ -270,6 +306,8 @@ class Flow(nn.Module):
         starts: Tensor | None = None,
         num_keys: int | None = None,
         capacity: int = 0,
+        pages: Tensor | None = None,
+        slots: Tensor | None = None,
     ) -> tuple[Span, Span]:
         """The span of the tokens and that of their frames."""
         spans = [
@@ -281,6 +319,8 @@ class Flow(nn.Module):
                 starts=None if starts is None else starts * scale,
                 num_keys=None if num_keys is None else num_keys * scale,
                 capacity=capacity * scale,
+                pages=pages,
+                slots=slots,
             )
             for scale in (1, FRAMES_PER_TOKEN)
         ]

@@ -38,7 +38,10 @@ class EncoderConfig:
 
 @dataclass(frozen=True, slots=True)
 class EncoderCache:
-    """What the encoder keeps of the past of B sequences; written in place."""
+    """What the encoder keeps of the past of B sequences; written in place.
+
+    In pages ``tokens`` and ``frames`` are [layers, pages, page_len, 2, heads, D], and the contexts have slots for rows.
+    """
 
     tokens: Tensor  # [layers, 2, B, heads, token places + 1, D]
     frames: Tensor  # [up layers, 2, B, heads, frame places + 1, D]
@@ -135,10 +138,10 @@ class LookaheadLayer(nn.Module):
         self.conv1 = nn.Conv1d(config.width, config.width, config.lookahead + 1)
         self.conv2 = CausalConv(config.width, config.width, config.lookahead_kernel)
 
-    def forward(self, x: Tensor, num_kept: Tensor, context: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, num_kept: Tensor, context: Tensor | None, slots: Tensor | None = None) -> Tensor:
         """From ``x`` [B, T + lookahead, width] to [B, T, width]."""
         mixed = functional.leaky_relu(self.conv1(x.transpose(1, 2)), LOOKAHEAD_SLOPE).transpose(1, 2)
-        return cast("Tensor", self.conv2(mixed, context, num_kept)) + x[:, : mixed.shape[1]]
+        return cast("Tensor", self.conv2(mixed, context, num_kept, slots)) + x[:, : mixed.shape[1]]
 
 
 class UpLayer(nn.Module):
@@ -148,9 +151,9 @@ class UpLayer(nn.Module):
         super().__init__()
         self.conv = CausalConv(config.width, config.width, config.up_kernel)
 
-    def forward(self, x: Tensor, num_kept: Tensor, context: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, num_kept: Tensor, context: Tensor | None, slots: Tensor | None = None) -> Tensor:
         """From [B, T, width] to [B, 2 T, width]; ``num_kept`` counts frames."""
-        return cast("Tensor", self.conv(x.repeat_interleave(FRAMES_PER_TOKEN, dim=1), context, num_kept))
+        return cast("Tensor", self.conv(x.repeat_interleave(FRAMES_PER_TOKEN, dim=1), context, num_kept, slots))
 
 
 class FlowEncoder(nn.Module):
@@ -179,6 +182,18 @@ class FlowEncoder(nn.Module):
             up_context=weight.new_zeros((num_rows, config.up_kernel - 1, config.width)),
         )
 
+    def new_pages(self, num_slots: int, num_pages: int, page_tokens: int) -> EncoderCache:
+        """An arena of pages of ``page_tokens`` and of slots, nothing in it; page 0 and slot 0 are scratch."""
+        config, weight = self.config, self.after_norm.weight
+        heads = (2, config.num_heads, config.head_dim)
+        page_frames = page_tokens * FRAMES_PER_TOKEN
+        return EncoderCache(
+            tokens=weight.new_zeros((config.num_layers, num_pages, page_tokens, *heads)),
+            frames=weight.new_zeros((config.num_up_layers, num_pages, page_frames, *heads)),
+            lookahead_context=weight.new_zeros((num_slots, config.lookahead_kernel - 1, config.width)),
+            up_context=weight.new_zeros((num_slots, config.up_kernel - 1, config.width)),
+        )
+
     def forward(
         self, x: Tensor, known: Tensor, tokens: Span, frames: Span, cache: EncoderCache | None = None
     ) -> Tensor:
@@ -197,9 +212,10 @@ class FlowEncoder(nn.Module):
 
         """
         x = self.embed(x).masked_fill(~known[..., None], 0.0)
-        x = self.pre_lookahead_layer(x, tokens.num_kept, None if cache is None else cache.lookahead_context)
+        context = None if cache is None else cache.lookahead_context
+        x = self.pre_lookahead_layer(x, tokens.num_kept, context, tokens.slots)
         x = self._stack(self.encoders, x, tokens, None if cache is None else cache.tokens)
-        x = self.up_layer(x, frames.num_kept, None if cache is None else cache.up_context)
+        x = self.up_layer(x, frames.num_kept, None if cache is None else cache.up_context, frames.slots)
         x = self.up_embed(x)
         x = self._stack(self.up_encoders, x, frames, None if cache is None else cache.frames)
         return cast("Tensor", self.after_norm(x))

@@ -4,6 +4,7 @@ A U-Net with a single level: nothing is ever downsampled. All convolutions look 
 its chunk, so under the chunk mask the frames of whole chunks never change and their keys and values may be kept.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Final, cast
@@ -41,7 +42,11 @@ class EstimatorConfig:
 
 @dataclass(frozen=True, slots=True)
 class EstimatorCache:
-    """What the estimator keeps of the past of B sequences at one Euler step, or at all of them with one more dimension."""
+    """What the estimator keeps of the past of B sequences at one Euler step, or at all of them with one more dimension.
+
+    In pages ``attention`` is [blocks, pages, page_len, 2, heads, D], and the contexts have slots for rows. Each sequence has
+    two pages, and two slots, side by side: with and without condition.
+    """
 
     attention: Tensor  # [blocks, 2, B, heads, places + 1, D]
     contexts: tuple[Tensor, ...]  # of each causal convolution [B, kernel - 1, C]
@@ -223,6 +228,25 @@ class Estimator(nn.Module):
             contexts=tuple(weight.new_zeros(shape) for shape in contexts),
         )
 
+    def new_pages(self, num_steps: int, num_slots: int, num_pages: int, page_frames: int) -> EstimatorCache:
+        """An arena of pages of ``page_frames`` and of slots at each Euler step, nothing in it; see :class:`EstimatorCache`.
+
+        The contexts of all convolutions are views of one tensor [steps, 2 slots, all contexts].
+        """
+        config, weight = self.config, self.final_proj.weight
+        heads = config.num_attention // config.head_dim
+        place = (2 * num_pages, page_frames, 2, heads, config.head_dim)
+        sizes = [conv.num_past * conv.in_channels for conv in self._convs]
+        whole = weight.new_zeros((num_steps, 2 * num_slots, sum(sizes)))
+        ends = itertools.accumulate(sizes)
+        parts = [whole[:, :, end - size : end] for size, end in zip(sizes, ends, strict=True)]
+        contexts = [
+            part.view(*part.shape[:2], conv.num_past, -1) for part, conv in zip(parts, self._convs, strict=True)
+        ]
+        return EstimatorCache(
+            attention=weight.new_zeros((num_steps, self._num_attentions, *place)), contexts=tuple(contexts)
+        )
+
     def forward(
         self,
         x: Tensor,
@@ -262,7 +286,8 @@ class Estimator(nn.Module):
 
 def _convolve(conv: nn.Module, x: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
     conv = cast("CausalConv", conv)
-    return cast("Tensor", conv(x, None if cache is None else cache.contexts[conv.index], span.num_kept))
+    context = None if cache is None else cache.contexts[conv.index]
+    return cast("Tensor", conv(x, context, span.num_kept, span.slots))
 
 
 def _pointwise(conv: nn.Conv1d, x: Tensor) -> Tensor:

@@ -45,6 +45,15 @@ class FlowState:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far each sequence has come; counts as of :class:`FlowState`."""
+
+    num_pending: tuple[int, ...]
+    num_kept: tuple[int, ...]
+    num_given: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
     """Which tokens a step runs: numbers of the host, one a sequence. The window of a row begins where its caches end."""
 
@@ -59,12 +68,12 @@ class StepPlan:
     @classmethod
     def of(
         cls,
-        state: FlowState,
+        state: FlowState | Progress,
         *,
         num_new: int,
         token_len: Sequence[int] | None,
         is_last: bool | Sequence[bool],
-        partial: bool,
+        partial: bool | Sequence[bool],
         chunk: int,
         lookahead: int,
     ) -> Self:
@@ -72,10 +81,11 @@ class StepPlan:
         num_rows = len(state.num_kept)
         news = (num_new,) * num_rows if token_len is None else tuple(token_len)
         last = (is_last,) * num_rows if isinstance(is_last, bool) else tuple(is_last)
+        begun = (partial,) * num_rows if isinstance(partial, bool) else tuple(partial)
         known = tuple(pending + new for pending, new in zip(state.num_pending, news, strict=True))
         ready = [count if ends else max(0, count - lookahead) for count, ends in zip(known, last, strict=True)]
         kept = tuple(count // chunk * chunk for count in ready)
-        run = tuple(r if partial or ends else k for r, k, ends in zip(ready, kept, last, strict=True))
+        run = tuple(r if ends or begins else k for r, k, ends, begins in zip(ready, kept, last, begun, strict=True))
         before = zip(state.num_given, state.num_kept, run, strict=True)
         given = tuple(max(out, start + count) for out, start, count in before)
         pairs = zip(state.num_given, state.num_kept, strict=True)

@@ -1,7 +1,11 @@
 """What the flow and the vocoder share: masks, causal convolutions with context, caches of keys and values, weight norm.
 
 Sequences are [batch, time, channel] in the flow. Lengths are tensors and never read on the host, so that everything here
-can be captured in a CUDA graph. A cache belongs to the caller; it is written in place.
+can be captured in a CUDA graph. A cache belongs to the caller; it is written in place. It has one of two forms:
+
+* contiguous: the places of each row of the batch one after the other;
+* paged: an arena of pages that many sequences share, each page one chunk of one sequence. A row brings a table of its pages;
+  page 0 belongs to nobody and takes what need not be remembered. Contexts of convolutions lie in slots, slot 0 likewise.
 
 Runs on: the thread that owns the device.
 """
@@ -72,8 +76,13 @@ class Span:
     num_kept: Tensor  # [B]: how many new positions of each row belong to the past of the next call
     distance: Tensor  # [B, T, K]: position of the query less that of the key
     visible: Tensor  # [B, 1, T, K]
-    written: Tensor  # [B, T]: the place in the cache of each new position; padding goes to the scratch place, the last
+    written: Tensor  # [B, T]: the place in the cache of each new position; padding goes to the scratch place
     lowest: int  # no visible key is further ahead than this, a negative distance
+    pages: Tensor | None = (
+        None  # [B, n]: the pages of each row, from the start of its sequence; None: a contiguous cache
+    )
+    slots: Tensor | None = None  # [B]: where the contexts of each row lie; with pages
+    page_len: int = 0  # positions of a page
 
     @classmethod
     def of(
@@ -86,6 +95,8 @@ class Span:
         starts: Tensor | None = None,
         num_keys: int | None = None,
         capacity: int = 0,
+        pages: Tensor | None = None,
+        slots: Tensor | None = None,
     ) -> Self:
         """A span of ``width`` positions, of which ``num_new`` [B] are real.
 
@@ -97,9 +108,18 @@ class Span:
                 again then, from the same place.
             starts: how many positions each row has in the cache already, [B]; none, when left out.
             num_keys: look at so many places of the cache, at least ``max(starts + num_new)``; left out: at the new ones.
-            capacity: the places of the cache less the scratch place.
+            capacity: the places of a contiguous cache less the scratch place, the last.
+            pages: the pages of each row, [B, n], each as long as a chunk; attention looks at all of them, and they hold at
+                least ``max(starts + num_new)``. Behind those that a row has there may be any, say 0.
+            slots: where the contexts of each row lie, [B]; needed with pages.
 
         """
+        page_len = 0
+        if pages is not None:
+            if chunk is None or slots is None:
+                raise ValueError("pages are of one chunk each and come with slots")
+            page_len = chunk
+            num_keys, capacity = pages.shape[1] * page_len, 0
         device = num_new.device
         steps = torch.arange(width, device=device)
         first = torch.zeros_like(num_new) if starts is None else starts
@@ -110,19 +130,36 @@ class Span:
         visible = visible.expand(-1, width, -1)
         if chunk is not None:
             visible = visible & (keys < (queries // chunk + 1)[..., None] * chunk)
-        written = torch.where(steps < num_new[:, None], queries, capacity)
+        places = queries
+        if pages is not None:
+            in_table = (queries // page_len).clamp(max=pages.shape[1] - 1)
+            places = pages.gather(1, in_table) * page_len + queries % page_len
+        written = torch.where(steps < num_new[:, None], places, capacity)
         distance = queries[..., None] - keys
         lowest = 1 - (width if chunk is None else chunk)
-        return cls(num_new if num_kept is None else num_kept, distance, visible[:, None], written, lowest)
+        kept = num_new if num_kept is None else num_kept
+        return cls(kept, distance, visible[:, None], written, lowest, pages, slots, page_len)
 
     def twice(self) -> Self:
-        """The same span for the two halves of a batch: with and without condition (§4.6)."""
+        """The same span for the two halves of a batch: with and without condition (§4.6).
+
+        Page and slot i become 2 i and 2 i + 1.
+        """
+        written, pages, slots = self.written.repeat(2, 1), None, None
+        if self.pages is not None and self.slots is not None:
+            first = self.written + self.written // self.page_len * self.page_len
+            written = torch.cat((first, first + self.page_len))
+            pages = torch.cat((2 * self.pages, 2 * self.pages + 1))
+            slots = torch.cat((2 * self.slots, 2 * self.slots + 1))
         return type(self)(
             self.num_kept.repeat(2),
             self.distance.repeat(2, 1, 1),
             self.visible.repeat(2, 1, 1, 1),
-            self.written.repeat(2, 1),
+            written,
             self.lowest,
+            pages,
+            slots,
+            self.page_len,
         )
 
 
@@ -137,9 +174,17 @@ def join_heads(x: Tensor) -> Tensor:
 
 
 def remember(keys: Tensor, values: Tensor, cache: Tensor | None, span: Span) -> tuple[Tensor, Tensor]:
-    """Write new keys and values [B, heads, T, D] to ``cache`` [2, B, heads, places, D]; those that the span looks at."""
+    """Write new keys and values [B, heads, T, D] to ``cache``; those that the span looks at.
+
+    The cache is [2, B, heads, places, D], or [pages, page_len, 2, heads, D] when the span has pages.
+    """
     if cache is None:
         return keys, values
+    if span.pages is not None:
+        cache.flatten(0, 1)[span.written] = torch.stack((keys.transpose(1, 2), values.transpose(1, 2)), dim=2)
+        seen = cache.index_select(0, span.pages.flatten())  # [B * n, page_len, 2, heads, D]
+        both = seen.reshape(keys.shape[0], -1, *seen.shape[2:]).transpose(1, 3)  # [B, heads, 2, K, D]
+        return both[:, :, 0], both[:, :, 1]
     rows = torch.arange(keys.shape[0], device=keys.device)[:, None]
     num_keys = span.visible.shape[-1]
     cache[0][rows, :, span.written] = keys.transpose(1, 2)
@@ -156,7 +201,13 @@ class CausalConv(nn.Conv1d):
         super().__init__(in_channels, out_channels, kernel_size)
         self.num_past = kernel_size - 1
 
-    def forward(self, x: Tensor, context: Tensor | None = None, num_kept: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        context: Tensor | None = None,
+        num_kept: Tensor | None = None,
+        slots: Tensor | None = None,
+    ) -> Tensor:
         """Convolve ``x`` [B, T, C].
 
         Args:
@@ -164,12 +215,18 @@ class CausalConv(nn.Conv1d):
             context: the last inputs before them, [B, kernel - 1, C], replaced in place by those before the next call;
                 zeros, when left out.
             num_kept: how many of the new positions the next call has behind it, [B]; needed with a context.
+            slots: where in ``context``, then [slots, kernel - 1, C], those of each row lie, [B]; row by row, when left out.
 
         """
         if context is None or num_kept is None:
             joined = functional.pad(x, (0, 0, self.num_past, 0))
         else:
-            joined = torch.cat((context, x), dim=1)  # [B, kernel - 1 + T, C]
+            past = context if slots is None else context.index_select(0, slots)
+            joined = torch.cat((past, x), dim=1)  # [B, kernel - 1 + T, C]
             last = num_kept[:, None] + torch.arange(self.num_past, device=x.device)  # [B, kernel - 1]
-            context.copy_(joined.gather(1, last[..., None].expand(-1, -1, x.shape[-1])))
+            ahead = joined.gather(1, last[..., None].expand(-1, -1, x.shape[-1]))
+            if slots is None:
+                context.copy_(ahead)
+            else:
+                context[slots] = ahead
         return super().forward(joined.transpose(1, 2)).transpose(1, 2)

@@ -1,0 +1,230 @@
+"""The batched engine as a worker drives it: loads, warms up, measures, and then is :class:`Engine`, step by step.
+
+Runs on: the thread that owns the device.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from cc_tts import logs
+from cc_tts.clock import Clock, MonotonicClock
+from cc_tts.errors import CcTtsError, EngineFailed
+from cc_tts.tts.cosyvoice2.costs import StageCosts
+from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig
+from cc_tts.tts.cosyvoice2.loader import DtypePolicy, SpeechModel, load_model
+from cc_tts.tts.cosyvoice2.memory_plan import MemoryPlan, plan_memory
+from cc_tts.tts.cosyvoice2.model_description import estimator_head_dim
+from cc_tts.tts.cosyvoice2.model_runner import ModelRunner, RunnerConfig
+from cc_tts.tts.cosyvoice2.single_stream import LANGUAGES, RATE_HZ, TOKENIZER_FOLDER
+from cc_tts.tts.cosyvoice2.speakers import Speaker
+from cc_tts.tts.cosyvoice2.text_front import TextFront
+from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer
+from cc_tts.tts.stepped import EngineLoad, StepOut, StreamDone, StreamRequest
+from cc_tts.voices.voice import Voice
+
+NUM_POSITIONS: Final = 2048
+CALIBRATION_TEXT: Final = "This sentence is only said to find out how long it takes."
+CALIBRATION_PIECES: Final = 3
+MAX_CALIBRATION_STEPS: Final = 2000
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchedConfig:
+    """What a worker is told."""
+
+    engine: EngineConfig
+    device: torch.device
+    policy: DtypePolicy | None = None
+    num_threads: int = 0
+    """Of torch; 0: as it is."""
+    memory_bytes: int = 0
+    """For the flow's pages; 0: what the device has left."""
+    graphs: bool = True
+    num_positions: int = NUM_POSITIONS
+    calibration_rows: tuple[int, ...] = (1,)
+    """How many streams are spoken at a time to measure the stages."""
+
+
+class BatchedEngine:
+    """See :class:`cc_tts.tts.stepped.SteppedEngine`."""
+
+    def __init__(
+        self,
+        model_dir: Path,
+        speakers: Callable[[], Mapping[str, Speaker]],
+        config: BatchedConfig,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._model_dir = model_dir
+        self._source = speakers
+        self._config = config
+        self._clock = clock or MonotonicClock()
+        self._speakers: Mapping[str, Speaker] = {}
+        self._loaded: Engine | None = None
+        self.runner: ModelRunner | None = None
+        self.costs = StageCosts()
+
+    @property
+    def rate_hz(self) -> int:
+        """Sample rate of the audio, Hz."""
+        return RATE_HZ
+
+    @property
+    def voices(self) -> Sequence[Voice]:
+        """Every voice, once loaded."""
+        return tuple(speaker.voice for speaker in self._speakers.values())
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """What every voice speaks besides its own."""
+        return LANGUAGES
+
+    def load(self, on_progress: Callable[[str], None]) -> None:
+        """Load the networks and the voices, allocate, warm up, measure.
+
+        Raises:
+            CcTtsError: something of it cannot be used; the message says what.
+
+        """
+        config = self._config
+        if config.num_threads:
+            torch.set_num_threads(config.num_threads)
+        on_progress(f"weights of {self._model_dir}")
+        model = load_model(
+            self._model_dir,
+            device=config.device,
+            policy=config.policy,
+            estimator_head_dim=estimator_head_dim(self._model_dir),
+        )
+        tokenizer = TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)
+        if model.vocoder.config.sample_rate_hz != RATE_HZ:
+            raise EngineFailed(f"the model speaks at {model.vocoder.config.sample_rate_hz} Hz, not at {RATE_HZ}")
+        self._speakers = dict(self._source())
+        plan = self._plan(model)
+        on_progress(f"state: {plan}")
+        runner = self._runner(model, tokenizer, plan)
+        engine_config = config.engine.with_streams(plan.num_streams)
+        front = TextFront(
+            tokenizer, self._speakers, speech_ids=model.lm.config.speech_ids, num_positions=config.num_positions
+        )
+        on_progress(f"prompts of {len(self._speakers)} voices")
+        left = runner.keep_voices()
+        if left:
+            log.warning("voices_not_kept", num_voices=len(left), detail="their prompts are computed at their first use")
+        self._calibrate(runner, front, engine_config, on_progress)
+        self.runner = runner
+        self._loaded = Engine(runner, front, self.costs, engine_config, clock=self._clock)
+
+    def _plan(self, model: SpeechModel) -> MemoryPlan:
+        config = self._config
+        return plan_memory(
+            model,
+            max_streams=config.engine.max_streams,
+            num_positions=config.num_positions,
+            memory_bytes=config.memory_bytes,
+        )
+
+    def _runner(self, model: SpeechModel, tokenizer: TextTokenizer, plan: MemoryPlan) -> ModelRunner:
+        config = RunnerConfig(
+            num_slots=plan.num_slots,
+            num_positions=self._config.num_positions,
+            memory_bytes=plan.page_bytes,
+            graphs=self._config.graphs,
+        )
+        try:
+            return ModelRunner(model, tokenizer, self._speakers, config, clock=self._clock)
+        except torch.OutOfMemoryError:
+            raise CcTtsError(
+                "the device's memory does not hold the state of the streams; lower tts.max_streams or tts.state_memory_bytes"
+            ) from None
+
+    def _calibrate(
+        self, runner: ModelRunner, front: TextFront, config: EngineConfig, on_progress: Callable[[str], None]
+    ) -> None:
+        """Speak to nobody, in company of each size twice: first what is lazy comes up, then it is measured."""
+        voice_id = next(iter(self._speakers))
+        for num_rows in self._config.calibration_rows:
+            if num_rows > config.max_streams:
+                continue
+            on_progress(f"measuring {num_rows} at a time")
+            for costs, num_pieces in ((StageCosts(), 1), (self.costs, CALIBRATION_PIECES)):
+                engine = Engine(runner, front, costs, config.without_admission(), clock=self._clock)
+                try:
+                    _rehearse(engine, voice_id, num_rows, num_pieces)
+                finally:
+                    engine.close()
+
+    # --- what a worker calls
+
+    def open(self, request: StreamRequest) -> None:
+        """Begin a stream; see :meth:`Engine.open`."""
+        self._engine.open(request)
+
+    def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
+        """Append a text chunk."""
+        self._engine.push(stream_id, text, text_chunk_index)
+
+    def end(self, stream_id: int) -> None:
+        """No more text will come."""
+        self._engine.end(stream_id)
+
+    def cancel(self, stream_id: int) -> None:
+        """Free all that the stream holds."""
+        self._engine.cancel(stream_id)
+
+    def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
+        """The listener's side reports."""
+        self._engine.taken(stream_id, taken_ms, ahead_ms)
+
+    def step(self) -> Sequence[StepOut]:
+        """One round for whoever is most urgent."""
+        return self._engine.step()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether :meth:`step` would do something."""
+        return self._engine.has_work
+
+    def load_report(self) -> EngineLoad:
+        """How busy it is."""
+        return self._engine.load_report(next(iter(self._speakers)))
+
+    def close(self) -> None:
+        """Free every stream."""
+        if self._loaded is not None:
+            self._loaded.close()
+
+    @property
+    def _engine(self) -> Engine:
+        if self._loaded is None:
+            raise EngineFailed("the engine is not loaded")
+        return self._loaded
+
+
+def _rehearse(engine: Engine, voice_id: str, num_rows: int, num_pieces: int) -> None:
+    """Let so many streams give out so many pieces each, or all they have."""
+    left = dict.fromkeys(range(num_rows), num_pieces)
+    for number in left:
+        engine.open(StreamRequest(stream_id=number, voice=voice_id))
+        engine.push(number, CALIBRATION_TEXT, 0)
+        engine.end(number)
+    for _ in range(MAX_CALIBRATION_STEPS):
+        for out in engine.step():
+            if isinstance(out, StreamDone):
+                left[out.stream_id] = 0
+                if out.error is not None:
+                    raise out.error
+            else:
+                left[out.stream_id] -= 1
+                engine.taken(out.stream_id, math.inf, None)
+        if all(count <= 0 for count in left.values()):
+            return
+    raise EngineFailed("the rehearsal does not come to an end")

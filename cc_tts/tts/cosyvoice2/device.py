@@ -1,0 +1,133 @@
+"""What the engine asks of the one who touches tensors, and of the one who turns text into tokens. No torch here.
+
+Runs on: the thread that owns the device.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Row
+from dataclasses import dataclass
+from typing import Protocol
+
+from cc_tts.tts.cosyvoice2.bistream import Bistream
+from cc_tts.tts.cosyvoice2.sequence import Feed
+
+
+class DrawnIds(Protocol):
+    """What a slot of the language model has drawn; see :class:`cc_tts.tts.cosyvoice2.lm_runner.Drawn`."""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Since the slot was asked last."""
+        ...
+
+    @property
+    def stopped(self) -> bool:
+        """It draws no more until it is fed."""
+        ...
+
+    @property
+    def failed(self) -> bool:
+        """Its numbers were not finite, or it has filled its place."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFeed:
+    """A feeding of a slot."""
+
+    slot: int
+    voice_id: str
+    feed: Feed
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeakJob:
+    """New tokens of a slot that are to become audio."""
+
+    slot: int
+    tokens: Row[int]
+    is_first: bool
+    is_last: bool
+    partial: bool = False
+    """Give out the begun chunk, too: a first hop that is shorter than a chunk."""
+    seed: int = 0
+    speed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """The audio of a job; ``failed``: its numbers were not finite."""
+
+    pcm: bytes
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenBatch:
+    """The answers to a batch of jobs, in their order, and what its stages took, ms."""
+
+    pieces: Row[Spoken]
+    flow_ms: float
+    vocoder_ms: float
+
+
+class Device(Protocol):
+    """What runs the networks; see :class:`cc_tts.tts.cosyvoice2.model_runner.ModelRunner`."""
+
+    num_slots: int
+
+    def start(self, feeds: Row[SlotFeed]) -> None:
+        """Feed slots of the language model; a slot that does not go on is opened, for the flow as well."""
+
+    def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, DrawnIds]:
+        """So many steps for these slots, up to so many ids each; what each slot has drawn since the last call."""
+
+    def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
+        """Flow and vocoder. Raises ``PagesExhausted`` before anything changed."""
+
+    def recompute(self, slot: int) -> None:
+        """Give the pages of a slot back; its flow is run from the start from now on."""
+
+    def release(self, slot: int, *, wipe: bool = False) -> None:
+        """Free all that a slot holds."""
+
+    def pages_needed(self, voice_id: str, num_tokens: int) -> int:
+        """Pages that a sequence takes besides those of its voice."""
+
+    @property
+    def num_free_pages(self) -> int:
+        """Pages that can be taken."""
+        ...
+
+    @property
+    def num_pages(self) -> int:
+        """All pages."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedText:
+    """A text chunk in tokens."""
+
+    feed: Feed
+    seed: int
+
+
+class TextFront(Protocol):
+    """Turns text into what the language model is fed; see :class:`cc_tts.tts.cosyvoice2.text_front.TextFront`."""
+
+    def prepare(self, voice_id: str, text: str) -> PreparedText | None:
+        """A text chunk as a sequence of its own; None if nothing of it is to be said. Raises ``Unprocessable``."""
+
+    def begin_interleaved(self, voice_id: str) -> Bistream:
+        """A sequence whose text comes in pieces."""
+
+    def text_ids(self, text: str) -> tuple[int, ...]:
+        """The tokens of a piece of it."""
+
+    def seed(self, voice_id: str, text: str) -> int:
+        """What decides about the draws."""
+
+    def num_flow_prompt(self, voice_id: str) -> int:
+        """Speech tokens of the flow's prompt. Raises ``UnknownVoice``."""

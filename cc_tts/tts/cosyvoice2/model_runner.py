@@ -1,0 +1,257 @@
+"""The three networks with their slots and pages: what alone touches tensors (``device.Device``).
+
+::
+
+    start · decode ─▸ LmRunner        slots of keys and values
+    speak ─▸ FlowRunner ─▸ VocoderRunner     pages of keys and values, seams
+
+A sequence has the same slot in all three. Everything is allocated when the runner is made; nothing grows afterwards.
+
+Runs on: the thread that owns the device.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from collections.abc import Sequence as Row
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cc_tts.clock import Clock, ms_between
+from cc_tts.errors import ConfigError
+from cc_tts.tts.cosyvoice2.device import SlotFeed, SpeakJob, Spoken, SpokenBatch
+from cc_tts.tts.cosyvoice2.flow_runner import FlowRow, FlowRunner, FlowVoice
+from cc_tts.tts.cosyvoice2.kv_cache import FlowArena, PagesExhausted
+from cc_tts.tts.cosyvoice2.lm_runner import Drawn, LmFeed, LmRunner, LmVoice
+from cc_tts.tts.cosyvoice2.loader import SpeechModel
+from cc_tts.tts.cosyvoice2.models.flow import fixed_noise
+from cc_tts.tts.cosyvoice2.speakers import Speaker, SpeakerTokenizer
+from cc_tts.tts.cosyvoice2.token2wav import FlowPrompt
+from cc_tts.tts.cosyvoice2.vocoder_runner import VocoderRow, VocoderRunner
+
+MAX_PAGES_PER_SLOT: Final = 40
+"""40 s of a sequence: memory beyond that would never be used."""
+MIN_PAGES: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerConfig:
+    """How much there is of everything."""
+
+    num_slots: int
+    num_positions: int = 2048
+    """Of a sequence: inputs and speech tokens of the language model; prompt and speech of the flow."""
+    memory_bytes: int
+    """For the flow's pages."""
+    graphs: bool = False
+
+
+@dataclass(slots=True)
+class _VoiceState:
+    """What the device keeps of a voice."""
+
+    flow: FlowVoice
+    lm: LmVoice | None
+    num_users: int = 0
+
+
+class ModelRunner:
+    """See :class:`cc_tts.tts.cosyvoice2.device.Device`.
+
+    Raises:
+        ConfigError: the memory does not hold the least number of pages.
+
+    """
+
+    def __init__(
+        self,
+        model: SpeechModel,
+        tokenizer: SpeakerTokenizer,
+        speakers: Mapping[str, Speaker],
+        config: RunnerConfig,
+        *,
+        clock: Clock,
+        noise: Tensor | None = None,
+        draws_seeded: bool = True,
+    ) -> None:
+        self.num_slots = config.num_slots
+        self._model = model
+        self._tokenizer = tokenizer
+        self._speakers = speakers
+        self._clock = clock
+        self._device = model.lm.device
+        num_pages = _num_pages(model, config)
+        graphs = config.graphs and self._device.type == "cuda"
+        self._lm = LmRunner(model.lm, num_slots=config.num_slots, num_positions=config.num_positions, graphs=graphs)
+        self._flow = FlowRunner(
+            model.flow,
+            num_slots=config.num_slots,
+            num_pages=num_pages,
+            noise=fixed_noise() if noise is None else noise,
+            max_tokens=config.num_positions,
+            graphs=graphs,
+        )
+        self._vocoder = VocoderRunner(
+            model.vocoder, num_slots=config.num_slots, graphs=graphs, draws_seeded=draws_seeded
+        )
+        self._voices: OrderedDict[str, _VoiceState] = OrderedDict()
+        self._voice_of: dict[int, str] = {}
+
+    @property
+    def num_pages(self) -> int:
+        """All pages but the scratch page."""
+        return self._flow.pool.num_pages - 1
+
+    @property
+    def num_free_pages(self) -> int:
+        """Pages that can be taken, those of voices that nobody speaks with among them."""
+        idle = sum(len(voice.flow.pages) for voice in self._voices.values() if not voice.num_users)
+        return self._flow.pool.num_free + idle
+
+    @property
+    def bytes_of_state(self) -> int:
+        """Memory of the flow's pages and slots."""
+        return self._flow.arena.bytes_total
+
+    def pages_needed(self, voice_id: str, num_tokens: int) -> int:
+        """Pages that a sequence takes besides those of its voice; with them, while the voice is not there."""
+        num_prompt = len(self._speakers[voice_id].flow_tokens)
+        own = self._flow.pages_needed(num_prompt, num_tokens)
+        return own if voice_id in self._voices else own + self._flow.pages_needed(0, num_prompt)
+
+    def start(self, feeds: Row[SlotFeed]) -> None:
+        """Feed slots of the language model; a slot that does not go on is opened, for the flow as well."""
+        rows = []
+        for each in feeds:
+            voice = None
+            if not each.feed.goes_on:
+                state = self._voice(each.voice_id)
+                self._open(each.slot, each.voice_id, state)
+                voice = state.lm
+            feed = each.feed
+            seed = None if feed.goes_on else each.seed
+            rows.append(LmFeed(each.slot, feed.inputs, feed.rules, seed, voice, goes_on=feed.goes_on))
+        self._lm.start(rows)
+
+    def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Drawn]:
+        """Decode steps; see :meth:`LmRunner.decode`."""
+        return self._lm.decode(until, num_steps)
+
+    @torch.inference_mode()
+    def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
+        """Flow and vocoder of all jobs together.
+
+        Raises:
+            PagesExhausted: there are not enough pages; nothing has changed.
+
+        """
+        begin_ns = self._clock.now_ns()
+        rows = [FlowRow(job.slot, job.tokens, job.is_last, job.partial) for job in jobs]
+        try:
+            mels = self._flow.step(rows)
+        except PagesExhausted:
+            if not self._drop_idle_voices():
+                raise
+            mels = self._flow.step(rows)
+        self._wait()
+        flow_ns = self._clock.now_ns()
+        chunks = [
+            VocoderRow(job.slot, _at_speed(mel, job.speed), job.is_first, job.is_last, job.seed)
+            for job, mel in zip(jobs, mels, strict=True)
+        ]
+        audio = self._vocoder.synthesise(chunks)
+        pieces = [Spoken(piece.pcm, piece.failed) for piece in audio]
+        end_ns = self._clock.now_ns()
+        return SpokenBatch(pieces, ms_between(begin_ns, flow_ns), ms_between(flow_ns, end_ns))
+
+    def recompute(self, slot: int) -> None:
+        """Give the pages of a slot back; its flow is run from the start from now on."""
+        self._flow.recompute(slot)
+
+    def release(self, slot: int, *, wipe: bool = False) -> None:
+        """Free all that a slot holds; a slot that holds nothing stays so."""
+        self._lm.release(slot)
+        self._flow.close(slot, wipe=wipe)
+        self._vocoder.release(slot)
+        voice_id = self._voice_of.pop(slot, None)
+        if voice_id is not None and voice_id in self._voices:
+            self._voices[voice_id].num_users -= 1
+
+    @property
+    def num_slots_in_use(self) -> int:
+        """Slots that hold something; for tests of leaks."""
+        return len(self._voice_of)
+
+    def keep_voices(self) -> tuple[str, ...]:
+        """Compute the prompts of as many voices as half of the pages hold; those that are left wait for their first use."""
+        left = []
+        for voice_id in self._speakers:
+            num_pages = self.pages_needed(voice_id, 0)
+            if num_pages <= self._flow.pool.num_free - self.num_pages // 2:
+                self._voice(voice_id)
+            else:
+                left.append(voice_id)
+        return tuple(left)
+
+    def _open(self, slot: int, voice_id: str, state: _VoiceState) -> None:
+        self._flow.open(slot, state.flow)
+        state.num_users += 1
+        self._voice_of[slot] = voice_id
+
+    def _voice(self, voice_id: str) -> _VoiceState:
+        """The state of a voice, made when it is first spoken with; the one used last is the last to go."""
+        state = self._voices.get(voice_id)
+        if state is None:
+            speaker = self._speakers[voice_id]
+            prompt = self._prompt(speaker)
+            try:
+                flow = self._flow.add_voice(prompt)
+            except PagesExhausted:
+                if not self._drop_idle_voices():
+                    raise
+                flow = self._flow.add_voice(prompt)
+            text = speaker.lm_request_of(self._tokenizer, ()).prompt_text
+            state = self._voices[voice_id] = _VoiceState(flow, self._lm.add_voice(text) if text else None)
+        self._voices.move_to_end(voice_id)
+        return state
+
+    def _drop_idle_voices(self) -> bool:
+        """Free the pages of voices that nobody speaks with; whether there were any."""
+        idle = [voice_id for voice_id, voice in self._voices.items() if not voice.num_users]
+        for voice_id in idle:
+            self._flow.drop_voice(self._voices.pop(voice_id).flow)
+        return bool(idle)
+
+    def _prompt(self, speaker: Speaker) -> FlowPrompt:
+        weight = self._model.flow.encoder_proj.weight
+        return FlowPrompt(
+            torch.from_numpy(speaker.flow_tokens).long()[None].to(self._device),
+            torch.from_numpy(speaker.flow_mel)[None].to(self._device, weight.dtype),
+            torch.from_numpy(speaker.embedding)[None].to(self._device, weight.dtype),
+        )
+
+    def _wait(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.current_stream().synchronize()
+
+
+def _at_speed(mel: Tensor, speed: float) -> Tensor:
+    """Stretch ``mel`` [mels, n] in time, as the reference does with speech that is there as a whole (§6)."""
+    if speed == 1.0 or not mel.shape[1]:
+        return mel
+    return functional.interpolate(mel[None], size=max(1, int(mel.shape[1] / speed)), mode="linear")[0]
+
+
+def _num_pages(model: SpeechModel, config: RunnerConfig) -> int:
+    """Pages that the memory holds, as many as can be of use at most."""
+    bytes_per_page = FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_page
+    fitting = config.memory_bytes // bytes_per_page
+    if fitting < MIN_PAGES:
+        raise ConfigError(
+            f"tts.state_memory_bytes: {config.memory_bytes:,} hold {fitting} pages of {bytes_per_page:,} bytes, a second of "
+            f"speech each; at least {MIN_PAGES} are needed"
+        )
+    return int(min(fitting, MAX_PAGES_PER_SLOT * config.num_slots))

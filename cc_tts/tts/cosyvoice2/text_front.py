@@ -1,0 +1,108 @@
+"""Text chunks in, what the language model is fed out, for each voice (§3.2, §7.2, §7.5).
+
+Runs on: the thread that owns the device.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final
+
+from cc_tts.errors import Unprocessable
+from cc_tts.tts.cosyvoice2.bistream import Bistream
+from cc_tts.tts.cosyvoice2.device import PreparedText
+from cc_tts.tts.cosyvoice2.draw_rules import DrawRules
+from cc_tts.tts.cosyvoice2.models.lm_input import LengthLimits, SpeechIds
+from cc_tts.tts.cosyvoice2.sequence import Feed
+from cc_tts.tts.cosyvoice2.speakers import Speaker
+from cc_tts.tts.cosyvoice2.spoken_text import text_ids
+from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer
+from cc_tts.voices.catalog import unknown_voice
+
+MAX_SEED: Final = 2**63 - 1
+LIKELY_SPEECH_PER_TEXT: Final = 8
+"""Speech tokens that a text token becomes at most, as a rule; the hard limit is 20 (§3.3)."""
+
+
+class TextFront:
+    """See :class:`cc_tts.tts.cosyvoice2.device.TextFront`.
+
+    Args:
+        tokenizer: of the model.
+        speakers: by id.
+        speech_ids: the ids of the model's head.
+        num_positions: how long a sequence may become, inputs and speech together.
+        seed: with the voice and the text it decides what is drawn.
+
+    """
+
+    def __init__(
+        self,
+        tokenizer: TextTokenizer,
+        speakers: Mapping[str, Speaker],
+        *,
+        speech_ids: SpeechIds,
+        num_positions: int,
+        seed: int = 0,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._speakers = speakers
+        self._speech_ids = speech_ids
+        self._num_positions = num_positions
+        self._seed = seed
+
+    def prepare(self, voice_id: str, text: str) -> PreparedText | None:
+        """A text chunk as a sequence of its own; None if nothing of it is to be said.
+
+        Raises:
+            Unprocessable: it holds something that looks like a special token and is none, or is too long for the model.
+
+        """
+        ids = text_ids(self._tokenizer, text)
+        if not ids:
+            return None
+        request = self._speaker(voice_id).lm_request_of(self._tokenizer, ids)
+        inputs, limits = request.inputs, request.limits
+        room = self._num_positions - len(inputs)
+        if room < LIKELY_SPEECH_PER_TEXT * len(ids):
+            raise Unprocessable(
+                f"a text chunk of {len(ids)} tokens after a prompt of {len(inputs) - len(ids)} is too long for the model's "
+                f"{self._num_positions} positions; lower tts.chunk_max_chars"
+            )
+        limits = LengthLimits(limits.min_len, min(limits.max_len, room))
+        return PreparedText(Feed(inputs, DrawRules.of_request(limits)), self.seed(voice_id, text))
+
+    def begin_interleaved(self, voice_id: str) -> Bistream:
+        """A sequence whose text comes in pieces (§3.5).
+
+        A long prompt would keep it silent until five text tokens are there for each fifteen of its speech tokens. So only
+        the text of an instruction goes before, and the voice comes from the flow.
+        """
+        speaker = self._speaker(voice_id)
+        prompt_text: tuple[int, ...] = ()
+        if speaker.mode == "instruct":
+            prompt_text = speaker.lm_request_of(self._tokenizer, ()).prompt_text
+        return Bistream(prompt_text, (), speech_ids=self._speech_ids)
+
+    def text_ids(self, text: str) -> tuple[int, ...]:
+        """The tokens of a piece of an interleaved text."""
+        return tuple(self._tokenizer.encode(text))
+
+    def seed(self, voice_id: str, text: str) -> int:
+        """The same voice says the same text in the same way."""
+        key = "\0".join((str(self._seed), voice_id, text)).encode(errors="surrogatepass")
+        return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") & MAX_SEED
+
+    def num_flow_prompt(self, voice_id: str) -> int:
+        """Speech tokens of the flow's prompt.
+
+        Raises:
+            UnknownVoice: no voice has this id.
+
+        """
+        return len(self._speaker(voice_id).flow_tokens)
+
+    def _speaker(self, voice_id: str) -> Speaker:
+        speaker = self._speakers.get(voice_id)
+        if speaker is None:
+            raise unknown_voice(voice_id, [each.voice for each in self._speakers.values()])
+        return speaker

@@ -1,0 +1,64 @@
+"""Sequences for the flow of the tiny model, and what they give as a whole."""
+
+import dataclasses
+import random
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from cc_tts.tts.cosyvoice2.flow_runner import FlowRow, FlowRunner
+from cc_tts.tts.cosyvoice2.models.flow import Flow, FlowConfig, fixed_noise
+from cc_tts.tts.cosyvoice2.token2wav import FlowPrompt
+from tests.support.tiny_model import tiny_states
+
+CLOSE: Final = {"rtol": 0.0, "atol": 1e-5}
+MAX_TOKENS: Final = 200
+NOISE: Final = fixed_noise(2 * MAX_TOKENS)
+CODES: Final = 60
+NUM_STEPS: Final = 3
+
+
+def new_flow(*, half: bool = False) -> Flow:
+    """The tiny model with few Euler steps: what is kept of each is the same."""
+    dtype = torch.bfloat16 if half else torch.float32
+    state = {name: value.to(dtype) for name, value in tiny_states()["flow"].items()}
+    config = FlowConfig.from_state_dict(state, estimator_head_dim=16)
+    flow = Flow(dataclasses.replace(config, num_steps=NUM_STEPS)).to(dtype)
+    flow.load_state_dict(state)
+    return flow.requires_grad_(requires_grad=False).eval()
+
+
+def new_runner(flow: Flow, *, num_pages: int = 40, num_slots: int = 4, graphs: bool = False) -> FlowRunner:
+    return FlowRunner(flow, num_slots=num_slots, num_pages=num_pages, noise=NOISE, max_tokens=MAX_TOKENS, graphs=graphs)
+
+
+def prompt_of(num_prompt: int, seed: int = 1) -> FlowPrompt:
+    generator = torch.Generator().manual_seed(seed)
+    token = torch.randint(0, CODES, (1, num_prompt), generator=generator)
+    feat = torch.randn((1, 2 * num_prompt, 80), generator=generator)
+    return FlowPrompt(token, feat, torch.randn((1, 192), generator=generator))
+
+
+def tokens_of(count: int, seed: int) -> list[int]:
+    draw = random.Random(seed)
+    return [draw.randrange(CODES) for _ in range(count)]
+
+
+def whole(flow: Flow, prompt: FlowPrompt, tokens: Sequence[int]) -> Tensor:
+    mel: Tensor = flow(
+        torch.tensor([tokens], dtype=torch.int64),
+        prompt.token,
+        prompt.feat,
+        prompt.embedding,
+        streaming=True,
+        finalize=True,
+        noise=NOISE,
+    )[0]
+    return mel
+
+
+def run(runner: FlowRunner, slot: int, pieces: Sequence[Sequence[int]], *, partial: bool = False) -> list[Tensor]:
+    last = len(pieces) - 1
+    return [runner.step([FlowRow(slot, piece, i == last, partial)])[0] for i, piece in enumerate(pieces)]

@@ -20,7 +20,7 @@ import numpy as np
 from cc_tts import __version__
 
 HOST = "127.0.0.1"
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 20.0
 RESULTS = Path(__file__).parent / "results"
 

@@ -106,6 +106,7 @@ class Call:
             window_ms=config.playout.window_ms,
             clock=services.clock,
             on_complete=self._utterance_complete,
+            overload_wait_ms=config.tts.overload_wait_ms,
         )
 
     # --- what the API reads ------------------------------------------------------------------------------------------
@@ -136,6 +137,7 @@ class Call:
             QueueFull: as many prompts wait as the config allows.
             DuplicateId: the utterance id is taken.
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the content is of no use.
+            EngineOverloaded: it would start now, and the engine takes nothing.
         """
         if self.state is CallState.TERMINATED:
             raise WrongState(f"call {self.id} is terminated")
@@ -145,6 +147,8 @@ class Call:
             raise QueueFull(f"{limit} prompts wait on this call; calls.max_queued_prompts is {limit}", retry_after_s=1)
         prompt = self._with_defaults(prompt)
         voice = services.source.check(prompt.content)
+        if services.config.tts.refuse_when_full and not self.player.queue:
+            services.source.check_room(prompt.content)
         utterance = Utterance(
             id=services.new_utterance_id(prompt.utterance_id),
             call_id=self.id,

@@ -18,12 +18,13 @@ from typing import Final, Protocol
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.call_state import UtteranceEvent
-from cc_tts.calls.prompt import SilenceContent
+from cc_tts.calls.prompt import Content, SilenceContent
 from cc_tts.calls.speech_source import PieceStream, SpeechSource
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance
 from cc_tts.clock import Clock
-from cc_tts.errors import CcTtsError, EngineFailed, UserAgentUnavailable
+from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
 
+OVERLOAD_POLL_MS: Final = 50.0
 MAX_ON_LINE: Final = 8
 """Utterances the line holds at once; matters only for very short ones."""
 
@@ -58,6 +59,7 @@ class PromptPlayer:
         window_ms: int,
         clock: Clock,
         on_complete: Callable[[Utterance], None],
+        overload_wait_ms: float = 0.0,
     ) -> None:
         self._line = line
         self._source = source
@@ -65,6 +67,7 @@ class PromptPlayer:
         self._window_ms = window_ms
         self._clock = clock
         self._on_complete = on_complete
+        self._overload_wait_ms = overload_wait_ms
         self._waiting: deque[Utterance] = deque()
         self._on_line: deque[Utterance] = deque()
         self._fed_ms: dict[str, float] = {}
@@ -180,11 +183,11 @@ class PromptPlayer:
         try:
             for turn in range(prompt.repeat):
                 if turn and prompt.delay_ms:
-                    stream = self._source.open(SilenceContent(prompt.delay_ms), rate_hz=self._format.rate_hz)
+                    stream = await self._open_stream(SilenceContent(prompt.delay_ms), utterance)
                     await self._pour(utterance, stream, spans=False)
                     if self._over_time(utterance):
                         break
-                stream = self._source.open(prompt.content, rate_hz=self._format.rate_hz, utterance_id=utterance.id)
+                stream = await self._open_stream(prompt.content, utterance)
                 await self._pour(utterance, stream, spans=turn == 0)
                 await stream.cancel()
                 if self._over_time(utterance):
@@ -195,6 +198,18 @@ class PromptPlayer:
         finally:
             if stream is not None:
                 await stream.cancel()
+
+    async def _open_stream(self, content: Content, utterance: Utterance) -> PieceStream:
+        """Begin to produce; while the engine is full, wait for room a bounded time."""
+        waited_ms = 0.0
+        while True:
+            try:
+                return self._source.open(content, rate_hz=self._format.rate_hz, utterance_id=utterance.id)
+            except EngineOverloaded:
+                if waited_ms >= self._overload_wait_ms:
+                    raise
+            await asyncio.sleep(OVERLOAD_POLL_MS / 1000)
+            waited_ms += OVERLOAD_POLL_MS
 
     async def _pour(self, utterance: Utterance, stream: PieceStream, *, spans: bool) -> None:
         async for piece in stream:

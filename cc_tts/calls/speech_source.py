@@ -8,7 +8,15 @@ from typing import Final, Protocol
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.prompt import Content, SilenceContent, TextContent, ToneContent
 from cc_tts.config import TtsConfig
-from cc_tts.errors import ConfigError, EngineFailed, NothingToSay, TextTooLong, UnknownVoice, Unprocessable
+from cc_tts.errors import (
+    ConfigError,
+    EngineFailed,
+    EngineOverloaded,
+    NothingToSay,
+    TextTooLong,
+    UnknownVoice,
+    Unprocessable,
+)
 from cc_tts.media import tones
 from cc_tts.media.resampler import StreamResampler
 from cc_tts.text.characters import has_speech
@@ -23,6 +31,8 @@ PIECE_MS: Final = 200
 TEXT_SLICE_CHARS: Final = 400
 """The text is normalised in slices of about this size, so that a long prompt does not hold up the event loop."""
 MAX_TONE_MS: Final = 600_000
+RETRY_AFTER_S: Final = 1
+"""What a client is told while the engine takes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,15 @@ class SpeechSource:
             case ToneContent():
                 tones.tone(content.tone, 8000, max_ms=1)
         return None
+
+    def check_room(self, content: Content) -> None:
+        """Refuse a prompt that would start now while the engine could not take it.
+
+        Raises:
+            EngineOverloaded: it could not; the message says why.
+        """
+        if isinstance(content, TextContent) and (reason := self._engine.not_ready_because) is not None:
+            raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 
     def open(self, content: Content, *, rate_hz: int, utterance_id: str = "") -> PieceStream:
         """Begin to produce the content at ``rate_hz``.

@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.server_under_test import Json, Server
 
-READYZ_TIMEOUT_S = 20.0
+READYZ_TIMEOUT_S = 60.0
 
 
 @contextlib.asynccontextmanager

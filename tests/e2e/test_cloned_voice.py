@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 TEXT = "hello and welcome"
 LONG_TEXT = "please hold the line and we will be with you shortly. " * 6
 COMMAND_TIMEOUT_S = 120.0
-SPEAK_TIMEOUT_S = 60.0
+SPEAK_TIMEOUT_S = 150.0
 
 
 def write_prompt(path: Path) -> Path:

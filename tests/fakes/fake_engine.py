@@ -60,11 +60,16 @@ class FakeSource:
         self.opened: list[Content] = []
         self.streams: list[FakePieces] = []
         self.refusal: Exception | None = None
+        self.full: Exception | None = None
 
     def check(self, content: Content) -> Voice | None:
         if self.refusal is not None:
             raise self.refusal
         return VOICE if isinstance(content, TextContent) else None
+
+    def check_room(self, content: Content) -> None:
+        if self.full is not None:
+            raise self.full
 
     def open(self, content: Content, *, rate_hz: int, utterance_id: str = "") -> FakePieces:
         if self.open_error is not None:

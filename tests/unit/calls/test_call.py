@@ -10,7 +10,7 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState, UtteranceState
 from cc_tts.calls.prompt import Prompt, SilenceContent, TextContent, ToneContent
 from cc_tts.calls.utterance import CompletionCause
-from cc_tts.errors import DuplicateId, NothingToSay, QueueFull, UserAgentUnavailable, WrongState
+from cc_tts.errors import DuplicateId, EngineOverloaded, NothingToSay, QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
 
@@ -30,6 +30,19 @@ def the_call(exchange: Exchange, user: str = "silent") -> Call:
 def say(call: Call, text: str = "one two", **prompt: Any) -> str:
     """Queue a prompt; returns the utterance's id."""
     return call.speak(Prompt(content=TextContent(text), **prompt)).id
+
+
+async def test_a_prompt_that_would_start_now_is_refused_while_the_engine_is_full(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    exchange.source.full = EngineOverloaded("no slot is free", retry_after_s=1)
+    with pytest.raises(EngineOverloaded, match="no slot"):
+        say(call)
+    assert not call.utterance_ids
+    exchange.source.full = None
+    say(call)
+    exchange.source.full = EngineOverloaded("no slot is free", retry_after_s=1)
+    say(call)  # its turn comes later
+    assert len(call.utterance_ids) == 2
 
 
 async def test_no_more_than_the_limit_is_queued(exchange: Exchange) -> None:

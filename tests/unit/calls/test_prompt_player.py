@@ -381,3 +381,43 @@ async def whatever_happens(operations: list[tuple[str, int]], *, open_late: bool
     assert all(utterance.completion_cause is not None for utterance in said)
     assert stage.line.heard == sorted(stage.line.heard, key=lambda id_: int(id_[1:]))
     stage.must_be_empty()
+
+
+async def test_a_full_engine_is_waited_for_and_then_the_prompt_is_said(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept = await _overload(stage, monkeypatch, room_after=3)
+    assert stage.causes == [("u0", CompletionCause.NORMAL)]
+    assert slept == [0.05] * 3
+
+
+async def test_a_prompt_fails_when_the_engine_stays_full(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = await _overload(stage, monkeypatch, room_after=1000)
+    assert stage.causes == [("u0", CompletionCause.ERROR)]
+    assert stage.completed[0].error_code == "engine_overloaded"
+    assert len(slept) == 20
+    stage.must_be_empty()
+
+
+async def _overload(stage: Stage, monkeypatch: pytest.MonkeyPatch, *, room_after: int) -> list[float]:
+    """Say one prompt to an engine that is full so many times; returns the pauses in between."""
+    slept: list[float] = []
+    real_sleep = asyncio.sleep
+
+    async def sleep(delay_s: float) -> None:
+        if delay_s:
+            slept.append(delay_s)
+            if len(slept) >= room_after:
+                stage.source.open_error = None
+        await real_sleep(0)
+
+    monkeypatch.setattr("cc_tts.calls.prompt_player.asyncio.sleep", sleep)
+    stage.player._overload_wait_ms = 1000.0
+    stage.source.open_error = EngineOverloaded("full")
+    stage.player.open_line()
+    stage.say("one")
+    for _ in range(100):
+        await stage.settle()
+    stage.line.play(1000)
+    await stage.settle()
+    return slept

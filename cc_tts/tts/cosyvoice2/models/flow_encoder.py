@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cc_tts.tts.cosyvoice2.models.layers import CausalConv, Span, join_heads, remember, split_heads
+from cc_tts.tts.cosyvoice2.models.layers import CausalConv, Span, join_heads, remember, split_heads, untouched_zeros
 
 LOOKAHEAD_SLOPE: Final = 0.01
 _NORM_EPS: Final = 1e-5
@@ -188,8 +188,8 @@ class FlowEncoder(nn.Module):
         heads = (2, config.num_heads, config.head_dim)
         page_frames = page_tokens * FRAMES_PER_TOKEN
         return EncoderCache(
-            tokens=weight.new_zeros((config.num_layers, num_pages, page_tokens, *heads)),
-            frames=weight.new_zeros((config.num_up_layers, num_pages, page_frames, *heads)),
+            tokens=untouched_zeros((config.num_layers, num_pages, page_tokens, *heads), weight),
+            frames=untouched_zeros((config.num_up_layers, num_pages, page_frames, *heads), weight),
             lookahead_context=weight.new_zeros((num_slots, config.lookahead_kernel - 1, config.width)),
             up_context=weight.new_zeros((num_slots, config.up_kernel - 1, config.width)),
         )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cc_tts.tts.cosyvoice2.models.layers import CausalConv, Span, join_heads, remember, split_heads
+from cc_tts.tts.cosyvoice2.models.layers import CausalConv, Span, join_heads, remember, split_heads, untouched_zeros
 
 _KERNEL: Final = 3
 _TIME_SCALE: Final = 1000.0
@@ -237,14 +237,14 @@ class Estimator(nn.Module):
         heads = config.num_attention // config.head_dim
         place = (2 * num_pages, page_frames, 2, heads, config.head_dim)
         sizes = [conv.num_past * conv.in_channels for conv in self._convs]
-        whole = weight.new_zeros((num_steps, 2 * num_slots, sum(sizes)))
+        whole = untouched_zeros((num_steps, 2 * num_slots, sum(sizes)), weight)
         ends = itertools.accumulate(sizes)
         parts = [whole[:, :, end - size : end] for size, end in zip(sizes, ends, strict=True)]
         contexts = [
             part.view(*part.shape[:2], conv.num_past, -1) for part, conv in zip(parts, self._convs, strict=True)
         ]
         return EstimatorCache(
-            attention=weight.new_zeros((num_steps, self._num_attentions, *place)), contexts=tuple(contexts)
+            attention=untouched_zeros((num_steps, self._num_attentions, *place), weight), contexts=tuple(contexts)
         )
 
     def forward(

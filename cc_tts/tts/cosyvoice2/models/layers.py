@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -67,6 +68,15 @@ def count_entries(names: Mapping[str, object], prefix: str) -> int:
 def within(lengths: Tensor, width: int) -> Tensor:
     """Which of ``width`` places lie within each row's length [B]: [B, width]."""
     return torch.arange(width, device=lengths.device) < lengths[:, None]
+
+
+def untouched_zeros(shape: Sequence[int], like: Tensor) -> Tensor:
+    """Zeros in the type and the place of ``like``, for caches that stay mostly empty: on a CPU their memory is only taken
+    where something is written.
+    """
+    if like.device.type == "cpu" and like.dtype == torch.float32:
+        return torch.from_numpy(np.zeros(tuple(shape), np.float32))
+    return like.new_zeros(tuple(shape))
 
 
 @dataclass(frozen=True, slots=True)

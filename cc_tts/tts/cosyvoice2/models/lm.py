@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cc_tts.tts.cosyvoice2.models.layers import untouched_zeros
 from cc_tts.tts.cosyvoice2.models.lm_input import NUM_SPECIAL_SPEECH_IDS, LmInput, SpeechIds
 from cc_tts.tts.cosyvoice2.models.rope import inverse_frequencies, rotate, rotation
 
@@ -288,7 +289,7 @@ class SpeechLm(nn.Module):
         """Room for ``num_slots`` sequences of ``num_positions`` positions each, with the scratch position after them."""
         config = self.config
         shape = (config.num_layers, 2, num_slots, config.num_kv_heads, num_positions + 1, config.head_dim)
-        return torch.zeros(shape, dtype=self.dtype, device=self.device)
+        return untouched_zeros(shape, self.llm_decoder.weight)
 
     def pack(self, inputs: Sequence[Sequence[LmInput]]) -> tuple[Tensor, Tensor, Tensor]:
         """Rows of inputs as tensors: tables [B, T], their rows [B, T] (both padded with zeros) and the lengths [B]."""

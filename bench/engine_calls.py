@@ -1,0 +1,184 @@
+"""Calls that are spoken to all the time by the neural engine, over SIP: do listeners run dry, does anything grow?
+
+python -m bench.engine_calls [--calls 4] [--minutes 30]
+
+A small model of rule-filled weights, on the CPU; the caller is on the same machine. The speech means nothing, its amount and
+its timing do.
+"""
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.growth import footprint
+from bench.lab import EventLog, Json, LabServer, machine, percentiles, save
+from cc_tts.ua.softphone_driver import SoftphoneProcess
+
+TEXTS = (
+    "hello and welcome to the service line.",
+    "your call is important to us, please hold the line.",
+    "thank you for calling, goodbye.",
+)
+SAMPLES = 20
+SETTINGS = (
+    'tts.engine="cosyvoice2"',
+    'tts.devices=["cpu"]',
+    "tts.num_threads=1",
+    "tts.first_audio_target_ms=5000",
+    "calls.max_duration_s=0",
+    "http.event_queue_size=10000",
+)
+
+
+def worker_pid(server: LabServer) -> int:
+    """Process id of the engine worker."""
+    children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
+    return next(int(pid) for pid in children if b"cc_tts.tts.worker" in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def prepared(folder: Path) -> list[str]:
+    """A model and an enrolled voice, as settings."""
+    from bench.engine_model import VOICE, model_at, voice
+    from cc_tts.voices.embedding_cache import EnrolledVoice
+    from cc_tts.voices.library import VoiceLibrary, VoiceRecord
+
+    model_at(folder / "model", "tiny")
+    speaker = voice(VOICE, "tiny")
+    library = VoiceLibrary(folder / "voices")
+    key = "0" * 64
+    library.features.store(
+        EnrolledVoice(
+            key=key,
+            transcript=speaker.prompt_text,
+            fingerprint="bench",
+            duration_s=len(speaker.flow_tokens) / 25,
+            warnings=(),
+            llm_tokens=speaker.llm_tokens,
+            flow_tokens=speaker.flow_tokens,
+            flow_mel=speaker.flow_mel,
+            embedding=speaker.embedding,
+        )
+    )
+    library.store(VoiceRecord(id=VOICE, language="en", mode="zero_shot", key=key))
+    places = (f"tts.model_dir={folder / 'model'}", f"tts.voices_dir={folder / 'voices'}", f'tts.voice="{VOICE}"')
+    return [*SETTINGS, *places]
+
+
+class Talk:
+    """One call: the next prompt begins when the last one has ended."""
+
+    def __init__(self, server: LabServer, log: EventLog, call_id: str) -> None:
+        self._server = server
+        self._log = log
+        self._call_id = call_id
+        self.first_audio_ms: list[float] = []
+        self.num_underruns = 0
+        self.played_ms = 0.0
+        self.failures: list[str] = []
+
+    async def go_on(self, until: float) -> None:
+        """Speak until then."""
+        texts = self._texts()
+        while time.monotonic() < until:
+            asked = await self._server.post(f"/v1/calls/{self._call_id}/speak", {"text": next(texts)})
+            done = await self._log.wait("speak.complete", timeout_s=300, utterance_id=asked["id"])
+            self._log.events.clear()
+            self._note(done["data"], await self._server.get(f"/v1/utterances/{asked['id']}"))
+
+    def _texts(self) -> Iterator[str]:
+        while True:
+            yield from TEXTS
+
+    def _note(self, event: Json, utterance: Json) -> None:
+        if event["completion_cause"] != "normal":
+            self.failures.append(str(utterance.get("error") or event["completion_cause"]))
+            return
+        self.first_audio_ms.append(utterance["time_to_first_audio_ms"])
+        self.num_underruns += utterance["underruns"]
+        self.played_ms += utterance["played_ms"]
+
+
+async def run(num_calls: int, minutes: float) -> Json:
+    """Hold the calls and speak on all of them."""
+    samples: list[Json] = []
+    with tempfile.TemporaryDirectory() as folder:
+        settings = await asyncio.to_thread(prepared, Path(folder))
+        async with await LabServer.start(*settings) as server, await SoftphoneProcess.start() as phone:
+            pids = {"server": server.process.pid, "ua": server.ua_pid(), "worker": worker_pid(server)}
+            begin = time.monotonic()
+            end = begin + 60 * minutes
+            async with asyncio.TaskGroup() as group:
+                talks = []
+                for number in range(num_calls):
+                    await phone.dial(server.uri("bench"), call=str(number))
+                    answered = await phone.wait_event("answered", call=str(number), timeout_s=10)
+                    call_id = await server.call_id(answered["sip_call_id"])
+                    log = await _log_of(server, call_id, group)
+                    talks.append(Talk(server, log, call_id))
+                speaking = [group.create_task(talk.go_on(end)) for talk in talks]
+                while not all(task.done() for task in speaking):
+                    samples.append(
+                        {
+                            "minute": round((time.monotonic() - begin) / 60, 1),
+                            **{name: footprint(pid) for name, pid in pids.items()},
+                        }
+                    )
+                    print(samples[-1], flush=True)
+                    await asyncio.wait(speaking, timeout=60 * minutes / SAMPLES)
+                for follower in list(_followers):
+                    follower.cancel()
+            for number in range(num_calls):
+                await phone.hangup(call=str(number))
+    warm = samples[max(1, len(samples) // 5)]
+    return {
+        "bench": "engine_calls",
+        "machine": machine(),
+        "calls": num_calls,
+        "minutes": minutes,
+        "prompts": sum(len(talk.first_audio_ms) for talk in talks),
+        "audio_s": round(sum(talk.played_ms for talk in talks) / 1000, 1),
+        "underruns": sum(talk.num_underruns for talk in talks),
+        "failures": [failure for talk in talks for failure in talk.failures],
+        "first_audio_ms": percentiles([each for talk in talks for each in talk.first_audio_ms]),
+        "growth_since_minute": warm["minute"],
+        "growth": {
+            name: {key: round(samples[-1][name][key] - warm[name][key], 1) for key in warm[name]} for name in pids
+        },
+        "samples": samples,
+    }
+
+
+_followers: set[asyncio.Task[None]] = set()
+
+
+async def _log_of(server: LabServer, call_id: str, group: asyncio.TaskGroup) -> EventLog:
+    """The events of one call, followed until the calls are over."""
+    log, opened = EventLog(), asyncio.Event()
+
+    async def follow() -> None:
+        async with server.http.ws_connect(f"{server.url}/v1/events?call_id={call_id}") as socket:
+            opened.set()
+            await log.follow(socket)
+
+    task = group.create_task(follow())
+    _followers.add(task)
+    await opened.wait()
+    return log
+
+
+def main() -> None:
+    """Run and save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=4)
+    parser.add_argument("--minutes", type=float, default=30)
+    arguments = parser.parse_args()
+    result = asyncio.run(run(arguments.calls, arguments.minutes))
+    print({key: value for key, value in result.items() if key not in ("samples", "machine")})
+    print(f"saved {save('engine_calls', result)}")
+
+
+if __name__ == "__main__":
+    main()

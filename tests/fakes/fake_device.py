@@ -1,0 +1,281 @@
+"""A device without a network: slots, pages and voices are counted, what is drawn follows from the seed, time is virtual.
+
+::
+
+    Engine ─▸ FakeDevice.start · decode · speak ─▸ VirtualClock goes on by what that costs
+
+The audio of a token is 40 ms of its number, so all audio of a stream is the same whatever the hops were.
+It asserts what the real device would refuse: a slot used twice, fed while it runs, spoken with tokens that were not drawn.
+"""
+
+import random
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from cc_tts.errors import UnknownVoice, Unprocessable
+from cc_tts.tts.cosyvoice2.bistream import Bistream
+from cc_tts.tts.cosyvoice2.device import PreparedText, SlotFeed, SpeakJob, Spoken, SpokenBatch
+from cc_tts.tts.cosyvoice2.draw_rules import DrawRules
+from cc_tts.tts.cosyvoice2.kv_cache import PagesExhausted
+from cc_tts.tts.cosyvoice2.models.lm_input import LengthLimits, SpeechIds, Table, unistream_inputs
+from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
+from cc_tts.tts.cosyvoice2.sequence import Feed
+
+IDS: Final = SpeechIds(num_codes=200)
+VOICES: Final = {"anna": 45, "ben": 0, "cleo": 30}
+"""Speech tokens of their prompts."""
+BYTES_PER_TOKEN: Final = 1920
+MUTE: Final = "mute"
+"""A text of which the model makes no sound."""
+
+
+class VirtualClock:
+    """Goes on when it is told to."""
+
+    def __init__(self) -> None:
+        self.ns = 10**12
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def wall_s(self) -> float:
+        return 0.0
+
+    def pass_ms(self, ms: float) -> None:
+        self.ns += int(ms * 1e6)
+
+
+@dataclass(frozen=True)
+class FakeDrawn:
+    ids: tuple[int, ...]
+    stopped: bool
+    failed: bool = False
+
+
+@dataclass
+class FakeCosts:
+    """ms; those of a batch are together."""
+
+    start_ms: float = 4.0
+    lm_step_ms: float = 2.0
+    call_ms: float = 10.0
+    call_ms_per_row: float = 0.5
+
+
+@dataclass
+class _Slot:
+    voice_id: str
+    seed: int
+    rules: DrawRules
+    to_draw: int
+    """Until the end of speech."""
+    drawn: list[int] = field(default_factory=list)
+    news: list[int] = field(default_factory=list)
+    is_stopped: bool = False
+    has_failed: bool = False
+    num_told: int = 0
+    spoken: list[int] = field(default_factory=list)
+    num_given: int = 0
+    num_pages: int | None = 0
+    """None: without pages."""
+
+
+class FakeFront:
+    """A text token a word."""
+
+    max_words = 60
+
+    def prepare(self, voice_id: str, text: str) -> PreparedText | None:
+        if "<|" in text:
+            raise Unprocessable("something that looks like a special token")
+        ids = self.text_ids(voice_id, text)
+        if not any(character.isalnum() for character in text):
+            return None
+        limits = LengthLimits(0 if MUTE in text else 2, 20 * len(ids))
+        inputs = unistream_inputs((), ids, ())
+        return PreparedText(Feed(inputs, DrawRules.of_request(limits)), self.seed(voice_id, text))
+
+    def begin_interleaved(self, voice_id: str) -> Bistream:
+        assert voice_id in VOICES
+        return Bistream((), (), speech_ids=IDS)
+
+    def text_ids(self, voice_id: str, text: str) -> tuple[int, ...]:
+        assert voice_id in VOICES
+        return tuple(0 if word == MUTE else 1 + zlib.crc32(word.encode()) % 100 for word in text.split())
+
+    def max_interleaved(self, voice_id: str) -> int:
+        assert voice_id in VOICES
+        return self.max_words
+
+    def seed(self, voice_id: str, text: str) -> int:
+        return zlib.crc32(f"{voice_id}/{text}".encode())
+
+    def num_flow_prompt(self, voice_id: str) -> int:
+        if voice_id not in VOICES:
+            raise UnknownVoice(f"no voice is called {voice_id!r}")
+        return VOICES[voice_id]
+
+
+class FakeDevice:
+    """See :class:`cc_tts.tts.cosyvoice2.device.Device`."""
+
+    def __init__(
+        self, clock: VirtualClock, *, num_slots: int = 8, num_pages: int = 1000, costs: FakeCosts | None = None
+    ) -> None:
+        self.num_slots = num_slots
+        self.max_tokens = 2048
+        self.num_pages = num_pages
+        self.num_not_finite = 0
+        self.costs = costs or FakeCosts()
+        self.slots: dict[int, _Slot] = {}
+        self.voices: dict[str, int] = {}
+        """Pages of each voice that is kept."""
+        self.calls: list[tuple[str, tuple[int, ...]]] = []
+        """What was called, for which slots."""
+        self.wiped: list[int] = []
+        self.recomputed: list[int] = []
+        self.errors: dict[str, list[Exception]] = {"start": [], "decode": [], "speak": []}
+        """Raised by the next calls."""
+        self.broken_draws: set[int] = set()
+        self.broken_speech: set[int] = set()
+        """Seeds of sequences whose numbers are not finite."""
+        self._clock = clock
+
+    # --- pages
+
+    def pages_needed(self, voice_id: str, num_tokens: int) -> int:
+        own = _pages(VOICES[voice_id] + num_tokens) - _final(VOICES[voice_id])
+        return own if voice_id in self.voices else own + _final(VOICES[voice_id])
+
+    @property
+    def num_free_pages(self) -> int:
+        held = sum(each.num_pages or 0 for each in self.slots.values())
+        users = {each.voice_id for each in self.slots.values()}
+        return self.num_pages - held - sum(pages for voice_id, pages in self.voices.items() if voice_id in users)
+
+    def _take(self, num_pages: int) -> None:
+        if num_pages > self.num_free_pages:
+            raise PagesExhausted(f"{num_pages} pages are needed and {self.num_free_pages} free", retry_after_s=1)
+        users = {each.voice_id for each in self.slots.values()}
+        if num_pages > self.num_free_pages - sum(p for v, p in self.voices.items() if v not in users):
+            self.voices = {voice_id: pages for voice_id, pages in self.voices.items() if voice_id in users}
+
+    # --- the language model
+
+    def start(self, feeds: Sequence[SlotFeed]) -> None:
+        self._called("start", [feed.slot for feed in feeds])
+        for voice_id in {each.voice_id for each in feeds if not each.feed.goes_on} - self.voices.keys():
+            self._take(_final(VOICES[voice_id]))
+            self.voices[voice_id] = _final(VOICES[voice_id])
+        for each in feeds:
+            rules = each.feed.rules
+            if each.feed.goes_on:
+                slot = self.slots[each.slot]
+                assert slot.is_stopped, "fed while it runs"
+                slot.rules, slot.is_stopped = rules, False
+            else:
+                assert each.slot not in self.slots, "a slot is used twice"
+                slot = self.slots[each.slot] = _Slot(each.voice_id, each.seed, rules, 0)
+            text = [given.row for given in each.feed.inputs if given.table is Table.TEXT]
+            length = random.Random(f"{each.seed}/{len(slot.drawn)}").randint(3, 7)
+            slot.to_draw = len(slot.drawn) + length * sum(1 for row in text if row)
+            self._draw(slot, 1)
+        self._clock.pass_ms(self.costs.start_ms)
+
+    def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, FakeDrawn]:
+        self._called("decode", list(until))
+        for number, limit in until.items():
+            slot = self.slots[number]
+            self._draw(slot, min(num_steps, limit - len(slot.drawn)))
+        self._clock.pass_ms(num_steps * self.costs.lm_step_ms)
+        answers = {}
+        for number, slot in self.slots.items():
+            answers[number] = FakeDrawn(tuple(slot.news), slot.is_stopped, slot.has_failed)
+            slot.news.clear()
+        return answers
+
+    def _draw(self, slot: _Slot, count: int) -> None:
+        rules = slot.rules
+        for _ in range(count):
+            if slot.is_stopped:
+                return
+            if slot.seed in self.broken_draws and len(slot.drawn) >= 5:
+                slot.is_stopped = slot.has_failed = True
+                self.num_not_finite += 1
+                return
+            number = len(slot.drawn)
+            drawn = zlib.crc32(f"{slot.seed}.{number}".encode()) % IDS.num_codes
+            if rules.forced_fill_at == number:
+                drawn = IDS.fill
+            elif rules.forced_fill_at is None and number >= max(rules.min_drawn, slot.to_draw):
+                drawn = IDS.end
+            slot.drawn.append(drawn)
+            if drawn < IDS.num_codes or rules.reports_special:
+                slot.news.append(drawn)
+            slot.is_stopped = drawn >= IDS.num_codes or len(slot.drawn) >= rules.max_drawn
+
+    # --- flow and vocoder
+
+    def speak(self, jobs: Sequence[SpeakJob]) -> SpokenBatch:
+        self._called("speak", [job.slot for job in jobs])
+        needs = []
+        for job in jobs:
+            slot = self.slots[job.slot]
+            assert slot.num_pages is None or not job.is_first or not slot.spoken
+            needs.append(0 if slot.num_pages is None else self._pages_of(slot, job) - slot.num_pages)
+        self._take(sum(needs))
+        pieces = []
+        for job, need in zip(jobs, needs, strict=True):
+            slot = self.slots[job.slot]
+            if slot.num_pages is not None:
+                slot.num_pages += need
+            pieces.append(self._piece(slot, job))
+        cost_ms = self.costs.call_ms + len(jobs) * self.costs.call_ms_per_row
+        self._clock.pass_ms(cost_ms)
+        return SpokenBatch(pieces, cost_ms * 0.8, cost_ms * 0.2)
+
+    def _pages_of(self, slot: _Slot, job: SpeakJob) -> int:
+        num_prompt = VOICES[slot.voice_id]
+        return _pages(num_prompt + len(slot.spoken) + len(job.tokens)) - _final(num_prompt)
+
+    def _piece(self, slot: _Slot, job: SpeakJob) -> Spoken:
+        slot.spoken += job.tokens
+        drawn = [token for token in slot.drawn if token < IDS.num_codes]
+        assert slot.spoken == drawn[: len(slot.spoken)], "tokens lost or twice"
+        assert job.seed == slot.seed
+        assert job.is_first == (slot.num_given == 0)
+        end = len(slot.spoken) - (0 if job.is_last else LOOKAHEAD_TOKENS)
+        if not job.is_last and not job.partial:
+            num_prompt = VOICES[slot.voice_id]
+            end = (num_prompt + end) // CHUNK_TOKENS * CHUNK_TOKENS - num_prompt
+        assert end > slot.num_given, "a call that gives nothing"
+        tokens, slot.num_given = slot.spoken[slot.num_given : end], end
+        if slot.seed in self.broken_speech:
+            self.num_not_finite += 1
+            return Spoken(b"", failed=True)
+        length = int(BYTES_PER_TOKEN / 2 / job.speed) * 2
+        return Spoken(b"".join(bytes([token]) * length for token in tokens))
+
+    def recompute(self, slot: int) -> None:
+        self.recomputed.append(slot)
+        self.slots[slot].num_pages = None
+
+    def release(self, slot: int, *, wipe: bool = False) -> None:
+        if self.slots.pop(slot, None) is not None and wipe:
+            self.wiped.append(slot)
+
+    def _called(self, name: str, slots: list[int]) -> None:
+        assert len(set(slots)) == len(slots)
+        self.calls.append((name, tuple(slots)))
+        if self.errors[name]:
+            raise self.errors[name].pop(0)
+
+
+def _pages(num_tokens: int) -> int:
+    return -(-num_tokens // CHUNK_TOKENS)
+
+
+def _final(num_prompt: int) -> int:
+    return max(0, num_prompt - LOOKAHEAD_TOKENS) // CHUNK_TOKENS

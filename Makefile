@@ -7,10 +7,10 @@ DEVSTAMP := $(VENV)/.installed-dev
 NEURALSTAMP := $(VENV)/.installed-neural
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test unit check bench neural parity lock clean
+.PHONY: help demo run test unit check bench bench-engine neural parity pjsua2 lock clean
 
 help: ## what each target does
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3,11) <= sys.version_info[:2] < (3,13) else "cc-tts needs Python 3.11 or 3.12; set PYTHON=/path/to/python3.12")'
@@ -54,14 +54,23 @@ bench: $(STAMP) ## speed, measured on the wire; results to bench/results/
 	$(BIN)/python -m bench.first_audio
 	$(BIN)/python -m bench.growth
 
+bench-engine: $(NEURALSTAMP) ## the neural engine's speed and quality gates, small weights on the CPU; results to bench/results/
+	$(BIN)/python -m bench.engine_ladder --name engine_ladder
+	$(BIN)/python -m bench.engine_comparable --name engine_comparable
+	$(BIN)/python -m bench.engine_phone --name engine_phone
+	$(BIN)/python -m bench.quality_gates --name engine_quality
+
 neural: $(NEURALSTAMP) ## PyTorch and what else the neural engine needs; its tests skip without it
 
 parity: $(NEURALSTAMP) ## the networks of the neural engine against the reference's numbers; GOLDEN=DIR: at full size
-	$(BIN)/python -m cc_tts.tts.cosyvoice2.parity $(if $(GOLDEN),'$(GOLDEN)' --size full,tests/data/golden --size tiny)
+	$(BIN)/python -m cc_tts.tts.cosyvoice2.parity $(if $(GOLDEN),'$(GOLDEN)' --size full,tests/data/golden --size tiny) --engine
+
+pjsua2: $(STAMP) ## the server build of pjsua2, for 2,000 calls instead of 4: four minutes, then CC_TTS_PJSUA2=server chooses it
+	PYTHON='$(abspath $(BIN)/python)' sip/pjproject/build.sh $(VENV)/pjsua2-server
 
 lock: $(DEVSTAMP) ## renew requirements/*.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	requirements/renew.sh $(BIN)/uv
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) demo.wav demo.json
+	rm -rf $(VENV) build/pjproject demo.wav demo.json

@@ -144,6 +144,18 @@ class CallsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """``[cache]``: audio of repeated prompts."""
+
+    enabled: bool = True
+    memory_bytes: Annotated[int, msgspec.Meta(ge=1 << 20, le=1 << 40)] = 67_108_864
+    disk_dir: str = ""
+    disk_bytes: Annotated[int, msgspec.Meta(ge=1 << 20, le=1 << 50)] = 1_073_741_824
+    max_prompt_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 60.0
+    min_uses: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """``[log]``."""
 
@@ -175,6 +187,7 @@ class Config:
     tts: TtsConfig = field(default_factory=TtsConfig)
     playout: PlayoutConfig = field(default_factory=PlayoutConfig)
     calls: CallsConfig = field(default_factory=CallsConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
     log: LogConfig = field(default_factory=LogConfig)
     routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})
 

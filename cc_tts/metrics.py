@@ -126,6 +126,34 @@ class Metrics:
         self.engine_not_finite = Counter(
             "cctts_engine_not_finite", "Pieces of audio whose numbers were not finite.", registry=registry
         )
+        self.engine_underruns = Counter(
+            "cctts_engine_underruns",
+            "Pieces of audio that came after their listener had run dry, as the engine reckons.",
+            registry=registry,
+        )
+
+        # --- the prompt cache
+        self.prompt_cache_requests = Counter(
+            "cctts_prompt_cache_requests",
+            "Prompts of text begun: kept in memory, on disk, joined while being made, missed, or bypassed.",
+            ["result"],
+            registry=registry,
+        )
+        self.prompt_cache_bytes = Gauge(
+            "cctts_prompt_cache_bytes", "Audio kept in memory, on disk, or being made.", ["where"], registry=registry
+        )
+        self.prompt_cache_prompts = Gauge(
+            "cctts_prompt_cache_prompts",
+            "Prompts kept in memory, on disk, or being made.",
+            ["where"],
+            registry=registry,
+        )
+        self.prompt_cache_evictions = Counter(
+            "cctts_prompt_cache_evictions", "Prompts that made room for others.", ["where"], registry=registry
+        )
+        self.prompt_cache_damaged = Counter(
+            "cctts_prompt_cache_damaged", "Files of prompts that were damaged and dropped.", registry=registry
+        )
 
         # --- the server itself
         self.process_restarts = Counter(

@@ -2,7 +2,8 @@
 
 ::
 
-    engine ─▸ text ─▸ SpeechSource ─┐
+    PromptCache ─▸ CachedSource ────┐
+    engine ─▸ text ─▸ SpeechSource ─┤
     UaClient (UA process) ──────────┼─▸ CallRegistry ─▸ api (aiohttp)
     EventBus, Metrics, Clock ───────┘
 """
@@ -15,23 +16,25 @@ from aiohttp import web
 
 from cc_tts import __version__, logs
 from cc_tts.api.app import ApiContext, build_app, runner_options
+from cc_tts.calls.cached_source import CachedSource
 from cc_tts.calls.events import EventBus
+from cc_tts.calls.prompt_key import engine_identity
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.speech_source import SpeechSource
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import Config
 from cc_tts.errors import ConfigError, ProcessFailed
+from cc_tts.media.prompt_cache import PromptCache
 from cc_tts.metrics import Metrics
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.tts.factory import make_engine
 from cc_tts.tts.worker.client import WorkerEngine
 from cc_tts.tts.worker.gauges import EngineGauges
 from cc_tts.ua.client import UaClient
+from cc_tts.ua.pjsua2_build import WHEEL_MAX_CALLS, advice
 from cc_tts.voices.catalog import VoiceCatalog
 
 HTTP_SHUTDOWN_TIMEOUT_S: Final = 5.0
-WHEEL_MAX_CALLS: Final = 4
-"""What the try-out wheel of pjsua2 is compiled for."""
 
 log = logs.get(__name__)
 
@@ -49,7 +52,15 @@ class Server:
         if isinstance(self.engine, WorkerEngine):
             self.engine.listen(EngineGauges(self.metrics))
         self.normalizer = Normalizer()
-        self.source = SpeechSource(self.engine, self.normalizer, config.tts)
+        self.prompt_cache = PromptCache(config.cache, self.metrics)
+        self.cached_source = CachedSource(self.prompt_cache, self.metrics, max_making_bytes=config.cache.memory_bytes)
+        self.source = SpeechSource(
+            self.engine,
+            self.normalizer,
+            config.tts,
+            cache=self.cached_source if config.cache.enabled else None,
+            line_rate_hz=config.rtp.clock_rate_hz,
+        )
         self.ua = UaClient(config, clock=clock)
         self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers)
         self.registry = CallRegistry(
@@ -97,6 +108,9 @@ class Server:
             await web.TCPSite(self._runner, http.host, http.port).start()
             await self.engine.start()
             await asyncio.to_thread(self.normalizer.warm_up)
+            if self._config.cache.enabled:
+                await self.prompt_cache.start()
+                self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config)
             self.source.check_default_voice()
             await self.ua.start()
             self._say_ready()
@@ -111,7 +125,9 @@ class Server:
             await self.ua.stop()
             self.events.close()
             await self._runner.cleanup()
+            await self.cached_source.stop()
             await self.engine.stop()
+            await self.prompt_cache.stop()
             log.info("stopped")
 
     def _on_signal(self) -> None:
@@ -132,14 +148,15 @@ class Server:
             engine=config.tts.engine,
             voice=self.engine.resolve_voice(config.tts.voice or None, None).id,
             pjsip=build.get("pjsip"),
+            pjsua2=build.get("pjsua2"),
             max_calls=build.get("max_calls"),
         )
-        if int(build.get("build_max_calls", "0")) <= WHEEL_MAX_CALLS:
-            log.warning(
-                "try_out_build",
-                detail=f"this pjsua2 is the try-out wheel: {build.get('build_max_calls')} calls at once. "
-                "A build of pjproject with a larger PJSUA_MAX_CALLS lifts the limit",
-            )
+        build_max_calls = int(build.get("build_max_calls", "0"))
+        if build_max_calls <= WHEEL_MAX_CALLS:
+            log.warning("try_out_build", detail=advice(max_calls=build_max_calls))
+        rtp_calls = (config.rtp.port_max - config.rtp.port_min + 1) // 2
+        if rtp_calls < self.ua.max_calls:
+            log.warning("few_rtp_ports", detail=f"rtp.port_min to rtp.port_max is enough for {rtp_calls} calls")
 
 
 def serve(config: Config) -> int:

@@ -362,7 +362,7 @@ class Call:
         if not isinstance(content, TextContent) or (self.voice is None and self.language is None):
             return prompt
         voice = content.voice if content.voice is not None or content.language is not None else self.voice
-        content = TextContent(content.text, voice, content.language or self.language, content.speed)
+        content = dataclasses.replace(content, voice=voice, language=content.language or self.language)
         return dataclasses.replace(prompt, content=content)
 
     def _keep(self, utterance: Utterance) -> None:

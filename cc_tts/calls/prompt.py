@@ -9,12 +9,16 @@ Queueing = Literal["append", "replace"]
 
 @dataclass(frozen=True, slots=True)
 class TextContent:
-    """Words to be spoken. ``voice``, ``language`` and ``speed`` fall back to the route's, then the config's."""
+    """Words to be spoken. ``voice``, ``language`` and ``speed`` fall back to the route's, then the config's.
+
+    ``may_cache``: kept audio of the same words may be played, and this audio may be kept.
+    """
 
     text: str
     voice: str | None = None
     language: str | None = None
     speed: float | None = None
+    may_cache: bool = True
 
 
 @dataclass(frozen=True, slots=True)

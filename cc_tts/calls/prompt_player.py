@@ -216,6 +216,7 @@ class PromptPlayer:
             fed_ms = self._fed_ms.setdefault(utterance.id, 0.0)
             if utterance.marks.first_pcm_ns is None:
                 utterance.marks.first_pcm_ns = self._clock.now_ns()
+                utterance.cached = piece.cached
             if piece.begins_source is not None and spans:
                 _close_span(utterance, fed_ms)
                 utterance.spans.append(SpokenSpan(piece.begins_source, fed_ms))

@@ -1,7 +1,7 @@
 """Text in, line-rate PCM out: chunker, engine and resampler as one stream. Calls and ``/v1/audio/speech`` use the same."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -38,12 +38,30 @@ RETRY_AFTER_S: Final = 1
 @dataclass(frozen=True, slots=True)
 class SpeechPiece:
     """Line-rate PCM; the caller's words if a new text chunk begins with it; the words that begin in it (as in
-    :class:`cc_tts.calls.utterance.SpokenSpan`).
+    :class:`cc_tts.calls.utterance.SpokenSpan`); whether it was kept from before.
     """
 
     data: bytes
     begins_source: str | None = None
     words: tuple[tuple[float, float], ...] = ()
+    cached: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpokenPrompt:
+    """All that decides what a prompt of text sounds like on the line, the engine's identity aside.
+
+    ``asked_language`` is the prompt's own, ``language`` the one its text is read in; empty: found from the text.
+    """
+
+    text: str
+    voice: Voice
+    asked_language: str
+    language: str
+    speed: float
+    first_chunk_max_chars: int
+    chunk_max_chars: int
+    rate_hz: int
 
 
 class PieceStream(Protocol):
@@ -60,13 +78,38 @@ class PieceStream(Protocol):
         ...
 
 
-class SpeechSource:
-    """Opens streams. Runs on: the event loop."""
+class PieceCache(Protocol):
+    """Audio of prompts that were said before."""
 
-    def __init__(self, engine: Engine, normalizer: Normalizer, config: TtsConfig) -> None:
+    def has(self, prompt: SpokenPrompt) -> bool:
+        """Whether the engine is not needed for it."""
+        ...
+
+    def open(self, prompt: SpokenPrompt, make: Callable[[], PieceStream]) -> PieceStream:
+        """Begin to read a prompt; ``make`` is for one that must be made."""
+        ...
+
+
+class SpeechSource:
+    """Opens streams; those of text through ``cache`` if there is one. ``line_rate_hz`` is that of calls.
+
+    Runs on: the event loop.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        normalizer: Normalizer,
+        config: TtsConfig,
+        *,
+        cache: PieceCache | None = None,
+        line_rate_hz: int = 8000,
+    ) -> None:
         self._engine = engine
         self._normalizer = normalizer
         self._config = config
+        self._cache = cache
+        self._line_rate_hz = line_rate_hz
 
     @property
     def engine(self) -> Engine:
@@ -106,12 +149,14 @@ class SpeechSource:
         return None
 
     def check_room(self, content: Content) -> None:
-        """Refuse a prompt that would start now while the engine could not take it.
+        """Refuse a prompt that would start now on a call while the engine could not take it and needs to.
 
         Raises:
             EngineOverloaded: it could not; the message says why.
         """
         if isinstance(content, TextContent) and (reason := self._engine.not_ready_because) is not None:
+            if self._cache is not None and content.may_cache and self._cache.has(self._spoken(content, self._line_rate_hz)):
+                return
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 
     def open(self, content: Content, *, rate_hz: int, utterance_id: str = "") -> PieceStream:
@@ -123,20 +168,10 @@ class SpeechSource:
         """
         match content:
             case TextContent():
-                voice = self._voice(content)
-                speed = content.speed if content.speed is not None else self._config.speed
-                request = SynthesisRequest(
-                    voice=voice.id, language=content.language, speed=speed, utterance_id=utterance_id
-                )
-                chunker = Chunker(
-                    self._normalizer,
-                    language=content.language or self._config.language or None,
-                    detected_language=detect_language(content.text),
-                    first_chunk_max_chars=self._config.first_chunk_max_chars,
-                    chunk_max_chars=self._config.chunk_max_chars,
-                )
-                stream = self._engine.open(request)
-                return _Speech(stream, chunker, content.text, self._engine.audio_format.rate_hz, rate_hz)
+                prompt = self._spoken(content, rate_hz)
+                if self._cache is None or not content.may_cache:
+                    return self._speak(prompt, utterance_id)
+                return self._cache.open(prompt, lambda: self._speak(prompt, utterance_id))
             case ToneContent():
                 if content.duration_ms > MAX_TONE_MS:
                     raise Unprocessable(f"a tone lasts at most {MAX_TONE_MS} ms")
@@ -147,6 +182,36 @@ class SpeechSource:
     def stream(self, content: Content, *, rate_hz: int) -> PieceStream:
         """Speech without a call; the same as :meth:`open`."""
         return self.open(content, rate_hz=rate_hz)
+
+    def _spoken(self, content: TextContent, rate_hz: int) -> SpokenPrompt:
+        config = self._config
+        return SpokenPrompt(
+            text=content.text,
+            voice=self._voice(content),
+            asked_language=content.language or "",
+            language=content.language or config.language,
+            speed=content.speed if content.speed is not None else config.speed,
+            first_chunk_max_chars=config.first_chunk_max_chars,
+            chunk_max_chars=config.chunk_max_chars,
+            rate_hz=rate_hz,
+        )
+
+    def _speak(self, prompt: SpokenPrompt, utterance_id: str) -> PieceStream:
+        request = SynthesisRequest(
+            voice=prompt.voice.id,
+            language=prompt.asked_language or None,
+            speed=prompt.speed,
+            utterance_id=utterance_id,
+        )
+        chunker = Chunker(
+            self._normalizer,
+            language=prompt.language or None,
+            detected_language=detect_language(prompt.text),
+            first_chunk_max_chars=prompt.first_chunk_max_chars,
+            chunk_max_chars=prompt.chunk_max_chars,
+        )
+        stream = self._engine.open(request)
+        return _Speech(stream, chunker, prompt.text, self._engine.audio_format.rate_hz, prompt.rate_hz)
 
     def _voice(self, content: TextContent) -> Voice:
         language = content.language or self._config.language or None

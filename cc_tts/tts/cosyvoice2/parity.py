@@ -5,6 +5,8 @@
 by the rule with the salt of the file, written to disk as they are published, and read by the real loader. The exit status
 is 1 when something differs by more than its tolerance, 2 when the directory cannot be used.
 
+With ``--engine`` the recorded streams go through the engine's runners, too, batched with random others.
+
 In float32 on a CUDA device TensorFloat-32 is off. In other types signal-to-noise ratios are printed, and only numbers
 that are not finite and decisions that do not depend on the weights make the comparison fail.
 """
@@ -25,10 +27,11 @@ import torch
 
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.errors import CcTtsError
-from cc_tts.tts.cosyvoice2 import parity_cases, parity_spec
+from cc_tts.tts.cosyvoice2 import parity_cases, parity_engine, parity_spec
 from cc_tts.tts.cosyvoice2.checkpoint_shapes import PARTS, TEXT_EMBEDDING, TIED_HEAD, LlmDims, Part, Shape
 from cc_tts.tts.cosyvoice2.golden_fill import fill_by_kind
 from cc_tts.tts.cosyvoice2.loader import LLM_CONFIG, DtypePolicy, SpeechModel, load_model
+from cc_tts.tts.cosyvoice2.parity_engine_lm import Company
 from cc_tts.tts.cosyvoice2.parity_result import EXACT, Array, Comparison, Comparisons, Verdict, verdict_on
 
 HEAD_DIM: Final = {"tiny": 16, "full": 64}
@@ -36,6 +39,7 @@ HEAD_DIM: Final = {"tiny": 16, "full": 64}
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _NS_PER_S: Final = 1e9
 _KIB: Final = 1024
+_BYTES_PER_MIB: Final = 1 << 20
 
 
 def write_model(target: Path, shapes: Mapping[Part, Mapping[str, Shape]], *, salt: str, lm_head_dim: int) -> None:
@@ -121,6 +125,11 @@ def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
     model = made_model(options, arrays, device, policy)
     recorded = parity_cases.Recorded(arrays, device, parity_cases.FEATURE_TOLERANCE[options.size])
     yield from run_groups(parity_cases.groups(model, recorded), is_float32=is_float32, device=device, clock=clock)
+    if options.engine:
+        company = Company(options.seed, graphs=options.graphs)
+        engine = parity_engine.groups(model, recorded, company)
+        yield from run_groups(engine, is_float32=is_float32, device=device, clock=clock)
+        del engine
     del model
     spec = parity_spec.SpecData(options.directory, device, policy)
     yield from run_groups(parity_spec.groups(spec), is_float32=is_float32, device=device, clock=clock)
@@ -147,8 +156,10 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or platform.machine()
 
 
-def as_json(verdicts: Sequence[Verdict], options: argparse.Namespace, absent: Sequence[str]) -> dict[str, Any]:
-    """The table and where it was made; what is not finite is null."""
+def as_json(
+    verdicts: Sequence[Verdict], options: argparse.Namespace, absent: Sequence[str], seconds: float
+) -> dict[str, Any]:
+    """The table, where it was made and how long it took; what is not finite is null."""
     device = torch.device(options.device)
     return {
         "size": options.size,
@@ -157,7 +168,11 @@ def as_json(verdicts: Sequence[Verdict], options: argparse.Namespace, absent: Se
         "torch": torch.__version__,
         "dtype": options.dtype,
         "vocoder_dtype": options.vocoder_dtype,
+        "engine": options.engine,
+        "seed": options.seed,
+        "graphs": options.graphs,
         "peak_memory_bytes": peak_memory_bytes(device),
+        "seconds": round(seconds, 1),
         "ok": all(verdict.is_ok for verdict in verdicts),
         "absent": list(absent),
         "cases": [
@@ -196,6 +211,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--lm-head-dim", type=int, help="16 for tiny, 64 for full")
     parser.add_argument("--estimator-head-dim", type=int, help="16 for tiny, 64 for full")
+    parser.add_argument("--engine", action="store_true", help="the engine's runners, too, among random sequences")
+    parser.add_argument("--seed", type=int, default=0, help="of those sequences; 0 when left out")
+    parser.add_argument("--graphs", action="store_true", help="with --engine on a CUDA device: replay CUDA graphs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there too")
     options = parser.parse_args(arguments)
     options.lm_head_dim = options.lm_head_dim or HEAD_DIM[options.size]
@@ -204,6 +222,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"{options.device} is neither cpu nor cuda")
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         parser.error("torch sees no CUDA device here")
+    if options.graphs and not (options.engine and options.device.startswith("cuda")):
+        parser.error("--graphs needs --engine and a CUDA device: CUDA graphs are of the engine's runners")
     for name in (f"{options.size}.npz", f"{options.size}_state_dict.json"):
         if not (options.directory / name).is_file():
             parser.error(f"{options.directory} has no {name}")
@@ -213,6 +233,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None, *, clock: Clock | None = None) -> int:
     """Compare, print the table and return the exit status."""
     options = parse(arguments)
+    clock = clock or MonotonicClock()
+    start_ns = clock.now_ns()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     say = sys.stdout.write
     say(f"{options.size} · {device_name(torch.device(options.device))} · torch {torch.__version__} · ")
@@ -221,7 +243,7 @@ def main(arguments: Sequence[str] | None = None, *, clock: Clock | None = None) 
     verdicts = []
     try:
         with torch.inference_mode():
-            for verdict in compare(options, clock or MonotonicClock()):
+            for verdict in compare(options, clock):
                 verdicts.append(verdict)
                 say(row(verdict) + "\n")
                 sys.stdout.flush()
@@ -235,8 +257,12 @@ def main(arguments: Sequence[str] | None = None, *, clock: Clock | None = None) 
         say("- : the tolerances are those of float32 and were not held up\n")
     failed = [verdict.case for verdict in verdicts if not verdict.is_ok]
     say(f"{len(verdicts)} compared, {len(failed)} failed{': ' if failed else ''}{', '.join(failed)}\n")
+    seconds = (clock.now_ns() - start_ns) / _NS_PER_S
+    of_what = " of the device" if options.device.startswith("cuda") else ""
+    peak_mib = peak_memory_bytes(torch.device(options.device)) / _BYTES_PER_MIB
+    say(f"{seconds:.1f} s, at most {peak_mib:,.0f} MiB{of_what}\n")
     if options.json:
-        result = as_json(verdicts, options, absent)
+        result = as_json(verdicts, options, absent, seconds)
         options.json.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return 1 if failed else 0
 

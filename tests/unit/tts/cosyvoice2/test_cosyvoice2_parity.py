@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -66,6 +67,7 @@ def test_the_references_are_met(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main([str(directory), "--json", str(tmp_path / "out.json")], clock=Ticks()) == 0
     printed = capsys.readouterr().out
     assert "0 failed" in printed
+    assert re.fullmatch(r"\d+\.0 s, at most [\d,]+ MiB", printed.splitlines()[-1])
     assert "not there, so not compared: text_splitting.json, spec/llm_tiny.npz, spec/flow.npz" in printed
     result = json.loads((tmp_path / "out.json").read_text())
     assert result["ok"]
@@ -76,6 +78,9 @@ def test_the_references_are_met(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert {"hift_b_wav", "source_wav", "kaldi_fbank_80", "fade_result", "ras3 frequencies", "spec ras"} <= set(rows)
     assert rows["llm_logp"]["tolerance"] == 1e-4
     assert rows["llm_logp"]["seconds"] == 1.0
+    assert result["seconds"] > len(rows)
+    assert not result["engine"]
+    assert not any(case.startswith("engine") for case in rows)
     assert all(row["max_abs_error"] <= row["tolerance"] for row in rows.values())
 
 

@@ -33,7 +33,7 @@ pytestmark = [
 
 def test_the_references_of_full_size_are_met(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    command = [*COMMAND, str(GOLDEN), "--size", "full", "--json", str(out)]
+    command = [*COMMAND, str(GOLDEN), "--size", "full", "--engine", "--json", str(out)]
     done = subprocess.run(
         command, cwd=ROOT, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=MAX_S
     )
@@ -48,3 +48,4 @@ def test_the_references_of_full_size_are_met(tmp_path: Path) -> None:
     assert result["size"] == "full"
     cases = {case["case"] for case in result["cases"]}
     assert {"llm_logp", "mel_offline", "mel_chunk1 step()", "wav_chunk1", "hift_b_wav"} <= cases
+    assert {"engine llm_logp", "engine ids", "engine mel_chunk1", "engine wav_chunk1"} <= cases

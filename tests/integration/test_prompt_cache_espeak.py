@@ -1,0 +1,112 @@
+"""Prompts of the real espeak-ng through the cache, over a restart."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from cc_tts.calls.cached_source import CachedSource
+from cc_tts.calls.prompt import TextContent
+from cc_tts.calls.prompt_key import engine_identity
+from cc_tts.calls.speech_source import SpeechPiece, SpeechSource
+from cc_tts.config import CacheConfig, Config
+from cc_tts.media.prompt_cache import PromptCache
+from cc_tts.metrics import Metrics
+from cc_tts.text.normalizer import Normalizer
+from cc_tts.tts.espeak import EspeakEngine
+
+pytestmark = pytest.mark.integration
+
+TEXTS = (
+    "Your balance is 12.50 dollars. " + "You have three new messages, two of which are urgent. " * 12,
+    "你好，世界。您的余额是十二元。",
+    "Please hold.",
+)
+
+
+class Spoken:
+    """One life of a server's sources: with the cache, and straight from the engine."""
+
+    def __init__(self, config: Config, engine: EspeakEngine) -> None:
+        self.metrics = Metrics()
+        self.cache = PromptCache(config.cache, self.metrics)
+        self.cached = CachedSource(self.cache, self.metrics, max_making_bytes=config.cache.memory_bytes)
+        self.source = SpeechSource(engine, Normalizer(), config.tts, cache=self.cached)
+        self.straight = SpeechSource(engine, Normalizer(), config.tts)
+
+    async def say(self, text: str, *, rate_hz: int = 8000) -> list[SpeechPiece]:
+        return [piece async for piece in self.source.open(TextContent(text), rate_hz=rate_hz)]
+
+    def requests(self, result: str) -> float | None:
+        return self.metrics.registry.get_sample_value("cctts_prompt_cache_requests_total", {"result": result})
+
+
+@asynccontextmanager
+async def server(folder: Path) -> AsyncIterator[Spoken]:
+    config = Config(cache=CacheConfig(disk_dir=str(folder)))
+    engine = EspeakEngine()
+    await engine.start()
+    spoken = Spoken(config, engine)
+    await spoken.cache.start()
+    spoken.cached.identity = await asyncio.to_thread(engine_identity, config)
+    yield spoken
+    await spoken.cached.stop()
+    await engine.stop()
+    await spoken.cache.stop()
+
+
+def audio(pieces: list[SpeechPiece]) -> bytes:
+    return b"".join(piece.data for piece in pieces)
+
+
+def words(pieces: list[SpeechPiece]) -> list[tuple[int, str | None, tuple[tuple[float, float], ...]]]:
+    """Where in the audio which words begin."""
+    found, place = [], 0
+    for piece in pieces:
+        if piece.begins_source is not None or piece.words:
+            found.append((place, piece.begins_source, piece.words))
+        place += len(piece.data)
+    return found
+
+
+def sources(pieces: list[SpeechPiece]) -> list[str]:
+    """The caller's words, a text chunk each."""
+    return [piece.begins_source for piece in pieces if piece.begins_source is not None]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=["long", "chinese", "short"])
+@pytest.mark.parametrize("rate_hz", [8000, 16000])
+async def test_the_same_bytes_and_words_every_time(tmp_path: Path, text: str, rate_hz: int) -> None:
+    async with server(tmp_path) as first:
+        straight = [piece async for piece in first.straight.open(TextContent(text), rate_hz=rate_hz)]
+        heard = [await first.say(text, rate_hz=rate_hz) for _ in range(4)]
+        # espeak-ng's noise differs each time it speaks, so what comes straight from it is alike only
+        assert sources(heard[1]) == sources(straight)
+        assert abs(len(audio(heard[1])) - len(audio(straight))) < 0.05 * len(audio(straight))
+        assert audio(heard[1]) == audio(heard[2]) == audio(heard[3])
+        assert words(heard[1]) == words(heard[2]) == words(heard[3])
+        assert (first.requests("missed"), first.requests("memory")) == (2, 2)
+    async with server(tmp_path) as second:
+        after = await second.say(text, rate_hz=rate_hz)
+        assert audio(after) == audio(heard[1])
+        assert words(after) == words(heard[1])
+        assert all(piece.cached for piece in after)
+        assert (second.requests("missed"), second.requests("disk")) == (None, 1)
+
+
+async def test_many_calls_at_once_get_one_synthesis(tmp_path: Path) -> None:
+    async with server(tmp_path) as spoken:
+        heard = await asyncio.gather(*(spoken.say(TEXTS[0]) for _ in range(50)))
+        assert len({audio(pieces) for pieces in heard}) == 1
+        assert (spoken.requests("missed"), spoken.requests("joined")) == (1, 49)
+
+
+async def test_another_rate_is_another_prompt(tmp_path: Path) -> None:
+    async with server(tmp_path) as spoken:
+        for _ in range(2):
+            await spoken.say(TEXTS[2])
+        wide = await spoken.say(TEXTS[2], rate_hz=16000)
+        assert not wide[0].cached
+        assert len(audio(wide)) > 1.9 * len(audio(await spoken.say(TEXTS[2])))

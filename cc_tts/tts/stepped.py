@@ -65,6 +65,12 @@ class EngineLoad:
     pages_total: int = 0
     num_not_finite: int = 0
     """Chunks whose numbers were not finite, since the start."""
+    num_underruns: int = 0
+    """How often audio came after its listener had run dry, as far as the engine can tell, since the start."""
+
+
+class DeviceLost(Exception):
+    """The device answers nothing any more, so the process has to end. Never crosses to the server."""
 
 
 class SteppedEngine(Protocol):
@@ -121,7 +127,11 @@ class SteppedEngine(Protocol):
         ...
 
     def step(self) -> Sequence[StepOut]:
-        """Do the most urgent piece of work, or nothing; returns what came of it."""
+        """Do the most urgent piece of work, or nothing; returns what came of it.
+
+        Raises:
+            DeviceLost: no stream can be spoken any more.
+        """
         ...
 
     @property

@@ -13,7 +13,7 @@ import torch
 
 from cc_tts import logs
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.errors import CcTtsError, EngineFailed
+from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.tts.cosyvoice2.costs import StageCosts
 from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig
 from cc_tts.tts.cosyvoice2.loader import DtypePolicy, SpeechModel, load_model
@@ -22,6 +22,7 @@ from cc_tts.tts.cosyvoice2.model_description import estimator_head_dim
 from cc_tts.tts.cosyvoice2.model_runner import ModelRunner, RunnerConfig
 from cc_tts.tts.cosyvoice2.single_stream import LANGUAGES, RATE_HZ, TOKENIZER_FOLDER
 from cc_tts.tts.cosyvoice2.speakers import Speaker
+from cc_tts.tts.cosyvoice2.synthesizer import Synthesizer, check_speed
 from cc_tts.tts.cosyvoice2.text_front import TextFront
 from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer
 from cc_tts.tts.stepped import EngineLoad, StepOut, StreamDone, StreamRequest
@@ -108,6 +109,9 @@ class BatchedEngine:
         if model.vocoder.config.sample_rate_hz != RATE_HZ:
             raise EngineFailed(f"the model speaks at {model.vocoder.config.sample_rate_hz} Hz, not at {RATE_HZ}")
         self._speakers = dict(self._source())
+        checker = Synthesizer(model, tokenizer)
+        for speaker in self._speakers.values():
+            checker.check_speaker(speaker)
         plan = self._plan(model)
         on_progress(f"state: {plan}")
         runner = self._runner(model, tokenizer, plan)
@@ -119,6 +123,8 @@ class BatchedEngine:
         left = runner.keep_voices()
         if left:
             log.warning("voices_not_kept", num_voices=len(left), detail="their prompts are computed at their first use")
+        if config.graphs and config.device.type == "cuda":
+            runner.warm_up(on_progress, max_rows=min(plan.num_streams, engine_config.limits.max_flow_rows))
         self._calibrate(runner, front, engine_config, on_progress)
         self.runner = runner
         self._loaded = Engine(runner, front, self.costs, engine_config, clock=self._clock)
@@ -142,7 +148,7 @@ class BatchedEngine:
         try:
             return ModelRunner(model, tokenizer, self._speakers, config, clock=self._clock)
         except torch.OutOfMemoryError:
-            raise CcTtsError(
+            raise ConfigError(
                 "the device's memory does not hold the state of the streams; lower tts.max_streams or tts.state_memory_bytes"
             ) from None
 
@@ -165,7 +171,13 @@ class BatchedEngine:
     # --- what a worker calls
 
     def open(self, request: StreamRequest) -> None:
-        """Begin a stream; see :meth:`Engine.open`."""
+        """Begin a stream; see :meth:`Engine.open`.
+
+        Raises:
+            Unprocessable: the speed is out of bounds.
+
+        """
+        check_speed(request.speed)
         self._engine.open(request)
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
@@ -198,9 +210,10 @@ class BatchedEngine:
         return self._engine.load_report(next(iter(self._speakers)))
 
     def close(self) -> None:
-        """Free every stream."""
+        """Free everything."""
         if self._loaded is not None:
             self._loaded.close()
+        self._loaded = self.runner = None
 
     @property
     def _engine(self) -> Engine:

@@ -76,9 +76,14 @@ class Device(Protocol):
     """What runs the networks; see :class:`cc_tts.tts.cosyvoice2.model_runner.ModelRunner`."""
 
     num_slots: int
+    max_tokens: int
+    """Speech tokens of a sequence, those of the flow's prompt among them."""
 
     def start(self, feeds: Row[SlotFeed]) -> None:
-        """Feed slots of the language model; a slot that does not go on is opened, for the flow as well."""
+        """Feed slots of the language model; a slot that does not go on is opened, for the flow as well.
+
+        Raises ``CcTtsError`` when one of them cannot be fed; nothing has changed then. Here and below: ``DeviceLost``.
+        """
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, DrawnIds]:
         """So many steps for these slots, up to so many ids each; what each slot has drawn since the last call."""
@@ -93,7 +98,12 @@ class Device(Protocol):
         """Free all that a slot holds."""
 
     def pages_needed(self, voice_id: str, num_tokens: int) -> int:
-        """Pages that a sequence takes besides those of its voice."""
+        """Pages that a sequence takes besides those of its voice; with them, while the voice is not there."""
+
+    @property
+    def num_not_finite(self) -> int:
+        """Pieces of work whose numbers were not finite, since the start."""
+        ...
 
     @property
     def num_free_pages(self) -> int:
@@ -123,8 +133,11 @@ class TextFront(Protocol):
     def begin_interleaved(self, voice_id: str) -> Bistream:
         """A sequence whose text comes in pieces."""
 
-    def text_ids(self, text: str) -> tuple[int, ...]:
-        """The tokens of a piece of it."""
+    def text_ids(self, voice_id: str, text: str) -> tuple[int, ...]:
+        """The tokens of a piece of it. Raises ``Unprocessable``, too, when they are more than :meth:`max_interleaved`."""
+
+    def max_interleaved(self, voice_id: str) -> int:
+        """How many text tokens such a sequence may have."""
 
     def seed(self, voice_id: str, text: str) -> int:
         """What decides about the draws."""

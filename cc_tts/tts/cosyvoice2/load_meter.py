@@ -42,7 +42,6 @@ class Crowd:
             num_streams=self.num_streams + num_more,
             num_first_pending=self.num_first_pending + num_more,
             num_sequences=self.num_sequences + num_more,
-            num_recomputed=self.num_recomputed + num_more,
             pending_positions=self.pending_positions + TYPICAL_POSITIONS * num_more,
         )
 
@@ -68,7 +67,7 @@ class LoadMeter:
         at_ms, num_then, load = self._last
         return load if num_then == num_streams and now_ms - at_ms < PREVIEW_INTERVAL_MS else None
 
-    def report(self, crowd: Crowd, *, num_not_finite: int) -> EngineLoad:
+    def report(self, crowd: Crowd, *, num_underruns: int) -> EngineLoad:
         """For the server and its metrics."""
         situation = self._situation(crowd)
         decision = self._admission.preview(crowd.now_ms, situation)
@@ -84,7 +83,8 @@ class LoadMeter:
             slots_total=device.num_slots,
             pages_used=device.num_pages - device.num_free_pages,
             pages_total=device.num_pages,
-            num_not_finite=num_not_finite,
+            num_not_finite=device.num_not_finite,
+            num_underruns=num_underruns,
         )
         self._last = (crowd.now_ms, crowd.num_streams, load)
         return load
@@ -104,17 +104,20 @@ class LoadMeter:
         return low
 
     def _situation(self, crowd: Crowd) -> Situation:
-        """What is free is owed first to those who have not begun."""
-        free_pages = self._device.num_free_pages - crowd.pages_each * crowd.num_first_pending
-        if crowd.num_recomputed < self._max_recomputed:
-            free_pages = max(free_pages, crowd.pages_each)  # it may run without
+        """What is free is owed first to those who have not begun; some of them, or the newcomer, may run without."""
+        each = max(1, crowd.pages_each)
+        num_fitting = self._device.num_free_pages // each
+        num_without = crowd.num_recomputed + max(0, crowd.num_first_pending - num_fitting)
+        free_pages = self._device.num_free_pages - each * crowd.num_first_pending
+        if num_without < self._max_recomputed:
+            free_pages = max(free_pages, each)
         return Situation(
             num_streams=crowd.num_streams,
             num_first_pending=crowd.num_first_pending,
             min_slack_ms=crowd.spare_ms,
             free_slots=self._max_streams - crowd.num_streams,
             free_pages=free_pages,
-            pages_needed=crowd.pages_each,
+            pages_needed=each,
             lm_rows=crowd.num_sequences,
             pending_positions=crowd.pending_positions,
         )

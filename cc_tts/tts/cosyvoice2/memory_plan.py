@@ -51,9 +51,9 @@ def plan_memory(model: SpeechModel, *, max_streams: int, num_positions: int, mem
     fitting = int(free_bytes * SLOT_SHARE) // slot_bytes
     wanted = max_streams + _spare_slots(max_streams)
     num_slots = min(wanted, fitting)
-    num_streams = max_streams if num_slots == wanted else num_slots - _spare_slots(num_slots)
-    if num_streams < 1:
+    if num_slots < 1:
         raise ConfigError(f"{free_bytes:,} bytes are free, and a stream needs {slot_bytes:,} besides its pages")
+    num_streams = max_streams if num_slots == wanted else max(1, num_slots - _spare_slots(num_slots))
     page_bytes = memory_bytes or free_bytes - num_slots * slot_bytes
     return MemoryPlan(num_streams, num_slots, slot_bytes, page_bytes)
 

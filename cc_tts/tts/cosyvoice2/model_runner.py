@@ -10,9 +10,11 @@ A sequence has the same slot in all three. Everything is allocated when the runn
 Runs on: the thread that owns the device.
 """
 
+import itertools
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Row
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,8 +23,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from cc_tts.clock import Clock, ms_between
-from cc_tts.errors import ConfigError
+from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.tts.cosyvoice2.device import SlotFeed, SpeakJob, Spoken, SpokenBatch
+from cc_tts.tts.cosyvoice2.flow_inputs import ROW_TIERS, FlowShape
 from cc_tts.tts.cosyvoice2.flow_runner import FlowRow, FlowRunner, FlowVoice
 from cc_tts.tts.cosyvoice2.kv_cache import FlowArena, PagesExhausted
 from cc_tts.tts.cosyvoice2.lm_runner import Drawn, LmFeed, LmRunner, LmVoice
@@ -31,10 +34,19 @@ from cc_tts.tts.cosyvoice2.models.flow import fixed_noise
 from cc_tts.tts.cosyvoice2.speakers import Speaker, SpeakerTokenizer
 from cc_tts.tts.cosyvoice2.token2wav import FlowPrompt
 from cc_tts.tts.cosyvoice2.vocoder_runner import VocoderRow, VocoderRunner
+from cc_tts.tts.stepped import DeviceLost
 
 MAX_PAGES_PER_SLOT: Final = 40
 """40 s of a sequence: memory beyond that would never be used."""
 MIN_PAGES: Final = 32
+WARM_CHUNKS: Final = (1, 2, 4)
+"""Chunks that a flow call runs, as a rule: hops of 25 to 100 tokens."""
+WARM_PAGES: Final = (4, 8, 12, 16, 24)
+"""Pages that it looks at, as a rule: up to 24 s of prompt and speech."""
+
+
+class OutOfDeviceMemory(Exception):
+    """What a stage needed while it ran did not fit; what it had taken has been given back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +90,7 @@ class ModelRunner:
         draws_seeded: bool = True,
     ) -> None:
         self.num_slots = config.num_slots
+        self.max_tokens = config.num_positions
         self._model = model
         self._tokenizer = tokenizer
         self._speakers = speakers
@@ -112,6 +125,11 @@ class ModelRunner:
         return self._flow.pool.num_free + idle
 
     @property
+    def num_not_finite(self) -> int:
+        """Sequences and pieces of audio whose numbers were not finite."""
+        return self._lm.num_not_finite + self._vocoder.num_not_finite
+
+    @property
     def bytes_of_state(self) -> int:
         """Memory of the flow's pages and slots."""
         return self._flow.arena.bytes_total
@@ -120,25 +138,31 @@ class ModelRunner:
         """Pages that a sequence takes besides those of its voice; with them, while the voice is not there."""
         num_prompt = len(self._speakers[voice_id].flow_tokens)
         own = self._flow.pages_needed(num_prompt, num_tokens)
-        return own if voice_id in self._voices else own + self._flow.pages_needed(0, num_prompt)
+        if voice_id in self._voices:
+            return own
+        return own + self._flow.pages_needed(0, num_prompt) - self._flow.pages_needed(num_prompt, 0)
 
     def start(self, feeds: Row[SlotFeed]) -> None:
-        """Feed slots of the language model; a slot that does not go on is opened, for the flow as well."""
-        rows = []
-        for each in feeds:
-            voice = None
-            if not each.feed.goes_on:
-                state = self._voice(each.voice_id)
-                self._open(each.slot, each.voice_id, state)
-                voice = state.lm
-            feed = each.feed
-            seed = None if feed.goes_on else each.seed
-            rows.append(LmFeed(each.slot, feed.inputs, feed.rules, seed, voice, goes_on=feed.goes_on))
-        self._lm.start(rows)
+        """Feed slots of the language model; a slot that does not go on is opened, for the flow as well.
+
+        Raises:
+            CcTtsError: one of them cannot be fed, or its voice has no place (``PagesExhausted``); nothing has changed.
+
+        """
+        opened: list[int] = []
+        with self._guarded():
+            try:
+                rows = [self._row(each, opened) for each in feeds]
+                self._lm.start(rows)
+            except CcTtsError:
+                for slot in opened:
+                    self._close(slot, wipe=False)
+                raise
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Drawn]:
         """Decode steps; see :meth:`LmRunner.decode`."""
-        return self._lm.decode(until, num_steps)
+        with self._guarded():
+            return self._lm.decode(until, num_steps)
 
     @torch.inference_mode()
     def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
@@ -148,6 +172,10 @@ class ModelRunner:
             PagesExhausted: there are not enough pages; nothing has changed.
 
         """
+        with self._guarded():
+            return self._speak(jobs)
+
+    def _speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
         begin_ns = self._clock.now_ns()
         rows = [FlowRow(job.slot, job.tokens, job.is_last, job.partial) for job in jobs]
         try:
@@ -173,12 +201,10 @@ class ModelRunner:
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
         """Free all that a slot holds; a slot that holds nothing stays so."""
-        self._lm.release(slot)
-        self._flow.close(slot, wipe=wipe)
-        self._vocoder.release(slot)
-        voice_id = self._voice_of.pop(slot, None)
-        if voice_id is not None and voice_id in self._voices:
-            self._voices[voice_id].num_users -= 1
+        with self._guarded():
+            self._lm.release(slot)
+            self._vocoder.release(slot)
+            self._close(slot, wipe=wipe)
 
     @property
     def num_slots_in_use(self) -> int:
@@ -196,10 +222,44 @@ class ModelRunner:
                 left.append(voice_id)
         return tuple(left)
 
-    def _open(self, slot: int, voice_id: str, state: _VoiceState) -> None:
-        self._flow.open(slot, state.flow)
+    def warm_up(self, on_progress: Callable[[str], None], *, max_rows: int) -> None:
+        """Run the usual shapes of every stage once, and record their graphs; ``max_rows`` streams at a time.
+
+        Raises:
+            ValueError: a slot is in use.
+
+        """
+        with self._guarded():
+            on_progress("graphs of the language model")
+            self._lm.warm_up()
+            num_rows = [tier for tier in ROW_TIERS if tier <= max_rows]
+            chunk = self._model.flow.config.chunk_tokens
+            shapes = [
+                FlowShape(rows, chunks * chunk, pages)
+                for rows, chunks, pages in itertools.product(num_rows, WARM_CHUNKS, WARM_PAGES)
+            ]
+            on_progress(f"graphs of the flow: {len(shapes)}")
+            self._flow.warm_up(shapes)
+            on_progress("graphs of the vocoder")
+            self._vocoder.warm_up(max_rows=max_rows)
+
+    def _row(self, each: SlotFeed, opened: list[int]) -> LmFeed:
+        """What the language model is fed, its slot of the flow opened if it begins."""
+        feed = each.feed
+        if feed.goes_on:
+            return LmFeed(each.slot, feed.inputs, feed.rules, goes_on=True)
+        state = self._voice(each.voice_id)
+        self._flow.open(each.slot, state.flow)
+        opened.append(each.slot)
         state.num_users += 1
-        self._voice_of[slot] = voice_id
+        self._voice_of[each.slot] = each.voice_id
+        return LmFeed(each.slot, feed.inputs, feed.rules, each.seed, state.lm)
+
+    def _close(self, slot: int, *, wipe: bool) -> None:
+        self._flow.close(slot, wipe=wipe)
+        voice_id = self._voice_of.pop(slot, None)
+        if voice_id is not None:
+            self._voices[voice_id].num_users -= 1
 
     def _voice(self, voice_id: str) -> _VoiceState:
         """The state of a voice, made when it is first spoken with; the one used last is the last to go."""
@@ -232,6 +292,29 @@ class ModelRunner:
             torch.from_numpy(speaker.flow_mel)[None].to(self._device, weight.dtype),
             torch.from_numpy(speaker.embedding)[None].to(self._device, weight.dtype),
         )
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Tell a device that is full from one that is gone.
+
+        Raises:
+            OutOfDeviceMemory: it is full.
+            DeviceLost: it is gone.
+
+        """
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            pass  # the frames of the error hold on to tensors until here
+        except RuntimeError as error:
+            if "CUDA error" not in str(error):
+                raise
+            raise DeviceLost(str(error).partition("\n")[0][:200]) from None
+        else:
+            return
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        raise OutOfDeviceMemory
 
     def _wait(self) -> None:
         if self._device.type == "cuda":

@@ -24,6 +24,8 @@ from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, FlowCall, HopSchedule
 
 FRAMES_PER_TOKEN: Final = 2
 MS_PER_TOKEN: Final = 40.0
+MAX_AHEAD_MS: Final = 4000.0
+"""A stream whose audio is so far ahead of what its reader has taken gets no turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +80,19 @@ class Sequence:
     hops: Hops
     num_prompt: int
     """Tokens of the flow's prompt."""
+    slot: int
     feed: Feed | None = None
     """To be fed; None while the language model runs, waits for text, or is done."""
+    is_running: bool = False
+    """It was fed and has not stopped."""
     bistream: Bistream | None = None
-    slot: int | None = None
+    has_all_text: bool = False
+    """Of an interleaved text: it has ended."""
+    last_text: str = ""
+    """Of an interleaved text: what the next text chunk joins."""
     tokens: list[int] = field(default_factory=list)
     num_fills: int = 0
+    """Ids among those drawn that ask for more text."""
     num_flowed: int = 0
     """Tokens that the flow has been given."""
     num_given: int = 0
@@ -99,6 +108,38 @@ class Sequence:
     def is_ready(self) -> bool:
         """Whether the flow can be called."""
         return bool(self.tokens) and (self.is_drawn or len(self.tokens) >= self.hops.needed_tokens)
+
+    @property
+    def is_drawing(self) -> bool:
+        """Whether a round of the language model brings it on."""
+        return not self.is_drawn and (self.is_running or self.feed is not None)
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether the model had nothing to say."""
+        return self.is_drawn and not self.tokens
+
+    @property
+    def takes_text(self) -> bool:
+        """Whether more text can be added."""
+        return self.bistream is not None and not self.has_all_text
+
+    @property
+    def is_well_ahead(self) -> bool:
+        """Whether its listener can do without more of it for now. What a next call needs counts for those behind it only:
+        a first sequence may draw as much as its call needs, and that can be much.
+        """
+        return self.stream.is_far_ahead if self is self.stream.head else self.stream.is_well_ahead
+
+    @property
+    def deadline_ms(self) -> float:
+        """When its next audio is due: after what comes before it."""
+        before_ms = 0.0
+        for each in self.stream.sequences:
+            if each is self:
+                break
+            before_ms += each.unsent_ms
+        return self.stream.clock.deadline_ms + before_ms
 
     @property
     def num_needed(self) -> int:
@@ -124,7 +165,7 @@ class Sequence:
     @property
     def unsent_ms(self) -> float:
         """Audio of the tokens that were drawn and not given out."""
-        return (len(self.tokens) - self.num_given) * MS_PER_TOKEN
+        return (len(self.tokens) - self.num_given) * MS_PER_TOKEN / self.stream.speed
 
     @property
     def index_now(self) -> int:
@@ -149,6 +190,7 @@ class Sequence:
         if self.bistream is None:
             self.tokens.extend(ids)
             self.is_drawn = self.is_drawn or stopped
+            self.is_running = not self.is_drawn
             return
         for drawn in ids:
             emitted = self.bistream.take(drawn)
@@ -157,22 +199,38 @@ class Sequence:
             else:
                 self.tokens.append(emitted)
         if stopped:
-            self.go_on()
+            self.is_running = False
+            self._go_on()
 
-    def go_on(self) -> None:
-        """Look what an interleaved sequence is to be fed now: more text may have come, or have ended."""
-        if self.bistream is None or self.is_drawn or self.feed is not None:
+    def was_fed(self) -> None:
+        """The language model has taken what was to be fed."""
+        self.feed = None
+        self.is_running = True
+
+    def add_text(self, ids: Row[int], *, text_chunk_index: int) -> None:
+        """More of an interleaved text, in tokens."""
+        assert self.bistream is not None
+        self.marks.append((self.num_text, text_chunk_index))
+        self.num_text += len(ids)
+        self.bistream.add_text(ids)
+        self._go_on()
+
+    def end_text(self) -> None:
+        """An interleaved text has ended."""
+        assert self.bistream is not None
+        self.has_all_text = True
+        self.bistream.end_text()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Look what an interleaved sequence is to be fed when it has stopped: more text may have come, or have ended."""
+        if self.bistream is None or self.is_drawn or self.is_running or self.feed is not None:
             return
         step = self.bistream.next_step()
         if step is not None:
             self.feed = Feed(step.inputs, self.bistream.rules, goes_on=bool(self.bistream.history))
-        elif self.bistream.state is BistreamState.DONE:
-            self.is_drawn = True
-
-    @property
-    def waits_for_text(self) -> bool:
-        """Whether only more text brings an interleaved sequence on."""
-        return self.bistream is not None and self.bistream.state is BistreamState.WAITING
+        else:
+            self.is_drawn = self.bistream.state is BistreamState.DONE
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -183,12 +241,15 @@ class Stream:
     voice_id: str
     speed: float
     clock: ListenerClock
+    is_interleaved: bool = False
+    """Its text chunks feed one sequence (§3.5)."""
     texts: deque[tuple[int, str]] = field(default_factory=deque)
-    """Text chunks that are no sequence yet."""
+    """Text chunks that are no sequence yet, with their indices."""
+    held_text: str = ""
+    """Interleaved text before the first word."""
     sequences: deque[Sequence] = field(default_factory=deque)
     has_ended: bool = False
     taken_ms: float = 0.0
-    num_underruns: int = 0
 
     @property
     def head(self) -> Sequence | None:
@@ -201,23 +262,28 @@ class Stream:
         return self.sequences[-1] if self.sequences and not self.sequences[-1].is_drawn else None
 
     @property
-    def untaken_ms(self) -> float:
-        """Audio that was handed out and not taken, and that of the tokens behind it."""
-        return self.clock.sent_ms - self.taken_ms + sum(sequence.unsent_ms for sequence in self.sequences)
+    def is_far_ahead(self) -> bool:
+        """Whether so much audio was handed out and not taken that there shall be no more for now."""
+        return self.clock.sent_ms - self.taken_ms >= MAX_AHEAD_MS
+
+    @property
+    def is_well_ahead(self) -> bool:
+        """The same with the tokens that will be audio as soon as it is wanted."""
+        unsent_ms = sum(sequence.unsent_ms for sequence in self.sequences)
+        return self.clock.sent_ms - self.taken_ms + unsent_ms >= MAX_AHEAD_MS
+
+    @property
+    def owes_nothing(self) -> bool:
+        """Whether only more text, or the end of it, brings the next audio."""
+        if self.texts:
+            return False
+        head = self.head
+        return head is None or not (head.is_drawn or head.is_drawing or head.is_ready or head.has_all_text)
 
     @property
     def is_over(self) -> bool:
         """Whether all that will ever be said has been said."""
         return self.has_ended and not self.texts and not self.sequences
-
-    def deadline_ms(self, sequence: Sequence) -> float:
-        """When the next audio of ``sequence`` is due: after what comes before it."""
-        before = 0.0
-        for each in self.sequences:
-            if each is sequence:
-                break
-            before += each.unsent_ms
-        return self.clock.deadline_ms + before
 
 
 def hops_of(num_prompt: int, *, first_hop: int, speed: float) -> Hops:

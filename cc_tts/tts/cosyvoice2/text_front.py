@@ -60,9 +60,10 @@ class TextFront:
         ids = text_ids(self._tokenizer, text)
         if not ids:
             return None
-        request = self._speaker(voice_id).lm_request_of(self._tokenizer, ids)
+        speaker = self._speaker(voice_id)
+        request = speaker.lm_request_of(self._tokenizer, ids)
         inputs, limits = request.inputs, request.limits
-        room = self._num_positions - len(inputs)
+        room = self._num_positions - max(len(inputs), len(speaker.flow_tokens))
         if room < LIKELY_SPEECH_PER_TEXT * len(ids):
             raise Unprocessable(
                 f"a text chunk of {len(ids)} tokens after a prompt of {len(inputs) - len(ids)} is too long for the model's "
@@ -77,15 +78,30 @@ class TextFront:
         A long prompt would keep it silent until five text tokens are there for each fifteen of its speech tokens. So only
         the text of an instruction goes before, and the voice comes from the flow.
         """
-        speaker = self._speaker(voice_id)
-        prompt_text: tuple[int, ...] = ()
-        if speaker.mode == "instruct":
-            prompt_text = speaker.lm_request_of(self._tokenizer, ()).prompt_text
-        return Bistream(prompt_text, (), speech_ids=self._speech_ids)
+        return Bistream(self._instruction(voice_id), (), speech_ids=self._speech_ids)
 
-    def text_ids(self, text: str) -> tuple[int, ...]:
-        """The tokens of a piece of an interleaved text."""
-        return tuple(self._tokenizer.encode(text))
+    def text_ids(self, voice_id: str, text: str) -> tuple[int, ...]:
+        """The tokens of a piece of an interleaved text.
+
+        Raises:
+            Unprocessable: as of :meth:`prepare`.
+
+        """
+        ids = tuple(self._tokenizer.encode(text))
+        if len(ids) > self.max_interleaved(voice_id):
+            raise Unprocessable(
+                f"a text chunk of {len(ids)} tokens is too long for the model; lower tts.chunk_max_chars"
+            )
+        return ids
+
+    def max_interleaved(self, voice_id: str) -> int:
+        """Text tokens of an interleaved sequence, at which it still has room for their speech."""
+        num_prompt = max(len(self._instruction(voice_id)), self.num_flow_prompt(voice_id))
+        return max(1, (self._num_positions - num_prompt) // (1 + LIKELY_SPEECH_PER_TEXT))
+
+    def _instruction(self, voice_id: str) -> tuple[int, ...]:
+        speaker = self._speaker(voice_id)
+        return speaker.lm_request_of(self._tokenizer, ()).prompt_text if speaker.mode == "instruct" else ()
 
     def seed(self, voice_id: str, text: str) -> int:
         """The same voice says the same text in the same way."""

@@ -6,6 +6,7 @@ Threads: this one owns the device and moves the engine on; the reader thread tak
 import argparse
 import contextlib
 import os
+import queue
 import signal
 import socket
 import sys
@@ -18,12 +19,13 @@ from cc_tts import logs
 from cc_tts.clock import MonotonicClock, ms_between
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Ready, Shutdown, StartFailed
-from cc_tts.tts.stepped import SteppedEngine
-from cc_tts.tts.worker.loop import WorkerLoop
+from cc_tts.tts.stepped import DeviceLost, SteppedEngine
+from cc_tts.tts.worker.loop import Inbox, WorkerLoop
 from cc_tts.tts.worker.messages import TO_WORKER, EngineDescription, WorkerSettings
 
 EXIT_SERVER_GONE: Final = 3
 EXIT_NO_START: Final = 4
+EXIT_DEVICE_LOST: Final = 5
 MAX_REASON_CHARS: Final = 500
 
 log = logs.get("cc_tts.tts.worker")
@@ -44,10 +46,11 @@ def main() -> int:
         channel.send(Hello(protocol=PROTOCOL_VERSION, process="worker", pid=os.getpid(), build=_build(settings)))
         started_ns = clock.now_ns()
         try:
+            inbox: Inbox = queue.SimpleQueue()
+            reader = threading.Thread(target=_read, args=(channel, inbox, loaded), name="reader", daemon=True)
+            reader.start()  # before torch is imported, which may take longer than anybody waits for an end
             engine = _engine(settings)
-            loop = WorkerLoop(engine, channel, clock=clock)
-            reader = threading.Thread(target=_read, args=(channel, loop, loaded), name="reader", daemon=True)
-            reader.start()
+            loop = WorkerLoop(engine, channel, clock=clock, inbox=inbox)
             engine.load(lambda what: log.info("loading", what=what, ms=ms_between(started_ns, clock.now_ns())))
         except CcTtsError as error:
             return _refuse(channel, error.detail)
@@ -59,14 +62,15 @@ def main() -> int:
         channel.send(Ready())
         voices, languages = tuple(engine.voices), tuple(engine.languages)
         channel.send(EngineDescription(rate_hz=engine.rate_hz, voices=voices, languages=languages))
-        try:
-            loop.turn(wait=False)  # the first report
-            while not (loop.is_stopping or stop_requested.is_set()):
-                if not loop.turn(wait=True):
-                    return EXIT_SERVER_GONE
-        finally:
-            engine.close()
+        loop.turn(wait=False)  # the first report
+        while not (loop.is_stopping or stop_requested.is_set()):
+            if not loop.turn(wait=True):
+                return EXIT_SERVER_GONE
+        engine.close()
         channel.flush()
+    except DeviceLost as error:  # what it holds is freed by the end of the process only; the supervisor starts another
+        log.error("device_lost", detail=str(error))
+        return EXIT_DEVICE_LOST
     except ProcessFailed as error:
         log.error("server_gone", detail=error.detail)
         return EXIT_SERVER_GONE
@@ -97,7 +101,7 @@ def _refuse(channel: ChildChannel, detail: str) -> int:
     return EXIT_NO_START
 
 
-def _read(channel: ChildChannel, loop: WorkerLoop, loaded: threading.Event) -> None:
+def _read(channel: ChildChannel, inbox: Inbox, loaded: threading.Event) -> None:
     """Fill the inbox. While the engine loads nobody empties it, so a shutdown ends the process here.
 
     Runs on: the reader thread.
@@ -107,12 +111,12 @@ def _read(channel: ChildChannel, loop: WorkerLoop, loaded: threading.Event) -> N
             for message, _payload in records:
                 if isinstance(message, Shutdown) and not loaded.is_set():
                     os._exit(0)
-                loop.deliver(message)
+                inbox.put(message)
     except ProcessFailed as error:
         log.error("channel_broken", detail=error.detail)
     if not loaded.is_set():
         os._exit(EXIT_SERVER_GONE)
-    loop.deliver(None)
+    inbox.put(None)
 
 
 if __name__ == "__main__":

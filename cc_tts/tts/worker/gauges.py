@@ -9,12 +9,12 @@ class EngineGauges:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._num_not_finite: dict[str, int] = {}
+        self._counted: dict[str, EngineLoad] = {}
 
     def on_worker_down(self, worker: str, reason: str) -> None:  # noqa: ARG002 - the supervisor logs the reason
         """A worker ended without having been asked to."""
         self._metrics.process_restarts.labels(process="worker").inc()
-        self._num_not_finite.pop(worker, None)
+        self._counted.pop(worker, None)
 
     def on_engine_load(self, worker: str, load: EngineLoad) -> None:
         """A worker says how busy it is."""
@@ -27,10 +27,11 @@ class EngineGauges:
         metrics.engine_slots.labels(worker=worker, state="free").set(load.slots_total - load.slots_used)
         metrics.engine_pages.labels(worker=worker, state="used").set(load.pages_used)
         metrics.engine_pages.labels(worker=worker, state="free").set(load.pages_total - load.pages_used)
-        gained = load.num_not_finite - self._num_not_finite.get(worker, 0)
-        self._num_not_finite[worker] = load.num_not_finite
-        if gained > 0:
-            metrics.engine_not_finite.inc(gained)
+        before = self._counted.get(worker)
+        self._counted[worker] = load
+        num_not_finite, num_underruns = (0, 0) if before is None else (before.num_not_finite, before.num_underruns)
+        metrics.engine_not_finite.inc(max(0, load.num_not_finite - num_not_finite))
+        metrics.engine_underruns.inc(max(0, load.num_underruns - num_underruns))
 
     def on_refusal(self, reason: str) -> None:
         """A stream was refused by admission."""

@@ -15,7 +15,7 @@ from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
 from cc_tts.errors import CcTtsError, EngineFailed
 from cc_tts.processes.channel import Message, Ping, Pong, Shutdown
-from cc_tts.tts.stepped import EngineLoad, SpeechOut, SteppedEngine, StreamDone, StreamRequest
+from cc_tts.tts.stepped import DeviceLost, EngineLoad, SpeechOut, SteppedEngine, StreamDone, StreamRequest
 from cc_tts.tts.worker.messages import (
     CancelStream,
     EndText,
@@ -35,6 +35,9 @@ BACKLOG_WAIT_S: Final = 0.005
 REPORT_INTERVAL_MS: Final = 200.0
 MAX_RECORD_BYTES: Final = 1 << 20
 """Audio is cut into records of at most this size."""
+
+Inbox = queue.SimpleQueue[Message | None]
+"""What the reader thread took off the channel; ``None`` means the server is gone."""
 
 log = logs.get(__name__)
 
@@ -56,17 +59,17 @@ class Sender(Protocol):
 class WorkerLoop:
     """Moves the engine on and carries news in and out."""
 
-    def __init__(self, engine: SteppedEngine, sender: Sender, *, clock: Clock) -> None:
+    def __init__(self, engine: SteppedEngine, sender: Sender, *, clock: Clock, inbox: Inbox | None = None) -> None:
         self._engine = engine
         self._sender = sender
         self._clock = clock
-        self._inbox: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._inbox: Inbox = queue.SimpleQueue() if inbox is None else inbox
         self._reported: EngineLoad | None = None
         self._reported_ns = 0
         self.is_stopping = False
 
     def deliver(self, message: Message | None) -> None:
-        """Put a message into the inbox; ``None`` means the server is gone. Runs on: the reader thread."""
+        """Put a message into the inbox."""
         self._inbox.put(message)
 
     def run(self) -> bool:
@@ -74,6 +77,7 @@ class WorkerLoop:
 
         Raises:
             ProcessFailed: the server is gone or has stopped reading.
+            DeviceLost: the engine has nothing left to work with.
         """
         while not self.is_stopping:
             if not self.turn(wait=True):
@@ -120,7 +124,9 @@ class WorkerLoop:
             case CancelStream():
                 engine.cancel(message.stream_id)
             case Taken():
-                engine.taken(message.stream_id, message.taken_ms, message.ahead_ms)
+                self._guarded(
+                    message.stream_id, lambda: engine.taken(message.stream_id, message.taken_ms, message.ahead_ms)
+                )
             case Ping():
                 self._sender.send(Pong(serial=message.serial))
             case Shutdown():
@@ -132,6 +138,8 @@ class WorkerLoop:
         """Run ``action``; what goes wrong ends this stream and no other."""
         try:
             action()
+        except DeviceLost:
+            raise
         except CcTtsError as error:
             self._engine.cancel(stream_id)
             self._fail(stream_id, error)

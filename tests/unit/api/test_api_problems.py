@@ -38,7 +38,8 @@ def test_every_error_has_a_document(kind: type[CcTtsError]) -> None:
 
 
 def test_codes_are_unique() -> None:
-    kinds = [kind for kind in every_error() if kind not in (CcTtsError, OurFault, TheirFault)]
+    """A kind without a code of its own is told as the one above it."""
+    kinds = [kind for kind in every_error() if kind not in (CcTtsError, OurFault, TheirFault) and "code" in vars(kind)]
     assert len({kind.code for kind in kinds}) == len(kinds)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.processes.channel import Message, Ping, Pong, Shutdown
-from cc_tts.tts.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.tts.stepped import DeviceLost, EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.tts.worker.loop import MAX_RECORD_BYTES, WorkerLoop
 from cc_tts.tts.worker.messages import (
     CancelStream,
@@ -174,6 +174,12 @@ def test_an_error_of_theirs_keeps_its_code(bench: Bench) -> None:
     bench.engine.error = CcTtsError("of any kind")
     bench.turn(PushText(7, "x", 0))
     assert bench.sender.but_reports()[0][0] == StreamFailed(7, "internal", "of any kind")
+
+
+def test_a_lost_device_ends_the_loop(bench: Bench) -> None:
+    bench.engine.error = DeviceLost("CUDA error")
+    with pytest.raises(DeviceLost):
+        bench.turn(OpenStream(7, "anna"))
 
 
 def test_ping_is_answered_by_the_thread_that_works_and_shutdown_ends_it(bench: Bench) -> None:

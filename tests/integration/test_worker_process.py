@@ -1,0 +1,170 @@
+"""The real worker process with the small model, driven by the client that the server drives it by."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+
+from cc_tts.clock import MonotonicClock  # noqa: E402
+from cc_tts.errors import EngineFailed, EngineOverloaded, ProcessFailed, Unprocessable  # noqa: E402
+from cc_tts.tts.engine import SynthesisRequest  # noqa: E402
+from cc_tts.tts.worker.client import WorkerEngine  # noqa: E402
+from cc_tts.tts.worker.link import WorkerStream  # noqa: E402
+from cc_tts.tts.worker.messages import WorkerSettings  # noqa: E402
+from tests.support.tiny_model import make_tiny_model  # noqa: E402
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+
+VOICE = "anna"
+MAX_AHEAD_S = 4.0
+"""Of audio, after which a stream whose client does not read gets no more."""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = make_tiny_model(tmp_path_factory.mktemp("tiny"))
+    torch.save({VOICE: {"embedding": torch.ones(1, 192)}}, directory / "spk2info.pt")
+    return directory
+
+
+def make_engine(directory: Path, **settings: Any) -> WorkerEngine:
+    options = {
+        "engine": "cosyvoice2",
+        "model_dir": str(directory),
+        "device": "cpu",
+        "num_threads": 1,
+        "max_streams": 6,
+        "first_audio_target_ms": 60_000.0,
+        "max_utilisation": 1000.0,
+        "memory_bytes": 300 << 20,
+        "log_level": "warning",
+    }
+    return WorkerEngine(
+        "cosyvoice2", [WorkerSettings(**{**options, **settings})], clock=MonotonicClock(), start_timeout_s=100.0
+    )
+
+
+def open_stream(engine: WorkerEngine, *texts: str, end: bool = True, speed: float = 1.0) -> WorkerStream:
+    stream = engine.open(SynthesisRequest(voice=VOICE, speed=speed))
+    for index, text in enumerate(texts):
+        stream.push(text, text_chunk_index=index)
+    if end:
+        stream.end()
+    return stream
+
+
+async def pcm_of(stream: WorkerStream) -> bytes:
+    return b"".join([chunk.data async for chunk in stream])
+
+
+async def eventually(is_true: Callable[[], bool], *, within_s: float = 100.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not is_true():  # noqa: ASYNC110 - what another process tells has no event to wait for
+            await asyncio.sleep(0.02)
+
+
+async def within(waiting: Awaitable[Any], seconds: float = 100.0) -> Any:
+    async with asyncio.timeout(seconds):
+        return await waiting
+
+
+async def idle(engine: WorkerEngine) -> None:
+    link = engine._workers[0]
+    await eventually(lambda: link.load is not None and link.load.num_streams == link.load.slots_used == 0)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine(directory: Path) -> AsyncIterator[WorkerEngine]:
+    engine = make_engine(directory)
+    await within(engine.start())
+    yield engine
+    await within(engine.stop(), 10.0)
+
+
+async def test_streams_are_spoken_cancelled_and_left_unread(engine: WorkerEngine) -> None:
+    assert [voice.id for voice in engine.voices()] == [VOICE]
+    assert engine.not_ready_because is None
+    # all at one instant: a machine that is busy with one stream may refuse the next
+    unread = open_stream(engine, *["hello and welcome to the service line"] * 3)
+    cancelled = open_stream(engine, *["please hold the line"] * 4)
+    streams = [open_stream(engine, "please hold", "the line") for _ in range(2)]
+    assert await within(anext(aiter(cancelled)))
+    await cancelled.cancel()
+    first, second = await within(asyncio.gather(*(pcm_of(stream) for stream in streams)))
+    assert len(first) == len(second) > 48_000 // 10
+    link = engine._workers[0]
+    await eventually(lambda: link.load is not None and link.load.num_streams == 1)
+    await eventually(lambda: sum(chunk.duration_ms for chunk in unread._queue) >= MAX_AHEAD_S * 1000)
+    await asyncio.sleep(0.5)
+    assert sum(chunk.duration_ms for chunk in unread._queue) < 3 * MAX_AHEAD_S * 1000
+    assert not unread._is_over
+    await unread.cancel()
+    await idle(engine)
+    assert link.load is not None
+    assert link.load.pages_used == 0
+    assert link.load.num_not_finite == 0
+    with pytest.raises(Unprocessable):
+        await within(pcm_of(open_stream(engine, "hello", speed=9.0)))
+
+
+async def test_a_killed_worker_fails_its_streams_and_comes_back(engine: WorkerEngine) -> None:
+    await idle(engine)
+    streams = [open_stream(engine, *["hello and welcome to the service line"] * 4) for _ in range(4)]
+    readers = [asyncio.create_task(pcm_of(stream)) for stream in streams]
+    link = engine._workers[0]
+    await eventually(lambda: link.load is not None and link.load.num_streams == 4)
+    (pid,) = engine.pids
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    answers = await within(asyncio.gather(*readers, return_exceptions=True))
+    assert [type(answer) for answer in answers] == [EngineFailed] * 4
+    assert all(answer.retry_after_s for answer in answers)
+    with pytest.raises((EngineFailed, EngineOverloaded)):
+        open_stream(engine, "hello")
+    await eventually(lambda: engine.not_ready_because is None)
+    assert engine.pids != (pid,)
+    assert await within(pcm_of(open_stream(engine, "please hold")))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"model_dir": "/nonexistent"}, "/nonexistent"),
+        ({"memory_bytes": 1000}, r"tts\.state_memory_bytes: 1,000 hold 0 pages"),
+        ({"device": "cuda:7"}, r"there is no cuda:7 here"),
+    ],
+    ids=["model", "memory", "device"],
+)
+async def test_a_worker_that_cannot_start_says_why(directory: Path, settings: dict[str, Any], reason: str) -> None:
+    engine = make_engine(directory, **settings)
+    with pytest.raises(ProcessFailed, match=reason):
+        await within(engine.start())
+
+
+async def test_a_model_without_voices_says_how_to_get_one(tmp_path: Path) -> None:
+    engine = make_engine(make_tiny_model(tmp_path / "model"))
+    with pytest.raises(ProcessFailed, match=r"there is no voice to speak with.*cc-tts voices enrol"):
+        await within(engine.start())
+
+
+async def test_it_can_be_stopped_while_it_loads(directory: Path) -> None:
+    engine = make_engine(directory)
+    starting = asyncio.create_task(engine.start())
+    await eventually(lambda: engine.pids[0] is not None)
+    await asyncio.sleep(1.0)
+    assert not starting.done()
+    begin_s = time.monotonic()
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await within(engine.stop(), 10.0)
+    assert time.monotonic() - begin_s < 5.0
+    assert engine.pids == (None,)

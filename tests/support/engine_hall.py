@@ -1,0 +1,173 @@
+"""An engine over the fake device, with listeners who hear its streams in virtual time."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cc_tts.tts.cosyvoice2.costs import DefaultCosts, StageCosts
+from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig
+from cc_tts.tts.stepped import SpeechOut, StepOut, StreamDone, StreamRequest
+from tests.fakes.fake_device import FakeCosts, FakeDevice, FakeFront, VirtualClock
+
+BYTES_PER_MS: Final = 48
+MAX_STEPS: Final = 100_000
+
+
+@dataclass
+class Heard:
+    """What a listener has been given."""
+
+    is_reading: bool = True
+    pieces: list[tuple[float, SpeechOut]] = field(default_factory=list)
+    """With the instant, ms."""
+    done: list[StreamDone] = field(default_factory=list)
+    dry_ms: float = 0.0
+
+    @property
+    def pcm(self) -> bytes:
+        return b"".join(out.pcm for _, out in self.pieces)
+
+    @property
+    def sent_ms(self) -> float:
+        return len(self.pcm) / BYTES_PER_MS
+
+
+class Hall:
+    """Opens streams, steps, listens, and looks after each step whether anything was left behind."""
+
+    def __init__(
+        self, *, num_slots: int = 8, num_pages: int = 1000, costs: FakeCosts | None = None, **config: Any
+    ) -> None:
+        config = {"max_streams": num_slots, "admits_all": True, **config}
+        self.clock = VirtualClock()
+        self.device = FakeDevice(self.clock, num_slots=num_slots, num_pages=num_pages, costs=costs)
+        fake = self.device.costs
+        self.costs = StageCosts(
+            DefaultCosts(
+                prefill_ms=fake.start_ms,
+                lm_step_ms=fake.lm_step_ms,
+                flow_ms=0.8 * fake.call_ms,
+                vocoder_ms=0.2 * fake.call_ms,
+            )
+        )
+        self.front = FakeFront()
+        self.engine = Engine(self.device, self.front, self.costs, EngineConfig(**config), clock=self.clock)
+        self.heard: dict[int, Heard] = {}
+        self.now_ms = 0.0
+
+    def open(
+        self, stream_id: int, *texts: str, voice: str = "anna", speed: float = 1.0, end: bool = True, reads: bool = True
+    ) -> Heard:
+        """A stream with so many text chunks."""
+        self.engine.open(StreamRequest(stream_id=stream_id, voice=voice, speed=speed))
+        heard = self.heard[stream_id] = Heard(is_reading=reads)
+        for index, text in enumerate(texts):
+            self.engine.push(stream_id, text, index)
+        if end:
+            self.engine.end(stream_id)
+        return heard
+
+    def step(self) -> Sequence[StepOut]:
+        """One step, which must do something exactly if the engine says so; its outs are heard."""
+        has_work, before = self.engine.has_work, fingerprint(self)
+        outs = self.engine.step()
+        did_work = bool(outs) or fingerprint(self) != before
+        assert did_work == has_work, f"has_work {has_work}, but the step did {'something' if did_work else 'nothing'}"
+        for out in outs:
+            self._hear(out)
+        self.check()
+        return outs
+
+    def run(self, *, max_steps: int = MAX_STEPS) -> None:
+        """Step until nothing is left to be done."""
+        for _ in range(max_steps):
+            if not self.engine.has_work:
+                return
+            self.step()
+        raise AssertionError("the engine never rests")
+
+    def play(self, ms: float) -> None:
+        """Step for so long; when there is nothing to do, time passes."""
+        end_ns = self.clock.ns + int(ms * 1e6)
+        while self.clock.ns < end_ns:
+            if self.engine.has_work:
+                self.step()
+            else:
+                self.clock.pass_ms(5.0)
+
+    def take(self, stream_id: int) -> None:
+        """The listener's side takes all it was given, of which it plays in real time."""
+        heard = self.heard[stream_id]
+        now_ms = self.clock.ns / 1e6
+        self.engine.taken(stream_id, heard.sent_ms, max(0.0, heard.dry_ms - now_ms))
+
+    def check(self) -> None:
+        """Slots, sequences and streams of engine and device agree."""
+        table = self.engine._table
+        slots = {each.slot for each in table.sequences.values()}
+        assert len(slots) == len(table.sequences)
+        assert set(self.device.slots) <= slots
+        assert not slots & set(table._free_slots)
+        assert len(slots) + self.engine.num_free_slots == self.device.num_slots
+        assert table.recomputed <= slots
+        assert sum(len(each.sequences) for each in table.streams.values()) == len(slots)
+        num_owed = self.engine._config.max_streams - sum(1 for stream in table.streams.values() if stream.sequences)
+        assert self.engine.num_free_slots >= num_owed, "a stream without the slot it is owed"
+
+    def check_empty(self) -> None:
+        """Nothing is left."""
+        self.check()
+        assert not self.engine.has_work
+        assert not self.engine._table.streams
+        assert not self.engine._table.sequences
+        assert not self.engine._table.recomputed
+        assert not self.device.slots
+        assert self.engine.num_free_slots == self.device.num_slots
+        assert self.device.num_free_pages == self.device.num_pages
+
+    def _hear(self, out: StepOut) -> None:
+        heard = self.heard[out.stream_id]
+        assert not heard.done, "something came after the end"
+        if isinstance(out, StreamDone):
+            heard.done.append(out)
+            return
+        now_ms = self.clock.ns / 1e6
+        heard.pieces.append((now_ms, out))
+        heard.dry_ms = max(heard.dry_ms, now_ms) + len(out.pcm) / BYTES_PER_MS
+        if heard.is_reading:
+            self.take(out.stream_id)
+
+
+def fingerprint(hall: Hall) -> object:
+    """All that a step can change."""
+    table = hall.engine._table
+    sequences = [
+        (
+            each.key,
+            len(each.tokens),
+            each.num_given,
+            each.feed is None,
+            each.is_running,
+            each.is_drawn,
+            each.has_all_text,
+        )
+        for each in table.sequences.values()
+    ]
+    texts = [(stream_id, len(stream.texts), stream.held_text) for stream_id, stream in table.streams.items()]
+    return len(hall.device.calls), sequences, texts
+
+
+def words(rng: random.Random, num_words: int) -> str:
+    """A text of so many words."""
+    return " ".join("".join(rng.choices("abcdefgh", k=4)) for _ in range(num_words))
+
+
+def alone(*texts: str, voice: str = "anna", speed: float = 1.0, **config: Any) -> bytes:
+    """What a stream sounds like when nobody else is there."""
+    hall = Hall(**config)
+    heard = hall.open(0, *texts, voice=voice, speed=speed)
+    hall.run()
+    assert heard.done == [StreamDone(0)]
+    hall.check_empty()
+    return heard.pcm

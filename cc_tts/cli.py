@@ -1,4 +1,4 @@
-"""The command line: ``cc-tts serve | call | say | voices | check-config``."""
+"""The command line: ``cc-tts serve | call | say | voices | check-config | doctor``."""
 
 import argparse
 import asyncio
@@ -15,6 +15,7 @@ from cc_tts import config as configuration
 from cc_tts.calls.prompt import TextContent
 from cc_tts.calls.speech_source import SpeechSource
 from cc_tts.config import Config
+from cc_tts.doctor.command import add_doctor_command
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.tts.cosyvoice2.model_dir import add_model_commands
@@ -95,6 +96,8 @@ def _parser() -> argparse.ArgumentParser:
         "check-config", parents=[common], help="check the configuration and print what is in force"
     )
     check.set_defaults(run=_check_config)
+
+    add_doctor_command(commands, parents=[common])
     return parser
 
 

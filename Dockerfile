@@ -1,0 +1,90 @@
+# Images of cc-tts: `--target runtime` (the last stage, the default) and `--target runtime-gpu`.
+# What was run of it and what was not: docs/for-operators.md, "Docker".
+
+# Pinned by tag. For a build that cannot change give a digest: --build-arg DEBIAN=debian@sha256:…
+ARG DEBIAN=debian:bookworm-20250520-slim
+ARG DEBIAN_SID=debian:sid-20250520-slim
+
+# --- the server build of pjsua2: four minutes on two cores; only sip/pjproject/ decides whether it is built again
+FROM ${DEBIAN} AS pjproject
+SHELL ["/bin/bash", "-o", "pipefail", "-c"]
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends build-essential ca-certificates curl dpkg-dev libopus-dev \
+       libsamplerate0-dev libsrtp2-dev libssl-dev pkg-config python3 python3-dev swig uuid-dev xz-utils \
+    && rm -rf /var/lib/apt/lists/*
+COPY sip/pjproject /src/sip/pjproject
+RUN PJPROJECT_WORK=/tmp/pjproject /src/sip/pjproject/build.sh /opt/pjsua2 \
+    && rm -rf /tmp/pjproject
+
+# --- Python packages, each held against the hash in the lock file
+FROM ${DEBIAN} AS wheels
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends ca-certificates python3 python3-venv \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY requirements/default.lock requirements/
+# The wheel of pjsua2 goes again: the server build takes its place.
+RUN python3 -m venv /opt/cc-tts \
+    && /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --require-hashes -r requirements/default.lock \
+    && /opt/cc-tts/bin/pip uninstall --yes --quiet pjsua2-python
+COPY pyproject.toml README.md LICENSE ./
+COPY cc_tts cc_tts
+RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . \
+    && echo /opt/pjsua2 > "$(/opt/cc-tts/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pjsua2.pth"
+
+# --- the same with PyTorch for CUDA; pinned by version, without hashes (requirements/neural.txt has none)
+FROM wheels AS wheels-gpu
+COPY requirements/neural.txt requirements/
+RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check -r requirements/neural.txt
+
+# --- what both images stand on. espeak-ng and its voices come in the wheel espeakng_loader
+FROM ${DEBIAN} AS base
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends ca-certificates libopus0 libsamplerate0 libsrtp2-1 libssl3 libstdc++6 \
+       libuuid1 python3 \
+    && rm -rf /var/lib/apt/lists/* \
+    && groupadd --gid 10001 cc-tts \
+    && useradd --uid 10001 --gid 10001 --home-dir /nonexistent --no-create-home --shell /usr/sbin/nologin cc-tts \
+    && install --directory --owner 10001 --group 10001 /cache
+COPY --from=pjproject /opt/pjsua2 /opt/pjsua2
+COPY configs/cc_tts.toml configs/cc_tts.gpu.toml /etc/cc-tts/
+ENV PATH=/opt/cc-tts/bin:$PATH \
+    HOME=/tmp \
+    PYTHONUNBUFFERED=1 \
+    CC_TTS_PJSUA2=/opt/pjsua2 \
+    CC_TTS_SIP__HOST=0.0.0.0
+USER 10001:10001
+WORKDIR /
+# SIP, media, control API (which listens on loopback until http.host and http.tokens say otherwise)
+EXPOSE 5060/udp 5060/tcp 16384-16584/udp 8080/tcp
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ.get('CC_TTS_HTTP__PORT', '8080') + '/healthz', timeout=4)"]
+ENTRYPOINT ["cc-tts"]
+
+# --- a PBX to try it with (docker-compose.yml): Asterisk 22 of Debian, which only sid has
+FROM ${DEBIAN_SID} AS asterisk
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends asterisk \
+    && rm -rf /var/lib/apt/lists/*
+# hadolint ignore=DL3066
+USER asterisk
+ENTRYPOINT ["asterisk", "-f"]
+
+FROM base AS runtime-gpu
+# The driver's libraries come from the NVIDIA container toolkit; CUDA itself is in the wheels.
+ENV NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+COPY --from=wheels-gpu /opt/cc-tts /opt/cc-tts
+VOLUME ["/models", "/voices"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=600s --retries=3 \
+    CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ.get('CC_TTS_HTTP__PORT', '8080') + '/healthz', timeout=4)"]
+CMD ["serve", "--config", "/etc/cc-tts/cc_tts.gpu.toml"]
+
+FROM base AS runtime
+COPY --from=wheels /opt/cc-tts /opt/cc-tts
+CMD ["serve", "--config", "/etc/cc-tts/cc_tts.toml"]

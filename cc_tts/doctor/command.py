@@ -1,0 +1,119 @@
+"""``cc-tts doctor``: run the checks, print one line each, say by the exit status whether the server can run."""
+
+import argparse
+import dataclasses
+import json
+import queue
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from cc_tts.config import Config
+from cc_tts.doctor import machine, network, software
+from cc_tts.doctor.finding import CHILD_S, DEEP_S, QUICK_S, TORCH_S, Check, CheckFunction, Finding, Subject
+from cc_tts.doctor.probes import MachineProbes, Probes
+
+MARGIN_S: Final = 2.0
+"""A check that starts a child gives up on it by itself; this is how much later the doctor gives up on the check, s."""
+PJSUA2: Final = "pjsua2"
+
+CHECKS: Final = (
+    Check("sip.max_calls", software.check_max_calls),
+    Check("addresses", network.check_addresses, CHILD_S),  # a name server that does not answer
+    Check("ports", network.check_ports),
+    Check("rtp ports", network.check_rtp, CHILD_S),
+    Check("udp buffers", network.check_udp_buffers),
+    Check("clock", machine.check_clock, QUICK_S + MARGIN_S),
+    Check("cpu", machine.check_cpu),
+    Check("ulimit -n", machine.check_descriptors),
+    Check("files", machine.check_files),
+    Check("tts.engine", software.check_engine),
+    Check("espeak-ng", software.check_espeak, CHILD_S + MARGIN_S),
+    Check("torch", software.check_torch, TORCH_S + MARGIN_S),
+    Check("model", software.check_model, DEEP_S + MARGIN_S),
+    Check("voices", software.check_voices, CHILD_S),
+)
+
+
+def examine(
+    config: Config,
+    probes: Probes,
+    *,
+    config_file: Path | None = None,
+    deep: bool = False,
+    checks: Sequence[Check] = CHECKS,
+) -> Iterable[Finding]:
+    """Every finding, as it is made. pjsua2 is asked first: what it allows is what the rest is measured by."""
+    limits: list[int | None] = []
+
+    def ask_pjsua2(_subject: Subject, probes: Probes) -> tuple[Finding]:
+        finding, limit = software.ask_pjsua2(probes)
+        limits.append(limit)
+        return (finding,)
+
+    subject = Subject(config, config_file, deep=deep)
+    yield from bounded(Check(PJSUA2, ask_pjsua2, CHILD_S + MARGIN_S), subject, probes)
+    subject = dataclasses.replace(subject, build_max_calls=limits[0] if limits else None)
+    for check in checks:
+        yield from bounded(check, subject, probes)
+
+
+def bounded(check: Check, subject: Subject, probes: Probes) -> tuple[Finding, ...]:
+    """Run one check on a thread of its own; one that takes too long or breaks becomes a finding.
+
+    The thread of a check that hangs (on a dead network disk, say) is left behind; it does not keep the process alive.
+    """
+    answers: queue.SimpleQueue[tuple[Finding, ...]] = queue.SimpleQueue()
+    thread = threading.Thread(
+        target=lambda: answers.put(_answer(check.what, check.function, subject, probes)), name=check.what, daemon=True
+    )
+    thread.start()
+    try:
+        return answers.get(timeout=check.timeout_s)
+    except queue.Empty:
+        detail = f"no answer within {check.timeout_s:g} s"
+        return (
+            Finding("warn", check.what, detail, "something on this machine hangs: a disk, a driver, a name server"),
+        )
+
+
+def _answer(what: str, function: CheckFunction, subject: Subject, probes: Probes) -> tuple[Finding, ...]:
+    try:
+        return tuple(function(subject, probes))
+    except Exception as error:  # noqa: BLE001 - one broken check must not hide the others
+        return (Finding("warn", what, f"could not be checked: {type(error).__name__}: {error}", "please report it"),)
+
+
+def add_doctor_command(subparsers: Any, *, parents: Sequence[argparse.ArgumentParser] = ()) -> None:
+    """Add ``doctor`` to the command line.
+
+    Args:
+        subparsers: what ``ArgumentParser.add_subparsers`` gave.
+        parents: parsers of options that every command takes (``--config``, ``--set``).
+
+    """
+    doctor = subparsers.add_parser(
+        "doctor", parents=list(parents), help="is this machine fit to serve, and if not, what to do"
+    )
+    doctor.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    doctor.add_argument("--deep", action="store_true", help="read and hash the model's files too; minutes")
+    doctor.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace, config: Config, *, probes: Probes | None = None) -> int:
+    """Print the report; 0 if nothing failed, else 1."""
+    found = examine(config, probes or MachineProbes(), config_file=options.config, deep=options.deep)
+    if options.json:
+        findings = list(found)
+        ok = not any(finding.status == "fail" for finding in findings)
+        report = {"ok": ok, "findings": [dataclasses.asdict(finding) for finding in findings]}
+        sys.stdout.write(json.dumps(report, ensure_ascii=False, indent=1) + "\n")
+        return 0 if ok else 1
+    worst = 0
+    for finding in found:
+        sys.stdout.write(f"{finding}\n")
+        sys.stdout.flush()
+        worst = max(worst, finding.status == "fail")
+    return int(worst)

@@ -1,0 +1,68 @@
+"""What a check says, and what it is asked about."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from cc_tts.config import Config
+from cc_tts.doctor.probes import Probes
+
+Status = Literal["ok", "warn", "fail"]
+
+QUICK_S: Final = 5.0
+"""For a check that reads files of the kernel, binds ports or stats files, s."""
+CHILD_S: Final = 30.0
+"""For a check that starts a Python of its own, s."""
+TORCH_S: Final = 120.0
+"""To import torch and ask the driver, s; from a cold disk the first import takes most of a minute."""
+DEEP_S: Final = 1800.0
+"""To read and hash a model directory, s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report. ``advice`` is what to do; empty when there is nothing to do. ``detail`` may quote what others
+    wrote (a command line, an error); as text it holds no control characters.
+    """
+
+    status: Status
+    what: str
+    detail: str
+    advice: str = ""
+
+    def __str__(self) -> str:
+        line = f"{self.status:4}  {self.what:14}  {self.detail}"
+        text = f"{line}  → {self.advice}" if self.advice else line
+        return "".join(character if character.isprintable() else " " for character in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is looked at: the configuration, the file it came from, and what this build of pjsua2 allows.
+
+    ``build_max_calls`` is ``None`` while it is not known. ``deep`` asks for what takes minutes.
+    """
+
+    config: Config
+    config_file: Path | None = None
+    build_max_calls: int | None = None
+    deep: bool = False
+
+    @property
+    def num_calls(self) -> int:
+        """Calls at once that the machine must carry: the smaller of ``sip.max_calls`` and the build's limit."""
+        limits = [limit for limit in (self.config.sip.max_calls, self.build_max_calls) if limit]
+        return min(limits) if limits else 1
+
+
+CheckFunction = Callable[[Subject, Probes], Iterable[Finding]]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A question and how long its answer may take."""
+
+    what: str
+    function: CheckFunction
+    timeout_s: float = QUICK_S

@@ -1,0 +1,86 @@
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from bench.engine_front import num_tokens_of, sentences, sized_text
+from bench.engine_gpu import Step, plan, run
+from bench.engine_model import PROMPT_TOKENS, VOICE, model_at, voice, voices
+from bench.engine_variants import DoublingHops
+from cc_tts.errors import Unprocessable
+from cc_tts.tts.cosyvoice2.listener_clock import ListenerClock
+from cc_tts.tts.cosyvoice2.sequence import Sequence, Stream, hops_of
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(("seconds", "tokens"), [(0.0, 1), (1.0, 25), (6.5, 162), (10.0, 250)])
+def test_a_text_says_how_long_it_is(seconds: float, tokens: int) -> None:
+    assert num_tokens_of(sized_text(seconds)) == tokens
+
+
+@pytest.mark.parametrize("text", ["", "hello", "-3 words", "0 words"])
+def test_a_text_without_a_length_is_refused(text: str) -> None:
+    with pytest.raises(Unprocessable):
+        num_tokens_of(text)
+
+
+def test_sentences_depend_on_the_seed_alone() -> None:
+    assert sentences(5, seed=1) == sentences(5, seed=1) != sentences(5, seed=2)
+    assert all(50 <= num_tokens_of(text) <= 250 for text in sentences(100, seed=3))
+
+
+def test_voices_are_different_and_on_the_grid() -> None:
+    speakers = voices("tiny", 3)
+    assert list(speakers) == [VOICE, "cold-0", "cold-1", "cold-2"]
+    assert PROMPT_TOKENS % 25 == 0
+    assert not (speakers["cold-0"].flow_mel == speakers["cold-1"].flow_mel).all()
+    assert len(voice("x", "full", num_prompt=110).flow_tokens) == 110
+
+
+def test_a_model_that_is_there_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "hift.pt").write_bytes(b"mine")
+    assert model_at(tmp_path, "tiny") == tmp_path
+    assert [path.name for path in tmp_path.iterdir()] == ["hift.pt"]
+
+
+@pytest.mark.parametrize(
+    ("num_prompt", "first_hop", "hops"),
+    [(125, 25, [25, 50, 100, 100]), (125, 15, [15, 35, 50, 100]), (110, 25, [40, 50, 100])],
+)
+def test_hops_double_on_the_grid(num_prompt: int, first_hop: int, hops: list[int]) -> None:
+    clock = ListenerClock(opened_ms=0.0, first_audio_target_ms=300.0, guard_ms=60.0)
+    stream = Stream(stream_id=0, voice_id=VOICE, speed=1.0, is_interleaved=False, clock=clock)
+    sequence = Sequence(
+        key=0,
+        stream=stream,
+        text_chunk_index=0,
+        seed=0,
+        hops=hops_of(num_prompt, first_hop=first_hop, speed=1.0),
+        num_prompt=num_prompt,
+        slot=0,
+    )
+    engine = DoublingHops.__new__(DoublingHops)
+    found = []
+    for _ in hops:
+        call = sequence.hops.poll(1000, finished=False)
+        assert call is not None
+        sequence.num_given += call.num_new
+        found.append(call.num_new)
+        engine._choose_hop(sequence, 0.0)
+    assert found == hops
+
+
+def test_the_gpu_plan_begins_with_parity_if_it_can(tmp_path: Path) -> None:
+    with_golden = plan(tmp_path, tmp_path, tmp_path, "cuda")
+    names = [step.name for step in with_golden]
+    assert names[:5] == ["parity_float32", "phone", "burst", "parity_bfloat16", "parity_float16"]
+    assert len(set(names)) == len(names)
+    assert [step.name for step in plan(None, tmp_path, tmp_path, "cuda")] == [n for n in names if "parity" not in n]
+
+
+def test_steps_that_are_done_or_too_late_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "engine_gpu_one.json").write_text("{}")
+    steps = [Step("one", ("-c", "raise SystemExit(1)"), 60.0), Step("two", ("-c", "raise SystemExit(1)"), 60.0)]
+    assert run(steps, tmp_path, until_s=0.0) == {"one": "done before", "two": "no time left"}

@@ -1,0 +1,458 @@
+"""The doctor's checks on a machine that is made up."""
+
+import errno
+import json
+import os
+import threading
+from argparse import Namespace
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_tts import config as configuration
+from cc_tts.config import Config
+from cc_tts.doctor import machine, network, software
+from cc_tts.doctor.command import CHECKS, bounded, examine, run
+from cc_tts.doctor.finding import Check, Finding, Subject
+from cc_tts.doctor.probes import Kind, Probes, Ran
+from cc_tts.tts.cosyvoice2.model_dir import PUBLISHED
+
+pytestmark = pytest.mark.unit
+
+OURS = "/opt/cc-tts/bin/python -m cc_tts.ua"
+CPUFREQ = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+
+
+class Machine:
+    """A machine that is fit; each test breaks one thing."""
+
+    def __init__(self) -> None:
+        self.bind_errors: dict[int, int] = {}
+        self.holders: dict[int, str] = {}
+        self.address = "8.8.4.4"
+        self.known_names = {"pbx"}
+        self.texts = {
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc",
+            CPUFREQ: "performance",
+            "/proc/sys/net/core/rmem_max": "8388608",
+            "/proc/sys/net/core/wmem_max": "8388608",
+            "/proc/sys/net/ipv4/ip_local_port_range": "32768\t60999",
+            "/proc/sys/net/ipv4/ip_local_reserved_ports": "",
+        }
+        self.sizes: dict[str, int] = {}
+        self.unreadable: set[str] = set()
+        self.unwritable: set[str] = set()
+        self.modes: dict[str, int] = {}
+        self.free: int | None = 50 * 2**30
+        self.programs: dict[str, Ran] = {"timedatectl": Ran(0, "yes")}
+        self.children: dict[str, Ran] = {
+            software.PJSUA2: Ran(0, f"noise\n{pjsua2(2000)}"),
+            software.ESPEAK: Ran(0, '{"num_voices": 138, "rate_hz": 22050, "problem": ""}'),
+            software.TORCH: Ran(0, json.dumps({"version": "2.13.0", "cuda": "12.8", "devices": [gpu(40)]})),
+            software.MODEL_CHECK: Ran(0, "This directory can be used."),
+        }
+        self.num_open_files = 65_536
+        self.cpus = 8
+        self.step_ns = 60
+
+    def bind_error(self, kind: Kind, host: str, port: int) -> OSError | None:
+        number = self.bind_errors.get(port)
+        return None if number is None else OSError(number, os.strerror(number))
+
+    def holder(self, kind: Kind, port: int) -> str:
+        return self.holders.get(port, "")
+
+    def local_address(self) -> str:
+        return self.address
+
+    def resolves(self, name: str) -> bool:
+        return name in self.known_names
+
+    def host_name(self) -> str:
+        return "pbx"
+
+    def read_text(self, path: str) -> str | None:
+        return self.texts.get(path)
+
+    def glob(self, folder: str, pattern: str) -> Sequence[str]:
+        return [path for path in self.texts if path.startswith(folder)]
+
+    def num_bytes(self, path: Path) -> int | None:
+        return self.sizes.get(str(path))
+
+    def can_read(self, path: Path) -> bool:
+        return str(path) not in self.unreadable
+
+    def can_write(self, folder: Path) -> bool:
+        return str(folder) not in self.unwritable
+
+    def mode(self, path: Path) -> int | None:
+        return self.modes.get(str(path), 0o640)
+
+    def free_bytes(self, path: Path) -> int | None:
+        return self.free
+
+    def run(self, command: Sequence[str], *, timeout_s: float) -> Ran:
+        return self.programs[command[0]]
+
+    def python(self, code: str, *arguments: str, timeout_s: float) -> Ran:
+        return self.children[code]
+
+    def has_program(self, name: str) -> bool:
+        return name in self.programs
+
+    def max_open_files(self) -> int:
+        return self.num_open_files
+
+    def num_cpus(self) -> int:
+        return self.cpus
+
+    def clock_resolution_ns(self) -> int:
+        return self.step_ns
+
+
+def pjsua2(max_calls: int, *, is_built: bool = False) -> str:
+    name = "server build" if max_calls > 4 else "try-out wheel"
+    return json.dumps({"version": "2.17", "max_calls": max_calls, "name": name, "is_built": is_built})
+
+
+def gpu(free_gib: float) -> Mapping[str, Any]:
+    return {"name": "GPU", "free": int(free_gib * 2**30), "total": 80 * 2**30}
+
+
+@pytest.fixture
+def fit() -> Machine:
+    return Machine()
+
+
+def subject(*overrides: str, limit: int | None = 2000, deep: bool = False, file: Path | None = None) -> Subject:
+    loaded = configuration.load(overrides=("sip.host=10.0.0.5", *overrides))
+    return Subject(loaded, file, build_max_calls=limit, deep=deep)
+
+
+def statuses(findings: Iterable[Finding]) -> dict[str, str]:
+    """The worst status of each thing looked at."""
+    worst: dict[str, str] = {}
+    for finding in findings:
+        order = ("ok", "warn", "fail")
+        worst[finding.what] = max(worst.get(finding.what, "ok"), finding.status, key=order.index)
+        assert finding.status == "ok" or finding.advice, finding
+    return worst
+
+
+def test_a_fit_machine_passes(fit: Machine) -> None:
+    settings = configuration.load(overrides=("sip.host=0.0.0.0", "sip.max_calls=90", "rtp.port_max=30000"))
+    findings = list(examine(settings, fit))
+    assert [finding for finding in findings if finding.status != "ok"] == []
+    assert {finding.what for finding in findings} >= {"pjsua2", "sip.port", "rtp ports", "clock", "cpu", "espeak-ng"}
+
+
+# --- network
+
+
+@pytest.mark.parametrize(
+    ("settings", "local", "status", "words"),
+    [
+        (("sip.host=127.0.0.1",), "", "warn", "only this machine"),
+        (("sip.host=::1",), "", "fail", "IPv4 only"),
+        (("sip.host=0.0.0.0",), "203.0.113.5", "warn", "private"),
+        (("sip.host=0.0.0.0",), "8.8.4.4", "ok", "8.8.4.4"),
+        (("sip.host=0.0.0.0",), "", "warn", "no route"),
+        (("sip.host=192.168.1.4",), "8.8.4.4", "warn", "192.168.1.4"),
+        (("sip.host=10.1.1.1", "sip.public_address=8.8.4.4"), "", "ok", "told 8.8.4.4"),
+    ],
+)
+def test_addresses(settings: tuple[str, ...], local: str, status: str, words: str, fit: Machine) -> None:
+    fit.address = local
+    (finding,) = (f for f in network.check_addresses(subject(*settings), fit) if f.what == "sip.host")
+    assert (finding.status, words in finding.detail) == (status, True), finding
+
+
+def test_a_host_name_without_an_address(fit: Machine) -> None:
+    assert statuses(network.check_addresses(subject(), fit))["host name"] == "ok"
+    fit.known_names.clear()
+    assert statuses(network.check_addresses(subject(), fit))["host name"] == "warn"
+
+
+@pytest.mark.parametrize(
+    ("number", "holder", "status", "words"),
+    [
+        (errno.EADDRINUSE, OURS, "ok", "running cc-tts"),
+        (errno.EADDRINUSE, "/usr/sbin/asterisk -f", "fail", "asterisk"),
+        (errno.EADDRINUSE, "", "fail", "not to be seen"),
+        (errno.EADDRNOTAVAIL, "", "fail", "no address of this machine"),
+        (errno.EACCES, "", "fail", "10.0.0.5:5060/udp: "),
+    ],
+)
+def test_a_port_that_cannot_be_bound(number: int, holder: str, status: str, words: str, fit: Machine) -> None:
+    fit.bind_errors, fit.holders = {5060: number}, {5060: holder}
+    found = list(network.check_ports(subject('sip.transports=["udp"]'), fit))
+    assert statuses(found) == {"sip.port": status, "http.port": "ok"}
+    assert words in found[0].detail
+
+
+def test_a_port_for_the_privileged(fit: Machine) -> None:
+    fit.bind_errors = {80: errno.EACCES}
+    found = {finding.what: finding for finding in network.check_ports(subject("http.port=80"), fit)}
+    assert found["http.port"].status == "fail"
+    assert "above 1023" in found["http.port"].advice
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit", "status"),
+    [
+        ((), 100, "ok"),
+        ((), 101, "warn"),
+        (("sip.max_calls=101",), 2000, "fail"),
+        (("sip.max_calls=101", "rtp.port_max=16585"), 2000, "ok"),
+        (("sip.max_calls=101",), 4, "ok"),
+        ((), None, "ok"),
+    ],
+)
+def test_media_ports_for_every_call(settings: tuple[str, ...], limit: int | None, status: str, fit: Machine) -> None:
+    found = list(network.check_rtp(subject(*settings, limit=limit), fit))
+    assert found[0].status == status
+    if status != "ok":
+        assert "rtp.port_max = 16585, or sip.max_calls = 100" in found[0].advice
+
+
+def test_media_ports_that_are_taken(fit: Machine) -> None:
+    fit.bind_errors = {16400: errno.EADDRINUSE, 16401: errno.EADDRINUSE, 16402: errno.EADDRNOTAVAIL}
+    fit.holders = {16400: OURS, 16401: OURS}
+    found = list(network.check_rtp(subject(limit=4), fit))
+    assert (found[1].status, found[1].detail) == ("ok", "2 are in use by calls")
+    fit.holders[16401] = "/usr/bin/other"
+    found = list(network.check_rtp(subject(limit=4), fit))
+    assert found[1].status == "warn"
+    assert "16401" in found[1].detail
+
+
+def test_media_ports_among_the_kernels_own(fit: Machine) -> None:
+    settings = ("rtp.port_min=30000", "rtp.port_max=32768")
+    assert statuses(network.check_rtp(subject(*settings, limit=4), fit)) == {"rtp ports": "warn"}
+    fit.texts["/proc/sys/net/ipv4/ip_local_reserved_ports"] = "30000-32768"
+    assert statuses(network.check_rtp(subject(*settings, limit=4), fit)) == {"rtp ports": "ok"}
+
+
+@pytest.mark.parametrize(("limit", "text", "status"), [(49, "212992", "ok"), (50, "212992", "warn"), (50, "", "ok")])
+def test_socket_buffers(limit: int, text: str, status: str, fit: Machine) -> None:
+    fit.texts["/proc/sys/net/core/rmem_max"] = text
+    found = statuses(network.check_udp_buffers(subject(limit=limit), fit))
+    assert found == {"udp rmem_max": status, "udp wmem_max": "ok"}
+
+
+# --- machine
+
+
+@pytest.mark.parametrize(
+    ("step_ns", "source", "status"),
+    [(60, "tsc", "ok"), (4_000_000, "tsc", "fail"), (600, "hpet", "warn"), (60, None, "ok")],
+)
+def test_clock(step_ns: int, source: str | None, status: str, fit: Machine) -> None:
+    fit.step_ns = step_ns
+    fit.texts.pop("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    if source is not None:
+        fit.texts["/sys/devices/system/clocksource/clocksource0/current_clocksource"] = source
+    assert statuses(machine.check_clock(subject(), fit))["clock"] == status
+
+
+@pytest.mark.parametrize(
+    ("programs", "status", "words"),
+    [
+        ({"timedatectl": Ran(0, "yes")}, "ok", "synchronised"),
+        ({"timedatectl": Ran(0, "no")}, "warn", "not synchronised"),
+        ({"timedatectl": Ran(1, "no bus"), "chronyc": Ran(0, "Stratum : 3\nLeap status     : Normal")}, "ok", "sync"),
+        ({"chronyc": Ran(0, "Leap status     : Not synchronised")}, "warn", "not synchronised"),
+        ({"chronyc": Ran(None, "no answer within 2.5 s")}, "ok", "not known"),
+        ({}, "ok", "not known"),
+    ],
+)
+def test_wall_clock(programs: dict[str, Ran], status: str, words: str, fit: Machine) -> None:
+    fit.programs = programs
+    (finding,) = (f for f in machine.check_clock(subject(), fit) if f.what == "wall clock")
+    assert (finding.status, words in finding.detail) == (status, True)
+
+
+def test_cpu(fit: Machine) -> None:
+    fit.cpus = 1
+    fit.texts[CPUFREQ.replace("cpu0", "cpu1")] = "powersave"
+    fit.texts["/sys/fs/cgroup/cpu.max"] = "150000 100000"
+    assert statuses(machine.check_cpu(subject(), fit)) == {"cpu": "warn", "cpu governor": "warn", "cpu quota": "warn"}
+    fit.texts = {"/sys/fs/cgroup/cpu.max": "max 100000"}
+    assert statuses(machine.check_cpu(subject(), fit)) == {"cpu": "warn", "cpu governor": "ok"}
+
+
+@pytest.mark.parametrize(("limit", "status"), [(527, "fail"), (528, "warn"), (1056, "ok")])
+def test_descriptors(limit: int, status: str, fit: Machine) -> None:
+    fit.num_open_files = limit
+    assert statuses(machine.check_descriptors(subject("sip.max_calls=200"), fit)) == {"ulimit -n": status}
+
+
+def test_files_and_disks(fit: Machine) -> None:
+    looked_at = subject("tts.model_dir=/m", "tts.voices_dir=/v", "http.tokens=a-secret-token", file=Path("/etc/c.toml"))
+    found = statuses(machine.check_files(looked_at, fit))
+    assert found == {"tts.model_dir": "ok", "tts.voices_dir": "ok", "disk space": "ok"}
+    fit.unreadable, fit.modes, fit.free = {"/v"}, {"/etc/c.toml": 0o644}, 2**20
+    found = statuses(machine.check_files(looked_at, fit))
+    assert found == {"tts.model_dir": "ok", "tts.voices_dir": "fail", "config file": "warn", "disk space": "warn"}
+    kept = subject("cache.disk_dir=/c")
+    assert statuses(machine.check_files(kept, fit)) == {"cache.disk_dir": "ok", "disk space": "warn"}
+    fit.unwritable = {"/c"}
+    assert statuses(machine.check_files(kept, fit))["cache.disk_dir"] == "fail"
+    fit.free = None
+    assert statuses(machine.check_files(subject(file=Path("/etc/c.toml")), fit)) == {}
+
+
+# --- software
+
+
+@pytest.mark.parametrize(
+    ("ran", "status", "limit", "words"),
+    [
+        (Ran(0, pjsua2(2000)), "ok", 2000, "2000 calls"),
+        (Ran(0, pjsua2(4)), "warn", 4, "try-out wheel"),
+        (Ran(1, "Traceback\nModuleNotFoundError: No module named 'pjsua2'"), "fail", None, "No module named"),
+        (Ran(-11, ""), "fail", None, "signal 11"),
+        (Ran(None, "no answer within 30 s"), "fail", None, "no answer"),
+        (Ran(0, "[]"), "fail", None, "[]"),
+        (Ran(0, ""), "fail", None, "gave no answer"),
+    ],
+)
+def test_pjsua2(ran: Ran, status: str, limit: int | None, words: str, fit: Machine) -> None:
+    fit.children[software.PJSUA2] = ran
+    finding, found = software.ask_pjsua2(fit)
+    assert (finding.status, found) == (status, limit)
+    assert words in finding.detail
+
+
+@pytest.mark.parametrize("is_built", [False, True])
+def test_how_to_get_more_calls(is_built: bool, fit: Machine) -> None:
+    fit.children[software.PJSUA2] = Ran(0, pjsua2(4, is_built=is_built))
+    finding, _ = software.ask_pjsua2(fit)
+    assert ("make pjsua2" in finding.advice) is not is_built
+    assert "CC_TTS_PJSUA2=server" in finding.advice
+
+
+def test_more_calls_than_the_build_takes(fit: Machine) -> None:
+    assert statuses(software.check_max_calls(subject("sip.max_calls=5", limit=4), fit)) == {"sip.max_calls": "warn"}
+    assert statuses(software.check_max_calls(subject("sip.max_calls=5", limit=None), fit)) == {"sip.max_calls": "ok"}
+
+
+def test_engine_and_espeak(fit: Machine) -> None:
+    assert statuses(software.check_engine(subject("tts.engine=espaek"), fit)) == {"tts.engine": "fail"}
+    assert statuses(software.check_engine(subject(), fit)) == {"tts.engine": "ok"}
+    assert statuses(software.check_espeak(subject(), fit)) == {"espeak-ng": "ok"}
+    fit.children[software.ESPEAK] = Ran(0, '{"num_voices": 1, "rate_hz": 1, "problem": "no voice xx"}')
+    assert statuses(software.check_espeak(subject(), fit)) == {"tts.voice": "fail"}
+    fit.children[software.ESPEAK] = Ran(1, "EngineFailed: libespeak-ng cannot be loaded")
+    assert statuses(software.check_espeak(subject(), fit)) == {"espeak-ng": "fail"}
+    assert list(software.check_espeak(subject("tts.engine=cosyvoice2"), fit)) == []
+
+
+@pytest.mark.parametrize(
+    ("devices", "gpus", "found"),
+    [
+        ('["auto"]', [gpu(40)], {"device auto": "ok"}),
+        ('["auto"]', [gpu(2)], {"device auto": "warn"}),
+        ('["auto"]', [], {"device auto": "warn"}),
+        ('["cpu"]', [], {"device cpu": "ok"}),
+        ('["cuda:0", "cuda:1"]', [gpu(40)], {"device cuda:0": "ok", "device cuda:1": "fail"}),
+    ],
+)
+def test_devices(devices: str, gpus: list[Any], found: dict[str, str], fit: Machine) -> None:
+    fit.children[software.TORCH] = Ran(0, json.dumps({"version": "2", "cuda": "", "devices": gpus}))
+    checked = statuses(software.check_torch(subject("tts.engine=cosyvoice2", f"tts.devices={devices}"), fit))
+    assert checked == {"torch": "ok", **found}
+
+
+def test_torch_that_is_not_there(fit: Machine) -> None:
+    fit.children[software.TORCH] = Ran(1, "ModuleNotFoundError: No module named 'torch'")
+    assert statuses(software.check_torch(subject("tts.engine=cosyvoice2"), fit)) == {"torch": "fail"}
+    assert list(software.check_torch(subject(), fit)) == []
+
+
+def test_model(fit: Machine) -> None:
+    looked_at = subject("tts.engine=cosyvoice2", "tts.model_dir=/m")
+    assert statuses(software.check_model(subject("tts.engine=cosyvoice2"), fit)) == {"tts.model_dir": "fail"}
+    assert statuses(software.check_model(looked_at, fit)) == {"model": "fail"}
+    fit.sizes = {f"/m/{file.name}": file.num_bytes for file in PUBLISHED if file.need == "engine"}
+    assert statuses(software.check_model(looked_at, fit)) == {"model": "warn"}  # enrols no voice
+    fit.sizes = {f"/m/{file.name}": file.num_bytes for file in PUBLISHED}
+    assert statuses(software.check_model(looked_at, fit)) == {"model": "ok"}
+    fit.sizes["/m/llm.pt"] = 7
+    (finding,) = software.check_model(looked_at, fit)
+    assert "not of the published size: llm.pt" in finding.detail
+    deep = subject("tts.engine=cosyvoice2", "tts.model_dir=/m", deep=True)
+    assert statuses(software.check_model(deep, fit)) == {"model": "ok"}
+    fit.children[software.MODEL_CHECK] = Ran(1, "/m\nwrong: llm.pt: cut short\nThis directory cannot be used.")
+    (finding,) = software.check_model(deep, fit)
+    assert (finding.status, finding.detail) == ("fail", "wrong: llm.pt: cut short")
+
+
+def test_voices(fit: Machine, tmp_path: Path) -> None:
+    assert statuses(software.check_voices(subject("tts.engine=cosyvoice2"), fit)) == {"voices": "fail"}
+    looked_at = subject("tts.engine=cosyvoice2", f"tts.voices_dir={tmp_path}")
+    assert statuses(software.check_voices(looked_at, fit)) == {"voices": "fail"}
+    (tmp_path / "anna.voice.json").write_text("{")
+    found = list(software.check_voices(looked_at, fit))
+    assert [finding.status for finding in found] == ["warn", "fail"]
+    (tmp_path / "anna.voice.json").write_text(
+        json.dumps({"id": "anna", "language": "en", "mode": "cross_lingual", "key": "0" * 64})
+    )
+    (finding, *_) = software.check_voices(looked_at, fit)
+    assert (finding.status, "features" in finding.detail) == ("fail", True)
+
+
+# --- the report
+
+
+def test_a_check_that_hangs_does_not_hold_the_report(fit: Machine) -> None:
+    never = threading.Event()
+
+    def hang(_subject: Subject, _probes: Probes) -> Iterable[Finding]:
+        never.wait()
+        return ()
+
+    (finding,) = bounded(Check("disk", hang, timeout_s=0.0), subject(), fit)
+    never.set()
+    assert (finding.status, finding.what) == ("warn", "disk")
+    assert "no answer within 0 s" in finding.detail
+
+
+def test_a_check_that_breaks_is_a_finding(fit: Machine) -> None:
+    def break_down(_subject: Subject, _probes: Probes) -> Iterable[Finding]:
+        raise KeyError("cpu")
+
+    (finding,) = bounded(Check("cpu", break_down), subject(), fit)
+    assert (finding.status, finding.detail) == ("warn", "could not be checked: KeyError: 'cpu'")
+
+
+def test_what_others_wrote_stays_on_its_line() -> None:
+    assert str(Finding("fail", "http.port", "taken by: a\n\x1b[2Jb")) == "fail  http.port       taken by: a  [2Jb"
+
+
+def test_every_check_is_bounded() -> None:
+    assert all(0 < check.timeout_s <= 2000 for check in CHECKS)
+    assert len({check.what for check in CHECKS}) == len(CHECKS)
+
+
+@pytest.mark.parametrize(("broken", "status"), [(False, 0), (True, 1)])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_exit_status_and_form(
+    as_json: bool, broken: bool, status: int, fit: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if broken:
+        fit.bind_errors = {8080: errno.EADDRINUSE}
+    assert run(Namespace(config=None, json=as_json, deep=False), Config(), probes=fit) == status
+    out = capsys.readouterr().out
+    if as_json:
+        report = json.loads(out)
+        assert report["ok"] is (status == 0)
+        assert {"status", "what", "detail", "advice"} == set(report["findings"][0])
+        return
+    lines = out.splitlines()
+    assert all(line.split()[0] in ("ok", "warn", "fail") for line in lines)
+    assert all("→" in line for line in lines if not line.startswith("ok"))
+    assert any(line.startswith("fail  http.port") for line in lines) is broken

@@ -27,7 +27,7 @@ from cc_tts.tts.cosyvoice2.listener_clock import ListenerClock
 from cc_tts.tts.cosyvoice2.lm_stage import LmStage
 from cc_tts.tts.cosyvoice2.load_meter import Crowd, LoadMeter
 from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
-from cc_tts.tts.cosyvoice2.scheduler import Scheduler, SchedulerLimits, choose_hop
+from cc_tts.tts.cosyvoice2.scheduler import HOPS, Scheduler, SchedulerLimits, choose_hop
 from cc_tts.tts.cosyvoice2.sequence import FRAMES_PER_TOKEN, Sequence, Stream
 from cc_tts.tts.cosyvoice2.speech_stage import SpeechStage
 from cc_tts.tts.cosyvoice2.stream_table import StreamTable
@@ -133,7 +133,12 @@ class Engine:
             return self._scheduler.hop_ms(missing, frames, keys, num_streams=max(1, len(self._table.streams)))
 
         slack_ms = sequence.stream.clock.slack_ms(now_ms)
-        sequence.hops.hop = choose_hop(slack_ms, predicted_ms, behind=behind)
+        # The second piece is the tightest, and what hops cost that are far from those seen last is a guess.
+        if sequence.num_given < 2 * CHUNK_TOKENS:
+            slack_ms /= 2
+        longest = max(CHUNK_TOKENS, 2 * sequence.hops.hop)
+        hops = tuple(hop for hop in HOPS if hop <= longest)
+        sequence.hops.hop = choose_hop(slack_ms, predicted_ms, behind=behind, hops=hops)
 
     # --- streams
 

@@ -234,11 +234,11 @@ def test_a_stream_without_text_is_owed_its_slot() -> None:
 
 
 def test_a_second_slot_has_the_next_text_drawn_in_time() -> None:
-    hall = Hall(num_slots=3, max_streams=2, costs=FakeCosts(call_ms=300.0))
+    hall = Hall(num_slots=3, max_streams=2, costs=FakeCosts(call_ms=150.0))
     hall.open(0, *TEXTS)
     hall.run()
     assert {slot for name, slots in hall.device.calls if name == "speak" for slot in slots} == {0, 1}
-    full = Hall(num_slots=2, max_streams=2, costs=FakeCosts(call_ms=300.0))
+    full = Hall(num_slots=2, max_streams=2, costs=FakeCosts(call_ms=150.0))
     full.open(0, *TEXTS)
     full.run()
     assert {slot for name, slots in full.device.calls if name == "speak" for slot in slots} == {0}

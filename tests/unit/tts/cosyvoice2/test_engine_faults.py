@@ -223,7 +223,7 @@ def stage_of(hall: Hall, stream_id: int) -> str:
 
 @pytest.mark.parametrize("stage", ["silent", "waiting", "drawing", "spoken", "two sequences", "over"])
 def test_a_cancel_frees_everything_at_once_whatever_is_going_on(stage: str) -> None:
-    hall = Hall(max_streams=7, costs=FakeCosts(call_ms=300.0))
+    hall = Hall(max_streams=7, costs=FakeCosts(call_ms=150.0))
     texts = () if stage == "silent" else TEXTS
     heard = hall.open(0, *texts, end=stage == "over")
     for _ in range(1000):

@@ -1,0 +1,269 @@
+"""Asterisk 22 in front of one or two nodes, with the files of ``sip/peers/asterisk/`` and ``dialplans/asterisk/``.
+
+The phone is our softphone, so each call is phone - Asterisk - node. What the node said is judged by Asterisk's own
+recording of its leg to the node.
+"""
+
+import asyncio
+import contextlib
+import re
+import tomllib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cc_tts.ua.softphone_driver import SoftphoneProcess
+from tests.e2e.asterisk import NODES, Asterisk, require_asterisk
+from tests.e2e.configured import of_kind, server_with
+from tests.e2e.peers import ROOT
+from tests.e2e.server_under_test import LONG_GREETING, EventLog, Server, engine_pcm
+from tests.e2e.signals import through_ulaw
+from tests.support import audio_match
+from tests.support.audio_match import Match, Samples
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+
+BALANCE = "Your balance is 12 dollars."
+THANKS = "Thank you for calling, and good bye."
+BUSY = "All lines are busy, please hold; we are glad to help you."
+HOLD_S = 1.5
+EXIT_TIMEOUT_S = 20.0
+
+
+def numbering_plan() -> dict[str, str]:
+    """Routes of the numbering plan, as ``server_with`` wants them."""
+    readme = (ROOT / "dialplans" / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```toml\n(.*?)```", readme, re.DOTALL)
+    routes = tomllib.loads(block)["routes"]
+    return {f"routes__{user}__{key}": value for user, route in routes.items() for key, value in route.items()}
+
+
+@contextlib.asynccontextmanager
+async def node(folder: Path, number: int, **settings: str) -> AsyncIterator[Server]:
+    """Node 1 or 2 at its address, with the routes of the numbering plan."""
+    require_asterisk()
+    own = folder / f"node{number}"
+    own.mkdir()
+    async with server_with(own, **numbering_plan(), sip__host=NODES[number - 1], **settings) as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def asterisk_for(folder: Path, first: Server, second: Server | None = None) -> AsyncIterator[Asterisk]:
+    """Asterisk that has asked each node by OPTIONS. It must end with status 0."""
+    running = await Asterisk.start(folder, first, second)
+    try:
+        await running.until_contact(1, "Avail")
+        if second is not None:
+            await running.until_contact(2, "Avail")
+        yield running
+    finally:
+        code = await running.end()
+    assert code == 0, running.log[-4000:]
+    errors = [line for line in running.log.splitlines() if "ERROR[" in line]
+    assert not [line for line in errors if not re.search(r"'tts-1'.* invalid URI|outgoing session to .*'tts-1'", line)]
+
+
+@pytest.fixture
+async def first(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+    async with node(tmp_path, 1) as server:
+        yield server
+
+
+@pytest.fixture
+async def pbx(tmp_path: Path, first: Server) -> AsyncIterator[Asterisk]:
+    async with asterisk_for(tmp_path, first) as running:
+        yield running
+
+
+async def reference(text: str, folder: Path) -> Samples:
+    """What the far end hears of a text through G.711."""
+    return through_ulaw(await engine_pcm(text, folder))
+
+
+async def heard_at_asterisk(pbx: Asterisk, name: str, text: str, folder: Path) -> Match:
+    """Where the text is in Asterisk's recording of its first leg of this name; it must be all of it.
+
+    The text must be the node's first: espeak-ng says a later one with other details than ``cc-tts say``.
+    """
+    wanted = await reference(text, folder)
+    match = audio_match.find(wanted, pbx.recordings(name)[0])
+    assert match.corr > 0.99, match
+    assert match.overlap_ms == pytest.approx(len(wanted) / 8, abs=25), "from the first word to the last"
+    return match
+
+
+async def test_the_dialplan_speaks_and_goes_on_after_our_bye(
+    first: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    async with first.events() as log:
+        await phone.dial(pbx.uri("500"), record=tmp_path / "phone.wav")
+        report = await phone.report(timeout_s=20)
+    complete = of_kind(log.events, "speak.complete")
+    assert [event["data"]["spoken_text"] for event in complete] == [BALANCE, THANKS]
+    assert {event["data"]["completion_cause"] for event in complete} == {"normal"}
+    legs = pbx.events("UserEvent", UserEvent="TtsLeg")
+    assert [(leg["Node"], leg["Status"], leg["Cause"]) for leg in legs] == [("tts-1", "ANSWER", "16")] * 2
+    calls = await first.calls()
+    assert len({call["headers"]["X-Call-Ref"] for call in calls}) == 1, "both legs are of one call"
+    assert (report["ending"]["result"], report["ending"]["by"]) == ("completed", "them")
+    await heard_at_asterisk(pbx, "500-tts-1", BALANCE, tmp_path)
+    heard, _ = audio_match.read_wav(tmp_path / "phone.wav")
+    balance, thanks = [audio_match.find(recorded, heard) for recorded in pbx.recordings("500-tts-1")]
+    assert min(balance.corr, thanks.corr) > 0.99, "the phone heard what Asterisk did"
+    assert thanks.offset_ms == pytest.approx(balance.offset_ms + balance.overlap_ms, abs=500), "one after the other"
+
+
+async def test_an_announcement(first: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path) -> None:
+    async with first.events() as log:
+        await phone.dial(pbx.uri("501"))
+        await phone.report(timeout_s=25)
+    (complete,) = of_kind(log.events, "speak.complete")
+    assert complete["data"]["completion_cause"] == "normal"
+    assert (await first.only_call())["callee"].startswith(f"<sip:annc@{NODES[0]}")
+    match = await heard_at_asterisk(pbx, "501-tts-1", BUSY, tmp_path)
+    assert match.duration_ms > 2 * match.overlap_ms, "twice"
+
+
+async def test_the_place_in_the_queue_is_whispered_to_the_caller(
+    first: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    text = "You are number 1 in the queue."
+    async with first.events() as log:
+        await phone.dial(pbx.uri("504"), record=tmp_path / "phone.wav")
+        await pbx.event("QueueCallerJoin", Queue="support", Position="1")
+        complete = await log.wait("speak.complete", timeout_s=15)
+        leg = await pbx.event("UserEvent", UserEvent="TtsLeg")
+        waiting = await pbx.command("queue show support")
+        await asyncio.sleep(0.5)  # the queue goes on
+        report = await phone.hangup()
+    assert complete["data"]["spoken_text"] == text
+    assert leg["Status"] == "ANSWER"
+    assert "PJSIP/1001-" in waiting, "the caller is still in the queue"
+    assert report["ending"]["by"] == "us"
+    heard, _ = audio_match.read_wav(tmp_path / "phone.wav")
+    match = audio_match.find(await reference(text, tmp_path), heard)
+    assert match.corr > 0.98, match  # G.711 twice, and Asterisk's mixer between
+    assert match.offset_ms >= 0, "no word is lost"
+
+
+async def long_speech(
+    first: Server, pbx: Asterisk, phone: SoftphoneProcess, log: EventLog, *, record: Path | str = ""
+) -> None:
+    """A call to 503 on which an application says something long."""
+    await phone.dial(pbx.uri("503"), record=record)
+    established = await log.wait("call.established")
+    status, body = await first.post(f"/v1/calls/{established['call_id']}/speak", {"text": LONG_GREETING})
+    assert status == 201, body
+    await log.wait("speak.started", timeout_s=15)
+
+
+async def test_a_key_that_asterisk_sends_interrupts(first: Server, pbx: Asterisk, phone: SoftphoneProcess) -> None:
+    async with first.events() as log:
+        await long_speech(first, pbx, phone, log)
+        await asyncio.sleep(0.5)  # some words
+        await phone.dtmf("5")
+        key = await log.wait("call.dtmf", digit="5")
+        complete = await log.wait("speak.complete")
+        assert key["data"]["method"] == "rfc4733"
+        assert complete["data"]["completion_cause"] == "barge_in"
+        assert 0 < len(complete["data"]["spoken_text"]) < len(LONG_GREETING)
+        assert len(of_kind(log.events, "call.dtmf")) == 1
+        assert (await first.only_call())["state"] == "established"
+        await phone.hangup()
+        await first.until_terminated()
+
+
+async def test_hold_pauses_the_prompt(first: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path) -> None:
+    async with first.events() as log:
+        await long_speech(first, pbx, phone, log, record=tmp_path / "phone.wav")
+        await asyncio.sleep(1.5)  # some speech before the hold
+        await phone.hold()
+        await log.wait("call.held")
+        await asyncio.sleep(0.3)  # the last report of progress comes in
+        call = await first.only_call()
+        held_at_ms = (await first.utterance(call))["played_ms"]
+        await asyncio.sleep(HOLD_S)
+        assert (await first.utterance(call))["played_ms"] == held_at_ms, "the prompt's clock stands still"
+        await phone.unhold()
+        await log.wait("call.unheld")
+        await asyncio.sleep(2.5)  # some speech after it
+        assert (await first.utterance(call))["played_ms"] > held_at_ms + 1500
+        await phone.hangup()
+        await first.until_terminated()
+    wanted = await reference(LONG_GREETING, tmp_path)
+    middle = round(held_at_ms * 8)
+    inserted_ms = []
+    for heard in (pbx.recordings("503-tts-1")[0], audio_match.read_wav(tmp_path / "phone.wav")[0]):
+        before = audio_match.find(wanted[: middle - 4000], heard)
+        after = audio_match.find(wanted[middle + 4000 : middle + 12_000], heard)
+        assert min(before.corr, after.corr) > 0.99
+        inserted_ms.append(after.offset_ms - before.offset_ms - (middle + 4000) / 8)
+    # frames that are on their way when the direction changes are lost to Asterisk
+    assert inserted_ms[0] == pytest.approx(0, abs=100), "nothing comes while on hold, and then not a word is missing"
+    assert inserted_ms[1] >= HOLD_S * 1000, "the phone's recording counts the time on hold"
+
+
+async def test_a_node_without_a_line_gives_way_to_the_other(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with (
+        node(tmp_path, 1, sip__max_calls="1") as first,
+        node(tmp_path, 2) as second,
+        asterisk_for(tmp_path, first, second) as pbx,
+    ):
+        await phone.dial(pbx.uri("503"), call="full")
+        await first.until_call(lambda call: call["state"] == "established")
+        await phone.dial(pbx.uri("500"), call="2")
+        report = await phone.report(call="2", timeout_s=20)
+        assert report["ending"]["result"] == "completed"
+        legs = pbx.events("UserEvent", UserEvent="TtsLeg")
+        assert len(legs) == 4
+        down = {"Event": "ContactStatus", "AOR": "tts-1", "ContactStatus": "Unreachable"}
+        for refused, spoken in zip(legs[::2], legs[1::2], strict=True):
+            # its own OPTIONS, every 15 s, may come between the two calls
+            sooner = pbx.blocks[: pbx.blocks.index(refused)]
+            is_known = any(down.items() <= each.items() for each in sooner)
+            assert (refused["Node"], refused["Status"]) == ("tts-1", "CHANUNAVAIL" if is_known else "CONGESTION")
+            assert (spoken["Node"], spoken["Status"]) == ("tts-2", "ANSWER")
+        await heard_at_asterisk(pbx, "500-tts-2", BALANCE, tmp_path)
+        await phone.hangup(call="full")
+
+
+async def test_qualify_sees_a_drain_and_the_other_node_speaks(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    async with (
+        node(tmp_path, 1, calls__drain_timeout_s="30") as first,
+        node(tmp_path, 2) as second,
+        asterisk_for(tmp_path, first, second) as pbx,
+    ):
+        assert await pbx.contact_status(1) == "Avail"
+        await phone.dial(pbx.uri("503"), call="last")
+        await first.until_call(lambda call: call["state"] == "established")
+        assert (await first.post("/v1/admin/drain", {}))[0] == 202
+        await pbx.until_contact(1, "Unavail")
+        await pbx.event("ContactStatus", AOR="tts-1", ContactStatus="Unreachable")
+        await phone.dial(pbx.uri("502"), call="2")
+        report = await phone.report(call="2", timeout_s=20)
+        assert report["ending"]["result"] == "completed"
+        legs = pbx.events("UserEvent", UserEvent="TtsLeg")
+        assert [(leg["Node"], leg["Status"]) for leg in legs] == [("tts-1", "CHANUNAVAIL"), ("tts-2", "ANSWER")]
+        await heard_at_asterisk(pbx, "502-tts-2", numbering_plan()["routes__closed__greeting"], tmp_path)
+        (last,) = await first.calls()
+        assert last["state"] == "established", "the call in progress goes on"
+        await phone.hangup(call="last")
+        assert await first._child.wait(EXIT_TIMEOUT_S) == 0
+
+
+async def test_a_call_that_we_place(first: Server, pbx: Asterisk, tmp_path: Path) -> None:
+    async with first.events() as log:
+        body = {"to": pbx.uri("1600"), "speak": {"text": BALANCE, "then": "hangup"}}
+        assert (await first.post("/v1/calls", body))[0] == 201
+        complete = await log.wait("speak.complete", timeout_s=15)
+        assert complete["data"]["completion_cause"] == "normal"
+        await first.until_terminated()
+        await pbx.event("Hangup", Exten="1600")
+        await heard_at_asterisk(pbx, "1600", BALANCE, tmp_path)
+        assert (await first.post("/v1/calls", {"to": pbx.uri("00441234567")}))[0] == 201
+        refused = await log.wait(
+            "call.terminated", ending={"result": "rejected", "reason": "not_found", "sip_code": 404}
+        )
+        assert refused["call_id"] != complete["call_id"], "a number outside [from-tts]"

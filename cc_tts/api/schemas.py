@@ -105,9 +105,7 @@ class Speak(PromptFields, frozen=True):
         refuse(faults)
         if self.text is UNSET:
             raise _one_needed(pointer, "text")
-        content = TextContent(
-            self.text, self.voice or voice, self.language, self.speed, may_cache=self.cache != "no"
-        )
+        content = TextContent(self.text, self.voice or voice, self.language, self.speed, may_cache=self.cache != "no")
         return self.to_prompt(content, text_faults(self.text, pointer + "/text"), pointer=pointer)
 
 

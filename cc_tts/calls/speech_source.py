@@ -155,7 +155,11 @@ class SpeechSource:
             EngineOverloaded: it could not; the message says why.
         """
         if isinstance(content, TextContent) and (reason := self._engine.not_ready_because) is not None:
-            if self._cache is not None and content.may_cache and self._cache.has(self._spoken(content, self._line_rate_hz)):
+            if (
+                self._cache is not None
+                and content.may_cache
+                and self._cache.has(self._spoken(content, self._line_rate_hz))
+            ):
                 return
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 

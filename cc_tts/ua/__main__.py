@@ -32,6 +32,7 @@ from cc_tts.processes.channel import (
     Shutdown,
     StartFailed,
 )
+from cc_tts.ua import pjsua2_build
 from cc_tts.ua.messages import TO_UA, UaSettings
 from cc_tts.ua.sip_thread import SipThread
 
@@ -49,8 +50,6 @@ def main() -> NoReturn:
     SipThread.enter()
     channel, settings = _begin()
 
-    from cc_tts.ua.endpoint import UserAgent
-
     server_gone = threading.Event()
 
     def report(message: Message) -> None:
@@ -60,9 +59,12 @@ def main() -> NoReturn:
         except ProcessFailed:
             server_gone.set()
 
-    agent = UserAgent(settings, clock=MonotonicClock(), send=report)
     try:
-        build = agent.start()
+        pjsua2_build.select(build := pjsua2_build.chosen())
+        from cc_tts.ua.endpoint import UserAgent
+
+        agent = UserAgent(settings, build=build, clock=MonotonicClock(), send=report)
+        described = agent.start()
     except Exception as error:  # noqa: BLE001 - whatever PJSIP throws, the reason must reach the log
         log.error("ua_cannot_start", detail=str(error))
         with contextlib.suppress(ProcessFailed):
@@ -74,7 +76,7 @@ def main() -> NoReturn:
         target=_read, args=(channel, agent.media, commands, server_gone), name="reader", daemon=True
     )
     try:
-        channel.send(Hello(protocol=PROTOCOL_VERSION, process="ua", pid=os.getpid(), build=build))
+        channel.send(Hello(protocol=PROTOCOL_VERSION, process="ua", pid=os.getpid(), build=described))
         channel.send(Ready())
         reader.start()
         while not (stopping.is_set() or server_gone.is_set()):

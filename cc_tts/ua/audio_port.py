@@ -1,7 +1,7 @@
 """The last step in Python before the wire. REAL-TIME: PJMEDIA asks for a frame every 20 ms, for every leg.
 
-Ports are made once, as many as there can be calls, and lent to legs: PJMEDIA's clock may still hold a port for a moment
-after its call ended, so none is ever destroyed while the library runs.
+Ports are lent to legs and taken back: PJMEDIA's clock may still hold a port for a moment after its call ended, so none is
+ever destroyed while the library runs. They are made as they are needed, because the bridge visits every one every 20 ms.
 """
 
 from collections import deque
@@ -16,6 +16,8 @@ from cc_tts.ua.sip_thread import SipThread
 
 LATE_AFTER_NS: Final = 2 * PTIME_MS * NS_PER_MS
 """A frame asked for later than this after the one before counts as late."""
+MIN_FREE_PORTS: Final = 8
+"""So many rest before one is lent again, as long as more can be made."""
 
 
 class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
@@ -28,7 +30,10 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         SipThread.check()
         super().__init__()
         self._clock = clock
-        self._silence = pj.ByteVector(bytes(audio_format.frame_bytes))
+        self._silent_bytes = bytes(audio_format.frame_bytes)
+        self._silence = pj.ByteVector(self._silent_bytes)
+        self._vector = pj.ByteVector(self._silent_bytes)
+        self._copies = hasattr(pj.ByteVector, "assign_from_bytes")
         self._buffer: PlayoutBuffer | None = None
         self._last_ns = 0
         self.late_frames = 0
@@ -58,7 +63,13 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
             self.late_frames += 1
         self._last_ns = now_ns
         data = buffer.read_frame(now_ns)
-        frame.buf = pj.ByteVector(data) if any(data) else self._silence
+        if data == self._silent_bytes:
+            frame.buf = self._silence
+        elif self._copies:
+            self._vector.assign_from_bytes(data)
+            frame.buf = self._vector
+        else:  # before pjproject 2.16 a vector is filled byte by byte, which takes thirty times as long
+            frame.buf = pj.ByteVector(data)
 
     def onFrameReceived(self, frame: Any) -> None:
         """REAL-TIME. Called by PJMEDIA with what the caller says; nobody listens yet."""
@@ -67,14 +78,24 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
 class AudioPorts:
     """The ports, lent and taken back. Runs on: the SIP thread."""
 
-    def __init__(self, num_ports: int, audio_format: AudioFormat, clock: Clock) -> None:
-        self._all = [AudioPort(index, audio_format, clock) for index in range(num_ports)]
-        self._free: deque[AudioPort] = deque(self._all)
+    def __init__(self, max_ports: int, audio_format: AudioFormat, clock: Clock) -> None:
+        self._format = audio_format
+        self._clock = clock
+        self._max_ports = max_ports
+        self._all: list[AudioPort] = []
+        self._free: deque[AudioPort] = deque()
+        while len(self._all) < min(max_ports, MIN_FREE_PORTS):
+            self._make()
+
+    def _make(self) -> None:
+        port = AudioPort(len(self._all), self._format, self._clock)
+        self._all.append(port)
+        self._free.append(port)
 
     @property
     def num_free(self) -> int:
-        """Ports not lent."""
-        return len(self._free)
+        """Ports that could be lent."""
+        return self._max_ports - len(self._all) + len(self._free)
 
     def lend(self, buffer: PlayoutBuffer) -> AudioPort:
         """Lend a port.
@@ -83,6 +104,8 @@ class AudioPorts:
             IndexError: all are lent.
         """
         SipThread.check()
+        if len(self._free) <= MIN_FREE_PORTS and len(self._all) < self._max_ports:
+            self._make()
         port = self._free.popleft()
         port.lend(buffer)
         return port

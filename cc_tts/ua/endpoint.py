@@ -1,6 +1,7 @@
 """The SIP user agent: pjsua2's library, transports, accounts, legs. Runs on: the SIP thread, except :meth:`media`."""
 
 import functools
+import resource
 import secrets
 from collections import deque
 from collections.abc import Callable
@@ -46,19 +47,25 @@ from cc_tts.ua.messages import (
     SetPaused,
     UaSettings,
 )
+from cc_tts.ua.pjsua2_build import Pjsua2Build
 from cc_tts.ua.sip_thread import SipThread, pj_detail
 
 POLL_MS: Final = 4
 """Longest wait in one poll of the library: the delay a command or an event may meet."""
-WATCH_INTERVAL_S: Final = 1.0
+WATCH_SLOTS: Final = 50
+"""Every leg is watched once in as many ticks, one second, and not all in the same: that would hold up the media clock."""
 END_ALL_TIMEOUT_NS: Final = 2_000_000_000
 """How long the BYEs of the last calls may take."""
 SOCKET_REST_NS: Final = 600_000_000
-"""PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and aborts the process
-when PJ_IOQUEUE_MAX_HANDLES, 64 in the try-out wheel, are taken; a call takes two.
+"""PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and the try-out wheel
+aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
-MAX_RESTING_CALLS: Final = 20
-"""Calls whose sockets may rest at once before new ones get 503: 40 calls a second that end at once."""
+SPARE_HANDLES: Final = 16
+"""Of the handles of a build, those that are not for RTP and RTCP."""
+MIN_RESTING_CALLS: Final = 20
+"""Calls whose sockets may rest at once before new ones get 503, in the try-out wheel: 40 calls a second that end at once."""
+SPARE_FILES: Final = 64
+"""Of the process's open files, likewise."""
 _TRANSPORTS: Final = {"udp": "PJSIP_TRANSPORT_UDP", "tcp": "PJSIP_TRANSPORT_TCP"}
 _CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
 _TOP_PRIORITY: Final = 255
@@ -70,9 +77,12 @@ log = logs.get(__name__)
 class UserAgent:
     """Everything between the channel and PJSIP."""
 
-    def __init__(self, settings: UaSettings, *, clock: Clock, send: Callable[[Message], None]) -> None:
+    def __init__(
+        self, settings: UaSettings, *, build: Pjsua2Build, clock: Clock, send: Callable[[Message], None]
+    ) -> None:
         SipThread.check()
         self._settings = settings
+        self._build = build
         self._clock = clock
         self._send = send
         self._format = AudioFormat(settings.clock_rate_hz)
@@ -81,7 +91,7 @@ class UserAgent:
         self._retry_after_s = settings.retry_after_s
         self._playout_events: deque[tuple[str, playout_events.PlayoutEvent]] = deque()
         self._resting: deque[int] = deque()
-        self._last_watch_ns = clock.now_ns()
+        self._watch_slot = 0
         self._last_tick_ns = 0
         self.max_calls = 0
         self._build_limit = 0
@@ -113,7 +123,8 @@ class UserAgent:
         build_limit = self._build_limit = int(library.max_calls())
         self._count_lines = library.num_calls
         wanted = self._settings.max_calls
-        self.max_calls = min(wanted, build_limit) if wanted else build_limit
+        self.max_calls = min(wanted or build_limit, build_limit, self._open_files(wanted or build_limit))
+        self._max_resting = max(MIN_RESTING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
         self._install_gate(library)
         for name in self._settings.transports:
             config = pj.TransportConfig()
@@ -138,6 +149,7 @@ class UserAgent:
             "pjsip": self._endpoint.libVersion().full,
             "max_calls": str(self.max_calls),
             "build_max_calls": str(build_limit),
+            "pjsua2": self._build.name(build_limit),
             "gate": "503" if self.gate_installed else "486",
         }
 
@@ -153,13 +165,13 @@ class UserAgent:
         now_ns = self._clock.now_ns()
         if now_ns - self._last_tick_ns >= PTIME_MS * NS_PER_MS:
             self._last_tick_ns = now_ns
-            for leg in self._legs.values():
-                leg.tick(now_ns)
-        if (now_ns - self._last_watch_ns) / 1e9 >= WATCH_INTERVAL_S:
-            self._last_watch_ns = now_ns
+            self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
             timeout_s = self._settings.rtp_inactivity_timeout_s
             for leg in tuple(self._legs.values()):
-                self._attempt(leg.call_id, "watch", functools.partial(leg.watch_rtp, inactivity_timeout_s=timeout_s))
+                leg.tick(now_ns)
+                if hash(leg.call_id) % WATCH_SLOTS == self._watch_slot:
+                    watch = functools.partial(leg.watch_rtp, inactivity_timeout_s=timeout_s)
+                    self._attempt(leg.call_id, "watch", watch)
 
     def stop(self) -> None:
         """End every call and the library."""
@@ -348,7 +360,7 @@ class UserAgent:
         full = self._num_legs >= self.max_calls or self._count_lines() - incoming >= self._build_limit
         while self._resting and self._clock.now_ns() - self._resting[0] > SOCKET_REST_NS:
             self._resting.popleft()
-        crowded = len(self._legs) + len(self._resting) >= self.max_calls + MAX_RESTING_CALLS
+        crowded = len(self._legs) + len(self._resting) >= self.max_calls + self._max_resting
         return self._retry_after_s if full or crowded or not self._accepting else None
 
     def _bury(self, leg: Leg) -> None:
@@ -365,6 +377,18 @@ class UserAgent:
             self._gate = gate
             self.gate_installed = True
 
+    def _open_files(self, wanted_calls: int) -> int:
+        """Have as many files open as ``wanted_calls`` need; returns for how many calls the machine allows that."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        needed = 2 * wanted_calls + SPARE_FILES
+        if soft == resource.RLIM_INFINITY or soft >= needed:
+            return wanted_calls
+        allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        if allowed < needed:
+            log.warning("few_open_files", allowed=allowed, needed=needed, consequence="fewer calls at once")
+        return (allowed - SPARE_FILES) // 2
+
     def _library_config(self) -> Any:
         config = pj.EpConfig()
         config.uaConfig.threadCnt = 0
@@ -374,6 +398,9 @@ class UserAgent:
         for address in self._settings.nameservers:
             config.uaConfig.nameserver.append(address)
         config.uaConfig.maxCalls = _ANY_NUMBER  # PJSIP lowers it to what the build allows
+        # two ports a call: each has a table with a place for every other, so that no more than needed are made room for
+        calls = self._settings.max_calls or self._build.max_handles
+        config.medConfig.maxMediaPorts = min(config.medConfig.maxMediaPorts, 2 * calls + SPARE_HANDLES)
         config.medConfig.clockRate = self._settings.clock_rate_hz
         config.medConfig.sndClockRate = self._settings.clock_rate_hz
         config.medConfig.noVad = True

@@ -1,0 +1,112 @@
+"""Which pjsua2 this process runs: the try-out wheel, or the server build that ``make pjsua2`` leaves.
+
+``CC_TTS_PJSUA2`` says which: ``wheel`` (what counts when it is not set), ``server``, or the folder of a build elsewhere. The
+server build lies in a folder of its own beside the wheel, so that choosing it is one entry at the head of ``sys.path``;
+its ``build.json`` says what it was built from and for how much (``sip/pjproject/build.sh``).
+
+Runs on: any thread, before pjsua2 is imported. Imports nothing of it.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, MutableSequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from cc_tts.errors import ConfigError
+
+VARIABLE: Final = "CC_TTS_PJSUA2"
+FOLDER: Final = "pjsua2-server"
+"""Where in the virtual environment ``make pjsua2`` puts its build."""
+WHEEL_MAX_CALLS: Final = 4
+WHEEL_MAX_HANDLES: Final = 64
+"""What the try-out wheel was compiled with: PJSUA_MAX_CALLS and PJ_IOQUEUE_MAX_HANDLES."""
+_MAX_DESCRIPTION_BYTES: Final = 65_536
+
+
+class Description(msgspec.Struct, frozen=True):
+    """``build.json``."""
+
+    pjproject: str
+    max_calls: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
+    max_ioqueue_handles: Annotated[int, msgspec.Meta(ge=16, le=1_000_000)]
+    source: str = ""
+    openssl: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pjsua2Build:
+    """A build of pjsua2 and where it is; ``folder`` and ``description`` are ``None`` for what is installed as a wheel."""
+
+    folder: Path | None
+    description: Description | None
+
+    @property
+    def max_handles(self) -> int:
+        """Sockets its poller holds at most."""
+        return self.description.max_ioqueue_handles if self.description is not None else WHEEL_MAX_HANDLES
+
+    def name(self, max_calls: int) -> str:
+        """What it is, for people; ``max_calls`` is what the library itself says it takes."""
+        if self.description is not None:
+            return "server build"
+        return "try-out wheel" if max_calls <= WHEEL_MAX_CALLS else "installed build"
+
+
+def server_folder(prefix: str = sys.prefix) -> Path:
+    """Where ``make pjsua2`` puts the server build of this virtual environment."""
+    return Path(prefix) / FOLDER
+
+
+def is_built(prefix: str = sys.prefix) -> bool:
+    """Whether ``make pjsua2`` has been run in this virtual environment."""
+    return (server_folder(prefix) / "build.json").is_file()
+
+
+def chosen(environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix) -> Pjsua2Build:
+    """The build the environment asks for.
+
+    Raises:
+        ConfigError: there is no build where it should be, or its ``build.json`` cannot be read.
+    """
+    wanted = environ.get(VARIABLE, "").strip()
+    if wanted in ("", "wheel"):
+        return Pjsua2Build(None, None)
+    if wanted != "server" and not Path(wanted).is_absolute():
+        raise ConfigError(f"{VARIABLE} is wheel, server or the absolute path of a build, not {wanted[:100]!r}")
+    folder = server_folder(prefix) if wanted == "server" else Path(wanted)
+    path = folder / "build.json"
+    try:
+        with path.open("rb") as file:
+            description = msgspec.json.decode(file.read(_MAX_DESCRIPTION_BYTES), type=Description)
+    except OSError:
+        raise ConfigError(
+            f"{VARIABLE}={wanted[:100]}: there is no server build of pjsua2 in {folder}; make pjsua2 builds it"
+        ) from None
+    except msgspec.MsgspecError as error:
+        raise ConfigError(f"{path}: {error}; make pjsua2 builds it anew") from None
+    return Pjsua2Build(folder, description)
+
+
+def select(build: Pjsua2Build, path: MutableSequence[str] = sys.path) -> None:
+    """Let ``import pjsua2`` find ``build``; the wheel is found without help.
+
+    Raises:
+        ConfigError: another pjsua2 is imported already.
+    """
+    if build.folder is None:
+        return
+    if "pjsua2" in sys.modules:
+        raise ConfigError("pjsua2 was imported before its build was chosen")
+    if path[:1] != [str(build.folder)]:
+        path.insert(0, str(build.folder))
+
+
+def advice(*, max_calls: int, prefix: str = sys.prefix) -> str:
+    """How to lift the limit of the try-out wheel."""
+    start = f"start with {VARIABLE}=server"
+    how = start if is_built(prefix) else f"make pjsua2 builds one for more, then {start}"
+    return f"this pjsua2 is the try-out wheel: {max_calls} calls at once. To lift the limit: {how}"

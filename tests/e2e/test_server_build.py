@@ -1,0 +1,48 @@
+"""The server with the server build of pjsua2 (``make pjsua2``): more calls than the try-out wheel takes."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bench import sip_load
+from bench.lab import LabServer
+from cc_tts.ua import pjsua2_build
+from tests.e2e.peers import require
+
+pytestmark = pytest.mark.e2e
+
+NUM_CALLS = 24
+PROMPT = "routes.load.greeting=" + '"' + sip_load.SENTENCE * 3 + '"'
+
+
+@pytest.fixture
+def server_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choose the server build; without one skip, or fail where CC_TTS_REQUIRE_SERVER_BUILD=1 says that it must be there."""
+    require("sipp")
+    if not pjsua2_build.is_built():
+        if os.environ.get("CC_TTS_REQUIRE_SERVER_BUILD") == "1":
+            pytest.fail("no server build of pjsua2: make pjsua2")
+        pytest.skip("no server build of pjsua2: make pjsua2")
+    monkeypatch.setenv(pjsua2_build.VARIABLE, "server")
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.usefixtures("server_build")
+async def test_more_calls_than_the_wheel_takes(tmp_path: Path) -> None:
+    log_path = tmp_path / "server.log"
+    settings = ("log.level=info", f"rtp.port_max={65_000}", PROMPT)
+    async with await LabServer.start(*settings, log_path=log_path) as server:
+        seen = await sip_load.level(server, NUM_CALLS, rate=12, window_s=2.0, idle_kib=0)
+        left = await sip_load.counter(server, "cctts_calls_active")
+    assert seen["signalling"]["succeeded"] == NUM_CALLS
+    assert seen["signalling"]["failed"] == 0
+    assert seen["calls_active"] == NUM_CALLS
+    assert seen["heard"]["legs_heard"] == NUM_CALLS
+    assert seen["heard"]["lost"] == 0
+    assert seen["heard"]["speech_share"] > 0.5
+    assert left == 0
+    log = log_path.read_text()
+    assert '"server build"' in log
+    assert "try_out_build" not in log
+    assert "gate_missing" not in log

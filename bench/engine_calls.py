@@ -28,6 +28,7 @@ SETTINGS = (
     'tts.devices=["cpu"]',
     "tts.num_threads=1",
     "tts.first_audio_target_ms=5000",
+    "cache.enabled=false",
     "calls.max_duration_s=0",
     "http.event_queue_size=10000",
 )

@@ -180,7 +180,7 @@ async def test_speak(api: RunningApi) -> None:
     }
     assert api.registry.live["c1"].prompts == [
         Prompt(
-            content=TextContent("Grüße, 世界 👋", "de", "de-DE", 1.5),
+            content=TextContent("Grüße, 世界 👋", "de", "de-DE", 1.5, may_cache=False),
             queue="replace",
             utterance_id="u-1",
             barge_in_dtmf=False,

@@ -1,3 +1,4 @@
+import copy
 import json
 import math
 from collections.abc import Iterator
@@ -114,7 +115,11 @@ class TestGolden:
         torch.testing.assert_close(audio[0], golden["source_wav"], **CLOSE)
 
     def test_full_size(self, full: Vocoder, spec: "dict[str, Tensor]") -> None:
-        torch.testing.assert_close(full.f0(spec["mel"]), spec["f0"], rtol=0.0, atol=1e-4)
+        exact = copy.deepcopy(full.f0_predictor).to(torch.float64)
+        in_float64 = exact(spec["mel"].to(torch.float64), None)
+        torch.testing.assert_close(in_float64, spec["f0"].to(torch.float64), rtol=0.0, atol=1e-4)
+        # float32 alone is off by more than that at 230 Hz on some CPUs
+        torch.testing.assert_close(full.f0(spec["mel"]), spec["f0"], rtol=0.0, atol=5e-4)
         torch.testing.assert_close(full.source(spec["f0"], draws=spec["noise"]), spec["source"], **CLOSE)
         torch.testing.assert_close(full.synthesize(spec["mel"], spec["source"]), spec["wave"], rtol=0.0, atol=1e-6)
 

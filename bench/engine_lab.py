@@ -24,7 +24,7 @@ from cc_tts.tts.cosyvoice2.loader import SpeechModel, load_model
 from cc_tts.tts.cosyvoice2.model_description import estimator_head_dim
 from cc_tts.tts.cosyvoice2.model_runner import ModelRunner
 from cc_tts.tts.cosyvoice2.models.lm_input import SpeechIds
-from cc_tts.tts.cosyvoice2.single_stream import TOKENIZER_FOLDER
+from cc_tts.tts.cosyvoice2.networks import TOKENIZER_FOLDER
 from cc_tts.tts.cosyvoice2.speakers import Speaker
 from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer
 from cc_tts.tts.cosyvoice2.worker_engine import (

@@ -15,8 +15,8 @@ from cc_tts.tts.cosyvoice2.lm_runner import LmFeed, LmRunner, LmVoice
 from cc_tts.tts.cosyvoice2.loader import SpeechModel
 from cc_tts.tts.cosyvoice2.models.flow import fixed_noise
 from cc_tts.tts.cosyvoice2.models.lm_input import LengthLimits
+from cc_tts.tts.cosyvoice2.networks import TOKENIZER_FOLDER
 from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, FlowCall, HopSchedule, calls_for, calls_with_hops
-from cc_tts.tts.cosyvoice2.single_stream import TOKENIZER_FOLDER
 from cc_tts.tts.cosyvoice2.speakers import Speaker
 from cc_tts.tts.cosyvoice2.token2wav import FlowPrompt, stream_wav
 from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer

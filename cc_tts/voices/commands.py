@@ -16,7 +16,7 @@ import msgspec
 
 from cc_tts.config import Config
 from cc_tts.errors import ConfigError
-from cc_tts.voices.embedding_cache import EmbeddingCache, EnrolledVoice
+from cc_tts.voices.embedding_cache import EnrolledVoice
 from cc_tts.voices.enrolment import (
     MAX_CHARACTERS_PER_S,
     MAX_DURATION_S,
@@ -24,11 +24,7 @@ from cc_tts.voices.enrolment import (
     PromptFeatures,
     PromptUnusable,
     Samples,
-    assemble,
-    check_recording,
     enrol,
-    read_wav,
-    voice_key,
 )
 from cc_tts.voices.library import MODES, VoiceLibrary, VoiceMode, VoiceRecord, check_id, check_plain, check_record
 
@@ -109,8 +105,7 @@ def run_enrol(options: argparse.Namespace, config: Config, *, make_encoder: Call
             "voices are kept with safetensors, which is not installed; install cc-tts with its extra `gpu`"
         )
     encoder = _Announced(make_encoder(model), options.wav.name)
-    make = enrol if transcript else _enrol_without_words
-    voice = make(options.wav, transcript, encoder, library.features, trim_to_chunk=not options.keep_whole)
+    voice = enrol(options.wav, transcript or None, encoder, library.features, trim_to_chunk=not options.keep_whole)
     library.store(msgspec.structs.replace(record, key=voice.key))
     _print(_told(record, voice, library.folder))
     _print([f"try it:   {_next_command(options, config, record.id)}"])
@@ -165,33 +160,6 @@ class _Announced:
             raise
         sys.stderr.write("done\n")
         return features
-
-
-def _enrol_without_words(
-    wav: Path, transcript: str, encoder: PromptEncoder, cache: EmbeddingCache, *, trim_to_chunk: bool
-) -> EnrolledVoice:
-    """``enrolment.enrol`` for the modes that give the language model no transcript (spec §3.2)."""
-    try:
-        data = wav.read_bytes()
-    except OSError as error:
-        raise PromptUnusable(f"{wav}: cannot be read: {error.strerror}") from None
-    key = voice_key(data, transcript, encoder.fingerprint, trim_to_chunk=trim_to_chunk)
-    known = cache.load(key)
-    if known is not None:
-        return known
-    recording = read_wav(data, name=wav.name)
-    warnings = tuple(check_recording(recording, name=wav.name))
-    voice = assemble(
-        key,
-        transcript,
-        encoder.encode(recording.audio, recording.rate_hz),
-        fingerprint=encoder.fingerprint,
-        duration_s=recording.duration_s,
-        warnings=warnings,
-        trim_to_chunk=trim_to_chunk,
-    )
-    cache.store(voice)
-    return voice
 
 
 def _library(options: argparse.Namespace, config: Config) -> VoiceLibrary:

@@ -82,13 +82,14 @@ class Recording:
 
 
 def enrol(
-    wav: Path, transcript: str, encoder: PromptEncoder, cache: EmbeddingCache, *, trim_to_chunk: bool = True
+    wav: Path, transcript: str | None, encoder: PromptEncoder, cache: EmbeddingCache, *, trim_to_chunk: bool = True
 ) -> EnrolledVoice:
     """Make a voice of a recording, or take it from the cache if it was made before.
 
     Args:
         wav: 1 to 30 s of one person speaking, at 16 kHz or more.
-        transcript: what is said in it, word for word.
+        transcript: what is said in it, word for word; None for a voice whose language model is given no transcript
+            (spec §3.2).
         encoder: computes the features; not called if the cache has them.
         cache: where the result is kept.
         trim_to_chunk: shorten the prompt of the *flow* to a multiple of 25 tokens, so that its chunks are all prompt and
@@ -103,17 +104,19 @@ def enrol(
         data = wav.read_bytes()
     except OSError as error:
         raise PromptUnusable(f"{wav}: cannot be read: {error.strerror}") from None
-    transcript = unicodedata.normalize("NFC", transcript).strip()
-    key = voice_key(data, transcript, encoder.fingerprint, trim_to_chunk=trim_to_chunk)
+    words = "" if transcript is None else unicodedata.normalize("NFC", transcript).strip()
+    key = voice_key(data, words, encoder.fingerprint, trim_to_chunk=trim_to_chunk)
     known = cache.load(key)
     if known is not None:
         return known
     recording = read_wav(data, name=wav.name)
-    warnings = [*check_recording(recording, name=wav.name), *check_transcript(transcript, recording.duration_s)]
+    warnings = list(check_recording(recording, name=wav.name))
+    if transcript is not None:
+        warnings += check_transcript(words, recording.duration_s)
     features = encoder.encode(recording.audio, recording.rate_hz)
     voice = assemble(
         key,
-        transcript,
+        words,
         features,
         fingerprint=encoder.fingerprint,
         duration_s=recording.duration_s,

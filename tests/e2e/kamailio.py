@@ -228,7 +228,6 @@ class ProxiedCaller(RawCaller):
         self.ear = RtpEar()
         self.final_after_s = 0.0
         self.status = 0
-        self._route = b""
 
     @property
     def uri(self) -> str:
@@ -263,25 +262,6 @@ class ProxiedCaller(RawCaller):
         assert routes, answer.text
         self._uri = contact.partition("<")[2].partition(">")[0]
         self._route = "".join(f"Route: {route}\r\n" for route in reversed(routes)).encode()
-
-    def send(
-        self,
-        method: str,
-        *,
-        headers: bytes = b"",
-        body: str = "",
-        content_type: str = "application/sdp",
-        from_name: bytes = b'"raw"',
-        cseq: int | None = None,
-    ) -> None:
-        super().send(
-            method,
-            headers=self._route + headers,
-            body=body,
-            content_type=content_type,
-            from_name=from_name,
-            cseq=cseq,
-        )
 
     def ack(self, *, same_branch: bool = False) -> None:
         """Acknowledge; a refusal with the branch of its INVITE (§17.1.1.3)."""

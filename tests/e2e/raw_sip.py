@@ -52,6 +52,7 @@ class RawCaller(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
         self._cseq = 0
         self._branch = ""
+        self._route = b""  # Route lines, once a proxy has recorded itself
 
     @property
     def call_id(self) -> str:
@@ -100,7 +101,9 @@ class RawCaller(asyncio.DatagramProtocol):
         ).encode()
         sender = b"From: " + from_name + f" <sip:raw@{HOST}>;tag={self._tag}\r\n".encode()
         kind = f"Content-Type: {content_type}\r\n".encode() if body else b""
-        self._transport.sendto(head + sender + headers + kind + f"Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        self._transport.sendto(
+            head + sender + self._route + headers + kind + f"Content-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
 
     def invite(
         self, *, headers: bytes = b"", formats: str = "0 101", from_name: bytes = b'"raw"', rtp_port: int = 9

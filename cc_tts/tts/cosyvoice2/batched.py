@@ -16,13 +16,13 @@ from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.tts.cosyvoice2.costs import StageCosts
 from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig
-from cc_tts.tts.cosyvoice2.loader import DtypePolicy, SpeechModel, load_model
+from cc_tts.tts.cosyvoice2.loader import DtypePolicy, SpeechModel
 from cc_tts.tts.cosyvoice2.memory_plan import MemoryPlan, plan_memory
 from cc_tts.tts.cosyvoice2.model_description import estimator_head_dim
 from cc_tts.tts.cosyvoice2.model_runner import ModelRunner, RunnerConfig
-from cc_tts.tts.cosyvoice2.single_stream import LANGUAGES, RATE_HZ, TOKENIZER_FOLDER
+from cc_tts.tts.cosyvoice2.networks import LANGUAGES, RATE_HZ, check_speaker, load_networks
 from cc_tts.tts.cosyvoice2.speakers import Speaker
-from cc_tts.tts.cosyvoice2.synthesizer import Synthesizer, check_speed
+from cc_tts.tts.cosyvoice2.synthesizer import check_speed
 from cc_tts.tts.cosyvoice2.text_front import TextFront
 from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer
 from cc_tts.tts.stepped import EngineLoad, StepOut, StreamDone, StreamRequest
@@ -99,19 +99,15 @@ class BatchedEngine:
         if config.num_threads:
             torch.set_num_threads(config.num_threads)
         on_progress(f"weights of {self._model_dir}")
-        model = load_model(
+        model, tokenizer = load_networks(
             self._model_dir,
             device=config.device,
             policy=config.policy,
             estimator_head_dim=estimator_head_dim(self._model_dir),
         )
-        tokenizer = TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)
-        if model.vocoder.config.sample_rate_hz != RATE_HZ:
-            raise EngineFailed(f"the model speaks at {model.vocoder.config.sample_rate_hz} Hz, not at {RATE_HZ}")
         self._speakers = dict(self._source())
-        checker = Synthesizer(model, tokenizer)
         for speaker in self._speakers.values():
-            checker.check_speaker(speaker)
+            check_speaker(model, speaker)
         plan = self._plan(model)
         on_progress(f"state: {plan}")
         runner = self._runner(model, tokenizer, plan)

@@ -98,16 +98,18 @@ def sample_ras(log_probs: Tensor, history: Tensor, seeds: Tensor, steps: Tensor,
     vocab_size = log_probs.shape[-1]
     probs, candidates = torch.softmax(log_probs, dim=-1).topk(min(params.top_k, vocab_size), dim=-1)  # [B, top_k] each
     kept = probs.cumsum(dim=-1) - probs < params.top_p  # the mass before a candidate; the one that crosses stays
-    race = torch.where(kept, probs.log(), -torch.inf) - _exponentials(seeds, steps, 0, candidates.shape[-1]).log()
+    race = (
+        torch.where(kept, probs.log(), -torch.inf) - counted_exponentials(seeds, steps, 0, candidates.shape[-1]).log()
+    )
     first = candidates.gather(-1, race.argmax(dim=-1, keepdim=True))  # [B, 1]
 
     repeated = (history == first).sum(dim=-1, keepdim=True) >= params.num_repeats  # [B, 1]
     others = log_probs.scatter(-1, first, -torch.inf)  # [B, V]
-    second = (others - _exponentials(seeds, steps, 1, vocab_size).log()).argmax(dim=-1, keepdim=True)  # [B, 1]
+    second = (others - counted_exponentials(seeds, steps, 1, vocab_size).log()).argmax(dim=-1, keepdim=True)  # [B, 1]
     return torch.where(repeated, second, first)[:, 0]
 
 
-def _exponentials(seeds: Tensor, steps: Tensor, draw: int, count: int) -> Tensor:
+def counted_exponentials(seeds: Tensor, steps: Tensor, draw: int, count: int) -> Tensor:
     """``count`` numbers of Exp(1) for each row, a function of (seed, step, draw) alone; positive and finite. [B, count]."""
     keys = _scramble(_scramble(seeds + _GOLDEN) + (2 * steps + draw) * _GOLDEN)  # [B]
     places = torch.arange(1, count + 1, device=seeds.device) * _GOLDEN  # [count]

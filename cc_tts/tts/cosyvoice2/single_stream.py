@@ -10,7 +10,6 @@ batched: this engine is for machines without a GPU and a few calls, and what the
 Runs on: the thread that owns the device.
 """
 
-import hashlib
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,28 +23,23 @@ from torch import Tensor
 from cc_tts.clock import Clock, MonotonicClock, ms_between
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.tts.cosyvoice2.audio_track import NotFinite
-from cc_tts.tts.cosyvoice2.loader import DtypePolicy, load_model
+from cc_tts.tts.cosyvoice2.loader import DtypePolicy
+from cc_tts.tts.cosyvoice2.networks import LANGUAGES, RATE_HZ, check_speaker, load_networks
+from cc_tts.tts.cosyvoice2.seeds import seed_of
 from cc_tts.tts.cosyvoice2.speakers import Speaker, built_in_speakers, enrolled_speakers
 from cc_tts.tts.cosyvoice2.synthesizer import (
     DEFAULT_VOICE_STATES,
-    MAX_SEED,
     InterleavedSpeech,
     Synthesizer,
     check_speed,
     to_pcm,
 )
-from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer
 from cc_tts.tts.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.voices.catalog import unknown_voice
 from cc_tts.voices.library import VoiceLibrary
 from cc_tts.voices.voice import Voice
 
 MAX_AHEAD_MS: Final = 4000
-RATE_HZ: Final = 24_000
-TOKENIZER_FOLDER: Final = "CosyVoice-BlankEN"
-
-LANGUAGES: Final = ("zh", "en", "ja", "ko", "yue")
-"""Those the model was trained on; a cloned voice speaks them all."""
 
 _WARM_UP_TEXT: Final = "Hello."
 _WEIGHT_OF_NEWEST: Final = 0.2
@@ -165,21 +159,18 @@ class SingleStreamEngine:
         if self._num_threads:
             torch.set_num_threads(self._num_threads)
         on_progress(f"loading the model from {self._model_dir}")
-        model = load_model(
+        model, tokenizer = load_networks(
             self._model_dir,
             device=self._device,
             policy=self._policy,
             estimator_head_dim=self._estimator_head_dim,
             compat=self._compat,
         )
-        tokenizer = TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)
         synthesizer = Synthesizer(model, tokenizer, compat=self._compat, max_voice_states=self._max_voice_states)
-        if synthesizer.rate_hz != RATE_HZ:
-            raise EngineFailed(f"the model speaks at {synthesizer.rate_hz} Hz, not at {RATE_HZ}")
         on_progress("loading the voices")
         speakers = {**built_in_speakers(self._model_dir), **self._enrolled(on_progress)}
         for speaker in speakers.values():
-            synthesizer.check_speaker(speaker)
+            check_speaker(model, speaker)
         on_progress("warming up")
         begin_ns = self._clock.now_ns()
         for speaker in list(speakers.values())[:1]:
@@ -340,9 +331,7 @@ class SingleStreamEngine:
         return f"{len(self._streams)} streams are open, {self._max_streams} are the most"
 
     def _seed_of(self, speaker: Speaker, text: str) -> int:
-        """The same voice says the same text in the same way."""
-        key = "\0".join((str(self._seed), speaker.id, text)).encode(errors="surrogatepass")
-        return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") & MAX_SEED
+        return seed_of(self._seed, speaker.id, text)
 
     def _note(self, work_ms: float, audio_ms: float) -> None:
         weight = _WEIGHT_OF_NEWEST if self._piece_ms else 1.0

@@ -27,13 +27,14 @@ from cc_tts.tts.cosyvoice2.audio_track import (
     voice_state,
 )
 from cc_tts.tts.cosyvoice2.bistream import Bistream
-from cc_tts.tts.cosyvoice2.checkpoint_files import ModelError
 from cc_tts.tts.cosyvoice2.generation import CachedSequence, LmRequest, speak
 from cc_tts.tts.cosyvoice2.loader import SpeechModel
 from cc_tts.tts.cosyvoice2.models.flow import fixed_noise
 from cc_tts.tts.cosyvoice2.models.flow_encoder import FRAMES_PER_TOKEN
 from cc_tts.tts.cosyvoice2.models.lm_input import LengthLimits
+from cc_tts.tts.cosyvoice2.networks import check_speaker, check_tokenizer
 from cc_tts.tts.cosyvoice2.sampler import SeededRas, forbid, forbidden_row
+from cc_tts.tts.cosyvoice2.seeds import MAX_SEED
 from cc_tts.tts.cosyvoice2.speakers import Speaker
 from cc_tts.tts.cosyvoice2.token2wav import FlowPrompt
 from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer
@@ -42,7 +43,6 @@ MAX_POSITIONS: Final = 4096
 """Of one sequence of the language model: prompt, text and the longest speech that the text may become."""
 MIN_SPEED: Final = 0.5
 MAX_SPEED: Final = 2.0
-MAX_SEED: Final = 2**63 - 1
 DEFAULT_VOICE_STATES: Final = 4
 
 _FULL_SCALE: Final = 32767
@@ -90,10 +90,7 @@ class Synthesizer:
         compat: bool = False,
         max_voice_states: int = DEFAULT_VOICE_STATES,
     ) -> None:
-        if tokenizer.num_tokens > model.lm.config.text_vocab_size:
-            raise ModelError(
-                f"the tokenizer has {tokenizer.num_tokens} tokens, the model {model.lm.config.text_vocab_size}"
-            )
+        check_tokenizer(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.compat = compat
@@ -127,7 +124,7 @@ class Synthesizer:
         check_speed(speed)
         _check_seed(seed)
         request = speaker.lm_request(self.tokenizer, text)
-        self.check_speaker(speaker)
+        check_speaker(self.model, speaker)
         self._check_length(request, speaker, request.limits.max_len)
         if stream and speed == 1.0:
             return self._hops(speaker, request, seed)
@@ -147,22 +144,8 @@ class Synthesizer:
     def interleaved(self, speaker: Speaker, *, seed: int) -> "InterleavedSpeech":
         """Begin to speak a text that will come later; errors as of :meth:`speak`."""
         _check_seed(seed)
-        self.check_speaker(speaker)
+        check_speaker(self.model, speaker)
         return InterleavedSpeech(self, speaker, seed=seed)
-
-    def check_speaker(self, speaker: Speaker) -> None:
-        """Raise if the speaker was made for another model.
-
-        Raises:
-            ModelError: it was.
-
-        """
-        lm, flow = self.model.lm.config, self.model.flow.config
-        limits = ((speaker.llm_tokens, lm.num_speech_codes), (speaker.flow_tokens, flow.vocab_size))
-        if any(tokens.size and int(tokens.max()) >= limit for tokens, limit in limits):
-            raise ModelError(f"the speaker {speaker.id!r} has speech tokens that this model does not know")
-        if len(speaker.embedding) != flow.num_embedding or speaker.flow_mel.shape[1] != flow.estimator.num_mels:
-            raise ModelError(f"the speaker {speaker.id!r} was made for another model")
 
     @torch.inference_mode()
     def track(self, speaker: Speaker, *, seed: int) -> AudioTrack:

@@ -3,7 +3,6 @@
 Runs on: the thread that owns the device.
 """
 
-import hashlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,13 +11,13 @@ from cc_tts.tts.cosyvoice2.bistream import Bistream
 from cc_tts.tts.cosyvoice2.device import PreparedText
 from cc_tts.tts.cosyvoice2.draw_rules import DrawRules
 from cc_tts.tts.cosyvoice2.models.lm_input import LengthLimits, SpeechIds
+from cc_tts.tts.cosyvoice2.seeds import seed_of
 from cc_tts.tts.cosyvoice2.sequence import Feed
 from cc_tts.tts.cosyvoice2.speakers import Speaker
 from cc_tts.tts.cosyvoice2.spoken_text import text_ids
 from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer
 from cc_tts.voices.catalog import unknown_voice
 
-MAX_SEED: Final = 2**63 - 1
 LIKELY_SPEECH_PER_TEXT: Final = 8
 """Speech tokens that a text token becomes at most, as a rule; the hard limit is 20 (§3.3)."""
 
@@ -105,8 +104,7 @@ class TextFront:
 
     def seed(self, voice_id: str, text: str) -> int:
         """The same voice says the same text in the same way."""
-        key = "\0".join((str(self._seed), voice_id, text)).encode(errors="surrogatepass")
-        return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") & MAX_SEED
+        return seed_of(self._seed, voice_id, text)
 
     def num_flow_prompt(self, voice_id: str) -> int:
         """Speech tokens of the flow's prompt.

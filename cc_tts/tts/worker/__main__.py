@@ -36,7 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m cc_tts.tts.worker", description="the speech engine's process")
     parser.add_argument("--channel-fd", type=int, required=True)
     arguments = parser.parse_args()
-    stop_requested, loaded = threading.Event(), threading.Event()
+    loaded = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerSettings)
     logs.configure(level=settings.log_level, json=settings.log_json, process="worker")
@@ -57,15 +57,14 @@ def main() -> int:
         except Exception as error:  # noqa: BLE001 - whatever torch throws, the reason must reach the operator
             return _refuse(channel, f"{type(error).__name__}: {error}")
         log.info("loaded", num_voices=len(engine.voices), ms=ms_between(started_ns, clock.now_ns()))
-        signal.signal(signal.SIGTERM, lambda *_: stop_requested.set())  # before, it ends the process at once
+        signal.signal(signal.SIGTERM, lambda *_: loop.stop())  # before, it ends the process at once
         loaded.set()
         channel.send(Ready())
         voices, languages = tuple(engine.voices), tuple(engine.languages)
         channel.send(EngineDescription(rate_hz=engine.rate_hz, voices=voices, languages=languages))
         loop.turn(wait=False)  # the first report
-        while not (loop.is_stopping or stop_requested.is_set()):
-            if not loop.turn(wait=True):
-                return EXIT_SERVER_GONE
+        if not loop.run():
+            return EXIT_SERVER_GONE
         engine.close()
         channel.flush()
     except DeviceLost as error:  # what it holds is freed by the end of the process only; the supervisor starts another

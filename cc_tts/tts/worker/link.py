@@ -278,7 +278,7 @@ class WorkerLink:
 
 def _error(message: StreamFailed) -> CcTtsError:
     """The error of a worker as it would be here."""
-    kinds = {kind.code: kind for kind in _kinds(CcTtsError)}
+    kinds = {kind.code: kind for kind in _kinds(CcTtsError) if "code" in vars(kind)}
     kind = kinds.get(message.code, EngineFailed)
     return kind(message.detail, retry_after_s=message.retry_after_s)
 

@@ -72,6 +72,10 @@ class WorkerLoop:
         """Put a message into the inbox."""
         self._inbox.put(message)
 
+    def stop(self) -> None:
+        """End :meth:`run` after the turn that is under way. May be called by a signal handler."""
+        self.is_stopping = True
+
     def run(self) -> bool:
         """Work until told to shut down; returns whether the server is still there.
 
@@ -130,7 +134,7 @@ class WorkerLoop:
             case Ping():
                 self._sender.send(Pong(serial=message.serial))
             case Shutdown():
-                self.is_stopping = True
+                self.stop()
             case _:
                 log.warning("unexpected_message", message=type(message).__name__)
 

@@ -16,7 +16,7 @@ from cc_tts.tts.cosyvoice2.sampler import (  # noqa: E402
     OfficialRas,
     RasParams,
     SeededRas,
-    _exponentials,
+    counted_exponentials,
     empty_history,
     forbid,
     forbidden_row,
@@ -138,14 +138,14 @@ def test_chi_square_tells_distributions_apart() -> None:
 
 def test_exponentials_are_exponential_and_independent() -> None:
     rows = torch.arange(200)
-    drawn = _exponentials(rows - 100, torch.zeros_like(rows), 0, 5000)
+    drawn = counted_exponentials(rows - 100, torch.zeros_like(rows), 0, 5000)
     assert torch.isfinite(drawn).all()
     assert (drawn > 0).all()
     assert abs(float(drawn.mean()) - 1.0) < 0.005
     assert abs(float(drawn.var()) - 1.0) < 0.02
     correlations = torch.corrcoef(drawn) - torch.eye(200)
     assert float(correlations.abs().max()) < 0.08
-    other = _exponentials(rows - 100, torch.zeros_like(rows), 1, 5000)
+    other = counted_exponentials(rows - 100, torch.zeros_like(rows), 1, 5000)
     assert abs(float(torch.corrcoef(torch.stack((drawn.flatten(), other.flatten())))[0, 1])) < 0.005
 
 

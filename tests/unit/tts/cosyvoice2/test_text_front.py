@@ -10,7 +10,8 @@ pytest.importorskip("onnx")
 from cc_tts.errors import UnknownVoice, Unprocessable
 from cc_tts.tts.cosyvoice2.bistream import BistreamState
 from cc_tts.tts.cosyvoice2.models.lm_input import SpeechIds, Table
-from cc_tts.tts.cosyvoice2.text_front import LIKELY_SPEECH_PER_TEXT, MAX_SEED, TextFront
+from cc_tts.tts.cosyvoice2.seeds import MAX_SEED
+from cc_tts.tts.cosyvoice2.text_front import LIKELY_SPEECH_PER_TEXT, TextFront
 from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer
 from tests.support.tiny_model import NUM_CODES, write_tokenizer
 from tests.support.tiny_speakers import tiny_speaker

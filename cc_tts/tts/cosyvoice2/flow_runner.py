@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from cc_tts.tts.cosyvoice2.flow_inputs import FlowInputs, FlowShape, RowCounts
+from cc_tts.tts.cosyvoice2.flow_inputs import PAGE_TIERS, FlowInputs, FlowShape, RowCounts
 from cc_tts.tts.cosyvoice2.graphs import GraphedCall
 from cc_tts.tts.cosyvoice2.kv_cache import SCRATCH, FlowArena, PagePool
 from cc_tts.tts.cosyvoice2.models.flow import Flow
@@ -99,6 +99,7 @@ class FlowRunner:
         self.flow = flow
         self.max_tokens = max_tokens
         self.num_slots = num_slots
+        flow.encoder.keep_distances(min(-(-max_tokens // config.chunk_tokens), PAGE_TIERS[-1]), config.chunk_tokens)
         self.pool = PagePool(num_pages + 1)
         self.arena = FlowArena.of(flow, num_slots=num_slots + 1, num_pages=num_pages + 1)
         self._device = weight.device

@@ -338,7 +338,7 @@ class Flow(nn.Module):
     ) -> Tensor:
         """Integrate from noise ``x`` [B, T, mels] to mel, with and without condition at once (§4.6)."""
         dtype = mu.dtype
-        both = frames.twice()
+        both = frames.twice().with_bias(dtype)
         mu, speaker, cond = (torch.cat((part, torch.zeros_like(part))) for part in (mu, speaker, cond.to(dtype)))
         guidance = self.config.guidance
         x = x.to(torch.float32)

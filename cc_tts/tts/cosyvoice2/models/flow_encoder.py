@@ -5,6 +5,7 @@ its chunk. A prefix of whole chunks therefore never changes, and its keys and va
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -57,6 +58,15 @@ def relative_positions(lowest: int, highest: int, width: int, device: torch.devi
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)
 
 
+@dataclass(frozen=True, slots=True)
+class _KeptDistances:
+    """Projected distances of a stack of layers, both ends counted in."""
+
+    lowest: int
+    highest: int
+    by_layer: tuple[Tensor, ...]  # [1, heads, D, distances]
+
+
 class RelativeAttention(nn.Module):
     """Attention whose scores also depend on the distance between query and key (§4.3)."""
 
@@ -72,17 +82,21 @@ class RelativeAttention(nn.Module):
         self.pos_bias_u = nn.Parameter(torch.zeros(config.num_heads, config.head_dim))
         self.pos_bias_v = nn.Parameter(torch.zeros(config.num_heads, config.head_dim))
 
-    def forward(self, x: Tensor, positions: Tensor, span: Span, cache: Tensor | None) -> Tensor:
-        """Attend from ``x`` [B, T, width]; ``positions`` [distances, width] begin at ``span.lowest``."""
+    def project(self, positions: Tensor) -> Tensor:
+        """Positions [distances, width] as the scores use them, [1, heads, D, distances]."""
+        return split_heads(self.linear_pos(positions)[None], self.head_dim).transpose(-1, -2)
+
+    def forward(self, x: Tensor, distances: Tensor, span: Span, cache: Tensor | None) -> Tensor:
+        """Attend from ``x`` [B, T, width]; ``distances`` are projected positions and begin at ``span.lowest``."""
         queries = split_heads(self.linear_q(x), self.head_dim)  # [B, heads, T, D]
         keys = split_heads(self.linear_k(x), self.head_dim)
         values = split_heads(self.linear_v(x), self.head_dim)
         keys, values = remember(keys, values, cache, span)
 
-        distances = split_heads(self.linear_pos(positions)[None], self.head_dim)  # [1, heads, distances, D]
-        by_distance = (queries + self.pos_bias_v[:, None]) @ distances.transpose(-1, -2)  # [B, heads, T, distances]
-        picked = (span.distance - span.lowest).clamp(0, positions.shape[0] - 1)[:, None]  # [B, 1, T, K]
-        bias = by_distance.gather(-1, picked.expand(-1, by_distance.shape[1], -1, -1)) / math.sqrt(self.head_dim)
+        near = (queries + self.pos_bias_v[:, None]) / math.sqrt(self.head_dim)
+        by_distance = near @ distances  # [B, heads, T, distances]
+        picked = (span.distance - span.lowest).clamp(0, distances.shape[-1] - 1)[:, None]  # [B, 1, T, K]
+        bias = by_distance.gather(-1, picked.expand(-1, by_distance.shape[1], -1, -1))
         bias = bias.masked_fill(~span.visible, -math.inf)
         mixed = functional.scaled_dot_product_attention(queries + self.pos_bias_u[:, None], keys, values, bias)
         return cast("Tensor", self.linear_out(join_heads(mixed)))
@@ -111,9 +125,9 @@ class EncoderLayer(nn.Module):
         self.norm_mha = nn.LayerNorm(config.width, eps=_LAYER_NORM_EPS)
         self.norm_ff = nn.LayerNorm(config.width, eps=_LAYER_NORM_EPS)
 
-    def forward(self, x: Tensor, positions: Tensor, span: Span, cache: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, distances: Tensor, span: Span, cache: Tensor | None) -> Tensor:
         """[B, T, width]."""
-        x = x + self.self_attn(self.norm_mha(x), positions, span, cache)
+        x = x + self.self_attn(self.norm_mha(x), distances, span, cache)
         return cast("Tensor", x + self.feed_forward(self.norm_ff(x)))
 
 
@@ -169,6 +183,20 @@ class FlowEncoder(nn.Module):
         self.up_embed = ScaledEmbed(config.width)
         self.up_encoders = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_up_layers))
         self.after_norm = nn.LayerNorm(config.width, eps=_NORM_EPS)
+        self._kept: dict[int, _KeptDistances] = {}
+
+    @torch.no_grad()
+    def keep_distances(self, num_chunks: int, chunk: int) -> None:
+        """Project all distances of sequences of ``num_chunks`` chunks of ``chunk`` tokens once, for all calls to come.
+
+        They depend on the weights alone. Projected in every call they cost more than the rest of the encoder, and more
+        the longer a sequence lasts. Longer sequences still have theirs projected.
+        """
+        for layers, scale in ((self.encoders, 1), (self.up_encoders, FRAMES_PER_TOKEN)):
+            lowest, highest = 1 - chunk * scale, num_chunks * chunk * scale - 1
+            known = self._kept.get(id(layers))
+            if known is None or known.lowest > lowest or known.highest < highest:
+                self._kept[id(layers)] = _KeptDistances(lowest, highest, tuple(self._project(layers, lowest, highest)))
 
     def new_cache(self, num_rows: int, num_tokens: int) -> EncoderCache:
         """Room for sequences of ``num_tokens``, nothing in it."""
@@ -221,8 +249,19 @@ class FlowEncoder(nn.Module):
         return cast("Tensor", self.after_norm(x))
 
     def _stack(self, layers: nn.ModuleList, x: Tensor, span: Span, cache: Tensor | None) -> Tensor:
-        highest = span.visible.shape[-1] - 1
-        positions = relative_positions(span.lowest, highest, self.config.width, x.device).to(x.dtype)
-        for index, layer in enumerate(layers):
-            x = layer(x, positions, span, None if cache is None else cache[index])
+        distances = self._distances(layers, span.lowest, span.visible.shape[-1] - 1)
+        for index, (layer, ours) in enumerate(zip(layers, distances, strict=True)):
+            x = layer(x, ours, span, None if cache is None else cache[index])
         return x
+
+    def _distances(self, layers: nn.ModuleList, lowest: int, highest: int) -> Iterator[Tensor]:
+        """Projected distances of each layer, [1, heads, D, distances]."""
+        kept = self._kept.get(id(layers))
+        if kept is None or kept.lowest > lowest or kept.highest < highest:
+            return self._project(layers, lowest, highest)
+        return (ours[..., lowest - kept.lowest : highest + 1 - kept.lowest] for ours in kept.by_layer)
+
+    def _project(self, layers: nn.ModuleList, lowest: int, highest: int) -> Iterator[Tensor]:
+        weight = self.after_norm.weight
+        positions = relative_positions(lowest, highest, self.config.width, weight.device).to(weight.dtype)
+        return (cast("EncoderLayer", layer).self_attn.project(positions) for layer in layers)

@@ -129,7 +129,8 @@ class Attention(nn.Module):
         keys = split_heads(self.to_k(x), self.head_dim)
         values = split_heads(self.to_v(x), self.head_dim)
         keys, values = remember(keys, values, None if cache is None else cache.attention[self.index], span)
-        mixed = functional.scaled_dot_product_attention(queries, keys, values, span.visible)
+        mask = span.visible if span.bias is None else span.bias
+        mixed = functional.scaled_dot_product_attention(queries, keys, values, mask)
         return cast("Tensor", self.to_out[0](join_heads(mixed)))
 
 

@@ -10,8 +10,9 @@ can be captured in a CUDA graph. A cache belongs to the caller; it is written in
 Runs on: the thread that owns the device.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
@@ -93,6 +94,7 @@ class Span:
     )
     slots: Tensor | None = None  # [B]: where the contexts of each row lie; with pages
     page_len: int = 0  # positions of a page
+    bias: Tensor | None = None  # ``visible`` as what is added to scores, where many layers need it
 
     @classmethod
     def of(
@@ -171,6 +173,11 @@ class Span:
             slots,
             self.page_len,
         )
+
+    def with_bias(self, dtype: torch.dtype) -> Self:
+        """The same with its bias, so that not every layer makes it anew."""
+        bias = torch.zeros_like(self.visible, dtype=dtype).masked_fill_(~self.visible, -math.inf)
+        return replace(self, bias=bias)
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:

@@ -23,6 +23,7 @@ TEXTS = (
     "thank you for calling, goodbye.",
 )
 SAMPLES = 20
+MAX_ASKED = 60
 SETTINGS = (
     'tts.engine="cosyvoice2"',
     'tts.devices=["cpu"]',
@@ -77,6 +78,7 @@ class Talk:
         self._call_id = call_id
         self.first_audio_ms: list[float] = []
         self.num_underruns = 0
+        self.num_refused = 0
         self.played_ms = 0.0
         self.failures: list[str] = []
 
@@ -84,10 +86,20 @@ class Talk:
         """Speak until then."""
         texts = self._texts()
         while time.monotonic() < until:
-            asked = await self._server.post(f"/v1/calls/{self._call_id}/speak", {"text": next(texts)})
+            asked = await self._ask(next(texts))
             done = await self._log.wait("speak.complete", timeout_s=300, utterance_id=asked["id"])
             self._log.events.clear()
             self._note(done["data"], await self._server.get(f"/v1/utterances/{asked['id']}"))
+
+    async def _ask(self, text: str) -> Json:
+        """Speak; a refusal for want of room is asked again after the time that it names, as a caller would."""
+        for _ in range(MAX_ASKED):
+            answer, retry_after_s = await self._server.post_or_retry(f"/v1/calls/{self._call_id}/speak", {"text": text})
+            if retry_after_s is None:
+                return answer
+            self.num_refused += 1
+            await asyncio.sleep(retry_after_s)
+        raise RuntimeError(f"refused {MAX_ASKED} times: {answer}")
 
     def _texts(self) -> Iterator[str]:
         while True:
@@ -141,6 +153,7 @@ async def run(num_calls: int, minutes: float) -> Json:
         "minutes": minutes,
         "prompts": sum(len(talk.first_audio_ms) for talk in talks),
         "audio_s": round(sum(talk.played_ms for talk in talks) / 1000, 1),
+        "refused_and_asked_again": sum(talk.num_refused for talk in talks),
         "underruns": sum(talk.num_underruns for talk in talks),
         "failures": [failure for talk in talks for failure in talk.failures],
         "first_audio_ms": percentiles([each for talk in talks for each in talk.first_audio_ms]),

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import http
 import json
 import os
 import platform
@@ -118,6 +119,16 @@ class LabServer:
             if response.status >= 300:
                 raise RuntimeError(f"POST {path}: {response.status} {answer}")
             return answer
+
+    async def post_or_retry(self, path: str, body: Mapping[str, Any]) -> tuple[Json, float | None]:
+        """POST JSON: the answer, and for a 503 after how many seconds to try again; anything else but 2xx raises."""
+        async with self.http.post(f"{self.url}{path}", json=body) as response:
+            answer: Json = await response.json(content_type=None)
+            if response.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
+                return answer, float(response.headers["Retry-After"])
+            if response.status >= 300:
+                raise RuntimeError(f"POST {path}: {response.status} {answer}")
+            return answer, None
 
     async def call_id(self, sip_call_id: str) -> str:
         """Our id of the call with this SIP Call-ID."""

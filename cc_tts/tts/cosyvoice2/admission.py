@@ -83,9 +83,9 @@ class Situation:
     """Tokens that the first flow call waits for."""
     first_frames: int = FRAMES_PER_TOKEN * (CHUNK_TOKENS + LOOKAHEAD_TOKENS)
     """Frames that it solves, those of the prompt among them where they are not kept."""
-    hop_tokens: int = CHUNK_TOKENS
-    """A usual later hop."""
-    hop_frames: int = FRAMES_PER_TOKEN * (CHUNK_TOKENS + LOOKAHEAD_TOKENS)
+    hop_tokens: int = 2 * CHUNK_TOKENS
+    """A usual later hop: the second piece is as long as the first, then hops grow with what the listener has ahead."""
+    hop_frames: int = FRAMES_PER_TOKEN * (2 * CHUNK_TOKENS + LOOKAHEAD_TOKENS)
     """Frames that it solves."""
     num_keys: int = 500
     """Frames that a usual call attends to."""

@@ -243,6 +243,7 @@ class Engine:
             pending_positions=sum(len(each.feed.inputs) for each in sequences if each.feed is not None),
             pages_each=self._device.pages_needed(voice_id, TYPICAL_TOKENS),
             slots_used=self._device.num_slots - table.num_free_slots,
+            next_end_ms=now_ms + min((stream.left_ms for stream in table.streams.values()), default=math.inf),
         )
 
     def _now_ms(self) -> float:

@@ -3,6 +3,7 @@
 Runs on: the thread that owns the device.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -34,6 +35,8 @@ class Crowd:
     pages_each: int
     """Pages that a newcomer will take."""
     slots_used: int
+    next_end_ms: float = math.inf
+    """The instant at which the next stream is done with, as far as can be told."""
 
     def with_more(self, num_more: int) -> "Crowd":
         """The same with so many newcomers before the one that asks."""
@@ -120,4 +123,5 @@ class LoadMeter:
             pages_needed=each,
             lm_rows=crowd.num_sequences,
             pending_positions=crowd.pending_positions,
+            next_end_ms=crowd.next_end_ms,
         )

@@ -9,6 +9,7 @@ Runs on: the thread that owns the device.
 """
 
 import bisect
+import math
 import sys
 from collections import deque
 from collections.abc import Sequence as Row
@@ -279,6 +280,14 @@ class Stream:
             return False
         head = self.head
         return head is None or not (head.is_drawn or head.is_drawing or head.is_ready or head.has_all_text)
+
+    @property
+    def left_ms(self) -> float:
+        """How long until its last audio is handed out; infinite while its length is not known."""
+        if not self.has_ended or self.texts or not all(sequence.is_drawn for sequence in self.sequences):
+            return math.inf
+        unsent_ms = sum(sequence.unsent_ms for sequence in self.sequences)
+        return max(0.0, self.clock.sent_ms - self.taken_ms + unsent_ms - MAX_AHEAD_MS)
 
     @property
     def is_over(self) -> bool:

@@ -49,8 +49,8 @@ def test_a_free_device_takes_a_stream_and_says_when_it_will_be_heard() -> None:
     decision = admission().decide(NOW, IDLE)
     assert decision.admit
     assert decision.first_audio_ms == pytest.approx(AT_BEST_MS)
-    # 25 steps of 2 ms and one call of 20 ms for an audio second, and 30 ms of its beginning in the 500 ms of the target
-    assert decision.utilisation == pytest.approx(0.050 + 0.020 + 30 / 500)
+    # 25 steps of 2 ms for a second, a call of 20 ms for two, and 30 ms of its beginning in the 500 ms of the target
+    assert decision.utilisation == pytest.approx(0.050 + 0.010 + 30 / 500)
     assert (decision.code, decision.reason, decision.retry_after_s) == (None, "", 1)
 
 
@@ -77,7 +77,7 @@ REFUSALS: dict[str, tuple[Admission, Situation, RefusalCode | None, str]] = {
     ),
     "it was under way": (admission(), situation(device_free_ms=NOW - 450), None, ""),
     "the device has no time left": (
-        admission(target_ms=9000.0, slowness=10.0),
+        admission(target_ms=9000.0, slowness=12.0),
         situation(min_slack_ms=9000.0),
         RefusalCode.UTILISATION,
         "% of the device would be needed where at most 90 % may be",

@@ -98,6 +98,12 @@ def test_a_refusal_is_reported_with_its_reason() -> None:
     assert (report.num_streams, report.num_underruns, report.pages_total) == (2, 4, 5)
 
 
+def test_who_is_refused_is_told_when_the_next_stream_ends() -> None:
+    meter = make_meter(max_streams=2)
+    assert meter.decide(crowd(2, now_ms=500.0, next_end_ms=3000.0)).retry_after_s == 3
+    assert meter.report(crowd(2, now_ms=500.0, next_end_ms=math.inf), num_underruns=0).retry_after_s == 1
+
+
 def test_a_report_holds_for_a_while_unless_streams_come_or_go() -> None:
     meter = make_meter()
     assert meter.recent(0.0, 0) is None

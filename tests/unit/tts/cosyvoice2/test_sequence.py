@@ -1,5 +1,6 @@
 """Sequences and streams by themselves."""
 
+import math
 from typing import Any
 
 import pytest
@@ -150,3 +151,26 @@ def test_hops_by_speed() -> None:
     assert call is not None
     assert (call.num_tokens, call.num_new, call.finalize) == (1000, 1000, True)
     assert hops.poll(1000, finished=True) is None
+
+
+def test_when_a_stream_will_be_done_with_is_known_once_all_is_drawn() -> None:
+    stream = make_stream()
+    sequence = make_sequence(stream, feed=plain_feed())
+    sequence.was_fed()
+    sequence.drew([1] * 150, stopped=True)  # 6 s
+    assert stream.left_ms == math.inf  # more text may come
+    stream.has_ended = True
+    assert stream.left_ms == 6000.0 - MAX_AHEAD_MS
+    stream.clock.sent(0.0, 2000.0)
+    sequence.num_given = 50
+    stream.taken_ms = 1500.0
+    assert stream.left_ms == 500.0
+    stream.texts.append((1, "more"))
+    assert stream.left_ms == math.inf
+    stream.texts.clear()
+    make_sequence(stream, feed=plain_feed())
+    assert stream.left_ms == math.inf
+
+
+def test_a_stream_with_nothing_left_is_done_with_now() -> None:
+    assert make_stream(has_ended=True).left_ms == 0.0

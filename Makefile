@@ -47,9 +47,9 @@ check: $(DEVSTAMP) ## ruff, mypy --strict, import-linter
 unit: $(DEVSTAMP) ## the quick tests only, on every core
 	$(BIN)/pytest -q -n auto -m "unit or architecture"
 
-test: $(DEVSTAMP) check ## everything CI runs; real calls one after another, as they keep the beat of the line
+test: $(DEVSTAMP) check ## everything CI runs
 	$(BIN)/pytest -q -n auto -m "unit or architecture"
-	$(BIN)/pytest -q -m "not unit and not architecture" --durations=25
+	$(BIN)/pytest -q -n 2 --dist worksteal -m "not unit and not architecture" --durations=25
 
 bench: $(STAMP) ## speed, measured on the wire; results to bench/results/
 	$(BIN)/python -m bench.first_audio

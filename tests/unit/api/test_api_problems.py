@@ -22,7 +22,11 @@ def every_error(kind: type[CcTtsError] = CcTtsError) -> list[type[CcTtsError]]:
     return [kind, *(below for child in kind.__subclasses__() for below in every_error(child))]
 
 
-@pytest.mark.parametrize("kind", every_error(OurFault) + every_error(TheirFault))
+SHARED = [kind for kind in every_error(OurFault) + every_error(TheirFault) if kind.__module__ == CcTtsError.__module__]
+"""Which of the others there are depends on what was imported before."""
+
+
+@pytest.mark.parametrize("kind", SHARED)
 def test_every_error_has_a_document(kind: type[CcTtsError]) -> None:
     response = problems.response_for(kind("because"), instance="/v1/x")
     assert document(response) == {

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cc_tts import __version__, logs
+from cc_tts import __version__, logs, tls_files
 from cc_tts import config as configuration
 from cc_tts.calls.prompt import TextContent
 from cc_tts.calls.speech_source import SpeechSource
+from cc_tts.clock import MonotonicClock
 from cc_tts.config import Config
 from cc_tts.doctor.command import add_doctor_command
 from cc_tts.errors import CcTtsError, ConfigError
@@ -188,6 +189,8 @@ def _prompt_encoder(model: Path) -> PromptEncoder:
 
 
 def _check_config(_options: argparse.Namespace, config: Config) -> int:
+    for warning in tls_files.check(config.tls, now_s=MonotonicClock().wall_s()):
+        print(f"cc-tts: {warning}", file=sys.stderr)
     for section in dataclasses.fields(config):
         value = getattr(config, section.name)
         if section.name == "routes":

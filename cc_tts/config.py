@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import msgspec
 
 from cc_tts.errors import ConfigError
+from cc_tts.security_config import AuthConfig, TlsConfig, check_auth, check_peers
 
 ENV_PREFIX = "CC_TTS_"
 
@@ -34,11 +35,15 @@ class SipConfig:
 
     host: str = "127.0.0.1"
     port: Port = 5060
-    transports: tuple[Literal["udp", "tcp"], ...] = ("udp", "tcp")
+    transports: tuple[Literal["udp", "tcp", "tls"], ...] = ("udp", "tcp")
+    tls_port: Port = 5061
     public_address: str = ""
     max_calls: Count = 0
     retry_after_s: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 5
+    max_media_lateness_ms: Annotated[float, msgspec.Meta(ge=0, le=1000)] = 60.0
     trusted_peers: tuple[str, ...] = ("127.0.0.0/8",)
+    allowed_peers: tuple[str, ...] = ()
+    max_requests_per_source_s: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 50.0
     user_agent: str = "cc-tts"
     nameservers: tuple[str, ...] = ()
 
@@ -62,7 +67,9 @@ class RtpConfig:
     port_min: Annotated[int, msgspec.Meta(ge=1024, le=65534)] = 16384
     port_max: Annotated[int, msgspec.Meta(ge=1025, le=65535)] = 16584
     codecs: tuple[Literal["PCMU", "PCMA", "G722"], ...] = ("PCMU", "PCMA", "G722")
+    srtp: Literal["off", "optional", "required"] = "off"
     inactivity_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
+    quarantine_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 5.0
     clock_rate_hz: Literal[8000, 16000] = 8000
 
 
@@ -181,6 +188,8 @@ class Config:
     """The whole configuration."""
 
     sip: SipConfig = field(default_factory=SipConfig)
+    tls: TlsConfig = field(default_factory=TlsConfig)
+    auth: AuthConfig = field(default_factory=AuthConfig)
     registration: RegistrationConfig = field(default_factory=RegistrationConfig)
     rtp: RtpConfig = field(default_factory=RtpConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
@@ -325,7 +334,8 @@ def _check_sense(config: Config) -> None:  # noqa: C901, PLR0912 - a list of che
     if config.rtp.port_max - config.rtp.port_min < 1:
         raise ConfigError("rtp.port_max must be above rtp.port_min; a call needs two ports")
     if not config.sip.transports:
-        raise ConfigError('sip.transports is empty; use ["udp"], ["tcp"] or both')
+        raise ConfigError('sip.transports is empty; use any of "udp", "tcp", "tls"')
+    _check_tls_sense(config)
     if not config.rtp.codecs:
         raise ConfigError('rtp.codecs is empty; use any of "PCMU", "PCMA", "G722"')
     if not config.tts.devices:
@@ -335,11 +345,10 @@ def _check_sense(config: Config) -> None:  # noqa: C901, PLR0912 - a list of che
             raise ConfigError(f"tts.devices: {device!r} is not a device; use auto, cpu, cuda or cuda:N")
     if config.playout.start_threshold_min_ms > config.playout.start_threshold_max_ms:
         raise ConfigError("playout.start_threshold_min_ms is above playout.start_threshold_max_ms")
-    for peer in config.sip.trusted_peers:
-        try:
-            ipaddress.ip_network(peer)
-        except ValueError as error:
-            raise ConfigError(f"sip.trusted_peers: {error}; write an address or a network such as 10.0.0.0/8") from None
+    check_peers("sip.trusted_peers", config.sip.trusted_peers)
+    check_peers("sip.allowed_peers", config.sip.allowed_peers)
+    check_peers("auth.exempt_peers", config.auth.exempt_peers)
+    check_auth(config.auth)
     for key, host in (("sip.host", config.sip.host), ("sip.public_address", config.sip.public_address)):
         if host and not is_ip_address(host):
             raise ConfigError(f"{key}: {host!r} is not an IP address")
@@ -353,6 +362,21 @@ def _check_sense(config: Config) -> None:  # noqa: C901, PLR0912 - a list of che
         )
     if config.registration.registrar and not config.registration.username:
         raise ConfigError("registration.registrar is set but registration.username is empty")
+
+
+def _check_tls_sense(config: Config) -> None:
+    sip, tls = config.sip, config.tls
+    if "tls" in sip.transports:
+        if "tcp" in sip.transports and sip.port == sip.tls_port != 0:
+            raise ConfigError(f"sip.port and sip.tls_port are both {sip.port}, but TCP and TLS need a port each")
+        if not (tls.certificate_file and tls.private_key_file):
+            raise ConfigError(
+                'sip.transports has "tls": set tls.certificate_file and tls.private_key_file, or take "tls" out'
+            )
+    if bool(tls.certificate_file) != bool(tls.private_key_file):
+        raise ConfigError("tls.certificate_file and tls.private_key_file are set together or not at all")
+    if tls.verify_client and not tls.ca_file:
+        raise ConfigError("tls.verify_client is on but tls.ca_file is empty: name the CA whose clients are let in")
 
 
 def is_ip_address(text: str) -> bool:

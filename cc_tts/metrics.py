@@ -64,6 +64,24 @@ class Metrics:
         self.ua_late_frames = Counter(
             "cctts_ua_late_frames", "Frames that missed their 20 ms beat in the UA process.", registry=registry
         )
+        self.ua_media_lateness = Gauge(
+            "cctts_ua_media_lateness_seconds",
+            "How late frames were asked for in the last 5 seconds, 99th percentile.",
+            registry=registry,
+        )
+        self.ua_refusing_lateness = Gauge(
+            "cctts_ua_refusing_for_lateness",
+            "1 while new calls get 503 because the media clock is late.",
+            registry=registry,
+        )
+
+        # --- requests that never were calls
+        self.sip_refused = Counter(
+            "cctts_sip_refused",
+            "SIP messages kept out before they could become calls, and why.",
+            ["cause"],
+            registry=registry,
+        )
 
         # --- calls and utterances
         self.calls_active = Gauge("cctts_calls_active", "Calls that have not ended.", registry=registry)

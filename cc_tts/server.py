@@ -14,7 +14,7 @@ from typing import Final
 
 from aiohttp import web
 
-from cc_tts import __version__, logs
+from cc_tts import __version__, logs, tls_files
 from cc_tts.api.app import ApiContext, build_app, runner_options
 from cc_tts.calls.cached_source import CachedSource
 from cc_tts.calls.events import EventBus
@@ -35,6 +35,10 @@ from cc_tts.ua.pjsua2_build import WHEEL_MAX_CALLS, advice
 from cc_tts.voices.catalog import VoiceCatalog
 
 HTTP_SHUTDOWN_TIMEOUT_S: Final = 5.0
+KEYS_IN_CLEAR: Final = (
+    "rtp.srtp is on and SIP is taken without TLS too: whoever reads that SIP has the keys of its calls (RFC 4568 §7). "
+    'Calls over TLS are safe; sip.transports = ["tls"] leaves no others'
+)
 
 log = logs.get(__name__)
 
@@ -144,6 +148,7 @@ class Server:
             "serving",
             version=__version__,
             sip=f"{config.sip.host}:{config.sip.port} {'+'.join(config.sip.transports)}",
+            srtp=config.rtp.srtp,
             http=f"http://{config.http.host}:{config.http.port}",
             engine=config.tts.engine,
             voice=self.engine.resolve_voice(config.tts.voice or None, None).id,
@@ -154,6 +159,8 @@ class Server:
         build_max_calls = int(build.get("build_max_calls", "0"))
         if build_max_calls <= WHEEL_MAX_CALLS:
             log.warning("try_out_build", detail=advice(max_calls=build_max_calls))
+        if config.rtp.srtp != "off" and config.sip.transports != ("tls",):
+            log.warning("srtp_keys_in_clear", detail=KEYS_IN_CLEAR)
         rtp_calls = (config.rtp.port_max - config.rtp.port_min + 1) // 2
         if rtp_calls < self.ua.max_calls:
             log.warning("few_rtp_ports", detail=f"rtp.port_min to rtp.port_max is enough for {rtp_calls} calls")
@@ -167,6 +174,8 @@ def serve(config: Config) -> int:
         await Server(config).run()
 
     try:
+        for warning in tls_files.check(config.tls, now_s=MonotonicClock().wall_s()):
+            log.warning("tls_certificate", detail=warning)
         asyncio.run(main())
     except (ProcessFailed, ConfigError) as error:
         log.error("cannot_start", detail=error.detail)

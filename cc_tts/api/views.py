@@ -36,6 +36,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     codec: str | None
     clock_rate_hz: int | None
+    transport: Annotated[str | None, Meta(description="What its SIP came over: udp, tcp or tls.")]
+    srtp: Annotated[bool | None, Meta(description="Whether its audio is encrypted; null while there is none.")]
     held: bool
     paused: bool
     created_at: EpochSeconds
@@ -58,6 +60,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
             headers=call.headers,
             codec=call.codec,
             clock_rate_hz=call.clock_rate_hz,
+            transport=call.transport,
+            srtp=call.srtp,
             held=call.held,
             paused=call.paused,
             created_at=call.created_at_s,

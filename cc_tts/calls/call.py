@@ -85,6 +85,8 @@ class Call:
         self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if direction == "inbound" else CallState.OUTGOING)
         self.codec: str | None = None
         self.clock_rate_hz: int | None = None
+        self.transport: str | None = None
+        self.srtp: bool | None = None
         self.held = False
         self.paused = False
         self.created_at_s = services.clock.wall_s()
@@ -287,9 +289,9 @@ class Call:
             self._publish("call.early", sip_code=sip_code)
             self._open_early_media()
 
-    def media_is_active(self, codec: str, clock_rate_hz: int) -> None:
+    def media_is_active(self, codec: str, clock_rate_hz: int, *, srtp: bool) -> None:
         """The leg can be heard; before the answer only if we ring it with early media."""
-        self.codec, self.clock_rate_hz = codec, clock_rate_hz
+        self.codec, self.clock_rate_hz, self.srtp = codec, clock_rate_hz, srtp
         self._open_early_media()
 
     def was_established(self, at_ns: int) -> None:

@@ -249,6 +249,7 @@ class CallRegistry:
         for call in tuple(self._live.values()):
             self._end(call, Ending("failed", "ua_process_died"))
         self._ua.lines_taken = 0
+        self._media_is_late(0.0, refusing=False)
         if reason == STOPPED:
             return
         self._metrics.process_restarts.labels(process="ua").inc()
@@ -261,13 +262,19 @@ class CallRegistry:
         except Exception:
             log.exception("report_failed", report=type(message).__name__)
 
-    def _dispatch(self, message: Message) -> None:  # noqa: C901, PLR0912 - a table
+    def _dispatch(self, message: Message) -> None:  # noqa: C901, PLR0912, PLR0915 - a table
         match message:
             case messages.IncomingCall():
                 self._incoming(message)
                 return
             case messages.InviteRefused():
                 self._refused()
+                return
+            case messages.RequestsRefused():
+                self._kept_out(message)
+                return
+            case messages.MediaLateness():
+                self._media_is_late(message.p99_ms, refusing=message.refusing)
                 return
             case messages.LinesTaken():
                 self._ua.lines_taken = message.count
@@ -284,7 +291,7 @@ class CallRegistry:
                 call.sip_call_id = message.sip_call_id or call.sip_call_id
                 call.went_early(message.sip_code)
             case messages.MediaActive():
-                call.media_is_active(message.codec, message.clock_rate_hz)
+                call.media_is_active(message.codec, message.clock_rate_hz, srtp=message.srtp)
             case messages.CallEstablished():
                 self._established(call, message)
             case messages.HoldChanged():
@@ -339,6 +346,14 @@ class CallRegistry:
 
     # ----------------------------------------------------------------------------------------------------------------------
 
+    def _kept_out(self, message: messages.RequestsRefused) -> None:
+        for cause, count in message.counts.items():
+            self._metrics.sip_refused.labels(cause=cause).inc(count)
+
+    def _media_is_late(self, p99_ms: float, *, refusing: bool) -> None:
+        self._metrics.ua_media_lateness.set(p99_ms / 1000)
+        self._metrics.ua_refusing_lateness.set(refusing)
+
     @property
     def _is_full(self) -> bool:
         if not self._ua.is_ready:
@@ -357,6 +372,7 @@ class CallRegistry:
             voice=None,
             language=None,
         )
+        call.transport = message.transport or None
         self._add(call, "call.incoming", source=message.source)
         try:
             if self.draining:  # it came in before the UA process heard of the drain
@@ -389,6 +405,7 @@ class CallRegistry:
 
     def _established(self, call: Call, message: messages.CallEstablished) -> None:
         call.sip_call_id = message.sip_call_id or call.sip_call_id
+        call.transport = message.transport or call.transport
         call.was_established(message.at_ns)
         self._cancel_timer(call.id)
         if self._config.calls.max_duration_s:

@@ -23,6 +23,7 @@ CHECKS: Final = (
     Check("sip.max_calls", software.check_max_calls),
     Check("addresses", network.check_addresses, CHILD_S),  # a name server that does not answer
     Check("ports", network.check_ports),
+    Check("tls", network.check_tls),
     Check("rtp ports", network.check_rtp, CHILD_S),
     Check("udp buffers", network.check_udp_buffers),
     Check("clock", machine.check_clock, QUICK_S + MARGIN_S),

@@ -5,8 +5,12 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Final
 
+from cc_tts import tls_files
+from cc_tts.clock import MonotonicClock
 from cc_tts.doctor.finding import Finding, Subject
 from cc_tts.doctor.probes import Kind, Probes
+from cc_tts.errors import ConfigError
+from cc_tts.ua.pjsua2_build import VARIABLE, WHEEL_MAX_CALLS
 
 PORTS_A_CALL: Final = 2
 """RTP and RTCP."""
@@ -61,10 +65,33 @@ def _public_address(public: str, local: str) -> Finding:
 def check_ports(subject: Subject, probes: Probes) -> Iterator[Finding]:
     """Whether SIP and HTTP can be bound, and who is in the way."""
     sip, http = subject.config.sip, subject.config.http
-    for kind in sip.transports:
-        yield _port(probes, kind, sip.host, sip.port, key="sip.port")
+    for name in sip.transports:
+        if name == "tls":
+            yield _port(probes, "tcp", sip.host, sip.tls_port, key="sip.tls_port")
+        else:
+            yield _port(probes, name, sip.host, sip.port, key="sip.port")
     http_host = "127.0.0.1" if http.host == "localhost" else http.host
     yield _port(probes, "tcp", http_host, http.port, key="http.port")
+
+
+def check_tls(subject: Subject, _probes: Probes) -> Iterator[Finding]:
+    """The certificate of SIP over TLS, and whether this build of pjsua2 may be used for it."""
+    tls = subject.config.tls
+    max_calls = subject.build_max_calls
+    if "tls" in subject.config.sip.transports and max_calls is not None and max_calls <= WHEEL_MAX_CALLS:
+        detail, advice = "the try-out wheel of pjsua2 is not for TLS", f"make pjsua2, then start with {VARIABLE}=server"
+        yield Finding("fail", "tls", detail, advice)
+    if not (tls.certificate_file or tls.ca_file):
+        return
+    try:
+        warnings = tls_files.check(tls, now_s=MonotonicClock().wall_s())
+    except ConfigError as error:
+        yield Finding("fail", "tls", error.detail, "SIP over TLS does not start like this")
+        return
+    for warning in warnings:
+        yield Finding("warn", "tls", *warning.split("; ", 1))
+    if not warnings:
+        yield Finding("ok", "tls", f"{tls.certificate_file or tls.ca_file} can be used")
 
 
 def _port(probes: Probes, kind: Kind, host: str, port: int, *, key: str) -> Finding:

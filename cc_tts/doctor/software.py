@@ -26,7 +26,7 @@ from cc_tts.ua import pjsua2_build
 build = pjsua2_build.chosen()
 pjsua2_build.select(build)
 import pjsua2 as pj
-from cc_tts.ua.gate import CLibrary
+from cc_tts.ua.c_library import CLibrary
 endpoint, config = pj.Endpoint(), pj.EpConfig()
 endpoint.libCreate()
 config.uaConfig.threadCnt, config.uaConfig.maxCalls = 0, 1 << 16

@@ -30,6 +30,8 @@ MAX_PAYLOAD_BYTES: Final = 4 << 20
 MAX_BACKLOG_BYTES: Final = 32 << 20
 """A side whose unsent records exceed this is not being read any more."""
 _READ_BYTES: Final = 1 << 16
+_JOIN_BYTES: Final = 1 << 16
+"""Records behind one that is shorter are sent together with it."""
 _HEADER: Final = struct.Struct("<II")
 
 
@@ -252,10 +254,18 @@ class ChildChannel:
         Raises:
             ProcessFailed: the server is gone or has stopped reading.
         """
+        self.put(message, payload)
+        self.flush()
+
+    def put(self, message: Message, payload: bytes = b"") -> None:
+        """Queue a record for the next :meth:`flush`, which sends many with one system call. Runs on: the working thread.
+
+        Raises:
+            ProcessFailed: the server has stopped reading.
+        """
         data = memoryview(encode(message, payload))
         self._outbox.append(data)
         self._outbox_bytes += len(data)
-        self.flush()
         if self._outbox_bytes > MAX_BACKLOG_BYTES:
             raise ProcessFailed("the server has stopped reading")
 
@@ -271,6 +281,10 @@ class ChildChannel:
             ProcessFailed: the server is gone.
         """
         while self._outbox:
+            if len(self._outbox) > 1 and len(self._outbox[0]) < _JOIN_BYTES:
+                joined = memoryview(b"".join(self._outbox))
+                self._outbox.clear()
+                self._outbox.append(joined)
             data = self._outbox[0]
             try:
                 sent = self._sock.send(data, socket.MSG_DONTWAIT)

@@ -38,6 +38,8 @@ from cc_tts.ua.sip_thread import SipThread
 
 EXIT_SERVER_GONE = 3
 EXIT_NO_START = 4
+NICE = -10
+"""Callers hear what is late here, and nowhere else. Where it is not permitted (CAP_SYS_NICE) it stays as it is."""
 
 log = logs.get("cc_tts.ua")
 
@@ -47,6 +49,8 @@ def main() -> NoReturn:
     stopping = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, min(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     SipThread.enter()
     channel, settings = _begin()
 
@@ -55,7 +59,7 @@ def main() -> NoReturn:
     def report(message: Message) -> None:
         """Send; a server that is gone is noticed once, by the loop below, and not in every callback of PJSIP."""
         try:
-            channel.send(message)
+            channel.put(message)
         except ProcessFailed:
             server_gone.set()
 

@@ -4,13 +4,21 @@ Runs on: the SIP thread.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pjsua2 as pj
 
 from cc_tts.ua.messages import RegistrationChanged, UaSettings
 from cc_tts.ua.sip_message import readable
 from cc_tts.ua.sip_thread import SipThread, callback
+from cc_tts.ua.sip_uri import with_transport
+from cc_tts.ua.srtp_offer import CRYPTO_SUITES
+
+_SRTP_USE: Final = {
+    "off": pj.PJMEDIA_SRTP_DISABLED,
+    "optional": pj.PJMEDIA_SRTP_OPTIONAL,
+    "required": pj.PJMEDIA_SRTP_MANDATORY,
+}
 
 
 class Account(pj.Account):  # type: ignore[misc]
@@ -48,17 +56,24 @@ class Account(pj.Account):  # type: ignore[misc]
 def local_config(settings: UaSettings) -> Any:
     """The account for calls that come in by address."""
     config = _common(settings)
-    config.idUri = f"sip:cc-tts@{_host_for_uri(settings)}:{settings.port}"
+    tls_only = settings.tls is not None and settings.transports == ("tls",)
+    port = settings.tls.port if settings.tls is not None and tls_only else settings.port
+    config.idUri = f"sip:cc-tts@{_host_for_uri(settings)}:{port}"
     config.priority = 0
     return config
 
 
 def registered_config(settings: UaSettings) -> Any:
-    """The account that registers (RFC 3261 §10.2) and answers digest challenges (§22)."""
+    """The account that registers (RFC 3261 §10.2) and answers digest challenges (§22).
+
+    A ``sips:`` registrar makes a ``sips:`` address of record (§26.2.2): calls to and from it use TLS on every hop.
+    """
     config = _common(settings)
     registrar = settings.registrar if settings.registrar.startswith(("sip:", "sips:")) else f"sip:{settings.registrar}"
-    host = registrar.split(":", 1)[1].split(";", 1)[0]
-    config.idUri = f"sip:{settings.username}@{host}"
+    registrar = with_transport(registrar, settings.transports)
+    scheme, _, rest = registrar.partition(":")
+    host = rest.split(";", 1)[0]
+    config.idUri = f"{scheme}:{settings.username}@{host}"
     config.priority = 1
     config.regConfig.registrarUri = registrar
     config.regConfig.timeoutSec = settings.expires_s
@@ -81,6 +96,7 @@ def _common(settings: UaSettings) -> Any:
         media.transportConfig.boundAddress = settings.host
     if settings.public_address:
         media.transportConfig.publicAddress = settings.public_address
+    _set_srtp(media, settings)
     media.lockCodecEnabled = False
     media.streamKaEnabled = False
     config.natConfig.contactRewriteUse = 0
@@ -89,6 +105,19 @@ def _common(settings: UaSettings) -> Any:
     config.natConfig.udpKaIntervalSec = 0
     config.callConfig.timerUse = pj.PJSUA_SIP_TIMER_OPTIONAL
     return config
+
+
+def _set_srtp(media: Any, settings: UaSettings) -> None:
+    """SRTP with keys in the SDP (RFC 4568), over any transport: whether others can read them there is for the operator, who
+    is warned at the start.
+    """
+    media.srtpUse = _SRTP_USE[settings.srtp]
+    media.srtpSecureSignaling = 0
+    for name in CRYPTO_SUITES:
+        suite = pj.SrtpCrypto()
+        suite.name = name
+        media.srtpOpt.cryptos.append(suite)
+    media.srtpOpt.keyings.append(pj.PJMEDIA_SRTP_KEYING_SDES)
 
 
 def _host_for_uri(settings: UaSettings) -> str:

@@ -4,6 +4,8 @@ Ports are lent to legs and taken back: PJMEDIA's clock may still hold a port for
 ever destroyed while the library runs. They are made as they are needed, because the bridge visits every one every 20 ms.
 """
 
+import ctypes
+import threading
 from collections import deque
 from typing import Any, Final
 
@@ -12,12 +14,23 @@ import pjsua2 as pj
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.ua.lateness import BeatLateness
 from cc_tts.ua.sip_thread import SipThread
 
 LATE_AFTER_NS: Final = 2 * PTIME_MS * NS_PER_MS
 """A frame asked for later than this after the one before counts as late."""
 MIN_FREE_PORTS: Final = 8
 """So many rest before one is lent again, as long as more can be made."""
+
+_clock_thread = threading.local()
+
+
+def _know_this_thread() -> None:
+    """Let Python keep what it knows of this thread; else it makes that anew for each frame, with a system call for memory
+    and one to give it back, which costs more than all the rest.
+    """
+    ctypes.pythonapi.PyGILState_Ensure()
+    _clock_thread.known = True
 
 
 class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
@@ -26,10 +39,11 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
     Runs on: the media clock's thread (:meth:`onFrameRequested`); the SIP thread (the rest).
     """
 
-    def __init__(self, index: int, audio_format: AudioFormat, clock: Clock) -> None:
+    def __init__(self, index: int, audio_format: AudioFormat, clock: Clock, lateness: BeatLateness) -> None:
         SipThread.check()
         super().__init__()
         self._clock = clock
+        self._lateness = lateness
         self._silent_bytes = bytes(audio_format.frame_bytes)
         self._silence = pj.ByteVector(self._silent_bytes)
         self._vector = pj.ByteVector(self._silent_bytes)
@@ -53,14 +67,19 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
 
     def onFrameRequested(self, frame: Any) -> None:
         """REAL-TIME. Called by PJMEDIA."""
+        if not hasattr(_clock_thread, "known"):
+            _know_this_thread()
         buffer = self._buffer
         frame.type = pj.PJMEDIA_FRAME_TYPE_AUDIO
         if buffer is None:
             frame.buf = self._silence
             return
         now_ns = self._clock.now_ns()
-        if self._last_ns and now_ns - self._last_ns > LATE_AFTER_NS:
-            self.late_frames += 1
+        if self._last_ns:
+            gap_ns = now_ns - self._last_ns
+            self._lateness.add(gap_ns)
+            if gap_ns > LATE_AFTER_NS:
+                self.late_frames += 1
         self._last_ns = now_ns
         data = buffer.read_frame(now_ns)
         if data == self._silent_bytes:
@@ -78,9 +97,10 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
 class AudioPorts:
     """The ports, lent and taken back. Runs on: the SIP thread."""
 
-    def __init__(self, max_ports: int, audio_format: AudioFormat, clock: Clock) -> None:
+    def __init__(self, max_ports: int, audio_format: AudioFormat, clock: Clock, lateness: BeatLateness) -> None:
         self._format = audio_format
         self._clock = clock
+        self._lateness = lateness
         self._max_ports = max_ports
         self._all: list[AudioPort] = []
         self._free: deque[AudioPort] = deque()
@@ -88,7 +108,7 @@ class AudioPorts:
             self._make()
 
     def _make(self) -> None:
-        port = AudioPort(len(self._all), self._format, self._clock)
+        port = AudioPort(len(self._all), self._format, self._clock, self._lateness)
         self._all.append(port)
         self._free.append(port)
 

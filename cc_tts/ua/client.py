@@ -6,11 +6,13 @@ from typing import Protocol
 
 import msgspec
 
+from cc_tts import tls_files
 from cc_tts.clock import Clock
 from cc_tts.config import Config, is_ip_address
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Hello, Message
 from cc_tts.processes.supervisor import ChildSpec, ProcessState, Supervisor, python_module
+from cc_tts.ua.auth_settings import AuthSettings, UserCredentials
 from cc_tts.ua.messages import (
     FROM_UA,
     Answer,
@@ -27,6 +29,7 @@ from cc_tts.ua.messages import (
     SetPaused,
     UaSettings,
 )
+from cc_tts.ua.tls_settings import TlsSettings
 
 RETRY_AFTER_S = 2
 """What a client is told while the UA process restarts."""
@@ -212,11 +215,13 @@ def settings_of(config: Config) -> UaSettings:
         max_calls=config.sip.max_calls,
         user_agent=config.sip.user_agent,
         retry_after_s=config.sip.retry_after_s,
+        max_media_lateness_ms=config.sip.max_media_lateness_ms,
         rtp_port_min=config.rtp.port_min,
         rtp_port_max=config.rtp.port_max,
         codecs=config.rtp.codecs,
         clock_rate_hz=config.rtp.clock_rate_hz,
         rtp_inactivity_timeout_s=config.rtp.inactivity_timeout_s,
+        rtp_quarantine_s=config.rtp.quarantine_s,
         playout_max_buffered_ms=config.playout.window_ms + BUFFER_SLACK_MS,
         registrar=config.registration.registrar,
         username=config.registration.username,
@@ -228,4 +233,29 @@ def settings_of(config: Config) -> UaSettings:
         log_json=config.log.json,
         pjsip_log_level=config.log.pjsip_level,
         nameservers=config.sip.nameservers or system_nameservers(),
+        srtp=config.rtp.srtp,
+        tls=_tls_settings(config) if "tls" in config.sip.transports else None,
+        trusted_peers=config.sip.trusted_peers,
+        allowed_peers=config.sip.allowed_peers,
+        max_requests_per_source_s=config.sip.max_requests_per_source_s,
+        auth=AuthSettings(
+            realm=config.auth.realm,
+            users=tuple(UserCredentials(user.username, user.password) for user in config.auth.users),
+            exempt_peers=config.auth.exempt_peers,
+            algorithms=config.auth.algorithms,
+            nonce_lifetime_s=config.auth.nonce_lifetime_s,
+        ),
+    )
+
+
+def _tls_settings(config: Config) -> TlsSettings:
+    tls = config.tls
+    return TlsSettings(
+        port=config.sip.tls_port,
+        certificate_file=tls.certificate_file,
+        private_key_file=tls.private_key_file,
+        private_key_password=tls.private_key_password,
+        ca_file=tls_files.ca_file(tls),
+        verify_client=tls.verify_client,
+        verify_server=tls.verify_server,
     )

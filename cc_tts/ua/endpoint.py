@@ -1,6 +1,7 @@
 """The SIP user agent: pjsua2's library, transports, accounts, legs. Runs on: the SIP thread, except :meth:`media`."""
 
 import functools
+import re
 import resource
 import secrets
 from collections import deque
@@ -16,10 +17,13 @@ from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.processes.channel import Message
-from cc_tts.ua import sip_message
+from cc_tts.ua import leg_events, sip_message, sip_uri, srtp_offer, transports
 from cc_tts.ua.account import Account, local_config, registered_config
 from cc_tts.ua.audio_port import AudioPorts
-from cc_tts.ua.gate import CLibrary, Gate
+from cc_tts.ua.c_library import CLibrary
+from cc_tts.ua.gate import Gate
+from cc_tts.ua.inbound_policy import InboundPolicy
+from cc_tts.ua.lateness import BeatLateness, Lateness
 from cc_tts.ua.leg import Leg
 from cc_tts.ua.messages import (
     Answer,
@@ -33,6 +37,7 @@ from cc_tts.ua.messages import (
     IncomingCall,
     InviteRefused,
     LinesTaken,
+    MediaLateness,
     MediaQuality,
     Originate,
     PlayoutFinished,
@@ -40,6 +45,7 @@ from cc_tts.ua.messages import (
     PlayoutSpeech,
     PlayoutStarted,
     PlayoutUnderrun,
+    RequestsRefused,
     Ring,
     SendDtmf,
     SetAccepting,
@@ -47,7 +53,8 @@ from cc_tts.ua.messages import (
     SetPaused,
     UaSettings,
 )
-from cc_tts.ua.pjsua2_build import Pjsua2Build
+from cc_tts.ua.pjsua2_build import TRY_OUT_WHEEL, Pjsua2Build
+from cc_tts.ua.port_quarantine import MAX_PAIRS, PortQuarantine, num_pairs
 from cc_tts.ua.sip_thread import SipThread, pj_detail
 
 POLL_MS: Final = 4
@@ -60,13 +67,14 @@ SOCKET_REST_NS: Final = 600_000_000
 """PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and the try-out wheel
 aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
+TELL_REFUSED_NS: Final = 1_000_000_000
+"""Refused requests are told of once in this time at most, however many there are."""
 SPARE_HANDLES: Final = 16
 """Of the handles of a build, those that are not for RTP and RTCP."""
 MIN_RESTING_CALLS: Final = 20
 """Calls whose sockets may rest at once before new ones get 503, in the try-out wheel: 40 calls a second that end at once."""
 SPARE_FILES: Final = 64
 """Of the process's open files, likewise."""
-_TRANSPORTS: Final = {"udp": "PJSIP_TRANSPORT_UDP", "tcp": "PJSIP_TRANSPORT_TCP"}
 _CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
 _TOP_PRIORITY: Final = 255
 _ANY_NUMBER: Final = 1 << 16
@@ -93,11 +101,18 @@ class UserAgent:
         self._resting: deque[int] = deque()
         self._watch_slot = 0
         self._last_tick_ns = 0
+        self._lateness = BeatLateness(settings.max_media_lateness_ms)
+        self._told_lateness = Lateness(0.0, refusing=False)
+        self._max_quarantined = 0
+        self._quarantine: PortQuarantine
         self.max_calls = 0
         self._build_limit = 0
         self._count_lines: Callable[[], int] = lambda: 0
         self._lines_taken = 0
         self.gate_installed = False
+        self._policy = InboundPolicy(settings, clock=clock)
+        self._told_refused_ns = 0
+        self._originated: dict[str, str] = {}
         self._log_writer = _LogWriter()
         self._endpoint: Any = pj.Endpoint()
         self._ports: AudioPorts
@@ -113,7 +128,8 @@ class UserAgent:
             What this build is, for the log and ``cc-tts serve``'s greeting.
 
         Raises:
-            pjsua2.Error: a port is taken, an address is not ours…
+            RuntimeError: a port is taken, an address is not ours, TLS with the try-out wheel.
+            pjsua2.Error: PJSIP does not start.
         """
         SipThread.check()
         library = CLibrary()
@@ -123,25 +139,28 @@ class UserAgent:
         build_limit = self._build_limit = int(library.max_calls())
         self._count_lines = library.num_calls
         wanted = self._settings.max_calls
+        if self._settings.rtp_quarantine_s:
+            pairs = num_pairs(self._settings.rtp_port_min, self._settings.rtp_port_max)
+            self._max_quarantined = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
         self.max_calls = min(wanted or build_limit, build_limit, self._open_files(wanted or build_limit))
         self._max_resting = max(MIN_RESTING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
         self._install_gate(library)
-        for name in self._settings.transports:
-            config = pj.TransportConfig()
-            config.port = self._settings.port
-            if self._settings.host not in ("0.0.0.0", "::"):
-                config.boundAddress = self._settings.host
-            if self._settings.public_address:
-                config.publicAddress = self._settings.public_address
-            try:
-                self._endpoint.transportCreate(getattr(pj, _TRANSPORTS[name]), config)
-            except pj.Error as error:
-                where = f"{self._settings.host}:{self._settings.port}/{name}"
-                raise RuntimeError(f"cannot listen on {where}: {pj_detail(error)}") from None
+        if self._settings.srtp != "off":
+            srtp_offer.guard(library)
+        is_wheel = self._build.name(build_limit) == TRY_OUT_WHEEL
+        transports.open_all(self._endpoint, self._settings, is_wheel=is_wheel)
         self._endpoint.libStart()
         self._endpoint.audDevManager().setNullDev()
         self._set_codecs()
-        self._ports = AudioPorts(self.max_calls, self._format, self._clock)
+        self._quarantine = PortQuarantine(
+            host=self._settings.host,
+            port_min=self._settings.rtp_port_min,
+            port_max=self._settings.rtp_port_max,
+            quarantine_s=self._settings.rtp_quarantine_s,
+            max_pairs=self._max_quarantined,
+            clock=self._clock,
+        )
+        self._ports = AudioPorts(self.max_calls, self._format, self._clock, self._lateness)
         self._local = self._account(local_config(self._settings))
         if self._settings.registrar:
             self._registered = self._account(registered_config(self._settings))
@@ -157,15 +176,18 @@ class UserAgent:
         """One turn: let PJSIP work, bury ended legs, pass on what the playout buffers reported, watch RTP."""
         self._endpoint.libHandleEvents(POLL_MS)
         self._drain_playout_events()
-        for leg in [leg for leg in self._legs.values() if leg.over]:
-            self._bury(leg)
-        if (lines_taken := self._count_lines()) != self._lines_taken:
+        self._bury_ended()
+        lines_taken = self._count_lines()
+        self._quarantine.turn(lines_taken)
+        if lines_taken != self._lines_taken:
             self._lines_taken = lines_taken
             self._send(LinesTaken(count=lines_taken))
         now_ns = self._clock.now_ns()
         if now_ns - self._last_tick_ns >= PTIME_MS * NS_PER_MS:
             self._last_tick_ns = now_ns
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
+            self._tell_lateness(now_ns)
+            self._tell_refused(now_ns)
             timeout_s = self._settings.rtp_inactivity_timeout_s
             for leg in tuple(self._legs.values()):
                 leg.tick(now_ns)
@@ -244,12 +266,15 @@ class UserAgent:
         return True
 
     def _originate(self, message: Originate) -> None:
-        if self._num_legs >= self.max_calls or self._count_lines() >= self._build_limit:
+        full = self._num_legs >= self.max_calls or self._count_lines() >= self._build_limit
+        if full or self._lateness.refusing:
             self._never_was(message.call_id, 503, "All lines are busy")
             return
         account = self._registered or self._local
+        self._bury_ended()
+        self._quarantine.turn(self._count_lines())
         leg = self._new_leg(account, pj.PJSUA_INVALID_ID, message.call_id)
-        param = pj.CallOpParam(True)  # noqa: FBT003 - SWIG takes no keywords
+        param = leg_events.call_options()
         for name, value in message.headers.items():
             header = pj.SipHeader()
             header.hName, header.hValue = name, value
@@ -258,7 +283,9 @@ class UserAgent:
             param.txOption.localUri = f"<{message.from_}>"
         self._legs[message.call_id] = leg
         try:
-            leg.makeCall(f"<{message.to}>", param)  # without brackets ;parameters would be the header's (RFC 3261 §20)
+            to = sip_uri.with_transport(message.to, self._settings.transports)
+            leg.makeCall(f"<{to}>", param)  # without brackets ;parameters would be the header's (RFC 3261 §20)
+            self._originated[leg.call_id] = leg.getInfo().callIdString
         except pj.Error as error:
             leg.finish(sip_code=int(leg_status(error)), sip_reason=pj_detail(error))
 
@@ -302,6 +329,7 @@ class UserAgent:
                 source=rdata.srcAddress.rpartition(":")[0].strip("[]"),
                 headers=sip_message.extension_headers(message),
                 at_ns=self._clock.now_ns(),
+                transport=sip_message.via_transport(message),
             )
         )
 
@@ -322,6 +350,9 @@ class UserAgent:
             clock=self._clock,
             send=self._send,
             before_end=self._drain_playout_events,
+            ports_freed=self._quarantine.take,
+            follows_rtp=self._build.description is None,
+            srtp_offered=self._settings.srtp != "off",
         )
 
     def _on_leg(self, call_id: str, command: str, action: Callable[[Leg], None]) -> None:
@@ -357,37 +388,70 @@ class UserAgent:
 
     def _refusal(self, *, incoming: int = 0) -> int | None:
         """Seconds for Retry-After if a new call would be refused now; ``incoming`` calls have a line of PJSIP already."""
+        if not incoming:
+            self._bury_ended()
+            self._quarantine.turn(self._count_lines())
         full = self._num_legs >= self.max_calls or self._count_lines() - incoming >= self._build_limit
         while self._resting and self._clock.now_ns() - self._resting[0] > SOCKET_REST_NS:
             self._resting.popleft()
         crowded = len(self._legs) + len(self._resting) >= self.max_calls + self._max_resting
-        return self._retry_after_s if full or crowded or not self._accepting else None
+        refused = full or crowded or self._lateness.refusing or not self._accepting
+        return self._retry_after_s if refused else None
+
+    def _bury_ended(self) -> None:
+        """Also before every new call: pjsua2 hangs up the number of a leg it destroys, whoever has that number by then."""
+        for call_id in [call_id for call_id, leg in self._legs.items() if leg.over]:
+            self._bury(self._legs[call_id])
 
     def _bury(self, leg: Leg) -> None:
         del self._legs[leg.call_id]
+        self._originated.pop(leg.call_id, None)
         self._resting.append(self._clock.now_ns())
 
+    def _tell_lateness(self, now_ns: int) -> None:
+        was_refusing = self._lateness.refusing
+        if (lateness := self._lateness.turn(now_ns)) is None:
+            return
+        if lateness.refusing != was_refusing:
+            log.warning("media_lateness", p99_ms=lateness.p99_ms, new_calls="503" if lateness.refusing else "welcome")
+        if lateness != self._told_lateness:
+            self._told_lateness = lateness
+            self._send(MediaLateness(p99_ms=lateness.p99_ms, refusing=lateness.refusing))
+
     def _install_gate(self, library: CLibrary) -> None:
-        gate = Gate(library, refusal=self._refusal, on_refused=lambda: self._send(InviteRefused(sip_code=503)))
-        try:
-            gate.install()
-        except (RuntimeError, AttributeError) as error:
-            log.warning("gate_missing", detail=str(error), consequence="over the limit PJSIP answers 486, not 503")
-        else:
-            self._gate = gate
-            self.gate_installed = True
+        gate = Gate(
+            library,
+            policy=self._policy,
+            refusal=self._refusal,
+            on_refused=lambda: self._send(InviteRefused(sip_code=503)),
+            is_ours=lambda sip_call_id: sip_call_id in self._originated.values(),
+        )
+        self._gate = gate  # PJSIP calls it as long as the library lives
+        self.gate_installed = gate.install_or_say_why()
+
+    def _tell_refused(self, now_ns: int) -> None:
+        if now_ns - self._told_refused_ns < TELL_REFUSED_NS or not (refused := self._policy.take_refused()):
+            return
+        self._told_refused_ns = now_ns
+        for cause, some in refused.items():
+            log.warning("requests_refused", cause=cause, count=some.count, some_sources=sorted(some.sources))
+        self._send(RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
 
     def _open_files(self, wanted_calls: int) -> int:
-        """Have as many files open as ``wanted_calls`` need; returns for how many calls the machine allows that."""
+        """Have as many files open as ``wanted_calls`` and resting ports need; returns for how many calls the machine
+        allows that. Calls come first.
+        """
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        needed = 2 * wanted_calls + SPARE_FILES
+        needed = 2 * (wanted_calls + self._max_quarantined) + SPARE_FILES
         if soft == resource.RLIM_INFINITY or soft >= needed:
             return wanted_calls
         allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-        if allowed < needed:
+        pairs = (allowed - SPARE_FILES) // 2
+        self._max_quarantined = max(0, min(self._max_quarantined, pairs - wanted_calls))
+        if pairs < wanted_calls:
             log.warning("few_open_files", allowed=allowed, needed=needed, consequence="fewer calls at once")
-        return (allowed - SPARE_FILES) // 2
+        return pairs
 
     def _library_config(self) -> Any:
         config = pj.EpConfig()
@@ -439,12 +503,18 @@ def _feed(leg: Leg, message: Message, payload: bytes) -> None:
             leg.set_paused("request", paused=message.paused)
 
 
+_KEY: Final = re.compile(r"\bkey=.*", re.DOTALL)
+"""PJMEDIA writes the keys of SRTP at level 5."""
+
+
 class _LogWriter(pj.LogWriter):  # type: ignore[misc]
     """PJSIP's own log as lines of ours. Runs on: any thread of PJSIP."""
 
     def write(self, entry: Any) -> None:
-        """Called by PJSIP."""
-        log.info("pjsip", level=entry.level, detail=entry.msg.strip())
+        """Called by PJSIP. The ports it passes over while it looks for a free one are nothing to report."""
+        if "socket bind() at" in entry.msg:
+            return
+        log.info("pjsip", level=entry.level, detail=_KEY.sub("key=…", entry.msg).strip())
 
 
 def leg_status(error: Any) -> int:

@@ -1,161 +1,148 @@
-"""Answers what must not become a call: 503 with Retry-After to INVITE and OPTIONS over the limit (RFC 3261 §21.5.4,
-§20.33), 405, 481 or 489 to methods that are not served outside a dialog (§8.2.1, §12.2.2).
+"""Answers what must not become a call, in front of pjsua: 503 with Retry-After to INVITE and OPTIONS over the limit
+(RFC 3261 §21.5.4, §20.33), 405, 481 or 489 to methods that are not served outside a dialog (§8.2.1, §12.2.2), and what
+:mod:`cc_tts.ua.inbound_policy` has to say to strangers: nothing, 401, 403 or 503.
 
 pjsua answers 486 when its call table is full and always 200 to OPTIONS, and offers no callback to change either. PJSIP's
-own way is a module in front of pjsua's; pjsua2 does not wrap that, but the extension module exports PJSIP's C functions,
-and four of them are enough. The module sits just before the application layer, so retransmissions and requests inside a
-dialog never reach it. Only the two list pointers of a header and the public head of ``pjsip_module`` are laid out here;
-everything else is opaque. If a build hides the symbols, the gate says so and pjsua's answers stand.
+own way is a module in front of pjsua's. The *door* sees every request, before the dialogs do. The *gate* sits just before
+the application layer, so retransmissions and requests inside a dialog never reach it, and what it is asked about is
+outside a dialog by PJSIP's own reading. The *leash*, where we have a password of our own, sees responses: whoever calls us
+could challenge our BYE, and PJSIP would answer with a digest of that password, to be guessed at leisure. If PJSIP refuses
+a module, the gate says so and pjsua's answers stand, unless somebody is to be kept out: then the user agent does not start.
 """
 
-import ctypes
+import functools
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from cc_tts import logs
+from cc_tts.ua import sip_message
+from cc_tts.ua.c_library import CLibrary
+from cc_tts.ua.inbound_policy import InboundPolicy
 from cc_tts.ua.sip_thread import SipThread
 
-_PRIORITY: Final = 62
-"""Before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialog layer (48)."""
+_LEASH_PRIORITY: Final = 12
+"""Before PJSIP_MOD_PRIORITY_TSX_LAYER (16), which hands responses to those who wait for them."""
+_DOOR_PRIORITY: Final = 30
+"""After PJSIP_MOD_PRIORITY_TSX_LAYER (16), which takes retransmissions, before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32)."""
+_GATE_PRIORITY: Final = 62
+"""Before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialogs' usages (48)."""
 ALLOWED: Final = "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, PRACK, UPDATE"
 _PASSED: Final = frozenset((b"INVITE", b"OPTIONS", b"ACK"))
 _STRAY: Final = frozenset((b"BYE", b"CANCEL", b"INFO", b"PRACK", b"UPDATE", b"NOTIFY"))
 """Methods that belong into a dialog: without one 481 (RFC 3261 §12.2.2)."""
-_POOL_BYTES: Final = 1024
+_CAPABILITIES: Final = (("Allow", ALLOWED), ("Accept", "application/sdp"), ("Supported", "100rel, timer"))
+"""What 200 to OPTIONS tells (RFC 3261 §11.2)."""
 
 log = logs.get(__name__)
 
 
-class _Str(ctypes.Structure):
-    _fields_ = (("ptr", ctypes.c_char_p), ("slen", ctypes.c_ssize_t))
-
-
-class _ListHead(ctypes.Structure):
-    _fields_ = (("prev", ctypes.c_void_p), ("next", ctypes.c_void_p), ("rest", ctypes.c_byte * 128))
-
-
-_OnRequest = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-
-
-class _Module(ctypes.Structure):
-    """``struct pjsip_module`` (pjsip/sip_module.h)."""
-
-    _fields_ = (
-        ("prev", ctypes.c_void_p),
-        ("next", ctypes.c_void_p),
-        ("name", _Str),
-        ("id", ctypes.c_int),
-        ("priority", ctypes.c_int),
-        ("load", ctypes.c_void_p),
-        ("start", ctypes.c_void_p),
-        ("stop", ctypes.c_void_p),
-        ("unload", ctypes.c_void_p),
-        ("on_rx_request", _OnRequest),
-        ("on_rx_response", ctypes.c_void_p),
-        ("on_tx_request", ctypes.c_void_p),
-        ("on_tx_response", ctypes.c_void_p),
-        ("on_tsx_state", ctypes.c_void_p),
-    )
-
-
-class CLibrary:
-    """PJSIP's C functions as the pjsua2 extension module exports them."""
-
-    def __init__(self) -> None:
-        import pjsua2
-
-        extension: Any = getattr(pjsua2, "_pjsua2", None)
-        if extension is None:
-            from pjsua2 import pjsua2 as wrapper
-
-            extension = wrapper._pjsua2  # noqa: SLF001 - where SWIG keeps the extension module
-        self._library = ctypes.CDLL(extension.__file__)
-        self.register_module = self._bind("pjsip_endpt_register_module", ctypes.c_int, 2)
-        self.respond_stateless = ctypes.CFUNCTYPE(
-            ctypes.c_int,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-        )(("pjsip_endpt_respond_stateless", self._library))
-        self.header_create = self._bind("pjsip_generic_string_hdr_create", ctypes.c_void_p, 3)
-        self.rx_data_info = self._bind("pjsip_rx_data_get_info", ctypes.c_char_p, 1)
-        self.endpoint = self._bind("pjsua_get_pjsip_endpt", ctypes.c_void_p, 0)
-        self.pool_create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t)(
-            ("pjsua_pool_create", self._library)
-        )
-        self.pool_release = self._bind("pj_pool_release", None, 1)
-        self.set_log_level = ctypes.CFUNCTYPE(None, ctypes.c_int)(("pj_log_set_level", self._library))
-        self.num_calls = ctypes.CFUNCTYPE(ctypes.c_uint)(("pjsua_call_get_count", self._library))
-        self.max_calls = ctypes.CFUNCTYPE(ctypes.c_uint)(("pjsua_call_get_max_count", self._library))
-
-    def _bind(self, name: str, result: Any, num_pointers: int) -> Any:
-        prototype = ctypes.CFUNCTYPE(result, *([ctypes.c_void_p] * num_pointers))
-        return prototype((name, self._library))
-
-
 class Gate:
-    """The module in front of pjsua. ``refusal`` is asked for each new INVITE and OPTIONS: seconds for Retry-After, or
-    ``None`` to let it pass. Runs on: the SIP thread.
+    """The modules in front of pjsua. ``refusal`` is asked for each new INVITE and OPTIONS that may be taken: seconds for
+    Retry-After, or ``None`` to let it pass. ``is_ours`` says of a Call-ID whether we placed that call. Runs on: the SIP
+    thread.
     """
 
-    def __init__(self, library: CLibrary, *, refusal: Callable[[], int | None], on_refused: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        library: CLibrary,
+        *,
+        policy: InboundPolicy,
+        refusal: Callable[[], int | None],
+        on_refused: Callable[[], None],
+        is_ours: Callable[[str], bool],
+    ) -> None:
         self._c = library
+        self._policy = policy
         self._refusal = refusal
         self._on_refused = on_refused
-        self._callback = _OnRequest(self._on_request)  # kept alive as long as PJSIP may call it
-        self._module = _Module(
-            name=_Str(b"mod-cc-tts-gate", 15), id=-1, priority=_PRIORITY, on_rx_request=self._callback
-        )
+        self._is_ours = is_ours
 
     def install(self) -> None:
         """Register with PJSIP.
 
         Raises:
-            RuntimeError: PJSIP refuses the module.
+            RuntimeError: PJSIP refuses a module.
         """
         SipThread.check()
-        status = self._c.register_module(self._c.endpoint(), ctypes.addressof(self._module))
-        if status:
-            raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
+        self._c.register_module(b"mod-cc-tts-door", _DOOR_PRIORITY, on_request=self._guarded(self._at_the_door))
+        self._c.register_module(b"mod-cc-tts-gate", _GATE_PRIORITY, on_request=self._guarded(self._at_the_gate))
+        if self._policy.has_password:
+            self._c.register_module(b"mod-cc-tts-leash", _LEASH_PRIORITY, on_response=self._on_leash)
 
-    def _on_request(self, rdata: int) -> int:
-        """Tell PJSIP whether the request is taken (1) or goes on (0)."""
+    def install_or_say_why(self) -> bool:
+        """As :meth:`install`; returns whether it is in place, where it is not indispensable.
+
+        Raises:
+            RuntimeError: it is not in place and somebody is to be kept out.
+        """
         try:
-            words = self._c.rx_data_info(rdata).split(b" ", 3)
-            method = words[2].split(b"/", 1)[0] if len(words) > 2 else b""  # noqa: PLR2004 - "Request msg INVITE/cseq=1"
-            if method in _STRAY:
-                self._respond(rdata, 481)
-            elif method == b"SUBSCRIBE":
-                self._respond(rdata, 489)  # Bad Event (RFC 6665 §4.2.1): no event package is served
-            elif method not in _PASSED:
-                self._respond(rdata, 405, "Allow", ALLOWED)
-            elif method == b"ACK" or (retry_after_s := self._refusal()) is None:
-                return 0
-            else:
-                self._respond(rdata, 503, "Retry-After", str(retry_after_s))
-                if method == b"INVITE":
-                    self._on_refused()
+            self.install()
+        except RuntimeError as error:
+            if self._policy.is_closed:
+                raise RuntimeError(
+                    f"the gate cannot be installed ({error}), so sip.allowed_peers and [auth] would keep nobody out"
+                ) from None
+            log.warning("gate_missing", detail=str(error), consequence="over the limit PJSIP answers 486, not 503")
+            return False
+        return True
+
+    def _guarded(self, step: Callable[[int, bytes], bool]) -> Callable[[int], bool]:
+        """``step`` for PJSIP. A request that it fails on passes only where nobody is kept out."""
+
+        def on_request(rdata: int) -> bool:
+            try:
+                method = self._c.method_of(rdata)
+                return method != b"ACK" and step(rdata, method)  # nothing answers an ACK (RFC 3261 §17)
+            except Exception:
+                log.exception("gate_failed")
+                return self._policy.is_closed
+
+        return on_request
+
+    def _at_the_door(self, rdata: int, method: bytes) -> bool:
+        """Tell PJSIP whether the request is taken or goes on."""
+        host, message = self._c.message(rdata)
+
+        @functools.cache
+        def in_dialog() -> bool:
+            name = sip_message.dialog_of(message)
+            return name is not None and self._c.has_dialog(*name)
+
+        refusal = self._policy.on_request(method, host, in_dialog=in_dialog)
+        if refusal is not None:
+            if refusal.code:
+                self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
+            return True
+        if method == b"OPTIONS" and in_dialog():
+            # no usage of PJSIP's dialogs takes it, and they would answer 500 (RFC 3261 §11: as an OPTIONS outside)
+            self._c.respond(rdata, 200, _CAPABILITIES)
+            return True
+        return False
+
+    def _at_the_gate(self, rdata: int, method: bytes) -> bool:
+        """Tell PJSIP whether the request, which belongs to no dialog, is taken or goes on."""
+        if method in _STRAY:
+            self._c.respond(rdata, 481)
+        elif method == b"SUBSCRIBE":
+            self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.2.1): no event package is served
+        elif method not in _PASSED:
+            self._c.respond(rdata, 405, (("Allow", ALLOWED),))
+        elif method == b"INVITE" and (refusal := self._policy.on_invite(*self._c.message(rdata))) is not None:
+            self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
+        elif (retry_after_s := self._refusal()) is not None:
+            self._c.respond(rdata, 503, (("Retry-After", str(retry_after_s)),))
+            if method == b"INVITE":
+                self._on_refused()
+        else:
+            return False
+        return True
+
+    def _on_leash(self, rdata: int) -> bool:
+        """Drop challenges that our password must not answer; the request then ends as one that nobody answers."""
+        try:
+            if self._c.method_of(rdata) not in (b"401", b"407"):
+                return False
+            return self._policy.is_bait(*self._c.message(rdata), is_ours=self._is_ours)
         except Exception:
             log.exception("gate_failed")
-            return 0
-        return 1
-
-    def _respond(self, rdata: int, code: int, name: str = "", value: str = "") -> None:
-        """Answer without a transaction, with one header if ``name`` is given."""
-        if not name:
-            self._c.respond_stateless(self._c.endpoint(), rdata, code, None, None, None)
-            return
-        pool = self._c.pool_create(b"gate", _POOL_BYTES, _POOL_BYTES)
-        try:
-            texts = [_Str(text.encode(), len(text)) for text in (name, value)]
-            header = self._c.header_create(pool, *(ctypes.addressof(text) for text in texts))
-            head = _ListHead(prev=header, next=header)
-            links = _ListHead.from_address(header)
-            links.prev = links.next = ctypes.addressof(head)
-            # PJSIP clones the listed headers into the response before it returns
-            self._c.respond_stateless(self._c.endpoint(), rdata, code, None, ctypes.addressof(head), None)
-        finally:
-            self._c.pool_release(pool)
+            return True

@@ -1,6 +1,6 @@
 """One leg: a call of pjsua2 with its playout buffer. Runs on: the SIP thread, except where a docstring says otherwise."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Literal
 
 import pjsua2 as pj
@@ -23,6 +23,7 @@ from cc_tts.ua.messages import (
     MediaQuality,
     QualityReport,
 )
+from cc_tts.ua.rtp_source import RtpSourceWatch, port_of
 from cc_tts.ua.sip_thread import SipThread, callback, pj_detail
 
 log = logs.get(__name__)
@@ -51,6 +52,9 @@ class Leg(pj.Call):  # type: ignore[misc]
         clock: Clock,
         send: Callable[[Message], None],
         before_end: Callable[[], None],
+        ports_freed: Callable[[Iterable[int]], None],
+        follows_rtp: bool,
+        srtp_offered: bool = False,
     ) -> None:
         SipThread.check()
         super().__init__(account, pj_call_id)
@@ -63,9 +67,14 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._clock = clock
         self._send = send
         self._before_end = before_end
+        self._ports_freed = ports_freed
+        self._rtp_ports: set[int] = set()
+        self._source_watch = RtpSourceWatch(call_id, follows_rtp=follows_rtp)
         self._port: AudioPort | None = None
         self._established = False
-        self._codec_sent = False
+        self._srtp_offered = srtp_offered
+        self._sent_over = ""
+        self._media_sent: MediaActive | None = None
         self._clocked = False
         self._streaming = False
         self._stream_index = 0
@@ -110,7 +119,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def set_hold(self, *, hold: bool) -> None:
         """Re-INVITE (RFC 3264 §8.4)."""
         SipThread.check()
-        param = pj.CallOpParam(True)  # noqa: FBT003 - SWIG takes no keywords
+        param = leg_events.call_options()
         if hold:
             self.setHold(param)
         else:
@@ -158,6 +167,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             return
         quality = self.quality()
         self._send(QualityReport(call_id=self.call_id, quality=quality))
+        if self._streaming:
+            self._source_watch.look(self, self._stream_index, num_discarded=quality.packets_discarded)
         now_ns = self._clock.now_ns()
         owes_rtp = self._established and self._held_by == "none" and self._expects_rtp
         if quality.packets_received != self._packets_received or not owes_rtp:
@@ -174,9 +185,11 @@ class Leg(pj.Call):  # type: ignore[misc]
     # --- what pjsua2 reports ---------------------------------------------------------------------------------------
 
     @callback
-    def onCallState(self, prm: Any) -> None:  # noqa: ARG002
+    def onCallState(self, prm: Any) -> None:
         """Signalling moved on."""
         info = self.getInfo()
+        if info.role == pj.PJSIP_ROLE_UAC and not self._sent_over:
+            self._sent_over = leg_events.answered_over(prm)
         if info.state == pj.PJSIP_INV_STATE_EARLY and info.role == pj.PJSIP_ROLE_UAC:
             self._send(
                 CallRinging(
@@ -189,7 +202,14 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._established = True
             self._last_packet_ns = self._clock.now_ns()
             sip_call_id = sip_message.readable(info.callIdString)
-            self._send(CallEstablished(call_id=self.call_id, sip_call_id=sip_call_id, at_ns=self._clock.now_ns()))
+            self._send(
+                CallEstablished(
+                    call_id=self.call_id,
+                    sip_call_id=sip_call_id,
+                    at_ns=self._clock.now_ns(),
+                    transport=self._sent_over,
+                )
+            )
         elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
             self.finish(sip_code=int(info.lastStatusCode), sip_reason=info.lastReason)
 
@@ -199,6 +219,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             return
         quality = self.quality()
         self.over = True
+        self._ports_freed(self._rtp_ports)
         self._before_end()
         if self._ended_by is None:
             local_timeout = sip_code == SIP_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR
@@ -230,12 +251,14 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._expects_rtp = bool(media.dir & pj.PJMEDIA_DIR_DECODING)
             self._connect(must=held_by == "none")
             self._set_held(held_by)
+            self._note_port()
 
     @callback
     def onStreamCreated(self, prm: Any) -> None:
         """PJMEDIA has a stream for this leg, for the m-line of this index."""
         self._stream_index = int(prm.streamIdx)
         self._streaming = True
+        self._source_watch.new_stream()
 
     @callback
     def onStreamDestroyed(self, prm: Any) -> None:  # noqa: ARG002
@@ -269,7 +292,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     # ----------------------------------------------------------------------------------------------------------------
 
     def _respond(self, code: int) -> None:
-        param = pj.CallOpParam(True)  # noqa: FBT003 - SWIG takes no keywords
+        param = leg_events.call_options()
         param.statusCode = code
         self.answer(param)
 
@@ -284,10 +307,26 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._clocked = False  # a=inactive leaves no stream: nothing asks for frames, see tick()
             if must:
                 raise
-        if not self._codec_sent and self._clocked:
-            self._codec_sent = True
-            codec = self.getStreamInfo(self._stream_index).codecName
-            self._send(MediaActive(call_id=self.call_id, codec=codec, clock_rate_hz=self._audio_format.rate_hz))
+        if self._clocked:
+            codec = self._media_sent.codec if self._media_sent else self.getStreamInfo(self._stream_index).codecName
+            media = MediaActive(
+                call_id=self.call_id,
+                codec=codec,
+                clock_rate_hz=self._audio_format.rate_hz,
+                srtp=self._srtp_offered and leg_events.is_encrypted(self),
+            )
+            if media != self._media_sent:
+                self._media_sent = media
+                self._send(media)
+
+    def _note_port(self) -> None:
+        """Remember where the peer was told to send RTP."""
+        try:
+            transport = self.getMedTransportInfo(self._stream_index)
+        except pj.Error:
+            return
+        if port := port_of(transport.localRtpName):
+            self._rtp_ports.add(port)
 
     def _set_held(self, by: Literal["local", "remote", "none"]) -> None:
         if by == self._held_by:

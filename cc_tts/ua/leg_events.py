@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import pjsua2 as pj
 
+from cc_tts.ua import sip_message
 from cc_tts.ua.messages import MediaQuality
 from cc_tts.ua.sip_thread import SipThread
 
@@ -22,6 +23,7 @@ def media_quality(call: Any, stream_index: int, *, underruns: int, late_frames: 
         round_trip_ms=None if round_trip_us is None else round_trip_us / 1000,
         underruns=underruns,
         late_frames=late_frames,
+        packets_discarded=stat.rxStat.discard,
     )
 
 
@@ -31,6 +33,30 @@ def audio_media(info: Any) -> Any | None:
         if media.type == pj.PJMEDIA_TYPE_AUDIO and media.status != pj.PJSUA_CALL_MEDIA_NONE:
             return media
     return None
+
+
+def call_options() -> Any:
+    """pjsua2's usual options of a call, for audio alone: pjproject 2.17 would offer real-time text besides."""
+    param = pj.CallOpParam(True)  # noqa: FBT003 - SWIG takes no keywords
+    if hasattr(param.opt, "textCount"):
+        param.opt.textCount = 0
+    return param
+
+
+def is_encrypted(call: Any) -> bool:
+    """Whether the call's media is SRTP now. Its m-line does not tell: RTP/AVP with keys is encrypted as well. PJSIP says it
+    in its dump of a call only.
+    """
+    SipThread.check()
+    return "SRTP status: Active" in call.dump(True, "")  # noqa: FBT003 - SWIG takes no keywords
+
+
+def answered_over(state: Any) -> str:
+    """The transport of an outgoing call, from the response that moved it on; empty if that was something else."""
+    event = state.e
+    if event.type != pj.PJSIP_EVENT_TSX_STATE or event.body.tsxState.type != pj.PJSIP_EVENT_RX_MSG:
+        return ""
+    return sip_message.via_transport(sip_message.readable(event.body.tsxState.src.rdata.wholeMsg))
 
 
 def dtmf_method(method: int) -> Literal["rfc4733", "sip_info"]:

@@ -8,6 +8,8 @@ from typing import Final, Literal
 import msgspec
 
 from cc_tts.processes.channel import Message
+from cc_tts.ua.auth_settings import AuthSettings
+from cc_tts.ua.tls_settings import TlsSettings
 
 # --- configuration: written to the child's standard input as JSON --------------------------------------------------
 
@@ -38,6 +40,14 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     log_json: bool = True
     pjsip_log_level: int = 1
     nameservers: tuple[str, ...] = ()
+    max_media_lateness_ms: float = 0.0
+    rtp_quarantine_s: float = 0.0
+    srtp: Literal["off", "optional", "required"] = "off"
+    tls: TlsSettings | None = None
+    trusted_peers: tuple[str, ...] = ()
+    allowed_peers: tuple[str, ...] = ()
+    max_requests_per_source_s: float = 0.0
+    auth: AuthSettings = AuthSettings()
 
 
 # --- server → UA: signalling ---------------------------------------------------------------------------------------
@@ -149,6 +159,7 @@ class IncomingCall(Message, frozen=True):
     source: str
     headers: dict[str, str]
     at_ns: int
+    transport: str = ""
 
 
 class CallRinging(Message, frozen=True):
@@ -165,14 +176,16 @@ class CallEstablished(Message, frozen=True):
     call_id: str
     sip_call_id: str
     at_ns: int
+    transport: str = ""
 
 
 class MediaActive(Message, frozen=True):
-    """The leg has a codec and the playout buffer is connected; prompts can be heard."""
+    """The leg has a codec and the playout buffer is connected; prompts can be heard. Sent again when ``srtp`` changes."""
 
     call_id: str
     codec: str
     clock_rate_hz: int
+    srtp: bool = False
 
 
 class HoldChanged(Message, frozen=True):
@@ -203,6 +216,7 @@ class MediaQuality(msgspec.Struct, frozen=True):
     round_trip_ms: float | None = None
     underruns: int = 0
     late_frames: int = 0
+    packets_discarded: int = 0
 
 
 class QualityReport(Message, frozen=True):
@@ -242,10 +256,31 @@ class LinesTaken(Message, frozen=True):
     count: int
 
 
+class MediaLateness(Message, frozen=True):
+    """How late frames have been asked for in the last seconds (99th percentile), and whether new calls get 503 for that.
+    Sent when it changes, once a second at most.
+    """
+
+    p99_ms: float
+    refusing: bool
+
+
 class InviteRefused(Message, frozen=True):
     """An INVITE was answered by the gate, before it became a call."""
 
     sip_code: int
+
+
+RefusedCause = Literal["peer", "rate", "credentials", "attempts", "malformed", "bait"]
+"""Why a request was refused before it could become a call: not an allowed peer, too many, wrong password, too many wrong
+passwords, unreadable credentials. ``bait``: a response that asked for our password in a call that we did not place.
+"""
+
+
+class RequestsRefused(Message, frozen=True):
+    """How many requests were refused for each cause since the last of these, once a second at most."""
+
+    counts: dict[RefusedCause, int]
 
 
 class RegistrationChanged(Message, frozen=True):
@@ -330,7 +365,9 @@ FROM_UA: Final[tuple[type[Message], ...]] = (
     CallEnded,
     CommandFailed,
     InviteRefused,
+    RequestsRefused,
     LinesTaken,
+    MediaLateness,
     RegistrationChanged,
     PlayoutStarted,
     PlayoutSpeech,

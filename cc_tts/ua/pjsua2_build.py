@@ -21,6 +21,7 @@ from cc_tts.errors import ConfigError
 VARIABLE: Final = "CC_TTS_PJSUA2"
 FOLDER: Final = "pjsua2-server"
 """Where in the virtual environment ``make pjsua2`` puts its build."""
+TRY_OUT_WHEEL: Final = "try-out wheel"
 WHEEL_MAX_CALLS: Final = 4
 WHEEL_MAX_HANDLES: Final = 64
 """What the try-out wheel was compiled with: PJSUA_MAX_CALLS and PJ_IOQUEUE_MAX_HANDLES."""
@@ -53,7 +54,7 @@ class Pjsua2Build:
         """What it is, for people; ``max_calls`` is what the library itself says it takes."""
         if self.description is not None:
             return "server build"
-        return "try-out wheel" if max_calls <= WHEEL_MAX_CALLS else "installed build"
+        return TRY_OUT_WHEEL if max_calls <= WHEEL_MAX_CALLS else "installed build"
 
 
 def server_folder(prefix: str = sys.prefix) -> Path:
@@ -109,4 +110,5 @@ def advice(*, max_calls: int, prefix: str = sys.prefix) -> str:
     """How to lift the limit of the try-out wheel."""
     start = f"start with {VARIABLE}=server"
     how = start if is_built(prefix) else f"make pjsua2 builds one for more, then {start}"
-    return f"this pjsua2 is the try-out wheel: {max_calls} calls at once. To lift the limit: {how}"
+    limits = f"{max_calls} calls at once, and RTP follows whoever sends it"
+    return f"this pjsua2 is the try-out wheel: {limits}. To lift the limits: {how}"

@@ -3,10 +3,14 @@
 PJSIP has already parsed and accepted the message; this only finds header values PJSIP does not hand over.
 """
 
+import re
 from typing import Final
 
 MAX_HEADERS: Final = 64
 MAX_VALUE_CHARS: Final = 16_384
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_TAG: Final = re.compile(r";\s*tag\s*=\s*([^\s;,?]+)", re.IGNORECASE)
+_VIA: Final = re.compile(r"^(?:Via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*([A-Za-z]{1,8})\s", re.MULTILINE | re.IGNORECASE)
 
 
 def request_uri(message: str) -> str:
@@ -15,22 +19,21 @@ def request_uri(message: str) -> str:
     return parts[1] if len(parts) == 3 and parts[2].startswith("SIP/") else ""  # noqa: PLR2004 - method, URI, version
 
 
+def via_transport(message: str) -> str:
+    """The transport of the topmost Via (RFC 3261 §20.42), lower case; of a response to us that is the one we sent over."""
+    match = _VIA.search(message.split("\r\n\r\n", 1)[0])
+    return match[1].lower() if match else ""
+
+
 def extension_headers(message: str) -> dict[str, str]:
     """Headers for the application: ``X-*`` and ``User-to-User`` (RFC 7433), by their names as sent.
 
     Folded lines are joined (RFC 3261 §7.3.1). Of a header that comes twice the first counts. At most
     :data:`MAX_HEADERS` headers and :data:`MAX_VALUE_CHARS` characters a value are kept.
     """
-    head = message.split("\r\n\r\n", 1)[0]
-    lines: list[str] = []
-    for line in head.split("\r\n")[1:]:
-        if line[:1] in (" ", "\t") and lines:
-            lines[-1] += " " + line.strip()
-        else:
-            lines.append(line)
     found: dict[str, str] = {}
     seen: set[str] = set()
-    for line in lines:
+    for line in _header_lines(message):
         name, colon, value = line.partition(":")
         name = name.strip()
         key = name.lower()
@@ -39,6 +42,37 @@ def extension_headers(message: str) -> dict[str, str]:
             seen.add(key)
             found[name] = value.strip()[:MAX_VALUE_CHARS]
     return found
+
+
+def header_values(message: str, *names: str) -> list[str]:
+    """Values of every header of these names, which are given in lower case, in order."""
+    parted = (line.partition(":") for line in _header_lines(message))
+    return [value.strip() for name, colon, value in parted if colon and name.strip().lower() in names]
+
+
+def dialog_of(message: str) -> tuple[str, str, str] | None:
+    """Call-ID, our tag and the far side's tag of a request inside a dialog (RFC 3261 §12); ``None`` if To has no tag."""
+    call_ids = header_values(message, "call-id", "i")
+    tags = [_tag(header_values(message, *names)) for names in (("to", "t"), ("from", "f"))]
+    return (call_ids[0], tags[0], tags[1]) if call_ids and tags[0] else None
+
+
+def _tag(values: list[str]) -> str:
+    """The tag of the first To or From: a parameter behind the brackets, or behind the address if there are none."""
+    without_name = _QUOTED.sub("", values[0]) if values else ""
+    match = _TAG.search(without_name.rpartition(">")[2])
+    return match[1] if match else ""
+
+
+def _header_lines(message: str) -> list[str]:
+    """The header's lines after the start line; folded ones are joined (RFC 3261 §7.3.1)."""
+    lines: list[str] = []
+    for line in message.split("\r\n\r\n", 1)[0].split("\r\n")[1:]:
+        if line[:1] in (" ", "\t") and lines:
+            lines[-1] += " " + line.strip()
+        else:
+            lines.append(line)
+    return lines
 
 
 def readable(text: str) -> str:

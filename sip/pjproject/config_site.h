@@ -10,6 +10,12 @@
 #define PJ_IOQUEUE_MAX_HANDLES          10000
 #define PJ_IOQUEUE_MAX_EVENTS_IN_SINGLE_POLL 64
 
+/* Each of PJSIP's and PJMEDIA's pollers has one thread, so a socket may stay in its epoll set from one read to the next, and
+ * PJMEDIA's lets so many ms pass after a round that was not full (patches/0004). */
+#define PJ_IOQUEUE_DEFAULT_EPOLL_FLAGS  0
+#define PJ_IOQUEUE_LAZY_READ_CLEAR      1
+#define PJMEDIA_ENDPT_GATHER_MSEC       2
+
 /* Sizes of hash tables, 2^n - 1: at 100 calls a second INVITE and BYE transactions stay for 32 s (RFC 3261 timers H, J). */
 #define PJSIP_MAX_TSX_COUNT             16383
 #define PJSIP_MAX_DIALOG_COUNT          4095
@@ -20,6 +26,9 @@
 #define PJSIP_UDP_SO_SNDBUF_SIZE        (8 * 1024 * 1024)
 #define PJMEDIA_TRANSPORT_SO_RCVBUF_SIZE (64 * 1024)
 #define PJMEDIA_TRANSPORT_SO_SNDBUF_SIZE (64 * 1024)
+
+/* Packets from which another source than the SDP's is taken, see patches/0002-rtp-latch.patch. */
+#define PJMEDIA_RTP_NAT_PROBATION_CNT   3
 
 /* Identity headers (RFC 8224) and long SDP do not fit into the default of 4000. */
 #define PJSIP_MAX_PKT_LEN               16000

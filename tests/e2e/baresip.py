@@ -53,6 +53,7 @@ module_app              ctrl_tcp.so
 ctrl_tcp_listen         {host}:{control_port}
 snd_path                {recordings}
 ringback_disabled       yes
+{more}
 """
 
 
@@ -79,14 +80,27 @@ class Baresip:
 
     @classmethod
     async def start(
-        cls, folder: Path, *, user: str = "bot", audio: Samples, answers: bool = False, seconds: float = 60.0
+        cls,
+        folder: Path,
+        *,
+        user: str = "bot",
+        audio: Samples,
+        answers: bool = False,
+        seconds: float = 60.0,
+        account_more: str = "",
+        config_more: str = "",
+        modules: tuple[str, ...] = MODULES,
     ) -> "Baresip":
-        """Start it; ``answers`` makes it answer by itself. It says ``audio`` once a call."""
+        """Start it; ``answers`` makes it answer by itself. It says ``audio`` once a call.
+
+        ``account_more`` are parameters of its account, ``config_more`` lines of its configuration. With a line
+        ``sip_certificate`` it speaks TLS on the port after ``sip_port``.
+        """
         baresip = require("baresip")
         recordings = folder / "rec"
         await asyncio.to_thread(recordings.mkdir, parents=True)
         write_padded_wav(folder / "said.wav", audio, seconds=seconds)
-        sip_port, control_port, rtp_port = free_ports(), free_ports(), free_ports(40)
+        sip_port, control_port, rtp_port = free_ports(2), free_ports(), free_ports(40)
         config = CONFIG.format(
             host=HOST,
             sip_port=sip_port,
@@ -95,10 +109,13 @@ class Baresip:
             rtp_last=rtp_port + 39,
             audio=folder / "said.wav",
             recordings=recordings,
-            modules="\n".join(f"module                  {name}.so" for name in MODULES),
+            modules="\n".join(f"module                  {name}.so" for name in modules),
+            more=config_more,
         )
         mode = "auto" if answers else "manual"
-        account = f"<sip:{user}@{HOST}:{sip_port}>;answermode={mode};audio_codecs=pcmu,pcma;ptime=20;regint=0\n"
+        account = (
+            f"<sip:{user}@{HOST}:{sip_port}>;answermode={mode};audio_codecs=pcmu,pcma;ptime=20;regint=0{account_more}\n"
+        )
         for name, text in (("config", config), ("accounts", account), ("contacts", "")):
             (folder / name).write_text(text)
         child = await Child.start([baresip, "-4", "-f", str(folder)], log_path=folder / "baresip.log")

@@ -43,11 +43,19 @@ def _is_free(port: int, count: int) -> bool:
 
 def free_ports(count: int = 1) -> int:
     """First of ``count`` ports in a row, free for UDP and TCP; even, and below the ephemeral range of Linux."""
+    first, last = _ports_of_this_worker()
     for _ in range(200):
-        port = random.randrange(10_000, 32_000, 2)
+        port = random.randrange(first, last - count, 2)
         if _is_free(port, count):
             return port
     raise RuntimeError(f"no {count} free ports in a row on {HOST}")
+
+
+def _ports_of_this_worker() -> tuple[int, int]:
+    """A range of its own for each process of pytest-xdist: two could find the same port free."""
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    share = 22_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) // 2 * 2
+    return 10_000 + number * share, 10_000 + (number + 1) * share
 
 
 async def until_listening(port: int, *, tcp: bool, timeout_s: float = LISTEN_TIMEOUT_S) -> None:
@@ -80,10 +88,13 @@ class Sipp:
         tcp: bool = False,
         limit_s: int = 30,
         abort_on_unexpected: bool = True,
+        credentials: tuple[str, str] | None = None,
     ) -> "Sipp":
-        """Start a caller."""
+        """Start a caller; ``credentials`` are user and password for ``[authentication]``."""
         behaviors = "all" if abort_on_unexpected else "all,-abortunexp"
         more = ["-default_behaviors", behaviors]
+        if credentials is not None:
+            more += ["-au", credentials[0], "-ap", credentials[1]]
         more += ["-s", service, "-d", str(pause_ms), "-t", "t1" if tcp else "u1", f"{HOST}:{target_port}"]
         return await cls._start(scenario, more, folder=folder, limit_s=limit_s)
 

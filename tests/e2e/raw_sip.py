@@ -30,6 +30,10 @@ class Answer:
         match = re.search(rf"^{name}\s*:\s*(.*?)\r?$", self.text, re.MULTILINE | re.IGNORECASE)
         return match[1] if match else None
 
+    def headers(self, name: str) -> list[str]:
+        """Every header of this name."""
+        return re.findall(rf"^{name}\s*:\s*(.*?)\r?$", self.text, re.MULTILINE | re.IGNORECASE)
+
     @property
     def formats(self) -> list[int]:
         """Payload types of the SDP's audio."""
@@ -38,9 +42,11 @@ class Answer:
 
 
 class RawCaller(asyncio.DatagramProtocol):
-    """One dialog. Use it as a context manager. ``user`` may be followed by ``;parameters`` for the URI."""
+    """One dialog. Use it as a context manager. ``user`` may be followed by ``;parameters`` for the URI; ``source`` is the
+    address it sends from.
+    """
 
-    def __init__(self, user: str, port: int) -> None:
+    def __init__(self, user: str, port: int, *, source: str = HOST) -> None:
         number = next(_numbers)
         user, semicolon, parameters = user.partition(";")
         self._uri = f"sip:{user}@{HOST}:{port}{semicolon}{parameters}"
@@ -48,6 +54,7 @@ class RawCaller(asyncio.DatagramProtocol):
         self._call_id = f"raw-{number}-{id(self):x}"
         self._tag = f"raw{number}"
         self._port = port
+        self._source = source
         self._received: asyncio.Queue[str] = asyncio.Queue()
         self._transport: asyncio.DatagramTransport | None = None
         self._cseq = 0
@@ -61,7 +68,7 @@ class RawCaller(asyncio.DatagramProtocol):
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         self._transport, _ = await loop.create_datagram_endpoint(
-            lambda: self, local_addr=(HOST, 0), remote_addr=(HOST, self._port)
+            lambda: self, local_addr=(self._source, 0), remote_addr=(HOST, self._port)
         )
         return self
 
@@ -123,8 +130,10 @@ class RawCaller(asyncio.DatagramProtocol):
                         self._to = to
                     return answer
 
-    async def request(self, method: str, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
-        """Wait for a request of the server, such as BYE, and answer it with 200."""
+    async def request(
+        self, method: str, timeout_s: float = ANSWER_TIMEOUT_S, *, status: str = "200 OK", headers: str = ""
+    ) -> str:
+        """Wait for a request of the server, such as BYE, and answer it."""
         assert self._transport is not None
         async with asyncio.timeout(timeout_s):
             while True:
@@ -132,12 +141,22 @@ class RawCaller(asyncio.DatagramProtocol):
                 if text.startswith(f"{method} "):
                     kept = re.findall(r"^(?:Via|From|To|Call-ID|CSeq)\s*:.*\r$", text, re.MULTILINE | re.IGNORECASE)
                     lines = "".join(line + "\n" for line in kept)
-                    self._transport.sendto(f"SIP/2.0 200 OK\r\n{lines}Content-Length: 0\r\n\r\n".encode())
+                    self._transport.sendto(f"SIP/2.0 {status}\r\n{lines}{headers}Content-Length: 0\r\n\r\n".encode())
                     return text
 
     def ack(self) -> None:
         """Acknowledge the last INVITE."""
         self.send("ACK", cseq=self._cseq)
+
+    async def challenges(self) -> list[str]:
+        """Send an INVITE; returns what the 401 asks for, and forgets its tag, as the next INVITE is outside a dialog."""
+        before = self._to
+        self.invite()
+        answer = await self.final()
+        assert answer.status == 401, answer.text
+        self.ack()
+        self._to = before
+        return answer.headers("WWW-Authenticate")
 
     async def bye(self) -> Answer:
         """Hang up."""
@@ -246,6 +265,25 @@ def digest_response(authorization: str, *, method: str, password: str) -> str:
     first = md5(f"{fields['username']}:{fields['realm']}:{password}")
     second = md5(f"{method}:{fields['uri']}")
     return md5(f"{first}:{fields['nonce']}:{second}")
+
+
+def authorization(
+    challenge: str, *, password: str, username: str = "pbx", nc: int = 1, method: str = "INVITE", uri: str = "sip:a@b"
+) -> bytes:
+    """The Authorization line that answers a challenge with ``qop=auth`` (RFC 7616 §3.4)."""
+    asked = {name: quoted or plain for name, quoted, plain in re.findall(r'(\w+)=(?:"([^"]*)"|([\w-]+))', challenge)}
+    hashed = {"MD5": md5, "SHA-256": _sha256}[asked["algorithm"]]
+    first = hashed(f"{username}:{asked['realm']}:{password}")
+    second = hashed(f"{method}:{uri}")
+    response = hashed(f"{first}:{asked['nonce']}:{nc:08x}:0a4f113b:auth:{second}")
+    return (
+        f'Authorization: Digest username="{username}", realm="{asked["realm"]}", nonce="{asked["nonce"]}", uri="{uri}", '
+        f'response="{response}", algorithm={asked["algorithm"]}, cnonce="0a4f113b", qop=auth, nc={nc:08x}\r\n'
+    ).encode()
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def md5(text: str) -> str:

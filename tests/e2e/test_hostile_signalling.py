@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.configured import server_with
 from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import RawCaller, invite_once
+from tests.e2e.raw_sip import RawCaller, RawPeer, invite_once
 from tests.e2e.server_under_test import Server
 
 pytestmark = pytest.mark.e2e
@@ -52,6 +52,31 @@ async def test_a_caller_cannot_make_the_server_call_somebody(server: Server) -> 
         await asyncio.sleep(0.5)  # time for an INVITE that must not come
         assert victim._received.empty()
         assert (await caller.bye()).status == 200
+
+
+async def test_a_caller_cannot_take_over_the_call_of_another(server: Server) -> None:
+    async with RawCaller("silent", server.sip_port) as caller, RawCaller("silent", server.sip_port) as thief:
+        caller.invite()
+        answer = await caller.final()
+        assert answer.status == 200
+        caller.ack()
+        ours = (answer.header("To") or "").rpartition(";tag=")[2]
+        theirs = (answer.header("From") or "").rpartition(";tag=")[2]
+        thief.invite(headers=f"Replaces: {caller.call_id};to-tag={ours};from-tag={theirs}\r\n".encode())
+        assert (await thief.final()).status == 603
+        assert (await caller.bye()).status == 200, "the call is still there"
+
+
+async def test_a_called_party_cannot_send_the_server_elsewhere(server: Server) -> None:
+    async with RawCaller("victim", 0) as victim, RawPeer() as peer, server.events() as log:
+        assert victim._transport is not None
+        port = victim._transport.get_extra_info("sockname")[1]
+        assert (await server.post("/v1/calls", {"to": f"sip:bob@{HOST}:{peer.port}"}))[0] == 201
+        await peer.expect("INVITE")
+        peer.answer("302 Moved Temporarily", headers=f"Contact: <sip:victim@{HOST}:{port}>\r\n")
+        await peer.expect("ACK")
+        await log.wait("call.terminated")
+        assert victim._received.empty()
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,8 @@ class FakeCall:
         self.headers: dict[str, str] = {"X-Queue": "sales"}
         self.codec: str | None = None
         self.clock_rate_hz: int | None = None
+        self.transport: str | None = None
+        self.srtp: bool | None = None
         self.held = False
         self.paused = False
         self.created_at_s = 1000.0

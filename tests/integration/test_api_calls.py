@@ -36,6 +36,8 @@ async def test_a_call_as_clients_see_it(api: RunningApi) -> None:
         "headers": {"X-Queue": "sales"},
         "codec": None,
         "clock_rate_hz": None,
+        "transport": None,
+        "srtp": None,
         "held": False,
         "paused": False,
         "created_at": 1000.0,

@@ -83,6 +83,24 @@ async def test_the_child_never_blocks_and_loses_nothing(ends: Ends) -> None:
     assert {len(payload) for _, payload in ends.records} == {500_000}
 
 
+async def test_what_is_put_goes_with_the_next_flush_in_order(ends: Ends) -> None:
+    ends.child.put(Pong(serial=0), bytes(100_000))
+    for serial in range(1, 200):
+        ends.child.put(Pong(serial=serial), b"x" * serial)
+    assert ends.child.has_backlog
+    await ends.open()
+    await asyncio.sleep(0.05)
+    assert ends.records == []
+
+    def flushed() -> bool:
+        ends.child.flush()
+        return len(ends.records) == 200
+
+    await eventually(flushed, timeout_s=TIMEOUT_S)
+    assert [message for message, _ in ends.records] == [Pong(serial=serial) for serial in range(200)]
+    assert [len(payload) for _, payload in ends.records] == [100_000, *range(1, 200)]
+
+
 async def test_a_server_that_does_not_read_is_given_up(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(channel_module, "MAX_BACKLOG_BYTES", 1_000_000)
     with pytest.raises(ProcessFailed, match="stopped reading"):

@@ -79,7 +79,12 @@ def test_a_route_with_dots_in_its_user() -> None:
         ("sip.host=example.com", "is not an IP address"),
         ("sip.trusted_peers=['10.0.0.1/8']", "has host bits set"),
         ("sip.transports=[]", "sip.transports is empty"),
-        ("sip.transports=['tls']", "sip.transports[0]"),
+        ("sip.transports=['sctp']", "sip.transports[0]"),
+        ("sip.transports=['tls']", "set tls.certificate_file and tls.private_key_file"),
+        ("tls.certificate_file=a.pem", "set together"),
+        ("tls.verify_client=true", "name the CA whose clients"),
+        ("tls.certificat_file=a.pem", "did you mean tls.certificate_file?"),
+        ("rtp.srtp=maybe", "rtp.srtp"),
         ("rtp.port_max=1030", "above rtp.port_min"),
         ("rtp.codecs=[]", "rtp.codecs is empty"),
         ("http.host=0.0.0.0", "no token is configured"),
@@ -93,6 +98,19 @@ def test_wrong_values_say_what_is_right(override: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config.load(overrides=[override])
     assert said in caught.value.detail
+
+
+def test_tcp_and_tls_need_a_port_each() -> None:
+    wanted = ["sip.transports=['tcp', 'tls']", "tls.certificate_file=a", "tls.private_key_file=b"]
+    assert config.load(overrides=wanted).sip.tls_port == 5061
+    with pytest.raises(ConfigError, match="need a port each"):
+        config.load(overrides=[*wanted, "sip.tls_port=5060"])
+
+
+def test_the_password_of_the_key_is_text_and_not_shown() -> None:
+    loaded = config.load(environ={"CC_TTS_TLS__PRIVATE_KEY_PASSWORD": "0042"})
+    assert loaded.tls.private_key_password == "0042"
+    assert "0042" not in repr(loaded)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -2,7 +2,15 @@
 
 import pytest
 
-from cc_tts.ua.sip_message import MAX_HEADERS, MAX_VALUE_CHARS, extension_headers, request_uri
+from cc_tts.ua.sip_message import (
+    MAX_HEADERS,
+    MAX_VALUE_CHARS,
+    dialog_of,
+    extension_headers,
+    header_values,
+    request_uri,
+    via_transport,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -83,3 +91,42 @@ def test_the_number_of_headers_is_bounded() -> None:
 @pytest.mark.parametrize("message", ["", "\r\n\r\n", "X", "\r\n \r\n", "INVITE"])
 def test_odd_messages_have_no_headers(message: str) -> None:
     assert extension_headers(message) == {}
+
+
+def test_every_value_of_a_header_is_found() -> None:
+    message = invite("Authorization: a", "AUTHORIZATION :\tb", "X-Authorization: c", "authorization:", "d", body="f: g")
+    assert header_values(message, "authorization") == ["a", "b", ""]
+    assert header_values(message, "f") == []
+    assert header_values("", "f") == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "dialog"),
+    [
+        (("Call-ID: c", "To: <sip:a@b>;tag=1", "From: <sip:c@d>;tag=2"), ("c", "1", "2")),
+        (("i: c", "t: sip:a@b;x=y ; TAG = 1", "f: <sip:c@d;tag=no>"), ("c", "1", "")),
+        (("i: c", 't: ";tag=no <\\">" <sip:a@b>;tag=1;x', "f: sip:c@d"), ("c", "1", "")),
+        (("i: c", "To: <sip:a@b>", "From: <sip:c@d>;tag=2"), None),
+        (("i: c", "To: <sip:a@b;tag=no>", "From: <sip:c@d>;tag=2"), None),
+        (("i: c", 'To: ";tag=1" <sip:a@b>', "f: sip:c@d"), None),
+        (("To: <sip:a@b>;tag=1", "From: <sip:c@d>;tag=2"), None),
+        (("i: c",), None),
+    ],
+)
+def test_the_dialog_of_a_request(lines: tuple[str, ...], dialog: tuple[str, str, str] | None) -> None:
+    assert dialog_of(invite(*lines)) == dialog
+
+
+@pytest.mark.parametrize(
+    ("via", "transport"),
+    [
+        ("Via: SIP/2.0/TLS h;branch=x", "tls"),
+        ("v:SIP / 2.0 / UDP h", "udp"),
+        ("VIA : SIP/2.0/TCP h\r\nVia: SIP/2.0/TLS h", "tcp"),
+        ("Via: nonsense", ""),
+        ("X-Via: SIP/2.0/TLS h", ""),
+        ("", ""),
+    ],
+)
+def test_the_transport_of_the_topmost_via(via: str, transport: str) -> None:
+    assert via_transport(f"SIP/2.0 200 OK\r\n{via}\r\n\r\nVia: SIP/2.0/SCTP h\r\n") == transport

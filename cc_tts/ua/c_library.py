@@ -1,0 +1,156 @@
+"""PJSIP's C functions, as the pjsua2 extension module exports them, for what pjsua2 does not wrap: modules, stateless
+answers, and requests before they are calls.
+
+Only the public head of ``pjsip_module``, ``pj_str_t`` and the two list pointers of a header are laid out here; everything
+else is opaque. What a request says comes from pjsua2's own ``SipRxData``, filled by its C++ method, since the layout of
+``pjsip_rx_data`` depends on how the library was built. Runs on: the SIP thread.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from cc_tts.ua.source_limits import host_of
+
+_POOL_BYTES: Final = 2048
+_FROM_PJ: Final = "_ZN2pj9SipRxData6fromPjER13pjsip_rx_data"
+"""``pj::SipRxData::fromPj(pjsip_rx_data &)`` as the Itanium C++ ABI spells it."""
+_FALSE: Final = 0
+
+OnMessage = Callable[[int], bool]
+"""Takes a ``pjsip_rx_data *``; says whether the message is done with."""
+Headers = Sequence[tuple[str, str]]
+
+
+class _Str(ctypes.Structure):
+    _fields_ = (("ptr", ctypes.c_char_p), ("slen", ctypes.c_ssize_t))
+
+
+def _string(text: str) -> _Str:
+    data = text.encode("utf-8", "surrogateescape")
+    return _Str(data, len(data))
+
+
+class _ListHead(ctypes.Structure):
+    _fields_ = (("prev", ctypes.c_void_p), ("next", ctypes.c_void_p), ("rest", ctypes.c_byte * 128))
+
+
+_OnRx = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+class _Module(ctypes.Structure):
+    """``struct pjsip_module`` (pjsip/sip_module.h)."""
+
+    _fields_ = (
+        ("prev", ctypes.c_void_p),
+        ("next", ctypes.c_void_p),
+        ("name", _Str),
+        ("id", ctypes.c_int),
+        ("priority", ctypes.c_int),
+        ("load", ctypes.c_void_p),
+        ("start", ctypes.c_void_p),
+        ("stop", ctypes.c_void_p),
+        ("unload", ctypes.c_void_p),
+        ("on_rx_request", _OnRx),
+        ("on_rx_response", _OnRx),
+        ("on_tx_request", ctypes.c_void_p),
+        ("on_tx_response", ctypes.c_void_p),
+        ("on_tsx_state", ctypes.c_void_p),
+    )
+
+
+class CLibrary:
+    """The functions that are needed.
+
+    Raises:
+        AttributeError: the build hides one of them.
+    """
+
+    def __init__(self) -> None:
+        import pjsua2
+
+        extension: Any = getattr(pjsua2, "_pjsua2", None)
+        if extension is None:
+            from pjsua2 import pjsua2 as wrapper
+
+            extension = wrapper._pjsua2  # noqa: SLF001 - where SWIG keeps the extension module
+        self._library = ctypes.CDLL(extension.__file__)
+        pointer, integer = ctypes.c_void_p, ctypes.c_int
+        self._register_module = self._bind("pjsip_endpt_register_module", integer, pointer, pointer)
+        self._respond_stateless = self._bind(
+            "pjsip_endpt_respond_stateless", integer, pointer, pointer, integer, pointer, pointer, pointer
+        )
+        self._header_create = self._bind("pjsip_generic_string_hdr_create", pointer, pointer, pointer, pointer)
+        self._rx_data_info = self._bind("pjsip_rx_data_get_info", ctypes.c_char_p, pointer)
+        self._find_dialog = self._bind("pjsip_ua_find_dialog", pointer, pointer, pointer, pointer, integer)
+        self._endpoint = self._bind("pjsua_get_pjsip_endpt", pointer)
+        self._pool_create = self._bind("pjsua_pool_create", pointer, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t)
+        self._pool_release = self._bind("pj_pool_release", None, pointer)
+        self._from_pj = self._bind(_FROM_PJ, None, pointer, pointer)
+        self.set_log_level = self._bind("pj_log_set_level", None, integer)
+        self.num_calls = self._bind("pjsua_call_get_count", ctypes.c_uint)
+        self.max_calls = self._bind("pjsua_call_get_max_count", ctypes.c_uint)
+        self._received: Any = pjsua2.SipRxData()
+        self._received_at = int(self._received.this)
+        self._modules: list[tuple[_Module, Any]] = []
+
+    def _bind(self, name: str, result: Any, *arguments: Any) -> Any:
+        return ctypes.CFUNCTYPE(result, *arguments)((name, self._library))
+
+    def register_module(
+        self, name: bytes, priority: int, *, on_request: OnMessage | None = None, on_response: OnMessage | None = None
+    ) -> None:
+        """Have PJSIP ask about each request or response that gets as far as ``priority``. Neither function may raise.
+
+        Raises:
+            RuntimeError: PJSIP refuses the module.
+        """
+        callbacks = {
+            field: _OnRx(asked)
+            for field, asked in (("on_rx_request", on_request), ("on_rx_response", on_response))
+            if asked
+        }
+        module = _Module(name=_Str(name, len(name)), id=-1, priority=priority, **callbacks)
+        self._modules.append((module, callbacks))  # kept alive as long as PJSIP may call them
+        if status := self._register_module(self._endpoint(), ctypes.addressof(module)):
+            raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
+
+    def method_of(self, rdata: int) -> bytes:
+        """The method of a request as PJSIP read it, or the status of a response."""
+        words = self._rx_data_info(rdata).split(
+            b" ", 3
+        )  # "Request msg INVITE/cseq=1", "Response msg 200/INVITE/cseq=1"
+        return bytes(words[2].split(b"/", 1)[0]) if len(words) > 2 else b""  # noqa: PLR2004 - the third word
+
+    def message(self, rdata: int) -> tuple[str, str]:
+        """The host it came from and its text, with lone surrogates for what is no UTF-8 (PEP 383)."""
+        self._from_pj(self._received_at, rdata)
+        return host_of(self._received.srcAddress), self._received.wholeMsg
+
+    def has_dialog(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
+        """Whether there is a dialog of this name (RFC 3261 §12)."""
+        names = [_string(text) for text in (call_id, local_tag, remote_tag)]
+        return bool(self._find_dialog(*(ctypes.addressof(name) for name in names), _FALSE))
+
+    def respond(self, rdata: int, code: int, headers: Headers = (), *, reason: str = "") -> None:
+        """Answer without a transaction (RFC 3261 §8.2.7)."""
+        text = _string(reason)
+        text_at = ctypes.addressof(text) if reason else None
+        if not headers:
+            self._respond_stateless(self._endpoint(), rdata, code, text_at, None, None)
+            return
+        pool = self._pool_create(b"gate", _POOL_BYTES, _POOL_BYTES)
+        try:
+            head = _ListHead()
+            at = [ctypes.addressof(head), *(self._header(pool, name, value) for name, value in headers)]
+            for index, address in enumerate(at):
+                links = _ListHead.from_address(address)
+                links.prev, links.next = at[index - 1], at[(index + 1) % len(at)]
+            # PJSIP clones the listed headers into the response before it returns
+            self._respond_stateless(self._endpoint(), rdata, code, text_at, at[0], None)
+        finally:
+            self._pool_release(pool)
+
+    def _header(self, pool: int, name: str, value: str) -> int:
+        texts = [_string(text) for text in (name, value)]
+        return int(self._header_create(pool, *(ctypes.addressof(text) for text in texts)))

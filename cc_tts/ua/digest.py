@@ -1,0 +1,266 @@
+"""Digest authentication of those who call us (RFC 3261 §22.1, RFC 7616, RFC 8760). No pjsua2 here, no sockets.
+
+A nonce is its own record: when it was made, a random part, and an HMAC over both and the source it went to, under a secret
+of this process. Only nonces that came back with a right answer are remembered, for the count that makes each answer good
+for one request; callers who do not know a password fill no table.
+
+The ``uri`` of an answer is not compared with the Request-URI: proxies on the way rewrite that (RFC 3261 §16.6), and since an
+answer counts once, it cannot be used for another callee afterwards.
+"""
+
+import enum
+import hashlib
+import hmac
+import re
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cc_tts.clock import NS_PER_MS, Clock
+
+MAX_CREDENTIALS_CHARS: Final = 2048
+"""Of one Authorization header."""
+MAX_NONCES: Final = 20_000
+"""Nonces whose count is remembered. Beyond, the oldest are forgotten and everything as old counts as expired."""
+_MAX_PARAMETERS: Final = 32
+_RANDOM_BYTES: Final = 8
+_TIME_BYTES: Final = 8
+_MAC_BYTES: Final = 16
+_ORIGIN_BITS: Final = 48
+"""The time in a nonce counts from a random origin: how long the machine has been up is nobody's business."""
+_NONCE_CHARS: Final = 2 * (_TIME_BYTES + _RANDOM_BYTES + _MAC_BYTES)
+_WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_PARAMETER: Final = re.compile(rf'[ \t]*({_WORD})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))[ \t]*(?:,|\Z)')
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_NC: Final = re.compile(r"[0-9a-fA-F]{8}")
+
+
+def _md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+_HASHES: Final[Mapping[str, Callable[[bytes], str]]] = {"SHA-256": _sha256, "MD5": _md5}
+_NAMES: Final = {name.lower(): name for name in _HASHES}
+
+
+class MalformedCredentials(ValueError):
+    """An Authorization header that cannot be read; the answer is 400 (RFC 7616 §3.4)."""
+
+
+class Finding(enum.Enum):
+    """What an answer to a challenge is worth."""
+
+    VALID = "valid"
+    """The password is right and the answer was not used before."""
+    STALE = "stale"
+    """The nonce is expired, used, or not ours: a new one is due, and nobody needs to type the password again."""
+    WRONG = "wrong"
+    """The nonce is one that this source was given, and the answer to it is wrong."""
+    FOREIGN = "foreign"
+    """For another realm or by an algorithm that was not offered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """One Authorization header with ``qop=auth``; ``nc`` is a count, ``algorithm`` as in RFC 7616 §3.3."""
+
+    username: str
+    realm: str
+    nonce: str
+    uri: str
+    response: str
+    cnonce: str
+    nc: str
+    algorithm: str = "MD5"
+
+
+def parse_credentials(value: str) -> Credentials | None:
+    """Read the value of an Authorization header (RFC 7616 §3.4).
+
+    Returns:
+        ``None`` for a scheme other than Digest.
+
+    Raises:
+        MalformedCredentials: it is too long, is not a list of parameters, has one twice, or lacks one.
+    """
+    if len(value) > MAX_CREDENTIALS_CHARS:
+        raise MalformedCredentials("too long")
+    scheme, _, rest = value.strip(" \t").partition(" ")
+    if scheme.lower() != "digest":
+        return None
+    given = _parameters(rest)
+    if given.get("qop", "").lower() != "auth":
+        raise MalformedCredentials("qop is not auth")
+    if not _NC.fullmatch(given.get("nc", "")):
+        raise MalformedCredentials("nc is not eight hexadecimal digits")
+    for name in ("username", "realm", "nonce", "uri", "response", "cnonce"):
+        if not given.get(name):
+            raise MalformedCredentials(f"no {name}")
+    algorithm = given.get("algorithm", "MD5")
+    return Credentials(
+        username=given["username"],
+        realm=given["realm"],
+        nonce=given["nonce"],
+        uri=given["uri"],
+        response=given["response"].lower(),
+        cnonce=given["cnonce"],
+        nc=given["nc"],
+        algorithm=_NAMES.get(algorithm.lower(), algorithm),
+    )
+
+
+def _parameters(text: str) -> dict[str, str]:
+    if _CONTROL.search(text):
+        raise MalformedCredentials("control characters")
+    found: dict[str, str] = {}
+    position = 0
+    while position < len(text):
+        match = _PARAMETER.match(text, position)
+        if match is None or len(found) == _MAX_PARAMETERS:
+            raise MalformedCredentials("not a list of parameters")
+        name = match[1].lower()
+        if name in found:
+            raise MalformedCredentials(f"{name} comes twice")
+        found[name] = re.sub(r"\\(.)", r"\1", match[2]) if match[2] is not None else match[3]
+        position = match.end()
+    if text.rstrip(" \t").endswith(","):
+        raise MalformedCredentials("nothing after the last comma")
+    return found
+
+
+def quoted(text: str) -> str:
+    """``text`` as a quoted-string (RFC 3261 §25.1)."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def digest(
+    algorithm: str, ha1: str, *, method: str, uri: str, nonce: str, nc: str, cnonce: str, qop: str = "auth"
+) -> str:
+    """The right response (RFC 7616 §3.4.1), in hexadecimal digits; ``ha1`` is what :func:`user_hash` makes."""
+    hashed = _HASHES[algorithm]
+    ha2 = hashed(_bytes(f"{method}:{uri}"))
+    return hashed(_bytes(f"{ha1}:{nonce}:{nc}:{cnonce}:{qop}:{ha2}"))
+
+
+def user_hash(algorithm: str, username: str, realm: str, password: str) -> str:
+    """H(A1) of RFC 7616 §3.4.2, in hexadecimal digits."""
+    return _HASHES[algorithm](_bytes(f"{username}:{realm}:{password}"))
+
+
+def _bytes(text: str) -> bytes:
+    """What was on the wire: bytes that are no UTF-8 come as lone surrogates (PEP 383)."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+class DigestGuard:
+    """Knows the users, gives out challenges and judges the answers."""
+
+    def __init__(
+        self,
+        *,
+        realm: str,
+        users: Iterable[tuple[str, str]],
+        algorithms: Iterable[str],
+        nonce_lifetime_s: float,
+        clock: Clock,
+        secret: bytes | None = None,
+    ) -> None:
+        self._realm = realm
+        self._algorithms = tuple(algorithms)
+        self._clock = clock
+        self._lifetime_ms = round(nonce_lifetime_s * 1000)
+        self._secret = secret or secrets.token_bytes(32)
+        self._origin_ms = secrets.randbits(_ORIGIN_BITS)
+        given = tuple(users)
+        self._hashes = {
+            (algorithm, username): user_hash(algorithm, username, realm, password)
+            for algorithm in self._algorithms
+            for username, password in given
+        }
+        self._nobody = {
+            algorithm: user_hash(algorithm, "", realm, secrets.token_hex(16)) for algorithm in self._algorithms
+        }
+        self._last_nc: OrderedDict[str, int] = OrderedDict()
+        self._forgotten_until_ms = -1
+
+    @property
+    def num_nonces(self) -> int:
+        """Nonces that were answered rightly and are remembered, at most :data:`MAX_NONCES`."""
+        return len(self._last_nc)
+
+    def challenges(self, source: str, *, stale: bool) -> list[str]:
+        """Values of WWW-Authenticate, the stronger algorithm first (RFC 8760 §2.3), with one new nonce for ``source``."""
+        nonce = self._new_nonce(source)
+        mark = ", stale=true" if stale else ""
+        return [
+            f'Digest realm={quoted(self._realm)}, nonce="{nonce}", algorithm={algorithm}, qop="auth"{mark}'
+            for algorithm in self._algorithms
+        ]
+
+    def judge(self, credentials: Credentials, *, method: str, source: str) -> Finding:
+        """What this answer of ``source`` to one of our challenges is worth. A valid one is used up by that.
+
+        A nonce that this source was never given says nothing about the password, so that nobody can try passwords
+        without having heard our answers, and a forged source address earns no failures for its owner.
+        """
+        algorithm = credentials.algorithm
+        if credentials.realm != self._realm or algorithm not in self._algorithms:
+            return Finding.FOREIGN
+        issued_ms = self._issued_ms(credentials.nonce, source)
+        if issued_ms is None:
+            return Finding.STALE
+        known = (algorithm, credentials.username) in self._hashes
+        ha1 = self._hashes.get((algorithm, credentials.username), self._nobody[algorithm])
+        right = digest(
+            algorithm,
+            ha1,
+            method=method,
+            uri=credentials.uri,
+            nonce=credentials.nonce,
+            nc=credentials.nc,
+            cnonce=credentials.cnonce,
+        )
+        same = hmac.compare_digest(right.encode(), _bytes(credentials.response))
+        if not (same and known):
+            return Finding.WRONG
+        return Finding.VALID if self._use_up(credentials.nonce, issued_ms, int(credentials.nc, 16)) else Finding.STALE
+
+    def _use_up(self, nonce: str, issued_ms: int, nc: int) -> bool:
+        """Whether ``nc`` is above every count this nonce came with before (RFC 7616 §3.4.5)."""
+        now_ms = self._now_ms()
+        if not now_ms - self._lifetime_ms <= issued_ms <= now_ms or issued_ms <= self._forgotten_until_ms:
+            return False
+        if nc <= self._last_nc.get(nonce, 0):
+            return False
+        self._last_nc[nonce] = nc
+        self._last_nc.move_to_end(nonce)
+        while len(self._last_nc) > MAX_NONCES:
+            oldest, _ = self._last_nc.popitem(last=False)
+            self._forgotten_until_ms = max(self._forgotten_until_ms, _time_of(oldest))
+        return True
+
+    def _now_ms(self) -> int:
+        return self._origin_ms + self._clock.now_ns() // NS_PER_MS
+
+    def _new_nonce(self, source: str) -> str:
+        body = self._now_ms().to_bytes(_TIME_BYTES, "big").hex() + secrets.token_hex(_RANDOM_BYTES)
+        return body + self._mac(body, source)
+
+    def _issued_ms(self, nonce: str, source: str) -> int | None:
+        """When we made this nonce for this source; ``None`` if we did not."""
+        body, mac = nonce[: -2 * _MAC_BYTES], nonce[-2 * _MAC_BYTES :]
+        genuine = hmac.compare_digest(self._mac(body, source).encode(), _bytes(mac))
+        return _time_of(nonce) if genuine and len(nonce) == _NONCE_CHARS else None
+
+    def _mac(self, body: str, source: str) -> str:
+        return hmac.digest(self._secret, _bytes(f"{body} {source}"), "sha256")[:_MAC_BYTES].hex()
+
+
+def _time_of(nonce: str) -> int:
+    return int(nonce[: 2 * _TIME_BYTES], 16)

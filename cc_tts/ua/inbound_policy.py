@@ -1,0 +1,144 @@
+"""Who may call us: the peers that are listened to, how much of each, and whose password is asked for. No pjsua2 here.
+
+Silence is what a stranger gets: a scanner moves on where nothing answers, and an answer to a forged source address would
+be sent to somebody who never asked. An honest peer over its limit is told so with 503 (RFC 3261 §21.5.4) for INVITEs, as
+many a second as it may send, and no more than that.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from cc_tts.clock import Clock
+from cc_tts.ua import sip_message
+from cc_tts.ua.digest import Credentials, DigestGuard, Finding, MalformedCredentials, parse_credentials
+from cc_tts.ua.messages import RefusedCause, UaSettings
+from cc_tts.ua.source_limits import PeerList, SourceLimits, Verdict, source_of
+
+MAX_WRONG_ANSWERS: Final = 10
+"""Wrong passwords of one source in :data:`WRONG_ANSWERS_WINDOW_S`; beyond, 403 until some of that time has gone by."""
+WRONG_ANSWERS_WINDOW_S: Final = 60.0
+MAX_AUTHORIZATIONS: Final = 4
+"""Authorization headers of one request; there may be one a realm (RFC 3261 §22.1)."""
+MAX_SOURCES_TOLD: Final = 5
+"""Sources named in one line of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a request gets instead of being taken; ``code`` 0 is silence."""
+
+    code: int
+    headers: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+
+
+_SILENCE: Final = Refusal(0)
+
+
+@dataclass(slots=True)
+class Refused:
+    """How many requests were refused for one cause since last told, and some of their sources."""
+
+    count: int = 0
+    sources: set[str] = field(default_factory=set)
+
+
+class InboundPolicy:
+    """Judges requests. Runs on: the SIP thread."""
+
+    def __init__(self, settings: UaSettings, *, clock: Clock) -> None:
+        auth = settings.auth
+        self._retry_after_s = settings.retry_after_s
+        self._allowed = PeerList(settings.allowed_peers)
+        self._trusted = PeerList(settings.trusted_peers)
+        self._exempt = PeerList(auth.exempt_peers)
+        per_s = settings.max_requests_per_source_s
+        self._limits = SourceLimits(per_s=per_s, clock=clock) if per_s else None
+        self._wrong_answers = SourceLimits(
+            per_s=MAX_WRONG_ANSWERS / WRONG_ANSWERS_WINDOW_S, burst_s=WRONG_ANSWERS_WINDOW_S, clock=clock
+        )
+        self._digest: DigestGuard | None = None
+        if auth.users:
+            self._digest = DigestGuard(
+                realm=auth.realm,
+                users=[(user.username, user.password) for user in auth.users],
+                algorithms=auth.algorithms,
+                nonce_lifetime_s=auth.nonce_lifetime_s,
+                clock=clock,
+            )
+        self.has_password = bool(settings.registrar)
+        self._refused: dict[RefusedCause, Refused] = {}
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether somebody is kept out, so that the server must not run without the gate."""
+        return bool(self._allowed) or self._digest is not None
+
+    def on_request(self, method: bytes, host: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:
+        """Look at a request other than ACK as it comes in; ``None`` lets it pass.
+
+        ``in_dialog`` is asked only where it matters: what belongs to a dialog is not stopped here, since the far side of a
+        call that we place need not be an allowed peer, and a dialog's tags cannot be guessed (RFC 3261 §19.3).
+        """
+        if self._allowed and host not in self._allowed:
+            return None if in_dialog() else self._refuse("peer", host, _SILENCE)
+        if self._limits is None or method == b"CANCEL" or host in self._trusted or in_dialog():
+            return None
+        verdict = self._limits.ask(source_of(host))
+        if verdict is Verdict.TAKE:
+            return None
+        if verdict is Verdict.ANSWER and method == b"INVITE":
+            return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._retry_after_s)),)))
+        return self._refuse("rate", host, _SILENCE)
+
+    def on_invite(self, host: str, message: str) -> Refusal | None:
+        """Look at an INVITE outside a dialog; ``None`` if it is one of a user, or nobody is asked for a password."""
+        if self._digest is None or host in self._exempt:
+            return None
+        try:
+            answers = _credentials(message)
+        except MalformedCredentials as error:
+            return self._refuse("malformed", host, Refusal(400, reason=f"Authorization: {error}"))
+        source = source_of(host)
+        if answers and not self._wrong_answers.has_room(source):
+            return self._refuse("attempts", host, Refusal(403))
+        findings = [self._digest.judge(answer, method="INVITE", source=source) for answer in answers]
+        if Finding.VALID in findings:
+            return None
+        stale = Finding.STALE in findings
+        challenge = Refusal(
+            401, tuple(("WWW-Authenticate", value) for value in self._digest.challenges(source, stale=stale))
+        )
+        wrong = findings.count(Finding.WRONG)
+        for _ in range(wrong):
+            self._wrong_answers.ask(source)
+        return self._refuse("credentials", host, challenge) if wrong else challenge
+
+    def is_bait(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
+        """Whether a 401 or 407 is neither for a REGISTER, nor for a call that we placed, nor of a trusted peer."""
+        method = "".join(sip_message.header_values(response, "cseq")[:1]).rpartition(" ")[2]
+        call_id = "".join(sip_message.header_values(response, "call-id", "i")[:1])
+        if method == "REGISTER" or host in self._trusted or is_ours(call_id):
+            return False
+        self._refuse("bait", host, _SILENCE)
+        return True
+
+    def take_refused(self) -> dict[RefusedCause, Refused]:
+        """What was refused since the last time."""
+        refused, self._refused = self._refused, {}
+        return refused
+
+    def _refuse(self, cause: RefusedCause, host: str, refusal: Refusal) -> Refusal:
+        refused = self._refused.setdefault(cause, Refused())
+        refused.count += 1
+        if len(refused.sources) < MAX_SOURCES_TOLD:
+            refused.sources.add(host)
+        return refusal
+
+
+def _credentials(message: str) -> list[Credentials]:
+    values = sip_message.header_values(message, "authorization")
+    if len(values) > MAX_AUTHORIZATIONS:
+        raise MalformedCredentials("too many")
+    return [found for value in values if (found := parse_credentials(value)) is not None]

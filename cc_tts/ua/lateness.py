@@ -1,0 +1,84 @@
+"""How late the media clock's 20 ms beat is, and whether new calls must wait for that.
+
+A number of calls says little about what a machine carries: that depends on the machine, the codecs, and who else uses it.
+What a listener notices is measured here instead: the time between two frames of one leg, beyond the 20 ms it should be.
+
+::
+
+    media clock   add() add() add() …       one a frame of each leg
+    SIP thread    turn()       turn()       once a second: the last seconds' 99th percentile, refuse or not
+                  above the bound ▸ refuse ▸ at half of it or below ▸ welcome
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from cc_tts.audio import PTIME_MS
+from cc_tts.clock import NS_PER_MS
+
+TURN_NS: Final = 1_000_000_000
+WINDOW_TURNS: Final = 5
+"""The percentile is of so many seconds."""
+MIN_FRAMES: Final = 100
+"""With fewer in the window nothing can be said: 2 s of one call."""
+PERCENTILE: Final = 0.99
+RELEASE_SHARE: Final = 0.5
+"""Of the bound: where calls are welcome again."""
+LONGEST_MS: Final = 1000
+"""A leg that is asked for nothing for longer was on hold, or had no stream."""
+_PTIME_NS: Final = PTIME_MS * NS_PER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """What :meth:`BeatLateness.turn` found."""
+
+    p99_ms: float
+    refusing: bool
+
+
+class BeatLateness:
+    """The beat's lateness against a bound, ``max_ms``; 0 measures and refuses nothing."""
+
+    def __init__(self, max_ms: float) -> None:
+        self._max_ms = max_ms
+        self._counts = [0] * (LONGEST_MS + 1)  # frames by whole ms of lateness; the clock's until turn() takes it
+        self._window: deque[list[int]] = deque(maxlen=WINDOW_TURNS)
+        self._turned_ns = 0
+        self.refusing = False
+
+    def add(self, gap_ns: int) -> None:
+        """Count a frame asked for ``gap_ns`` after the one before on its leg.
+
+        REAL-TIME. Runs on: the media clock's thread.
+        """
+        late_ms = (gap_ns - _PTIME_NS) // NS_PER_MS
+        if late_ms <= 0:
+            self._counts[0] += 1
+        elif late_ms <= LONGEST_MS:
+            self._counts[late_ms] += 1
+
+    def turn(self, now_ns: int) -> Lateness | None:
+        """Look at the last seconds; ``None`` until a second has passed since the last look. Runs on: the SIP thread."""
+        if now_ns - self._turned_ns < TURN_NS:
+            return None
+        self._turned_ns = now_ns
+        self._window.append(self._counts)
+        self._counts = [0] * (LONGEST_MS + 1)
+        p99_ms = self._percentile_ms()
+        if self._max_ms:
+            self.refusing = p99_ms > self._max_ms * (RELEASE_SHARE if self.refusing else 1.0)
+        return Lateness(p99_ms, self.refusing)
+
+    def _percentile_ms(self) -> float:
+        counts = [sum(column) for column in zip(*self._window, strict=True)]
+        total = sum(counts)
+        if total < MIN_FRAMES:
+            return 0.0
+        above = total * (1 - PERCENTILE)
+        for late_ms in range(LONGEST_MS, 0, -1):
+            above -= counts[late_ms]
+            if above < 0:
+                return float(late_ms)
+        return 0.0

@@ -1,0 +1,142 @@
+"""Keeps the RTP and RTCP ports of ended calls from the next call for a while.
+
+The peer of an ended call may go on sending: its BYE is still on the way, a gateway empties its jitter buffer, RTCP comes
+every five seconds. Such a packet must not reach another call. So we bind the freed ports ourselves: pjsua passes over
+ports that are taken, and what still comes is lost in a socket nobody reads. The sockets are plain ones, outside PJLIB's
+poller and its table.
+
+A call is never refused for the sake of the quarantine: before one comes, the ports that have rested longest are let go
+until enough are free (:meth:`PortQuarantine.turn`).
+
+Runs on: the SIP thread.
+"""
+
+import contextlib
+import errno
+import socket
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from cc_tts import logs
+from cc_tts.clock import Clock
+
+MAX_PAIRS: Final = 1000
+"""Pairs of ports held at most; each takes two open files. At 100 calls a second ten seconds' worth."""
+SPARE_PAIRS: Final = 2
+"""Pairs left free for the next calls: the one being set up, and one that another process may have taken."""
+_NS_PER_S: Final = 1_000_000_000
+
+log = logs.get(__name__)
+
+
+class Socket(Protocol):
+    """What is needed of a bound socket."""
+
+    def close(self) -> None:
+        """Give the port back."""
+
+
+def bind(host: str, port: int) -> Socket:
+    """Take a UDP port, with the smallest buffer there is.
+
+    Raises:
+        OSError: it is in use (EADDRINUSE), no file is left (EMFILE)…
+    """
+    taken = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        taken.bind((host, port))
+    except OSError:
+        taken.close()
+        raise
+    return taken
+
+
+class PortQuarantine:
+    """The pairs of ports that rest, oldest first, and those that could not be taken yet."""
+
+    def __init__(
+        self,
+        *,
+        host: str,
+        port_min: int,
+        port_max: int,
+        quarantine_s: float,
+        max_pairs: int,
+        clock: Clock,
+        bind: Callable[[str, int], Socket] = bind,
+    ) -> None:
+        self._host = host
+        self._num_pairs = num_pairs(port_min, port_max)
+        self._quarantine_ns = int(quarantine_s * _NS_PER_S)
+        self._max_pairs = max_pairs
+        self._clock = clock
+        self._bind = bind
+        self._held: dict[int, tuple[int, tuple[Socket, Socket]]] = {}
+        self._awaited: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def take(self, rtp_ports: Iterable[int]) -> None:
+        """Hold the ports of a call that has ended, and the ones above them (RTCP, RFC 3550 §11)."""
+        if not self._quarantine_ns:
+            return
+        until_ns = self._clock.now_ns() + self._quarantine_ns
+        for port in rtp_ports:
+            self._awaited[port] = until_ns
+        self._take_awaited()
+
+    def turn(self, num_calls: int) -> None:
+        """Let go of what has rested long enough, and of what ``num_calls`` and the next ones need. Called in every turn
+        and before each new call.
+        """
+        if not self._held and not self._awaited:
+            return
+        now_ns = self._clock.now_ns()
+        for port in [port for port, until_ns in self._awaited.items() if until_ns <= now_ns]:
+            del self._awaited[port]
+        self._take_awaited()
+        allowed = min(self._max_pairs, self._num_pairs - num_calls - SPARE_PAIRS)
+        while self._held:
+            port = next(iter(self._held))
+            if self._held[port][0] > now_ns and len(self._held) <= allowed:
+                break
+            self._let_go(port)
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self._awaited.clear()
+        for port in tuple(self._held):
+            self._let_go(port)
+
+    def _take_awaited(self) -> None:
+        for port, until_ns in tuple(self._awaited.items()):
+            try:
+                pair = self._bind_pair(port)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    continue  # PJLIB has not closed it yet, or another call was faster
+                log.warning("no_port_quarantine", port=port, detail=str(error))
+                del self._awaited[port]
+            else:
+                del self._awaited[port]
+                self._held[port] = (until_ns, pair)
+
+    def _bind_pair(self, port: int) -> tuple[Socket, Socket]:
+        with contextlib.ExitStack() as stack:
+            rtp = self._bind(self._host, port)
+            stack.callback(rtp.close)
+            rtcp = self._bind(self._host, port + 1)
+            stack.pop_all()
+        return rtp, rtcp
+
+    def _let_go(self, port: int) -> None:
+        _, pair = self._held.pop(port)
+        for each in pair:
+            each.close()
+
+
+def num_pairs(port_min: int, port_max: int) -> int:
+    """Calls for which a range has ports."""
+    return (port_max - port_min + 1) // 2

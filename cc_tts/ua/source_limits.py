@@ -1,0 +1,129 @@
+"""How much one source may ask of us, in tables that a flood of forged addresses cannot make grow. No pjsua2 here.
+
+A source is an IPv4 address or an IPv6 network of 64 bits, since whoever has one address there has them all.
+"""
+
+import enum
+import functools
+import ipaddress
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+from cc_tts.clock import Clock
+
+MAX_SOURCES: Final = 10_000
+"""Remembered at once; the one not heard of for longest is forgotten, and starts anew when it comes again."""
+BURST_S: Final = 2.0
+"""A source that was quiet may send at once what is allowed in so many seconds."""
+IPV6_PREFIX_BITS: Final = 64
+_CACHED_ADDRESSES: Final = 4096
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def host_of(socket_address: str) -> str:
+    """The host of ``192.0.2.1:5060`` or ``[2001:db8::1]:5060``, without port, brackets and zone."""
+    host, _, _port = socket_address.rpartition(":")
+    return host.strip("[]").partition("%")[0]
+
+
+@functools.lru_cache(_CACHED_ADDRESSES)
+def _address(host: str) -> Address | None:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+@functools.lru_cache(_CACHED_ADDRESSES)
+def source_of(host: str) -> str:
+    """What the limits know ``host`` by: the address, or its network of 64 bits for IPv6."""
+    address = _address(host)
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((address, IPV6_PREFIX_BITS), strict=False))
+    return str(address)
+
+
+class PeerList:
+    """Addresses and networks of the configuration."""
+
+    def __init__(self, entries: Iterable[str]) -> None:
+        self._networks: tuple[Network, ...] = tuple(ipaddress.ip_network(entry) for entry in entries)
+        self._is_listed = functools.lru_cache(_CACHED_ADDRESSES)(self._look_up)
+
+    def __bool__(self) -> bool:
+        return bool(self._networks)
+
+    def __contains__(self, host: str) -> bool:
+        return self._is_listed(host)
+
+    def _look_up(self, host: str) -> bool:
+        address = _address(host)
+        return address is not None and any(address in network for network in self._networks)
+
+
+class Verdict(enum.Enum):
+    """What a request over the limit deserves."""
+
+    TAKE = "take"
+    ANSWER = "answer"
+    """Over the limit; the refusal may be said."""
+    IGNORE = "ignore"
+    """Over the limit of refusals as well."""
+
+
+class SourceLimits:
+    """Token buckets, one a source for requests and one for refusals, of the same rate and burst."""
+
+    def __init__(self, *, per_s: float, clock: Clock, burst_s: float = BURST_S) -> None:
+        self._per_s = per_s
+        self._size = max(1.0, per_s * burst_s)
+        self._clock = clock
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+
+    @property
+    def num_sources(self) -> int:
+        """Sources remembered, at most :data:`MAX_SOURCES`."""
+        return len(self._buckets)
+
+    def ask(self, source: str) -> Verdict:
+        """Count one request of ``source``."""
+        bucket = self._bucket(source)
+        if bucket.requests >= 1:
+            bucket.requests -= 1
+            return Verdict.TAKE
+        if bucket.refusals >= 1:
+            bucket.refusals -= 1
+            return Verdict.ANSWER
+        return Verdict.IGNORE
+
+    def has_room(self, source: str) -> bool:
+        """Whether :meth:`ask` would take one, without counting."""
+        return source not in self._buckets or self._bucket(source).requests >= 1
+
+    def _bucket(self, source: str) -> "_Bucket":
+        now_ns = self._clock.now_ns()
+        bucket = self._buckets.get(source)
+        if bucket is None:
+            bucket = self._buckets[source] = _Bucket(self._size, now_ns)
+            if len(self._buckets) > MAX_SOURCES:
+                self._buckets.popitem(last=False)
+            return bucket
+        self._buckets.move_to_end(source)
+        earned = (now_ns - bucket.at_ns) / 1e9 * self._per_s
+        bucket.requests = min(self._size, bucket.requests + earned)
+        bucket.refusals = min(self._size, bucket.refusals + earned)
+        bucket.at_ns = now_ns
+        return bucket
+
+
+class _Bucket:
+    __slots__ = ("at_ns", "refusals", "requests")
+
+    def __init__(self, size: float, now_ns: int) -> None:
+        self.requests = size
+        self.refusals = size
+        self.at_ns = now_ns

@@ -1,0 +1,108 @@
+"""Offers of SRTP that pjsua would answer wrongly, refused with 488 before it sees them (RFC 4568 §7.1.2, RFC 3261 §21.4.26).
+
+With SRTP on, pjsua 2.15 and 2.17 end the process over an offer of DTLS-SRTP (``UDP/TLS/RTP/SAVP``), say 406 where no key is
+of use, and take an offer with a master key index or without encryption as if neither were there, so that nothing would be
+heard. Runs on: the SIP thread.
+"""
+
+import binascii
+import re
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.ua.c_library import CLibrary
+
+CRYPTO_SUITES: Final = ("AES_CM_128_HMAC_SHA1_80", "AES_256_CM_HMAC_SHA1_80", "AES_CM_128_HMAC_SHA1_32")
+"""In order of preference. The first is the one everybody has (RFC 4568 §6.2.1); the second is of RFC 6188."""
+_KEY_BYTES: Final = {name: 46 if "256" in name else 30 for name in CRYPTO_SUITES}
+"""Master key and salt (RFC 4568 §6.1, RFC 6188 §2)."""
+MAX_KEYS: Final = 32
+"""Of one m-line. PJMEDIA has room for 64 tags and does not count."""
+_PROFILES: Final = {"RTP/AVP": False, "RTP/AVPF": False, "RTP/SAVP": True, "RTP/SAVPF": True}
+"""Transports of an m-line that are served, and whether they are of SRTP."""
+_CRYPTO: Final = re.compile(r"\d{1,9} +(\S+) +inline:([^|; ]*)(\|[^ ]*)?((?: .*)?)")
+_LIFETIME: Final = re.compile(r"\|(2\^\d{1,2}|\d{1,15})")
+_HARMLESS: Final = re.compile(r"( +WSH=\d+)* *")
+"""The only one of the parameters of §6.3 that need not be understood: a hint about the replay window."""
+_PRIORITY: Final = 63
+"""After the gate, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
+
+log = logs.get(__name__)
+
+
+def guard(library: CLibrary) -> None:
+    """Have each INVITE outside a dialog looked at.
+
+    Raises:
+        RuntimeError: PJSIP refuses the module.
+    """
+
+    def on_request(rdata: int) -> bool:
+        try:
+            if library.method_of(rdata) != b"INVITE" or not (fault := fault_of(library.message(rdata)[1])):
+                return False
+            # 399: what has no number of its own (RFC 3261 §20.43)
+            library.respond(rdata, 488, (("Warning", f'399 cc-tts "{fault}"'),))
+        except Exception:
+            log.exception("srtp_offer_failed")
+        return True
+
+    library.register_module(b"mod-cc-tts-srtp", _PRIORITY, on_request=on_request)
+
+
+def fault_of(message: str) -> str:
+    """What cannot be answered in the SDP of an INVITE; empty if nothing, or if there is none. Words for a SIP header."""
+    for profile, keys in _audio_lines(message.partition("\r\n\r\n")[2]):
+        is_secure = _PROFILES.get(profile)
+        if is_secure is None:
+            return "Audio by RTP/AVP or RTP/SAVP only, keys by a=crypto"
+        if fault := _keys_fault(keys, needed=is_secure):
+            return fault
+    return ""
+
+
+def _audio_lines(sdp: str) -> list[tuple[str, list[str]]]:
+    """Profile and ``a=crypto`` values of each m-line of audio that is not switched off."""
+    found: list[tuple[str, list[str]]] = []
+    keys: list[str] = []
+    for line in re.split(r"[\r\n]+", sdp):
+        if line.startswith("m="):
+            fields = line[2:].split()
+            keys = []
+            if len(fields) > 2 and fields[0].lower() == "audio" and fields[1] != "0":  # noqa: PLR2004 - formats follow
+                found.append((fields[2].upper(), keys))
+        elif line.lower().startswith("a=crypto:"):
+            keys.append(line[len("a=crypto:") :].strip())
+    return found
+
+
+def _keys_fault(keys: list[str], *, needed: bool) -> str:
+    """Look at the key that PJMEDIA takes, the first of a suite it knows.
+
+    It takes no offer with a malformed one before it, nor with two of one tag.
+    """
+    if len(keys) > MAX_KEYS:
+        return f"More than {MAX_KEYS} a=crypto"
+    tags = [key.partition(" ")[0] for key in keys]
+    if len(set(tags)) < len(tags):
+        return "Two a=crypto of one tag"
+    for key in keys:
+        match = _CRYPTO.fullmatch(key)
+        if match is None:
+            return "An a=crypto is malformed"
+        suite, text, more, parameters = match.groups()
+        size = _KEY_BYTES.get(suite.upper())
+        if size is None:
+            continue
+        try:
+            data = binascii.a2b_base64(text, strict_mode=True)
+        except binascii.Error:
+            return "The key of an a=crypto is not base64"
+        if len(data) != size:
+            return f"The key of an a=crypto is not of {size} bytes"
+        if more and not _LIFETIME.fullmatch(more):
+            return "No master key index and no second key is served"
+        if not _HARMLESS.fullmatch(parameters):
+            return "No parameter of a=crypto but WSH is served"
+        return ""
+    return "No a=crypto of a suite that is served" if needed else ""

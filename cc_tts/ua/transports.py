@@ -1,0 +1,63 @@
+"""The sockets SIP is spoken on: UDP, TCP, TLS. Runs on: the SIP thread.
+
+What PJSIP does with a certificate it does not believe: it completes the handshake and then closes the connection without
+having read or sent a SIP message (both directions).
+"""
+
+from typing import Any, Final
+
+import pjsua2 as pj
+
+from cc_tts.ua.messages import UaSettings
+from cc_tts.ua.sip_thread import SipThread, pj_detail
+from cc_tts.ua.tls_settings import TlsSettings
+
+HANDSHAKE_TIMEOUT_MS: Final = 5000
+"""A peer that connects and does not finish its TLS handshake is dropped after this."""
+_TYPES: Final = {"udp": "PJSIP_TRANSPORT_UDP", "tcp": "PJSIP_TRANSPORT_TCP", "tls": "PJSIP_TRANSPORT_TLS"}
+_TLS_1_2_OR_1_3: Final = 1 << 4 | 1 << 5
+"""PJ_SSL_SOCK_PROTO_TLS1_2 and _TLS1_3; RFC 8996 deprecates what is older. Not everything of PJLIB has a name in Python."""
+
+
+def open_all(endpoint: Any, settings: UaSettings, *, is_wheel: bool) -> None:
+    """Listen on each of ``settings.transports``.
+
+    Raises:
+        RuntimeError: an address is taken or not ours, or this build is not fit for TLS.
+    """
+    SipThread.check()
+    for name in settings.transports:
+        config = pj.TransportConfig()
+        config.port = settings.port
+        if settings.host not in ("0.0.0.0", "::"):
+            config.boundAddress = settings.host
+        if settings.public_address:
+            config.publicAddress = settings.public_address
+        if name == "tls":
+            if is_wheel:
+                raise RuntimeError(
+                    'sip.transports has "tls", but the try-out wheel of pjsua2 brings OpenSSL 1.0.2, which gets no repairs '
+                    'since 2019: make pjsua2, then start with CC_TTS_PJSUA2=server, or take "tls" out'
+                )
+            assert settings.tls is not None
+            _secure(config, settings.tls)
+        try:
+            endpoint.transportCreate(getattr(pj, _TYPES[name]), config)
+        except pj.Error as error:
+            where = f"{settings.host}:{config.port}/{name}"
+            raise RuntimeError(f"cannot listen on {where}: {pj_detail(error)}") from None
+
+
+def _secure(config: Any, tls: TlsSettings) -> None:
+    config.port = tls.port
+    secured = config.tlsConfig
+    secured.certFile = tls.certificate_file
+    secured.privKeyFile = tls.private_key_file
+    secured.password = tls.private_key_password
+    secured.CaListFile = tls.ca_file
+    secured.proto = _TLS_1_2_OR_1_3
+    secured.verifyClient = tls.verify_client
+    secured.requireClientCert = tls.verify_client
+    secured.verifyServer = tls.verify_server
+    secured.enableRenegotiation = False
+    secured.msecTimeout = HANDSHAKE_TIMEOUT_MS

@@ -1,0 +1,129 @@
+"""RTP by hand: an address that says what a test wants and takes down what it hears."""
+
+import asyncio
+import contextlib
+import random
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final, Self
+
+from cc_tts.ua.rtp import (
+    EVENT_PAYLOAD_TYPE,
+    SAMPLES_PER_PACKET,
+    RtpPacket,
+    TelephoneEvent,
+    event_code,
+    is_rtcp,
+)
+from tests.e2e.peers import HOST, free_ports
+
+SPEECH: Final = bytes([0x2A, 0xAA] * (SAMPLES_PER_PACKET // 2))
+"""A loud square wave, PCMU."""
+_RECEIVER_REPORT: Final = struct.pack("!BBHI", 0x80, 201, 1, 4711)
+
+Address = tuple[str, int]
+
+
+class RtpPeer:
+    """A pair of sockets, RTP and RTCP, at ``host``. Use it as a context manager."""
+
+    def __init__(self, host: str = HOST) -> None:
+        self.host = host
+        self.port = 0
+        self.heard: list[RtpPacket] = []
+        self.num_rtcp_heard = 0
+        self._ssrc = random.getrandbits(32)
+        self._sequence = random.randrange(1000)
+        self._timestamp = random.randrange(1 << 20)
+        self._transports: list[asyncio.DatagramTransport] = []
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self.port = free_ports(2)
+        for port, deaf in ((self.port, False), (self.port + 1, True)):
+            transport, _ = await loop.create_datagram_endpoint(
+                lambda deaf=deaf: _Ear(self, is_rtcp=deaf),  # type: ignore[misc]
+                local_addr=(self.host, port),
+            )
+            self._transports.append(transport)
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        for transport in self._transports:
+            transport.close()
+
+    def take(self, data: bytes, *, rtcp: bool) -> None:
+        """A datagram came."""
+        if rtcp or is_rtcp(data):
+            self.num_rtcp_heard += 1
+        else:
+            self.heard.append(RtpPacket.from_bytes(data))
+        self._changed.set()
+
+    def report(self, to: Address) -> None:
+        """Send an empty receiver report (RFC 3550 §6.4.2) from the RTCP port to the one above ``to``."""
+        self._transports[1].sendto(_RECEIVER_REPORT, (to[0], to[1] + 1))
+
+    async def say(self, to: Address, num_packets: int, payload: bytes = SPEECH) -> None:
+        """Send PCMU, a packet each 20 ms."""
+        await self.send(to, [RtpPacket(0, 0, SAMPLES_PER_PACKET * each, 0, payload) for each in range(num_packets)])
+
+    async def press(self, to: Address, digit: str) -> None:
+        """Send a key for 100 ms, its last packet three times (RFC 4733 §2.5.1)."""
+        durations = [SAMPLES_PER_PACKET * each for each in (1, 2, 3, 4, 5, 5, 5)]
+        key = [TelephoneEvent(event_code(digit), at >= 4, each).to_bytes() for at, each in enumerate(durations)]
+        await self.send(to, [RtpPacket(EVENT_PAYLOAD_TYPE, 0, 0, 0, each, not at) for at, each in enumerate(key)])
+
+    async def send(self, to: Address, packets: Sequence[RtpPacket]) -> None:
+        """Send packets 20 ms apart. Their sequence numbers and SSRC are set here; timestamps count from now on."""
+        for packet in packets:
+            self._sequence = (self._sequence + 1) % 65_536
+            numbered = RtpPacket(
+                packet.payload_type,
+                self._sequence,
+                self._timestamp + packet.timestamp,
+                self._ssrc,
+                packet.payload,
+                packet.marker,
+            )
+            self._transports[0].sendto(numbered.to_bytes(), to)
+            await asyncio.sleep(0.02)
+        self._timestamp += SAMPLES_PER_PACKET * len(packets)
+
+    async def hears(self, num_packets: int, timeout_s: float = 10.0) -> None:
+        """Wait until so many more packets have come."""
+        wanted = len(self.heard) + num_packets
+        await self._until(lambda: len(self.heard) >= wanted, timeout_s, f"{num_packets} packets of RTP")
+
+    async def hears_rtcp(self, timeout_s: float = 10.0) -> None:
+        """Wait until RTCP has come."""
+        await self._until(lambda: self.num_rtcp_heard > 0, timeout_s, "RTCP")
+
+    async def _until(self, condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+        assert condition(), f"{self.host}:{self.port} was sent no {what}; it has heard {len(self.heard)} packets"
+
+
+class _Ear(asyncio.DatagramProtocol):
+    def __init__(self, peer: RtpPeer, *, is_rtcp: bool) -> None:
+        self._peer = peer
+        self._is_rtcp = is_rtcp
+
+    def datagram_received(self, data: bytes, addr: Address) -> None:
+        self._peer.take(data, rtcp=self._is_rtcp)
+
+    def error_received(self, exc: Exception) -> None:
+        """Nobody listens there (any more)."""
+
+
+def missing(packets: Sequence[RtpPacket]) -> int:
+    """How many packets lie between the first and the last of these without being among them."""
+    if not packets:
+        return 0
+    numbers = {(packet.sequence - packets[0].sequence) % 65_536 for packet in packets}
+    return max(numbers) + 1 - len(numbers)

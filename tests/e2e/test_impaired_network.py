@@ -1,0 +1,52 @@
+"""Calls over a network that loses, disorders and repeats packets of SIP and RTP."""
+
+import pytest
+
+from cc_tts.ua.rtp import SAMPLES_PER_PACKET
+from cc_tts.ua.softphone_driver import SoftphoneProcess
+from tests.e2e.impairer import Impairment, Network
+from tests.e2e.peers import HOST
+from tests.e2e.server_under_test import LONG_GREETING, Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
+
+SIP_TIMEOUT_S = 35.0
+"""More than 64 * T1, when SIP gives up (RFC 3261 §17.1.1.2)."""
+BAD = Impairment(loss=0.1, reordering=0.1, duplication=0.05, jitter_ms=10)
+WORSE = Impairment(loss=0.3, reordering=0.2, duplication=0.1, jitter_ms=20)
+
+
+@pytest.mark.parametrize("impairment", [BAD, WORSE], ids=["tenth", "third"])
+async def test_a_call_runs_its_course(server: Server, phone: SoftphoneProcess, impairment: Impairment) -> None:
+    async with Network(server.sip_port, impairment) as network, server.events() as events:
+        await phone.dial(f"sip:greet@{HOST}:{network.sip_port}", timeout_s=SIP_TIMEOUT_S)
+        greeting = await events.wait("speak.complete", timeout_s=SIP_TIMEOUT_S)
+        assert greeting["data"]["completion_cause"] == "normal"
+        assert greeting["data"]["underruns"] == 0
+        call = await server.only_call()
+        said = await server.utterance(call)
+        assert said["played_ms"] == greeting["data"]["played_ms"] > 1000
+
+        status, more = await server.post(f"/v1/calls/{call['id']}/speak", {"text": LONG_GREETING})
+        assert status == 201
+        await events.wait("speak.started", utterance_id=more["id"])
+        await phone.dtmf("5", duration_ms=200)
+        key = await events.wait("call.dtmf")
+        assert key["data"]["digit"] == "5"
+        interrupted = await events.wait("speak.complete", utterance_id=more["id"])
+        assert interrupted["data"]["completion_cause"] == "barge_in"
+
+        report = await phone.hangup()
+        over = await events.wait("call.terminated", timeout_s=SIP_TIMEOUT_S)
+        assert over["data"]["ending"]["result"] == "completed"
+        (sent,) = network.sent
+        assert sent.holes == 0
+        assert set(sent.steps()) == {SAMPLES_PER_PACKET}
+        assert len(sent.packets) >= said["played_ms"] / 20
+        assert network.counts["lost"] >= network.counts["sent"] * impairment.loss / 2
+        assert report["rtp"]["lost"] > 0
+        assert report["rtp"]["reordered"] > 0
+    assert (await server.only_call())["state"] == "terminated"
+    status, metrics = await server.get_text("/metrics")
+    assert status == 200
+    assert "cctts_calls_active 0.0" in metrics

@@ -1,0 +1,264 @@
+"""SIP over TLS and SRTP against third parties: baresip, Python's TLS, and packets by hand."""
+
+import asyncio
+import re
+import ssl
+import struct
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cc_tts.media import g711
+from tests.e2e.baresip import MODULES, Baresip
+from tests.e2e.configured import logged, server_with, ua_pid, until
+from tests.e2e.peers import HOST
+from tests.e2e.raw_sip import RawCaller, RawPeer, RtpEar
+from tests.e2e.server_under_test import GREETING, Server, engine_pcm
+from tests.e2e.signals import through_ulaw
+from tests.e2e.tls_peer import CRYPTO, KEY, ask, client_context, is_turned_away, offer, require_server_build, tls_server
+from tests.support import audio_match
+from tests.support.audio_match import samples
+from tests.support.certificates import Authority, Pair
+
+pytestmark = pytest.mark.e2e
+
+QUIET = np.zeros(8000, np.int16)
+NUM_SILENT_PEERS = 50
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority.create(tmp_path / "ca")
+
+
+async def start_baresip(folder: Path, authority: Authority, pair: Pair, *, answers: bool = False) -> Baresip:
+    """One that speaks TLS with this certificate, and SRTP or nothing."""
+    return await Baresip.start(
+        folder,
+        user="bot",
+        audio=QUIET,
+        answers=answers,
+        account_more=";mediaenc=srtp-mand",
+        config_more=f"sip_certificate {pair.together()}\nsip_cafile {authority.certificate}",
+        modules=(*MODULES, "srtp"),
+    )
+
+
+async def originate(server: Server, to: str) -> str:
+    status, call = await server.post("/v1/calls", {"to": to})
+    assert status == 201, call
+    return str(call["id"])
+
+
+async def test_baresip_hears_the_prompt_over_tls_and_srtp(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_server_build(monkeypatch)
+    reference = through_ulaw(await engine_pcm(GREETING, tmp_path))
+    async with tls_server(tmp_path, authority, log__pjsip_level="5") as (server, port):
+        caller = await start_baresip(tmp_path / "baresip", authority, authority.issue("alice"))
+        try:
+            async with server.events() as log:
+                await caller.dial(f"sip:greet@{HOST}:{port};transport=tls")
+                call = await server.only_call()
+                await log.wait("speak.complete")
+                await asyncio.sleep(0.5)  # what is still on its way through baresip's jitter buffer
+                await caller.press("7")
+                await log.wait("call.dtmf", digit="7")
+        finally:
+            await caller.end()
+        assert (call["transport"], call["srtp"]) == ("tls", True)
+        assert audio_match.find(reference, caller.heard()).corr > 0.99
+        # the log of PJMEDIA has the keys at this level
+        assert "key=" in server.log
+        assert not re.search(r"key=[A-Za-z0-9+/]{8}", server.log)
+        answer = await ask(
+            port, client_context(authority), method="INVITE", user="silent", body=offer("RTP/SAVP", CRYPTO)
+        )
+        assert answer.status == 200
+        assert answer.header("Contact") == f"<sip:cc-tts@{HOST}:{port};transport=TLS>"
+
+
+async def test_a_call_to_a_peer_that_is_believed_and_to_one_that_is_not(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_server_build(monkeypatch)
+    stranger = Authority.create(tmp_path / "stranger", "Another CA")
+    pairs = {
+        "believed": authority.issue("bot"),
+        "another-ca": stranger.issue("bot"),
+        "another-name": authority.issue("name", san="DNS:pbx.example.com"),
+    }
+    async with tls_server(tmp_path, authority) as (server, _):
+        for name, pair in pairs.items():
+            bot = await start_baresip(tmp_path / name, authority, pair, answers=True)
+            try:
+                # neither scheme nor parameter says TLS: no other transport is configured
+                call_id = await originate(server, f"sip:bot@{HOST}:{bot.sip_port + 1}")
+                wanted = "established" if name == "believed" else "terminated"
+                call = await server.until_call(lambda call, wanted=wanted: call["state"] == wanted)  # type: ignore[misc]
+                assert call["id"] == call_id
+                if name == "believed":
+                    assert (call["transport"], call["srtp"]) == ("tls", True)
+                    await server.post(f"/v1/calls/{call_id}/hangup", {})
+                    await server.until_terminated()
+                else:
+                    assert call["ending"]["result"] == "failed", name
+            finally:
+                await bot.end()
+        assert len(logged(server, "child_ready")) == 1  # never restarted
+
+
+async def test_only_clients_of_our_authority_are_served(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_server_build(monkeypatch)
+    stranger = Authority.create(tmp_path / "stranger", "Another CA")
+    async with tls_server(tmp_path, authority, tls__verify_client="true") as (_, port):
+        ours = client_context(authority, authority.issue("client"))
+        assert (await ask(port, ours)).status == 200
+        assert await is_turned_away(port, client_context(authority))
+        assert await is_turned_away(port, client_context(authority, stranger.issue("client")))
+        assert await is_turned_away(port, client_context(authority, authority.issue("expired", days=-1)))
+        assert (await ask(port, ours)).status == 200
+
+
+async def test_bad_handshakes_leave_other_calls_alone(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_server_build(monkeypatch)
+    stranger = Authority.create(tmp_path / "stranger", "Another CA")
+    async with tls_server(tmp_path, authority) as (server, port):
+        old = client_context(authority)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
+        old.set_ciphers("ALL:@SECLEVEL=0")
+        with pytest.raises(ssl.SSLError):
+            await ask(port, old)
+        with pytest.raises(ssl.SSLCertVerificationError):  # a peer that does not believe us
+            await ask(port, client_context(stranger))
+        caller = await start_baresip(tmp_path / "baresip", authority, authority.issue("alice"))
+        silent = [await asyncio.open_connection(HOST, port) for _ in range(NUM_SILENT_PEERS)]
+        garbage = [await asyncio.open_connection(HOST, port) for _ in range(NUM_SILENT_PEERS)]
+        try:
+            for _, writer in garbage:
+                writer.write(np.random.default_rng(1).bytes(4096))
+            async with server.events() as log:
+                await caller.dial(f"sip:greet@{HOST}:{port};transport=tls")
+                complete = await log.wait("speak.complete", timeout_s=15)
+            ends = [asyncio.wait_for(reader.read(), 10) for reader, _ in (*silent, *garbage)]
+            seen = await asyncio.gather(*ends, return_exceptions=True)
+        finally:
+            for _, writer in (*silent, *garbage):
+                writer.transport.abort()
+            await caller.end()
+        assert complete["data"]["completion_cause"] == "normal"
+        call = await server.until_call(lambda call: call["utterances"])
+        assert (await server.utterance(call))["underruns"] == 0
+        # every one was dropped: by an alert, by a reset, or when its handshake took too long
+        assert not [each for each in seen if isinstance(each, TimeoutError)]
+
+
+async def test_the_wheel_refuses_tls(authority: Authority, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="make pjsua2"):
+        async with tls_server(tmp_path, authority):
+            pass
+
+
+async def test_srtp_required(tmp_path: Path) -> None:
+    reference = through_ulaw(await engine_pcm(GREETING, tmp_path))
+    async with server_with(tmp_path, rtp__srtp="required") as server, RtpEar() as ear, RtpEar() as stranger:
+        assert logged(server, "srtp_keys_in_clear")
+        async with RawCaller("greet", server.sip_port) as caller:
+            caller.send("INVITE", body=offer("RTP/AVP", rtp_port=ear.port))
+            assert (await caller.final()).status == 488
+            caller.ack()
+        async with RawCaller("greet", server.sip_port) as caller, server.events() as log:
+            caller.send("INVITE", body=offer("RTP/SAVP", CRYPTO, rtp_port=ear.port))
+            answer = await caller.final()
+            caller.ack()
+            media = re.search(r"^m=audio (\d+) (\S+) ", answer.text, re.MULTILINE)
+            assert media is not None
+            assert media[2] == "RTP/SAVP"
+            assert re.search(r"^a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:(?!AQIDBAUG)", answer.text, re.MULTILINE)
+            await log.wait("speak.started")
+            await plain_and_forged_rtp(stranger, int(media[1]))
+            await log.wait("speak.complete")
+            call = await server.only_call()
+            digits = [event for event in log.events if event["type"] == "call.dtmf"]
+            assert (await caller.bye()).status == 200
+        ended = await server.until_terminated()
+        assert call["srtp"] is True
+        assert digits == []
+        assert ended["quality"]["packets_received"] == 0
+        assert stranger.packets == []
+        heard = samples(g711.ulaw_decode(b"".join(payload[:160] for payload in ear.payloads)))
+        assert {len(payload) for payload in ear.payloads} >= {
+            170
+        }  # 160 bytes of audio and an authentication tag of 80 bits
+        assert len(heard) >= len(reference)
+        assert audio_match.find(reference, heard).corr < 0.2
+
+
+async def plain_and_forged_rtp(sender: RtpEar, port: int) -> None:
+    """A key pressed in the clear, the same with random bytes where SRTP has its tag, and noise."""
+    assert sender._transport is not None
+    rng = np.random.default_rng(2)
+    for number in range(50):
+        header = struct.pack("!BBHII", 0x80, 101, number, 160, 4711)
+        event = struct.pack("!BBH", 5, 0x8A if number % 10 > 6 else 0x0A, 160 * (number % 10 + 1))
+        for packet in (header + event, header + event + rng.bytes(10), header[:1] + rng.bytes(180)):
+            sender._transport.sendto(packet, (HOST, port))
+        await asyncio.sleep(0.005)
+
+
+async def test_srtp_optional_and_offers_that_cannot_be_answered(tmp_path: Path) -> None:
+    unusable = {
+        "DTLS-SRTP": offer("UDP/TLS/RTP/SAVP"),
+        "DTLS-SRTP with feedback": offer("UDP/TLS/RTP/SAVPF"),
+        "no key": offer("RTP/SAVP"),
+        "a suite we lack": offer("RTP/SAVP", f"1 F8_128_HMAC_SHA1_80 inline:{KEY}"),
+        "a short key": offer("RTP/SAVP", "1 AES_CM_128_HMAC_SHA1_80 inline:AAAA"),
+        "a master key index": offer("RTP/SAVP", f"{CRYPTO}|2^20|1:4"),
+        "no encryption": offer("RTP/SAVP", f"{CRYPTO} UNENCRYPTED_SRTP"),
+        "68 keys": offer("RTP/SAVP", *(f"{1_000_000 + number} X inline:AA" for number in range(68))),
+    }
+    async with server_with(tmp_path, rtp__srtp="optional") as server:
+        first_pid = ua_pid(server)
+        for profile, crypto, is_secure in (("RTP/AVP", (), False), ("RTP/SAVP", (CRYPTO,), True)):
+            async with RawCaller("silent", server.sip_port) as caller:
+                caller.send("INVITE", body=offer(profile, *crypto))
+                answer = await caller.final()
+                caller.ack()
+                assert answer.status == 200
+                assert f" {profile} 0" in answer.text
+                assert ("a=crypto:1 " in answer.text) is is_secure
+                call = await server.until_call(lambda call: call["state"] == "established")
+                assert (call["transport"], call["srtp"]) == ("udp", is_secure)
+                await caller.bye()
+                await server.until_terminated()
+        for name, sdp in unusable.items():
+            async with RawCaller("silent", server.sip_port) as caller:
+                caller.send("INVITE", body=sdp)
+                answer = await caller.final()
+                caller.ack()
+                assert answer.status == 488, name
+                assert (answer.header("Warning") or "").startswith("399 "), name
+        assert ua_pid(server) == first_pid
+
+
+async def test_a_plain_answer_to_an_offer_of_srtp_ends_the_call(tmp_path: Path) -> None:
+    async with server_with(tmp_path, rtp__srtp="required") as server, RawPeer() as peer:
+        await originate(server, f"sip:bot@{HOST}:{peer.port}")
+        invite = await peer.expect("INVITE")
+        assert re.search(r"^m=audio \d+ RTP/SAVP ", invite, re.MULTILINE)
+        assert "a=crypto:1 AES_CM_128_HMAC_SHA1_80 " in invite
+        peer.answer("200 OK", formats="0 101")
+        await peer.expect("BYE")
+        peer.answer("200 OK")
+        ended = await server.until_terminated()
+        assert ended["srtp"] is None
+        await until(lambda: logged(server, "call_ended"), 5)

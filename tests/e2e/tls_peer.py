@@ -1,0 +1,120 @@
+"""SIP over TLS by hand, with Python's own TLS, and offers of SRTP: for what no well-behaved peer would do."""
+
+import asyncio
+import base64
+import contextlib
+import os
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from cc_tts.ua import pjsua2_build
+from tests.e2e.configured import server_with
+from tests.e2e.peers import HOST, free_ports
+from tests.e2e.raw_sip import Answer
+from tests.e2e.server_under_test import Server
+from tests.support.certificates import Authority, Pair
+
+ANSWER_TIMEOUT_S = 5.0
+KEY: Final = base64.b64encode(bytes(range(1, 31))).decode()
+"""Master key and salt of AES_CM_128 in an offer."""
+CRYPTO: Final = f"1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}"
+
+
+def require_server_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choose the server build; without one skip, or fail where CC_TTS_REQUIRE_SERVER_BUILD=1 says that it must be there."""
+    if not pjsua2_build.is_built():
+        advice = "no server build of pjsua2, and TLS is not for the wheel: make pjsua2"
+        if os.environ.get("CC_TTS_REQUIRE_SERVER_BUILD") == "1":
+            pytest.fail(advice)
+        pytest.skip(advice)
+    monkeypatch.setenv(pjsua2_build.VARIABLE, "server")
+
+
+@contextlib.asynccontextmanager
+async def tls_server(
+    folder: Path, authority: Authority, *, pair: Pair | None = None, **settings: str
+) -> AsyncIterator[tuple[Server, int]]:
+    """A server that takes SIP over TLS only, with SRTP or none of it; its TLS port besides."""
+    pair = pair or authority.issue("server")
+    port = free_ports()
+    wanted = {
+        "sip__transports": '["tls"]',
+        "sip__tls_port": str(port),
+        "tls__certificate_file": str(pair.certificate),
+        "tls__private_key_file": str(pair.key),
+        "tls__ca_file": str(authority.certificate),
+        "rtp__srtp": "required",
+    }
+    async with server_with(folder, **(wanted | settings)) as server:
+        yield server, port
+
+
+def client_context(authority: Authority, pair: Pair | None = None) -> ssl.SSLContext:
+    """For a client that believes this authority, and is known by ``pair``."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(authority.certificate)
+    if pair is not None:
+        context.load_cert_chain(pair.certificate, pair.key)
+    return context
+
+
+async def ask(
+    port: int, context: ssl.SSLContext, *, method: str = "OPTIONS", user: str = "ping", body: str = ""
+) -> Answer:
+    """Send one request over a connection of its own; returns the final answer.
+
+    Raises:
+        ConnectionError, ssl.SSLError: the server closed the connection without an answer.
+    """
+    reader, writer = await asyncio.open_connection(HOST, port, ssl=context, server_hostname=HOST)
+    try:
+        local = writer.get_extra_info("sockname")[1]
+        kind = "Content-Type: application/sdp\r\n" if body else ""
+        writer.write(
+            f"{method} sip:{user}@{HOST}:{port};transport=tls SIP/2.0\r\n"
+            f"Via: SIP/2.0/TLS {HOST}:{local};branch=z9hG4bK-{local}-{method}\r\n"
+            f"From: <sip:raw@{HOST}>;tag=t{local}\r\nTo: <sip:{user}@{HOST}>\r\nCall-ID: tls-{local}\r\n"
+            f"CSeq: 1 {method}\r\nContact: <sip:raw@{HOST}:{local};transport=tls>\r\nMax-Forwards: 70\r\n"
+            f"{kind}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+        )
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            await writer.drain()
+            while True:
+                try:
+                    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                except asyncio.IncompleteReadError:
+                    raise ConnectionResetError("closed without an answer") from None
+                answer = Answer(head)
+                answer.text += (await reader.readexactly(int(answer.header("Content-Length") or 0))).decode()
+                if answer.status >= 200:
+                    return answer
+    finally:
+        writer.transport.abort()
+
+
+async def is_turned_away(port: int, context: ssl.SSLContext) -> bool:
+    """Whether there is no answer to OPTIONS because the server closed the connection."""
+    try:
+        await ask(port, context)
+    except (ConnectionError, ssl.SSLError):
+        return True
+    return False
+
+
+def offer(profile: str, *crypto: str, rtp_port: int = 9) -> str:
+    """An SDP offer of PCMU with telephone events and these ``a=crypto``."""
+    lines = [
+        "v=0",
+        f"o=raw 1 1 IN IP4 {HOST}",
+        "s=-",
+        f"c=IN IP4 {HOST}",
+        "t=0 0",
+        f"m=audio {rtp_port} {profile} 0 101",
+        "a=rtpmap:101 telephone-event/8000",
+        *(f"a=crypto:{each}" for each in crypto),
+    ]
+    return "".join(f"{line}\r\n" for line in lines)

@@ -1,112 +1,111 @@
-"""The ears of many callers: a socket a leg, packets timed by the kernel, one packet of silence sent back for each.
+"""The ears of many callers: packets timed by the kernel, one packet of silence sent back for each.
 
-``python -m bench.rtp_crowd N`` prints a line of JSON with its N ports, then takes words on standard input: ``start`` begins
-to count anew, ``report`` ends it and prints what was seen. A process of its own, so that nothing else delays it; when it is
-late all the same, the times are the kernel's, and what its sockets dropped is told apart from what was never sent.
+``python -m bench.rtp_crowd N`` prints a line of JSON with a port for each of N legs, then takes words on standard input:
+``start`` begins to count anew, ``report`` ends it and prints what was seen. A process of its own, so that nothing else
+delays it; when it is late all the same, the times are the kernel's, and what its sockets dropped is told apart from what was
+never sent.
+
+It must not be what the machine is busy with, so the legs share a few sockets, and are told apart by the port they send from:
+every few ms it takes what has come, many packets a system call (recvmmsg, sendmmsg), and only counts when asked.
 """
 
-import contextlib
+import ctypes
 import json
 import os
 import select
 import socket
-import struct
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 HOST: Final = "127.0.0.1"
+LEGS_A_SOCKET: Final = 50
 HEADER_BYTES: Final = 12
 FRAME_BYTES: Final = 160
-FRAME_TICKS: Final = 160
-SILENCE: Final = b"\xff" * FRAME_BYTES
+SILENCE_BYTE: Final = 0xFF
+PCMU: Final = 0
+RTCP_TYPES: Final = range(200, 208)
+SO_RCVBUFFORCE: Final = 33
 SO_TIMESTAMPNS: Final = 35
-RCVBUF_BYTES: Final = 256 * 1024
-MAX_PACKETS_A_TURN: Final = 8
+RCVBUF_BYTES: Final = 4 * 1024 * 1024
+TURN_MS: Final = 4
+BATCH: Final = 256
+MAX_PACKET_BYTES: Final = 256
+NAME_BYTES: Final = 16
+CONTROL_BYTES: Final = 64
 GAP_LIMITS_MS: Final = (30, 40, 60, 100)
 
 Json = dict[str, Any]
+Ints = npt.NDArray[np.int64]
+
+# struct mmsghdr and struct iovec of Linux on 64-bit machines (recvmmsg(2))
+_MMSGHDR: Final = np.dtype(
+    [
+        ("name", "u8"),
+        ("name_bytes", "u4"),
+        ("_pad1", "u4"),
+        ("iov", "u8"),
+        ("num_iov", "u8"),
+        ("control", "u8"),
+        ("control_bytes", "u8"),
+        ("flags", "i4"),
+        ("_pad2", "u4"),
+        ("num_bytes", "u4"),
+        ("_pad3", "u4"),
+    ]
+)
+_IOVEC: Final = np.dtype([("base", "u8"), ("num_bytes", "u8")])
+_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
+@dataclass(frozen=True, slots=True)
 class Tally:
-    """What was heard on one leg since it began to count."""
+    """What was heard on one leg."""
 
-    def __init__(self) -> None:
-        self.gaps_ns: list[int] = []
-        self.num_packets = self.num_speech = self.num_lost = self.num_disordered = 0
-        self._last_ns = 0
-        self._last_seq = -1
-
-    def count(self, packet: bytes, at_ns: int) -> None:
-        """One RTP packet (RFC 3550 §5.1) and when it came."""
-        (seq,) = struct.unpack_from("!H", packet, 2)
-        self.num_packets += 1
-        self.num_speech += packet[HEADER_BYTES:] != SILENCE
-        if self._last_seq >= 0:
-            step = (seq - self._last_seq) & 0xFFFF
-            if step == 0 or step > 0x8000:
-                self.num_disordered += 1
-                return
-            self.num_lost += step - 1
-            self.gaps_ns.append(at_ns - self._last_ns)
-        self._last_seq, self._last_ns = seq, at_ns
+    num_packets: int
+    num_speech: int
+    num_lost: int
+    num_disordered: int
+    gaps_ns: Ints
 
 
-class Ear:
-    """One leg's socket at the caller's side."""
-
-    def __init__(self) -> None:
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RCVBUF_BYTES)
-        self.socket.bind((HOST, 0))
-        self.socket.settimeout(0)
-        self.port: int = self.socket.getsockname()[1]
-        self.tally = Tally()
-        self._sent = 0
-
-    def hear(self) -> None:
-        """Take the packets that wait, a few at a time, and answer each."""
-        for _ in range(MAX_PACKETS_A_TURN):
-            try:
-                data, ancillary, _, source = self.socket.recvmsg(2048, 64)
-            except BlockingIOError:
-                return
-            if len(data) < HEADER_BYTES:
-                continue
-            seconds, nanoseconds = struct.unpack("qq", ancillary[0][2])
-            self.tally.count(data, seconds * 1_000_000_000 + nanoseconds)
-            self._sent += 1
-            ticks = self._sent * FRAME_TICKS & 0xFFFFFFFF
-            header = struct.pack("!BBHII", 0x80, 0, self._sent & 0xFFFF, ticks, self.port)
-            with contextlib.suppress(OSError):  # the other side may be gone
-                self.socket.sendto(header + SILENCE, source)
+def tally_of(seqs: Ints, at_ns: Ints, speech: npt.NDArray[np.bool_]) -> Tally:
+    """Tally one leg's packets (RFC 3550 §5.1), in the order in which they came."""
+    in_order = np.ones(len(seqs), dtype=bool)
+    last = -1
+    if not np.all(_steps(seqs) <= 0x8000) or not np.all(_steps(seqs)):
+        for index, seq in enumerate(seqs.tolist()):
+            step = (seq - last) & 0xFFFF
+            if last >= 0 and (step == 0 or step > 0x8000):
+                in_order[index] = False
+            else:
+                last = seq
+    lost = int((_steps(seqs[in_order]) - 1).sum())
+    return Tally(len(seqs), int(speech.sum()), lost, int((~in_order).sum()), np.diff(at_ns[in_order]))
 
 
-def dropped_by_sockets(ports: set[int]) -> int:
-    """Packets that came and found no room in our sockets since they were opened."""
-    rows = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:]]
-    return sum(int(row[-1]) for row in rows if int(row[1].rpartition(":")[2], 16) in ports)
+def _steps(seqs: Ints) -> Ints:
+    return np.diff(seqs) & 0xFFFF
 
 
-def summary(tallies: Sequence[Tally], *, window_s: float, dropped: int) -> Json:
-    """What was heard in ``window_s``. Gaps in ms between packets of one leg, over all legs."""
-    gaps_ms = np.array([gap for tally in tallies for gap in tally.gaps_ns], dtype=np.float64) / 1e6
-    heard = [tally for tally in tallies if tally.num_packets]
-    wobble = [float(np.mean(np.abs(np.diff(tally.gaps_ns)))) / 1e6 for tally in heard if len(tally.gaps_ns) > 1]
+def summary(tallies: Sequence[Tally], *, num_legs: int, window_s: float, dropped: int) -> Json:
+    """What was heard of ``num_legs`` in ``window_s``. Gaps in ms between packets of one leg, over all legs."""
+    gaps_ms = np.concatenate([np.zeros(0), *(tally.gaps_ns for tally in tallies)]) / 1e6
+    wobble = [float(np.mean(np.abs(np.diff(tally.gaps_ns)))) / 1e6 for tally in tallies if len(tally.gaps_ns) > 1]
     p50, p99, p999 = np.percentile(gaps_ms, [50, 99, 99.9]) if gaps_ms.size else (0.0, 0.0, 0.0)
+    num_packets = sum(tally.num_packets for tally in tallies)
     return {
         "window_s": round(window_s, 2),
-        "legs_heard": len(heard),
-        "packets": sum(tally.num_packets for tally in tallies),
-        "packets_due": round(len(tallies) * window_s * 50),
-        "speech_share": round(
-            sum(tally.num_speech for tally in tallies) / max(1, sum(tally.num_packets for tally in tallies)), 4
-        ),
+        "legs_heard": len(tallies),
+        "packets": num_packets,
+        "packets_due": round(num_legs * window_s * 50),
+        "speech_share": round(sum(tally.num_speech for tally in tallies) / max(1, num_packets), 4),
         "lost": sum(tally.num_lost for tally in tallies) - dropped,
         "dropped_at_caller": dropped,
         "disordered": sum(tally.num_disordered for tally in tallies),
@@ -121,47 +120,137 @@ def summary(tallies: Sequence[Tally], *, window_s: float, dropped: int) -> Json:
     }
 
 
-def _lines(fd: int, poller: select.epoll, ears: dict[int, Ear]) -> Iterator[str]:
+class Post:
+    """Packets of many legs, in and out through shared sockets, a batch at a time."""
+
+    def __init__(self, num_sockets: int) -> None:
+        self.sockets = [_even_socket() for _ in range(num_sockets)]
+        self._arrivals: list[tuple[Ints, Ints, Ints, npt.NDArray[np.bool_]]] = []
+        self._packets = np.zeros((BATCH, MAX_PACKET_BYTES), dtype=np.uint8)
+        self._names = np.zeros((BATCH, NAME_BYTES), dtype=np.uint8)
+        self._controls = np.zeros((BATCH, CONTROL_BYTES), dtype=np.uint8)
+        self._answers = np.full((BATCH, HEADER_BYTES + FRAME_BYTES), SILENCE_BYTE, dtype=np.uint8)
+        self._in, self._in_iovecs = _headers(self._names, self._packets, self._controls)
+        self._out, self._out_iovecs = _headers(self._names, self._answers, None)
+
+    def reset(self) -> None:
+        """Forget what has come."""
+        self.take()
+        self._arrivals.clear()
+
+    def take(self) -> None:
+        """Take all that waits, and answer it."""
+        for sock in self.sockets:
+            while self._take_batch(sock.fileno()) == BATCH:
+                pass
+
+    def _take_batch(self, fd: int) -> int:
+        self._in["name_bytes"], self._in["control_bytes"] = NAME_BYTES, CONTROL_BYTES
+        num: int = _libc.recvmmsg(fd, ctypes.c_void_p(self._in.ctypes.data), BATCH, socket.MSG_DONTWAIT, None)
+        if num <= 0:
+            return 0
+        packets = self._packets[:num]
+        is_rtp = (self._in["num_bytes"][:num] >= HEADER_BYTES) & ~np.isin(packets[:, 1], RTCP_TYPES)
+        legs = self._names[:num, 2].astype(np.int64) << 8 | self._names[:num, 3]
+        seqs = packets[:, 2].astype(np.int64) << 8 | packets[:, 3]
+        times = self._controls[:num, 16:32].copy().view(np.int64)  # after struct cmsghdr
+        at_ns = times[:, 0] * 1_000_000_000 + times[:, 1]
+        speech = (packets[:, HEADER_BYTES : HEADER_BYTES + FRAME_BYTES] != SILENCE_BYTE).any(axis=1)
+        self._arrivals.append((legs[is_rtp], seqs[is_rtp], at_ns[is_rtp], speech[is_rtp]))
+        self._answer(fd, num)
+        return num
+
+    def _answer(self, fd: int, num: int) -> None:
+        """The same sequence numbers and timestamps go back, with a source (SSRC) for each leg."""
+        self._answers[:num, :8] = self._packets[:num, :8]
+        self._answers[:num, 1] = PCMU
+        self._answers[:num, 8:HEADER_BYTES] = self._names[:num, 0:4]
+        done = 0
+        while done < num:
+            start = ctypes.c_void_p(self._out.ctypes.data + done * _MMSGHDR.itemsize)
+            sent: int = _libc.sendmmsg(fd, start, num - done, 0)
+            done += sent if sent > 0 else 1  # the other side of the first may be gone
+
+    def tallies(self) -> list[Tally]:
+        """One of each leg that was heard."""
+        if not self._arrivals:
+            return []
+        legs, seqs, at_ns, speech = (np.concatenate(column) for column in zip(*self._arrivals, strict=True))
+        order = np.argsort(legs, kind="stable")
+        starts = np.flatnonzero(np.diff(legs[order])) + 1
+        return [tally_of(seqs[part], at_ns[part], speech[part]) for part in np.split(order, starts) if len(part)]
+
+
+def _even_socket() -> socket.socket:
+    """A socket on an even port: the one above may get RTCP (RFC 3550 §11)."""
+    while True:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, RCVBUF_BYTES)
+        except PermissionError:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RCVBUF_BYTES)
+        sock.bind((HOST, 0))
+        if sock.getsockname()[1] % 2 == 0:
+            return sock
+        sock.close()
+
+
+def _headers(
+    names: npt.NDArray[np.uint8], packets: npt.NDArray[np.uint8], controls: npt.NDArray[np.uint8] | None
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """One ``mmsghdr`` for each row, and the ``iovec`` they point to, which must live as long."""
+    rows = np.arange(BATCH, dtype=np.uint64)
+    iovecs = np.zeros(BATCH, dtype=_IOVEC)
+    iovecs["base"] = packets.ctypes.data + rows * packets.shape[1]
+    iovecs["num_bytes"] = packets.shape[1]
+    headers = np.zeros(BATCH, dtype=_MMSGHDR)
+    headers["name"], headers["name_bytes"] = names.ctypes.data + rows * NAME_BYTES, NAME_BYTES
+    headers["iov"], headers["num_iov"] = iovecs.ctypes.data + rows * _IOVEC.itemsize, 1
+    if controls is not None:
+        headers["control"] = controls.ctypes.data + rows * CONTROL_BYTES
+    return headers, iovecs
+
+
+def dropped_by_sockets(ports: set[int]) -> int:
+    """Packets that came and found no room in our sockets since they were opened."""
+    rows = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:]]
+    return sum(int(row[-1]) for row in rows if int(row[1].rpartition(":")[2], 16) in ports)
+
+
+def _lines(fd: int, post: Post) -> Iterator[str]:
     """Words from standard input; hears meanwhile."""
     text = b""
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
     while True:
-        for ready, _ in poller.poll(1.0, 512):
-            if ready != fd:
-                ears[ready].hear()
-                continue
+        if poller.poll(TURN_MS):
             more = os.read(fd, 4096)
             if not more:
                 return
             text += more
             *lines, text = text.split(b"\n")
             yield from (line.decode() for line in lines)
+        post.take()
 
 
 def main() -> None:
     """Serve until standard input ends."""
-    with contextlib.suppress(PermissionError):
-        os.nice(-5)  # what is late here says nothing about the server
-    ears = [Ear() for _ in range(int(sys.argv[1]))]
-    ports = {ear.port for ear in ears}
-    poller = select.epoll()
-    by_fd = {ear.socket.fileno(): ear for ear in ears}
-    for fd in (sys.stdin.fileno(), *by_fd):
-        poller.register(fd, select.EPOLLIN)
-    print(json.dumps({"ports": [ear.port for ear in ears]}), flush=True)
+    num_legs = int(sys.argv[1])
+    post = Post(-(-num_legs // LEGS_A_SOCKET))
+    ports = [sock.getsockname()[1] for sock in post.sockets]
+    print(json.dumps({"ports": [ports[leg % len(ports)] for leg in range(num_legs)]}), flush=True)
     begun, dropped = time.monotonic(), 0
-    for word in _lines(sys.stdin.fileno(), poller, by_fd):
+    for word in _lines(sys.stdin.fileno(), post):
+        post.take()
         if word == "start":
-            begun, dropped = time.monotonic(), dropped_by_sockets(ports)
-            for ear in ears:
-                ear.tally = Tally()
+            post.reset()
+            begun, dropped = time.monotonic(), dropped_by_sockets(set(ports))
         elif word == "report":
             window_s = time.monotonic() - begun
-            answer = summary(
-                [ear.tally for ear in ears], window_s=window_s, dropped=dropped_by_sockets(ports) - dropped
-            )
+            now_dropped = dropped_by_sockets(set(ports)) - dropped
+            answer = summary(post.tallies(), num_legs=num_legs, window_s=window_s, dropped=now_dropped)
             print(json.dumps(answer), flush=True)
-        elif word == "heard":
-            print(json.dumps({"legs_heard": sum(ear.tally.num_packets > 0 for ear in ears)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 ``python -m bench.sip_load --calls 50 100 200 400``. SIPp places the calls (``sip/scenarios/load.xml``), ``bench.rtp_crowd``
 hears them, all on this machine; the figures of the server's processes come from /proc. ``CC_TTS_PJSUA2`` chooses the build
 of pjsua2 (``server`` unless it is set).
+
+``--in-a-row N`` makes N short calls instead, ``--rate`` a second, and looks at memory, threads and descriptors as they go.
 """
 
 import argparse
@@ -18,6 +20,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Self
 
+from bench.growth import footprint
 from bench.lab import HOST, Json, LabServer, free_ports, machine, save
 
 SCENARIO = Path(__file__).parents[1] / "sip" / "scenarios" / "load.xml"
@@ -28,6 +31,11 @@ SETTLE_S = 2.0
 GRACE_S = 20.0
 RTP_FIRST_PORT = 16_384
 BASE_RATE = 50.0
+SHORT_CALL_S = 2.0
+QUARANTINED_PAIRS = 1000
+"""RTP ports that rest after their calls, at 50 calls a second and a few seconds each, and some to spare."""
+LOOKS = 20
+"""At the footprint, while calls are made in a row."""
 
 
 class Crowd:
@@ -77,17 +85,26 @@ class Meter:
         self._pids = pids
         self._begun_s = asyncio.get_running_loop().time()
         self._cpu_s = {name: cpu_s(pid) for name, pid in pids.items()}
+        self._machine_s = machine_cpu_s()
 
     def cores(self) -> dict[str, float]:
-        """Cores each has used on average since the meter was made."""
+        """Cores each has used on average since the meter was made, and ``machine``, everything that runs on it."""
         elapsed_s = asyncio.get_running_loop().time() - self._begun_s
-        return {name: round((cpu_s(pid) - self._cpu_s[name]) / elapsed_s, 3) for name, pid in self._pids.items()}
+        used_s = {name: cpu_s(pid) - self._cpu_s[name] for name, pid in self._pids.items()}
+        used_s["machine"] = machine_cpu_s() - self._machine_s
+        return {name: round(some_s / elapsed_s, 3) for name, some_s in used_s.items()}
 
 
 def cpu_s(pid: int) -> float:
     """User and system time a process has used, seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def machine_cpu_s() -> float:
+    """Time in which the cores of the machine were not idle, summed, seconds."""
+    user, nice, system, _idle, _iowait, *rest = map(int, Path("/proc/stat").read_text().splitlines()[0].split()[1:9])
+    return (user + nice + system + sum(rest)) / os.sysconf("SC_CLK_TCK")
 
 
 def rss_kib(pid: int) -> int:
@@ -113,23 +130,25 @@ class Sipp:
         self._folder = folder
 
     @classmethod
-    async def start(cls, server: LabServer, ports: Sequence[int], folder: Path, *, rate: float, stay_s: float) -> Self:
-        """One call for each of ``ports``, ``rate`` a second, each for ``stay_s``."""
+    async def start(
+        cls,
+        server: LabServer,
+        ports: Sequence[int],
+        folder: Path,
+        *,
+        rate: float,
+        stay_s: float,
+        num_calls: int | None = None,
+    ) -> Self:
+        """One call of ``stay_s`` for each of ``ports``, or ``num_calls`` that take turns at them; ``rate`` a second."""
+        num_calls = len(ports) if num_calls is None else num_calls
         sipp = shutil.which("sipp")
         if sipp is None:
             raise SystemExit("sipp is missing: apt-get install --no-install-recommends sip-tester")
         (folder / "ports.csv").write_text("SEQUENTIAL\n" + "".join(f"{port}\n" for port in ports))
         argv = [sipp, "-sf", str(SCENARIO), "-inf", str(folder / "ports.csv"), "-s", "load", "-nostdin"]
-        argv += [
-            "-m",
-            str(len(ports)),
-            "-l",
-            str(len(ports)),
-            "-r",
-            f"{max(1, round(rate))}",
-            "-d",
-            f"{stay_s * 1000:.0f}",
-        ]
+        argv += ["-m", str(num_calls), "-l", str(len(ports))]
+        argv += ["-r", f"{max(1, round(rate))}", "-d", f"{stay_s * 1000:.0f}"]
         argv += ["-i", HOST, "-p", str(free_ports(1)), "-trace_stat", "-fd", "1", "-stf", str(folder / "stat.csv")]
         argv += ["-trace_err", "-error_file", str(folder / "errors.txt"), "-max_socket", "8192"]
         argv += ["-trace_rtt", "-rtt_freq", "1", f"{HOST}:{server.sip_port}"]
@@ -203,29 +222,87 @@ async def level(server: LabServer, num_calls: int, *, rate: float, window_s: flo
     }
 
 
-async def run(calls: Sequence[int], *, rate: float, window_s: float) -> Json:
-    """Every level against one server."""
-    most = max(calls)
+@contextlib.asynccontextmanager
+async def loaded_server(max_calls: int) -> AsyncIterator[tuple[LabServer, int, Json]]:
+    """A server whose prompt is in the cache; with the memory of its idle UA process, KiB, and its line ``serving``."""
     prompt = (SENTENCE * PROMPT_SENTENCES).strip()
     settings = (
-        f"sip.max_calls={most + 50}",
+        f"sip.max_calls={max_calls}",
+        "sip.max_requests_per_source_s=0",
         f"rtp.port_min={RTP_FIRST_PORT}",
-        f"rtp.port_max={RTP_FIRST_PORT + 2 * (most + 200)}",
+        f"rtp.port_max={RTP_FIRST_PORT + 2 * (max_calls + QUARANTINED_PAIRS)}",
         f"routes.load.greeting={json.dumps(prompt)}",
         "cache.min_uses=1",
         "log.level=info",
     )
-    levels: list[Json] = []
     with tempfile.TemporaryDirectory() as folder:
         log_path = Path(folder) / "server.log"
         async with await LabServer.start(*settings, log_path=log_path) as server:
             idle_kib = rss_kib(server.ua_pid())
             await level(server, 1, rate=1, window_s=2, idle_kib=idle_kib)  # fills the cache
             records = [json.loads(line) for line in log_path.read_text().splitlines() if line.startswith("{")]
-            serving: Json = next(record for record in records if record.get("event") == "serving")
-            for num_calls in calls:
-                levels.append(await level(server, num_calls, rate=rate, window_s=window_s, idle_kib=idle_kib))
-                print(json.dumps(levels[-1]), flush=True)
+            yield server, idle_kib, next(record for record in records if record.get("event") == "serving")
+
+
+async def run_in_a_row(num_calls: int, *, rate: float) -> Json:
+    """``num_calls`` short calls, one after the other and some at once."""
+    max_at_once = round(4 * rate * SHORT_CALL_S)
+    async with loaded_server(max_at_once) as (server, _, serving), Crowd.of(max_at_once) as crowd:
+        pids = {"server": server.process.pid, "ua": server.ua_pid()}
+        begun_s = asyncio.get_running_loop().time()
+        looks: list[Json] = []
+
+        async def look(active: float) -> None:
+            calls = int(await counter(server, "cctts_calls_total"))
+            looks.append(
+                {"calls": calls, "active": int(active), **{name: footprint(pid) for name, pid in pids.items()}}
+            )
+            print(json.dumps(looks[-1]), flush=True)
+
+        await look(0)
+        with tempfile.TemporaryDirectory() as folder:
+            sipp = await Sipp.start(
+                server, crowd.ports, Path(folder), rate=rate, stay_s=SHORT_CALL_S, num_calls=num_calls
+            )
+            meter = Meter(**pids, crowd=crowd.pid, sipp=sipp.process.pid)
+            cores: Json = {}
+            try:
+                while sipp.process.returncode is None:
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(sipp.process.wait(), num_calls / rate / LOOKS)
+                    if sipp.process.returncode is None:
+                        cores = meter.cores()
+                        await look(await counter(server, "cctts_calls_active"))
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    sipp.process.kill()
+            signalling = sipp.result()
+        elapsed_s = asyncio.get_running_loop().time() - begun_s
+        await asyncio.sleep(GRACE_S / 2)
+        await look(await counter(server, "cctts_calls_active"))
+    warm = looks[len(looks) // 5]
+    return {
+        "what": f"{num_calls} calls of {SHORT_CALL_S} s, {rate} a second; SIPp and the sockets on the same machine",
+        "machine": {**machine(), "nice": os.nice(0)},
+        "pjsua2": {key: serving.get(key) for key in ("pjsua2", "pjsip", "max_calls")},
+        "elapsed_s": round(elapsed_s, 1),
+        "signalling": signalling,
+        "cores": cores,
+        "growth_since_call": warm["calls"],
+        "growth": {
+            name: {key: round(looks[-1][name][key] - warm[name][key], 1) for key in warm[name]} for name in pids
+        },
+        "looks": looks,
+    }
+
+
+async def run(calls: Sequence[int], *, rate: float, window_s: float) -> Json:
+    """Every level against one server."""
+    levels: list[Json] = []
+    async with loaded_server(max(calls) + 50) as (server, idle_kib, serving):
+        for num_calls in calls:
+            levels.append(await level(server, num_calls, rate=rate, window_s=window_s, idle_kib=idle_kib))
+            print(json.dumps(levels[-1]), flush=True)
     return {
         "what": "N G.711 legs, all speaking one prompt from the cache; SIPp and the listening sockets on the same machine",
         "machine": {**machine(), "nice": os.nice(0)},
@@ -244,11 +321,16 @@ def main() -> None:
     parser.add_argument(
         "--nice", type=int, default=0, help="priority of everything; below 0 where others use the machine"
     )
-    parser.add_argument("--name", default="sip_load", help="of the file in bench/results")
+    parser.add_argument("--in-a-row", type=int, metavar="N", help="make N short calls instead, and look at the memory")
+    parser.add_argument("--name", help="of the file in bench/results")
     given = parser.parse_args()
     os.environ.setdefault("CC_TTS_PJSUA2", "server")
     os.nice(given.nice)
-    print(save(given.name, asyncio.run(run(given.calls, rate=given.rate, window_s=given.seconds))))
+    if given.in_a_row:
+        result = asyncio.run(run_in_a_row(given.in_a_row, rate=given.rate))
+        print(save(given.name or "sip_calls_in_a_row", result))
+    else:
+        print(save(given.name or "sip_load", asyncio.run(run(given.calls, rate=given.rate, window_s=given.seconds))))
 
 
 if __name__ == "__main__":

@@ -162,7 +162,8 @@ async def test_bad_handshakes_leave_other_calls_alone(
         assert not [each for each in seen if isinstance(each, TimeoutError)]
 
 
-async def test_the_wheel_refuses_tls(authority: Authority, tmp_path: Path) -> None:
+async def test_the_wheel_refuses_tls(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")
     with pytest.raises(RuntimeError, match="make pjsua2"):
         async with tls_server(tmp_path, authority):
             pass

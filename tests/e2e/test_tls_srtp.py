@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cc_tts.media import g711
+from cc_tts.ua import pjsua2_build
 from tests.e2e.baresip import MODULES, Baresip
 from tests.e2e.configured import logged, server_with, ua_pid, until
 from tests.e2e.peers import HOST

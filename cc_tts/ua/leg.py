@@ -30,6 +30,8 @@ log = logs.get(__name__)
 
 PauseReason = Literal["hold", "request"]
 SIP_REQUEST_TIMEOUT: Final = 408
+_DIGITS: Final = frozenset("0123456789*#ABCDR")
+"""Events 0 to 16 of RFC 4733 §3.2; R is the hook flash."""
 _HELD_BY: Final[dict[int, Literal["local", "remote", "none"]]] = {
     pj.PJSUA_CALL_MEDIA_ACTIVE: "none",
     pj.PJSUA_CALL_MEDIA_REMOTE_HOLD: "remote",
@@ -278,11 +280,14 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @callback
     def onDtmfDigit(self, prm: Any) -> None:
-        """A digit came in."""
+        """A digit came in; what else an INFO may carry is not one."""
+        digit = str(prm.digit)[:1]
+        if digit not in _DIGITS:
+            return
         self._send(
             DtmfReceived(
                 call_id=self.call_id,
-                digit=str(prm.digit)[:1],
+                digit=digit,
                 duration_ms=max(0, int(prm.duration)) if int(prm.duration) < 60_000 else 0,  # noqa: PLR2004 - unknown is ~0u
                 method=leg_events.dtmf_method(prm.method),
                 at_ns=self._clock.now_ns(),

@@ -39,5 +39,7 @@
 /* Nothing here checks its own stack or allocates per log line above what is asked for. */
 #define PJ_OS_HAS_CHECK_STACK           0
 #define PJSIP_SAFE_MODULE               0
-#define PJSIP_UNESCAPE_IN_PLACE         1
 #define PJ_SCANNER_USE_BITWISE          0
+
+/* 1 would change the message as it came, which the user agent reads too: announcement URIs. */
+#define PJSIP_UNESCAPE_IN_PLACE         0

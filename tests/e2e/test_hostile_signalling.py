@@ -113,5 +113,20 @@ async def test_a_caller_that_only_listens_owes_no_rtp(tmp_path: Path) -> None:
         assert (await caller.bye()).status == 200
 
 
+async def test_what_is_not_a_digit_interrupts_nothing(server: Server) -> None:
+    async with server.events() as log, RawCaller("greet", server.sip_port) as caller:
+        caller.send("INVITE", body=HEAD + AUDIO)
+        assert (await caller.final()).status == 200
+        caller.ack()
+        await log.wait("speak.started", timeout_s=10)
+        for signal in ("\u00fc", "e", " ", "!"):
+            caller.send("INFO", body=f"Signal={signal}\r\nDuration=160\r\n", content_type="application/dtmf-relay")
+            assert (await caller.final()).status in (200, 400, 415)
+        complete = await log.wait("speak.complete", timeout_s=20)
+        assert complete["data"]["completion_cause"] == "normal"
+        assert (await caller.bye()).status == 200
+    assert "callback_failed" not in server.log
+
+
 async def test_the_lines_are_free_afterwards(server: Server) -> None:
     assert (await invite_once("silent", server.sip_port)).status == 200

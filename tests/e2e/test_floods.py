@@ -1,0 +1,99 @@
+"""Floods of INVITE and REGISTER: the call in progress is spoken to without a gap, and afterwards every line is free."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.configured import ua_pid
+from tests.e2e.peers import HOST
+from tests.e2e.raw_sip import SDP, RawCaller, RtpEar, invite_once, options
+from tests.e2e.server_under_test import Server
+
+pytestmark = pytest.mark.e2e
+
+MAX_CALLS = 3
+FLOOD_S = 3.0
+TURN_S = 0.01
+REQUESTS_A_TURN = 4
+TEXT = "This%20announcement%20goes%20on%20while%20many%20others%20call.%20It%20must%20be%20heard%20to%20its%20end."
+
+
+class Flood(asyncio.DatagramProtocol):
+    """Requests that have nothing to do with each other, from one socket."""
+
+    def __init__(self, method: str, port: int) -> None:
+        self._method = method
+        self._port = port
+        self.answers: Counter[str] = Counter()
+        self.num_sent = 0
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        self.answers[data[8:11].decode(errors="replace")] += 1
+
+    async def run(self) -> None:
+        """Send for ``FLOOD_S``, in turns."""
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(
+            lambda: self, local_addr=(HOST, 0), remote_addr=(HOST, self._port)
+        )
+        own = f"{HOST}:{transport.get_extra_info('sockname')[1]}"
+        for _ in range(round(FLOOD_S / TURN_S)):
+            for _ in range(REQUESTS_A_TURN):
+                self.num_sent += 1
+                transport.sendto(self._request(own))
+            await asyncio.sleep(TURN_S)
+        transport.close()
+
+    def _request(self, own: str) -> bytes:
+        name, body = f"flood{self.num_sent}", SDP.format(port=9, formats="0") if self._method == "INVITE" else ""
+        return (
+            f"{self._method} sip:nobody@{HOST}:{self._port} SIP/2.0\r\n"
+            f"Via: SIP/2.0/UDP {own};rport;branch=z9hG4bK{name}\r\nFrom: <sip:flood@{own}>;tag={name}\r\n"
+            f"To: <sip:nobody@{HOST}>\r\nCall-ID: {name}@{own}\r\nCSeq: 1 {self._method}\r\nMax-Forwards: 70\r\n"
+            f"Contact: <sip:flood@{own}>\r\n"
+            + ("Content-Type: application/sdp\r\n" if body else "")
+            + f"Content-Length: {len(body)}\r\n\r\n{body}"
+        ).encode()
+
+
+@pytest.fixture
+async def small_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+    running = await Server.start(tmp_path, max_calls=MAX_CALLS)
+    try:
+        yield running
+    finally:
+        code = await running.end()
+    assert code == 0, running.log[-4000:]
+
+
+@pytest.mark.parametrize(("method", "answers"), [("INVITE", {"100", "404", "503"}), ("REGISTER", {"405"})])
+async def test_a_call_goes_on_through_a_flood(small_server: Server, method: str, answers: set[str]) -> None:
+    pid = ua_pid(small_server)
+    flood = Flood(method, small_server.sip_port)
+    async with small_server.events() as log, RtpEar() as ear, RawCaller("silent", small_server.sip_port) as caller:
+        caller.invite(headers=f"X-TTS-Text: {TEXT}\r\n".encode(), rtp_port=ear.port)
+        assert (await caller.final()).status == 200
+        caller.ack()
+        await log.wait("speak.started")
+        await flood.run()
+        complete = await log.wait("speak.complete", timeout_s=20)
+        assert complete["data"]["completion_cause"] == "normal"
+        assert complete["data"]["underruns"] == 0
+        assert (await caller.bye()).status == 200
+    assert set(flood.answers) <= answers
+    assert len(flood.answers) > (method == "INVITE"), flood.answers
+
+    seqs = [int.from_bytes(packet[2:4], "big") for packet in ear.packets if packet[1] & 0x7F in (0, 101)]
+    steps = {(after - before) & 0xFFFF for before, after in pairwise(seqs)}
+    assert steps == {1}, "each packet came, in order"
+    assert len(seqs) * 20 >= complete["data"]["played_ms"]
+
+    assert ua_pid(small_server) == pid
+    assert (await options(small_server.sip_port)).status == 200
+    for _ in range(MAX_CALLS + 1):  # one more than there are lines
+        assert (await invite_once("silent", small_server.sip_port)).status == 200
+    assert not [call for call in await small_server.calls() if call["state"] != "terminated"]

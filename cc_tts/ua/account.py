@@ -9,6 +9,7 @@ from typing import Any, Final
 import pjsua2 as pj
 
 from cc_tts.ua.messages import RegistrationChanged, UaSettings
+from cc_tts.ua.port_quarantine import num_pairs
 from cc_tts.ua.sip_message import readable
 from cc_tts.ua.sip_thread import SipThread, callback
 from cc_tts.ua.sip_uri import with_transport
@@ -88,7 +89,8 @@ def _common(settings: UaSettings) -> Any:
     config = pj.AccountConfig()
     media = config.mediaConfig
     media.transportConfig.port = settings.rtp_port_min
-    media.transportConfig.portRange = settings.rtp_port_max - settings.rtp_port_min
+    # how far above the first the last even port may be, so that its RTCP is in the range too; 0 would mean any port
+    media.transportConfig.portRange = max(1, 2 * (num_pairs(settings.rtp_port_min, settings.rtp_port_max) - 1))
     # after a restart the callers of before still send to their ports, and PJMEDIA answers to where packets come from: a
     # new call on such a port would be heard by the wrong person
     media.transportConfig.randomizePort = True

@@ -113,7 +113,7 @@ class UserAgent:
         self._policy = InboundPolicy(settings, clock=clock)
         self._told_refused_ns = 0
         self._originated: dict[str, str] = {}
-        self._log_writer = _LogWriter()
+        self._log_writer = _LogWriter(clock)
         self._endpoint: Any = pj.Endpoint()
         self._ports: AudioPorts
         self._local: Account
@@ -503,6 +503,8 @@ def _feed(leg: Leg, message: Message, payload: bytes) -> None:
             leg.set_paused("request", paused=message.paused)
 
 
+_BAD_PACKET: Final = "Error processing packet"
+"""How PJSIP begins to tell of a message that it cannot parse, all of which it tells."""
 _KEY: Final = re.compile(r"\bkey=.*", re.DOTALL)
 """PJMEDIA writes the keys of SRTP at level 5."""
 
@@ -510,11 +512,25 @@ _KEY: Final = re.compile(r"\bkey=.*", re.DOTALL)
 class _LogWriter(pj.LogWriter):  # type: ignore[misc]
     """PJSIP's own log as lines of ours. Runs on: any thread of PJSIP."""
 
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._told_ns = 0
+        self._untold = 0
+
     def write(self, entry: Any) -> None:
         """Called by PJSIP. The ports it passes over while it looks for a free one are nothing to report."""
         if "socket bind() at" in entry.msg:
             return
-        log.info("pjsip", level=entry.level, detail=_KEY.sub("key=…", entry.msg).strip())
+        text = entry.msg
+        if _BAD_PACKET in text:
+            text = text.partition("]:")[0]  # what follows is the packet, of whomever, with whatever is in it
+            now_ns = self._clock.now_ns()
+            if now_ns - self._told_ns < TELL_REFUSED_NS:
+                self._untold += 1
+                return
+            self._told_ns, text, self._untold = now_ns, f"{text}; {self._untold} more untold", 0
+        log.info("pjsip", level=entry.level, detail=_KEY.sub("key=…", text).strip())
 
 
 def leg_status(error: Any) -> int:

@@ -108,7 +108,7 @@ class Gate:
             name = sip_message.dialog_of(message)
             return name is not None and self._c.has_dialog(*name)
 
-        refusal = self._policy.on_request(method, host, in_dialog=in_dialog)
+        refusal = self._policy.on_request(method, host, message, in_dialog=in_dialog)
         if refusal is not None:
             if refusal.code:
                 self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
@@ -140,7 +140,7 @@ class Gate:
     def _on_leash(self, rdata: int) -> bool:
         """Drop challenges that our password must not answer; the request then ends as one that nobody answers."""
         try:
-            if self._c.method_of(rdata) not in (b"401", b"407"):
+            if self._c.method_of(rdata) not in (b"401", b"407", b""):  # empty: PJSIP cannot tell in its own words
                 return False
             return self._policy.is_bait(*self._c.message(rdata), is_ours=self._is_ours)
         except Exception:

@@ -16,7 +16,11 @@ from cc_tts.ua.messages import RefusedCause, UaSettings
 from cc_tts.ua.source_limits import PeerList, SourceLimits, Verdict, source_of
 
 MAX_WRONG_ANSWERS: Final = 10
-"""Wrong passwords of one source in :data:`WRONG_ANSWERS_WINDOW_S`; beyond, 403 until some of that time has gone by."""
+"""Wrong passwords for one user name of one source in :data:`WRONG_ANSWERS_WINDOW_S`; beyond, 403 until some of that time
+has gone by.
+"""
+MAX_WRONG_ANSWERS_OF_A_SOURCE: Final = 100
+"""For all names: many phones may be behind one address, and one of them has an old password."""
 WRONG_ANSWERS_WINDOW_S: Final = 60.0
 MAX_AUTHORIZATIONS: Final = 4
 """Authorization headers of one request; there may be one a realm (RFC 3261 §22.1)."""
@@ -58,6 +62,9 @@ class InboundPolicy:
         self._wrong_answers = SourceLimits(
             per_s=MAX_WRONG_ANSWERS / WRONG_ANSWERS_WINDOW_S, burst_s=WRONG_ANSWERS_WINDOW_S, clock=clock
         )
+        self._wrong_by_source = SourceLimits(
+            per_s=MAX_WRONG_ANSWERS_OF_A_SOURCE / WRONG_ANSWERS_WINDOW_S, burst_s=WRONG_ANSWERS_WINDOW_S, clock=clock
+        )
         self._digest: DigestGuard | None = None
         if auth.users:
             self._digest = DigestGuard(
@@ -75,22 +82,26 @@ class InboundPolicy:
         """Whether somebody is kept out, so that the server must not run without the gate."""
         return bool(self._allowed) or self._digest is not None
 
-    def on_request(self, method: bytes, host: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:
+    def on_request(self, method: bytes, host: str, message: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:
         """Look at a request other than ACK as it comes in; ``None`` lets it pass.
 
         ``in_dialog`` is asked only where it matters: what belongs to a dialog is not stopped here, since the far side of a
         call that we place need not be an allowed peer, and a dialog's tags cannot be guessed (RFC 3261 §19.3).
         """
+        is_ambiguous = sip_message.is_ambiguous(message)
         if self._allowed and host not in self._allowed:
-            return None if in_dialog() else self._refuse("peer", host, _SILENCE)
-        if self._limits is None or method == b"CANCEL" or host in self._trusted or in_dialog():
-            return None
-        verdict = self._limits.ask(source_of(host))
-        if verdict is Verdict.TAKE:
-            return None
-        if verdict is Verdict.ANSWER and method == b"INVITE":
-            return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._retry_after_s)),)))
-        return self._refuse("rate", host, _SILENCE)
+            return None if not is_ambiguous and in_dialog() else self._refuse("peer", host, _SILENCE)
+        is_counted = self._limits is not None and method != b"CANCEL" and host not in self._trusted
+        if self._limits is not None and is_counted and (is_ambiguous or not in_dialog()):
+            verdict = self._limits.ask(source_of(host))
+            if verdict is Verdict.ANSWER and method == b"INVITE":
+                return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._retry_after_s)),)))
+            # a peer that hears nothing to its OPTIONS takes us for dead, and 503 would say that we are full
+            if verdict is not Verdict.TAKE and not (verdict is Verdict.ANSWER and method == b"OPTIONS"):
+                return self._refuse("rate", host, _SILENCE)
+        if is_ambiguous:
+            return self._refuse("malformed", host, Refusal(400, reason="Line ends or a header that may come once"))
+        return None
 
     def on_invite(self, host: str, message: str) -> Refusal | None:
         """Look at an INVITE outside a dialog; ``None`` if it is one of a user, or nobody is asked for a password."""
@@ -101,22 +112,32 @@ class InboundPolicy:
         except MalformedCredentials as error:
             return self._refuse("malformed", host, Refusal(400, reason=f"Authorization: {error}"))
         source = source_of(host)
-        if answers and not self._wrong_answers.has_room(source):
+        tried = {f"{source} {answer.username}" for answer in answers}
+        if answers and not (
+            self._wrong_by_source.has_room(source) and all(self._wrong_answers.has_room(each) for each in tried)
+        ):
             return self._refuse("attempts", host, Refusal(403))
         findings = [self._digest.judge(answer, method="INVITE", source=source) for answer in answers]
         if Finding.VALID in findings:
+            if self._limits is not None:
+                self._limits.give_back(source)  # the challenge before it was counted already
             return None
         stale = Finding.STALE in findings
         challenge = Refusal(
             401, tuple(("WWW-Authenticate", value) for value in self._digest.challenges(source, stale=stale))
         )
         wrong = findings.count(Finding.WRONG)
-        for _ in range(wrong):
-            self._wrong_answers.ask(source)
+        if wrong:
+            self._wrong_by_source.ask(source)
+            for each in tried:
+                self._wrong_answers.ask(each)
         return self._refuse("credentials", host, challenge) if wrong else challenge
 
     def is_bait(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
         """Whether a 401 or 407 is neither for a REGISTER, nor for a call that we placed, nor of a trusted peer."""
+        if sip_message.is_ambiguous(response):
+            self._refuse("bait", host, _SILENCE)
+            return True
         method = "".join(sip_message.header_values(response, "cseq")[:1]).rpartition(" ")[2]
         call_id = "".join(sip_message.header_values(response, "call-id", "i")[:1])
         if method == "REGISTER" or host in self._trusted or is_ours(call_id):

@@ -11,6 +11,7 @@ What a listener notices is measured here instead: the time between two frames of
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +23,8 @@ WINDOW_TURNS: Final = 5
 """The percentile is of so many seconds."""
 MIN_FRAMES: Final = 100
 """With fewer in the window nothing can be said: 2 s of one call."""
+MIN_LATE_FRAMES: Final = 10
+"""With fewer above the bound nobody is refused: of one call, three late frames in five seconds are 1 % already."""
 PERCENTILE: Final = 0.99
 RELEASE_SHARE: Final = 0.5
 """Of the bound: where calls are welcome again."""
@@ -66,19 +69,22 @@ class BeatLateness:
         self._turned_ns = now_ns
         self._window.append(self._counts)
         self._counts = [0] * (LONGEST_MS + 1)
-        p99_ms = self._percentile_ms()
+        counts = [sum(column) for column in zip(*self._window, strict=True)]
+        p99_ms = _percentile_ms(counts)
         if self._max_ms:
-            self.refusing = p99_ms > self._max_ms * (RELEASE_SHARE if self.refusing else 1.0)
+            bound_ms = self._max_ms * (RELEASE_SHARE if self.refusing else 1.0)
+            self.refusing = p99_ms > bound_ms and sum(counts[int(bound_ms) + 1 :]) >= MIN_LATE_FRAMES
         return Lateness(p99_ms, self.refusing)
 
-    def _percentile_ms(self) -> float:
-        counts = [sum(column) for column in zip(*self._window, strict=True)]
-        total = sum(counts)
-        if total < MIN_FRAMES:
-            return 0.0
-        above = total * (1 - PERCENTILE)
-        for late_ms in range(LONGEST_MS, 0, -1):
-            above -= counts[late_ms]
-            if above < 0:
-                return float(late_ms)
+
+def _percentile_ms(counts: Sequence[int]) -> float:
+    """Of the frames by whole ms of lateness."""
+    total = sum(counts)
+    if total < MIN_FRAMES:
         return 0.0
+    above = total * (1 - PERCENTILE)
+    for late_ms in range(LONGEST_MS, 0, -1):
+        above -= counts[late_ms]
+        if above < 0:
+            return float(late_ms)
+    return 0.0

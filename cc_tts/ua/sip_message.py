@@ -8,9 +8,24 @@ from typing import Final
 
 MAX_HEADERS: Final = 64
 MAX_VALUE_CHARS: Final = 16_384
-_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+_QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)', re.DOTALL)
+"""To the end of the text if it is not closed: so no text takes it more than one pass."""
+_BARE_LINE_END: Final = re.compile(r"(?<!\r)\n|\r(?!\n)")
+_SINGLE: Final = (("call-id", "i"), ("from", "f"), ("to", "t"), ("cseq",))
 _TAG: Final = re.compile(r";\s*tag\s*=\s*([^\s;,?]+)", re.IGNORECASE)
 _VIA: Final = re.compile(r"^(?:Via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*([A-Za-z]{1,8})\s", re.MULTILINE | re.IGNORECASE)
+
+
+def is_ambiguous(message: str) -> bool:
+    """Whether PJSIP may read the message otherwise than this module does.
+
+    It takes a bare CR or LF for the end of a line, and of a header that may come once the last one (RFC 3261 §7.3, §7.3.1).
+    Who can show us one message and PJSIP another gets past every check that is made on the text.
+    """
+    if _BARE_LINE_END.search(message.split("\r\n\r\n", 1)[0]):
+        return True
+    names = [line.partition(":")[0].strip().lower() for line in _header_lines(message)]
+    return any(sum(names.count(name) for name in spellings) != 1 for spellings in _SINGLE)
 
 
 def request_uri(message: str) -> str:

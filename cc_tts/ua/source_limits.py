@@ -104,6 +104,12 @@ class SourceLimits:
         """Whether :meth:`ask` would take one, without counting."""
         return source not in self._buckets or self._bucket(source).requests >= 1
 
+    def give_back(self, source: str) -> None:
+        """Take back what :meth:`ask` counted."""
+        if source in self._buckets:
+            bucket = self._bucket(source)
+            bucket.requests = min(self._size, bucket.requests + 1)
+
     def _bucket(self, source: str) -> "_Bucket":
         now_ns = self._clock.now_ns()
         bucket = self._buckets.get(source)

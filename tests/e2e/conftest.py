@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from cc_tts.ua import pjsua2_build
 from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.children import Child
-from tests.e2e.server_under_test import Server
+from tests.e2e.server_under_test import SMALL_MAX_CALLS, Server
 
 os.environ.setdefault("CC_TTS_SIP__MAX_MEDIA_LATENESS_MS", "0")
 """A machine that is busy with other tests shall not refuse the calls of this one."""
@@ -38,3 +39,24 @@ async def server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator
     finally:
         code = await running.end()
     assert code == 0, running.log[-4000:]
+
+
+@pytest.fixture
+async def small_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+    """The same with ``SMALL_MAX_CALLS`` lines."""
+    running = await Server.start(tmp_path, max_calls=SMALL_MAX_CALLS)
+    try:
+        yield running
+    finally:
+        code = await running.end()
+    assert code == 0, running.log[-4000:]
+
+
+@pytest.fixture
+def server_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choose the server build; without one skip, or fail where CC_TTS_REQUIRE_SERVER_BUILD=1 says that it must be there."""
+    if not pjsua2_build.is_built():
+        if os.environ.get("CC_TTS_REQUIRE_SERVER_BUILD") == "1":
+            pytest.fail("no server build of pjsua2: make pjsua2")
+        pytest.skip("no server build of pjsua2: make pjsua2")
+    monkeypatch.setenv(pjsua2_build.VARIABLE, "server")

@@ -18,6 +18,8 @@ READY_TIMEOUT_S = 90.0
 REQUEST_TIMEOUT_S = 10.0
 END_TIMEOUT_S = 20.0
 RTP_PORTS = 40
+SMALL_MAX_CALLS = 3
+"""Of a server whose lines are to be taken up."""
 
 GREETING = "Good morning. Your call is answered by a machine that can speak."
 LONG_GREETING = (

@@ -1,46 +1,22 @@
 """Whose RTP is heard: with the server build of pjsua2 one source a call, see docs/decisions/0013-rtp-latch.md."""
 
 import contextlib
-import os
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from cc_tts.ua import pjsua2_build
 from tests.e2e.peers import HOST
 from tests.e2e.raw_rtp import Address, RtpPeer, missing
 from tests.e2e.raw_sip import SDP, Answer, RawCaller
 from tests.e2e.server_under_test import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60), pytest.mark.usefixtures("server_build")]
 
 STRANGER = "127.0.0.2"
 BEHIND_NAT = "127.0.0.3"
 TWO_SECONDS = 100
 """Packets."""
-
-
-@pytest.fixture(autouse=True)
-def server_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Choose the server build; without one skip, or fail where CC_TTS_REQUIRE_SERVER_BUILD=1 says that it must be there."""
-    if not pjsua2_build.is_built():
-        if os.environ.get("CC_TTS_REQUIRE_SERVER_BUILD") == "1":
-            pytest.fail("no server build of pjsua2: make pjsua2")
-        pytest.skip("no server build of pjsua2: make pjsua2")
-    monkeypatch.setenv(pjsua2_build.VARIABLE, "server")
-
-
-@pytest.fixture
-async def server(server_build: None, tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
-    """The server, started after the build was chosen."""
-    running = await Server.start(tmp_path)
-    try:
-        yield running
-    finally:
-        code = await running.end()
-    assert code == 0, running.log[-4000:]
 
 
 @contextlib.asynccontextmanager

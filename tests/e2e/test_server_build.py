@@ -1,13 +1,11 @@
 """The server with the server build of pjsua2 (``make pjsua2``): more calls than the try-out wheel takes."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from bench import sip_load
 from bench.lab import LabServer
-from cc_tts.ua import pjsua2_build
 from tests.e2e.peers import require
 
 pytestmark = pytest.mark.e2e
@@ -16,20 +14,10 @@ NUM_CALLS = 24
 PROMPT = "routes.load.greeting=" + '"' + sip_load.SENTENCE * 3 + '"'
 
 
-@pytest.fixture
-def server_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Choose the server build; without one skip, or fail where CC_TTS_REQUIRE_SERVER_BUILD=1 says that it must be there."""
-    require("sipp")
-    if not pjsua2_build.is_built():
-        if os.environ.get("CC_TTS_REQUIRE_SERVER_BUILD") == "1":
-            pytest.fail("no server build of pjsua2: make pjsua2")
-        pytest.skip("no server build of pjsua2: make pjsua2")
-    monkeypatch.setenv(pjsua2_build.VARIABLE, "server")
-
-
 @pytest.mark.timeout(90)
 @pytest.mark.usefixtures("server_build")
 async def test_more_calls_than_the_wheel_takes(tmp_path: Path) -> None:
+    require("sipp")
     log_path = tmp_path / "server.log"
     settings = ("log.level=info", f"rtp.port_max={65_000}", PROMPT)
     async with await LabServer.start(*settings, log_path=log_path) as server:

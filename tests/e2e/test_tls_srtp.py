@@ -18,7 +18,7 @@ from tests.e2e.peers import HOST
 from tests.e2e.raw_sip import RawCaller, RawPeer, RtpEar
 from tests.e2e.server_under_test import GREETING, Server, engine_pcm
 from tests.e2e.signals import through_ulaw
-from tests.e2e.tls_peer import CRYPTO, KEY, ask, client_context, is_turned_away, offer, require_server_build, tls_server
+from tests.e2e.tls_peer import CRYPTO, KEY, ask, client_context, is_turned_away, offer, tls_server
 from tests.support import audio_match
 from tests.support.audio_match import samples
 from tests.support.certificates import Authority, Pair
@@ -53,10 +53,8 @@ async def originate(server: Server, to: str) -> str:
     return str(call["id"])
 
 
-async def test_baresip_hears_the_prompt_over_tls_and_srtp(
-    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    require_server_build(monkeypatch)
+@pytest.mark.usefixtures("server_build")
+async def test_baresip_hears_the_prompt_over_tls_and_srtp(authority: Authority, tmp_path: Path) -> None:
     reference = through_ulaw(await engine_pcm(GREETING, tmp_path))
     async with tls_server(tmp_path, authority, log__pjsip_level="5") as (server, port):
         caller = await start_baresip(tmp_path / "baresip", authority, authority.issue("alice"))
@@ -82,10 +80,8 @@ async def test_baresip_hears_the_prompt_over_tls_and_srtp(
         assert answer.header("Contact") == f"<sip:cc-tts@{HOST}:{port};transport=TLS>"
 
 
-async def test_a_call_to_a_peer_that_is_believed_and_to_one_that_is_not(
-    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    require_server_build(monkeypatch)
+@pytest.mark.usefixtures("server_build")
+async def test_a_call_to_a_peer_that_is_believed_and_to_one_that_is_not(authority: Authority, tmp_path: Path) -> None:
     stranger = Authority.create(tmp_path / "stranger", "Another CA")
     pairs = {
         "believed": authority.issue("bot"),
@@ -112,10 +108,8 @@ async def test_a_call_to_a_peer_that_is_believed_and_to_one_that_is_not(
         assert len(logged(server, "child_ready")) == 1  # never restarted
 
 
-async def test_only_clients_of_our_authority_are_served(
-    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    require_server_build(monkeypatch)
+@pytest.mark.usefixtures("server_build")
+async def test_only_clients_of_our_authority_are_served(authority: Authority, tmp_path: Path) -> None:
     stranger = Authority.create(tmp_path / "stranger", "Another CA")
     async with tls_server(tmp_path, authority, tls__verify_client="true") as (_, port):
         ours = client_context(authority, authority.issue("client"))
@@ -126,10 +120,8 @@ async def test_only_clients_of_our_authority_are_served(
         assert (await ask(port, ours)).status == 200
 
 
-async def test_bad_handshakes_leave_other_calls_alone(
-    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    require_server_build(monkeypatch)
+@pytest.mark.usefixtures("server_build")
+async def test_bad_handshakes_leave_other_calls_alone(authority: Authority, tmp_path: Path) -> None:
     stranger = Authority.create(tmp_path / "stranger", "Another CA")
     async with tls_server(tmp_path, authority) as (server, port):
         old = client_context(authority)

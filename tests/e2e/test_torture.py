@@ -2,8 +2,6 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Self
 
 import pytest
@@ -12,11 +10,10 @@ from tests.data.torture import messages
 from tests.e2e.configured import ua_pid
 from tests.e2e.peers import HOST
 from tests.e2e.raw_sip import SDP, Answer, RawCaller, invite_once, options
-from tests.e2e.server_under_test import Server
+from tests.e2e.server_under_test import SMALL_MAX_CALLS, Server
 
 pytestmark = pytest.mark.e2e
 
-MAX_CALLS = 3
 SILENCE_S = 0.25
 """How long a message that may go unanswered is waited for."""
 ANSWER_S = 5.0
@@ -87,16 +84,6 @@ class Sender(asyncio.DatagramProtocol):
         ).encode()
 
 
-@pytest.fixture
-async def small_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
-    running = await Server.start(tmp_path, max_calls=MAX_CALLS)
-    try:
-        yield running
-    finally:
-        code = await running.end()
-    assert code == 0, running.log[-4000:]
-
-
 def test_every_case_of_the_rfc_is_there() -> None:
     sections = {"3.1.1": 13, "3.1.2": 19, "3.2": 1, "3.3": 15, "3.4": 1}
     counted = {key: sum(case.section.startswith(key + ".") for case in messages.ALL) for key in sections}
@@ -119,7 +106,7 @@ async def test_torture_messages(small_server: Server) -> None:
     live = [call for call in await small_server.calls() if call["state"] != "terminated"]
     assert not live
     assert not [line for line in small_server.log.splitlines() if '"level": "error"' in line]
-    callers = [RawCaller("silent", small_server.sip_port) for _ in range(MAX_CALLS)]
+    callers = [RawCaller("silent", small_server.sip_port) for _ in range(SMALL_MAX_CALLS)]
     for caller in callers:  # every line is free
         await caller.__aenter__()
         caller.invite()

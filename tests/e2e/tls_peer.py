@@ -3,15 +3,11 @@
 import asyncio
 import base64
 import contextlib
-import os
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
-import pytest
-
-from cc_tts.ua import pjsua2_build
 from tests.e2e.configured import server_with
 from tests.e2e.peers import HOST, free_ports
 from tests.e2e.raw_sip import Answer
@@ -22,16 +18,6 @@ ANSWER_TIMEOUT_S = 5.0
 KEY: Final = base64.b64encode(bytes(range(1, 31))).decode()
 """Master key and salt of AES_CM_128 in an offer."""
 CRYPTO: Final = f"1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}"
-
-
-def require_server_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Choose the server build; without one skip, or fail where CC_TTS_REQUIRE_SERVER_BUILD=1 says that it must be there."""
-    if not pjsua2_build.is_built():
-        advice = "no server build of pjsua2, and TLS is not for the wheel: make pjsua2"
-        if os.environ.get("CC_TTS_REQUIRE_SERVER_BUILD") == "1":
-            pytest.fail(advice)
-        pytest.skip(advice)
-    monkeypatch.setenv(pjsua2_build.VARIABLE, "server")
 
 
 @contextlib.asynccontextmanager

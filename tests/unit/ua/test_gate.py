@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -60,20 +60,41 @@ class FakeLibrary:
     def respond(self, _rdata: int, code: int, headers: Headers = (), *, reason: str = "") -> None:
         self.answers.append((code, headers, reason))
 
-    def drops(self, status: str, method: str, *, host: str = HOST, call_id: str = "theirs") -> bool:
+    def drops(
+        self, status: str, method: str, *, host: str = HOST, call_id: str = "theirs", more: Sequence[str] = ()
+    ) -> bool:
         """Whether a response is kept from PJSIP."""
         assert self.on_response is not None
         self._request = (
             status.encode(),
             host,
-            f"SIP/2.0 {status} No\r\nCall-ID: {call_id}\r\nCSeq: 2 {method}\r\n\r\n",
+            "\r\n".join(
+                (
+                    f"SIP/2.0 {status} No",
+                    f"Call-ID: {call_id}",
+                    "From: <sip:a@b>",
+                    "To: <sip:x@y>",
+                    *more,
+                    f"CSeq: 2 {method}",
+                )
+            )
+            + "\r\n\r\n",
         )
         return self.on_response(1)
 
     def receive(self, method: str, *lines: str, host: str = HOST, to_tag: str = "") -> int | str:
         """The status of the answer, ``silence``, or ``passed``."""
         to = "To: <sip:a@b>" + (f";tag={to_tag}" if to_tag else "")
-        head = (f"{method} sip:a@b SIP/2.0", "Call-ID: c", "From: <sip:x@y>;tag=theirs", to, *lines, "", "")
+        head = (
+            f"{method} sip:a@b SIP/2.0",
+            "Call-ID: c",
+            "From: <sip:x@y>;tag=theirs",
+            to,
+            f"CSeq: 1 {method}",
+            *lines,
+            "",
+            "",
+        )
         self._request = (method.encode(), host, "\r\n".join(head))
         self.answers.clear()
         for module in self.modules if ("c", to_tag, "theirs") not in self.dialogs else self.modules[:1]:
@@ -112,7 +133,7 @@ class Door:
         return {cause: some.count for cause, some in self.policy.take_refused().items()}
 
 
-def credentials(challenge: str, password: str) -> str:
+def credentials(challenge: str, password: str, *, username: str = "pbx") -> str:
     """An Authorization line for a challenge by SHA-256."""
     match = re.search(r'nonce="([^"]+)"', challenge)
     assert match is not None
@@ -120,10 +141,11 @@ def credentials(challenge: str, password: str) -> str:
     def hashed(text: str) -> str:
         return hashlib.sha256(text.encode()).hexdigest()
 
-    first, second = hashed(f"pbx:cc-tts:{password}"), hashed("INVITE:sip:a@b")
+    first, second = hashed(f"{username}:cc-tts:{password}"), hashed("INVITE:sip:a@b")
     return (
-        f'Authorization: Digest username="pbx", realm="cc-tts", nonce="{match[1]}", uri="sip:a@b", algorithm=SHA-256, '
-        f'response="{hashed(f"{first}:{match[1]}:00000001:c:auth:{second}")}", cnonce="c", qop=auth, nc=00000001'
+        f'Authorization: Digest username="{username}", realm="cc-tts", nonce="{match[1]}", uri="sip:a@b", '
+        f'algorithm=SHA-256, response="{hashed(f"{first}:{match[1]}:00000001:c:auth:{second}")}", cnonce="c", '
+        "qop=auth, nc=00000001"
     )
 
 
@@ -179,8 +201,9 @@ def test_too_many_requests_of_one_source() -> None:
     assert door.receive("INVITE", host="192.0.2.2") == "passed"
     assert door.refused() == {"rate": 5}
     door.clock.advance(1000)
-    assert door.receive("OPTIONS") == "passed"
-    assert door.receive("OPTIONS") == "silence", "503 to OPTIONS would say that the server is full"
+    assert [door.receive("OPTIONS") for _ in range(3)] == ["passed", "passed", "silence"], (
+        "503 would say that we are full"
+    )
 
 
 def test_trusted_peers_and_dialogs_have_no_limit() -> None:
@@ -226,6 +249,44 @@ def test_after_ten_wrong_passwords_403() -> None:
     assert door.receive("INVITE", right) == "passed"
 
 
+def test_one_phone_with_an_old_password_locks_nobody_else_out() -> None:
+    users = USERS.replace("]", ', {username="other", password="long enough"}]')
+    door = Door(users, "sip.max_requests_per_source_s=0")
+    for _ in range(11):
+        door.receive("INVITE")
+        door.receive("INVITE", credentials(door.header("WWW-Authenticate"), "guess"))
+    door.receive("INVITE")
+    assert (
+        door.receive("INVITE", credentials(door.header("WWW-Authenticate"), "long enough", username="other"))
+        == "passed"
+    )
+
+
+def test_a_right_answer_makes_up_for_the_challenge() -> None:
+    door = Door(USERS, "sip.max_requests_per_source_s=1")
+    for _ in range(3):
+        assert door.receive("INVITE") == 401
+        assert door.receive("INVITE", credentials(door.header("WWW-Authenticate"), "open sesame")) == "passed"
+        door.clock.advance(1000)
+
+
+@pytest.mark.parametrize(
+    "twice", ["Call-ID: d", "i: d", "From: <sip:z@y>;tag=t", "t: <sip:a@b>;tag=u", "CSeq: 2 INVITE"]
+)
+def test_what_pjsip_could_read_otherwise_goes_no_further(twice: str) -> None:
+    assert Door().receive("INVITE", twice) == 400
+    assert Door('sip.allowed_peers=["198.51.100.1"]').receive("INVITE", twice) == "silence"
+    door = Door()
+    door.library.dialogs.add(("c", "ours", "theirs"))
+    assert door.receive("INVITE", twice, to_tag="ours") == 400
+
+
+def test_a_bare_line_end_goes_no_further() -> None:
+    assert Door().receive("INVITE", "X-TTS-Text: a\nCall-ID: d") == 400
+    assert Door().receive("INVITE", "X-TTS-Text: a\rCall-ID: d") == 400
+    assert Door().refused() == {}
+
+
 def test_a_folded_and_doubled_authorization_is_found() -> None:
     door = Door(USERS)
     door.receive("INVITE")
@@ -269,6 +330,8 @@ def test_our_password_answers_only_the_registrar_and_whom_we_called() -> None:
     assert not drops("407", "INVITE", call_id="ours")
     assert not drops("401", "BYE", host="127.0.0.1"), "a trusted peer"
     assert not drops("200", "BYE")
+    assert drops("401", "BYE", more=["CSeq: 1 REGISTER"]), "PJSIP takes the last CSeq"
+    assert drops("", "BYE"), "PJSIP cannot say what it is"
     assert Door().library.on_response is None, "no password, nothing to guard"
 
 

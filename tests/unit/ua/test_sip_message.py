@@ -130,3 +130,13 @@ def test_the_dialog_of_a_request(lines: tuple[str, ...], dialog: tuple[str, str,
 )
 def test_the_transport_of_the_topmost_via(via: str, transport: str) -> None:
     assert via_transport(f"SIP/2.0 200 OK\r\n{via}\r\n\r\nVia: SIP/2.0/SCTP h\r\n") == transport
+
+
+def test_an_unclosed_quote_takes_one_pass() -> None:
+    """Tried at each of its quotes anew, this would take hours."""
+    message = (
+        f'INVITE sip:a@b SIP/2.0\r\nCall-ID: c\r\nTo: "{chr(92)}"'
+        + (chr(92) + '"') * 500_000
+        + ";tag=x\r\nFrom: <sip:x>\r\n\r\n"
+    )
+    assert dialog_of(message) is None

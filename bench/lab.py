@@ -31,7 +31,7 @@ Json = dict[str, Any]
 def free_ports(count: int = 1) -> int:
     """The first of ``count`` neighbouring UDP and TCP ports nobody listens on now."""
     for _ in range(200):
-        first = random.randrange(20000, 60000, 2)
+        first = random.randrange(20_000, 32_000 - count, 2)
         with contextlib.ExitStack() as stack:
             try:
                 for port in range(first, first + count):

@@ -52,9 +52,9 @@ def free_ports(count: int = 1) -> int:
 
 
 def _ports_of_this_worker() -> tuple[int, int]:
-    """A range of its own for each process of pytest-xdist: two could find the same port free."""
+    """A range of its own for each process of pytest-xdist: two could find the same port free. Benches have those above."""
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-    share = 22_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) // 2 * 2
+    share = 10_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) // 2 * 2
     return 10_000 + number * share, 10_000 + (number + 1) * share
 
 

@@ -54,9 +54,9 @@ async def originate(server: Server, to: str) -> str:
 
 
 @pytest.mark.usefixtures("server_build")
-async def test_baresip_hears_the_prompt_over_tls_and_srtp(authority: Authority, tmp_path: Path) -> None:
+async def test_baresip_hears_the_prompt_over_mutual_tls_and_srtp(authority: Authority, tmp_path: Path) -> None:
     reference = through_ulaw(await engine_pcm(GREETING, tmp_path))
-    async with tls_server(tmp_path, authority, log__pjsip_level="5") as (server, port):
+    async with tls_server(tmp_path, authority, tls__verify_client="true", log__pjsip_level="5") as (server, port):
         caller = await start_baresip(tmp_path / "baresip", authority, authority.issue("alice"))
         try:
             async with server.events() as log:
@@ -74,7 +74,11 @@ async def test_baresip_hears_the_prompt_over_tls_and_srtp(authority: Authority, 
         assert "key=" in server.log
         assert not re.search(r"key=[A-Za-z0-9+/]{8}", server.log)
         answer = await ask(
-            port, client_context(authority), method="INVITE", user="silent", body=offer("RTP/SAVP", CRYPTO)
+            port,
+            client_context(authority, authority.issue("client")),
+            method="INVITE",
+            user="silent",
+            body=offer("RTP/SAVP", CRYPTO),
         )
         assert answer.status == 200
         assert answer.header("Contact") == f"<sip:cc-tts@{HOST}:{port};transport=TLS>"

@@ -102,6 +102,8 @@ async def test_it_ends_when_the_server_is_gone(ua: tuple[UaClient, Listener]) ->
     assert supervisor._channel is not None
     supervisor._channel.close()
     await eventually(lambda: not is_alive(pid), timeout_s=EXIT_TIMEOUT_S)
+    assert supervisor._process is not None
+    await asyncio.wait_for(supervisor._process.wait(), EXIT_TIMEOUT_S)
 
 
 async def test_the_server_hears_of_a_call_that_cannot_be_placed(ua: tuple[UaClient, Listener]) -> None:

@@ -161,9 +161,6 @@ class Server:
             log.warning("try_out_build", detail=advice(max_calls=build_max_calls))
         if config.rtp.srtp != "off" and config.sip.transports != ("tls",):
             log.warning("srtp_keys_in_clear", detail=KEYS_IN_CLEAR)
-        rtp_calls = (config.rtp.port_max - config.rtp.port_min + 1) // 2
-        if rtp_calls < self.ua.max_calls:
-            log.warning("few_rtp_ports", detail=f"rtp.port_min to rtp.port_max is enough for {rtp_calls} calls")
 
 
 def serve(config: Config) -> int:

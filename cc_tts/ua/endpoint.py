@@ -138,11 +138,13 @@ class UserAgent:
         self._endpoint.libInit(self._library_config())
         build_limit = self._build_limit = int(library.max_calls())
         self._count_lines = library.num_calls
-        wanted = self._settings.max_calls
+        wanted = min(self._settings.max_calls or build_limit, build_limit)
+        pairs = num_pairs(self._settings.rtp_port_min, self._settings.rtp_port_max)
         if self._settings.rtp_quarantine_s:
-            pairs = num_pairs(self._settings.rtp_port_min, self._settings.rtp_port_max)
             self._max_quarantined = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
-        self.max_calls = min(wanted or build_limit, build_limit, self._open_files(wanted or build_limit))
+        if pairs < wanted:
+            log.warning("few_rtp_ports", pairs=pairs, consequence=f"{pairs} calls at once")
+        self.max_calls = min(wanted, pairs, self._open_files(wanted))
         self._max_resting = max(MIN_RESTING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
         self._install_gate(library)
         if self._settings.srtp != "off":

@@ -57,8 +57,7 @@ class Account(pj.Account):  # type: ignore[misc]
 def local_config(settings: UaSettings) -> Any:
     """The account for calls that come in by address."""
     config = _common(settings)
-    tls_only = settings.tls is not None and settings.transports == ("tls",)
-    port = settings.tls.port if settings.tls is not None and tls_only else settings.port
+    port = settings.tls_port if settings.transports == ("tls",) else settings.port
     config.idUri = f"sip:cc-tts@{_host_for_uri(settings)}:{port}"
     config.priority = 0
     return config

@@ -1,6 +1,7 @@
 """The server's side of the UA process. Runs on: the event loop. Never imports pjsua2."""
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +13,6 @@ from cc_tts.config import Config, is_ip_address
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Hello, Message
 from cc_tts.processes.supervisor import ChildSpec, ProcessState, Supervisor, python_module
-from cc_tts.ua.auth_settings import AuthSettings, UserCredentials
 from cc_tts.ua.messages import (
     FROM_UA,
     Answer,
@@ -29,7 +29,6 @@ from cc_tts.ua.messages import (
     SetPaused,
     UaSettings,
 )
-from cc_tts.ua.tls_settings import TlsSettings
 
 RETRY_AFTER_S = 2
 """What a client is told while the UA process restarts."""
@@ -234,28 +233,10 @@ def settings_of(config: Config) -> UaSettings:
         pjsip_log_level=config.log.pjsip_level,
         nameservers=config.sip.nameservers or system_nameservers(),
         srtp=config.rtp.srtp,
-        tls=_tls_settings(config) if "tls" in config.sip.transports else None,
+        tls=replace(config.tls, ca_file=tls_files.ca_file(config.tls)) if "tls" in config.sip.transports else None,
+        tls_port=config.sip.tls_port,
         trusted_peers=config.sip.trusted_peers,
         allowed_peers=config.sip.allowed_peers,
         max_requests_per_source_s=config.sip.max_requests_per_source_s,
-        auth=AuthSettings(
-            realm=config.auth.realm,
-            users=tuple(UserCredentials(user.username, user.password) for user in config.auth.users),
-            exempt_peers=config.auth.exempt_peers,
-            algorithms=config.auth.algorithms,
-            nonce_lifetime_s=config.auth.nonce_lifetime_s,
-        ),
-    )
-
-
-def _tls_settings(config: Config) -> TlsSettings:
-    tls = config.tls
-    return TlsSettings(
-        port=config.sip.tls_port,
-        certificate_file=tls.certificate_file,
-        private_key_file=tls.private_key_file,
-        private_key_password=tls.private_key_password,
-        ca_file=tls_files.ca_file(tls),
-        verify_client=tls.verify_client,
-        verify_server=tls.verify_server,
+        auth=config.auth,
     )

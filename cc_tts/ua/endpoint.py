@@ -178,9 +178,7 @@ class UserAgent:
         """One turn: let PJSIP work, bury ended legs, pass on what the playout buffers reported, watch RTP."""
         self._endpoint.libHandleEvents(POLL_MS)
         self._drain_playout_events()
-        self._bury_ended()
-        lines_taken = self._count_lines()
-        self._quarantine.turn(lines_taken)
+        lines_taken = self._make_room()
         if lines_taken != self._lines_taken:
             self._lines_taken = lines_taken
             self._send(LinesTaken(count=lines_taken))
@@ -268,13 +266,11 @@ class UserAgent:
         return True
 
     def _originate(self, message: Originate) -> None:
-        full = self._num_legs >= self.max_calls or self._count_lines() >= self._build_limit
-        if full or self._lateness.refusing:
+        if self._is_full() or self._lateness.refusing:
             self._never_was(message.call_id, 503, "All lines are busy")
             return
         account = self._registered or self._local
-        self._bury_ended()
-        self._quarantine.turn(self._count_lines())
+        self._make_room()
         leg = self._new_leg(account, pj.PJSUA_INVALID_ID, message.call_id)
         param = leg_events.call_options()
         for name, value in message.headers.items():
@@ -391,19 +387,26 @@ class UserAgent:
     def _refusal(self, *, incoming: int = 0) -> int | None:
         """Seconds for Retry-After if a new call would be refused now; ``incoming`` calls have a line of PJSIP already."""
         if not incoming:
-            self._bury_ended()
-            self._quarantine.turn(self._count_lines())
-        full = self._num_legs >= self.max_calls or self._count_lines() - incoming >= self._build_limit
+            self._make_room()
         while self._resting and self._clock.now_ns() - self._resting[0] > SOCKET_REST_NS:
             self._resting.popleft()
         crowded = len(self._legs) + len(self._resting) >= self.max_calls + self._max_resting
-        refused = full or crowded or self._lateness.refusing or not self._accepting
+        refused = self._is_full(incoming=incoming) or crowded or self._lateness.refusing or not self._accepting
         return self._retry_after_s if refused else None
 
-    def _bury_ended(self) -> None:
-        """Also before every new call: pjsua2 hangs up the number of a leg it destroys, whoever has that number by then."""
-        for call_id in [call_id for call_id, leg in self._legs.items() if leg.over]:
-            self._bury(self._legs[call_id])
+    def _is_full(self, *, incoming: int = 0) -> bool:
+        return self._num_legs >= self.max_calls or self._count_lines() - incoming >= self._build_limit
+
+    def _make_room(self) -> int:
+        """Bury legs that are over and let go of ports that the next call needs; returns how many lines of PJSIP are taken.
+
+        Also before every new call: pjsua2 hangs up the number of a leg it destroys, whoever has that number by then.
+        """
+        for leg in [leg for leg in self._legs.values() if leg.over]:
+            self._bury(leg)
+        lines_taken = self._count_lines()
+        self._quarantine.turn(lines_taken)
+        return lines_taken
 
     def _bury(self, leg: Leg) -> None:
         del self._legs[leg.call_id]

@@ -91,14 +91,15 @@ class InboundPolicy:
         is_ambiguous = sip_message.is_ambiguous(message)
         if self._allowed and host not in self._allowed:
             return None if not is_ambiguous and in_dialog() else self._refuse("peer", host, _SILENCE)
-        is_counted = self._limits is not None and method != b"CANCEL" and host not in self._trusted
-        if self._limits is not None and is_counted and (is_ambiguous or not in_dialog()):
+        may_be_many = method == b"CANCEL" or host in self._trusted
+        if self._limits is not None and not may_be_many and (is_ambiguous or not in_dialog()):
             verdict = self._limits.ask(source_of(host))
-            if verdict is Verdict.ANSWER and method == b"INVITE":
-                return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._retry_after_s)),)))
-            # a peer that hears nothing to its OPTIONS takes us for dead, and 503 would say that we are full
-            if verdict is not Verdict.TAKE and not (verdict is Verdict.ANSWER and method == b"OPTIONS"):
+            is_answered = verdict is Verdict.ANSWER and method in (b"INVITE", b"OPTIONS")
+            if verdict is not Verdict.TAKE and not is_answered:
                 return self._refuse("rate", host, _SILENCE)
+            # a peer that hears nothing to its OPTIONS takes us for dead, and 503 would say that we are full
+            if is_answered and method == b"INVITE":
+                return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._retry_after_s)),)))
         if is_ambiguous:
             return self._refuse("malformed", host, Refusal(400, reason="Line ends or a header that may come once"))
         return None
@@ -135,13 +136,11 @@ class InboundPolicy:
 
     def is_bait(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
         """Whether a 401 or 407 is neither for a REGISTER, nor for a call that we placed, nor of a trusted peer."""
-        if sip_message.is_ambiguous(response):
-            self._refuse("bait", host, _SILENCE)
-            return True
-        method = "".join(sip_message.header_values(response, "cseq")[:1]).rpartition(" ")[2]
-        call_id = "".join(sip_message.header_values(response, "call-id", "i")[:1])
-        if method == "REGISTER" or host in self._trusted or is_ours(call_id):
-            return False
+        if not sip_message.is_ambiguous(response):
+            method = "".join(sip_message.header_values(response, "cseq")).rpartition(" ")[2]
+            call_id = "".join(sip_message.header_values(response, "call-id", "i"))
+            if method == "REGISTER" or host in self._trusted or is_ours(call_id):
+                return False
         self._refuse("bait", host, _SILENCE)
         return True
 

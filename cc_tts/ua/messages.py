@@ -8,8 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from cc_tts.processes.channel import Message
-from cc_tts.ua.auth_settings import AuthSettings
-from cc_tts.ua.tls_settings import TlsSettings
+from cc_tts.security_config import AuthConfig, TlsConfig
 
 # --- configuration: written to the child's standard input as JSON --------------------------------------------------
 
@@ -43,11 +42,13 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_media_lateness_ms: float = 0.0
     rtp_quarantine_s: float = 0.0
     srtp: Literal["off", "optional", "required"] = "off"
-    tls: TlsSettings | None = None
+    tls: TlsConfig | None = None
+    """None: SIP is not spoken over it."""
+    tls_port: int = 0
     trusted_peers: tuple[str, ...] = ()
     allowed_peers: tuple[str, ...] = ()
     max_requests_per_source_s: float = 0.0
-    auth: AuthSettings = AuthSettings()
+    auth: AuthConfig = AuthConfig()
 
 
 # --- server → UA: signalling ---------------------------------------------------------------------------------------

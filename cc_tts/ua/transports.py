@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pjsua2 as pj
 
+from cc_tts.security_config import TlsConfig
 from cc_tts.ua.messages import UaSettings
 from cc_tts.ua.sip_thread import SipThread, pj_detail
-from cc_tts.ua.tls_settings import TlsSettings
 
 HANDSHAKE_TIMEOUT_MS: Final = 5000
 """A peer that connects and does not finish its TLS handshake is dropped after this."""
@@ -40,7 +40,8 @@ def open_all(endpoint: Any, settings: UaSettings, *, is_wheel: bool) -> None:
                     'since 2019: make pjsua2, then start with CC_TTS_PJSUA2=server, or take "tls" out'
                 )
             assert settings.tls is not None
-            _secure(config, settings.tls)
+            config.port = settings.tls_port
+            _secure(config.tlsConfig, settings.tls)
         try:
             endpoint.transportCreate(getattr(pj, _TYPES[name]), config)
         except pj.Error as error:
@@ -48,9 +49,7 @@ def open_all(endpoint: Any, settings: UaSettings, *, is_wheel: bool) -> None:
             raise RuntimeError(f"cannot listen on {where}: {pj_detail(error)}") from None
 
 
-def _secure(config: Any, tls: TlsSettings) -> None:
-    config.port = tls.port
-    secured = config.tlsConfig
+def _secure(secured: Any, tls: TlsConfig) -> None:
     secured.certFile = tls.certificate_file
     secured.privKeyFile = tls.private_key_file
     secured.password = tls.private_key_password

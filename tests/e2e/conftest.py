@@ -7,6 +7,7 @@ import pytest
 from cc_tts.ua import pjsua2_build
 from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.children import Child
+from tests.e2e.configured import server_with
 from tests.e2e.server_under_test import SMALL_MAX_CALLS, Server
 
 os.environ.setdefault("CC_TTS_SIP__MAX_MEDIA_LATENESS_MS", "0")
@@ -33,23 +34,15 @@ async def phone(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[
 @pytest.fixture
 async def server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
     """The server with the routes of ``server_config``. SIGTERM must end it with status 0."""
-    running = await Server.start(tmp_path)
-    try:
+    async with server_with(tmp_path) as running:
         yield running
-    finally:
-        code = await running.end()
-    assert code == 0, running.log[-4000:]
 
 
 @pytest.fixture
 async def small_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
     """The same with ``SMALL_MAX_CALLS`` lines."""
-    running = await Server.start(tmp_path, max_calls=SMALL_MAX_CALLS)
-    try:
+    async with server_with(tmp_path, sip__max_calls=str(SMALL_MAX_CALLS)) as running:
         yield running
-    finally:
-        code = await running.end()
-    assert code == 0, running.log[-4000:]
 
 
 @pytest.fixture

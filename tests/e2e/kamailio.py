@@ -268,14 +268,12 @@ class ProxiedCaller(RawCaller):
         if not same_branch:
             super().ack()
             return
-        assert self._transport is not None
-        host, port = self._transport.get_extra_info("sockname")[:2]
         text = (
-            f"ACK {self._uri} SIP/2.0\r\nVia: SIP/2.0/UDP {host}:{port};rport;branch={self._branch}\r\n"
+            f"ACK {self._uri} SIP/2.0\r\nVia: SIP/2.0/UDP {self.own};rport;branch={self._branch}\r\n"
             f'From: "raw" <sip:raw@{HOST}>;tag={self._tag}\r\nTo: {self._to}\r\nCall-ID: {self.call_id}\r\n'
             f"CSeq: {self._cseq} ACK\r\nMax-Forwards: 70\r\nContent-Length: 0\r\n\r\n"
         )
-        self._transport.sendto(text.encode())
+        self.transmit(text.encode())
 
     async def hears(self, during_s: float = 0.3) -> int:
         """RTP packets that come within this time."""

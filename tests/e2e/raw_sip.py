@@ -4,9 +4,9 @@ import asyncio
 import hashlib
 import itertools
 import re
-from typing import Self
 
 from tests.e2e.peers import HOST
+from tests.e2e.udp import Address, UdpEndpoint
 
 ANSWER_TIMEOUT_S = 10.0
 SDP = (
@@ -14,7 +14,6 @@ SDP = (
     "m=audio {port} RTP/AVP {formats}\r\na=rtpmap:101 telephone-event/8000\r\na=ptime:20\r\n"
 )
 
-Address = tuple[str, int]
 _numbers = itertools.count(1)
 
 
@@ -41,22 +40,20 @@ class Answer:
         return [int(each) for each in match[1].split()] if match else []
 
 
-class RawCaller(asyncio.DatagramProtocol):
+class RawCaller(UdpEndpoint):
     """One dialog. Use it as a context manager. ``user`` may be followed by ``;parameters`` for the URI; ``source`` is the
     address it sends from.
     """
 
     def __init__(self, user: str, port: int, *, source: str = HOST) -> None:
+        super().__init__(host=source, peer_port=port)
         number = next(_numbers)
         user, semicolon, parameters = user.partition(";")
         self._uri = f"sip:{user}@{HOST}:{port}{semicolon}{parameters}"
         self._to = f"<{self._uri.partition(';')[0]}>"
         self._call_id = f"raw-{number}-{id(self):x}"
         self._tag = f"raw{number}"
-        self._port = port
-        self._source = source
         self._received: asyncio.Queue[str] = asyncio.Queue()
-        self._transport: asyncio.DatagramTransport | None = None
         self._cseq = 0
         self._branch = ""
         self._route = b""  # Route lines, once a proxy has recorded itself
@@ -65,22 +62,8 @@ class RawCaller(asyncio.DatagramProtocol):
     def call_id(self) -> str:
         return self._call_id
 
-    async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._transport, _ = await loop.create_datagram_endpoint(
-            lambda: self, local_addr=(self._source, 0), remote_addr=(HOST, self._port)
-        )
-        return self
-
-    async def __aexit__(self, *_exception: object) -> None:
-        assert self._transport is not None
-        self._transport.close()
-
     def datagram_received(self, data: bytes, addr: object) -> None:
         self._received.put_nowait(data.decode(errors="replace"))
-
-    def error_received(self, exc: Exception) -> None:
-        """The server is gone; whoever waits for an answer finds out."""
 
     def send(
         self,
@@ -93,22 +76,20 @@ class RawCaller(asyncio.DatagramProtocol):
         cseq: int | None = None,
     ) -> None:
         """Send a request; ``headers`` are whole lines."""
-        assert self._transport is not None
         if cseq is None:
             self._cseq += 1
             cseq = self._cseq
         if method != "CANCEL":
             self._branch = f"z9hG4bK{self._call_id}-{cseq}-{method}"
-        host, port = self._transport.get_extra_info("sockname")[:2]
         head = (
             f"{method} {self._uri} SIP/2.0\r\n"
-            f"Via: SIP/2.0/UDP {host}:{port};rport;branch={self._branch}\r\n"
+            f"Via: SIP/2.0/UDP {self.own};rport;branch={self._branch}\r\n"
             f"To: {self._to}\r\nCall-ID: {self._call_id}\r\nCSeq: {cseq} {method}\r\n"
-            f"Contact: <sip:raw@{host}:{port}>\r\nMax-Forwards: 70\r\n"
+            f"Contact: <sip:raw@{self.own}>\r\nMax-Forwards: 70\r\n"
         ).encode()
         sender = b"From: " + from_name + f" <sip:raw@{HOST}>;tag={self._tag}\r\n".encode()
         kind = f"Content-Type: {content_type}\r\n".encode() if body else b""
-        self._transport.sendto(
+        self.transmit(
             head + sender + self._route + headers + kind + f"Content-Length: {len(body)}\r\n\r\n{body}".encode()
         )
 
@@ -134,14 +115,13 @@ class RawCaller(asyncio.DatagramProtocol):
         self, method: str, timeout_s: float = ANSWER_TIMEOUT_S, *, status: str = "200 OK", headers: str = ""
     ) -> str:
         """Wait for a request of the server, such as BYE, and answer it."""
-        assert self._transport is not None
         async with asyncio.timeout(timeout_s):
             while True:
                 text = await self._received.get()
                 if text.startswith(f"{method} "):
                     kept = re.findall(r"^(?:Via|From|To|Call-ID|CSeq)\s*:.*\r$", text, re.MULTILINE | re.IGNORECASE)
                     lines = "".join(line + "\n" for line in kept)
-                    self._transport.sendto(f"SIP/2.0 {status}\r\n{lines}{headers}Content-Length: 0\r\n\r\n".encode())
+                    self.transmit(f"SIP/2.0 {status}\r\n{lines}{headers}Content-Length: 0\r\n\r\n".encode())
                     return text
 
     def ack(self) -> None:
@@ -182,25 +162,14 @@ async def options(port: int) -> Answer:
         return await caller.final()
 
 
-class RawPeer(asyncio.DatagramProtocol):
+class RawPeer(UdpEndpoint):
     """An answering side that says what the test tells it to. Use it as a context manager."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._received: asyncio.Queue[tuple[str, Address]] = asyncio.Queue()
-        self._transport: asyncio.DatagramTransport | None = None
         self._sender: Address = ("", 0)
         self.request = ""
-        self.port = 0
-
-    async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(HOST, 0))
-        self.port = self._transport.get_extra_info("sockname")[1]
-        return self
-
-    async def __aexit__(self, *_exception: object) -> None:
-        assert self._transport is not None
-        self._transport.close()
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
         self._received.put_nowait((data.decode(errors="replace"), addr))
@@ -216,34 +185,22 @@ class RawPeer(asyncio.DatagramProtocol):
 
     def answer(self, status: str, *, headers: str = "", formats: str = "", rtp_port: int = 9) -> None:
         """Answer the last request, with an answer to its offer if there are ``formats``."""
-        assert self._transport is not None
         kept = re.findall(r"^(?:Via|From|To|Call-ID|CSeq)\s*:.*\r$", self.request, re.MULTILINE | re.IGNORECASE)
         lines = [line.rstrip() for line in kept]
         lines = [line + ";tag=peer" if line.startswith("To:") and ";tag=" not in line else line for line in lines]
         body = SDP.format(port=rtp_port, formats=formats) if formats else ""
         if body:
-            lines += ["Content-Type: application/sdp", f"Contact: <sip:peer@{HOST}:{self.port}>"]
+            lines += ["Content-Type: application/sdp", f"Contact: <sip:peer@{self.own}>"]
         head = "\r\n".join([f"SIP/2.0 {status}", *lines])
-        self._transport.sendto(f"{head}\r\n{headers}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self._sender)
+        self.transmit(f"{head}\r\n{headers}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self._sender)
 
 
-class RtpEar(asyncio.DatagramProtocol):
+class RtpEar(UdpEndpoint):
     """Takes down RTP packets. Use it as a context manager."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.packets: list[bytes] = []
-        self.port = 0
-        self._transport: asyncio.DatagramTransport | None = None
-
-    async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._transport, _ = await loop.create_datagram_endpoint(lambda: self, local_addr=(HOST, 0))
-        self.port = self._transport.get_extra_info("sockname")[1]
-        return self
-
-    async def __aexit__(self, *_exception: object) -> None:
-        assert self._transport is not None
-        self._transport.close()
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
         self.packets.append(data)

@@ -31,13 +31,12 @@ LONG_GREETING = (
 Json = dict[str, Any]
 
 
-def server_config(*, sip_port: int, http_port: int, rtp_port: int, max_calls: int = 0) -> str:
+def server_config(*, sip_port: int, http_port: int, rtp_port: int) -> str:
     """Configuration of the server for these tests. Routes: greet, long, silent, ring; every other user is unknown."""
     return f"""
 [sip]
 host = "{HOST}"
 port = {sip_port}
-max_calls = {max_calls}
 retry_after_s = 7
 
 [rtp]
@@ -89,11 +88,11 @@ class Server:
         self.url = f"http://{HOST}:{http_port}"
 
     @classmethod
-    async def start(cls, folder: Path, *, max_calls: int = 0) -> "Server":
+    async def start(cls, folder: Path) -> "Server":
         """Start it and wait until ``GET /readyz`` says 200."""
         sip_port, http_port, rtp_port = free_ports(2), free_ports(), free_ports(RTP_PORTS)
         config = folder / "server.toml"
-        config.write_text(server_config(sip_port=sip_port, http_port=http_port, rtp_port=rtp_port, max_calls=max_calls))
+        config.write_text(server_config(sip_port=sip_port, http_port=http_port, rtp_port=rtp_port))
         argv = [sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)]
         child = await Child.start(argv, log_path=folder / "server.log")
         session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S))
@@ -179,6 +178,15 @@ class Server:
     async def until_terminated(self, timeout_s: float = 10.0) -> Json:
         """Wait until the only call is over."""
         return await self.until_call(lambda call: call["state"] == "terminated", timeout_s)
+
+    async def until_all_terminated(self, timeout_s: float = 20.0) -> list[Json]:
+        """Wait until no call is left, which the far side may know earlier than the server; returns the ended ones."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                calls = await self.calls()
+                if all(call["state"] == "terminated" for call in calls):
+                    return calls
+                await asyncio.sleep(0.02)
 
     @contextlib.asynccontextmanager
     async def events(self) -> AsyncIterator["EventLog"]:

@@ -11,21 +11,11 @@ from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.configured import is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
 from tests.e2e.peers import Sipp
 from tests.e2e.raw_sip import RawCaller, invite_once, options
-from tests.e2e.server_under_test import EventLog, Json, Server
+from tests.e2e.server_under_test import EventLog, Server
 
 pytestmark = pytest.mark.e2e
 
 EXIT_TIMEOUT_S = 20.0
-
-
-async def until_all_ended(server: Server) -> list[Json]:
-    """Wait until no call is left; returns the ended ones."""
-    async with asyncio.timeout(EXIT_TIMEOUT_S):
-        while True:
-            calls = await server.calls()
-            if all(call["state"] == "terminated" for call in calls):
-                return calls
-            await asyncio.sleep(0.02)
 
 
 async def speaking(server: Server, phone: SoftphoneProcess, log: EventLog, user: str = "long") -> str:
@@ -63,7 +53,7 @@ async def test_the_ua_process_dies_in_the_middle_of_a_prompt(server: Server, pho
         report = await phone.hangup(call="2")
         assert report["talkspurts"]
         assert report["ending"]["result"] == "completed"
-    ended = await server.calls("terminated")
+    ended = await server.until_all_terminated()
     assert [each["ending"]["reason"] for each in ended] == ["ua_process_died", "remote_hangup"]
     assert len(logged(server, "sip_down")) == 1
 
@@ -204,7 +194,7 @@ async def test_what_is_not_utf8_is_answered_and_holds_no_line(server: Server) ->
         assert (await invite_once("silent", port, from_name=b'"\xc3\x28"')).status == 200
         assert (await invite_once("silent", port, headers=b"X-TTS-Text: hi\xff\r\n")).status == 400
     assert (await invite_once("silent", port, from_name='"Grüße, 世界"'.encode())).status == 200
-    calls = await until_all_ended(server)
+    calls = await server.until_all_terminated()
     assert calls[0]["headers"] == {"X-Foo": "\ufffd\ufffd"}
     assert "Grüße, 世界" in calls[-1]["caller"]
 
@@ -213,7 +203,7 @@ async def test_calls_that_end_make_room_at_once(server: Server) -> None:
     for _ in range(8):  # fewer than MIN_RESTING_CALLS
         assert (await invite_once("silent", server.sip_port)).status == 200
         assert (await invite_once("nobody", server.sip_port)).status == 404
-    assert len(await until_all_ended(server)) == 16
+    assert len(await server.until_all_terminated()) == 16
 
 
 async def test_a_storm_of_calls_gets_503_and_breaks_nothing(server: Server) -> None:

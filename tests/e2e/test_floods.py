@@ -10,6 +10,7 @@ from tests.e2e.configured import ua_pid
 from tests.e2e.peers import HOST
 from tests.e2e.raw_sip import SDP, RawCaller, RtpEar, invite_once, options
 from tests.e2e.server_under_test import SMALL_MAX_CALLS, Server
+from tests.e2e.udp import UdpEndpoint
 
 pytestmark = pytest.mark.e2e
 
@@ -21,12 +22,13 @@ REQUESTS_A_TURN = 4
 TEXT = "This%20announcement%20goes%20on%20while%20many%20others%20call.%20It%20must%20be%20heard%20to%20its%20end."
 
 
-class Flood(asyncio.DatagramProtocol):
+class Flood(UdpEndpoint):
     """Requests that have nothing to do with each other, from one socket."""
 
     def __init__(self, method: str, port: int) -> None:
+        super().__init__(peer_port=port)
         self._method = method
-        self._port = port
+        self._server_port = port
         self.answers: Counter[str] = Counter()
         self.num_sent = 0
 
@@ -35,25 +37,20 @@ class Flood(asyncio.DatagramProtocol):
 
     async def run(self) -> None:
         """Send for ``FLOOD_S``, in turns."""
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_datagram_endpoint(
-            lambda: self, local_addr=(HOST, 0), remote_addr=(HOST, self._port)
-        )
-        own = f"{HOST}:{transport.get_extra_info('sockname')[1]}"
-        for _ in range(round(FLOOD_S / TURN_S)):
-            for _ in range(REQUESTS_A_TURN):
-                self.num_sent += 1
-                transport.sendto(self._request(own))
-            await asyncio.sleep(TURN_S)
-        transport.close()
+        async with self:
+            for _ in range(round(FLOOD_S / TURN_S)):
+                for _ in range(REQUESTS_A_TURN):
+                    self.num_sent += 1
+                    self.transmit(self._request())
+                await asyncio.sleep(TURN_S)
 
-    def _request(self, own: str) -> bytes:
+    def _request(self) -> bytes:
         name, body = f"flood{self.num_sent}", SDP.format(port=9, formats="0") if self._method == "INVITE" else ""
         return (
-            f"{self._method} sip:nobody@{HOST}:{self._port} SIP/2.0\r\n"
-            f"Via: SIP/2.0/UDP {own};rport;branch=z9hG4bK{name}\r\nFrom: <sip:flood@{own}>;tag={name}\r\n"
-            f"To: <sip:nobody@{HOST}>\r\nCall-ID: {name}@{own}\r\nCSeq: 1 {self._method}\r\nMax-Forwards: 70\r\n"
-            f"Contact: <sip:flood@{own}>\r\n"
+            f"{self._method} sip:nobody@{HOST}:{self._server_port} SIP/2.0\r\n"
+            f"Via: SIP/2.0/UDP {self.own};rport;branch=z9hG4bK{name}\r\nFrom: <sip:flood@{self.own}>;tag={name}\r\n"
+            f"To: <sip:nobody@{HOST}>\r\nCall-ID: {name}@{self.own}\r\nCSeq: 1 {self._method}\r\nMax-Forwards: 70\r\n"
+            f"Contact: <sip:flood@{self.own}>\r\n"
             + ("Content-Type: application/sdp\r\n" if body else "")
             + f"Content-Length: {len(body)}\r\n\r\n{body}"
         ).encode()
@@ -88,6 +85,4 @@ async def test_a_call_goes_on_through_a_flood(small_server: Server, method: str,
             while (answer := await invite_once("silent", small_server.sip_port)).status == 503:  # noqa: ASYNC110 - of the far side
                 await asyncio.sleep(0.2)
         assert answer.status == 200
-    async with asyncio.timeout(REST_TIMEOUT_S):
-        while [call for call in await small_server.calls() if call["state"] != "terminated"]:  # noqa: ASYNC110 - of the far side
-            await asyncio.sleep(0.2)
+    await small_server.until_all_terminated(REST_TIMEOUT_S)

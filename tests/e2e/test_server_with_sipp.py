@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cc_tts.ua.softphone_driver import SoftphoneProcess
+from tests.e2e.configured import server_with
 from tests.e2e.peers import Sipp
 from tests.e2e.server_under_test import Server
 
@@ -45,8 +46,7 @@ async def test_hold_and_resume(server: Server, tmp_path: Path) -> None:
 
 
 async def test_no_line_free(tmp_path: Path, phone: SoftphoneProcess) -> None:
-    server = await Server.start(tmp_path, max_calls=1)
-    try:
+    async with server_with(tmp_path, sip__max_calls="1") as server:
         await phone.dial(server.uri("silent"))
         await phone.wait_event("answered", timeout_s=10)
         caller = await Sipp.call("busy", folder=tmp_path, target_port=server.sip_port, service="greet")
@@ -56,9 +56,6 @@ async def test_no_line_free(tmp_path: Path, phone: SoftphoneProcess) -> None:
         assert re.search(r"^Retry-After: *7\b", refusal, re.MULTILINE | re.IGNORECASE)
         report = await phone.hangup()
         assert report["ending"]["result"] == "completed"
-    finally:
-        code = await server.end()
-    assert code == 0
 
 
 @pytest.mark.timeout(120)

@@ -203,13 +203,12 @@ async def test_srtp_required(tmp_path: Path) -> None:
 
 async def plain_and_forged_rtp(sender: RtpEar, port: int) -> None:
     """A key pressed in the clear, the same with random bytes where SRTP has its tag, and noise."""
-    assert sender._transport is not None
     rng = np.random.default_rng(2)
     for number in range(50):
         header = struct.pack("!BBHII", 0x80, 101, number, 160, 4711)
         event = struct.pack("!BBH", 5, 0x8A if number % 10 > 6 else 0x0A, 160 * (number % 10 + 1))
         for packet in (header + event, header + event + rng.bytes(10), header[:1] + rng.bytes(180)):
-            sender._transport.sendto(packet, (HOST, port))
+            sender.transmit(packet, (HOST, port))
         await asyncio.sleep(0.005)
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from typing import Self
 
 import pytest
 
@@ -11,6 +10,7 @@ from tests.e2e.configured import ua_pid
 from tests.e2e.peers import HOST
 from tests.e2e.raw_sip import SDP, Answer, RawCaller, invite_once, options
 from tests.e2e.server_under_test import SMALL_MAX_CALLS, Server
+from tests.e2e.udp import UdpEndpoint
 
 pytestmark = pytest.mark.e2e
 
@@ -19,40 +19,26 @@ SILENCE_S = 0.25
 ANSWER_S = 5.0
 
 
-class Sender(asyncio.DatagramProtocol):
+class Sender(UdpEndpoint):
     """Sends one message, and ends whatever call comes of it. Use it as a context manager."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        super().__init__(peer_port=port)
+        self._server_port = port
         self._received: asyncio.Queue[str] = asyncio.Queue()
-        self._transport: asyncio.DatagramTransport | None = None
-        self.own = ""
-
-    async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        self._transport, _ = await loop.create_datagram_endpoint(
-            lambda: self, local_addr=(HOST, 0), remote_addr=(HOST, self._port)
-        )
-        self.own = f"{HOST}:{self._transport.get_extra_info('sockname')[1]}"
-        return self
-
-    async def __aexit__(self, *_exception: object) -> None:
-        assert self._transport is not None
-        self._transport.close()
 
     def datagram_received(self, data: bytes, addr: object) -> None:
         self._received.put_nowait(data.decode(errors="replace"))
 
     async def send(self, data: bytes, timeout_s: float) -> Answer | None:
         """Send; the final answer if there is one. A call that was answered is acknowledged and ended."""
-        assert self._transport is not None
-        self._transport.sendto(data)
+        self.transmit(data)
         answer = await self._final(timeout_s)
         if answer is None or not data.startswith(b"INVITE"):
             return answer
-        self._transport.sendto(self._within(answer, "ACK", 0))
+        self.transmit(self._within(answer, "ACK", 0))
         if answer.status < 300:
-            self._transport.sendto(self._within(answer, "BYE", 1))
+            self.transmit(self._within(answer, "BYE", 1))
             ended = await self._final(ANSWER_S)
             assert ended is not None
             assert ended.status == 200, ended.text
@@ -76,7 +62,7 @@ class Sender(asyncio.DatagramProtocol):
             else f"SIP/2.0/UDP {self.own};rport;branch=z9hG4bK{method}{answer.header('Call-ID')}"
         )
         contact = re.search(r"<(sip:[^>]*)>", answer.header("Contact") or "")
-        uri = contact[1] if contact else f"sip:{HOST}:{self._port}"
+        uri = contact[1] if contact else f"sip:{HOST}:{self._server_port}"
         kept = "".join(f"{name}: {answer.header(name)}\r\n" for name in ("From", "To", "Call-ID"))
         return (
             f"{method} {uri} SIP/2.0\r\nVia: {via}\r\n{kept}CSeq: {number + step} {method}\r\n"
@@ -103,8 +89,7 @@ async def test_torture_messages(small_server: Server) -> None:
     wrong = {case.name: seen[case.name] for case in messages.ALL if seen[case.name] not in case.allowed}
     assert not wrong
 
-    live = [call for call in await small_server.calls() if call["state"] != "terminated"]
-    assert not live
+    await small_server.until_all_terminated()
     assert not [line for line in small_server.log.splitlines() if '"level": "error"' in line]
     callers = [RawCaller("silent", small_server.sip_port) for _ in range(SMALL_MAX_CALLS)]
     for caller in callers:  # every line is free

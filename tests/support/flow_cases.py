@@ -1,4 +1,4 @@
-"""Sequences for the flow of the tiny model, and what they give as a whole."""
+"""Sequences for the flow of the tiny model, and what they give as a whole; sizes of a smaller one."""
 
 import dataclasses
 import random
@@ -10,6 +10,8 @@ from torch import Tensor
 
 from cc_tts.tts.cosyvoice2.flow_runner import FlowRow, FlowRunner
 from cc_tts.tts.cosyvoice2.models.flow import Flow, FlowConfig, fixed_noise
+from cc_tts.tts.cosyvoice2.models.flow_encoder import EncoderConfig
+from cc_tts.tts.cosyvoice2.models.flow_estimator import EstimatorConfig
 from cc_tts.tts.cosyvoice2.token2wav import FlowPrompt
 from tests.support.tiny_model import tiny_states
 
@@ -18,6 +20,35 @@ MAX_TOKENS: Final = 200
 NOISE: Final = fixed_noise(2 * MAX_TOKENS)
 CODES: Final = 60
 NUM_STEPS: Final = 3
+SMALL: Final = FlowConfig(
+    vocab_size=30,
+    num_embedding=6,
+    encoder=EncoderConfig(
+        width=16,
+        num_heads=2,
+        head_dim=8,
+        num_hidden=24,
+        num_layers=2,
+        num_up_layers=1,
+        lookahead=3,
+        lookahead_kernel=3,
+        up_kernel=5,
+    ),
+    estimator=EstimatorConfig(
+        num_mels=4,
+        num_speaker=4,
+        channels=8,
+        num_time=12,
+        num_hidden=16,
+        num_attention=8,
+        head_dim=4,
+        num_blocks=2,
+        num_mid_blocks=2,
+    ),
+    chunk_tokens=4,
+    num_steps=3,
+)
+"""For weights drawn at random, where a test is about what a flow does in any size."""
 
 
 def new_flow(*, half: bool = False) -> Flow:

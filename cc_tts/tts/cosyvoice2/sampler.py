@@ -3,9 +3,8 @@
 A first draw from the nucleus; if that token occurred in the last few, a second draw from all other tokens. Both draws are
 exponential races, ``argmax p / q`` with ``q ~ Exp(1)``, so a batch of sequences is sampled without asking the device.
 
-The ``q`` of a sequence depend on its seed and its step only: a sequence draws the same tokens in whatever company it is.
-They are a hash of (seed, step, draw, candidate): a counter, not a state. :class:`OfficialRas` draws as the official code
-does, from torch's global generator, for comparisons.
+The ``q`` of a sequence depend on its seed and its step only (:mod:`counted_random`): a sequence draws the same tokens in
+whatever company it is. :class:`OfficialRas` draws as the official code does, from torch's global generator, for comparisons.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,14 +14,10 @@ from typing import Final, Protocol
 import torch
 from torch import Tensor
 
+from cc_tts.tts.cosyvoice2.counted_random import counted_exponentials
 from cc_tts.tts.cosyvoice2.models.lm_input import NUM_SPECIAL_SPEECH_IDS, ForbiddenIds
 
 NO_TOKEN: Final = -1  # fills the window of a sequence that is shorter than it
-
-_GOLDEN: Final = 0x9E3779B97F4A7C15 - 2**64  # 2^64 over the golden ratio, odd, as a signed number
-_FIRST_FACTOR: Final = 0xBF58476D1CE4E5B9 - 2**64
-_SECOND_FACTOR: Final = 0x94D049BB133111EB - 2**64
-_MANTISSA_BITS: Final = 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,35 +93,15 @@ def sample_ras(log_probs: Tensor, history: Tensor, seeds: Tensor, steps: Tensor,
     vocab_size = log_probs.shape[-1]
     probs, candidates = torch.softmax(log_probs, dim=-1).topk(min(params.top_k, vocab_size), dim=-1)  # [B, top_k] each
     kept = probs.cumsum(dim=-1) - probs < params.top_p  # the mass before a candidate; the one that crosses stays
-    race = (
-        torch.where(kept, probs.log(), -torch.inf) - counted_exponentials(seeds, steps, 0, candidates.shape[-1]).log()
-    )
+    counts = [candidates.shape[-1], vocab_size]
+    log_first, log_second = torch.split(counted_exponentials(seeds, steps, counts).log(), counts, dim=-1)
+    race = torch.where(kept, probs.log(), -torch.inf) - log_first
     first = candidates.gather(-1, race.argmax(dim=-1, keepdim=True))  # [B, 1]
 
     repeated = (history == first).sum(dim=-1, keepdim=True) >= params.num_repeats  # [B, 1]
     others = log_probs.scatter(-1, first, -torch.inf)  # [B, V]
-    second = (others - counted_exponentials(seeds, steps, 1, vocab_size).log()).argmax(dim=-1, keepdim=True)  # [B, 1]
+    second = (others - log_second).argmax(dim=-1, keepdim=True)  # [B, 1]
     return torch.where(repeated, second, first)[:, 0]
-
-
-def counted_exponentials(seeds: Tensor, steps: Tensor, draw: int, count: int) -> Tensor:
-    """``count`` numbers of Exp(1) for each row, a function of (seed, step, draw) alone; positive and finite. [B, count]."""
-    keys = _scramble(_scramble(seeds + _GOLDEN) + (2 * steps + draw) * _GOLDEN)  # [B]
-    places = torch.arange(1, count + 1, device=seeds.device) * _GOLDEN  # [count]
-    bits = _logical_shift(_scramble(keys[:, None] + places), 64 - _MANTISSA_BITS)
-    uniform = (bits.to(torch.float32) + 0.5) * 2.0**-_MANTISSA_BITS  # neither 0 nor 1: both ends are exact in float32
-    return -uniform.log()
-
-
-def _scramble(x: Tensor) -> Tensor:
-    """The finaliser of SplitMix64 (Steele, Lea, Flood 2014) on 64 bits that torch calls signed."""
-    x = (x ^ _logical_shift(x, 30)) * _FIRST_FACTOR
-    x = (x ^ _logical_shift(x, 27)) * _SECOND_FACTOR
-    return x ^ _logical_shift(x, 31)
-
-
-def _logical_shift(x: Tensor, num_bits: int) -> Tensor:
-    return (x >> num_bits) & ((1 << (64 - num_bits)) - 1)
 
 
 class SeededRas:

@@ -20,11 +20,11 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from cc_tts.tts.cosyvoice2.counted_random import counted_normals
 from cc_tts.tts.cosyvoice2.fade import SEAM_FRAMES, cross_fade, seam_window
 from cc_tts.tts.cosyvoice2.graphs import GraphedCall, tier_of, upload
 from cc_tts.tts.cosyvoice2.models.layers import within
 from cc_tts.tts.cosyvoice2.models.vocoder import Vocoder
-from cc_tts.tts.cosyvoice2.sampler import counted_exponentials
 
 ROW_TIERS: Final = (1, 2, 4, 8, 16, 32, 64)
 FRAME_TIERS: Final = tuple(SEAM_FRAMES + new for new in (8, 16, 30, 50, 100, 200))
@@ -220,13 +220,11 @@ class VocoderRunner:
         return (torch.cat((pcm, finite[:, None].to(pcm.dtype)), dim=1).to(torch.int16),)
 
     def _draws(self, seeds: Tensor, starts: Tensor, num_frames: int) -> Tensor:
-        """Standard normal numbers [B, samples, harmonics], a function of seed and place in the speech (Box and Muller)."""
+        """Standard normal numbers [B, samples, harmonics], a function of seed and place in the speech."""
         frames = starts[:, None] + torch.arange(num_frames, device=starts.device)  # [B, T]
         of_each = (seeds[:, None].expand_as(frames).flatten(), frames.flatten())
-        num_draws = self._hop * self._config.num_harmonics
-        radii = (2.0 * counted_exponentials(*of_each, 0, num_draws)).sqrt()
-        turns = (-counted_exponentials(*of_each, 1, num_draws)).exp()  # uniform in 0 to 1
-        return (radii * (2.0 * torch.pi * turns).cos()).view(len(seeds), -1, self._config.num_harmonics)
+        normals = counted_normals(*of_each, self._hop * self._config.num_harmonics)
+        return normals.view(len(seeds), -1, self._config.num_harmonics)
 
     def _to_pcm(self, batch: Sequence[_Placed], samples: Tensor) -> list[PcmOut]:
         """Bring a batch to the host, in one copy; here it waits for the device."""

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from cc_tts.tts.cosyvoice2.models.flow_config import FlowConfig
 from cc_tts.tts.cosyvoice2.models.flow_encoder import FRAMES_PER_TOKEN, EncoderCache, FlowEncoder
-from cc_tts.tts.cosyvoice2.models.flow_estimator import Estimator, EstimatorCache, EstimatorConfig
+from cc_tts.tts.cosyvoice2.models.flow_estimator import NUM_PAST, Estimator, EstimatorCache, EstimatorConfig
 from cc_tts.tts.cosyvoice2.models.flow_ode import euler_grid, fixed_noise
 from cc_tts.tts.cosyvoice2.models.flow_state import FlowState, StepPlan
 from cc_tts.tts.cosyvoice2.models.layers import Span, within
@@ -338,7 +338,7 @@ class Flow(nn.Module):
     ) -> Tensor:
         """Integrate from noise ``x`` [B, T, mels] to mel, with and without condition at once (§4.6)."""
         dtype = mu.dtype
-        both = frames.twice().with_bias(dtype)
+        both = frames.twice().for_many_layers(dtype, num_past=NUM_PAST)
         mu, speaker, cond = (torch.cat((part, torch.zeros_like(part))) for part in (mu, speaker, cond.to(dtype)))
         guidance = self.config.guidance
         x = x.to(torch.float32)

@@ -13,7 +13,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cc_tts.tts.cosyvoice2.models.layers import CausalConv, Span, join_heads, remember, split_heads, untouched_zeros
+from cc_tts.tts.cosyvoice2.models.layers import (
+    CausalConv,
+    JoinedLinears,
+    Span,
+    join_heads,
+    remember,
+    split_attention,
+    split_heads,
+    untouched_zeros,
+)
 
 LOOKAHEAD_SLOPE: Final = 0.01
 _NORM_EPS: Final = 1e-5
@@ -78,6 +87,7 @@ class RelativeAttention(nn.Module):
         self.linear_k = nn.Linear(width, width)
         self.linear_v = nn.Linear(width, width)
         self.linear_out = nn.Linear(width, width)
+        self._project = JoinedLinears(self.linear_q, self.linear_k, self.linear_v)
         self.linear_pos = nn.Linear(width, width, bias=False)
         self.pos_bias_u = nn.Parameter(torch.zeros(config.num_heads, config.head_dim))
         self.pos_bias_v = nn.Parameter(torch.zeros(config.num_heads, config.head_dim))
@@ -88,10 +98,8 @@ class RelativeAttention(nn.Module):
 
     def forward(self, x: Tensor, distances: Tensor, span: Span, cache: Tensor | None) -> Tensor:
         """Attend from ``x`` [B, T, width]; ``distances`` are projected positions and begin at ``span.lowest``."""
-        queries = split_heads(self.linear_q(x), self.head_dim)  # [B, heads, T, D]
-        keys = split_heads(self.linear_k(x), self.head_dim)
-        values = split_heads(self.linear_v(x), self.head_dim)
-        keys, values = remember(keys, values, cache, span)
+        queries, new = split_attention(self._project(x), self.head_dim)
+        keys, values = remember(new, cache, span)
 
         near = (queries + self.pos_bias_v[:, None]) / math.sqrt(self.head_dim)
         by_distance = near @ distances  # [B, heads, T, distances]

@@ -13,9 +13,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cc_tts.tts.cosyvoice2.models.layers import CausalConv, Span, join_heads, remember, split_heads, untouched_zeros
+from cc_tts.tts.cosyvoice2.models.layers import (
+    CausalConv,
+    JoinedLinears,
+    Span,
+    join_heads,
+    remember,
+    split_attention,
+    untouched_zeros,
+)
 
 _KERNEL: Final = 3
+NUM_PAST: Final = _KERNEL - 1
+"""Inputs before the new ones that each convolution sees."""
 _TIME_SCALE: Final = 1000.0
 _TIME_BASE: Final = 10_000.0
 
@@ -122,13 +132,12 @@ class Attention(nn.Module):
         self.to_k = nn.Linear(config.channels, config.num_attention, bias=False)
         self.to_v = nn.Linear(config.channels, config.num_attention, bias=False)
         self.to_out = nn.ModuleList([nn.Linear(config.num_attention, config.channels)])
+        self._project = JoinedLinears(self.to_q, self.to_k, self.to_v)
 
     def forward(self, x: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
         """[B, T, channels]."""
-        queries = split_heads(self.to_q(x), self.head_dim)  # [B, heads, T, D]
-        keys = split_heads(self.to_k(x), self.head_dim)
-        values = split_heads(self.to_v(x), self.head_dim)
-        keys, values = remember(keys, values, None if cache is None else cache.attention[self.index], span)
+        queries, new = split_attention(self._project(x), self.head_dim)
+        keys, values = remember(new, None if cache is None else cache.attention[self.index], span)
         mask = span.visible if span.bias is None else span.bias
         mixed = functional.scaled_dot_product_attention(queries, keys, values, mask)
         return cast("Tensor", self.to_out[0](join_heads(mixed)))
@@ -288,7 +297,7 @@ class Estimator(nn.Module):
 def _convolve(conv: nn.Module, x: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
     conv = cast("CausalConv", conv)
     context = None if cache is None else cache.contexts[conv.index]
-    return cast("Tensor", conv(x, context, span.num_kept, span.slots))
+    return cast("Tensor", conv(x, context, span.num_kept, span.slots, span.last))
 
 
 def _pointwise(conv: nn.Conv1d, x: Tensor) -> Tensor:

@@ -95,6 +95,7 @@ class Span:
     slots: Tensor | None = None  # [B]: where the contexts of each row lie; with pages
     page_len: int = 0  # positions of a page
     bias: Tensor | None = None  # ``visible`` as what is added to scores, where many layers need it
+    last: Tensor | None = None  # [B, kernel - 1]: see :class:`CausalConv`, where many convolutions need it
 
     @classmethod
     def of(
@@ -174,10 +175,40 @@ class Span:
             self.page_len,
         )
 
-    def with_bias(self, dtype: torch.dtype) -> Self:
-        """The same with its bias, so that not every layer makes it anew."""
+    def for_many_layers(self, dtype: torch.dtype, *, num_past: int) -> Self:
+        """The same with its bias, and for convolutions over ``num_past`` inputs, so that not every layer makes them anew."""
         bias = torch.zeros_like(self.visible, dtype=dtype).masked_fill_(~self.visible, -math.inf)
-        return replace(self, bias=bias)
+        return replace(self, bias=bias, last=last_inputs(self.num_kept, num_past))
+
+
+class JoinedLinears:
+    """Linear maps of the same input, run as one; their results lie side by side. All have a bias, or none.
+
+    The weights of the maps become views of one tensor, so that nothing is held twice. When they have been loaded or moved
+    since, they are joined again.
+    """
+
+    def __init__(self, *maps: nn.Linear) -> None:
+        self._maps = maps
+        self._joined_at: list[int] = []
+        self._parts: list[Tensor] = []  # the weight and perhaps the bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """From [..., in] to [..., all out]."""
+        if [each.weight.data_ptr() for each in self._maps] != self._joined_at:  # a bias goes where its weight goes
+            self._join()
+        return functional.linear(x, *self._parts)
+
+    def _join(self) -> None:
+        self._parts = []
+        with torch.inference_mode(mode=False), torch.no_grad():
+            for name, first in list(self._maps[0].named_parameters()):
+                whole = torch.cat([getattr(each, name) for each in self._maps])
+                self._parts.append(whole)
+                sizes = [each.out_features for each in self._maps]
+                for each, part in zip(self._maps, torch.split(whole, sizes), strict=True):
+                    setattr(each, name, nn.Parameter(part, requires_grad=first.requires_grad))
+        self._joined_at = [each.weight.data_ptr() for each in self._maps]
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -190,23 +221,35 @@ def join_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def remember(keys: Tensor, values: Tensor, cache: Tensor | None, span: Span) -> tuple[Tensor, Tensor]:
-    """Write new keys and values [B, heads, T, D] to ``cache``; those that the span looks at.
+def split_attention(projected: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
+    """Queries [B, heads, T, D], and keys with values [B, T, 2, heads, D], of [B, T, 3 * heads * D]."""
+    parts = projected.view(*projected.shape[:2], 3, -1, head_dim)
+    return parts[:, :, 0].transpose(1, 2), parts[:, :, 1:]
+
+
+def remember(new: Tensor, cache: Tensor | None, span: Span) -> tuple[Tensor, Tensor]:
+    """Write new keys and values [B, T, 2, heads, D] to ``cache``; those that the span looks at, [B, heads, K, D] each.
 
     The cache is [2, B, heads, places, D], or [pages, page_len, 2, heads, D] when the span has pages.
     """
     if cache is None:
-        return keys, values
-    if span.pages is not None:
-        cache.flatten(0, 1)[span.written] = torch.stack((keys.transpose(1, 2), values.transpose(1, 2)), dim=2)
+        seen = new
+    elif span.pages is not None:
+        cache.flatten(0, 1)[span.written] = new
         seen = cache.index_select(0, span.pages.flatten())  # [B * n, page_len, 2, heads, D]
-        both = seen.reshape(keys.shape[0], -1, *seen.shape[2:]).transpose(1, 3)  # [B, heads, 2, K, D]
-        return both[:, :, 0], both[:, :, 1]
-    rows = torch.arange(keys.shape[0], device=keys.device)[:, None]
-    num_keys = span.visible.shape[-1]
-    cache[0][rows, :, span.written] = keys.transpose(1, 2)
-    cache[1][rows, :, span.written] = values.transpose(1, 2)
-    return cache[0, :, :, :num_keys], cache[1, :, :, :num_keys]
+        seen = seen.view(new.shape[0], -1, *new.shape[2:])  # [B, K, 2, heads, D]
+    else:
+        rows = torch.arange(new.shape[0], device=new.device)[:, None]
+        cache[:, rows, :, span.written] = new
+        keys, values = cache[:, :, :, : span.visible.shape[-1]]
+        return keys, values
+    keys, values = seen.transpose(1, 3).unbind(dim=2)
+    return keys, values
+
+
+def last_inputs(num_kept: Tensor, num_past: int) -> Tensor:
+    """Where, behind ``num_past`` inputs and the new ones, the last ``num_past`` lie before the next call, [B, num_past]."""
+    return num_kept[:, None] + torch.arange(num_past, device=num_kept.device)
 
 
 class CausalConv(nn.Conv1d):
@@ -224,6 +267,7 @@ class CausalConv(nn.Conv1d):
         context: Tensor | None = None,
         num_kept: Tensor | None = None,
         slots: Tensor | None = None,
+        last: Tensor | None = None,
     ) -> Tensor:
         """Convolve ``x`` [B, T, C].
 
@@ -233,6 +277,7 @@ class CausalConv(nn.Conv1d):
                 zeros, when left out.
             num_kept: how many of the new positions the next call has behind it, [B]; needed with a context.
             slots: where in ``context``, then [slots, kernel - 1, C], those of each row lie, [B]; row by row, when left out.
+            last: ``last_inputs(num_kept, kernel - 1)``, where that is known already.
 
         """
         if context is None or num_kept is None:
@@ -240,7 +285,7 @@ class CausalConv(nn.Conv1d):
         else:
             past = context if slots is None else context.index_select(0, slots)
             joined = torch.cat((past, x), dim=1)  # [B, kernel - 1 + T, C]
-            last = num_kept[:, None] + torch.arange(self.num_past, device=x.device)  # [B, kernel - 1]
+            last = last_inputs(num_kept, self.num_past) if last is None else last
             ahead = joined.gather(1, last[..., None].expand(-1, -1, x.shape[-1]))
             if slots is None:
                 context.copy_(ahead)

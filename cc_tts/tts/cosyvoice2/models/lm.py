@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cc_tts.tts.cosyvoice2.models.layers import untouched_zeros
+from cc_tts.tts.cosyvoice2.models.layers import JoinedLinears, untouched_zeros
 from cc_tts.tts.cosyvoice2.models.lm_input import NUM_SPECIAL_SPEECH_IDS, LmInput, SpeechIds
 from cc_tts.tts.cosyvoice2.models.rope import inverse_frequencies, rotate, rotation
 
@@ -99,20 +99,18 @@ class RmsNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normed ``x`` [..., size]."""
-        wide = x.to(torch.float32)
-        wide = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + self.eps)
-        return self.weight * wide.to(x.dtype)
+        return functional.rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
 
 @dataclass(frozen=True, slots=True)
 class _Places:
     """Where the new positions of a step lie; the same for all layers."""
 
-    cos: Tensor  # [B, 1, T, head_dim]
-    sin: Tensor  # [B, 1, T, head_dim]
+    cos: Tensor  # [B, T, head_dim]
+    sin: Tensor  # [B, T, head_dim]
     slots: Tensor  # [B, 1]: the slot of each row
     written: Tensor  # [B, T]: the position in the slot that is written
-    visible: Tensor  # [B, 1, T or groups * T, K]: which positions a query sees
+    bias: Tensor  # [B, 1, T or groups * T, K]: what is added to scores, -inf where a query does not see
     gather: bool  # whether rows are other than the slots from the first on
     num_keys: int  # K
 
@@ -129,28 +127,23 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(config.hidden_size, config.num_kv_heads * config.head_dim)
         self.v_proj = nn.Linear(config.hidden_size, config.num_kv_heads * config.head_dim)
         self.o_proj = nn.Linear(config.num_heads * config.head_dim, config.hidden_size, bias=False)
+        self._project = JoinedLinears(self.q_proj, self.k_proj, self.v_proj)
 
     def forward(self, x: Tensor, cache: Tensor, places: _Places) -> Tensor:
         """Mix ``x`` [B, T, hidden] with the past in this layer's ``cache`` [2, slots, kv_heads, positions, D]."""
         num_rows, num_new, _ = x.shape
-        queries = self.q_proj(x).view(num_rows, num_new, -1, self.head_dim).transpose(1, 2)  # [B, heads, T, D]
-        keys = self.k_proj(x).view(num_rows, num_new, -1, self.head_dim).transpose(1, 2)  # [B, kv_heads, T, D]
-        values = self.v_proj(x).view(num_rows, num_new, -1, self.head_dim)  # [B, T, kv_heads, D]
-        queries = rotate(queries, places.cos, places.sin)
-        keys = rotate(keys, places.cos, places.sin)
+        heads = self._project(x).view(num_rows, num_new, -1, self.head_dim)  # [B, T, heads + 2 kv_heads, D]
+        rotated, values = heads[:, :, : -self.num_kv_heads], heads[:, :, -self.num_kv_heads :]
+        rotated = rotate(rotated, places.cos, places.sin)
+        queries, keys = rotated[:, :, : -self.num_kv_heads], rotated[:, :, -self.num_kv_heads :]
 
-        cached_keys, cached_values = cache[0], cache[1]  # [slots, kv_heads, positions, D]
-        cached_keys[places.slots, :, places.written] = keys.transpose(1, 2)
-        cached_values[places.slots, :, places.written] = values
-        seen_keys, seen_values = cached_keys[:, :, : places.num_keys], cached_values[:, :, : places.num_keys]
-        if places.gather:
-            seen_keys, seen_values = seen_keys[places.slots[:, 0]], seen_values[places.slots[:, 0]]
-        else:
-            seen_keys, seen_values = seen_keys[:num_rows], seen_values[:num_rows]  # [B, kv_heads, K, D]
+        cache[:, places.slots, :, places.written] = torch.stack((keys, values), dim=2)
+        seen = cache[:, :, :, : places.num_keys]
+        seen = seen[:, places.slots[:, 0]] if places.gather else seen[:, :num_rows]  # [2, B, kv_heads, K, D]
 
         # Query heads that share a key head become more queries of that head: keys and values are never repeated.
-        queries = queries.reshape(num_rows, self.num_kv_heads, self.num_groups * num_new, self.head_dim)
-        mixed = functional.scaled_dot_product_attention(queries, seen_keys, seen_values, attn_mask=places.visible)
+        queries = queries.transpose(1, 2).reshape(num_rows, self.num_kv_heads, -1, self.head_dim)
+        mixed = functional.scaled_dot_product_attention(queries, seen[0], seen[1], attn_mask=places.bias)
         mixed = mixed.reshape(num_rows, -1, num_new, self.head_dim).transpose(1, 2)  # [B, T, heads, D]
         return cast("Tensor", self.o_proj(mixed.reshape(num_rows, num_new, -1)))  # [B, T, hidden]
 
@@ -163,10 +156,12 @@ class Mlp(nn.Module):
         self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
         self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+        self._project = JoinedLinears(self.gate_proj, self.up_proj)
 
     def forward(self, x: Tensor) -> Tensor:
         """The gated feed-forward of ``x`` [B, T, hidden]."""
-        return cast("Tensor", self.down_proj(functional.silu(self.gate_proj(x)) * self.up_proj(x)))
+        gate, up = self._project(x).chunk(2, dim=-1)
+        return cast("Tensor", self.down_proj(functional.silu(gate) * up))
 
 
 class Layer(nn.Module):
@@ -218,9 +213,10 @@ class Backbone(nn.Module):
         visible = visible[:, None]  # [B, 1, T, K]
         if width > 1:
             visible = visible.repeat(1, 1, self.config.num_heads // self.config.num_kv_heads, 1)
+        bias = torch.where(visible, 0.0, -torch.inf).to(x.dtype)
         rows = torch.arange(num_rows, device=x.device) if slots is None else slots  # [B]
         written = torch.where(is_new, positions, cache_capacity(cache))  # the position after the capacity is scratch
-        return _Places(cos, sin, rows[:, None], written, visible, slots is not None, num_keys)
+        return _Places(cos, sin, rows[:, None], written, bias, slots is not None, num_keys)
 
     def forward(
         self, x: Tensor, starts: Tensor, num_new: Tensor, cache: Tensor, slots: Tensor | None, num_keys: int

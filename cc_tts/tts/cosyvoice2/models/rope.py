@@ -11,14 +11,14 @@ def inverse_frequencies(head_dim: int, theta: float) -> Tensor:
 
 
 def rotation(positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine and sine for ``positions`` [B, T], ready for :func:`rotate`."""
+    """Cosine and sine for ``positions`` [B, T], ready for :func:`rotate`: the first half of the sines is negated."""
     angles = positions.to(torch.float32)[..., None] * frequencies  # [B, T, head_dim / 2]
-    angles = torch.cat((angles, angles), dim=-1)[:, None]  # [B, 1, T, head_dim]
-    return angles.cos(), angles.sin()
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)  # [B, T, head_dim] each
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn the heads ``x`` [B, heads, T, head_dim] to their positions; float32 inside, the type of ``x`` outside."""
+    """Turn the heads ``x`` [B, T, heads, head_dim] to their positions; float32 inside, the type of ``x`` outside."""
     wide = x.to(torch.float32)
-    first, second = wide.chunk(2, dim=-1)
-    return (wide * cos + torch.cat((-second, first), dim=-1) * sin).to(x.dtype)
+    swapped = wide.roll(wide.shape[-1] // 2, dims=-1)
+    return torch.addcmul(wide * cos[:, :, None], swapped, sin[:, :, None]).to(x.dtype)

@@ -55,12 +55,12 @@ class ResBlock(nn.Module):
         self.activations1 = nn.ModuleList(Snake(channels) for _ in dilations)
         self.activations2 = nn.ModuleList(Snake(channels) for _ in dilations)
 
-    def forward(self, x: Tensor, known: Tensor | None) -> Tensor:
-        """[B, C, T]."""
+    def forward(self, x: Tensor, outside: Tensor | None) -> Tensor:
+        """[B, C, T]; ``outside`` as of :func:`blank`."""
         pairs = zip(self.activations1, self.convs1, self.activations2, self.convs2, strict=True)
         for first_snake, first, second_snake, second in pairs:
-            hidden = blank(first(first_snake(x)), known)
-            x = x + blank(second(second_snake(hidden)), known)
+            hidden = blank(first(first_snake(x)), outside)
+            x = x + blank(second(second_snake(hidden)), outside)
         return x
 
 
@@ -112,9 +112,9 @@ class Vocoder(nn.Module):
 
     def f0(self, mel: Tensor, mel_len: Tensor | None = None) -> Tensor:
         """Pitch in Hz, [B, T], of ``mel`` [B, mels, T]; zero behind the end of a row."""
-        known = None if mel_len is None else within(mel_len, mel.shape[2])[:, None]
-        f0 = self.f0_predictor(blank(mel.to(torch.float32), known), known)
-        return cast("Tensor", f0 if known is None else f0.masked_fill(~known[:, 0], 0.0))
+        outside = None if mel_len is None else ~within(mel_len, mel.shape[2])[:, None]
+        f0 = self.f0_predictor(blank(mel.to(torch.float32), outside), outside)
+        return cast("Tensor", f0 if outside is None else f0.masked_fill(outside[:, 0], 0.0))
 
     def source(self, f0: Tensor, *, draws: Tensor | None = None) -> Tensor:
         """Excitation [B, 1, hop T] of the pitch ``f0`` [B, T]; ``draws`` [B, hop T, harmonics] are standard normal."""
@@ -130,25 +130,25 @@ class Vocoder(nn.Module):
         spectrum = stft(source[:, 0], ends * config.hop_samples, config.n_fft)  # [B, n_fft + 2, F]
         spectrum = spectrum.to(self.conv_pre.weight.dtype)
 
-        def known(scale: int, extra: int, width: int) -> Tensor | None:
-            return None if lengths is None else within(lengths * scale + extra, width)[:, None]
+        def beyond(scale: int, extra: int, width: int) -> Tensor | None:
+            return None if lengths is None else ~within(lengths * scale + extra, width)[:, None]
 
-        spectrum = blank(spectrum, known(math.prod(config.up_rates), 1, spectrum.shape[2]))
-        inside = known(1, 0, num_frames)
-        x = blank(self.conv_pre(blank(mel.to(self.conv_pre.weight.dtype), inside)), inside)
+        spectrum = blank(spectrum, beyond(math.prod(config.up_rates), 1, spectrum.shape[2]))
+        outside = beyond(1, 0, num_frames)
+        x = blank(self.conv_pre(blank(mel.to(self.conv_pre.weight.dtype), outside)), outside)
         scale = 1
         num_kernels = len(config.res_kernels)
         stages = zip(self.ups, self.source_downs, self.source_resblocks, config.up_rates, strict=True)
         for stage, (up, down, source_resblock, rate) in enumerate(stages):
             scale *= rate
-            x = blank(up(functional.leaky_relu(x, _UP_SLOPE)), known(scale, 0, num_frames * scale))
+            x = blank(up(functional.leaky_relu(x, _UP_SLOPE)), beyond(scale, 0, num_frames * scale))
             extra = int(stage == len(self.ups) - 1)
             if extra:
                 x = torch.cat((x[:, :, 1:2], x), dim=2)  # one sample mirrored, to match the spectra of the source
-            inside = known(scale, extra, x.shape[2])
-            shaped = source_resblock(blank(down(spectrum), inside), inside)
+            outside = beyond(scale, extra, x.shape[2])
+            shaped = source_resblock(blank(down(spectrum), outside), outside)
             x = x + shaped
-            blocks = [block(x, inside) for block in self.resblocks[stage * num_kernels : (stage + 1) * num_kernels]]
+            blocks = [block(x, outside) for block in self.resblocks[stage * num_kernels : (stage + 1) * num_kernels]]
             x = torch.stack(blocks).sum(dim=0) / num_kernels
         x = self.conv_post(functional.leaky_relu(x, _POST_SLOPE)).to(torch.float32)  # [B, n_fft + 2, F]
         logs, phases = x.split(config.n_fft // 2 + 1, dim=1)

@@ -38,11 +38,11 @@ class F0Predictor(nn.Module):
             self.condnet[str(2 * index)] = nn.Conv1d(width, config.num_hidden, config.kernel_size, padding=padding)
         self.classifier = nn.Linear(config.num_hidden, 1)
 
-    def forward(self, mel: Tensor, known: Tensor | None) -> Tensor:
-        """Pitch in Hz, [B, T], of ``mel`` [B, mels, T]; ``known`` [B, 1, T] are the frames that are not padding."""
+    def forward(self, mel: Tensor, outside: Tensor | None) -> Tensor:
+        """Pitch in Hz, [B, T], of ``mel`` [B, mels, T]; ``outside`` [B, 1, T] are frames that are padding."""
         x = mel
         for conv in self.condnet.values():
-            x = blank(functional.elu(conv(x)), known)
+            x = blank(functional.elu(conv(x)), outside)
         return cast("Tensor", self.classifier(x.transpose(1, 2))).squeeze(-1).abs()
 
 
@@ -100,6 +100,6 @@ class Source(nn.Module):
         return (phase.flatten(2) * (2 * math.pi)).to(torch.float32)
 
 
-def blank(x: Tensor, known: Tensor | None) -> Tensor:
-    """``x`` [B, C, T] with zeros where ``known`` [B, 1, T] is false: a row then ends as if nothing followed."""
-    return x if known is None else x.masked_fill(~known, 0.0)
+def blank(x: Tensor, outside: Tensor | None) -> Tensor:
+    """``x`` [B, C, T] with zeros where ``outside`` [B, 1, T] is true: a row then ends as if nothing followed."""
+    return x if outside is None else x.masked_fill(outside, 0.0)

@@ -23,6 +23,7 @@ from cc_tts.tts.stepped import DeviceLost, SpeechOut, StreamDone, StreamRequest 
 from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
 from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
@@ -34,12 +35,9 @@ WORDS: Final = ("hello", "and", "welcome", "to", "the", "service", "line", "plea
 @pytest.fixture(scope="module", autouse=True)
 def _same_every_time() -> Iterator[None]:
     """One thread; hops that double whatever the listener holds, because seams lie where hops end."""
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_choose_hop", lambda *_: None)
-        yield
-    torch.set_num_threads(num_threads)
+        yield from one_thread()
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,4 @@
-import json
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -24,12 +22,12 @@ from cc_tts.tts.cosyvoice2.models.lm_input import (  # noqa: E402
     text_inputs,
     unistream_inputs,
 )
+from tests.support.golden import read_json  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
-GOLDEN: Final = Path(__file__).resolve().parents[3] / "data" / "golden"
 IDS: Final = SpeechIds()
-TRACES: Final[list[dict[str, Any]]] = json.loads((GOLDEN / "spec" / "bistream.json").read_text(encoding="utf-8"))
+TRACES: Final[list[dict[str, Any]]] = read_json("spec/bistream.json")
 
 # What a sampler draws: it is shown the drawn ids and whether the last text is in.
 Draw = Callable[[Sequence[int], bool], int]

@@ -1,31 +1,23 @@
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from cc_tts.tts.cosyvoice2.fade import SEAM_SAMPLES, ChunkedVocoder, Seam, cross_fade, seam_window  # noqa: E402
+from tests.support.golden import read_tensors  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 pytestmark = pytest.mark.unit
 
-GOLDEN: Final = Path(__file__).resolve().parents[3] / "data" / "golden"
-
 
 @pytest.fixture(autouse=True)
 def _without_gradients() -> Iterator[None]:
     with torch.inference_mode():
         yield
-
-
-def arrays(name: str) -> "dict[str, Tensor]":
-    with np.load(GOLDEN / name) as file:
-        return {key: torch.from_numpy(file[key]) for key in file.files}
 
 
 class Ramp:
@@ -43,13 +35,13 @@ class Ramp:
 
 
 def test_the_window_and_the_fade_are_those_of_the_reference() -> None:
-    golden = arrays("spec/fade.npz")
+    golden = read_tensors("spec/fade.npz")
     torch.testing.assert_close(seam_window(), golden["window"], rtol=0.0, atol=1e-15)
     assert torch.equal(cross_fade(golden["new"], golden["old"], seam_window()), golden["out"])
 
 
 def test_the_fade_of_the_other_reference() -> None:
-    golden = arrays("features.npz")
+    golden = read_tensors("features.npz")
     faded = cross_fade(golden["fade_in"], golden["fade_out"], seam_window())
     assert torch.equal(faded, golden["fade_result"])
 

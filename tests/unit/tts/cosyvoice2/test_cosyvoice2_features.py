@@ -1,6 +1,5 @@
 """Features against those of the reference, and against what they must be by definition."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,18 +7,16 @@ import numpy.typing as npt
 import pytest
 
 from cc_tts.tts.cosyvoice2 import features
+from tests.support.golden import GOLDEN, Arrays, read_arrays
 
 pytestmark = pytest.mark.unit
 
-GOLDEN = Path(__file__).parents[3] / "data" / "golden" / "features.npz"
-
 
 @pytest.fixture(scope="module")
-def golden() -> dict[str, npt.NDArray[Any]]:
-    if not GOLDEN.exists():
+def golden() -> Arrays:
+    if not (GOLDEN / "features.npz").exists():
         pytest.skip("the reference outputs are not in tests/data/golden")
-    with np.load(GOLDEN) as stored:
-        return {key: stored[key] for key in stored.files if not key.startswith("ras")}
+    return read_arrays("features.npz")
 
 
 def tone(hz: float, rate_hz: int, seconds: float) -> npt.NDArray[np.float32]:
@@ -29,17 +26,17 @@ def tone(hz: float, rate_hz: int, seconds: float) -> npt.NDArray[np.float32]:
     return wave
 
 
-def test_the_tokenizers_log_mel_is_the_references(golden: dict[str, npt.NDArray[Any]]) -> None:
+def test_the_tokenizers_log_mel_is_the_references(golden: Arrays) -> None:
     computed = features.whisper_log_mel(golden["audio_16k"])
     np.testing.assert_allclose(computed, golden["whisper_log_mel_128"][0], rtol=0, atol=2e-5)
 
 
-def test_the_flows_prompt_mel_is_the_references(golden: dict[str, npt.NDArray[Any]]) -> None:
+def test_the_flows_prompt_mel_is_the_references(golden: Arrays) -> None:
     computed = features.prompt_mel(golden["audio_24k"])
     np.testing.assert_allclose(computed, golden["mel_24k"][0].T, rtol=0, atol=2e-5)
 
 
-def test_the_speaker_encoders_filter_bank_is_the_references(golden: dict[str, npt.NDArray[Any]]) -> None:
+def test_the_speaker_encoders_filter_bank_is_the_references(golden: Arrays) -> None:
     computed = features.kaldi_fbank(golden["audio_16k"])
     expected = golden["kaldi_fbank_80"]
     # where one bin is far below the others of its frame, the reference's own float32 rounding shows

@@ -1,10 +1,7 @@
-import json
 import zlib
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,77 +10,28 @@ torch = pytest.importorskip("torch")
 
 from cc_tts.tts.cosyvoice2.golden_fill import fill_by_hash, fill_by_kind  # noqa: E402
 from cc_tts.tts.cosyvoice2.models.flow import Flow, FlowConfig, FlowState, fixed_noise  # noqa: E402
-from cc_tts.tts.cosyvoice2.models.flow_encoder import EncoderConfig, relative_positions  # noqa: E402
-from cc_tts.tts.cosyvoice2.models.flow_estimator import EstimatorConfig  # noqa: E402
+from cc_tts.tts.cosyvoice2.models.flow_encoder import relative_positions  # noqa: E402
 from cc_tts.tts.cosyvoice2.models.flow_ode import euler_grid  # noqa: E402
 from cc_tts.tts.cosyvoice2.models.layers import Span  # noqa: E402
+from tests.support.flow_cases import SMALL  # noqa: E402
+from tests.support.golden import full_shapes, read_tensors, tiny_shapes  # noqa: E402
+from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 pytestmark = pytest.mark.unit
 
-GOLDEN: Final = Path(__file__).resolve().parents[3] / "data" / "golden"
 GOLDEN_CLOSE: Final = {"rtol": 0.0, "atol": 2e-5}
 CLOSE: Final = {"rtol": 0.0, "atol": 5e-5}
-CHUNK: Final = 4
-SMALL: Final = FlowConfig(
-    vocab_size=30,
-    num_embedding=6,
-    encoder=EncoderConfig(
-        width=16,
-        num_heads=2,
-        head_dim=8,
-        num_hidden=24,
-        num_layers=2,
-        num_up_layers=1,
-        lookahead=3,
-        lookahead_kernel=3,
-        up_kernel=5,
-    ),
-    estimator=EstimatorConfig(
-        num_mels=4,
-        num_speaker=4,
-        channels=8,
-        num_time=12,
-        num_hidden=16,
-        num_attention=8,
-        head_dim=4,
-        num_blocks=2,
-        num_mid_blocks=2,
-    ),
-    chunk_tokens=CHUNK,
-    num_steps=3,
-)
+CHUNK: Final = SMALL.chunk_tokens
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread_without_gradients() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(num_threads)
-
-
-def arrays(name: str) -> "dict[str, Tensor]":
-    with np.load(GOLDEN / name) as file:
-        return {key: torch.from_numpy(file[key]) for key in file.files if file[key].dtype.kind != "U"}
-
-
-def tiny_shapes() -> dict[str, list[int]]:
-    shapes = json.loads((GOLDEN / "tiny_state_dict.json").read_text())["flow.pt"]
-    return {key: shape for key, (shape, _dtype) in shapes.items()}
-
-
-def full_shapes() -> dict[str, list[int]]:
-    shapes: dict[str, list[int]] = json.loads((GOLDEN / "keys" / "cosyvoice2_flow_pt.json").read_text())
-    return shapes
+_one_thread_without_gradients = pytest.fixture(autouse=True, scope="module")(one_thread_without_gradients)
 
 
 @pytest.fixture(scope="module")
 def golden() -> "dict[str, Tensor]":
-    return arrays("tiny.npz")
+    return read_tensors("tiny.npz")
 
 
 @pytest.fixture(scope="module")
@@ -93,12 +41,12 @@ def noise() -> "Tensor":
 
 @pytest.fixture(scope="module")
 def tiny() -> Flow:
-    return Flow.from_state_dict(fill_by_kind(tiny_shapes(), "flow."), estimator_head_dim=16)
+    return Flow.from_state_dict(fill_by_kind(tiny_shapes("flow"), "flow."), estimator_head_dim=16)
 
 
 @pytest.fixture(scope="module")
 def full() -> Flow:
-    return Flow.from_state_dict(fill_by_hash(full_shapes()))
+    return Flow.from_state_dict(fill_by_hash(full_shapes("flow")))
 
 
 def voice_of(golden: "Mapping[str, Tensor]") -> "tuple[Tensor, Tensor, Tensor]":
@@ -121,7 +69,7 @@ class TestGolden:
             fixed_noise(15_001)
 
     def test_euler_grid(self) -> None:
-        ends = arrays("spec/flow.npz")["t_span"].tolist()
+        ends = read_tensors("spec/flow.npz")["t_span"].tolist()
         moments = [moment for moment, _ in euler_grid(10)]
         assert moments == pytest.approx(ends[:-1], abs=1e-6)
         assert sum(length for _, length in euler_grid(10)) == pytest.approx(1.0, abs=1e-6)
@@ -166,7 +114,7 @@ class TestGolden:
 
     @pytest.mark.parametrize("streaming", [1, 0])
     def test_full_size_encoder_and_estimator(self, full: Flow, streaming: int) -> None:
-        golden = arrays("spec/flow.npz")
+        golden = read_tensors("spec/flow.npz")
         token = torch.cat((golden["prompt_token"], golden["token"]), dim=1)
         for finalize, name in ((True, "final"), (False, "lookahead")):
             hidden = full.encode(token, lengths_of(token), streaming=bool(streaming), finalize=finalize)
@@ -183,7 +131,7 @@ class TestConfig:
     """Sizes from shapes."""
 
     def test_published_sizes(self) -> None:
-        config = FlowConfig.from_state_dict(full_shapes())
+        config = FlowConfig.from_state_dict(full_shapes("flow"))
         assert (config.vocab_size, config.encoder.num_layers, config.encoder.num_up_layers) == (6561, 6, 4)
         assert (config.estimator.num_mid_blocks, config.estimator.num_blocks, config.estimator.in_channels) == (
             12,
@@ -192,7 +140,9 @@ class TestConfig:
         )
         assert config.chunk_frames == 50
 
-    @pytest.mark.parametrize(("shapes", "head_dim"), [(full_shapes(), 64), (tiny_shapes(), 16)], ids=["full", "tiny"])
+    @pytest.mark.parametrize(
+        ("shapes", "head_dim"), [(full_shapes("flow"), 64), (tiny_shapes("flow"), 16)], ids=["full", "tiny"]
+    )
     def test_keys_are_those_of_the_state_dict(self, shapes: dict[str, list[int]], head_dim: int) -> None:
         with torch.device("meta"):
             flow = Flow(FlowConfig.from_state_dict(shapes, estimator_head_dim=head_dim))
@@ -202,7 +152,7 @@ class TestConfig:
         with pytest.raises(ValueError, match="not a state dict of the flow"):
             FlowConfig.from_state_dict({"conv_pre.weight": [1, 2, 3]})
         with pytest.raises(ValueError, match="whole heads"):
-            FlowConfig.from_state_dict(tiny_shapes(), estimator_head_dim=15)
+            FlowConfig.from_state_dict(tiny_shapes("flow"), estimator_head_dim=15)
 
 
 def small_flow(seed: int = 0) -> Flow:

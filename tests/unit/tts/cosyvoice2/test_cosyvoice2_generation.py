@@ -1,7 +1,5 @@
 import itertools
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,38 +20,30 @@ from cc_tts.tts.cosyvoice2.models.lm_input import (  # noqa: E402
     text_inputs,
 )
 from cc_tts.tts.cosyvoice2.sampler import OfficialRas, SeededRas  # noqa: E402
+from tests.support.golden import Arrays, read_arrays, tiny_shapes  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 pytestmark = pytest.mark.unit
 
-GOLDEN: Final = Path(__file__).resolve().parents[3] / "data" / "golden"
 TOLERANCE: Final = 1e-4
 IDS: Final = SpeechIds(243)
 
-Arrays = Mapping[str, "np.ndarray[Any, Any]"]
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
+_one_thread = pytest.fixture(autouse=True)(one_thread)
 
 
 @pytest.fixture(scope="module")
 def golden() -> Arrays:
-    with np.load(GOLDEN / "tiny.npz") as arrays:
-        return {key: arrays[key] for key in arrays.files if key.startswith(("llm_", "bi_"))}
+    return read_arrays("tiny.npz")
 
 
 @pytest.fixture(scope="module")
 def lm() -> SpeechLm:
     """The small model of the references, filled by their rule."""
-    shapes = json.loads((GOLDEN / "tiny_state_dict.json").read_text(encoding="utf-8"))["llm.pt"]
-    state = fill_by_kind({key: shape for key, (shape, _) in shapes.items() if key != LM_HEAD_KEY}, "llm.")
+    shapes = tiny_shapes("llm")
+    state = fill_by_kind({key: shape for key, shape in shapes.items() if key != LM_HEAD_KEY}, "llm.")
     state[LM_HEAD_KEY] = state["llm.model.model.embed_tokens.weight"]
     return SpeechLm.from_state_dict(state, head_dim=16)
 

@@ -9,6 +9,7 @@ from torch.nn.utils import parametrizations  # noqa: E402
 
 from cc_tts.tts.cosyvoice2.models.layers import (  # noqa: E402
     CausalConv,
+    JoinedLinears,
     Span,
     fold_weight_norm,
     folded_shapes,
@@ -76,7 +77,7 @@ def test_a_span_for_both_halves_repeats_itself() -> None:
 def test_padding_is_remembered_where_nobody_looks() -> None:
     cache = torch.zeros(2, 2, 1, 5, 1)
     span = Span.of(torch.tensor([1, 2]), 2, chunk=None, starts=torch.tensor([1, 0]), num_keys=2, capacity=4)
-    keys, values = remember(torch.ones(2, 1, 2, 1), torch.full((2, 1, 2, 1), 2.0), cache, span)
+    keys, values = remember(torch.tensor([1.0, 2.0]).view(2, 1, 1).expand(2, 2, 2, 1, 1), cache, span)
     assert keys.flatten(1).tolist() == [[0, 1], [1, 1]]
     assert values.flatten(1).tolist() == [[0, 2], [2, 2]]
 
@@ -91,3 +92,34 @@ def test_a_causal_convolution_goes_on_where_each_row_ended() -> None:
     second = conv(torch.stack((x[0, 1:5], x[1, 5:])), context, torch.tensor([4, 4]))
     torch.testing.assert_close(first, whole[:, :5])
     torch.testing.assert_close(second, torch.stack((whole[0, 1:5], whole[1, 5:])))
+
+
+def test_joined_maps_give_what_each_gives_and_hold_nothing_twice() -> None:
+    maps = [nn.Linear(4, size) for size in (3, 2)]
+    joined = JoinedLinears(*maps)
+    x = torch.randn(2, 5, 4)
+
+    def apart() -> torch.Tensor:
+        return torch.cat([each(x) for each in maps], dim=-1)
+
+    expected = apart()
+    with torch.inference_mode():
+        torch.testing.assert_close(joined(x), expected)
+    assert maps[0].weight.untyped_storage().data_ptr() == maps[1].weight.untyped_storage().data_ptr()
+    torch.testing.assert_close(apart(), expected)
+    with torch.no_grad():
+        maps[1].weight.mul_(2.0)  # seen without being joined again
+        torch.testing.assert_close(joined(x), apart())
+
+
+def test_maps_that_were_loaded_or_moved_are_joined_again() -> None:
+    first, second = nn.Linear(4, 3), nn.Linear(4, 2)
+    layer = nn.ModuleDict({"first": first, "second": second})
+    joined = JoinedLinears(first, second)
+    x = torch.randn(1, 4)
+    with torch.no_grad():
+        joined(x)
+        layer.load_state_dict({key: torch.randn_like(value) for key, value in layer.state_dict().items()}, assign=True)
+        torch.testing.assert_close(joined(x), torch.cat((first(x), second(x)), dim=-1))
+        layer.to(torch.float64)
+        torch.testing.assert_close(joined(x.double()), torch.cat((first(x.double()), second(x.double())), dim=-1))

@@ -1,6 +1,3 @@
-import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,13 +16,14 @@ from cc_tts.tts.cosyvoice2.models.lm_input import (  # noqa: E402
     unistream_inputs,
 )
 from cc_tts.tts.cosyvoice2.models.rope import inverse_frequencies, rotate, rotation  # noqa: E402
+from tests.support.golden import full_shapes, read_arrays  # noqa: E402
+from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 pytestmark = pytest.mark.unit
 
-GOLDEN: Final = Path(__file__).resolve().parents[3] / "data" / "golden"
 EMBEDDING_KEY: Final = "llm.model.model.embed_tokens.weight"
 SMALL: Final = LmConfig(
     hidden_size=48,
@@ -39,14 +37,7 @@ SMALL: Final = LmConfig(
 )
 CLOSE: Final = {"rtol": 0.0, "atol": 2e-5}
 
-
-@pytest.fixture(autouse=True)
-def _one_thread_without_gradients() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(num_threads)
+_one_thread_without_gradients = pytest.fixture(autouse=True)(one_thread_without_gradients)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +63,7 @@ def prefilled(lm: SpeechLm, inputs: list[LmInput]) -> tuple["Tensor", "Tensor"]:
 
 
 def test_sizes_are_read_off_the_released_shapes() -> None:
-    shapes = json.loads((GOLDEN / "keys" / "cosyvoice2_llm_pt.json").read_text(encoding="utf-8"))
+    shapes = full_shapes("llm")
     assert len(shapes) == 295
     assert LmConfig.from_state_dict(shapes) == LmConfig()
     with torch.device("meta"):
@@ -130,11 +121,11 @@ def test_keys_are_strict(lm: SpeechLm) -> None:
 
 def spec_weights() -> dict[str, "Tensor"]:
     """Two layers and 3000 words of the released shapes (§11); the tied head was filled after the embedding, so it counts."""
-    shapes = json.loads((GOLDEN / "keys" / "cosyvoice2_llm_pt.json").read_text(encoding="utf-8"))
+    shapes = full_shapes("llm")
     layers = ("llm.model.model.layers.0.", "llm.model.model.layers.1.")
     kept = {key: shape for key, shape in shapes.items() if ".layers." not in key or key.startswith(layers)}
     del kept[EMBEDDING_KEY]
-    kept[LM_HEAD_KEY] = (3000, 896)
+    kept[LM_HEAD_KEY] = [3000, 896]
     state = fill_by_hash(kept)
     state[EMBEDDING_KEY] = state[LM_HEAD_KEY]
     return state
@@ -142,11 +133,11 @@ def spec_weights() -> dict[str, "Tensor"]:
 
 def test_log_probs_are_those_of_the_specification() -> None:
     lm = SpeechLm.from_state_dict(spec_weights())
-    with np.load(GOLDEN / "spec" / "llm_tiny.npz") as arrays:
-        prompt_text, text, prompt_speech = (
-            arrays[key].ravel().tolist() for key in ("prompt_text", "text", "prompt_speech")
-        )
-        greedy, expected = arrays["greedy"].tolist(), arrays["logp"]
+    arrays = read_arrays("spec/llm_tiny.npz")
+    prompt_text, text, prompt_speech = (
+        arrays[key].ravel().tolist() for key in ("prompt_text", "text", "prompt_speech")
+    )
+    greedy, expected = arrays["greedy"].tolist(), arrays["logp"]
     expected[:, 6561] = 0.0  # the end is forbidden there: -inf
     tables, rows, num_new = lm.pack([unistream_inputs(prompt_text, text, prompt_speech)])
     log_probs, cache = lm.prefill(lm.embed(tables, rows), num_new, lm.new_cache(1, 60))
@@ -161,10 +152,10 @@ def test_log_probs_are_those_of_the_specification() -> None:
 def test_rotation_turns_pairs_by_the_angle_of_their_position() -> None:
     frequencies = inverse_frequencies(8, 100.0)
     torch.testing.assert_close(frequencies, torch.tensor([1.0, 100.0**-0.25, 100.0**-0.5, 100.0**-0.75]))
-    x = torch.randn(1, 1, 3, 8)
+    x = torch.randn(1, 3, 1, 8)
     turned = rotate(x, *rotation(torch.tensor([[0, 1, 5]]), frequencies))
     pairs = torch.complex(x[..., :4], x[..., 4:])
-    angles = torch.tensor([0.0, 1.0, 5.0])[:, None] * frequencies
+    angles = torch.tensor([0.0, 1.0, 5.0])[:, None, None] * frequencies
     expected = pairs * torch.polar(torch.ones_like(angles), angles)
     torch.testing.assert_close(torch.complex(turned[..., :4], turned[..., 4:]), expected)
 

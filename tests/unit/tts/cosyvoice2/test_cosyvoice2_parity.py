@@ -1,7 +1,7 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,12 +16,15 @@ from cc_tts.tts.cosyvoice2.parity import made_model, main, parse, read_shapes, r
 from cc_tts.tts.cosyvoice2.parity_cases import Recorded, groups  # noqa: E402
 from cc_tts.tts.cosyvoice2.parity_result import EXACT, Comparison, Comparisons, distance, verdict_on  # noqa: E402
 from cc_tts.tts.cosyvoice2.parity_spec import _strangeness  # noqa: E402
+from tests.support.golden import GOLDEN, read_arrays  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
-GOLDEN: Final = Path(__file__).resolve().parents[3] / "data" / "golden"
 LIGHT: Final = ("spec/fade.npz", "spec/ras.json", "spec/schedule.json", "spec/bistream.json")
 INF: Final = float("inf")
+
+_one_thread = pytest.fixture(autouse=True)(one_thread)
 
 
 class Ticks:
@@ -38,21 +41,12 @@ class Ticks:
         return 0.0
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
-
-
 def made(target: Path, files: tuple[str, ...] = (), changed: Mapping[str, Any] | None = None) -> Path:
     """A directory of the same form with some arrays changed; None takes one away."""
     (target / "spec").mkdir(parents=True)
     for name in ("tiny_state_dict.json", *files):
         shutil.copy(GOLDEN / name, target / name)
-    with np.load(GOLDEN / "tiny.npz") as file:
-        arrays: dict[str, Any] = {key: file[key] for key in file.files} | dict(changed or {})
+    arrays: dict[str, Any] = read_arrays("tiny.npz") | dict(changed or {})
     np.savez(target / "tiny.npz", **{key: value for key, value in arrays.items() if value is not None})
     return target
 
@@ -112,8 +106,7 @@ def recorded_anew(target: Path, salt: str) -> Path:
     }
     directory = made(target, changed=inputs)
     options = parse([str(directory)])
-    with np.load(directory / "tiny.npz") as file:
-        arrays = {key: file[key] for key in file.files}
+    arrays = read_arrays("tiny.npz", directory)
     device = torch.device("cpu")
     with torch.inference_mode():
         model = made_model(options, arrays, device, DtypePolicy())
@@ -133,9 +126,7 @@ def test_another_directory_of_the_same_form_is_met(tmp_path: Path) -> None:
     rows = rows_of(tmp_path / "out.json")
     assert {"mel_chunk1 step()", "mel_stream_final end step()", "wav_chunk2"} <= set(rows)
     assert not {"mel_chunk2 step()", "wav_chunk3"} & set(rows)
-    with np.load(directory / "tiny.npz") as file:
-        arrays: dict[str, Any] = {key: file[key] for key in file.files}
-    again = made(tmp_path / "unsalted", changed=arrays | {"salt": np.array("")})
+    again = made(tmp_path / "unsalted", changed=read_arrays("tiny.npz", directory) | {"salt": np.array("")})
     assert main([str(again)]) == 1
 
 

@@ -1,7 +1,5 @@
-import json
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,7 +14,6 @@ from cc_tts.tts.cosyvoice2.sampler import (  # noqa: E402
     OfficialRas,
     RasParams,
     SeededRas,
-    counted_exponentials,
     empty_history,
     forbid,
     forbidden_row,
@@ -24,19 +21,14 @@ from cc_tts.tts.cosyvoice2.sampler import (  # noqa: E402
     sample_ras,
     unistream_forbidden,
 )
+from tests.support.golden import read_arrays, read_json  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 pytestmark = pytest.mark.unit
 
-GOLDEN: Final = Path(__file__).resolve().parents[3] / "data" / "golden"
 PARAMS: Final = RasParams()
-
-
-def golden_cases() -> list[dict[str, Any]]:
-    cases: list[dict[str, Any]] = json.loads((GOLDEN / "spec" / "ras.json").read_text(encoding="utf-8"))
-    return cases
 
 
 def exponentials_of_intel(seed: int) -> "Callable[[Tensor], Tensor]":
@@ -62,7 +54,7 @@ def exponentials_of_intel(seed: int) -> "Callable[[Tensor], Tensor]":
 
 @pytest.mark.parametrize("number", range(32))
 def test_official_sampler_draws_the_recorded_ids(number: int) -> None:
-    case = golden_cases()[number]
+    case = read_json("spec/ras.json")[number]
     scores = torch.log_softmax(hashed_normal(f"input:ras{number}", (6564,)) * case["scale"], dim=-1)
     sampler = OfficialRas(exponentials=exponentials_of_intel(case["seed"]))
     assert sampler(scores, case["decoded"]) == case["token"]
@@ -118,10 +110,10 @@ def draws(log_probs: "Tensor", history: list[int], count: int, *, one_seed: bool
 @pytest.mark.parametrize("one_seed", [True, False], ids=["steps of one seed", "seeds at one step"])
 @pytest.mark.parametrize("case", range(4))
 def test_frequencies_are_the_recorded_ones(case: int, one_seed: bool) -> None:
-    with np.load(GOLDEN / "features.npz") as arrays:
-        log_probs = torch.from_numpy(arrays[f"ras{case}_logp"])
-        history = arrays[f"ras{case}_decoded"].tolist()
-        theirs = arrays[f"ras{case}_counts"]
+    arrays = read_arrays("features.npz")
+    log_probs = torch.from_numpy(arrays[f"ras{case}_logp"])
+    history = arrays[f"ras{case}_decoded"].tolist()
+    theirs = arrays[f"ras{case}_counts"]
     ours = draws(log_probs, history, 20_000, one_seed=one_seed).bincount(minlength=64).numpy()
     assert_same_distribution(ours, theirs)
     assert not history or ours[(theirs == 0)].sum() < 20  # the second draw is from all ids
@@ -134,19 +126,6 @@ def test_chi_square_tells_distributions_apart() -> None:
     rng = np.random.default_rng(1)
     with pytest.raises(AssertionError):
         assert_same_distribution(rng.multinomial(20_000, probs), rng.multinomial(20_000, other / other.sum()))
-
-
-def test_exponentials_are_exponential_and_independent() -> None:
-    rows = torch.arange(200)
-    drawn = counted_exponentials(rows - 100, torch.zeros_like(rows), 0, 5000)
-    assert torch.isfinite(drawn).all()
-    assert (drawn > 0).all()
-    assert abs(float(drawn.mean()) - 1.0) < 0.005
-    assert abs(float(drawn.var()) - 1.0) < 0.02
-    correlations = torch.corrcoef(drawn) - torch.eye(200)
-    assert float(correlations.abs().max()) < 0.08
-    other = counted_exponentials(rows - 100, torch.zeros_like(rows), 1, 5000)
-    assert abs(float(torch.corrcoef(torch.stack((drawn.flatten(), other.flatten())))[0, 1])) < 0.005
 
 
 def test_a_sequence_draws_the_same_in_any_company() -> None:

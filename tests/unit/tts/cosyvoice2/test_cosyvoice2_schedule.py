@@ -1,9 +1,5 @@
-import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,45 +20,32 @@ from cc_tts.tts.cosyvoice2.schedule import (  # noqa: E402
     calls_with_hops,
 )
 from cc_tts.tts.cosyvoice2.token2wav import FlowPrompt, stream_mel, stream_wav  # noqa: E402
+from tests.support.golden import read_json, read_tensors, tiny_shapes  # noqa: E402
+from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 pytestmark = pytest.mark.unit
 
-GOLDEN: Final = Path(__file__).resolve().parents[3] / "data" / "golden"
-CASES: Final[list[dict[str, Any]]] = json.loads((GOLDEN / "spec" / "schedule.json").read_text())
+CASES: Final[list[dict[str, Any]]] = read_json("spec/schedule.json")
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread_without_gradients() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(num_threads)
+_one_thread_without_gradients = pytest.fixture(autouse=True, scope="module")(one_thread_without_gradients)
 
 
 @pytest.fixture(scope="module")
 def golden() -> "dict[str, Tensor]":
-    with np.load(GOLDEN / "tiny.npz") as file:
-        return {key: torch.from_numpy(file[key]) for key in file.files if file[key].dtype.kind != "U"}
+    return read_tensors("tiny.npz")
 
 
 @pytest.fixture(scope="module")
-def shapes() -> dict[str, dict[str, list[int]]]:
-    files = json.loads((GOLDEN / "tiny_state_dict.json").read_text())
-    return {name: {key: shape for key, (shape, _dtype) in files[name].items()} for name in ("flow.pt", "hift.pt")}
+def flow() -> Flow:
+    return Flow.from_state_dict(fill_by_kind(tiny_shapes("flow"), "flow."), estimator_head_dim=16)
 
 
 @pytest.fixture(scope="module")
-def flow(shapes: dict[str, dict[str, list[int]]]) -> Flow:
-    return Flow.from_state_dict(fill_by_kind(shapes["flow.pt"], "flow."), estimator_head_dim=16)
-
-
-@pytest.fixture(scope="module")
-def vocoder(shapes: dict[str, dict[str, list[int]]]) -> Vocoder:
-    return Vocoder.from_state_dict(fold_weight_norm(fill_by_kind(shapes["hift.pt"], "hift.")), compat=True)
+def vocoder() -> Vocoder:
+    return Vocoder.from_state_dict(fold_weight_norm(fill_by_kind(tiny_shapes("hift"), "hift.")), compat=True)
 
 
 @pytest.fixture(scope="module")

@@ -19,19 +19,14 @@ from cc_tts.tts.stepped import SpeechOut, SteppedEngine, StreamDone, StreamReque
 from tests.support.stepped_streams import MAX_STEPS, endings, order, pcm_of, run  # noqa: E402
 from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
 VOICE: Final = "anna"
 PIECE_MS: Final = 1000
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
+_one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 
 
 @pytest.fixture(scope="module")

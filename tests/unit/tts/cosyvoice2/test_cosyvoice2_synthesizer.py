@@ -25,6 +25,7 @@ from cc_tts.tts.cosyvoice2.token2wav import FlowPrompt, stream_wav  # noqa: E402
 from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer  # noqa: E402
 from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, NUM_CODES, make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,13 +38,7 @@ SAMPLES_PER_TOKEN: Final = 960
 TOLERANCE: Final = 2e-4
 MODES: Final[tuple[Mode, ...]] = ("zero_shot", "cross_lingual", "instruct", "builtin")
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
+_one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 
 
 @pytest.fixture(scope="module")

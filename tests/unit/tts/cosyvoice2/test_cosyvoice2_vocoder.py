@@ -1,8 +1,5 @@
 import copy
-import json
 import math
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,13 +11,14 @@ from cc_tts.tts.cosyvoice2.golden_fill import fill_by_hash, fill_by_kind  # noqa
 from cc_tts.tts.cosyvoice2.models.layers import fold_weight_norm, folded_shapes  # noqa: E402
 from cc_tts.tts.cosyvoice2.models.spectrum import istft, stft  # noqa: E402
 from cc_tts.tts.cosyvoice2.models.vocoder import Vocoder, VocoderConfig  # noqa: E402
+from tests.support.golden import full_shapes, read_tensors, tiny_shapes  # noqa: E402
+from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 pytestmark = pytest.mark.unit
 
-GOLDEN: Final = Path(__file__).resolve().parents[3] / "data" / "golden"
 CLOSE: Final = {"rtol": 0.0, "atol": 2e-6}
 SMALL: Final = VocoderConfig(
     num_mels=4,
@@ -41,49 +39,27 @@ SMALL: Final = VocoderConfig(
     hop_samples=48,
 )
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread_without_gradients() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(num_threads)
-
-
-def arrays(name: str) -> "dict[str, Tensor]":
-    with np.load(GOLDEN / name) as file:
-        return {key: torch.from_numpy(file[key]) for key in file.files if file[key].dtype.kind != "U"}
-
-
-def tiny_shapes() -> dict[str, list[int]]:
-    shapes = json.loads((GOLDEN / "tiny_state_dict.json").read_text())["hift.pt"]
-    return {key: shape for key, (shape, _dtype) in shapes.items()}
-
-
-def full_shapes() -> dict[str, list[int]]:
-    shapes: dict[str, list[int]] = json.loads((GOLDEN / "keys" / "cosyvoice2_hift_pt.json").read_text())
-    return shapes
+_one_thread_without_gradients = pytest.fixture(autouse=True, scope="module")(one_thread_without_gradients)
 
 
 @pytest.fixture(scope="module")
 def golden() -> "dict[str, Tensor]":
-    return arrays("tiny.npz")
+    return read_tensors("tiny.npz")
 
 
 @pytest.fixture(scope="module")
 def spec() -> "dict[str, Tensor]":
-    return arrays("spec/hift.npz")
+    return read_tensors("spec/hift.npz")
 
 
 @pytest.fixture(scope="module")
 def tiny() -> Vocoder:
-    return Vocoder.from_state_dict(fold_weight_norm(fill_by_kind(tiny_shapes(), "hift.")), compat=True)
+    return Vocoder.from_state_dict(fold_weight_norm(fill_by_kind(tiny_shapes("hift"), "hift.")), compat=True)
 
 
 @pytest.fixture(scope="module")
 def full() -> Vocoder:
-    return Vocoder.from_state_dict(fold_weight_norm(fill_by_hash(full_shapes(), vocoder=True)), compat=True)
+    return Vocoder.from_state_dict(fold_weight_norm(fill_by_hash(full_shapes("hift"), vocoder=True)), compat=True)
 
 
 def small_vocoder() -> Vocoder:
@@ -132,7 +108,7 @@ class TestGolden:
 class TestConfig:
     """Sizes from shapes."""
 
-    @pytest.mark.parametrize("shapes", [full_shapes(), tiny_shapes()], ids=["full", "tiny"])
+    @pytest.mark.parametrize("shapes", [full_shapes("hift"), tiny_shapes("hift")], ids=["full", "tiny"])
     @pytest.mark.parametrize("prefix", ["", "generator."])
     def test_sizes_and_keys(self, shapes: dict[str, list[int]], prefix: str) -> None:
         shapes = {prefix + key: shape for key, shape in shapes.items()}
@@ -150,7 +126,7 @@ class TestConfig:
         with pytest.raises(ValueError, match="not a state dict of the vocoder"):
             VocoderConfig.from_state_dict({"encoder_proj.weight": [80, 512]})
         with pytest.raises(ValueError, match="rates"):
-            VocoderConfig.from_state_dict(tiny_shapes(), hop_samples=500)
+            VocoderConfig.from_state_dict(tiny_shapes("hift"), hop_samples=500)
 
 
 class TestSource:
@@ -245,10 +221,10 @@ def test_no_tensor_is_asked_for_its_value(compat: bool) -> None:
 def test_pitch_and_source_stay_float32() -> None:
     state = {
         key: value if key.startswith(("f0_predictor.", "m_source.")) else value.to(torch.bfloat16)
-        for key, value in fold_weight_norm(fill_by_kind(tiny_shapes(), "hift.")).items()
+        for key, value in fold_weight_norm(fill_by_kind(tiny_shapes("hift"), "hift.")).items()
     }
     vocoder = Vocoder.from_state_dict(state)
-    exact = Vocoder.from_state_dict(fold_weight_norm(fill_by_kind(tiny_shapes(), "hift.")))
+    exact = Vocoder.from_state_dict(fold_weight_norm(fill_by_kind(tiny_shapes("hift"), "hift.")))
     mel = torch.randn(1, 80, 5, generator=torch.Generator().manual_seed(6))
     audio, source = vocoder(mel)
     assert (audio.dtype, source.dtype) == (torch.float32, torch.float32)

@@ -7,26 +7,17 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from cc_tts.tts.cosyvoice2.models import flow_encoder  # noqa: E402
-from cc_tts.tts.cosyvoice2.models.flow_encoder import EncoderConfig, FlowEncoder  # noqa: E402
+from cc_tts.tts.cosyvoice2.models.flow_encoder import FlowEncoder  # noqa: E402
 from cc_tts.tts.cosyvoice2.models.layers import Span  # noqa: E402
+from tests.support.flow_cases import SMALL  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 pytestmark = pytest.mark.unit
 
-CHUNK: Final = 4
-CONFIG: Final = EncoderConfig(
-    width=16,
-    num_heads=2,
-    head_dim=8,
-    num_hidden=24,
-    num_layers=2,
-    num_up_layers=1,
-    lookahead=3,
-    lookahead_kernel=3,
-    up_kernel=5,
-)
+CHUNK: Final = SMALL.chunk_tokens
+CONFIG: Final = SMALL.encoder
 
 
 @pytest.fixture
@@ -91,7 +82,7 @@ def test_fewer_do_not_replace_more(encoder: FlowEncoder, num_made: Callable[[], 
 
 def test_a_bias_hides_what_is_not_visible() -> None:
     span = Span.of(torch.tensor([3, 5]), 5, chunk=CHUNK)
-    biased = span.with_bias(torch.float32)
+    biased = span.for_many_layers(torch.float32, num_past=2)
     assert biased.bias is not None
     assert torch.equal(biased.bias == 0.0, span.visible)
     assert torch.equal(biased.bias == -torch.inf, ~span.visible)

@@ -1,5 +1,5 @@
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +24,7 @@ from tests.support.flow_cases import (  # noqa: E402
     whole,
 )
 from tests.support.tiny_model import tiny_states  # noqa: E402
+from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,14 +33,7 @@ pytestmark = pytest.mark.unit
 
 PAGES_OF_PROMPT: Final = {0: 0, 20: 0, 27: 0, 28: 1, 50: 1, 67: 2}
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread_without_gradients() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(num_threads)
+_one_thread_without_gradients = pytest.fixture(autouse=True, scope="module")(one_thread_without_gradients)
 
 
 @pytest.fixture(scope="module")

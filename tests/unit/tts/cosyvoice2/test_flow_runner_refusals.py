@@ -1,5 +1,3 @@
-from collections.abc import Iterator
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -8,17 +6,11 @@ from cc_tts.tts.cosyvoice2.flow_runner import FlowRow, FlowRunner  # noqa: E402
 from cc_tts.tts.cosyvoice2.models.flow import Flow  # noqa: E402
 from cc_tts.tts.cosyvoice2.token2wav import FlowPrompt  # noqa: E402
 from tests.support.flow_cases import CLOSE, NOISE, new_flow, new_runner, prompt_of, run, tokens_of, whole  # noqa: E402
+from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread_without_gradients() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(num_threads)
+_one_thread_without_gradients = pytest.fixture(autouse=True, scope="module")(one_thread_without_gradients)
 
 
 @pytest.fixture(scope="module")

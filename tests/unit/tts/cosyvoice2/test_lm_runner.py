@@ -1,5 +1,5 @@
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pytest
@@ -20,6 +20,7 @@ from cc_tts.tts.cosyvoice2.models.lm_input import (  # noqa: E402
 )
 from cc_tts.tts.cosyvoice2.sampler import SeededRas  # noqa: E402
 from tests.support.tiny_model import NUM_CODES, tiny_states  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
@@ -27,13 +28,7 @@ END: Final = NUM_CODES
 FILL: Final = NUM_CODES + 2
 PROMPT_TEXT: Final = (30, 31, 32)
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
+_one_thread = pytest.fixture(autouse=True)(one_thread)
 
 
 @pytest.fixture(scope="module")

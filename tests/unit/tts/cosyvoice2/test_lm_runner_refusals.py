@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -19,16 +18,11 @@ from cc_tts.tts.cosyvoice2.models.lm_input import (  # noqa: E402
 )
 from cc_tts.tts.cosyvoice2.sampler import SeededRas  # noqa: E402
 from tests.support.tiny_model import NUM_CODES, tiny_states  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
+_one_thread = pytest.fixture(autouse=True)(one_thread)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Slots, pages and voices of the three networks together."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from cc_tts.tts.cosyvoice2.sequence import Feed  # noqa: E402
 from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer  # noqa: E402
 from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
@@ -32,13 +32,7 @@ SPEAKERS = {  # of long and other one fits into the least memory
 }
 NUM_SLOTS = 4
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(num_threads)
+_one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 
 
 @pytest.fixture(scope="module")

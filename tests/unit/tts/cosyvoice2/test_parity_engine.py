@@ -24,10 +24,11 @@ from cc_tts.tts.cosyvoice2.parity_engine_lm import (  # noqa: E402
     lm_in_company,
 )
 from cc_tts.tts.cosyvoice2.parity_result import EXACT, Comparison, Comparisons, verdict_on  # noqa: E402
+from tests.support.golden import GOLDEN, read_arrays  # noqa: E402
+from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
-GOLDEN: Final = Path(__file__).resolve().parents[3] / "data" / "golden"
 STREAM: Final = (
     *(f"engine mel_chunk{number}" for number in range(3)),
     "engine mel_stream_final end",
@@ -35,20 +36,12 @@ STREAM: Final = (
     "engine pages left over",
 )
 
-
-@pytest.fixture(autouse=True)
-def _one_thread_without_gradients() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(num_threads)
+_one_thread_without_gradients = pytest.fixture(autouse=True)(one_thread_without_gradients)
 
 
 @pytest.fixture(scope="module")
 def arrays() -> dict[str, Any]:
-    with np.load(GOLDEN / "tiny.npz") as file:
-        return {key: file[key] for key in file.files}
+    return read_arrays("tiny.npz")
 
 
 @pytest.fixture(scope="module")

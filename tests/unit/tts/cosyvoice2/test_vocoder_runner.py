@@ -1,5 +1,5 @@
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from cc_tts.tts.cosyvoice2.models.layers import fold_weight_norm  # noqa: E402
 from cc_tts.tts.cosyvoice2.models.vocoder import Vocoder  # noqa: E402
 from cc_tts.tts.cosyvoice2.vocoder_runner import FRAME_TIERS, PcmOut, VocoderRow, VocoderRunner  # noqa: E402
 from tests.support.tiny_model import tiny_states  # noqa: E402
+from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,14 +21,7 @@ pytestmark = pytest.mark.unit
 
 HOP: Final = 480
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread_without_gradients() -> Iterator[None]:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with torch.inference_mode():
-        yield
-    torch.set_num_threads(num_threads)
+_one_thread_without_gradients = pytest.fixture(autouse=True, scope="module")(one_thread_without_gradients)
 
 
 @pytest.fixture(scope="module")

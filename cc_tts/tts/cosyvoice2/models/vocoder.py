@@ -42,7 +42,7 @@ class Snake(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, T]."""
         alpha = self.alpha[:, None]
-        return x + (x * alpha).sin().square() / (alpha + _SNAKE_EPS)
+        return torch.addcdiv(x, (x * alpha).sin().square(), alpha + _SNAKE_EPS)
 
 
 class ResBlock(nn.Module):

@@ -1,4 +1,4 @@
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -16,6 +16,9 @@ from cc_tts.tts.cosyvoice2.models.layers import (  # noqa: E402
     remember,
     within,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 pytestmark = pytest.mark.unit
 
@@ -99,7 +102,7 @@ def test_joined_maps_give_what_each_gives_and_hold_nothing_twice() -> None:
     joined = JoinedLinears(*maps)
     x = torch.randn(2, 5, 4)
 
-    def apart() -> torch.Tensor:
+    def apart() -> "Tensor":
         return torch.cat([each(x) for each in maps], dim=-1)
 
     expected = apart()

@@ -345,6 +345,11 @@ def _check_sense(config: Config) -> None:  # noqa: C901, PLR0912 - a list of che
             raise ConfigError(f"tts.devices: {device!r} is not a device; use auto, cpu, cuda or cuda:N")
     if config.playout.start_threshold_min_ms > config.playout.start_threshold_max_ms:
         raise ConfigError("playout.start_threshold_min_ms is above playout.start_threshold_max_ms")
+    if config.playout.start_threshold_max_ms > config.playout.window_ms:
+        raise ConfigError(
+            "playout.start_threshold_max_ms is above playout.window_ms: a prompt that waits for so much audio would never "
+            "start; raise playout.window_ms"
+        )
     check_peers("sip.trusted_peers", config.sip.trusted_peers)
     check_peers("sip.allowed_peers", config.sip.allowed_peers)
     check_peers("auth.exempt_peers", config.auth.exempt_peers)

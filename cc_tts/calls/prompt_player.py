@@ -178,36 +178,39 @@ class PromptPlayer:
                 head.marks.origin_ns = self._clock.now_ns()
 
     async def _feed(self, utterance: Utterance) -> None:
-        stream: PieceStream | None = None
         prompt = utterance.prompt
         try:
             for turn in range(prompt.repeat):
                 if turn and prompt.delay_ms:
-                    stream = await self._open_stream(SilenceContent(prompt.delay_ms), utterance)
-                    await self._pour(utterance, stream, spans=False)
+                    await self._say(SilenceContent(prompt.delay_ms), utterance, spans=False)
                     if self._over_time(utterance):
                         break
-                stream = await self._open_stream(prompt.content, utterance)
-                await self._pour(utterance, stream, spans=turn == 0)
-                await stream.cancel()
+                await self._say(prompt.content, utterance, spans=turn == 0)
                 if self._over_time(utterance):
                     break
             self._line.finish(utterance.id)
         except Exception as error:  # noqa: BLE001 - whatever broke, the utterance completes and the call goes on
             self._fail(utterance, error)
-        finally:
-            if stream is not None:
-                await stream.cancel()
 
-    async def _open_stream(self, content: Content, utterance: Utterance) -> PieceStream:
-        """Begin to produce; while the engine is full, wait for room a bounded time."""
-        waited_ms = 0.0
+    async def _say(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
+        """Produce; while the engine is full, wait for room a bounded time. A worker says that it is full when it has been
+        asked, not at once.
+        """
+        waited_ms, fed_before_ms = 0.0, self._fed_ms.get(utterance.id, 0.0)
         while True:
+            stream: PieceStream | None = None
             try:
-                return self._source.open(content, rate_hz=self._format.rate_hz, utterance_id=utterance.id)
+                stream = self._source.open(content, rate_hz=self._format.rate_hz, utterance_id=utterance.id)
+                await self._pour(utterance, stream, spans=spans)
             except EngineOverloaded:
-                if waited_ms >= self._overload_wait_ms:
+                has_begun = self._fed_ms.get(utterance.id, 0.0) > fed_before_ms
+                if has_begun or waited_ms >= self._overload_wait_ms:
                     raise
+            else:
+                return
+            finally:
+                if stream is not None:
+                    await stream.cancel()
             await asyncio.sleep(OVERLOAD_POLL_MS / 1000)
             waited_ms += OVERLOAD_POLL_MS
 

@@ -90,6 +90,7 @@ def test_a_route_with_dots_in_its_user() -> None:
         ("http.host=0.0.0.0", "no token is configured"),
         ("http.tokens=short", "length >= 8"),
         ("playout.start_threshold_max_ms=30", "start_threshold"),
+        ("playout.window_ms=299", "raise playout.window_ms"),
         ("registration.registrar=pbx", "username is empty"),
         ("log.json.deep=1", "log.json"),
     ],

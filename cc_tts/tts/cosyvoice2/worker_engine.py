@@ -21,6 +21,11 @@ from cc_tts.voices.library import VoiceLibrary
 
 _DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
+CUDA_GUARD_MS: Final = 60.0
+CPU_GUARD_MS: Final = 250.0
+"""How long before its listener runs dry a piece is due. What a processor does besides makes single calls take up to 2.5
+times as long as they did before and do after (docs/engine-notes.md).
+"""
 CUDA_CALIBRATION_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 CPU_CALIBRATION_ROWS: Final = (1, 2)
 """How many streams are spoken at a time at start-up, to measure what the stages cost."""
@@ -42,6 +47,7 @@ def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
     config = BatchedConfig(
         engine=EngineConfig(
             first_audio_target_ms=settings.first_audio_target_ms,
+            guard_ms=CUDA_GUARD_MS if is_cuda else CPU_GUARD_MS,
             max_streams=settings.max_streams,
             max_utilisation=settings.max_utilisation,
             first_hop_tokens=settings.first_hop_tokens,

@@ -383,24 +383,34 @@ async def whatever_happens(operations: list[tuple[str, int]], *, open_late: bool
     stage.must_be_empty()
 
 
+@pytest.mark.parametrize("says_so_late", [False, True])
 async def test_a_full_engine_is_waited_for_and_then_the_prompt_is_said(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, says_so_late: bool
 ) -> None:
-    slept = await _overload(stage, monkeypatch, room_after=3)
+    slept = await _overload(stage, monkeypatch, room_after=3, says_so_late=says_so_late)
     assert stage.causes == [("u0", CompletionCause.NORMAL)]
+    assert stage.completed[0].spoken_text == "one"
     assert slept == [0.05] * 3
+    stage.must_be_empty()
 
 
-async def test_a_prompt_fails_when_the_engine_stays_full(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    slept = await _overload(stage, monkeypatch, room_after=1000)
+@pytest.mark.parametrize("says_so_late", [False, True])
+async def test_a_prompt_fails_when_the_engine_stays_full(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, says_so_late: bool
+) -> None:
+    slept = await _overload(stage, monkeypatch, room_after=1000, says_so_late=says_so_late)
     assert stage.causes == [("u0", CompletionCause.ERROR)]
     assert stage.completed[0].error_code == "engine_overloaded"
     assert len(slept) == 20
     stage.must_be_empty()
 
 
-async def _overload(stage: Stage, monkeypatch: pytest.MonkeyPatch, *, room_after: int) -> list[float]:
-    """Say one prompt to an engine that is full so many times; returns the pauses in between."""
+async def _overload(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, room_after: int, says_so_late: bool
+) -> list[float]:
+    """Say one prompt to an engine that is full so many times, and says so when it is asked or, as a worker, when its stream
+    is read; returns the pauses in between.
+    """
     slept: list[float] = []
     real_sleep = asyncio.sleep
 
@@ -409,11 +419,15 @@ async def _overload(stage: Stage, monkeypatch: pytest.MonkeyPatch, *, room_after
             slept.append(delay_s)
             if len(slept) >= room_after:
                 stage.source.open_error = None
+                stage.source.plans.clear()
         await real_sleep(0)
 
     monkeypatch.setattr("cc_tts.calls.prompt_player.asyncio.sleep", sleep)
     stage.player._overload_wait_ms = 1000.0
-    stage.source.open_error = EngineOverloaded("full")
+    if says_so_late:
+        stage.source.plans["one"] = [EngineOverloaded("full")]
+    else:
+        stage.source.open_error = EngineOverloaded("full")
     stage.player.open_line()
     stage.say("one")
     for _ in range(100):

@@ -23,15 +23,23 @@ from cc_tts import __version__
 HOST = "127.0.0.1"
 READY_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 20.0
+FIRST_PORT, END_OF_PORTS = 20_000, 32_000
 RESULTS = Path(__file__).parent / "results"
 
 Json = dict[str, Any]
 
 
+_next_port: list[int] = [random.randrange(FIRST_PORT, END_OF_PORTS, 2)]
+
+
 def free_ports(count: int = 1) -> int:
-    """The first of ``count`` neighbouring UDP and TCP ports nobody listens on now."""
+    """The first of ``count`` neighbouring UDP and TCP ports nobody listens on now.
+
+    They are not given again before all others were: who asked may not listen yet.
+    """
     for _ in range(200):
-        first = random.randrange(20_000, 32_000 - count, 2)
+        first = _next_port[0] if _next_port[0] + count <= END_OF_PORTS else FIRST_PORT
+        _next_port[0] = first + count + count % 2
         with contextlib.ExitStack() as stack:
             try:
                 for port in range(first, first + count):

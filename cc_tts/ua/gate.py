@@ -30,7 +30,10 @@ ALLOWED: Final = "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, PRACK, UPDATE"
 _PASSED: Final = frozenset((b"INVITE", b"OPTIONS", b"ACK"))
 _STRAY: Final = frozenset((b"BYE", b"CANCEL", b"INFO", b"PRACK", b"UPDATE", b"NOTIFY"))
 """Methods that belong into a dialog: without one 481 (RFC 3261 §12.2.2)."""
-_CAPABILITIES: Final = (("Allow", ALLOWED), ("Accept", "application/sdp"), ("Supported", "100rel, timer"))
+EXTENSIONS: Final = ("100rel", "timer")
+_KNOWN_EXTENSIONS: Final = frozenset((*EXTENSIONS, "norefersub", "replaces"))
+"""Those that pjsua names in its 200 besides."""
+_CAPABILITIES: Final = (("Allow", ALLOWED), ("Accept", "application/sdp"), ("Supported", ", ".join(EXTENSIONS)))
 """What 200 to OPTIONS tells (RFC 3261 §11.2)."""
 
 log = logs.get(__name__)
@@ -114,6 +117,8 @@ class Gate:
                 self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
             return True
         if method == b"OPTIONS" and in_dialog():
+            if self._lacks_extension(rdata, message):
+                return True
             # no usage of PJSIP's dialogs takes it, and they would answer 500 (RFC 3261 §11: as an OPTIONS outside)
             self._c.respond(rdata, 200, _CAPABILITIES)
             return True
@@ -129,6 +134,8 @@ class Gate:
             self._c.respond(rdata, 405, (("Allow", ALLOWED),))
         elif method == b"INVITE" and (refusal := self._policy.on_invite(*self._c.message(rdata))) is not None:
             self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
+        elif method == b"OPTIONS" and self._lacks_extension(rdata, self._c.message(rdata)[1]):
+            pass  # pjsua looks at Require of an INVITE only
         elif (retry_after_s := self._refusal()) is not None:
             self._c.respond(rdata, 503, (("Retry-After", str(retry_after_s)),))
             if method == b"INVITE":
@@ -136,6 +143,13 @@ class Gate:
         else:
             return False
         return True
+
+    def _lacks_extension(self, rdata: int, message: str) -> bool:
+        """Whether something is required that we do not have: 420 is then said (RFC 3261 §8.2.2.3)."""
+        unknown = [tag for tag in sip_message.required_extensions(message) if tag not in _KNOWN_EXTENSIONS]
+        if unknown:
+            self._c.respond(rdata, 420, (("Unsupported", ", ".join(unknown)),))
+        return bool(unknown)
 
     def _on_leash(self, rdata: int) -> bool:
         """Drop challenges that our password must not answer; the request then ends as one that nobody answers."""

@@ -12,6 +12,8 @@ _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)', re.DOTALL)
 """To the end of the text if it is not closed: so no text takes it more than one pass."""
 _BARE_LINE_END: Final = re.compile(r"(?<!\r)\n|\r(?!\n)")
 _SINGLE: Final = (("call-id", "i"), ("from", "f"), ("to", "t"), ("cseq",))
+_OPTION_TAG: Final = re.compile(r"[a-z0-9.!%*_+`'~-]{1,64}")
+MAX_OPTION_TAGS: Final = 20
 _TAG: Final = re.compile(r";\s*tag\s*=\s*([^\s;,?]+)", re.IGNORECASE)
 _VIA: Final = re.compile(r"^(?:Via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*([A-Za-z]{1,8})\s", re.MULTILINE | re.IGNORECASE)
 
@@ -63,6 +65,12 @@ def header_values(message: str, *names: str) -> list[str]:
     """Values of every header of these names, which are given in lower case, in order."""
     parted = (line.partition(":") for line in _header_lines(message))
     return [value.strip() for name, colon, value in parted if colon and name.strip().lower() in names]
+
+
+def required_extensions(message: str) -> list[str]:
+    """Option tags of Require (RFC 3261 §20.32), lower case, in order, at most :data:`MAX_OPTION_TAGS`; tokens only."""
+    tags = (tag.strip().lower() for value in header_values(message, "require") for tag in value.split(","))
+    return [tag for tag in tags if _OPTION_TAG.fullmatch(tag)][:MAX_OPTION_TAGS]
 
 
 def dialog_of(message: str) -> tuple[str, str, str] | None:

@@ -42,13 +42,23 @@ def _is_free(port: int, count: int) -> bool:
 
 
 def free_ports(count: int = 1) -> int:
-    """First of ``count`` ports in a row, free for UDP and TCP; even, and below the ephemeral range of Linux."""
+    """First of ``count`` ports in a row, free for UDP and TCP; even, and below the ephemeral range of Linux.
+
+    They are not given again before all others were: who asked may not listen yet.
+    """
     first, last = _ports_of_this_worker()
     for _ in range(200):
-        port = random.randrange(first, last - count, 2)
+        port = _next_port.get(first) or random.randrange(first, last, 2)
+        if port + count > last:
+            port = first
+        _next_port[first] = port + count + count % 2
         if _is_free(port, count):
             return port
     raise RuntimeError(f"no {count} free ports in a row on {HOST}")
+
+
+_next_port: dict[int, int] = {}
+"""By the first port of a range."""
 
 
 def _ports_of_this_worker() -> tuple[int, int]:

@@ -162,6 +162,16 @@ async def options(port: int) -> Answer:
         return await caller.final()
 
 
+def tcp_options(port: int) -> bytes:
+    """OPTIONS for a connection of its own."""
+    number = next(_numbers)
+    return (
+        f"OPTIONS sip:ping@{HOST}:{port} SIP/2.0\r\nVia: SIP/2.0/TCP {HOST}:9;branch=z9hG4bK-{number}\r\n"
+        f"From: <sip:raw@{HOST}>;tag=1\r\nTo: <sip:ping@{HOST}>\r\nCall-ID: tcp-{number}\r\nCSeq: 1 OPTIONS\r\n"
+        "Max-Forwards: 70\r\nContent-Length: 0\r\n\r\n"
+    ).encode()
+
+
 class RawPeer(UdpEndpoint):
     """An answering side that says what the test tells it to. Use it as a context manager."""
 

@@ -1,6 +1,7 @@
 """What callers and clients see when something goes wrong: a child dies, the server stops, a peer misbehaves."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from pathlib import Path
@@ -9,8 +10,8 @@ import pytest
 
 from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.configured import is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
-from tests.e2e.peers import Sipp
-from tests.e2e.raw_sip import RawCaller, invite_once, options
+from tests.e2e.peers import HOST, Sipp
+from tests.e2e.raw_sip import RawCaller, invite_once, options, tcp_options
 from tests.e2e.server_under_test import EventLog, Server
 
 pytestmark = pytest.mark.e2e
@@ -66,6 +67,22 @@ async def test_the_ua_process_may_die_again_and_again(server: Server) -> None:
         assert (status, problem["code"]) == (503, "user_agent_unavailable")
         await until_readyz(server, 200)
     assert (await invite_once("silent", server.sip_port)).status == 200
+
+
+async def test_connections_of_a_ua_process_that_died_do_not_keep_its_port(server: Server) -> None:
+    """Its end of a TCP connection then rests in TIME_WAIT for a minute (RFC 9293 §3.6.1)."""
+    for _ in range(2):
+        reader, writer = await asyncio.open_connection(HOST, server.sip_port)
+        writer.write(tcp_options(server.sip_port))
+        async with asyncio.timeout(EXIT_TIMEOUT_S):
+            assert (await reader.readline()).startswith(b"SIP/2.0 200 ")
+            os.kill(ua_pid(server), signal.SIGKILL)
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            writer.close()
+        await until_readyz(server, 503)
+        await until_readyz(server, 200)
+    assert len(logged(server, "ua_cannot_start")) == 0
 
 
 async def test_a_thousand_queued_prompts(tmp_path: Path, phone: SoftphoneProcess) -> None:

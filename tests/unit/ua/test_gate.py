@@ -180,6 +180,17 @@ def test_options_inside_a_dialog_is_200() -> None:
     assert door.receive("BYE", to_tag="ours") == "passed"
 
 
+@pytest.mark.parametrize("to_tag", ["", "ours"])
+def test_options_that_requires_what_is_not_there_is_420(to_tag: str) -> None:
+    door = Door()
+    door.library.dialogs.add(("c", "ours", "theirs"))
+    assert door.receive("OPTIONS", "Require: timer, Foo, 100rel", "Require: bar baz, qux", to_tag=to_tag) == 420
+    assert door.header("Unsupported") == "foo, qux"
+    known = door.receive("OPTIONS", "Require: 100rel,TIMER", "Proxy-Require: foo", to_tag=to_tag)
+    assert known == (200 if to_tag else "passed")
+    assert door.receive("INVITE", "Require: foo", to_tag=to_tag) == "passed", "pjsua says so itself"
+
+
 def test_strangers_hear_nothing_but_inside_their_dialogs() -> None:
     door = Door('sip.allowed_peers=["198.51.100.0/24"]')
     assert door.policy.is_closed

@@ -4,11 +4,13 @@ import pytest
 
 from cc_tts.ua.sip_message import (
     MAX_HEADERS,
+    MAX_OPTION_TAGS,
     MAX_VALUE_CHARS,
     dialog_of,
     extension_headers,
     header_values,
     request_uri,
+    required_extensions,
     via_transport,
 )
 
@@ -98,6 +100,14 @@ def test_every_value_of_a_header_is_found() -> None:
     assert header_values(message, "authorization") == ["a", "b", ""]
     assert header_values(message, "f") == []
     assert header_values("", "f") == []
+
+
+def test_required_extensions_are_tokens_and_not_without_end() -> None:
+    message = invite("Require: 100rel,  Timer ,", 'Require: a b, "c", d\x01', "REQUIRE : e", "Proxy-Require: f")
+    assert required_extensions(message) == ["100rel", "timer", "e"]
+    many = invite("Require: " + ",".join(f"x{number}" for number in range(MAX_OPTION_TAGS + 5)))
+    assert len(required_extensions(many)) == MAX_OPTION_TAGS
+    assert required_extensions(invite("Require: " + "x" * 65)) == []
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ class FlowEncoder(nn.Module):
         self.up_embed = ScaledEmbed(config.width)
         self.up_encoders = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_up_layers))
         self.after_norm = nn.LayerNorm(config.width, eps=_NORM_EPS)
-        self._kept: dict[int, _KeptDistances] = {}
+        self._kept: dict[nn.ModuleList, _KeptDistances] = {}
 
     @torch.no_grad()
     def keep_distances(self, num_chunks: int, chunk: int) -> None:
@@ -202,9 +202,9 @@ class FlowEncoder(nn.Module):
         """
         for layers, scale in ((self.encoders, 1), (self.up_encoders, FRAMES_PER_TOKEN)):
             lowest, highest = 1 - chunk * scale, num_chunks * chunk * scale - 1
-            known = self._kept.get(id(layers))
+            known = self._kept.get(layers)
             if known is None or known.lowest > lowest or known.highest < highest:
-                self._kept[id(layers)] = _KeptDistances(lowest, highest, tuple(self._project(layers, lowest, highest)))
+                self._kept[layers] = _KeptDistances(lowest, highest, tuple(self._project(layers, lowest, highest)))
 
     def new_cache(self, num_rows: int, num_tokens: int) -> EncoderCache:
         """Room for sequences of ``num_tokens``, nothing in it."""
@@ -264,7 +264,7 @@ class FlowEncoder(nn.Module):
 
     def _distances(self, layers: nn.ModuleList, lowest: int, highest: int) -> Iterator[Tensor]:
         """Projected distances of each layer, [1, heads, D, distances]."""
-        kept = self._kept.get(id(layers))
+        kept = self._kept.get(layers)
         if kept is None or kept.lowest > lowest or kept.highest < highest:
             return self._project(layers, lowest, highest)
         return (ours[..., lowest - kept.lowest : highest + 1 - kept.lowest] for ours in kept.by_layer)

@@ -1,13 +1,14 @@
-"""Answers what must not become a call, in front of pjsua: 503 with Retry-After to INVITE and OPTIONS over the limit
-(RFC 3261 §21.5.4, §20.33), 405, 481 or 489 to methods that are not served outside a dialog (§8.2.1, §12.2.2), and what
-:mod:`cc_tts.ua.inbound_policy` has to say to strangers: nothing, 401, 403 or 503.
+"""Answers what must not become a call, in front of pjsua: OPTIONS (RFC 3261 §11.2), 503 with Retry-After to it and to
+INVITE over the limit (§21.5.4, §20.33), 405, 481 or 489 to methods that are not served outside a dialog (§8.2.1, §12.2.2),
+and what :mod:`cc_tts.ua.inbound_policy` has to say to strangers: nothing, 401, 403 or 503.
 
-pjsua answers 486 when its call table is full and always 200 to OPTIONS, and offers no callback to change either. PJSIP's
-own way is a module in front of pjsua's. The *door* sees every request, before the dialogs do. The *gate* sits just before
-the application layer, so retransmissions and requests inside a dialog never reach it, and what it is asked about is
-outside a dialog by PJSIP's own reading. The *leash*, where we have a password of our own, sees responses: whoever calls us
-could challenge our BYE, and PJSIP would answer with a digest of that password, to be guessed at leisure. If PJSIP refuses
-a module, the gate says so and pjsua's answers stand, unless somebody is to be kept out: then the user agent does not start.
+pjsua answers 486 when its call table is full and always 200 to OPTIONS, with methods in Allow and extensions in Supported
+that we decline, and offers no callback to change either. PJSIP's own way is a module in front of pjsua's. The *door* sees
+every request, before the dialogs do. The *gate* sits just before the application layer, so retransmissions and requests
+inside a dialog never reach it, and what it is asked about is outside a dialog by PJSIP's own reading. The *leash*, where
+we have a password of our own, sees responses: whoever calls us could challenge our BYE, and PJSIP would answer with a
+digest of that password, to be guessed at leisure. If PJSIP refuses a module, the gate says so and pjsua's answers stand,
+unless somebody is to be kept out: then the user agent does not start.
 """
 
 import functools
@@ -27,12 +28,10 @@ _DOOR_PRIORITY: Final = 30
 _GATE_PRIORITY: Final = 62
 """Before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialogs' usages (48)."""
 ALLOWED: Final = "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, PRACK, UPDATE"
-_PASSED: Final = frozenset((b"INVITE", b"OPTIONS", b"ACK"))
+_SERVED: Final = frozenset((b"INVITE", b"OPTIONS", b"ACK"))
 _STRAY: Final = frozenset((b"BYE", b"CANCEL", b"INFO", b"PRACK", b"UPDATE", b"NOTIFY"))
 """Methods that belong into a dialog: without one 481 (RFC 3261 §12.2.2)."""
 EXTENSIONS: Final = ("100rel", "timer")
-_KNOWN_EXTENSIONS: Final = frozenset((*EXTENSIONS, "norefersub", "replaces"))
-"""Those that pjsua names in its 200 besides."""
 _CAPABILITIES: Final = (("Allow", ALLOWED), ("Accept", "application/sdp"), ("Supported", ", ".join(EXTENSIONS)))
 """What 200 to OPTIONS tells (RFC 3261 §11.2)."""
 
@@ -117,10 +116,9 @@ class Gate:
                 self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
             return True
         if method == b"OPTIONS" and in_dialog():
-            if self._lacks_extension(rdata, message):
-                return True
-            # no usage of PJSIP's dialogs takes it, and they would answer 500 (RFC 3261 §11: as an OPTIONS outside)
-            self._c.respond(rdata, 200, _CAPABILITIES)
+            self._tell_capabilities(
+                rdata, message
+            )  # the dialogs would answer 500 (RFC 3261 §11: as an OPTIONS outside)
             return True
         return False
 
@@ -130,26 +128,27 @@ class Gate:
             self._c.respond(rdata, 481)
         elif method == b"SUBSCRIBE":
             self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.2.1): no event package is served
-        elif method not in _PASSED:
+        elif method not in _SERVED:
             self._c.respond(rdata, 405, (("Allow", ALLOWED),))
         elif method == b"INVITE" and (refusal := self._policy.on_invite(*self._c.message(rdata))) is not None:
             self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
-        elif method == b"OPTIONS" and self._lacks_extension(rdata, self._c.message(rdata)[1]):
-            pass  # pjsua looks at Require of an INVITE only
         elif (retry_after_s := self._refusal()) is not None:
             self._c.respond(rdata, 503, (("Retry-After", str(retry_after_s)),))
             if method == b"INVITE":
                 self._on_refused()
+        elif method == b"OPTIONS":
+            self._tell_capabilities(rdata, self._c.message(rdata)[1])
         else:
             return False
         return True
 
-    def _lacks_extension(self, rdata: int, message: str) -> bool:
-        """Whether something is required that we do not have: 420 is then said (RFC 3261 §8.2.2.3)."""
-        unknown = [tag for tag in sip_message.required_extensions(message) if tag not in _KNOWN_EXTENSIONS]
+    def _tell_capabilities(self, rdata: int, message: str) -> None:
+        """Answer OPTIONS: 200, or 420 if it requires what we do not have (RFC 3261 §8.2.2.3)."""
+        unknown = [tag for tag in sip_message.required_extensions(message) if tag not in EXTENSIONS]
         if unknown:
             self._c.respond(rdata, 420, (("Unsupported", ", ".join(unknown)),))
-        return bool(unknown)
+        else:
+            self._c.respond(rdata, 200, _CAPABILITIES)
 
     def _on_leash(self, rdata: int) -> bool:
         """Drop challenges that our password must not answer; the request then ends as one that nobody answers."""

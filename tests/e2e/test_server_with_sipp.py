@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from cc_tts.ua.gate import ALLOWED
 from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.configured import server_with
 from tests.e2e.peers import Sipp
+from tests.e2e.raw_sip import options
 from tests.e2e.server_under_test import Server
 
 pytestmark = pytest.mark.e2e
@@ -113,6 +115,13 @@ async def test_options(server: Server, tmp_path: Path, *, tcp: bool) -> None:
     caller = await Sipp.call("options", folder=tmp_path, target_port=server.sip_port, tcp=tcp)
     await caller.passed()
     assert await server.calls() == []
+
+
+async def test_options_names_what_is_served(server: Server) -> None:
+    answer = await options(server.sip_port)
+    assert answer.status == 200
+    assert (answer.header("Allow"), answer.header("Supported")) == (ALLOWED, "100rel, timer")
+    assert ";tag=" in (answer.header("To") or "")
 
 
 async def test_dtmf_by_info(server: Server, tmp_path: Path) -> None:

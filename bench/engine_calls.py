@@ -1,6 +1,7 @@
 """Calls that are spoken to all the time by the neural engine, over SIP: do listeners run dry, does anything grow?
 
 python -m bench.engine_calls [--calls 4] [--minutes 30]
+CC_TTS_PJSUA2=server python -m bench.engine_calls --calls 8
 
 A small model of rule-filled weights, on the CPU; the caller is on the same machine. The speech means nothing, its amount and
 its timing do.
@@ -8,6 +9,7 @@ its timing do.
 
 import argparse
 import asyncio
+import contextlib
 import tempfile
 import time
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ TEXTS = (
 )
 SAMPLES = 20
 MAX_ASKED = 60
+CALLS_A_PHONE = 4
 SETTINGS = (
     'tts.engine="cosyvoice2"',
     'tts.devices=["cpu"]',
@@ -123,13 +126,17 @@ async def run(num_calls: int, minutes: float) -> Json:
     samples: list[Json] = []
     with tempfile.TemporaryDirectory() as folder:
         settings = await asyncio.to_thread(prepared, Path(folder))
-        async with await LabServer.start(*settings) as server, await SoftphoneProcess.start() as phone:
+        async with contextlib.AsyncExitStack() as stack:
+            server = await stack.enter_async_context(await LabServer.start(*settings))
+            num_phones = -(-num_calls // CALLS_A_PHONE)
+            phones = [await stack.enter_async_context(await SoftphoneProcess.start()) for _ in range(num_phones)]
             pids = {"server": server.process.pid, "ua": server.ua_pid(), "worker": worker_pid(server)}
             begin = time.monotonic()
             end = begin + 60 * minutes
             async with asyncio.TaskGroup() as group:
                 talks = []
                 for number in range(num_calls):
+                    phone = phones[number // CALLS_A_PHONE]
                     await phone.dial(server.uri("bench"), call=str(number))
                     answered = await phone.wait_event("answered", call=str(number), timeout_s=10)
                     call_id = await server.call_id(answered["sip_call_id"])
@@ -148,7 +155,7 @@ async def run(num_calls: int, minutes: float) -> Json:
                 for follower in list(_followers):
                     follower.cancel()
             for number in range(num_calls):
-                await phone.hangup(call=str(number))
+                await phones[number // CALLS_A_PHONE].hangup(call=str(number))
     warm = samples[max(1, len(samples) // 5)]
     return {
         "bench": "engine_calls",
@@ -195,7 +202,7 @@ def main() -> None:
     arguments = parser.parse_args()
     result = asyncio.run(run(arguments.calls, arguments.minutes))
     print({key: value for key, value in result.items() if key not in ("samples", "machine")})
-    print(f"saved {save('engine_calls', result)}")
+    print(f"saved {save('engine_calls' if arguments.calls == 4 else f'engine_calls_{arguments.calls}', result)}")
 
 
 if __name__ == "__main__":

@@ -139,7 +139,10 @@ class Metrics:
             "cctts_engine_pages", "Pages of the flow's state, by state.", ["worker", "state"], registry=registry
         )
         self.engine_refusals = Counter(
-            "cctts_engine_refusals", "Utterances refused by admission, and where.", ["where"], registry=registry
+            "cctts_engine_refusals",
+            "Refusals of the engine, and where; an utterance that waits for room is refused again and again.",
+            ["where"],
+            registry=registry,
         )
         self.engine_not_finite = Counter(
             "cctts_engine_not_finite", "Pieces of audio whose numbers were not finite.", registry=registry

@@ -59,8 +59,8 @@ class CachedSource:
         key = prompt_key(prompt, self.identity)
         return key in self._making or self._cache.has(key)
 
-    def open(self, prompt: SpokenPrompt, make: PieceMaker) -> PieceStream:
-        """Begin to read a prompt.
+    def open(self, prompt: SpokenPrompt, make: PieceMaker, *, is_again: bool = False) -> PieceStream:
+        """Begin to read a prompt, for the first time or once more because the engine refused it: that is one use of it.
 
         Raises:
             Exception: what ``make`` raises, if the engine is needed.
@@ -70,15 +70,15 @@ class CachedSource:
         key = prompt_key(prompt, self.identity)
         kept = self._cache.in_memory(key)
         if kept is not None and fits(kept, prompt):
-            self._count(key, "memory")
+            self._count(key, "memory", is_again=is_again)
             return _KeptStream(kept, prompt.text)
         if self.making_bytes >= self._max_making_bytes and key not in self._making:
             stream = make()
-            self._count(key, "bypassed")
+            self._count(key, "bypassed", is_again=is_again)
             return stream
         recording, joined = self.record(key, prompt, make)
         result = "joined" if joined else "disk" if self._cache.is_on_disk(key) else "missed"
-        self._count(key, result)
+        self._count(key, result, is_again=is_again)
         return _Listener(self, recording, prompt, make, joined=joined)
 
     def record(self, key: str, prompt: SpokenPrompt, make: PieceMaker) -> tuple[Recording, bool]:
@@ -135,7 +135,9 @@ class CachedSource:
             del self._making[recording.key]
         recording.stop_sharing()
 
-    def _count(self, key: str, result: str) -> None:
+    def _count(self, key: str, result: str, *, is_again: bool) -> None:
+        if is_again:
+            return
         self._cache.count_use(key)
         self._metrics.prompt_cache_requests.labels(result=result).inc()
 

@@ -21,7 +21,7 @@ from cc_tts.calls.call_state import UtteranceEvent
 from cc_tts.calls.prompt import Content, SilenceContent
 from cc_tts.calls.speech_source import PieceStream, SpeechSource
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance
-from cc_tts.clock import Clock
+from cc_tts.clock import Clock, ms_between
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
 
 OVERLOAD_POLL_MS: Final = 50.0
@@ -196,15 +196,19 @@ class PromptPlayer:
         """Produce; while the engine is full, wait for room a bounded time. A worker says that it is full when it has been
         asked, not at once.
         """
-        waited_ms, fed_before_ms = 0.0, self._fed_ms.get(utterance.id, 0.0)
+        begun_ns, fed_before_ms = self._clock.now_ns(), self._fed_ms.get(utterance.id, 0.0)
+        was_open = False
         while True:
             stream: PieceStream | None = None
             try:
-                stream = self._source.open(content, rate_hz=self._format.rate_hz, utterance_id=utterance.id)
+                stream = self._source.open(
+                    content, rate_hz=self._format.rate_hz, utterance_id=utterance.id, is_again=was_open
+                )
+                was_open = True
                 await self._pour(utterance, stream, spans=spans)
             except EngineOverloaded:
                 has_begun = self._fed_ms.get(utterance.id, 0.0) > fed_before_ms
-                if has_begun or waited_ms >= self._overload_wait_ms:
+                if has_begun or ms_between(begun_ns, self._clock.now_ns()) >= self._overload_wait_ms:
                     raise
             else:
                 return
@@ -212,7 +216,6 @@ class PromptPlayer:
                 if stream is not None:
                     await stream.cancel()
             await asyncio.sleep(OVERLOAD_POLL_MS / 1000)
-            waited_ms += OVERLOAD_POLL_MS
 
     async def _pour(self, utterance: Utterance, stream: PieceStream, *, spans: bool) -> None:
         async for piece in stream:

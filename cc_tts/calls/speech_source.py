@@ -85,8 +85,8 @@ class PieceCache(Protocol):
         """Whether the engine is not needed for it."""
         ...
 
-    def open(self, prompt: SpokenPrompt, make: Callable[[], PieceStream]) -> PieceStream:
-        """Begin to read a prompt; ``make`` is for one that must be made."""
+    def open(self, prompt: SpokenPrompt, make: Callable[[], PieceStream], *, is_again: bool = False) -> PieceStream:
+        """Begin to read a prompt; ``make`` is for one that must be made. ``is_again``: this use has been counted."""
         ...
 
 
@@ -163,8 +163,8 @@ class SpeechSource:
                 return
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 
-    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "") -> PieceStream:
-        """Begin to produce the content at ``rate_hz``.
+    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> PieceStream:
+        """Begin to produce the content at ``rate_hz``; ``is_again`` after a stream of it that gave nothing.
 
         Raises:
             EngineOverloaded: the engine refuses the stream.
@@ -175,7 +175,7 @@ class SpeechSource:
                 prompt = self._spoken(content, rate_hz)
                 if self._cache is None or not content.may_cache:
                     return self._speak(prompt, utterance_id)
-                return self._cache.open(prompt, lambda: self._speak(prompt, utterance_id))
+                return self._cache.open(prompt, lambda: self._speak(prompt, utterance_id), is_again=is_again)
             case ToneContent():
                 if content.duration_ms > MAX_TONE_MS:
                     raise Unprocessable(f"a tone lasts at most {MAX_TONE_MS} ms")

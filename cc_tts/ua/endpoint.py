@@ -144,7 +144,8 @@ class UserAgent:
             self._max_quarantined = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
         if pairs < wanted:
             log.warning("few_rtp_ports", pairs=pairs, consequence=f"{pairs} calls at once")
-        self.max_calls = min(wanted, pairs, self._open_files(wanted))
+            wanted = pairs
+        self.max_calls = min(wanted, self._open_files(wanted))
         self._max_resting = max(MIN_RESTING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
         self._install_gate(library)
         if self._settings.srtp != "off":

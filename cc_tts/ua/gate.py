@@ -146,7 +146,8 @@ class Gate:
         """Answer OPTIONS: 200, or 420 if it requires what we do not have (RFC 3261 §8.2.2.3)."""
         unknown = [tag for tag in sip_message.required_extensions(message) if tag not in EXTENSIONS]
         if unknown:
-            self._c.respond(rdata, 420, (("Unsupported", ", ".join(unknown)),))
+            told = sip_message.option_tags(unknown)
+            self._c.respond(rdata, 420, (("Unsupported", told),) if told else ())
         else:
             self._c.respond(rdata, 200, _CAPABILITIES)
 

@@ -4,6 +4,7 @@ PJSIP has already parsed and accepted the message; this only finds header values
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 MAX_HEADERS: Final = 64
@@ -68,9 +69,14 @@ def header_values(message: str, *names: str) -> list[str]:
 
 
 def required_extensions(message: str) -> list[str]:
-    """Option tags of Require (RFC 3261 §20.32), lower case, in order, at most :data:`MAX_OPTION_TAGS`; tokens only."""
+    """Option tags of Require (RFC 3261 §20.32), lower case, in order, whatever was written there."""
     tags = (tag.strip().lower() for value in header_values(message, "require") for tag in value.split(","))
-    return [tag for tag in tags if _OPTION_TAG.fullmatch(tag)][:MAX_OPTION_TAGS]
+    return [tag for tag in tags if tag]
+
+
+def option_tags(tags: Sequence[str]) -> str:
+    """A header's value that lists those of ``tags`` that are tokens, at most :data:`MAX_OPTION_TAGS`."""
+    return ", ".join([tag for tag in tags if _OPTION_TAG.fullmatch(tag)][:MAX_OPTION_TAGS])
 
 
 def dialog_of(message: str) -> tuple[str, str, str] | None:

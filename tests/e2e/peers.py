@@ -41,6 +41,9 @@ def _is_free(port: int, count: int) -> bool:
     return True
 
 
+_next_port = [0]
+
+
 def free_ports(count: int = 1) -> int:
     """First of ``count`` ports in a row, free for UDP and TCP; even, and below the ephemeral range of Linux.
 
@@ -48,17 +51,13 @@ def free_ports(count: int = 1) -> int:
     """
     first, last = _ports_of_this_worker()
     for _ in range(200):
-        port = _next_port.get(first) or random.randrange(first, last, 2)
+        port = _next_port[0] or random.randrange(first, last, 2)
         if port + count > last:
             port = first
-        _next_port[first] = port + count + count % 2
+        _next_port[0] = port + count + count % 2
         if _is_free(port, count):
             return port
     raise RuntimeError(f"no {count} free ports in a row on {HOST}")
-
-
-_next_port: dict[int, int] = {}
-"""By the first port of a range."""
 
 
 def _ports_of_this_worker() -> tuple[int, int]:

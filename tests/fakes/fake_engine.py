@@ -58,6 +58,7 @@ class FakeSource:
         self.plans: dict[str, Sequence[Step]] = {}
         self.open_error: Exception | None = None
         self.opened: list[Content] = []
+        self.opened_again: list[bool] = []
         self.streams: list[FakePieces] = []
         self.refusal: Exception | None = None
         self.full: Exception | None = None
@@ -71,10 +72,11 @@ class FakeSource:
         if self.full is not None:
             raise self.full
 
-    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "") -> FakePieces:
+    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> FakePieces:
         if self.open_error is not None:
             raise self.open_error
         self.opened.append(content)
+        self.opened_again.append(is_again)
         steps: Sequence[Step]
         match content:
             case TextContent():

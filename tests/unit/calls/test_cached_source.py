@@ -67,8 +67,8 @@ class Desk:
         self.refusal: Exception | None = None
         self.made: list[FakePieces] = []
 
-    def open(self, text: str = TEXT, **changed: Any) -> PieceStream:
-        return self.source.open(prompt(text, **changed), self.make)
+    def open(self, text: str = TEXT, *, is_again: bool = False, **changed: Any) -> PieceStream:
+        return self.source.open(prompt(text, **changed), self.make, is_again=is_again)
 
     def make(self) -> PieceStream:
         if self.refusal is not None:
@@ -252,6 +252,22 @@ async def test_a_listener_cancelled_while_it_waits_is_let_go() -> None:
     assert desk.made[0].num_cancels == 0
     await other.cancel()
     assert desk.made[0].num_cancels == 1
+
+
+async def test_a_prompt_that_the_engine_refuses_and_then_takes_is_used_once() -> None:
+    desk = Desk(min_uses=2)
+    desk.plans = [[EngineOverloaded("full")]] * 3
+    for number in range(3):
+        stream = desk.open(is_again=number > 0)
+        with pytest.raises(EngineOverloaded):
+            await anext(aiter(stream))
+        await stream.cancel()
+    pieces = [piece async for piece in desk.open(is_again=True)]
+    assert audio(pieces) == audio(list(PIECES))
+    assert desk.requests("missed") == 1
+    assert not desk.source.has(prompt(TEXT)), "a prompt said once is not kept"
+    await desk.say()
+    assert desk.source.has(prompt(TEXT))
 
 
 async def test_when_the_last_one_leaves_the_engine_is_freed() -> None:

@@ -1,7 +1,7 @@
 """The flow of prompts on one call: order, back-pressure, stop, barge-in, failure, end. Nothing here takes time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, cast
 
 import pytest
@@ -14,7 +14,7 @@ from cc_tts.calls.prompt_player import MAX_ON_LINE, PromptPlayer
 from cc_tts.calls.speech_source import SpeechPiece
 from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
 from cc_tts.errors import EngineFailed, EngineOverloaded
-from tests.fakes.fake_engine import FakeSource, pcm
+from tests.fakes.fake_engine import FakeSource, Step, pcm
 from tests.fakes.fake_line import RATE_HZ, FakeClock, FakeLine
 
 pytestmark = pytest.mark.unit
@@ -192,6 +192,7 @@ async def test_a_cut_by_the_line_itself_ends_the_feed(stage: Stage) -> None:
 async def test_the_engine_fails_in_the_middle(stage: Stage, *, known: bool) -> None:
     error: Exception = EngineOverloaded("too much") if known else ValueError("secret detail")
     stage.source.plans["bad"] = [SpeechPiece(pcm(200), "bad "), error]
+    stage.player._overload_wait_ms = 1000.0
     stage.player.open_line()
     first, second = stage.say("bad"), stage.say("good")
     await stage.play_all()
@@ -199,6 +200,7 @@ async def test_the_engine_fails_in_the_middle(stage: Stage, *, known: bool) -> N
     assert first.error_code == ("engine_overloaded" if known else EngineFailed.code)
     assert first.error_detail == ("too much" if known else EngineFailed.title)
     assert stage.source.streams[0].num_cancels, "the failed stream is freed"
+    assert len(stage.source.opened) == 2, "what has been heard is not begun anew"
     stage.must_be_empty()
 
 
@@ -391,6 +393,7 @@ async def test_a_full_engine_is_waited_for_and_then_the_prompt_is_said(
     assert stage.causes == [("u0", CompletionCause.NORMAL)]
     assert stage.completed[0].spoken_text == "one"
     assert slept == [0.05] * 3
+    assert stage.source.opened_again == ([False, True, True, True] if says_so_late else [False]), "counted as one use"
     stage.must_be_empty()
 
 
@@ -405,6 +408,64 @@ async def test_a_prompt_fails_when_the_engine_stays_full(
     stage.must_be_empty()
 
 
+async def test_a_prompt_that_waits_for_the_engine_can_be_stopped(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    _patch_sleep(monkeypatch, lambda _delay_s: asyncio.Event().wait())
+    stage.player._overload_wait_ms = 1000.0
+    stage.source.plans["one"] = [EngineOverloaded("full")]
+    stage.player.open_line()
+    waiting, second = stage.say("one"), stage.say("two")
+    await stage.settle()
+    assert (len(stage.source.opened), stage.causes) == (1, [])
+    stage.player.discard(waiting, CompletionCause.CANCELLED)
+    await stage.play_all()
+    assert stage.causes == [(waiting.id, "cancelled"), (second.id, "normal")]
+    assert len(stage.source.opened) == 2
+    stage.must_be_empty()
+
+
+async def test_a_repetition_waits_for_the_engine_as_the_first_time_does(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def pass_by(delay_s: float) -> None:
+        slept.append(delay_s)
+
+    slept: list[float] = []
+    _patch_sleep(monkeypatch, pass_by)
+    piece, full = SpeechPiece(pcm(PIECE_MS), "one"), EngineOverloaded("full")
+    stage.player._overload_wait_ms = 1000.0
+    stage.source.plans = _Plans([[piece], [full], [full], [piece]])
+    stage.player.open_line()
+    utterance = stage.say("one", repeat=2)
+    await stage.play_all()
+    assert slept == [0.05] * 2
+    assert (stage.causes, utterance.played_ms) == ([(utterance.id, "normal")], 2 * PIECE_MS)
+    assert stage.source.opened_again == [False, False, True, True]
+    stage.must_be_empty()
+
+
+class _Plans(dict[str, Sequence[Step]]):
+    """One after the other, whatever the text."""
+
+    def __init__(self, plans: list[list[Step]]) -> None:
+        super().__init__()
+        self._plans = plans
+
+    def get(self, _text: str, _default: object = None) -> Sequence[Step]:
+        return self._plans.pop(0)
+
+
+def _patch_sleep(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], Awaitable[object]]) -> None:
+    """What the player does while it waits for room; the tests' own turns of the loop go on."""
+    real_sleep = asyncio.sleep
+
+    async def instead(delay_s: float) -> None:
+        if delay_s:
+            await sleep(delay_s)
+        await real_sleep(0)
+
+    monkeypatch.setattr("cc_tts.calls.prompt_player.asyncio.sleep", instead)
+
+
 async def _overload(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, *, room_after: int, says_so_late: bool
 ) -> list[float]:
@@ -412,17 +473,15 @@ async def _overload(
     is read; returns the pauses in between.
     """
     slept: list[float] = []
-    real_sleep = asyncio.sleep
 
     async def sleep(delay_s: float) -> None:
-        if delay_s:
-            slept.append(delay_s)
-            if len(slept) >= room_after:
-                stage.source.open_error = None
-                stage.source.plans.clear()
-        await real_sleep(0)
+        slept.append(delay_s)
+        stage.clock.advance(1000 * delay_s)
+        if len(slept) >= room_after:
+            stage.source.open_error = None
+            stage.source.plans.clear()
 
-    monkeypatch.setattr("cc_tts.calls.prompt_player.asyncio.sleep", sleep)
+    _patch_sleep(monkeypatch, sleep)
     stage.player._overload_wait_ms = 1000.0
     if says_so_late:
         stage.source.plans["one"] = [EngineOverloaded("full")]

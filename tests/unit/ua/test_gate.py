@@ -186,6 +186,8 @@ def test_options_that_requires_what_is_not_there_is_420(to_tag: str) -> None:
     door.library.dialogs.add(("c", "ours", "theirs"))
     assert door.receive("OPTIONS", "Require: timer, Foo, 100rel", "Require: bar baz, qux", to_tag=to_tag) == 420
     assert door.header("Unsupported") == "foo, qux"
+    odd = "Require: " + ",".join(["100rel"] * 30 + ["x" * 65])
+    assert door.receive("OPTIONS", odd, to_tag=to_tag) == 420
     known = door.receive("OPTIONS", "Require: 100rel,TIMER", "Proxy-Require: foo", to_tag=to_tag)
     assert known == 200
     assert door.receive("INVITE", "Require: foo", to_tag=to_tag) == "passed", "pjsua says so itself"

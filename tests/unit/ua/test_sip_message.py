@@ -9,6 +9,7 @@ from cc_tts.ua.sip_message import (
     dialog_of,
     extension_headers,
     header_values,
+    option_tags,
     request_uri,
     required_extensions,
     via_transport,
@@ -102,12 +103,17 @@ def test_every_value_of_a_header_is_found() -> None:
     assert header_values("", "f") == []
 
 
-def test_required_extensions_are_tokens_and_not_without_end() -> None:
+def test_required_extensions_are_whatever_was_written() -> None:
     message = invite("Require: 100rel,  Timer ,", 'Require: a b, "c", d\x01', "REQUIRE : e", "Proxy-Require: f")
-    assert required_extensions(message) == ["100rel", "timer", "e"]
-    many = invite("Require: " + ",".join(f"x{number}" for number in range(MAX_OPTION_TAGS + 5)))
-    assert len(required_extensions(many)) == MAX_OPTION_TAGS
-    assert required_extensions(invite("Require: " + "x" * 65)) == []
+    assert required_extensions(message) == ["100rel", "timer", "a b", '"c"', "d\x01", "e"]
+    assert required_extensions(invite("Require: " + "x" * 65)) == ["x" * 65]
+    many = [f"x{number}" for number in range(MAX_OPTION_TAGS + 5)]
+    assert required_extensions(invite("Require: " + ",".join(many))) == many
+
+
+def test_option_tags_told_are_tokens_and_not_without_end() -> None:
+    assert option_tags(["foo", "a b", '"c"', "d\x01", "x" * 65, "e"]) == "foo, e"
+    assert option_tags([f"x{number}" for number in range(MAX_OPTION_TAGS + 5)]).count(",") == MAX_OPTION_TAGS - 1
 
 
 @pytest.mark.parametrize(

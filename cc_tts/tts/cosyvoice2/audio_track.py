@@ -178,7 +178,7 @@ def with_room(flow: Flow, state: FlowState, max_tokens: int, *, noise: Tensor) -
             state.encoder.lookahead_context.clone(),
             state.encoder.up_context.clone(),
         ),
-        estimator=EstimatorCache(estimator.attention, tuple(context.clone() for context in state.estimator.contexts)),
+        estimator=EstimatorCache(estimator.attention, state.estimator.contexts.clone()),
         noise=noise,
     )
 

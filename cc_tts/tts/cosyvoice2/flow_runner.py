@@ -99,7 +99,7 @@ class FlowRunner:
         self.flow = flow
         self.max_tokens = max_tokens
         self.num_slots = num_slots
-        flow.encoder.keep_distances(min(-(-max_tokens // config.chunk_tokens), PAGE_TIERS[-1]), config.chunk_tokens)
+        flow.keep_constants(min(-(-max_tokens // config.chunk_tokens), PAGE_TIERS[-1]))
         self.pool = PagePool(num_pages + 1)
         self.arena = FlowArena.of(flow, num_slots=num_slots + 1, num_pages=num_pages + 1)
         self._device = weight.device

@@ -135,7 +135,7 @@ class FlowArena:
     def bytes_per_slot(self) -> int:
         """Memory of one slot."""
         encoder = self.encoder
-        contexts = (encoder.lookahead_context, encoder.up_context, *self.estimator.contexts)
+        contexts = (encoder.lookahead_context, encoder.up_context, self.estimator.contexts)
         return sum(tensor.nbytes for tensor in contexts) // self.num_slots
 
     @property
@@ -145,10 +145,9 @@ class FlowArena:
 
     def contexts(self, slot: int) -> "tuple[Tensor, ...]":
         """The contexts of a slot, as views; the slots of the estimator are two rows each."""
-        ours = slice(2 * slot, 2 * slot + 2)
         encoder = self.encoder
-        parts = [encoder.lookahead_context[slot], encoder.up_context[slot]]
-        return (*parts, *(context[:, ours] for context in self.estimator.contexts))
+        ours = self.estimator.contexts[:, 2 * slot : 2 * slot + 2]
+        return encoder.lookahead_context[slot], encoder.up_context[slot], ours
 
     def wipe(self, pages: Iterable[int], slot: int) -> None:
         """Write zeros to ``pages`` and to the contexts of ``slot``.

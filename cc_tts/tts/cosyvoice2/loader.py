@@ -30,7 +30,7 @@ from cc_tts.tts.cosyvoice2.checkpoint_files import (
 )
 from cc_tts.tts.cosyvoice2.checkpoint_shapes import PARTS, TEXT_EMBEDDING, TIED_HEAD, Dims, LlmDims, Part
 from cc_tts.tts.cosyvoice2.models.flow import Flow, FlowConfig
-from cc_tts.tts.cosyvoice2.models.layers import fold_weight_norm
+from cc_tts.tts.cosyvoice2.models.layers import fold_weight_norm, join_linears
 from cc_tts.tts.cosyvoice2.models.lm import SpeechLm
 from cc_tts.tts.cosyvoice2.models.vocoder import Vocoder, VocoderConfig
 
@@ -207,13 +207,18 @@ def load_model(
         vocoder = Vocoder(VocoderConfig.from_state_dict(weights.hift), compat=compat)
     flow.load_state_dict(weights.flow, strict=True, assign=True)
     vocoder.load_state_dict(weights.hift, strict=True, assign=True)
-    return SpeechModel(
+    model = SpeechModel(
         lm=_ready(lm, device),
         flow=_ready(flow, device),
         vocoder=_ready(vocoder, device),
         policy=weights.policy,
         report=weights.report,
     )
+    if torch.device(device).type != "cpu":
+        for state, network in ((weights.llm, model.lm), (weights.flow, model.flow)):
+            state.clear()  # lest the weights be held twice
+            join_linears(network)
+    return model
 
 
 _Module = TypeVar("_Module", bound=nn.Module)

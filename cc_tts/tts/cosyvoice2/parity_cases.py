@@ -143,9 +143,9 @@ def estimator(model: SpeechModel, recorded: Recorded) -> Comparisons:
             num_frames,
             chunk=model.flow.config.chunk_frames if streaming else None,
         )
-        out = model.flow.estimator(
-            x, mu, recorded.tensor("est_t"), recorded.tensor("est_spk").to(dtype), cond, span, None
-        )
+        estimator = model.flow.estimator
+        shifts = estimator.shifts(recorded.tensor("est_t"))
+        out = estimator(x, mu, shifts, recorded.tensor("est_spk").to(dtype), cond, span, None)
         yield recorded.compare(f"est_out_streaming_{streaming}", out.mT)
 
 

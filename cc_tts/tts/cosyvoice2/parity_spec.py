@@ -213,7 +213,9 @@ def flow(data: SpecData) -> Comparisons:
             yield Comparison(f"spec {key}", network.encoder_proj(hidden), golden[key], tolerance)
         frames = torch.full((x.shape[0],), x.shape[1], device=data.device)
         span = Span.of(frames, x.shape[1], chunk=network.config.chunk_frames if streaming else None)
-        out = network.estimator(x, mu, golden["est_t"], golden["est_spks"].to(dtype), cond, span, None)
+        out = network.estimator(
+            x, mu, network.estimator.shifts(golden["est_t"]), golden["est_spks"].to(dtype), cond, span, None
+        )
         key = f"est_out_streaming{streaming}"
         yield Comparison(f"spec {key}", out.mT, golden[key], tolerance)
         for finalize in (False, True):

@@ -27,7 +27,8 @@ from cc_tts.tts.cosyvoice2.models.layers import within
 from cc_tts.tts.cosyvoice2.models.vocoder import Vocoder
 
 ROW_TIERS: Final = (1, 2, 4, 8, 16, 32, 64)
-FRAME_TIERS: Final = tuple(SEAM_FRAMES + new for new in (8, 16, 30, 50, 100, 200))
+FRAME_TIERS: Final = (*(SEAM_FRAMES + new for new in (8, 16, 30)), 50, *(SEAM_FRAMES + new for new in (50, 100, 200)))
+"""50 is a first chunk, which has no seam before it."""
 
 _FULL_SCALE: Final = 32767.0
 
@@ -92,7 +93,7 @@ class VocoderRunner:
     Args:
         vocoder: the network.
         num_slots: how many streams there can be at a time.
-        graphs: record CUDA graphs.
+        graphs: fill shapes up to tiers, and on a CUDA device record a graph of each.
         draws_seeded: put seeded noise into the source; otherwise the noise is zeros, for comparisons.
 
     """
@@ -115,14 +116,15 @@ class VocoderRunner:
         self._seam_source = torch.zeros((num_slots + 1, 1, num_samples), device=self._device)
         self._seam_audio = torch.zeros((num_slots + 1, num_samples), device=self._device)
         self._num_done: dict[int, int] = {}  # frames so far of the streams that go on
-        self._run = GraphedCall(self._run_batch, enabled=graphs)
+        self._has_tiers = graphs
+        self._run = GraphedCall(self._run_batch, enabled=graphs and self._device.type == "cuda")
 
     @torch.inference_mode()
     def warm_up(self, *, max_rows: int = ROW_TIERS[-1]) -> None:
         """Run each shape of up to ``max_rows`` rows once; only these have graphs then. Running streams are not touched."""
         row_tiers = [tier for tier in ROW_TIERS if tier <= max_rows]
-        for num_rows, num_frames in itertools.product(row_tiers, FRAME_TIERS):
-            self._call([], num_rows, num_frames)
+        for num_rows, num_frames, is_even in itertools.product(row_tiers, FRAME_TIERS, (False, True)):
+            self._call([], num_rows, num_frames, is_even=is_even)
         self._run.freeze()
 
     @torch.inference_mode()
@@ -142,10 +144,14 @@ class VocoderRunner:
         for placed in [self._placed(row) for row in rows]:
             by_tier.setdefault(tier_of(placed.num_frames, FRAME_TIERS), []).append(placed)
         batches = []
-        for num_frames, alike in by_tier.items():
+        for tier, alike in by_tier.items():
             for first in range(0, len(alike), ROW_TIERS[-1]):
                 batch = alike[first : first + ROW_TIERS[-1]]
-                batches.append((batch, self._call(batch, tier_of(len(batch), ROW_TIERS), num_frames)))
+                num_rows, num_frames = tier_of(len(batch), ROW_TIERS), tier
+                if not self._has_tiers:
+                    num_rows, num_frames = len(batch), max(SEAM_FRAMES, *(placed.num_frames for placed in batch))
+                is_even = all(placed.num_frames == num_frames for placed in batch)
+                batches.append((batch, self._call(batch, num_rows, num_frames, is_even=is_even)))
         done: dict[int, PcmOut] = {}
         for batch, samples in batches:  # all are under way before the first is waited for
             done.update(zip((placed.row.slot for placed in batch), self._to_pcm(batch, samples), strict=True))
@@ -179,8 +185,11 @@ class VocoderRunner:
             raise ValueError(f"nothing was begun in slot {row.slot}")
         return _Placed(row, self._num_done[row.slot])
 
-    def _call(self, batch: Sequence[_Placed], num_rows: int, num_frames: int) -> Tensor:
-        """Samples of a batch, and behind those of each row whether they are finite: [rows, samples + 1], int16."""
+    def _call(self, batch: Sequence[_Placed], num_rows: int, num_frames: int, *, is_even: bool) -> Tensor:
+        """Samples of a batch, and behind those of each row whether they are finite: [rows, samples + 1], int16.
+
+        ``is_even``: no row is shorter than ``num_frames``, so nothing needs to be blanked behind its end.
+        """
         mel = torch.zeros((num_rows, self._config.num_mels, num_frames), device=self._device)
         for place, placed in enumerate(batch):
             mel[place, :, placed.num_frames - placed.row.num_frames : placed.num_frames] = placed.row.mel
@@ -191,20 +200,23 @@ class VocoderRunner:
         filler = [self.num_slots, 0, 0, 0, 0]
         packed = torch.tensor([placed.numbers for placed in batch] + [filler] * (num_rows - len(batch)))
         numbers = upload(packed, self._device)
-        return self._run.call((num_rows, num_frames), mel=mel, numbers=numbers)[0][: len(batch)]
+        return self._run.call((num_rows, num_frames, int(is_even)), mel=mel, numbers=numbers)[0][: len(batch)]
 
-    def _run_batch(self, num_rows: int, num_frames: int, *, mel: Tensor, numbers: Tensor) -> tuple[Tensor]:
+    def _run_batch(
+        self, num_rows: int, num_frames: int, is_even: int, *, mel: Tensor, numbers: Tensor
+    ) -> tuple[Tensor]:
         slots, lengths, has_seam, starts, seeds = numbers.unbind(dim=1)  # [B] each
+        ends = None if is_even else lengths
         seam = has_seam.bool()[:, None]  # [B, 1]
         num_held = SEAM_FRAMES * self._hop
         old_mel, new_mel = self._seam_mel[slots], mel[:, :, :SEAM_FRAMES]
         mel = torch.cat((torch.where(seam[..., None], old_mel, new_mel), mel[:, :, SEAM_FRAMES:]), dim=2)
 
         draws = self._draws(seeds, starts, num_frames) if self._draws_seeded else None
-        source = self._vocoder.source(self._vocoder.f0(mel, lengths), draws=draws)  # [B, 1, samples]
+        source = self._vocoder.source(self._vocoder.f0(mel, ends), draws=draws)  # [B, 1, samples]
         begun = torch.where(seam[..., None], self._seam_source[slots], source[:, :, :num_held])
         source = torch.cat((begun, source[:, :, num_held:]), dim=2)
-        audio = self._vocoder.synthesize(mel, source, lengths)  # [B, samples]
+        audio = self._vocoder.synthesize(mel, source, ends)  # [B, samples]
         audio = torch.where(seam, cross_fade(audio, self._seam_audio[slots], self._window), audio)
 
         frames = (lengths[:, None] - SEAM_FRAMES).clamp(min=0) + torch.arange(SEAM_FRAMES, device=mel.device)  # [B, 8]

@@ -47,6 +47,7 @@ class Flow(nn.Module):
         self.encoder_proj = nn.Linear(config.encoder.width, config.estimator.num_mels)
         self.decoder = _Decoder(config.estimator)
         self._grid = euler_grid(config.num_steps)
+        self._shifts: list[tuple[Tensor, ...]] = []
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Tensor], *, estimator_head_dim: int = 64) -> Self:
@@ -61,6 +62,19 @@ class Flow(nn.Module):
     def estimator(self) -> Estimator:
         """The velocity of the frames."""
         return self.decoder.estimator
+
+    @torch.no_grad()
+    def keep_constants(self, num_chunks: int) -> None:
+        """Have what depends on distances and on Euler steps alone at hand from now on; of sequences of ``num_chunks``.
+
+        For one type and one place: not to be called before the weights are where they will be used.
+        """
+        self.encoder.keep_distances(num_chunks, self.config.chunk_tokens)
+        self._shifts = [self._shifts_at(moment) for moment, _ in self._grid]
+
+    def _shifts_at(self, moment: float) -> tuple[Tensor, ...]:
+        device = self.encoder_proj.weight.device
+        return self.estimator.shifts(torch.full((1,), moment, dtype=torch.float32, device=device))
 
     def speaker(self, embedding: Tensor) -> Tensor:
         """The speaker vector [B, speaker] of a speaker embedding [B, embedding] (§4.1)."""
@@ -343,11 +357,11 @@ class Flow(nn.Module):
         guidance = self.config.guidance
         x = x.to(torch.float32)
         for step, (moment, length) in enumerate(self._grid):
-            t = torch.full((mu.shape[0],), moment, dtype=torch.float32, device=x.device)
+            shifts = self._shifts[step] if self._shifts else self._shifts_at(moment)
             rows = torch.cat((x, x)).to(dtype)
             past = None if cache is None else cache.at(step)
-            with_, without = self.estimator(rows, mu, t, speaker, cond, both, past).to(torch.float32).chunk(2)
-            x = x + length * ((1 + guidance) * with_ - guidance * without)
+            with_, without = self.estimator(rows, mu, shifts, speaker, cond, both, past).to(torch.float32).chunk(2)
+            x = torch.add(x, torch.lerp(with_, without, -guidance), alpha=length)
         return x
 
 

@@ -4,8 +4,8 @@ A U-Net with a single level: nothing is ever downsampled. All convolutions look 
 its chunk, so under the chunk mask the frames of whole chunks never change and their keys and values may be kept.
 """
 
-import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -18,6 +18,7 @@ from cc_tts.tts.cosyvoice2.models.layers import (
     JoinedLinears,
     Span,
     join_heads,
+    last_inputs,
     remember,
     split_attention,
     untouched_zeros,
@@ -59,11 +60,38 @@ class EstimatorCache:
     """
 
     attention: Tensor  # [blocks, 2, B, heads, places + 1, D]
-    contexts: tuple[Tensor, ...]  # of each causal convolution [B, kernel - 1, C]
+    contexts: Tensor  # the last inputs of all causal convolutions side by side, [B, kernel - 1, all C]
 
     def at(self, step: int) -> "EstimatorCache":
         """The cache of one Euler step."""
-        return EstimatorCache(self.attention[step], tuple(context[step] for context in self.contexts))
+        return EstimatorCache(self.attention[step], self.contexts[step])
+
+
+class _Past:
+    """What the layers of one call see of a cache. What the convolutions leave in it is written once, by :meth:`keep`."""
+
+    def __init__(self, cache: EstimatorCache, span: Span, widths: Sequence[int]) -> None:
+        self.attention = cache.attention
+        self._contexts = cache.contexts
+        self._slots = span.slots
+        self._last = last_inputs(span.num_kept, NUM_PAST) if span.last is None else span.last
+        seen = self._contexts if span.slots is None else self._contexts.index_select(0, span.slots)
+        self._seen = torch.split(seen, list(widths), dim=2)
+        self._left = list(self._seen)
+
+    def before(self, x: Tensor, index: int) -> Tensor:
+        """New inputs [B, T, C] of a convolution with those it sees before them: [B, kernel - 1 + T, C]."""
+        joined = torch.cat((self._seen[index], x), dim=1)
+        self._left[index] = joined.gather(1, self._last[..., None].expand(-1, -1, x.shape[2]))
+        return joined
+
+    def keep(self) -> None:
+        """Every convolution has been run."""
+        left = torch.cat(self._left, dim=2)
+        if self._slots is None:
+            self._contexts.copy_(left)
+        else:
+            self._contexts[self._slots] = left
 
 
 def time_sinusoids(t: Tensor, width: int) -> Tensor:
@@ -98,13 +126,15 @@ class ConvBlock(nn.Module):
             {"0": CausalConv(in_channels, out_channels, _KERNEL), "2": nn.LayerNorm(out_channels)}
         )
 
-    def forward(self, x: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
+    def forward(self, x: Tensor, past: _Past | None) -> Tensor:
         """From [B, T, in] to [B, T, out]."""
-        return functional.mish(self.block["2"](_convolve(self.block["0"], x, span, cache)))
+        return functional.mish(self.block["2"](_convolve(self.block["0"], x, past)))
 
 
 class ResBlock(nn.Module):
-    """Two convolution blocks with the time between them, around them a shortcut."""
+    """Two convolution blocks with the time between them, around them a shortcut; ``index`` is its place among its kind."""
+
+    index: int = 0
 
     def __init__(self, in_channels: int, config: EstimatorConfig) -> None:
         super().__init__()
@@ -113,10 +143,14 @@ class ResBlock(nn.Module):
         self.block2 = ConvBlock(config.channels, config.channels)
         self.res_conv = nn.Conv1d(in_channels, config.channels, 1)
 
-    def forward(self, x: Tensor, time: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
-        """From [B, T, in] to [B, T, channels]; ``time`` [B, time]."""
-        hidden = self.block1(x, span, cache) + self.mlp(time)[:, None]
-        hidden = self.block2(hidden, span, cache)
+    def shift(self, time: Tensor) -> Tensor:
+        """What the time [B, time] adds to every frame, [B, 1, channels]."""
+        return cast("Tensor", self.mlp(time)[:, None])
+
+    def forward(self, x: Tensor, shifts: Sequence[Tensor], past: _Past | None) -> Tensor:
+        """From [B, T, in] to [B, T, channels]."""
+        hidden = self.block1(x, past) + shifts[self.index]
+        hidden = self.block2(hidden, past)
         return cast("Tensor", hidden + _pointwise(self.res_conv, x))
 
 
@@ -134,10 +168,10 @@ class Attention(nn.Module):
         self.to_out = nn.ModuleList([nn.Linear(config.num_attention, config.channels)])
         self._project = JoinedLinears(self.to_q, self.to_k, self.to_v)
 
-    def forward(self, x: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
+    def forward(self, x: Tensor, span: Span, past: _Past | None) -> Tensor:
         """[B, T, channels]."""
         queries, new = split_attention(self._project(x), self.head_dim)
-        keys, values = remember(new, None if cache is None else cache.attention[self.index], span)
+        keys, values = remember(new, None if past is None else past.attention[self.index], span)
         mask = span.visible if span.bias is None else span.bias
         mixed = functional.scaled_dot_product_attention(queries, keys, values, mask)
         return cast("Tensor", self.to_out[0](join_heads(mixed)))
@@ -177,9 +211,9 @@ class TransformerBlock(nn.Module):
         self.norm3 = nn.LayerNorm(config.channels)
         self.ff = FeedForward(config)
 
-    def forward(self, x: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
+    def forward(self, x: Tensor, span: Span, past: _Past | None) -> Tensor:
         """[B, T, channels]."""
-        x = x + self.attn1(self.norm1(x), span, cache)
+        x = x + self.attn1(self.norm1(x), span, past)
         return cast("Tensor", x + self.ff(self.norm3(x)))
 
 
@@ -193,16 +227,16 @@ class Stage(nn.ModuleList):
             parts.append(CausalConv(config.channels, config.channels, _KERNEL))
         super().__init__(parts)
 
-    def blocks(self, x: Tensor, time: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
+    def blocks(self, x: Tensor, shifts: Sequence[Tensor], span: Span, past: _Past | None) -> Tensor:
         """All but the last convolution, from [B, T, in] to [B, T, channels]."""
-        x = self[0](x, time, span, cache)
+        x = self[0](x, shifts, past)
         for block in cast("nn.ModuleList", self[1]):
-            x = block(x, span, cache)
+            x = block(x, span, past)
         return x
 
-    def conv(self, x: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
+    def conv(self, x: Tensor, past: _Past | None) -> Tensor:
         """The convolution that ends the first and the last stage, [B, T, channels]."""
-        return _convolve(self[2], x, span, cache)
+        return _convolve(self[2], x, past)
 
 
 class Estimator(nn.Module):
@@ -218,50 +252,45 @@ class Estimator(nn.Module):
         self.up_blocks = nn.ModuleList([Stage(2 * config.channels, config, with_conv=True)])
         self.final_block = ConvBlock(config.channels, config.channels)
         self.final_proj = nn.Conv1d(config.channels, config.num_mels, 1)
-        self._convs = [module for module in self.modules() if isinstance(module, CausalConv)]
-        self._num_attentions = 0
-        for index, conv in enumerate(self._convs):
-            conv.index = index
-        for module in self.modules():
-            if isinstance(module, Attention):
-                module.index = self._num_attentions
-                self._num_attentions += 1
+        convs = [module for module in self.modules() if isinstance(module, CausalConv)]
+        attentions = [module for module in self.modules() if isinstance(module, Attention)]
+        self._res_blocks = [module for module in self.modules() if isinstance(module, ResBlock)]
+        for kind in (convs, attentions, self._res_blocks):
+            for index, module in enumerate(cast("Sequence[CausalConv | Attention | ResBlock]", kind)):
+                module.index = index
+        self._num_attentions = len(attentions)
+        self._conv_widths = [conv.in_channels for conv in convs]
 
     def new_cache(self, num_steps: int, num_rows: int, num_frames: int) -> EstimatorCache:
         """Room for ``num_frames`` of ``num_rows`` at each Euler step, nothing in it."""
         config, weight = self.config, self.final_proj.weight
         heads = config.num_attention // config.head_dim
         places = (2, num_rows, heads, num_frames + 1, config.head_dim)
-        contexts = [(num_steps, num_rows, conv.num_past, conv.in_channels) for conv in self._convs]
         return EstimatorCache(
             attention=weight.new_zeros((num_steps, self._num_attentions, *places)),
-            contexts=tuple(weight.new_zeros(shape) for shape in contexts),
+            contexts=weight.new_zeros((num_steps, num_rows, NUM_PAST, sum(self._conv_widths))),
         )
 
     def new_pages(self, num_steps: int, num_slots: int, num_pages: int, page_frames: int) -> EstimatorCache:
-        """An arena of pages of ``page_frames`` and of slots at each Euler step, nothing in it; see :class:`EstimatorCache`.
-
-        The contexts of all convolutions are views of one tensor [steps, 2 slots, all contexts].
-        """
+        """An arena of pages of ``page_frames`` and of slots at each Euler step, nothing in it: :class:`EstimatorCache`."""
         config, weight = self.config, self.final_proj.weight
         heads = config.num_attention // config.head_dim
         place = (2 * num_pages, page_frames, 2, heads, config.head_dim)
-        sizes = [conv.num_past * conv.in_channels for conv in self._convs]
-        whole = untouched_zeros((num_steps, 2 * num_slots, sum(sizes)), weight)
-        ends = itertools.accumulate(sizes)
-        parts = [whole[:, :, end - size : end] for size, end in zip(sizes, ends, strict=True)]
-        contexts = [
-            part.view(*part.shape[:2], conv.num_past, -1) for part, conv in zip(parts, self._convs, strict=True)
-        ]
         return EstimatorCache(
-            attention=untouched_zeros((num_steps, self._num_attentions, *place), weight), contexts=tuple(contexts)
+            attention=untouched_zeros((num_steps, self._num_attentions, *place), weight),
+            contexts=untouched_zeros((num_steps, 2 * num_slots, NUM_PAST, sum(self._conv_widths)), weight),
         )
+
+    def shifts(self, t: Tensor) -> tuple[Tensor, ...]:
+        """What the moments ``t`` [B] add in each residual block, [B, 1, channels]; nothing else depends on them."""
+        time = self.time_mlp(t)
+        return tuple(block.shift(time) for block in self._res_blocks)
 
     def forward(
         self,
         x: Tensor,
         mu: Tensor,
-        t: Tensor,
+        shifts: Sequence[Tensor],
         speaker: Tensor,
         cond: Tensor,
         span: Span,
@@ -272,7 +301,7 @@ class Estimator(nn.Module):
         Args:
             x: the state, [B, T, mels].
             mu: the encoder's frames, [B, T, mels].
-            t: the moment of each row, [B].
+            shifts: :meth:`shifts` of the moment of each row, or of one for all.
             speaker: the projected speaker vector, [B, speaker].
             cond: the prompt's mel where there is a prompt, zeros elsewhere, [B, T, mels].
             span: where the frames lie.
@@ -282,22 +311,24 @@ class Estimator(nn.Module):
             [B, T, mels]
 
         """
-        time = self.time_mlp(t)
+        past = None if cache is None else _Past(cache, span, self._conv_widths)
         h = torch.cat((x, mu, speaker[:, None].expand(-1, x.shape[1], -1), cond), dim=-1)  # [B, T, in]
         down, up = cast("Stage", self.down_blocks[0]), cast("Stage", self.up_blocks[0])
-        skip = down.blocks(h, time, span, cache)
-        h = down.conv(skip, span, cache)
+        skip = down.blocks(h, shifts, span, past)
+        h = down.conv(skip, past)
         for stage in self.mid_blocks:
-            h = cast("Stage", stage).blocks(h, time, span, cache)
-        h = up.blocks(torch.cat((h, skip), dim=-1), time, span, cache)
-        h = up.conv(h, span, cache)
-        return _pointwise(self.final_proj, self.final_block(h, span, cache))
+            h = cast("Stage", stage).blocks(h, shifts, span, past)
+        h = up.blocks(torch.cat((h, skip), dim=-1), shifts, span, past)
+        h = up.conv(h, past)
+        velocity = _pointwise(self.final_proj, self.final_block(h, past))
+        if past is not None:
+            past.keep()
+        return velocity
 
 
-def _convolve(conv: nn.Module, x: Tensor, span: Span, cache: EstimatorCache | None) -> Tensor:
+def _convolve(conv: nn.Module, x: Tensor, past: _Past | None) -> Tensor:
     conv = cast("CausalConv", conv)
-    context = None if cache is None else cache.contexts[conv.index]
-    return cast("Tensor", conv(x, context, span.num_kept, span.slots, span.last))
+    return conv(x) if past is None else conv.over(past.before(x, conv.index))
 
 
 def _pointwise(conv: nn.Conv1d, x: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ class FlowState:
                 encoder.lookahead_context.clone(),
                 encoder.up_context.clone(),
             ),
-            estimator=EstimatorCache(estimator.attention.clone(), tuple(c.clone() for c in estimator.contexts)),
+            estimator=EstimatorCache(estimator.attention.clone(), estimator.contexts.clone()),
         )
 
 

@@ -95,7 +95,7 @@ class Span:
     slots: Tensor | None = None  # [B]: where the contexts of each row lie; with pages
     page_len: int = 0  # positions of a page
     bias: Tensor | None = None  # ``visible`` as what is added to scores, where many layers need it
-    last: Tensor | None = None  # [B, kernel - 1]: see :class:`CausalConv`, where many convolutions need it
+    last: Tensor | None = None  # [B, kernel - 1]: see :func:`last_inputs`, where many convolutions need it
 
     @classmethod
     def of(
@@ -182,10 +182,10 @@ class Span:
 
 
 class JoinedLinears:
-    """Linear maps of the same input, run as one; their results lie side by side. All have a bias, or none.
+    """Linear maps of the same input; their results lie side by side. All have a bias, or none.
 
-    The weights of the maps become views of one tensor, so that nothing is held twice. When they have been loaded or moved
-    since, they are joined again.
+    After :meth:`join` they are run as one. Their weights are views of one tensor then, so that nothing is held twice; until
+    they are loaded or moved again.
     """
 
     def __init__(self, *maps: nn.Linear) -> None:
@@ -195,20 +195,35 @@ class JoinedLinears:
 
     def __call__(self, x: Tensor) -> Tensor:
         """From [..., in] to [..., all out]."""
-        if [each.weight.data_ptr() for each in self._maps] != self._joined_at:  # a bias goes where its weight goes
-            self._join()
-        return functional.linear(x, *self._parts)
+        if self._places() == self._joined_at:  # a bias goes where its weight goes
+            return functional.linear(x, *self._parts)
+        return torch.cat([each(x) for each in self._maps], dim=-1)
 
-    def _join(self) -> None:
+    @torch.no_grad()
+    def join(self) -> None:
+        """Run the maps as one from now on."""
         self._parts = []
-        with torch.inference_mode(mode=False), torch.no_grad():
-            for name, first in list(self._maps[0].named_parameters()):
-                whole = torch.cat([getattr(each, name) for each in self._maps])
-                self._parts.append(whole)
-                sizes = [each.out_features for each in self._maps]
-                for each, part in zip(self._maps, torch.split(whole, sizes), strict=True):
-                    setattr(each, name, nn.Parameter(part, requires_grad=first.requires_grad))
-        self._joined_at = [each.weight.data_ptr() for each in self._maps]
+        for name, first in list(self._maps[0].named_parameters()):
+            whole = torch.cat([getattr(each, name) for each in self._maps])
+            self._parts.append(whole)
+            sizes = [each.out_features for each in self._maps]
+            for each, part in zip(self._maps, torch.split(whole, sizes), strict=True):
+                setattr(each, name, nn.Parameter(part, requires_grad=first.requires_grad))
+        self._joined_at = self._places()
+
+    def _places(self) -> list[int]:
+        return [each.weight.data_ptr() for each in self._maps]
+
+
+def join_linears(network: nn.Module) -> None:
+    """Join all maps of a network that have the same input: fewer operators for a device that waits for each launch.
+
+    Not for weights that are pages of a file: what is joined is memory of the process.
+    """
+    for module in network.modules():
+        for part in vars(module).values():
+            if isinstance(part, JoinedLinears):
+                part.join()
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -253,7 +268,7 @@ def last_inputs(num_kept: Tensor, num_past: int) -> Tensor:
 
 
 class CausalConv(nn.Conv1d):
-    """A convolution that sees its own position and those before it; ``index`` is its place among the contexts."""
+    """A convolution that sees its own position and those before it; ``index`` is its place among those of a network."""
 
     index: int = 0
 
@@ -267,7 +282,6 @@ class CausalConv(nn.Conv1d):
         context: Tensor | None = None,
         num_kept: Tensor | None = None,
         slots: Tensor | None = None,
-        last: Tensor | None = None,
     ) -> Tensor:
         """Convolve ``x`` [B, T, C].
 
@@ -277,18 +291,20 @@ class CausalConv(nn.Conv1d):
                 zeros, when left out.
             num_kept: how many of the new positions the next call has behind it, [B]; needed with a context.
             slots: where in ``context``, then [slots, kernel - 1, C], those of each row lie, [B]; row by row, when left out.
-            last: ``last_inputs(num_kept, kernel - 1)``, where that is known already.
 
         """
         if context is None or num_kept is None:
-            joined = functional.pad(x, (0, 0, self.num_past, 0))
+            return self.over(functional.pad(x, (0, 0, self.num_past, 0)))
+        past = context if slots is None else context.index_select(0, slots)
+        joined = torch.cat((past, x), dim=1)
+        last = last_inputs(num_kept, self.num_past)
+        ahead = joined.gather(1, last[..., None].expand(-1, -1, x.shape[-1]))
+        if slots is None:
+            context.copy_(ahead)
         else:
-            past = context if slots is None else context.index_select(0, slots)
-            joined = torch.cat((past, x), dim=1)  # [B, kernel - 1 + T, C]
-            last = last_inputs(num_kept, self.num_past) if last is None else last
-            ahead = joined.gather(1, last[..., None].expand(-1, -1, x.shape[-1]))
-            if slots is None:
-                context.copy_(ahead)
-            else:
-                context[slots] = ahead
+            context[slots] = ahead
+        return self.over(joined)
+
+    def over(self, joined: Tensor) -> Tensor:
+        """Convolve positions with those before them, [B, kernel - 1 + T, C]."""
         return super().forward(joined.transpose(1, 2)).transpose(1, 2)

@@ -10,6 +10,7 @@ the type of the parameters.
 Runs on: the thread that owns the device.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Final, Self, cast
@@ -42,7 +43,7 @@ class Snake(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """[B, C, T]."""
         alpha = self.alpha[:, None]
-        return torch.addcdiv(x, (x * alpha).sin().square(), alpha + _SNAKE_EPS)
+        return torch.addcdiv(x, (x * alpha).sin_().square_(), alpha + _SNAKE_EPS)
 
 
 class ResBlock(nn.Module):
@@ -149,7 +150,7 @@ class Vocoder(nn.Module):
             shaped = source_resblock(blank(down(spectrum), outside), outside)
             x = x + shaped
             blocks = [block(x, outside) for block in self.resblocks[stage * num_kernels : (stage + 1) * num_kernels]]
-            x = torch.stack(blocks).sum(dim=0) / num_kernels
+            x = functools.reduce(torch.add, blocks) / num_kernels
         x = self.conv_post(functional.leaky_relu(x, _POST_SLOPE)).to(torch.float32)  # [B, n_fft + 2, F]
         logs, phases = x.split(config.n_fft // 2 + 1, dim=1)
         magnitudes, phases = logs.exp().clamp(max=_MAX_MAGNITUDE), phases.sin()

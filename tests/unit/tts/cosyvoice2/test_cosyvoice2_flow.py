@@ -78,7 +78,7 @@ class TestGolden:
     def test_estimator(self, tiny: Flow, golden: "dict[str, Tensor]", streaming: bool) -> None:
         span = Span.of(torch.tensor([120, 120]), 120, chunk=50 if streaming else None)
         x, mu, cond = (golden[name].mT for name in ("est_x", "est_mu", "est_cond"))
-        out = tiny.estimator(x, mu, golden["est_t"], golden["est_spk"], cond, span)
+        out = tiny.estimator(x, mu, tiny.estimator.shifts(golden["est_t"]), golden["est_spk"], cond, span)
         torch.testing.assert_close(out.mT, golden[f"est_out_streaming_{streaming}"], **GOLDEN_CLOSE)
 
     @pytest.mark.parametrize("streaming", [True, False])
@@ -97,6 +97,16 @@ class TestGolden:
         token, voice = golden["flow_token"], voice_of(golden)
         mel = tiny(token, *voice, streaming=streaming, finalize=True, noise=noise)
         torch.testing.assert_close(mel[0], golden[name], **GOLDEN_CLOSE)
+
+    def test_shifts_at_hand_are_those_of_the_steps(
+        self, golden: "dict[str, Tensor]", noise: "Tensor", monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        flow = Flow.from_state_dict(fill_by_kind(tiny_shapes("flow"), "flow."), estimator_head_dim=16)
+        token, voice = golden["flow_token"], voice_of(golden)
+        before = flow(token, *voice, streaming=True, finalize=True, noise=noise)
+        flow.keep_constants(8)
+        monkeypatch.setattr(flow.estimator, "shifts", lambda _t: pytest.fail("they are at hand"))
+        assert torch.equal(flow(token, *voice, streaming=True, finalize=True, noise=noise), before)
 
     def test_mel_in_chunks(self, tiny: Flow, golden: "dict[str, Tensor]", noise: "Tensor") -> None:
         token, voice = golden["flow_token"], voice_of(golden)
@@ -123,7 +133,7 @@ class TestGolden:
             )
         span = Span.of(torch.tensor([120, 120]), 120, chunk=50 if streaming else None)
         x, mu, cond = (golden[name].mT for name in ("est_x", "est_mu", "est_cond"))
-        out = full.estimator(x, mu, golden["est_t"], golden["est_spks"], cond, span)
+        out = full.estimator(x, mu, full.estimator.shifts(golden["est_t"]), golden["est_spks"], cond, span)
         torch.testing.assert_close(out.mT, golden[f"est_out_streaming{streaming}"], **GOLDEN_CLOSE)
 
 

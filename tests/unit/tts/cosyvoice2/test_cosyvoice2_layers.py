@@ -7,15 +7,19 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn.utils import parametrizations  # noqa: E402
 
+from cc_tts.tts.cosyvoice2.models.flow import Flow  # noqa: E402
 from cc_tts.tts.cosyvoice2.models.layers import (  # noqa: E402
     CausalConv,
     JoinedLinears,
     Span,
     fold_weight_norm,
     folded_shapes,
+    join_linears,
     remember,
     within,
 )
+from cc_tts.tts.cosyvoice2.models.lm import SpeechLm  # noqa: E402
+from tests.support.tiny_model import tiny_states  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -106,6 +110,9 @@ def test_joined_maps_give_what_each_gives_and_hold_nothing_twice() -> None:
         return torch.cat([each(x) for each in maps], dim=-1)
 
     expected = apart()
+    assert torch.equal(joined(x), expected)
+    assert maps[0].weight.untyped_storage().data_ptr() != maps[1].weight.untyped_storage().data_ptr()
+    joined.join()
     with torch.inference_mode():
         torch.testing.assert_close(joined(x), expected)
     assert maps[0].weight.untyped_storage().data_ptr() == maps[1].weight.untyped_storage().data_ptr()
@@ -115,14 +122,31 @@ def test_joined_maps_give_what_each_gives_and_hold_nothing_twice() -> None:
         torch.testing.assert_close(joined(x), apart())
 
 
-def test_maps_that_were_loaded_or_moved_are_joined_again() -> None:
+def test_maps_that_were_loaded_or_moved_are_apart_again() -> None:
     first, second = nn.Linear(4, 3), nn.Linear(4, 2)
     layer = nn.ModuleDict({"first": first, "second": second})
     joined = JoinedLinears(first, second)
     x = torch.randn(1, 4)
     with torch.no_grad():
-        joined(x)
+        joined.join()
         layer.load_state_dict({key: torch.randn_like(value) for key, value in layer.state_dict().items()}, assign=True)
-        torch.testing.assert_close(joined(x), torch.cat((first(x), second(x)), dim=-1))
+        assert torch.equal(joined(x), torch.cat((first(x), second(x)), dim=-1))
+        joined.join()
         layer.to(torch.float64)
-        torch.testing.assert_close(joined(x.double()), torch.cat((first(x.double()), second(x.double())), dim=-1))
+        assert torch.equal(joined(x.double()), torch.cat((first(x.double()), second(x.double())), dim=-1))
+
+
+def test_all_maps_of_a_network_are_joined() -> None:
+    states = tiny_states()
+    for network in (
+        SpeechLm.from_state_dict(states["llm"], head_dim=16),
+        Flow.from_state_dict(states["flow"], estimator_head_dim=16),
+    ):
+        before = {key: value.clone() for key, value in network.state_dict().items()}
+        join_linears(network)
+        assert all(map(torch.equal, before.values(), network.state_dict().values()))
+        joined = [
+            part for module in network.modules() for part in vars(module).values() if isinstance(part, JoinedLinears)
+        ]
+        assert len(joined) >= 2
+        assert all(part._joined_at == part._places() for part in joined)

@@ -88,9 +88,10 @@ def rows_of(mel: "Tensor", sizes: Sequence[int], slot: int, seed: int) -> list[V
 
 
 @pytest.mark.parametrize("draws_seeded", [True, False])
-def test_streams_that_come_and_go_sound_as_they_do_alone(vocoder: Vocoder, draws_seeded: bool) -> None:
+@pytest.mark.parametrize("tiers", [True, False])
+def test_streams_that_come_and_go_sound_as_they_do_alone(vocoder: Vocoder, draws_seeded: bool, tiers: bool) -> None:
     rng = random.Random(int(draws_seeded))
-    runner = VocoderRunner(vocoder, num_slots=4, draws_seeded=draws_seeded)
+    runner = VocoderRunner(vocoder, num_slots=4, draws_seeded=draws_seeded, graphs=tiers)
     waiting = list(range(9))
     running: dict[int, list[tuple[VocoderRow, Tensor]]] = {}
     num_chunks = 0
@@ -130,19 +131,28 @@ def test_a_stream_of_one_short_chunk_and_one_of_nothing(vocoder: Vocoder) -> Non
     assert outs[1] == PcmOut(b"")
 
 
-def test_rows_of_a_kind_are_run_together(vocoder: Vocoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[int, int]] = []
-    runner = VocoderRunner(vocoder, num_slots=70, draws_seeded=False)
+@pytest.mark.parametrize(
+    ("tiers", "calls"),
+    [
+        (True, [(2, 16, False), (1, 24, False), (64, 58, True), (2, 58, True), (1, 50, True)]),
+        (False, [(2, 16, False), (1, 17, True), (64, 58, True), (2, 58, True), (1, 50, True)]),
+    ],
+)
+def test_rows_of_a_kind_are_run_together(
+    vocoder: Vocoder, monkeypatch: pytest.MonkeyPatch, tiers: bool, calls: list[tuple[int, int, bool]]
+) -> None:
+    called: list[tuple[int, int, bool]] = []
+    runner = VocoderRunner(vocoder, num_slots=70, draws_seeded=False, graphs=tiers)
 
-    def counted(batch: Sequence[object], num_rows: int, num_frames: int) -> "Tensor":
-        calls.append((num_rows, num_frames))
+    def counted(batch: Sequence[object], num_rows: int, num_frames: int, *, is_even: bool) -> "Tensor":
+        called.append((num_rows, num_frames, is_even))
         return torch.ones((len(batch), num_frames * HOP + 1), dtype=torch.int16)
 
     monkeypatch.setattr(runner, "_call", counted)
-    sizes = [10, 16, 17, *[58] * 66]
+    sizes = [10, 16, 17, *[58] * 66, 50]
     rows = [VocoderRow(slot, torch.zeros(80, size), True, True) for slot, size in enumerate(sizes)]
     assert [len(out.pcm) for out in runner.synthesise(rows)] == [2 * HOP * size for size in sizes]
-    assert calls == [(2, 16), (1, 24), (64, 58), (2, 58)]
+    assert called == calls
 
 
 def test_what_is_too_loud_is_clipped(vocoder: Vocoder) -> None:

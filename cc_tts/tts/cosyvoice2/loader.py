@@ -34,6 +34,8 @@ from cc_tts.tts.cosyvoice2.models.layers import fold_weight_norm, join_linears
 from cc_tts.tts.cosyvoice2.models.lm import SpeechLm
 from cc_tts.tts.cosyvoice2.models.vocoder import Vocoder, VocoderConfig
 
+JOINED_ON_CPU_BYTES: Final = 32 << 20
+"""So much of a network may be memory of each process on the CPU, instead of pages of the file that all share."""
 LLM_CONFIG: Final = "CosyVoice-BlankEN/config.json"
 
 ALWAYS_FLOAT32: Final = ("f0_predictor.", "m_source.")
@@ -214,10 +216,9 @@ def load_model(
         policy=weights.policy,
         report=weights.report,
     )
-    if torch.device(device).type != "cpu":
-        for state, network in ((weights.llm, model.lm), (weights.flow, model.flow)):
-            state.clear()  # lest the weights be held twice
-            join_linears(network)
+    for state, network in ((weights.llm, model.lm), (weights.flow, model.flow)):
+        state.clear()  # lest what is joined be held twice
+        join_linears(network, most_bytes=JOINED_ON_CPU_BYTES if torch.device(device).type == "cpu" else None)
     return model
 
 

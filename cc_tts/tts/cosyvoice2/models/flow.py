@@ -22,7 +22,7 @@ from cc_tts.tts.cosyvoice2.models.flow_encoder import FRAMES_PER_TOKEN, EncoderC
 from cc_tts.tts.cosyvoice2.models.flow_estimator import NUM_PAST, Estimator, EstimatorCache, EstimatorConfig
 from cc_tts.tts.cosyvoice2.models.flow_ode import euler_grid, fixed_noise
 from cc_tts.tts.cosyvoice2.models.flow_state import FlowState, StepPlan
-from cc_tts.tts.cosyvoice2.models.layers import Span, within
+from cc_tts.tts.cosyvoice2.models.layers import CausalConv, Span, within
 
 __all__ = ["Flow", "FlowConfig", "FlowState", "fixed_noise"]
 
@@ -65,12 +65,15 @@ class Flow(nn.Module):
 
     @torch.no_grad()
     def keep_constants(self, num_chunks: int) -> None:
-        """Have what depends on distances and on Euler steps alone at hand from now on; of sequences of ``num_chunks``.
+        """Have what depends on weights, distances and Euler steps alone at hand from now on; of sequences of ``num_chunks``.
 
         For one type and one place: not to be called before the weights are where they will be used.
         """
         self.encoder.keep_distances(num_chunks, self.config.chunk_tokens)
         self._shifts = [self._shifts_at(moment) for moment, _ in self._grid]
+        for module in self.modules():
+            if isinstance(module, CausalConv):
+                module.keep_flat()
 
     def _shifts_at(self, moment: float) -> tuple[Tensor, ...]:
         device = self.encoder_proj.weight.device

@@ -199,6 +199,11 @@ class JoinedLinears:
             return functional.linear(x, *self._parts)
         return torch.cat([each(x) for each in self._maps], dim=-1)
 
+    @property
+    def num_bytes(self) -> int:
+        """Of all weights."""
+        return sum(parameter.nbytes for each in self._maps for parameter in each.parameters())
+
     @torch.no_grad()
     def join(self) -> None:
         """Run the maps as one from now on."""
@@ -215,15 +220,15 @@ class JoinedLinears:
         return [each.weight.data_ptr() for each in self._maps]
 
 
-def join_linears(network: nn.Module) -> None:
-    """Join all maps of a network that have the same input: fewer operators for a device that waits for each launch.
+def join_linears(network: nn.Module, *, most_bytes: int | None = None) -> None:
+    """Join all maps of a network that have the same input: fewer operators, for a device that waits for each launch.
 
-    Not for weights that are pages of a file: what is joined is memory of the process.
+    Nothing is joined if that were more than ``most_bytes``: pages of a file would become memory of the process.
     """
-    for module in network.modules():
-        for part in vars(module).values():
-            if isinstance(part, JoinedLinears):
-                part.join()
+    parts = [part for module in network.modules() for part in vars(module).values() if isinstance(part, JoinedLinears)]
+    if most_bytes is None or sum(part.num_bytes for part in parts) <= most_bytes:
+        for part in parts:
+            part.join()
 
 
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
@@ -275,6 +280,14 @@ class CausalConv(nn.Conv1d):
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int) -> None:
         super().__init__(in_channels, out_channels, kernel_size)
         self.num_past = kernel_size - 1
+        self._flat: Tensor | None = None
+
+    def keep_flat(self) -> None:
+        """Be a linear map of inputs side by side from now on, which is quicker than a convolution of few channels.
+
+        For one type and one place: not to be called before the weight is where it will be used.
+        """
+        self._flat = self.weight.transpose(1, 2).flatten(1)  # [out, kernel * in]
 
     def forward(
         self,
@@ -307,4 +320,8 @@ class CausalConv(nn.Conv1d):
 
     def over(self, joined: Tensor) -> Tensor:
         """Convolve positions with those before them, [B, kernel - 1 + T, C]."""
+        if self._flat is not None:
+            num_new = joined.shape[1] - self.num_past
+            shifted = [joined[:, first : first + num_new] for first in range(self.num_past + 1)]
+            return functional.linear(torch.cat(shifted, dim=2), self._flat, self.bias)
         return super().forward(joined.transpose(1, 2)).transpose(1, 2)

@@ -101,6 +101,17 @@ def test_a_causal_convolution_goes_on_where_each_row_ended() -> None:
     torch.testing.assert_close(second, torch.stack((whole[0, 1:5], whole[1, 5:])))
 
 
+@pytest.mark.parametrize("with_context", [False, True])
+def test_a_convolution_as_a_linear_map(with_context: bool) -> None:
+    conv = CausalConv(5, 3, 4).requires_grad_(requires_grad=False)
+    x, num_kept = torch.randn(2, 9, 5), torch.tensor([9, 6])
+    contexts = [torch.ones(2, 3, 5), torch.ones(2, 3, 5)]
+    before = conv(x, contexts[0] if with_context else None, num_kept)
+    conv.keep_flat()
+    torch.testing.assert_close(conv(x, contexts[1] if with_context else None, num_kept), before)
+    assert torch.equal(contexts[0], contexts[1])
+
+
 def test_joined_maps_give_what_each_gives_and_hold_nothing_twice() -> None:
     maps = [nn.Linear(4, size) for size in (3, 2)]
     joined = JoinedLinears(*maps)
@@ -143,10 +154,13 @@ def test_all_maps_of_a_network_are_joined() -> None:
         Flow.from_state_dict(states["flow"], estimator_head_dim=16),
     ):
         before = {key: value.clone() for key, value in network.state_dict().items()}
-        join_linears(network)
-        assert all(map(torch.equal, before.values(), network.state_dict().values()))
         joined = [
             part for module in network.modules() for part in vars(module).values() if isinstance(part, JoinedLinears)
         ]
         assert len(joined) >= 2
+        num_bytes = sum(part.num_bytes for part in joined)
+        join_linears(network, most_bytes=num_bytes - 1)
+        assert not any(part._joined_at for part in joined)
+        join_linears(network, most_bytes=num_bytes)
+        assert all(map(torch.equal, before.values(), network.state_dict().values()))
         assert all(part._joined_at == part._places() for part in joined)

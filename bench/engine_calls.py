@@ -1,7 +1,7 @@
 """Calls that are spoken to all the time by the neural engine, over SIP: do listeners run dry, does anything grow?
 
 python -m bench.engine_calls [--calls 4] [--minutes 30]
-CC_TTS_PJSUA2=server python -m bench.engine_calls --calls 8
+CC_TTS_PJSUA2=server python -m bench.engine_calls --calls 8 --workers 2 --start-ms 2000 --name engine_calls_8
 
 A small model of rule-filled weights, on the CPU; the caller is on the same machine. The speech means nothing, its amount and
 its timing do.
@@ -13,10 +13,12 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.growth import footprint
 from bench.lab import EventLog, Json, LabServer, machine, percentiles, save
+from cc_tts.ua.pjsua2_build import chosen
 from cc_tts.ua.softphone_driver import SoftphoneProcess
 
 TEXTS = (
@@ -29,26 +31,45 @@ MAX_ASKED = 60
 CALLS_A_PHONE = 4
 SETTINGS = (
     'tts.engine="cosyvoice2"',
-    'tts.devices=["cpu"]',
     "tts.num_threads=1",
     "tts.first_audio_target_ms=5000",
-    # a processor that others use, too, is late by hundreds of milliseconds now and then
-    "playout.start_threshold_min_ms=1000",
-    "playout.start_threshold_max_ms=2000",
-    "playout.window_ms=4000",
+    "tts.overload_wait_ms=5000",
     "cache.enabled=false",
     "calls.max_duration_s=0",
     "http.event_queue_size=10000",
 )
 
 
-def worker_pid(server: LabServer) -> int:
-    """Process id of the engine worker."""
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What is held up for how long."""
+
+    num_calls: int
+    minutes: float
+    num_workers: int
+    start_ms: int
+    """Least audio with which a prompt begins; a processor that others use, too, is late by hundreds of ms now and then."""
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Of the server."""
+        devices = ", ".join(['"cpu"'] * self.num_workers)
+        return (
+            *SETTINGS,
+            f"tts.devices=[{devices}]",
+            f"playout.start_threshold_min_ms={self.start_ms}",
+            f"playout.start_threshold_max_ms={2 * self.start_ms}",
+            f"playout.window_ms={4 * self.start_ms}",
+        )
+
+
+def worker_pids(server: LabServer) -> list[int]:
+    """Process ids of the engine workers."""
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
-    return next(int(pid) for pid in children if b"cc_tts.tts.worker" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return [int(pid) for pid in children if b"cc_tts.tts.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-def prepared(folder: Path) -> list[str]:
+def prepared(folder: Path) -> tuple[str, ...]:
     """A model and an enrolled voice, as settings."""
     from bench.engine_model import VOICE, model_at, voice
     from cc_tts.voices.embedding_cache import EnrolledVoice
@@ -72,8 +93,7 @@ def prepared(folder: Path) -> list[str]:
         )
     )
     library.store(VoiceRecord(id=VOICE, language="en", mode="zero_shot", key=key))
-    places = (f"tts.model_dir={folder / 'model'}", f"tts.voices_dir={folder / 'voices'}", f'tts.voice="{VOICE}"')
-    return [*SETTINGS, *places]
+    return f"tts.model_dir={folder / 'model'}", f"tts.voices_dir={folder / 'voices'}", f'tts.voice="{VOICE}"'
 
 
 class Talk:
@@ -121,16 +141,18 @@ class Talk:
         self.played_ms += utterance["played_ms"]
 
 
-async def run(num_calls: int, minutes: float) -> Json:
+async def run(plan: Plan) -> Json:
     """Hold the calls and speak on all of them."""
+    num_calls, minutes = plan.num_calls, plan.minutes
     samples: list[Json] = []
     with tempfile.TemporaryDirectory() as folder:
-        settings = await asyncio.to_thread(prepared, Path(folder))
+        settings = (*plan.settings, *await asyncio.to_thread(prepared, Path(folder)))
         async with contextlib.AsyncExitStack() as stack:
             server = await stack.enter_async_context(await LabServer.start(*settings))
             num_phones = -(-num_calls // CALLS_A_PHONE)
             phones = [await stack.enter_async_context(await SoftphoneProcess.start()) for _ in range(num_phones)]
-            pids = {"server": server.process.pid, "ua": server.ua_pid(), "worker": worker_pid(server)}
+            workers = {f"worker {number}": pid for number, pid in enumerate(worker_pids(server))}
+            pids = {"server": server.process.pid, "ua": server.ua_pid(), **workers}
             begin = time.monotonic()
             end = begin + 60 * minutes
             async with asyncio.TaskGroup() as group:
@@ -160,6 +182,8 @@ async def run(num_calls: int, minutes: float) -> Json:
     return {
         "bench": "engine_calls",
         "machine": machine(),
+        "pjsua2": "server build" if chosen().folder else "wheel",
+        "settings": plan.settings,
         "calls": num_calls,
         "minutes": minutes,
         "prompts": sum(len(talk.first_audio_ms) for talk in talks),
@@ -199,10 +223,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=4)
     parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--workers", type=int, default=1, help="processes of the engine, of one thread each")
+    parser.add_argument("--start-ms", type=int, default=1000, help="least audio with which a prompt begins")
+    parser.add_argument("--name", default="engine_calls", help="of the file in bench/results")
     arguments = parser.parse_args()
-    result = asyncio.run(run(arguments.calls, arguments.minutes))
+    plan = Plan(
+        num_calls=arguments.calls,
+        minutes=arguments.minutes,
+        num_workers=arguments.workers,
+        start_ms=arguments.start_ms,
+    )
+    result = asyncio.run(run(plan))
     print({key: value for key, value in result.items() if key not in ("samples", "machine")})
-    print(f"saved {save('engine_calls' if arguments.calls == 4 else f'engine_calls_{arguments.calls}', result)}")
+    print(f"saved {save(arguments.name, result)}")
 
 
 if __name__ == "__main__":

@@ -129,8 +129,8 @@ class TtsConfig:
 class PlayoutConfig:
     """``[playout]``: the buffer between the engine and the 20 ms beat."""
 
-    start_threshold_min_ms: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 40
-    start_threshold_max_ms: Annotated[int, msgspec.Meta(ge=20, le=2000)] = 300
+    start_threshold_min_ms: Annotated[int, msgspec.Meta(ge=20, le=5000)] = 40
+    start_threshold_max_ms: Annotated[int, msgspec.Meta(ge=20, le=5000)] = 300
     window_ms: Annotated[int, msgspec.Meta(ge=200, le=10_000)] = 1000
 
 

@@ -7,11 +7,13 @@ operator is one kernel on a card, or some; on a CPU it can be several calls.
 """
 
 import argparse
+import contextlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bench.engine_lab import Lab, keep, lab_of, parser_of
@@ -49,6 +51,28 @@ def counted(work: Callable[[], object]) -> Counter[str]:
     return operators.counts
 
 
+@contextlib.contextmanager
+def counted_in(module: nn.Module) -> Iterator[Counter[str]]:
+    """The operators of one call of ``module``, made by whoever runs the network meanwhile."""
+    operators, counts = Operators(), Counter[str]()
+
+    def begin(*_args: object) -> None:
+        operators.counts.clear()
+        operators.__enter__()  # type: ignore[no-untyped-call]
+
+    def end(*_args: object) -> None:
+        operators.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        counts.clear()
+        counts.update(operators.counts)
+
+    handles = (module.register_forward_pre_hook(begin), module.register_forward_hook(end))
+    try:
+        yield counts
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
 def told(counts: Counter[str]) -> Json:
     """A count for the JSON."""
     return {"operators": counts.total(), "by_name": dict(counts.most_common())}
@@ -59,22 +83,27 @@ def run(lab: Lab) -> Json:
     model = lab.model()
     short, long = (counted(DrawWork(lab, model, num_sequences=2, num_tokens=number).batched) for number in NUM_DRAWN)
     step = Counter({name: (long[name] - short[name]) // (NUM_DRAWN[1] - NUM_DRAWN[0]) for name in long})
+    with counted_in(model.lm.backbone.layers[0]) as layer:
+        DrawWork(lab, model, num_sequences=2, num_tokens=NUM_DRAWN[0]).batched()
     work = ChunkWork(SpeechWork(lab, model, num_sequences=1, num_tokens=100), num_chunks=NUM_CHUNKS)
     work.begin()
     work.incremental(work.calls[0])
     with Operators() as flow:
         work.incremental(work.calls[1])
     mel = torch.zeros((1, model.flow.config.estimator.num_mels, 50), device=lab.device)
-    lengths = torch.tensor([50], device=lab.device)
+    lengths = torch.tensor([49], device=lab.device)
     with torch.inference_mode():
-        vocoder = counted(lambda: model.vocoder(mel, mel_len=lengths))
+        even = counted(lambda: model.vocoder(mel))
+        uneven = counted(lambda: model.vocoder(mel, mel_len=lengths))
     num_steps = model.flow.config.num_steps
     return {
         "layers_of_the_language_model": model.lm.config.num_layers,
         "euler_steps": num_steps,
         "decode_step_of_2": told(step),
+        "layer_of_it": told(layer),
         "flow_chunk": told(flow.counts),
-        "vocoder_chunk": told(vocoder),
+        "vocoder_chunk": told(even),
+        "vocoder_chunk_of_a_row_that_is_shorter": told(uneven),
     }
 
 
@@ -83,9 +112,9 @@ def main() -> None:
     arguments: argparse.Namespace = parser_of(__doc__).parse_args()
     with lab_of(arguments) as lab:
         result = run(lab)
-        for name in ("decode_step_of_2", "flow_chunk", "vocoder_chunk"):
+        for name in (name for name, value in result.items() if isinstance(value, dict)):
             most = ", ".join(f"{operator} {count}" for operator, count in list(result[name]["by_name"].items())[:6])
-            print(f"{name:18} {result[name]['operators']:6}  {most}")
+            print(f"{name:40} {result[name]['operators']:6}  {most}")
         keep(lab, arguments, result)
 
 

@@ -27,6 +27,16 @@ pytestmark = pytest.mark.e2e
 
 QUIET = np.zeros(8000, np.int16)
 NUM_SILENT_PEERS = 50
+UNUSABLE = {
+    "DTLS-SRTP": offer("UDP/TLS/RTP/SAVP"),
+    "DTLS-SRTP with feedback": offer("UDP/TLS/RTP/SAVPF"),
+    "no key": offer("RTP/SAVP"),
+    "a suite we lack": offer("RTP/SAVP", f"1 F8_128_HMAC_SHA1_80 inline:{KEY}"),
+    "a short key": offer("RTP/SAVP", "1 AES_CM_128_HMAC_SHA1_80 inline:AAAA"),
+    "a master key index": offer("RTP/SAVP", f"{CRYPTO}|2^20|1:4"),
+    "no encryption": offer("RTP/SAVP", f"{CRYPTO} UNENCRYPTED_SRTP"),
+    "68 keys": offer("RTP/SAVP", *(f"{1_000_000 + number} X inline:AA" for number in range(68))),
+}
 
 
 @pytest.fixture
@@ -213,16 +223,6 @@ async def plain_and_forged_rtp(sender: RtpEar, port: int) -> None:
 
 
 async def test_srtp_optional_and_offers_that_cannot_be_answered(tmp_path: Path) -> None:
-    unusable = {
-        "DTLS-SRTP": offer("UDP/TLS/RTP/SAVP"),
-        "DTLS-SRTP with feedback": offer("UDP/TLS/RTP/SAVPF"),
-        "no key": offer("RTP/SAVP"),
-        "a suite we lack": offer("RTP/SAVP", f"1 F8_128_HMAC_SHA1_80 inline:{KEY}"),
-        "a short key": offer("RTP/SAVP", "1 AES_CM_128_HMAC_SHA1_80 inline:AAAA"),
-        "a master key index": offer("RTP/SAVP", f"{CRYPTO}|2^20|1:4"),
-        "no encryption": offer("RTP/SAVP", f"{CRYPTO} UNENCRYPTED_SRTP"),
-        "68 keys": offer("RTP/SAVP", *(f"{1_000_000 + number} X inline:AA" for number in range(68))),
-    }
     async with server_with(tmp_path, rtp__srtp="optional") as server:
         first_pid = ua_pid(server)
         for profile, crypto, is_secure in (("RTP/AVP", (), False), ("RTP/SAVP", (CRYPTO,), True)):
@@ -237,13 +237,40 @@ async def test_srtp_optional_and_offers_that_cannot_be_answered(tmp_path: Path) 
                 assert (call["transport"], call["srtp"]) == ("udp", is_secure)
                 await caller.bye()
                 await server.until_terminated()
-        for name, sdp in unusable.items():
+        for name, sdp in UNUSABLE.items():
             async with RawCaller("silent", server.sip_port) as caller:
                 caller.send("INVITE", body=sdp)
                 answer = await caller.final()
                 caller.ack()
                 assert answer.status == 488, name
                 assert (answer.header("Warning") or "").startswith("399 "), name
+        assert ua_pid(server) == first_pid
+
+
+@pytest.mark.parametrize("method", ["INVITE", "UPDATE"])
+async def test_offers_inside_a_call_that_cannot_be_answered(tmp_path: Path, method: str) -> None:
+    async with server_with(tmp_path, rtp__srtp="optional") as server, RawCaller("silent", server.sip_port) as caller:
+        first_pid = ua_pid(server)
+        caller.send("INVITE", body=offer("RTP/SAVP", CRYPTO))
+        assert (await caller.final()).status == 200
+        caller.ack()
+        too_many = offer("RTP/SAVP", *(f"{1_000_000 + number}{CRYPTO[1:]}" for number in range(68)))
+        for name, sdp in (UNUSABLE | {"68 good keys": too_many}).items():
+            caller.send(method, body=sdp)
+            answer = await caller.final()
+            if method == "INVITE":
+                caller.ack()
+            assert answer.status == 488, name
+            assert (answer.header("Warning") or "").startswith("399 "), name
+        caller.send(method, body=offer("RTP/SAVP", CRYPTO))
+        answer = await caller.final()
+        if method == "INVITE":
+            caller.ack()
+        assert answer.status == 200
+        call = await server.only_call()
+        assert (call["state"], call["srtp"]) == ("established", True)
+        assert (await caller.bye()).status == 200
+        await server.until_terminated()
         assert ua_pid(server) == first_pid
 
 

@@ -89,3 +89,19 @@ def test_silences_are_listed_with_their_edges() -> None:
     signal = np.concatenate((speech_like(0.1) | 64, silence(30), speech_like(0.1, 3) | 64))
     (run,) = audio_match.silences(signal.astype(np.int16), min_ms=20)
     assert (run.start_ms, run.end_ms) == pytest.approx((100, 130), abs=0.5)
+
+
+def test_a_frame_that_a_mixer_put_in_costs_one_piece() -> None:
+    reference = speech_like()
+    moved = np.concatenate((silence(60), reference[:3000], silence(20), reference[3000:]))
+    assert audio_match.find(reference, moved).corr < 0.9
+    assert audio_match.share_heard(reference, moved, slip_ms=20) == 0.9
+    assert audio_match.share_heard(reference, moved) < 0.7
+
+
+def test_words_that_are_missing_are_not_heard() -> None:
+    reference = speech_like()
+    cut = np.concatenate((reference[:4000], silence(500)))
+    assert audio_match.share_heard(reference, cut, slip_ms=20) == 0.5
+    assert audio_match.share_heard(reference, speech_like(seed=8), slip_ms=20) == 0
+    assert audio_match.share_heard(silence(500), cut) == 0

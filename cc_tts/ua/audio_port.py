@@ -65,6 +65,10 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         """Play silence from the next frame on."""
         self._buffer = None
 
+    def expect_a_pause(self) -> None:
+        """What comes next belongs to a new stream: the time since the last frame says nothing about the beat."""
+        self._last_ns = 0
+
     def onFrameRequested(self, frame: Any) -> None:
         """REAL-TIME. Called by PJMEDIA."""
         if not hasattr(_clock_thread, "known"):

@@ -102,6 +102,8 @@ class InboundPolicy:
                 return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._retry_after_s)),)))
         if is_ambiguous:
             return self._refuse("malformed", host, Refusal(400, reason="Line ends or a header that may come once"))
+        if fault := sip_message.contradiction(message):
+            return self._refuse("malformed", host, Refusal(400, reason=fault))
         return None
 
     def on_invite(self, host: str, message: str) -> Refusal | None:

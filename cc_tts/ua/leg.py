@@ -261,6 +261,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._stream_index = int(prm.streamIdx)
         self._streaming = True
         self._source_watch.new_stream()
+        if self._port is not None:
+            self._port.expect_a_pause()
 
     @callback
     def onStreamDestroyed(self, prm: Any) -> None:  # noqa: ARG002

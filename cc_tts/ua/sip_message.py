@@ -15,6 +15,8 @@ _BARE_LINE_END: Final = re.compile(r"(?<!\r)\n|\r(?!\n)")
 _SINGLE: Final = (("call-id", "i"), ("from", "f"), ("to", "t"), ("cseq",))
 _OPTION_TAG: Final = re.compile(r"[a-z0-9.!%*_+`'~-]{1,64}")
 MAX_OPTION_TAGS: Final = 20
+MAX_LENGTH_DIGITS: Final = 9
+"""Of Content-Length; PJSIP takes no more than 65,535 bytes."""
 _TAG: Final = re.compile(r";\s*tag\s*=\s*([^\s;,?]+)", re.IGNORECASE)
 _VIA: Final = re.compile(r"^(?:Via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*([A-Za-z]{1,8})\s", re.MULTILINE | re.IGNORECASE)
 
@@ -29,6 +31,25 @@ def is_ambiguous(message: str) -> bool:
         return True
     names = [line.partition(":")[0].strip().lower() for line in _header_lines(message)]
     return any(sum(names.count(name) for name in spellings) != 1 for spellings in _SINGLE)
+
+
+def contradiction(message: str) -> str:
+    """What a request says of itself that is not so, in words for a reason phrase; empty if nothing.
+
+    PJSIP compares neither: the method in CSeq (RFC 3261 §8.1.1.5) and, in a datagram, Content-Length with what there is of a
+    body (§18.3).
+    """
+    method = message.partition(" ")[0]
+    if "".join(header_values(message, "cseq")).split()[1:] != [method]:
+        return "CSeq of another method"
+    lengths = header_values(message, "content-length", "l")
+    length = lengths[0] if lengths else ""
+    if not (length.isascii() and length.isdigit()):
+        return ""  # none, or one that PJSIP drops the request for
+    body = message.partition("\r\n\r\n")[2]
+    if len(length) > MAX_LENGTH_DIGITS or int(length) > len(body.encode("utf-8", "surrogateescape")):
+        return "The body ends before its Content-Length"
+    return ""
 
 
 def request_uri(message: str) -> str:

@@ -241,6 +241,16 @@ def test_a_password_is_asked_for() -> None:
     assert door.refused() == {"malformed": 2}
 
 
+def test_a_request_that_contradicts_itself_is_refused() -> None:
+    door = Door()
+    assert door.receive("INVITE", "Content-Length: 1") == 400
+    assert "Content-Length" in door.library.answers[0][2]
+    door.library.dialogs.add(("c", "ours", "theirs"))
+    assert door.receive("INFO", "l: 1", to_tag="ours") == 400
+    assert door.receive("INFO", "l: 0", to_tag="ours") == "passed"
+    assert door.refused() == {"malformed": 2}
+
+
 def test_exempt_peers_are_not_asked() -> None:
     door = Door(USERS, f'auth.exempt_peers=["{HOST}"]')
     assert door.receive("INVITE") == "passed"

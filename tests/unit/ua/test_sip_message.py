@@ -6,6 +6,7 @@ from cc_tts.ua.sip_message import (
     MAX_HEADERS,
     MAX_OPTION_TAGS,
     MAX_VALUE_CHARS,
+    contradiction,
     dialog_of,
     extension_headers,
     header_values,
@@ -156,3 +157,29 @@ def test_an_unclosed_quote_takes_one_pass() -> None:
         + ";tag=x\r\nFrom: <sip:x>\r\n\r\n"
     )
     assert dialog_of(message) is None
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (invite("CSeq: 1 INVITE"), ""),
+        (invite("CSeq:  0009", "  INVITE"), ""),
+        (invite("CSeq: 1 INVITE", "Content-Length: 3", body="abc"), ""),
+        (invite("CSeq: 1 INVITE", "l: 2", body="abc"), ""),
+        (invite("CSeq: 1 INVITE", "Content-Length: 2", body="\N{LATIN SMALL LETTER E WITH ACUTE}"), ""),
+        (invite("CSeq: 1 INVITE", "Content-Length: 1", body="\udcff"), ""),
+        (invite("CSeq: 1 INVITE", "Content-Length: -999"), ""),
+        (invite("CSeq: 1 INVITE", "Content-Length: \N{SUPERSCRIPT TWO}"), ""),
+        (invite("CSeq: 1 BYE"), "CSeq"),
+        (invite("CSeq: 1 invite"), "CSeq"),
+        (invite("CSeq: 1"), "CSeq"),
+        (invite("CSeq: INVITE"), "CSeq"),
+        (invite(), "CSeq"),
+        (invite("CSeq: 1 INVITE", "Content-Length: 4", body="abc"), "Content-Length"),
+        (invite("CSeq: 1 INVITE", "l: 1"), "Content-Length"),
+        (invite("CSeq: 1 INVITE", "Content-Length: " + "9" * 5000, body="abc"), "Content-Length"),
+    ],
+)
+def test_what_contradicts_itself(message: str, said: str) -> None:
+    assert bool(contradiction(message)) is bool(said)
+    assert said in contradiction(message)

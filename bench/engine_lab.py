@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import gc
 import json
 import tempfile
 import time
@@ -72,7 +73,10 @@ class Lab:
         )
 
     def rig(self, *, max_streams: int | None = None, num_cold: int = 0) -> "Rig":
-        """The engine, loaded, warm and measured."""
+        """The engine, loaded, warm and measured, with the memory of what was deleted before."""
+        if self.is_cuda:
+            gc.collect()  # a runner and its graphs know each other
+            torch.cuda.empty_cache()
         return Rig(self, max_streams or MAX_STREAMS[self.device.type], voices(self.size, num_cold))
 
     def synchronize(self) -> None:
@@ -198,7 +202,7 @@ def lab_of(arguments: argparse.Namespace) -> Iterator[Lab]:
 
 
 def keep(lab: Lab, arguments: argparse.Namespace, result: Json) -> None:
-    """Save what was measured, if a name was given."""
+    """Save what was measured so far, if a name was given."""
     if arguments.name:
         arguments.out.mkdir(parents=True, exist_ok=True)
         path = arguments.out / f"{arguments.name}.json"

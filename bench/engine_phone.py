@@ -91,9 +91,10 @@ def run(lab: Lab, arguments: argparse.Namespace) -> Json:
                 continue
             cell = _cell(rig, load, count, arguments, for_ms)
             result["loads"][load][str(count)] = cell
+            result["most_sustained"] = most_sustained(result["loads"].get("always", {}), arguments.target_ms)
+            result["memory"] = rig.memory()
             _print(load, count, cell)
-    result["most_sustained"] = most_sustained(result["loads"].get("always", {}), arguments.target_ms)
-    result["memory"] = rig.memory()
+            keep(lab, arguments, result)  # what is there stays if this is ended
     return result
 
 

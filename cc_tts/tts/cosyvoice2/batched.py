@@ -31,6 +31,8 @@ from cc_tts.voices.voice import Voice
 NUM_POSITIONS: Final = 2048
 CALIBRATION_TEXT: Final = "This sentence is only said to find out how long it takes."
 CALIBRATION_PIECES: Final = 3
+CALIBRATION_TOKENS: Final = 125
+"""Of speech, at most, in the text above."""
 MAX_CALIBRATION_STEPS: Final = 2000
 
 log = logs.get(__name__)
@@ -153,8 +155,10 @@ class BatchedEngine:
     ) -> None:
         """Speak to nobody, in company of each size twice: first what is lazy comes up, then it is measured."""
         voice_id = next(iter(self._speakers))
+        own_pages = runner.pages_needed(voice_id, CALIBRATION_TOKENS)
         for num_rows in self._config.calibration_rows:
-            if num_rows > config.max_streams:
+            has_pages = num_rows == 1 or num_rows * own_pages <= runner.num_free_pages
+            if num_rows > config.max_streams or not has_pages:  # without pages the flow runs in another way
                 continue
             on_progress(f"measuring {num_rows} at a time")
             for costs, num_pieces in ((StageCosts(), 1), (self.costs, CALIBRATION_PIECES)):

@@ -117,10 +117,10 @@ class FlowRunner:
 
     @torch.inference_mode()
     def warm_up(self, shapes: Iterable[FlowShape]) -> None:
-        """Run the tiers that ``shapes`` fall in once, on scratch; where there are graphs, this records them."""
-        for shape in shapes:
-            if tier := shape.tier(self.flow.config.chunk_tokens):
-                self._graphs.call(tier, **self._inputs(tier, ())._asdict())
+        """Run the tiers that ``shapes`` fall in once, on scratch, the largest first; only these have graphs then."""
+        for tier in sorted(filter(None, {shape.tier(self.flow.config.chunk_tokens) for shape in shapes}), reverse=True):
+            self._graphs.call(tier, **self._inputs(tier, ())._asdict())
+        self._graphs.freeze()
 
     @torch.inference_mode()
     def add_voice(self, prompt: FlowPrompt) -> FlowVoice:

@@ -29,6 +29,16 @@ def upload(values: Tensor, device: torch.device) -> Tensor:
     return values.pin_memory().to(device, non_blocking=True)
 
 
+def claim(device: torch.device) -> None:
+    """Make ``device`` the one that this thread's streams and graphs are of.
+
+    Attention is not cuDNN's there, which PyTorch prefers on Hopper: it makes a plan for each new shape, and there are many.
+    """
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+        torch.backends.cuda.enable_cudnn_sdp(enabled=False)
+
+
 @dataclass(frozen=True, slots=True)
 class _Recorded:
     graph: torch.cuda.CUDAGraph

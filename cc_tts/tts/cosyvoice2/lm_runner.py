@@ -153,12 +153,14 @@ class LmRunner:
             raise ValueError("slots are in use")
         self._rows.column(Column.UNTIL).zero_()
         key_tiers = sorted({self._num_keys(tier) for tier in KEY_TIERS})
-        row_tiers = sorted({min(tier, self.num_slots) for tier in ROW_TIERS})
-        for num_rows, num_keys in itertools.product(row_tiers, key_tiers):
+        row_tiers = sorted({min(tier, self.num_slots) for tier in (*ROW_TIERS, self.num_slots)})
+        # The largest first: what graphs keep for themselves does not grow afterwards.
+        for num_rows, num_keys in itertools.product(reversed(row_tiers), reversed(key_tiers)):
             self._step.call((num_rows, num_keys))
         widths = [width for width in WIDTH_TIERS if width <= max_width]
-        for num_rows, width, num_keys in itertools.product(PREFILL_ROW_TIERS, widths, key_tiers):
-            self._run_feedings([], num_rows, width, num_keys)
+        for width, num_rows, num_keys in itertools.product(widths[::-1], PREFILL_ROW_TIERS[::-1], key_tiers[::-1]):
+            if width <= num_keys:
+                self._run_feedings([], num_rows, width, num_keys)
         self._step.freeze()
         self._prefill.freeze()
 

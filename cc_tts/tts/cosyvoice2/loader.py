@@ -29,6 +29,7 @@ from cc_tts.tts.cosyvoice2.checkpoint_files import (
     WrongModelVersion,
 )
 from cc_tts.tts.cosyvoice2.checkpoint_shapes import PARTS, TEXT_EMBEDDING, TIED_HEAD, Dims, LlmDims, Part
+from cc_tts.tts.cosyvoice2.graphs import claim
 from cc_tts.tts.cosyvoice2.models.flow import Flow, FlowConfig
 from cc_tts.tts.cosyvoice2.models.layers import fold_weight_norm, join_linears
 from cc_tts.tts.cosyvoice2.models.lm import SpeechLm
@@ -202,6 +203,7 @@ def load_model(
         compat: keep the phase in the vocoder as the reference does (``Vocoder``).
 
     """
+    claim(torch.device(device))
     weights = load_weights(directory, device=device, policy=policy, checksums=checksums)
     lm = SpeechLm.from_state_dict(weights.llm, head_dim=weights.head_dim)
     with torch.device("meta"):  # the weights are there already; nothing is to be drawn at random

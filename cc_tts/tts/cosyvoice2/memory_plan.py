@@ -13,8 +13,10 @@ from cc_tts.errors import ConfigError
 from cc_tts.tts.cosyvoice2.kv_cache import FlowArena
 from cc_tts.tts.cosyvoice2.loader import SpeechModel
 
-CUDA_SHARE: Final = 0.85
-"""Of the free memory of a card; the rest is for what the networks need while they run."""
+CUDA_SHARE: Final = 0.75
+"""Of the free memory of a card; the rest is for what the networks need while they run, and for CUDA graphs, which take some
+ten kilobytes a kernel, outside PyTorch's own count: a call of the flow has 9,000 kernels.
+"""
 CPU_SHARE: Final = 0.4
 CPU_MAX_BYTES: Final = 4 * 2**30
 """A CPU keeps pace with few streams; memory for more would only be touched in vain."""

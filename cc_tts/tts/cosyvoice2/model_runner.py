@@ -27,8 +27,9 @@ from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.tts.cosyvoice2.device import SlotFeed, SpeakJob, Spoken, SpokenBatch
 from cc_tts.tts.cosyvoice2.flow_inputs import ROW_TIERS, FlowShape
 from cc_tts.tts.cosyvoice2.flow_runner import FlowRow, FlowRunner, FlowVoice
+from cc_tts.tts.cosyvoice2.graphs import tier_of
 from cc_tts.tts.cosyvoice2.kv_cache import FlowArena, PagesExhausted
-from cc_tts.tts.cosyvoice2.lm_runner import Drawn, LmFeed, LmRunner, LmVoice
+from cc_tts.tts.cosyvoice2.lm_runner import WIDTH_TIERS, Drawn, LmFeed, LmRunner, LmVoice
 from cc_tts.tts.cosyvoice2.loader import SpeechModel
 from cc_tts.tts.cosyvoice2.models.flow import fixed_noise
 from cc_tts.tts.cosyvoice2.speakers import Speaker, SpeakerTokenizer
@@ -39,10 +40,12 @@ from cc_tts.tts.stepped import DeviceLost
 MAX_PAGES_PER_SLOT: Final = 40
 """40 s of a sequence: memory beyond that would never be used."""
 MIN_PAGES: Final = 32
-WARM_CHUNKS: Final = (1, 2, 4)
-"""Chunks that a flow call runs, as a rule: hops of 25 to 100 tokens."""
-WARM_PAGES: Final = (4, 8, 12, 16, 24)
+WARM_CHUNKS: Final = (1, 2, 3, 4)
+"""Chunks that a flow call runs, as a rule: hops of 25 to 100 tokens, and what is left at the end."""
+WARM_PAGES: Final = (8, 16, 24)
 """Pages that it looks at, as a rule: up to 24 s of prompt and speech."""
+WARM_TEXT: Final = 64
+"""Tokens of text in a feeding of the language model, as a rule, besides the speech of the voice's prompt."""
 
 
 class OutOfDeviceMemory(Exception):
@@ -231,8 +234,10 @@ class ModelRunner:
         """
         with self._guarded():
             on_progress("graphs of the language model")
-            self._lm.warm_up()
-            num_rows = [tier for tier in ROW_TIERS if tier <= max_rows]
+            longest = max((len(speaker.llm_tokens) for speaker in self._speakers.values()), default=0)
+            self._lm.warm_up(max_width=tier_of(longest + WARM_TEXT, WIDTH_TIERS))
+            most = tier_of(max_rows, ROW_TIERS)
+            num_rows = [tier for tier in ROW_TIERS if tier <= most]
             chunk = self._model.flow.config.chunk_tokens
             shapes = [
                 FlowShape(rows, chunks * chunk, pages)
@@ -309,7 +314,8 @@ class ModelRunner:
         except RuntimeError as error:
             if "CUDA error" not in str(error):
                 raise
-            raise DeviceLost(str(error).partition("\n")[0][:200]) from None
+            if "out of memory" not in str(error):  # so the driver says, where a graph does not fit
+                raise DeviceLost(str(error).partition("\n")[0][:200]) from None
         else:
             return
         if self._device.type == "cuda":

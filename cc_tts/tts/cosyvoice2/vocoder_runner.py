@@ -122,8 +122,10 @@ class VocoderRunner:
     @torch.inference_mode()
     def warm_up(self, *, max_rows: int = ROW_TIERS[-1]) -> None:
         """Run each shape of up to ``max_rows`` rows once; only these have graphs then. Running streams are not touched."""
-        row_tiers = [tier for tier in ROW_TIERS if tier <= max_rows]
-        for num_rows, num_frames, is_even in itertools.product(row_tiers, FRAME_TIERS, (False, True)):
+        most = tier_of(max_rows, ROW_TIERS)
+        row_tiers = [tier for tier in ROW_TIERS if tier <= most]
+        # The largest first: what graphs keep for themselves does not grow afterwards.
+        for num_rows, num_frames, is_even in itertools.product(row_tiers[::-1], FRAME_TIERS[::-1], (False, True)):
             self._call([], num_rows, num_frames, is_even=is_even)
         self._run.freeze()
 

@@ -1,9 +1,12 @@
+import json
+import time
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 
+from bench import engine_gpu
 from bench.engine_front import num_tokens_of, sentences, sized_text
 from bench.engine_gpu import Step, plan, run
 from bench.engine_model import PROMPT_TOKENS, VOICE, model_at, voice, voices
@@ -75,12 +78,37 @@ def test_hops_double_on_the_grid(num_prompt: int, first_hop: int, hops: list[int
 def test_the_gpu_plan_begins_with_parity_if_it_can(tmp_path: Path) -> None:
     with_golden = plan(tmp_path, tmp_path, tmp_path, "cuda")
     names = [step.name for step in with_golden]
-    assert names[:5] == ["parity_float32", "phone", "burst", "parity_bfloat16", "parity_float16"]
+    assert names[:4] == ["parity_float32", "phone", "parity_bfloat16", "parity_float16"]
+    assert "--graphs" in with_golden[0].argv
     assert len(set(names)) == len(names)
     assert [step.name for step in plan(None, tmp_path, tmp_path, "cuda")] == [n for n in names if "parity" not in n]
 
 
-def test_steps_that_are_done_or_too_late_are_left_out(tmp_path: Path) -> None:
-    (tmp_path / "engine_gpu_one.json").write_text("{}")
-    steps = [Step("one", ("-c", "raise SystemExit(1)"), 60.0), Step("two", ("-c", "raise SystemExit(1)"), 60.0)]
-    assert run(steps, tmp_path, until_s=0.0) == {"one": "done before", "two": "no time left"}
+def test_steps_that_came_to_their_end_or_are_too_late_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engine_gpu, "_do", lambda step, _limit_s: {"status": 0, "took_s": 1.0, "command": step.name})
+    before = {
+        "good": {"status": 0},
+        "bad": {"status": 1},
+        "slow": {"status": "ran past its time"},
+        "of old": {"status": 0},
+    }
+    (tmp_path / engine_gpu.SUMMARY).write_text(json.dumps({"machine": {}, "steps": before}))
+    steps = [Step(name, (), 1.0) for name in ("good", "bad", "slow", "new")] + [Step("long", (), 1e12)]
+    done = run(steps, tmp_path, until_s=time.monotonic() + 1e6)
+    assert {name: each["status"] for name, each in done.items()} == {
+        "good": 0,
+        "bad": 1,
+        "slow": 0,
+        "of old": 0,
+        "new": 0,
+    }
+    assert json.loads((tmp_path / engine_gpu.SUMMARY).read_text())["steps"] == done
+    assert capsys.readouterr().out.splitlines() == [
+        "== good: ended with 0 before",
+        "== bad: ended with 1 before",
+        "== slow: 0 after 1.0 s",
+        "== new: 0 after 1.0 s",
+        "== long: no time left",
+    ]

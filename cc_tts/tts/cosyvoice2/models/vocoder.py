@@ -12,7 +12,8 @@ Runs on: the thread that owns the device.
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Self, cast
 
 import torch
@@ -114,7 +115,8 @@ class Vocoder(nn.Module):
     def f0(self, mel: Tensor, mel_len: Tensor | None = None) -> Tensor:
         """Pitch in Hz, [B, T], of ``mel`` [B, mels, T]; zero behind the end of a row."""
         outside = None if mel_len is None else ~within(mel_len, mel.shape[2])[:, None]
-        f0 = self.f0_predictor(blank(mel.to(torch.float32), outside), outside)
+        with _whole_float32():
+            f0 = self.f0_predictor(blank(mel.to(torch.float32), outside), outside)
         return cast("Tensor", f0 if outside is None else f0.masked_fill(outside[:, 0], 0.0))
 
     def source(self, f0: Tensor, *, draws: Tensor | None = None) -> Tensor:
@@ -182,6 +184,17 @@ class Vocoder(nn.Module):
         if cache_source is not None:
             source = torch.cat((cache_source, source[:, :, cache_source.shape[2] :]), dim=2)
         return self.synthesize(mel, source, mel_len), source
+
+
+@contextmanager
+def _whole_float32() -> Iterator[None]:
+    """No TF32 in convolutions, which cuDNN takes otherwise: its 10 bits are an audible part of a pitch (§5.1)."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before
 
 
 def _same_conv(channels: int, kernel_size: int, dilation: int) -> nn.Conv1d:

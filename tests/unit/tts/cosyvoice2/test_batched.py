@@ -214,6 +214,20 @@ def test_a_full_device_ends_the_batch_and_the_engine_lives_on(
     assert endings(run(engine)) == {1: StreamDone(1)}
 
 
+def test_a_driver_without_memory_is_no_lost_device(engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert engine.runner is not None
+    open_stream(engine, 0, "builtin", "please hold")
+    with monkeypatch.context() as patch:
+
+        def full(*_: object) -> None:
+            raise RuntimeError("CUDA error: out of memory\nand much more")
+
+        patch.setattr(engine.runner._flow, "step", full)
+        done = endings(run(engine))
+    assert str(done[0].error) == "flow or vocoder: OutOfDeviceMemory"
+    check_empty(engine)
+
+
 def test_a_lost_device_ends_the_loop(engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert engine.runner is not None
     open_stream(engine, 0, "builtin", "please hold")
@@ -261,6 +275,15 @@ def test_it_tells_what_it_does_and_measures_what_stages_cost(directory: Path) ->
     check_empty(engine)
     engine.close()
     assert engine.runner is None
+    engine.close()
+
+
+def test_a_company_without_pages_is_not_measured(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ModelRunner, "num_free_pages", 1)
+    engine = make_engine(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1, 2))
+    told: list[str] = []
+    engine.load(told.append)
+    assert [line for line in told if line.startswith("measuring")] == ["measuring 1 at a time"]
     engine.close()
 
 

@@ -1,6 +1,6 @@
 import copy
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
@@ -89,6 +89,20 @@ class TestGolden:
         torch.testing.assert_close(source[0], golden["source_out"], **CLOSE)
         audio = tiny.synthesize(golden["hift_a_mel"][None], source)
         torch.testing.assert_close(audio[0], golden["source_wav"], **CLOSE)
+
+    def test_the_pitch_has_whole_float32(self, tiny: Vocoder, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[bool] = []
+        predict = tiny.f0_predictor.forward
+
+        def predictor(*arguments: Any) -> Any:
+            seen.append(torch.backends.cudnn.allow_tf32)
+            return predict(*arguments)
+
+        monkeypatch.setattr(tiny.f0_predictor, "forward", predictor)
+        before = torch.backends.cudnn.allow_tf32
+        tiny.f0(torch.zeros(1, 80, 6))
+        assert seen == [False]
+        assert torch.backends.cudnn.allow_tf32 is before
 
     def test_full_size(self, full: Vocoder, spec: "dict[str, Tensor]") -> None:
         exact = copy.deepcopy(full.f0_predictor).to(torch.float64)

@@ -315,7 +315,7 @@ class TestShapes:
 
     def test_tiers(self) -> None:
         assert FlowShape(3, 28, 5).tier(25) == (4, 50, 8)
-        assert FlowShape(1, 25, 4).tier(25) == (1, 25, 4)
+        assert FlowShape(1, 25, 4).tier(25) == (1, 25, 8)
         assert FlowShape(1, 10_000, 4).tier(25) is None
         assert FlowShape(1000, 25, 4).tier(25) is None
         assert FlowShape(1, 25, 1000).tier(25) is None
@@ -325,13 +325,13 @@ class TestShapes:
         shapes: list[FlowShape] = []
         monkeypatch.setattr(runner._graphs, "_fn", noting(shapes, runner._solve))
         runner.warm_up([FlowShape(1, 25, 4), FlowShape(3, 10, 1), FlowShape(1, 25, 1000)])
-        assert shapes == [FlowShape(1, 25, 4), FlowShape(4, 25, 4)]
+        assert shapes == [FlowShape(4, 25, 8), FlowShape(1, 25, 8)], "the largest first"
         voice = runner.add_voice(prompt_of(50))
         for slot in range(3):
             runner.open(slot, voice)
         runner.step([FlowRow(slot, tokens_of(28, slot), is_last=False) for slot in range(3)])
         runner.step([FlowRow(1, tokens_of(30, 1), is_last=True)])
-        assert shapes[2:] == [FlowShape(4, 50, 4), FlowShape(1, 50, 8)]
+        assert shapes[2:] == [FlowShape(4, 50, 8), FlowShape(1, 50, 8)]
 
     def test_warming_up_touches_scratch_only(self, flow: Flow) -> None:
         runner = new_runner(flow, graphs=True)

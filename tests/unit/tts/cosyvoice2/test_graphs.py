@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.tts.cosyvoice2.graphs import GraphedCall, tier_of, upload  # noqa: E402
+from cc_tts.tts.cosyvoice2.graphs import GraphedCall, claim, tier_of, upload  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,6 +22,16 @@ def test_tiers() -> None:
 def test_upload_to_the_host_is_nothing() -> None:
     values = torch.arange(3)
     assert torch.equal(upload(values, torch.device("cpu")), values)
+
+
+def test_a_card_is_made_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    claimed: list[object] = []
+    monkeypatch.setattr(torch.cuda, "set_device", claimed.append)
+    monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", lambda *, enabled: claimed.append(enabled))
+    claim(torch.device("cpu"))
+    assert claimed == []
+    claim(torch.device("cuda:1"))
+    assert claimed == [torch.device("cuda:1"), False]
 
 
 def test_without_graphs_each_call_is_a_plain_one() -> None:

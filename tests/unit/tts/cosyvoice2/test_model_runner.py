@@ -157,7 +157,7 @@ def test_as_many_prompts_are_kept_as_half_of_the_pages_hold(model: Any) -> None:
 
 def test_warming_up_leaves_nothing(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = make_runner(model)
-    monkeypatch.setattr(runner._lm, "warm_up", lambda: None)
+    monkeypatch.setattr(runner._lm, "warm_up", lambda **_: None)
     monkeypatch.setattr(runner._vocoder, "warm_up", lambda **_: None)
     told: list[str] = []
     runner.warm_up(told.append, max_rows=1)

@@ -36,6 +36,10 @@ STOP_TIMEOUT_S: Final = 10.0
 KILL_TIMEOUT_S: Final = 5.0
 LAST_WORDS_TIMEOUT_S: Final = 1.0
 """For what a child sent before it exited to be read."""
+EXIT_TIMEOUT_S: Final = 2.0
+"""Between the end of a child's channel and its exit, whose status says why."""
+HUNG_TIMEOUT_S: Final = 0.2
+"""For a child that is given up for another reason, before it is killed."""
 HEARTBEAT_INTERVAL_S: Final = 1.0
 HEARTBEAT_TIMEOUT_S: Final = 10.0
 BACKOFF_MIN_S: Final = 0.1
@@ -337,8 +341,9 @@ class Supervisor:
         if process is None:
             return reason
         if process.returncode is None:
+            timeout_s = EXIT_TIMEOUT_S if reason == "closed by the child" else HUNG_TIMEOUT_S
             try:
-                await asyncio.wait_for(process.wait(), 0.2)
+                await asyncio.wait_for(process.wait(), timeout_s)
             except TimeoutError:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()

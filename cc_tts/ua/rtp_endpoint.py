@@ -177,6 +177,7 @@ class RtpEndpoint:
         if self._next_tick_ns == 0:
             self._next_tick_ns = now_ns + _TICK_NS
         select.select([self._sock], [], [], max(0, self._next_tick_ns - now_ns) / 1e9)
+        looked_ns = self._clock.now_ns()
         self._drain()
         now_ns = self._clock.now_ns()
         while now_ns >= self._next_tick_ns:
@@ -187,7 +188,7 @@ class RtpEndpoint:
                 self._next_tick_ns += behind * _TICK_NS
             self._tick(now_ns)
             self._next_tick_ns += _TICK_NS
-        self._receiver.detector.poll(now_ns)
+        self._receiver.detector.poll(looked_ns)  # what came since then is still to be read
 
     def _tick(self, now_ns: int) -> None:
         with self._lock:

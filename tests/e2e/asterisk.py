@@ -140,6 +140,18 @@ class Asterisk:
         wanted = {"Event": name, **fields}
         return [block for block in self.blocks if wanted.items() <= block.items()]
 
+    async def several(self, name: str, count: int, *, timeout_s: float = 10.0, **fields: str) -> list[Block]:
+        """Wait for this number of such events; there must not be more by then."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len(found := self.events(name, **fields)) < count:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise TimeoutError(f"not {count} {name} {fields} within {timeout_s} s: {found}") from None
+        assert len(found) == count, found
+        return found
+
     async def command(self, line: str) -> str:
         """What the command line interface prints."""
         return (await self.action("Command", Command=line)).get("Output", "")

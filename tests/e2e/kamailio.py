@@ -275,6 +275,13 @@ class ProxiedCaller(RawCaller):
         )
         self.transmit(text.encode())
 
+    async def until_heard(self, count: int = 6) -> None:
+        """Wait for so many RTP packets."""
+        wanted = len(self.ear.packets) + count
+        async with asyncio.timeout(10.0):
+            while len(self.ear.packets) < wanted:  # noqa: ASYNC110 - packets are no event
+                await asyncio.sleep(0.02)
+
     async def hears(self, during_s: float = 0.3) -> int:
         """RTP packets that come within this time."""
         before = len(self.ear.packets)

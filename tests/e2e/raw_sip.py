@@ -55,6 +55,7 @@ class RawCaller(UdpEndpoint):
         self._tag = f"raw{number}"
         self._received: asyncio.Queue[str] = asyncio.Queue()
         self._cseq = 0
+        self._awaited = 0  # CSeq of the request whose answer is waited for
         self._branch = ""
         self._route = b""  # Route lines, once a proxy has recorded itself
 
@@ -79,6 +80,8 @@ class RawCaller(UdpEndpoint):
         if cseq is None:
             self._cseq += 1
             cseq = self._cseq
+        if method != "ACK":
+            self._awaited = cseq
         if method != "CANCEL":
             self._branch = f"z9hG4bK{self._call_id}-{cseq}-{method}"
         head = (
@@ -100,12 +103,14 @@ class RawCaller(UdpEndpoint):
         self.send("INVITE", headers=headers, body=SDP.format(port=rtp_port, formats=formats), from_name=from_name)
 
     async def final(self, timeout_s: float = ANSWER_TIMEOUT_S) -> Answer:
-        """The next final answer. It is not acknowledged."""
+        """The next final answer to the last request, not one that is repeated. It is not acknowledged."""
         async with asyncio.timeout(timeout_s):
             while True:
                 text = await self._received.get()
                 if text.startswith("SIP/2.0 ") and not text.startswith("SIP/2.0 1"):
                     answer = Answer(text)
+                    if (answer.header("CSeq") or "").partition(" ")[0] != str(self._awaited):
+                        continue
                     to = answer.header("To")
                     if to is not None and ";tag=" in to:
                         self._to = to
@@ -179,18 +184,22 @@ class RawPeer(UdpEndpoint):
         super().__init__()
         self._received: asyncio.Queue[tuple[str, Address]] = asyncio.Queue()
         self._sender: Address = ("", 0)
+        self._seen: set[tuple[str, str]] = set()
         self.request = ""
 
     def datagram_received(self, data: bytes, addr: Address) -> None:
         self._received.put_nowait((data.decode(errors="replace"), addr))
 
     async def expect(self, method: str, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
-        """The next request of this kind, which :meth:`answer` will be for."""
+        """The next request of this kind, which :meth:`answer` will be for; not one that is repeated."""
         async with asyncio.timeout(timeout_s):
             while True:
-                text, self._sender = await self._received.get()
-                if text.startswith(f"{method} "):
-                    self.request = text
+                text, sender = await self._received.get()
+                branch = re.search(r";\s*branch=([^;\s,]+)", text)
+                name = (method, branch[1] if branch else "")
+                if text.startswith(f"{method} ") and name not in self._seen:
+                    self._seen.add(name)
+                    self.request, self._sender = text, sender
                     return text
 
     def answer(self, status: str, *, headers: str = "", formats: str = "", rtp_port: int = 9) -> None:

@@ -175,6 +175,20 @@ class Server:
         except TimeoutError:
             raise TimeoutError(f"the call did not become as wanted; it is {call}") from None
 
+    async def until_played_stands_still(self, call: Json) -> float:
+        """Wait until an utterance goes on no more; returns what of it was played, ms."""
+        seen_ms = -1.0
+        while (now_ms := float((await self.utterance(call))["played_ms"])) != seen_ms:
+            seen_ms = now_ms
+            await asyncio.sleep(0.5)  # longer than reports of progress are apart
+        return seen_ms
+
+    async def until_played(self, call: Json, wanted_ms: float, timeout_s: float = 20.0) -> None:
+        """Wait until so much of an utterance was played."""
+        async with asyncio.timeout(timeout_s):
+            while (await self.utterance(call))["played_ms"] < wanted_ms:  # noqa: ASYNC110 - no event tells of it
+                await asyncio.sleep(0.05)
+
     async def until_terminated(self, timeout_s: float = 10.0) -> Json:
         """Wait until the only call is over."""
         return await self.until_call(lambda call: call["state"] == "terminated", timeout_s)
@@ -218,6 +232,18 @@ class EventLog:
         async for message in socket:
             self.events.append(json.loads(message.data))
             self._changed.set()
+
+    async def several(self, kind: str, count: int, timeout_s: float = 10.0) -> list[Json]:
+        """Wait for this number of events of this type; there must not be more by then."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while len(found := [event for event in self.events if event["type"] == kind]) < count:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise TimeoutError(f"not {count} {kind} within {timeout_s} s: {found}") from None
+        assert len(found) == count, found
+        return found
 
     async def wait(self, kind: str, timeout_s: float = 10.0, **data: Any) -> Json:
         """The first event of this type whose data holds these values."""

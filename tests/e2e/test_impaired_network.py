@@ -8,10 +8,10 @@ from tests.e2e.impairer import Impairment, Network
 from tests.e2e.peers import HOST
 from tests.e2e.server_under_test import LONG_GREETING, Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
 
-SIP_TIMEOUT_S = 35.0
-"""More than 64 * T1, when SIP gives up (RFC 3261 §17.1.1.2)."""
+SIP_TIMEOUT_S = 45.0
+"""More than 64 * T1, when SIP gives up (RFC 3261 §17.1.1.2), and a greeting."""
 BAD = Impairment(loss=0.1, reordering=0.1, duplication=0.05, jitter_ms=10)
 WORSE = Impairment(loss=0.3, reordering=0.2, duplication=0.1, jitter_ms=20)
 

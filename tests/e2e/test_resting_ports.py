@@ -23,6 +23,8 @@ SOCKETS_REST_S = 1.0
 """Between rounds: the wheel answers 503 to more than 24 calls that end within 0.6 s, and its media thread waits in select,
 where the kernel keeps a closed socket bound until the wait ends.
 """
+SOCKETS_CLOSE_S = 0.2
+"""PJMEDIA closes the sockets of a call some 10 ms after it, and in the next turn they are taken."""
 LONGER_THAN_THE_TEST_S = 60
 
 
@@ -75,6 +77,7 @@ async def test_the_ports_of_the_last_calls_are_not_the_next_ones(tmp_path: Path)
                         assert port not in released[-(PAIRS - 1 - SPARE_PAIRS) :]
                         await hang_up(caller)
                         released.append(port)
+                        await asyncio.sleep(SOCKETS_CLOSE_S)
                 await hang_up(long_one)
             released.append(long_port)
             await asyncio.sleep(SOCKETS_REST_S)
@@ -91,7 +94,9 @@ async def test_late_packets_go_nowhere(tmp_path: Path) -> None:
         # taken as soon as PJMEDIA has closed them, one after the other
         await until(lambda: is_bound(port) and is_bound(port + 1), timeout_s=10)
         await asyncio.sleep(SOCKETS_REST_S)
-        assert [is_bound(port + offset) for offset in range(3)] == [True, True, False]
+        assert is_bound(port)
+        assert is_bound(port + 1)
+        await until(lambda: not is_bound(port + 2), timeout_s=10)
 
 
 async def test_switched_off_the_ports_are_free_at_once(tmp_path: Path) -> None:

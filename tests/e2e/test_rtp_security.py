@@ -59,6 +59,7 @@ async def test_a_stranger_takes_neither_the_audio_nor_the_keys(server: Server) -
             await phone.press(address, "1")
             done = await events.wait("speak.complete")
             assert done["data"]["completion_cause"] == "barge_in"
+            await server.until_call(lambda call: call["quality"]["packets_received"] == 5 + 7)
             phone.num_rtcp_heard = 0
         await phone.hears_rtcp()  # its BYE
         assert stranger.num_rtcp_heard == 0

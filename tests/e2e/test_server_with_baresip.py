@@ -23,7 +23,7 @@ async def test_baresip_hears_what_the_engine_said(server: Server, tmp_path: Path
         async with server.events() as log:
             await caller.dial(server.uri("greet"))
             complete = await log.wait("speak.complete", timeout_s=30)
-            await asyncio.sleep(0.5)  # what is still on its way through baresip's jitter buffer
+            await asyncio.sleep(2.0)  # what is still on its way through baresip's jitter buffer
     finally:
         await caller.end()
     assert complete["data"]["completion_cause"] == "normal"

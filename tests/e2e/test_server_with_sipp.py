@@ -101,13 +101,13 @@ async def test_no_common_codec_is_488(server: Server, tmp_path: Path) -> None:
 
 async def test_bye_in_the_middle_of_the_greeting(server: Server, tmp_path: Path) -> None:
     caller = await Sipp.call(
-        "bye_during_speak", folder=tmp_path, target_port=server.sip_port, service="long", pause_ms=1500
+        "bye_during_speak", folder=tmp_path, target_port=server.sip_port, service="long", pause_ms=4000
     )
     await caller.passed()
     call = await server.until_terminated()
     utterance = await server.utterance(call)
     assert (utterance["state"], utterance["completion_cause"]) == ("complete", "call_ended")
-    assert 0 < utterance["played_ms"] < 5000
+    assert 0 < utterance["played_ms"] < 15_000, "not to its end"
 
 
 @pytest.mark.parametrize("tcp", [False, True], ids=["udp", "tcp"])

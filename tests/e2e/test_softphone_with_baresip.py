@@ -9,6 +9,7 @@ import pytest
 from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.baresip import Baresip
 from tests.e2e.peers import HOST
+from tests.e2e.quiet import until_quiet
 from tests.e2e.signals import voice_like
 from tests.support import audio_match
 
@@ -37,7 +38,7 @@ async def test_baresip_reports_our_keys_and_is_heard(phone: SoftphoneProcess, tm
         for digit in "159*0#":
             await phone.dtmf(digit)
         await until_logged(peer, [f"received event: '{digit}' (end=1)" for digit in "159*0#"])
-        await phone.wait_event("speech_end", timeout_s=10)
+        await until_quiet(phone)
         report = await phone.hangup()
     finally:
         await peer.end()

@@ -251,7 +251,7 @@ async def test_it_ignores_shutdown(
 ) -> None:
     signals: list[str] = []
     monkeypatch.setattr(supervisor_module, "STOP_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(supervisor_module, "KILL_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(supervisor_module, "KILL_TIMEOUT_S", 0.2 if ends_by == "SIGKILL" else TIMEOUT_S)
     monkeypatch.setattr(
         supervisor_module.log, "warning", lambda event, **data: signals.append(data["signal"]), raising=False
     )

@@ -27,7 +27,7 @@ def silence(ms: float) -> Samples:
     return np.zeros(round(ms * 8), np.int16)
 
 
-@pytest.mark.parametrize("lead_ms", [0.0, 20.0, 133.5])
+@pytest.mark.parametrize("lead_ms", [0.0, 20.0, 133.5, 9000.0])
 def test_finds_the_reference_through_g711(lead_ms: float) -> None:
     reference = speech_like()
     recording = np.concatenate((silence(lead_ms), through_g711(reference), silence(50)))
@@ -97,6 +97,12 @@ def test_a_frame_that_a_mixer_put_in_costs_one_piece() -> None:
     assert audio_match.find(reference, moved).corr < 0.9
     assert audio_match.share_heard(reference, moved, slip_ms=20) == 0.9
     assert audio_match.share_heard(reference, moved) < 0.7
+    assert audio_match.share_heard(reference, moved, slip_ms=400) == 0.9
+
+
+def test_a_quiet_piece_beside_a_loud_one_is_heard() -> None:
+    reference = np.concatenate((speech_like(0.3, 1) // 3, speech_like(0.3, 2), speech_like(0.3, 3) // 3))
+    assert audio_match.share_heard(reference, through_g711(reference), slip_ms=400) == 1
 
 
 def test_words_that_are_missing_are_not_heard() -> None:

@@ -68,7 +68,7 @@ def _max_rss_mib() -> float:
 
 
 def run(lab: Lab, arguments: argparse.Namespace) -> Json:
-    """All loads for all numbers of calls."""
+    """All loads for all numbers of calls; each is saved as soon as it is measured."""
     kind = lab.device.type
     arguments.target_ms = arguments.target_ms or TARGET_MS[kind]
     calls = [int(each) for each in arguments.calls.split(",")] if arguments.calls else list(CALLS[kind])
@@ -88,12 +88,12 @@ def run(lab: Lab, arguments: argparse.Namespace) -> Json:
         for count in calls:
             if count > rig.max_streams:
                 result["loads"][load][str(count)] = f"memory holds {rig.max_streams} streams"
-                continue
-            cell = _cell(rig, load, count, arguments, for_ms)
-            result["loads"][load][str(count)] = cell
+            else:
+                cell = _cell(rig, load, count, arguments, for_ms)
+                result["loads"][load][str(count)] = cell
+                _print(load, count, cell)
             result["most_sustained"] = most_sustained(result["loads"].get("always", {}), arguments.target_ms)
             result["memory"] = rig.memory()
-            _print(load, count, cell)
             keep(lab, arguments, result)  # what is there stays if this is ended
     return result
 
@@ -152,7 +152,7 @@ def main() -> None:
     if arguments.quick:
         arguments.calls, arguments.seconds = "1,2", 6.0
     with lab_of(arguments) as lab:
-        keep(lab, arguments, run(lab, arguments))
+        run(lab, arguments)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,9 @@ MAX_MESSAGE_BYTES: Final = 1 << 20
 MAX_PAYLOAD_BYTES: Final = 4 << 20
 MAX_BACKLOG_BYTES: Final = 32 << 20
 """A side whose unsent records exceed this is not being read any more."""
+CLOSED_BY_CHILD: Final = "closed by the child"
+"""The reason given when the other end went away without a word."""
+
 _READ_BYTES: Final = 1 << 16
 _JOIN_BYTES: Final = 1 << 16
 """Records behind one that is shorter are sent together with it."""
@@ -190,7 +193,7 @@ class ServerChannel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by asyncio."""
         was_closed = exc is None or isinstance(exc, ConnectionError)  # reset: it had not read everything
-        self._fail("closed by the child" if was_closed else str(exc))
+        self._fail(CLOSED_BY_CHILD if was_closed else str(exc))
 
     def send(self, message: Message, payload: bytes = b"") -> None:
         """Send one record; never blocks.

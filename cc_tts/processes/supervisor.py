@@ -20,6 +20,7 @@ from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes.channel import (
+    CLOSED_BY_CHILD,
     PROTOCOL_VERSION,
     Hello,
     Message,
@@ -341,7 +342,7 @@ class Supervisor:
         if process is None:
             return reason
         if process.returncode is None:
-            timeout_s = EXIT_TIMEOUT_S if reason == "closed by the child" else HUNG_TIMEOUT_S
+            timeout_s = EXIT_TIMEOUT_S if reason == CLOSED_BY_CHILD else HUNG_TIMEOUT_S
             try:
                 await asyncio.wait_for(process.wait(), timeout_s)
             except TimeoutError:
@@ -351,7 +352,7 @@ class Supervisor:
                 return reason
         assert process.returncode is not None
         exit_reason = _exit_reason(process.returncode)
-        return exit_reason if reason in ("closed by the child", exit_reason) else f"{reason}; {exit_reason}"
+        return exit_reason if reason in (CLOSED_BY_CHILD, exit_reason) else f"{reason}; {exit_reason}"
 
 
 def _exit_reason(code: int) -> str:

@@ -12,6 +12,7 @@ from typing import Self
 
 import pytest
 
+from tests.e2e.arrivals import exactly
 from tests.e2e.children import Child
 from tests.e2e.peers import ROOT, free_ports
 from tests.e2e.server_under_test import Server
@@ -142,15 +143,9 @@ class Asterisk:
 
     async def several(self, name: str, count: int, *, timeout_s: float = 10.0, **fields: str) -> list[Block]:
         """Wait for this number of such events; there must not be more by then."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                while len(found := self.events(name, **fields)) < count:
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            raise TimeoutError(f"not {count} {name} {fields} within {timeout_s} s: {found}") from None
-        assert len(found) == count, found
-        return found
+        return await exactly(
+            count, lambda: self.events(name, **fields), self._changed, what=f"{name} {fields}", timeout_s=timeout_s
+        )
 
     async def command(self, line: str) -> str:
         """What the command line interface prints."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 
+from tests.e2e.arrivals import exactly
 from tests.e2e.children import Child
 from tests.e2e.peers import HOST, free_ports
 from tests.support.audio_match import Samples, read_wav
@@ -235,15 +236,11 @@ class EventLog:
 
     async def several(self, kind: str, count: int, timeout_s: float = 10.0) -> list[Json]:
         """Wait for this number of events of this type; there must not be more by then."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                while len(found := [event for event in self.events if event["type"] == kind]) < count:
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            raise TimeoutError(f"not {count} {kind} within {timeout_s} s: {found}") from None
-        assert len(found) == count, found
-        return found
+
+        def found() -> list[Json]:
+            return [event for event in self.events if event["type"] == kind]
+
+        return await exactly(count, found, self._changed, what=kind, timeout_s=timeout_s)
 
     async def wait(self, kind: str, timeout_s: float = 10.0, **data: Any) -> Json:
         """The first event of this type whose data holds these values."""

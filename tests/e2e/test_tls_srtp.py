@@ -179,7 +179,7 @@ async def test_the_wheel_refuses_tls(authority: Authority, tmp_path: Path, monke
 async def test_srtp_required(tmp_path: Path) -> None:
     reference = through_ulaw(await engine_pcm(GREETING, tmp_path))
     async with server_with(tmp_path, rtp__srtp="required") as server, RtpEar() as ear, RtpEar() as stranger:
-        assert logged(server, "srtp_keys_in_clear")
+        await until(lambda: logged(server, "srtp_keys_in_clear"), 5)  # said after /readyz
         async with RawCaller("greet", server.sip_port) as caller:
             caller.send("INVITE", body=offer("RTP/AVP", rtp_port=ear.port))
             assert (await caller.final()).status == 488

@@ -160,5 +160,5 @@ async def test_it_can_be_stopped_while_it_loads(directory: Path) -> None:
     await eventually(lambda: engine.pids[0] is not None)
     starting.cancel()
     await asyncio.gather(starting, return_exceptions=True)
-    await within(engine.stop())
+    await within(engine.stop(), 10.0)
     assert engine.pids == (None,)

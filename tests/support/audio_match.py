@@ -94,28 +94,35 @@ def aligned(reference: Samples, recording: Samples, *, rate_hz: int = 8000) -> S
     return out
 
 
-def share_heard(
+def pieces_heard(
     reference: Samples, recording: Samples, *, slip_ms: float = 0.0, piece_ms: float = 100.0, rate_hz: int = 8000
-) -> float:
-    """Share of the reference's pieces that speak and are in the recording, each at its own place give or take ``slip_ms``.
+) -> list[bool]:
+    """Of each piece of the reference that speaks whether it is in the recording, at its own place give or take ``slip_ms``.
 
     For what passed a mixer with a clock of its own: it may put in or leave out a frame, which moves all that follows.
     """
     slip, piece = (round(ms * rate_hz / 1000) for ms in (slip_ms, piece_ms))
     lag = round(find(reference, recording, rate_hz=rate_hz).offset_ms * rate_hz / 1000)
-    num_loud = num_heard = 0
+    heard = []
     for start in range(0, len(reference) - piece + 1, piece):
         part = reference[start : start + piece].astype(np.float64)
         if np.abs(part).max() <= LOUD:
             continue
-        num_loud += 1
         first = max(0, start + lag - slip)
         window = recording[first : max(0, start + lag + piece + slip)].astype(np.float64)
-        if len(window) >= piece:
-            both = np.correlate(window, part, "valid")  # for each place in the window
-            energies = np.convolve(window * window, np.ones(piece), "valid")
-            num_heard += bool((both > ALIKE * np.sqrt(np.maximum(energies, 1.0) * (part @ part))).any())
-    return num_heard / num_loud if num_loud else 0.0
+        if len(window) < piece:
+            heard.append(False)
+            continue
+        both = np.correlate(window, part, "valid")  # for each place in the window
+        energies = np.convolve(window * window, np.ones(piece), "valid")
+        heard.append(bool((both > ALIKE * np.sqrt(np.maximum(energies, 1.0) * (part @ part))).any()))
+    return heard
+
+
+def share_heard(reference: Samples, recording: Samples, **where: float) -> float:
+    """Share of :func:`pieces_heard`; 0 of a reference that does not speak."""
+    heard = pieces_heard(reference, recording, **where)  # type: ignore[arg-type]
+    return sum(heard) / len(heard) if heard else 0.0
 
 
 def silences(signal: Samples, *, min_ms: float, rate_hz: int = 8000, level: int = 8) -> list[Span]:

@@ -22,6 +22,15 @@ def tier_of(number: int, tiers: Sequence[int]) -> int:
     return -(-number // tiers[-1]) * tiers[-1]
 
 
+def tiers_up_to(number: int, tiers: Sequence[int]) -> list[int]:
+    """What :func:`tier_of` answers for 0 to ``number``, the largest first: in this order graphs are recorded, so that the
+    memory which they keep does not grow with each.
+    """
+    most = tier_of(number, tiers)
+    beyond = range(2 * tiers[-1], most + 1, tiers[-1])
+    return [*reversed(beyond), *(tier for tier in reversed(tiers) if tier <= most)]
+
+
 def upload(values: Tensor, device: torch.device) -> Tensor:
     """``values`` of the host on the device; the host does not wait for it."""
     if device.type != "cuda":

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from cc_tts.errors import EngineFailed
 from cc_tts.tts.cosyvoice2.draw_rules import DrawRules
-from cc_tts.tts.cosyvoice2.graphs import GraphedCall, tier_of, upload
+from cc_tts.tts.cosyvoice2.graphs import GraphedCall, tier_of, tiers_up_to, upload
 from cc_tts.tts.cosyvoice2.lm_slots import KEPT, NUM_TOLD, Column, Flag, SlotRows, numbers_of
 from cc_tts.tts.cosyvoice2.models.lm import SpeechLm
 from cc_tts.tts.cosyvoice2.models.lm_input import SOS, LmInput, Table, text_inputs
@@ -152,13 +152,12 @@ class LmRunner:
         if self._used:
             raise ValueError("slots are in use")
         self._rows.column(Column.UNTIL).zero_()
-        key_tiers = sorted({self._num_keys(tier) for tier in KEY_TIERS})
-        row_tiers = sorted({min(tier, self.num_slots) for tier in (*ROW_TIERS, self.num_slots)})
-        # The largest first: what graphs keep for themselves does not grow afterwards.
-        for num_rows, num_keys in itertools.product(reversed(row_tiers), reversed(key_tiers)):
+        key_tiers = sorted({self._num_keys(tier) for tier in KEY_TIERS}, reverse=True)
+        row_tiers = sorted({min(tier, self.num_slots) for tier in (*ROW_TIERS, self.num_slots)}, reverse=True)
+        for num_rows, num_keys in itertools.product(row_tiers, key_tiers):
             self._step.call((num_rows, num_keys))
-        widths = [width for width in WIDTH_TIERS if width <= max_width]
-        for width, num_rows, num_keys in itertools.product(widths[::-1], PREFILL_ROW_TIERS[::-1], key_tiers[::-1]):
+        widths = tiers_up_to(max_width, WIDTH_TIERS)
+        for width, num_rows, num_keys in itertools.product(widths, PREFILL_ROW_TIERS[::-1], key_tiers):
             if width <= num_keys:
                 self._run_feedings([], num_rows, width, num_keys)
         self._step.freeze()

@@ -27,9 +27,9 @@ from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.tts.cosyvoice2.device import SlotFeed, SpeakJob, Spoken, SpokenBatch
 from cc_tts.tts.cosyvoice2.flow_inputs import ROW_TIERS, FlowShape
 from cc_tts.tts.cosyvoice2.flow_runner import FlowRow, FlowRunner, FlowVoice
-from cc_tts.tts.cosyvoice2.graphs import tier_of
+from cc_tts.tts.cosyvoice2.graphs import tiers_up_to
 from cc_tts.tts.cosyvoice2.kv_cache import FlowArena, PagesExhausted
-from cc_tts.tts.cosyvoice2.lm_runner import WIDTH_TIERS, Drawn, LmFeed, LmRunner, LmVoice
+from cc_tts.tts.cosyvoice2.lm_runner import Drawn, LmFeed, LmRunner, LmVoice
 from cc_tts.tts.cosyvoice2.loader import SpeechModel
 from cc_tts.tts.cosyvoice2.models.flow import fixed_noise
 from cc_tts.tts.cosyvoice2.speakers import Speaker, SpeakerTokenizer
@@ -235,9 +235,8 @@ class ModelRunner:
         with self._guarded():
             on_progress("graphs of the language model")
             longest = max((len(speaker.llm_tokens) for speaker in self._speakers.values()), default=0)
-            self._lm.warm_up(max_width=tier_of(longest + WARM_TEXT, WIDTH_TIERS))
-            most = tier_of(max_rows, ROW_TIERS)
-            num_rows = [tier for tier in ROW_TIERS if tier <= most]
+            self._lm.warm_up(max_width=longest + WARM_TEXT)
+            num_rows = tiers_up_to(max_rows, ROW_TIERS)
             chunk = self._model.flow.config.chunk_tokens
             shapes = [
                 FlowShape(rows, chunks * chunk, pages)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from cc_tts.tts.cosyvoice2.counted_random import counted_normals
 from cc_tts.tts.cosyvoice2.fade import SEAM_FRAMES, cross_fade, seam_window
-from cc_tts.tts.cosyvoice2.graphs import GraphedCall, tier_of, upload
+from cc_tts.tts.cosyvoice2.graphs import GraphedCall, tier_of, tiers_up_to, upload
 from cc_tts.tts.cosyvoice2.models.layers import within
 from cc_tts.tts.cosyvoice2.models.vocoder import Vocoder
 
@@ -122,10 +122,8 @@ class VocoderRunner:
     @torch.inference_mode()
     def warm_up(self, *, max_rows: int = ROW_TIERS[-1]) -> None:
         """Run each shape of up to ``max_rows`` rows once; only these have graphs then. Running streams are not touched."""
-        most = tier_of(max_rows, ROW_TIERS)
-        row_tiers = [tier for tier in ROW_TIERS if tier <= most]
-        # The largest first: what graphs keep for themselves does not grow afterwards.
-        for num_rows, num_frames, is_even in itertools.product(row_tiers[::-1], FRAME_TIERS[::-1], (False, True)):
+        row_tiers = tiers_up_to(min(max_rows, ROW_TIERS[-1]), ROW_TIERS)
+        for num_rows, num_frames, is_even in itertools.product(row_tiers, FRAME_TIERS[::-1], (False, True)):
             self._call([], num_rows, num_frames, is_even=is_even)
         self._run.freeze()
 

@@ -195,15 +195,23 @@ def test_numbers_that_are_not_finite_end_one_stream_and_reach_nobody_after_it(
     assert engine._engine._device.num_not_finite == before + 1
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("Tried to allocate 20 GiB"),
+        RuntimeError("CUDA error: out of memory\nand much more"),  # of the driver, where a graph does not fit
+    ],
+    ids=["allocator", "driver"],
+)
 def test_a_full_device_ends_the_batch_and_the_engine_lives_on(
-    engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch
+    engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     assert engine.runner is not None
     open_stream(engine, 0, "builtin", "please hold")
     with monkeypatch.context() as patch:
 
         def full(*_: object) -> None:
-            raise torch.OutOfMemoryError("Tried to allocate 20 GiB")
+            raise error
 
         patch.setattr(engine.runner._flow, "step", full)
         done = endings(run(engine))
@@ -212,20 +220,6 @@ def test_a_full_device_ends_the_batch_and_the_engine_lives_on(
     check_empty(engine)
     open_stream(engine, 1, "builtin", "please hold")
     assert endings(run(engine)) == {1: StreamDone(1)}
-
-
-def test_a_driver_without_memory_is_no_lost_device(engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert engine.runner is not None
-    open_stream(engine, 0, "builtin", "please hold")
-    with monkeypatch.context() as patch:
-
-        def full(*_: object) -> None:
-            raise RuntimeError("CUDA error: out of memory\nand much more")
-
-        patch.setattr(engine.runner._flow, "step", full)
-        done = endings(run(engine))
-    assert str(done[0].error) == "flow or vocoder: OutOfDeviceMemory"
-    check_empty(engine)
 
 
 def test_a_lost_device_ends_the_loop(engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch) -> None:

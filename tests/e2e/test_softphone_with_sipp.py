@@ -1,6 +1,7 @@
 """The softphone against SIPp as the answering side: what it hears, reports and sends."""
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -71,7 +72,10 @@ async def test_recording_is_bit_exact_and_figures_are_right(
 
 def udp_ports_of(pid: int) -> set[int]:
     """Local UDP ports a process has open."""
-    links = [str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()]
+    links = []
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            links.append(str(link.readlink()))
     inodes = {link.removeprefix("socket:[").rstrip("]") for link in links if link.startswith("socket:[")}
     rows = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:]]
     return {int(row[1].partition(":")[2], 16) for row in rows if row[9] in inodes}

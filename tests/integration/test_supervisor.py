@@ -1,6 +1,7 @@
 """A supervised child: real processes that behave and misbehave."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -100,8 +101,11 @@ async def nursery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 def own_children() -> list[int]:
     """Processes this one has started and not waited for, zombies included."""
-    tasks = Path("/proc/self/task")
-    return [int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text().split()]
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found += [int(pid) for pid in (task / "children").read_text().split()]
+    return found
 
 
 def num_open_files() -> int:

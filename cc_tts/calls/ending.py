@@ -14,6 +14,7 @@ _REFUSALS: Final = {
     404: "not_found",
     407: "auth_failed",
     408: "no_answer",
+    415: "not_acceptable",
     480: "unavailable",
     486: "busy",
     487: "cancelled",
@@ -21,6 +22,7 @@ _REFUSALS: Final = {
     503: "overload",
     600: "busy",
     603: "declined",
+    606: "not_acceptable",
 }
 
 
@@ -45,8 +47,8 @@ def ending_of(
         local_reason: our own word for it if we ended it.
         direction: ``inbound`` or ``outbound``.
     """
-    if ended_by == "rtp_inactivity":
-        return Ending("failed", "rtp_inactivity", sip_code)
+    if ended_by in ("rtp_inactivity", "not_acceptable"):
+        return Ending("failed", ended_by, sip_code)
     if was_established:
         if ended_by == "failure":
             return Ending("failed", "no_response", sip_code)

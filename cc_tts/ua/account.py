@@ -13,7 +13,7 @@ from cc_tts.ua.port_quarantine import num_pairs
 from cc_tts.ua.sip_message import readable
 from cc_tts.ua.sip_thread import SipThread, callback
 from cc_tts.ua.sip_uri import with_transport
-from cc_tts.ua.srtp_offer import CRYPTO_SUITES
+from cc_tts.ua.srtp_sdp import CRYPTO_SUITES
 
 _SRTP_USE: Final = {
     "off": pj.PJMEDIA_SRTP_DISABLED,

@@ -17,7 +17,7 @@ from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.processes.channel import Message
-from cc_tts.ua import leg_events, sip_message, sip_uri, srtp_offer, transports
+from cc_tts.ua import leg_events, sip_message, sip_uri, srtp_sdp, transports
 from cc_tts.ua.account import Account, local_config, registered_config
 from cc_tts.ua.audio_port import AudioPorts
 from cc_tts.ua.c_library import CLibrary
@@ -149,7 +149,7 @@ class UserAgent:
         self._max_resting = max(MIN_RESTING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
         self._install_gate(library)
         if self._settings.srtp != "off":
-            srtp_offer.guard(library)
+            srtp_sdp.guard(library)
         is_wheel = self._build.name(build_limit) == TRY_OUT_WHEEL
         transports.open_all(self._endpoint, self._settings, is_wheel=is_wheel)
         self._endpoint.libStart()
@@ -351,7 +351,7 @@ class UserAgent:
             before_end=self._drain_playout_events,
             ports_freed=self._quarantine.take,
             follows_rtp=self._build.description is None,
-            srtp_offered=self._settings.srtp != "off",
+            srtp=self._settings.srtp,
         )
 
     def _on_leg(self, call_id: str, command: str, action: Callable[[Leg], None]) -> None:

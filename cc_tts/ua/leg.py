@@ -22,6 +22,7 @@ from cc_tts.ua.messages import (
     MediaActive,
     MediaQuality,
     QualityReport,
+    SrtpUse,
 )
 from cc_tts.ua.rtp_source import RtpSourceWatch, port_of
 from cc_tts.ua.sip_thread import SipThread, callback, pj_detail
@@ -30,6 +31,9 @@ log = logs.get(__name__)
 
 PauseReason = Literal["hold", "request"]
 SIP_REQUEST_TIMEOUT: Final = 408
+NOT_ACCEPTABLE_HERE: Final = 488
+_NO_MEDIA: Final = frozenset((415, NOT_ACCEPTABLE_HERE, 606))
+"""Statuses of RFC 3261 §21.4.13, §21.4.26 and §21.6.4 that are about SDP."""
 _DIGITS: Final = frozenset("0123456789*#ABCDR")
 """Events 0 to 16 of RFC 4733 §3.2; R is the hook flash."""
 _HELD_BY: Final[dict[int, Literal["local", "remote", "none"]]] = {
@@ -56,7 +60,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         before_end: Callable[[], None],
         ports_freed: Callable[[Iterable[int]], None],
         follows_rtp: bool,
-        srtp_offered: bool = False,
+        srtp: SrtpUse,
     ) -> None:
         SipThread.check()
         super().__init__(account, pj_call_id)
@@ -74,7 +78,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._source_watch = RtpSourceWatch(call_id, follows_rtp=follows_rtp)
         self._port: AudioPort | None = None
         self._established = False
-        self._srtp_offered = srtp_offered
+        self._srtp = srtp
         self._sent_over = ""
         self._media_sent: MediaActive | None = None
         self._clocked = False
@@ -192,6 +196,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         info = self.getInfo()
         if info.role == pj.PJSIP_ROLE_UAC and not self._sent_over:
             self._sent_over = leg_events.answered_over(prm)
+        if info.role == pj.PJSIP_ROLE_UAC and self._srtp != "off" and (fault := leg_events.fault_of_answer(prm)):
+            self._refuse_media(fault)
         if info.state == pj.PJSIP_INV_STATE_EARLY and info.role == pj.PJSIP_ROLE_UAC:
             self._send(
                 CallRinging(
@@ -224,8 +230,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._ports_freed(self._rtp_ports)
         self._before_end()
         if self._ended_by is None:
-            local_timeout = sip_code == SIP_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR
-            self._ended_by = "failure" if local_timeout else "remote"
+            self._ended_by = self._whose_end(sip_code)
         if self._port is not None:
             self._ports.take_back(self._port)
             self._port = None
@@ -298,6 +303,13 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     # ----------------------------------------------------------------------------------------------------------------
 
+    def _whose_end(self, sip_code: int) -> EndedBy:
+        """Who ended a call that the server did not end, by the status that PJSIP gives."""
+        if sip_code == SIP_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
+            return "failure"
+        # in an answered call it is pjsua's own, when nothing can be made of the far side's SDP
+        return "not_acceptable" if self._established and sip_code in _NO_MEDIA else "remote"
+
     def _respond(self, code: int) -> None:
         param = leg_events.call_options()
         param.statusCode = code
@@ -305,6 +317,10 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def _connect(self, *, must: bool) -> None:
         """Put the playout buffer on the conference bridge again: a re-INVITE may have made a new stream."""
+        is_encrypted = self._srtp != "off" and leg_events.is_encrypted(self)
+        if self._srtp == "required" and self._streaming and not is_encrypted:
+            self._refuse_media("SRTP required")  # a re-INVITE of ours may have been answered with an empty key
+            return
         if self._port is None:
             self._port = self._ports.lend(self.buffer)
         try:
@@ -320,11 +336,17 @@ class Leg(pj.Call):  # type: ignore[misc]
                 call_id=self.call_id,
                 codec=codec,
                 clock_rate_hz=self._audio_format.rate_hz,
-                srtp=self._srtp_offered and leg_events.is_encrypted(self),
+                srtp=is_encrypted,
             )
             if media != self._media_sent:
                 self._media_sent = media
                 self._send(media)
+
+    def _refuse_media(self, fault: str) -> None:
+        """End the call, as nothing can be heard, or somebody could listen."""
+        if self._ended_by is None:
+            log.warning("media_refused", call_id=self.call_id, detail=fault)
+            self.end(sip_code=NOT_ACCEPTABLE_HERE, reason=fault, ended_by="not_acceptable")
 
     def _note_port(self) -> None:
         """Remember where the peer was told to send RTP."""

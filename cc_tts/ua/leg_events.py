@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 import pjsua2 as pj
 
-from cc_tts.ua import sip_message
+from cc_tts.ua import sip_message, srtp_sdp
 from cc_tts.ua.messages import MediaQuality
 from cc_tts.ua.sip_thread import SipThread
 
@@ -53,10 +53,21 @@ def is_encrypted(call: Any) -> bool:
 
 def answered_over(state: Any) -> str:
     """The transport of an outgoing call, from the response that moved it on; empty if that was something else."""
+    return sip_message.via_transport(_response(state))
+
+
+def _response(state: Any) -> str:
     event = state.e
     if event.type != pj.PJSIP_EVENT_TSX_STATE or event.body.tsxState.type != pj.PJSIP_EVENT_RX_MSG:
         return ""
-    return sip_message.via_transport(sip_message.readable(event.body.tsxState.src.rdata.wholeMsg))
+    return sip_message.readable(event.body.tsxState.src.rdata.wholeMsg)
+
+
+def fault_of_answer(state: Any) -> str:
+    """What cannot be used in the keys of the answer to our offer, as :func:`cc_tts.ua.srtp_sdp.fault_of` says it; empty if
+    nothing, or if no response moved the call on.
+    """
+    return srtp_sdp.fault_of(_response(state))
 
 
 def dtmf_method(method: int) -> Literal["rfc4733", "sip_info"]:

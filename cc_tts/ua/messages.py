@@ -13,6 +13,9 @@ from cc_tts.security_config import AuthConfig, TlsConfig
 # --- configuration: written to the child's standard input as JSON --------------------------------------------------
 
 
+SrtpUse = Literal["off", "optional", "required"]
+
+
 class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the UA process needs to know at its start."""
 
@@ -41,7 +44,7 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     nameservers: tuple[str, ...] = ()
     max_media_lateness_ms: float = 0.0
     rtp_quarantine_s: float = 0.0
-    srtp: Literal["off", "optional", "required"] = "off"
+    srtp: SrtpUse = "off"
     tls: TlsConfig | None = None
     """None: SIP is not spoken over it."""
     tls_port: int = 0
@@ -227,7 +230,8 @@ class QualityReport(Message, frozen=True):
     quality: MediaQuality
 
 
-EndedBy = Literal["local", "remote", "rtp_inactivity", "failure"]
+EndedBy = Literal["local", "remote", "rtp_inactivity", "failure", "not_acceptable"]
+"""``not_acceptable``: there was no media to agree on, by us."""
 
 
 class CallEnded(Message, frozen=True):

@@ -263,10 +263,10 @@ class ProxiedCaller(RawCaller):
         self._uri = contact.partition("<")[2].partition(">")[0]
         self._route = "".join(f"Route: {route}\r\n" for route in reversed(routes)).encode()
 
-    def ack(self, *, same_branch: bool = False) -> None:
-        """Acknowledge; a refusal with the branch of its INVITE (§17.1.1.3)."""
+    def ack(self, *, body: str = "", same_branch: bool = False) -> None:
+        """Acknowledge; a refusal with the branch of its INVITE and no body (§17.1.1.3)."""
         if not same_branch:
-            super().ack()
+            super().ack(body=body)
             return
         text = (
             f"ACK {self._uri} SIP/2.0\r\nVia: SIP/2.0/UDP {self.own};rport;branch={self._branch}\r\n"

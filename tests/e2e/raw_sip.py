@@ -129,9 +129,9 @@ class RawCaller(UdpEndpoint):
                     self.transmit(f"SIP/2.0 {status}\r\n{lines}{headers}Content-Length: 0\r\n\r\n".encode())
                     return text
 
-    def ack(self) -> None:
-        """Acknowledge the last INVITE."""
-        self.send("ACK", cseq=self._cseq)
+    def ack(self, *, body: str = "") -> None:
+        """Acknowledge the last INVITE; ``body`` answers an offer in its 200."""
+        self.send("ACK", cseq=self._cseq, body=body)
 
     async def challenges(self) -> list[str]:
         """Send an INVITE; returns what the 401 asks for, and forgets its tag, as the next INVITE is outside a dialog."""
@@ -202,12 +202,13 @@ class RawPeer(UdpEndpoint):
                     self.request, self._sender = text, sender
                     return text
 
-    def answer(self, status: str, *, headers: str = "", formats: str = "", rtp_port: int = 9) -> None:
-        """Answer the last request, with an answer to its offer if there are ``formats``."""
+    def answer(self, status: str, *, headers: str = "", formats: str = "", body: str = "", rtp_port: int = 9) -> None:
+        """Answer the last request, with an answer to its offer if there is a ``body`` or there are ``formats``."""
         kept = re.findall(r"^(?:Via|From|To|Call-ID|CSeq)\s*:.*\r$", self.request, re.MULTILINE | re.IGNORECASE)
         lines = [line.rstrip() for line in kept]
         lines = [line + ";tag=peer" if line.startswith("To:") and ";tag=" not in line else line for line in lines]
-        body = SDP.format(port=rtp_port, formats=formats) if formats else ""
+        if formats:
+            body = SDP.format(port=rtp_port, formats=formats)
         if body:
             lines += ["Content-Type: application/sdp", f"Contact: <sip:peer@{self.own}>"]
         head = "\r\n".join([f"SIP/2.0 {status}", *lines])

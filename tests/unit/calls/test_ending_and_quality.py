@@ -29,6 +29,7 @@ CEILING = 4.41
         (True, "failure", 408, "local_hangup", "inbound", "failed", "no_response"),
         (True, "rtp_inactivity", 200, None, "inbound", "failed", "rtp_inactivity"),
         (False, "rtp_inactivity", 200, None, "outbound", "failed", "rtp_inactivity"),
+        (True, "not_acceptable", 488, None, "outbound", "failed", "not_acceptable"),
         # inbound, not answered
         (False, "remote", 487, None, "inbound", "unanswered", "cancelled"),
         (False, "remote", 200, None, "inbound", "unanswered", "remote_hangup"),
@@ -46,6 +47,7 @@ CEILING = 4.41
         (False, "remote", 403, None, "outbound", "rejected", "forbidden"),
         (False, "remote", 404, None, "outbound", "rejected", "not_found"),
         (False, "remote", 407, None, "outbound", "rejected", "auth_failed"),
+        (False, "remote", 415, None, "outbound", "rejected", "not_acceptable"),
         (False, "remote", 480, None, "outbound", "rejected", "unavailable"),
         (False, "remote", 486, None, "outbound", "rejected", "busy"),
         (False, "remote", 488, None, "outbound", "rejected", "not_acceptable"),
@@ -79,7 +81,7 @@ def test_ending(
 
 @given(
     established=st.booleans(),
-    ended_by=st.sampled_from(("local", "remote", "failure", "rtp_inactivity")),
+    ended_by=st.sampled_from(("local", "remote", "failure", "rtp_inactivity", "not_acceptable")),
     sip_code=st.integers(0, 699),
     direction=st.sampled_from(("inbound", "outbound")),
 )

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from cc_tts.ua.srtp_offer import MAX_KEYS, fault_of
+from cc_tts.ua.srtp_sdp import MAX_KEYS, fault_of
 
 pytestmark = pytest.mark.unit
 

@@ -1,4 +1,5 @@
-"""Offers of SRTP that pjsua would answer wrongly, refused with 488 before it sees them (RFC 4568 §7.1.2, RFC 3261 §21.4.26).
+"""Offers of SRTP that pjsua would answer wrongly, refused with 488 before it sees them (RFC 4568 §7.1.2, RFC 3261 §21.4.26),
+and answers that it would take without using what they say (RFC 4568 §7.1.3).
 
 With SRTP on, pjsua 2.15 and 2.17 end the process over an offer of DTLS-SRTP (``UDP/TLS/RTP/SAVP``), say 406 where no key is
 of use, and take an offer with a master key index or without encryption as if neither were there, so that nothing would be
@@ -63,7 +64,7 @@ def guard(library: CLibrary) -> None:
 
 
 def fault_of(message: str) -> str:
-    """What cannot be answered in the SDP of a request; empty if nothing, or if there is none. Words for a SIP header."""
+    """What cannot be served in the SDP of a message; empty if nothing, or if there is none. Words for a SIP header."""
     for profile, keys in _audio_lines(message.partition("\r\n\r\n")[2]):
         is_secure = _PROFILES.get(profile)
         if is_secure is None:

@@ -1,0 +1,106 @@
+"""Answers to our offers of SRTP that say something else than we asked for: they end the call, and not the process."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.configured import server_with, ua_pid
+from tests.e2e.peers import HOST
+from tests.e2e.raw_sip import RawCaller, RawPeer
+from tests.e2e.server_under_test import Json, Server
+from tests.e2e.tls_peer import CRYPTO, KEY, offer
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
+
+EMPTY_KEY = offer("RTP/SAVP", "1 AES_CM_128_HMAC_SHA1_80 inline:")
+USELESS = {
+    "DTLS-SRTP": offer("UDP/TLS/RTP/SAVP"),
+    "no key": offer("RTP/SAVP"),
+    "an empty key": EMPTY_KEY,
+    "a short key": offer("RTP/SAVP", "1 AES_CM_128_HMAC_SHA1_80 inline:AAAA"),
+    "a suite we did not offer": offer("RTP/SAVP", f"1 F8_128_HMAC_SHA1_80 inline:{KEY}"),
+    "the suite of another tag": offer("RTP/SAVP", f"2{CRYPTO[1:]}"),
+    "a tag we did not offer": offer("RTP/SAVP", f"999999999999{CRYPTO[1:]}"),
+    "a master key index": offer("RTP/SAVP", f"{CRYPTO}|2^20|1:4"),
+    "no encryption": offer("RTP/SAVP", f"{CRYPTO} UNENCRYPTED_SRTP"),
+    "two keys": offer("RTP/SAVP", CRYPTO, f"2{CRYPTO[1:]}"),
+    "68 keys": offer("RTP/SAVP", *(f"{1_000_000 + number} X inline:AA" for number in range(68))),
+    "a line cut short": offer("RTP/SAVP", "1"),
+    "no m-line": offer("RTP/SAVP", CRYPTO).partition("m=")[0],
+    "no SDP": "hello",
+}
+"""Whether SRTP is optional or required."""
+IN_THE_CLEAR = {"no SRTP": offer("RTP/AVP"), "RTP/AVP with a key": offer("RTP/AVP", CRYPTO)}
+"""Taken where SRTP is optional."""
+
+
+async def answered(server: Server, peer: RawPeer, sdp: str) -> str:
+    """Call ``peer``, which takes the call with this SDP; returns our name of the call."""
+    status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
+    assert status == 201, call
+    assert "a=crypto:1 " in await peer.expect("INVITE")
+    peer.answer("200 OK", body=sdp)
+    return str(call["id"])
+
+
+async def until_ended(server: Server, call_id: str) -> Json:
+    """The call once it is over."""
+    return await server.until_call(lambda call: call["id"] == call_id and call["state"] == "terminated")
+
+
+@pytest.mark.parametrize("srtp", ["optional", "required"])
+async def test_useless_answers_end_the_call(tmp_path: Path, srtp: str) -> None:
+    answers = USELESS if srtp == "optional" else USELESS | IN_THE_CLEAR
+    async with server_with(tmp_path, rtp__srtp=srtp) as server:
+        first_pid = ua_pid(server)
+        for name, sdp in answers.items():
+            async with RawPeer() as peer:
+                call_id = await answered(server, peer, sdp)
+                await peer.expect("BYE")
+                peer.answer("200 OK")
+                ended = await until_ended(server, call_id)
+                assert ended["ending"]["reason"] == "not_acceptable", name
+                assert ended["ending"]["sip_code"] in (415, 488), name
+                assert ended["srtp"] is None, name
+        async with RawPeer() as peer:
+            call_id = await answered(server, peer, offer("RTP/SAVP", CRYPTO))
+            call = await server.until_call(lambda call: call["id"] == call_id and call["state"] == "established")
+            assert call["srtp"] is True
+            await server.post(f"/v1/calls/{call_id}/hangup", {})
+            await peer.expect("BYE")
+            peer.answer("200 OK")
+            await until_ended(server, call_id)
+        assert ua_pid(server) == first_pid
+
+
+@pytest.mark.parametrize(("name", "is_encrypted"), [("no SRTP", False), ("RTP/AVP with a key", True)])
+async def test_an_optional_answer_in_the_clear_is_taken(tmp_path: Path, name: str, *, is_encrypted: bool) -> None:
+    async with server_with(tmp_path, rtp__srtp="optional") as server, RawPeer() as peer:
+        await answered(server, peer, IN_THE_CLEAR[name])
+        call = await server.until_call(lambda call: call["state"] == "established" and call["srtp"] is not None)
+        assert call["srtp"] is is_encrypted
+
+
+async def test_an_answer_to_hold_that_drops_the_key_ends_the_call(tmp_path: Path) -> None:
+    async with server_with(tmp_path, rtp__srtp="required") as server, RawPeer() as peer:
+        call_id = await answered(server, peer, offer("RTP/SAVP", CRYPTO))
+        await server.until_call(lambda call: call["state"] == "established" and call["srtp"])
+        await server.post(f"/v1/calls/{call_id}/hold", {})
+        await peer.expect("INVITE")
+        peer.answer("200 OK", body=EMPTY_KEY + "a=recvonly\r\n")
+        await peer.expect("BYE")
+        peer.answer("200 OK")
+        assert (await until_ended(server, call_id))["ending"]["reason"] == "not_acceptable"
+
+
+async def test_an_answer_in_the_ack_that_has_no_key_ends_the_call(tmp_path: Path) -> None:
+    async with server_with(tmp_path, rtp__srtp="required") as server, RawCaller("silent", server.sip_port) as caller:
+        caller.send("INVITE", body="")
+        taken = await caller.final()
+        assert taken.status == 200
+        assert "a=crypto:1 " in taken.text
+        caller.ack(body=EMPTY_KEY)
+        await caller.request("BYE")
+        ended = await server.until_terminated()
+        assert ended["ending"]["reason"] == "not_acceptable"
+        assert ended["srtp"] is None

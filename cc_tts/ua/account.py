@@ -60,6 +60,10 @@ def local_config(settings: UaSettings) -> Any:
     port = settings.tls_port if settings.transports == ("tls",) else settings.port
     config.idUri = f"sip:cc-tts@{_host_for_uri(settings)}:{port}"
     config.priority = 0
+    # Contact (RFC 3261 §8.1.1.8, §12.1.1): others reach a server where it listens. The port of one TCP connection is no
+    # address once PJSIP has closed it for being idle: a BYE would go nowhere. Nor is it the only way to us (RFC 5626 §4.3).
+    config.natConfig.contactUseSrcPort = 0
+    config.natConfig.sipOutboundUse = 0
     return config
 
 

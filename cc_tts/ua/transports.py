@@ -8,9 +8,12 @@ from typing import Any, Final
 
 import pjsua2 as pj
 
+from cc_tts import logs
 from cc_tts.security_config import TlsConfig
 from cc_tts.ua.messages import UaSettings
 from cc_tts.ua.sip_thread import SipThread, pj_detail
+
+log = logs.get(__name__)
 
 HANDSHAKE_TIMEOUT_MS: Final = 5000
 """A peer that connects and does not finish its TLS handshake is dropped after this."""
@@ -33,6 +36,12 @@ def open_all(endpoint: Any, settings: UaSettings, *, is_wheel: bool) -> None:
             config.boundAddress = settings.host
         if settings.public_address:
             config.publicAddress = settings.public_address
+            if is_wheel and name == "tcp":
+                log.warning(
+                    "public_address_over_udp_only",
+                    detail="over TCP the try-out wheel of pjsua2 writes the machine's own address into Contact: make "
+                    "pjsua2, then start with CC_TTS_PJSUA2=server",
+                )
         if name == "tls":
             if is_wheel:
                 raise RuntimeError(

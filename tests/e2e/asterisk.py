@@ -44,10 +44,11 @@ def require_asterisk() -> Path:
 class Asterisk:
     """A running Asterisk that knows two nodes."""
 
-    def __init__(self, child: Child, folder: Path, sip_port: int) -> None:
+    def __init__(self, child: Child, folder: Path, sip_port: int, tls_port: int) -> None:
         self._child = child
         self._folder = folder
         self._sip_port = sip_port
+        self._tls_port = tls_port
         self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -55,22 +56,36 @@ class Asterisk:
         self.blocks: list[Block] = []
 
     @classmethod
-    async def start(cls, folder: Path, first: Server, second: Server | None = None) -> Self:
-        """Start it and wait until it says that it is up. Without a ``second`` node nobody is at its address."""
+    async def start(
+        cls,
+        folder: Path,
+        first: Server,
+        second: Server | None = None,
+        *,
+        tls_keys: Path | None = None,
+        tls_port: int = 0,
+    ) -> Self:
+        """Start it and wait until it says that it is up. Without a ``second`` node nobody is at its address.
+
+        With a folder of ``tls_keys``, it speaks TLS and SRTP to ``tls_port`` of the first.
+        """
         tree = require_asterisk()
         sip_port, ami_port, rtp_port = free_ports(), free_ports(), free_ports(RTP_PORTS)
         env = {
             "ASTERISK_TREE": str(tree),
             "ASTERISK": f"{ADDRESS}:{sip_port}",
-            "TTS_1": f"{NODES[0]}:{first.sip_port}",
+            "TTS_1": f"{NODES[0]}:{tls_port or first.sip_port}",
             "TTS_2": f"{NODES[1]}:{second.sip_port if second is not None else free_ports()}",
             "AMI_PORT": str(ami_port),
             "RTP_FIRST": str(rtp_port),
             "RTP_LAST": str(rtp_port + RTP_PORTS - 1),
         }
+        own_tls_port = free_ports() if tls_keys is not None else 0
+        if tls_keys is not None:
+            env |= {"TLS_KEYS": str(tls_keys), "TLS_PORT": str(own_tls_port)}
         run = folder / "asterisk"
         child = await Child.start([str(PEER / "run.sh"), str(run)], log_path=folder / "asterisk.log", env=env)
-        asterisk = cls(child, run, sip_port)
+        asterisk = cls(child, run, sip_port, own_tls_port)
         try:
             await asterisk._log_in(ami_port)
         except BaseException:
@@ -169,6 +184,10 @@ class Asterisk:
     def uri(self, number: str) -> str:
         """SIP URI of a number of the dialplan."""
         return f"sip:{number}@{ADDRESS}:{self._sip_port}"
+
+    def secure_uri(self, number: str) -> str:
+        """The same over TLS."""
+        return f"sip:{number}@{ADDRESS}:{self._tls_port};transport=tls"
 
     def recordings(self, name: str) -> list[Samples]:
         """What Asterisk heard on the legs of this name, ``NUMBER-NODE``, that are over; oldest first."""

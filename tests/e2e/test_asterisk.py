@@ -1,26 +1,28 @@
 """Asterisk 22 in front of one or two nodes, with the files of ``sip/peers/asterisk/`` and ``dialplans/asterisk/``.
 
-The phone is our softphone, so each call is phone - Asterisk - node. What the node said is judged by Asterisk's own
-recording of its leg to the node.
+The phone is our softphone, so each call is phone - Asterisk - node.
 """
 
 import asyncio
-import contextlib
-import re
-import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from cc_tts.ua.softphone_driver import SoftphoneProcess
-from tests.e2e.asterisk import NODES, Asterisk, require_asterisk
-from tests.e2e.configured import of_kind, server_with
-from tests.e2e.peers import ROOT
-from tests.e2e.server_under_test import LONG_GREETING, EventLog, Server, engine_pcm
-from tests.e2e.signals import through_ulaw
+from tests.e2e.asterisk import NODES, Asterisk
+from tests.e2e.asterisk_lab import (
+    MOST,
+    RECORDING_SLIP_MS,
+    asterisk_for,
+    heard_at_asterisk,
+    node,
+    numbering_plan,
+    reference,
+)
+from tests.e2e.configured import of_kind
+from tests.e2e.server_under_test import LONG_GREETING, EventLog, Server
 from tests.support import audio_match
-from tests.support.audio_match import Match, Samples
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
 
@@ -28,45 +30,7 @@ BALANCE = "Your balance is 12 dollars."
 THANKS = "Thank you for calling, and good bye."
 BUSY = "All lines are busy, please hold; we are glad to help you."
 HOLD_S = 2.0
-RECORDING_SLIP_MS = 400.0
-"""MixMonitor throws away what it has when one direction comes in a burst, and what comes after it is as much earlier."""
-MOST = 0.6
-"""Share of a prompt that must have been heard: all of it, but for the places where a mixer lost or put in a frame."""
 EXIT_TIMEOUT_S = 20.0
-
-
-def numbering_plan() -> dict[str, str]:
-    """Routes of the numbering plan, as ``server_with`` wants them."""
-    readme = (ROOT / "dialplans" / "README.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```toml\n(.*?)```", readme, re.DOTALL)
-    routes = tomllib.loads(block)["routes"]
-    return {f"routes__{user}__{key}": value for user, route in routes.items() for key, value in route.items()}
-
-
-@contextlib.asynccontextmanager
-async def node(folder: Path, number: int, **settings: str) -> AsyncIterator[Server]:
-    """Node 1 or 2 at its address, with the routes of the numbering plan."""
-    require_asterisk()
-    own = folder / f"node{number}"
-    own.mkdir()
-    async with server_with(own, **numbering_plan(), sip__host=NODES[number - 1], **settings) as server:
-        yield server
-
-
-@contextlib.asynccontextmanager
-async def asterisk_for(folder: Path, first: Server, second: Server | None = None) -> AsyncIterator[Asterisk]:
-    """Asterisk that has asked each node by OPTIONS. It must end with status 0."""
-    running = await Asterisk.start(folder, first, second)
-    try:
-        await running.until_contact(1, "Avail")
-        if second is not None:
-            await running.until_contact(2, "Avail")
-        yield running
-    finally:
-        code = await running.end()
-    assert code == 0, running.log[-4000:]
-    errors = [line for line in running.log.splitlines() if "ERROR[" in line]
-    assert not [line for line in errors if not re.search(r"'tts-1'.* invalid URI|outgoing session to .*'tts-1'", line)]
 
 
 @pytest.fixture
@@ -79,25 +43,6 @@ async def first(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[
 async def pbx(tmp_path: Path, first: Server) -> AsyncIterator[Asterisk]:
     async with asterisk_for(tmp_path, first) as running:
         yield running
-
-
-async def reference(text: str, folder: Path) -> Samples:
-    """What the far end hears of a text through G.711."""
-    return through_ulaw(await engine_pcm(text, folder))
-
-
-async def heard_at_asterisk(pbx: Asterisk, name: str, text: str, folder: Path) -> Match:
-    """Where the text is in Asterisk's recording of its first leg of this name; it must be all of it.
-
-    The text must be the node's first: espeak-ng says a later one with other details than ``cc-tts say``.
-    """
-    wanted, recorded = await reference(text, folder), pbx.recordings(name)[0]
-    match = audio_match.find(wanted, recorded)
-    heard = audio_match.pieces_heard(wanted, recorded, slip_ms=RECORDING_SLIP_MS)
-    assert sum(heard) >= MOST * len(heard) > 0, match
-    assert any(heard[:3]), "from the first word"
-    assert any(heard[-3:]), "to the last"
-    return match
 
 
 async def test_the_dialplan_speaks_and_goes_on_after_our_bye(

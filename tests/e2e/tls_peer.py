@@ -1,4 +1,4 @@
-"""SIP over TLS by hand, with Python's own TLS, and offers of SRTP: for what no well-behaved peer would do."""
+"""SIP over TLS or TCP by hand, with Python's own TLS, and offers of SRTP: for what no well-behaved peer would do."""
 
 import asyncio
 import base64
@@ -48,23 +48,37 @@ def client_context(authority: Authority, pair: Pair | None = None) -> ssl.SSLCon
     return context
 
 
+def server_context(pair: Pair) -> ssl.SSLContext:
+    """For a server with this certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    return context
+
+
 async def ask(
-    port: int, context: ssl.SSLContext, *, method: str = "OPTIONS", user: str = "ping", body: str = ""
+    port: int,
+    context: ssl.SSLContext | None,
+    *,
+    host: str = HOST,
+    method: str = "OPTIONS",
+    user: str = "ping",
+    body: str = "",
 ) -> Answer:
-    """Send one request over a connection of its own; returns the final answer.
+    """Send one request over a connection of its own, by TCP without a ``context``; returns the final answer.
 
     Raises:
         ConnectionError, ssl.SSLError: the server closed the connection without an answer.
     """
-    reader, writer = await asyncio.open_connection(HOST, port, ssl=context, server_hostname=HOST)
+    name, transport = (None, "TCP") if context is None else (host, "TLS")
+    reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=name)
     try:
         local = writer.get_extra_info("sockname")[1]
         kind = "Content-Type: application/sdp\r\n" if body else ""
         writer.write(
-            f"{method} sip:{user}@{HOST}:{port};transport=tls SIP/2.0\r\n"
-            f"Via: SIP/2.0/TLS {HOST}:{local};branch=z9hG4bK-{local}-{method}\r\n"
-            f"From: <sip:raw@{HOST}>;tag=t{local}\r\nTo: <sip:{user}@{HOST}>\r\nCall-ID: tls-{local}\r\n"
-            f"CSeq: 1 {method}\r\nContact: <sip:raw@{HOST}:{local};transport=tls>\r\nMax-Forwards: 70\r\n"
+            f"{method} sip:{user}@{host}:{port};transport={transport} SIP/2.0\r\n"
+            f"Via: SIP/2.0/{transport} {HOST}:{local};branch=z9hG4bK-{local}-{method}\r\n"
+            f"From: <sip:raw@{HOST}>;tag=t{local}\r\nTo: <sip:{user}@{host}>\r\nCall-ID: {transport}-{local}\r\n"
+            f"CSeq: 1 {method}\r\nContact: <sip:raw@{HOST}:{local};transport={transport}>\r\nMax-Forwards: 70\r\n"
             f"{kind}Content-Length: {len(body)}\r\n\r\n{body}".encode()
         )
         async with asyncio.timeout(ANSWER_TIMEOUT_S):

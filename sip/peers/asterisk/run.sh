@@ -4,12 +4,14 @@
 # ASTERISK_TREE  what fetch.sh unpacked; default ${XDG_CACHE_HOME:-~/.cache}/cc-tts/asterisk
 # ASTERISK       its address, default 127.0.0.10:5060; every loopback address exists on Linux
 # TTS_1, TTS_2   the nodes, default 127.0.0.11:5060 and 127.0.0.12:5060
+# TLS_KEYS       folder with asterisk.pem, asterisk.key, ca.pem: the nodes are spoken to with TLS and SRTP, TTS_1 and TTS_2 are their TLS ports
+# TLS_PORT       that of Asterisk, default 5061
 # AMI_PORT RTP_FIRST RTP_LAST   default 5038, 20000, 20998
 # Options after FOLDER go to Asterisk. Another run.sh of the same FOLDER with -rx 'COMMAND' asks the one that runs.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-[ $# -ge 1 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 folder=$(readlink -m "$1")
 shift
 tree=$(readlink -m "${ASTERISK_TREE:-${XDG_CACHE_HOME:-$HOME/.cache}/cc-tts/asterisk}")
@@ -31,11 +33,16 @@ for name in acl ccss cel confbridge features geolocation pjproject queuerules re
     : > "$folder/etc/$name.conf"
 done
 printf '[general]\nenable=no\n' > "$folder/etc/cdr.conf"
+if [ -n "${TLS_KEYS:-}" ]; then
+    mkdir -p "$folder/etc/keys"
+    cp "$TLS_KEYS"/{asterisk.pem,asterisk.key,ca.pem} "$folder/etc/keys/"
+    sed -i 's|^#include cc-tts/pjsip.conf|#include cc-tts/pjsip-tls.conf|' "$folder/etc/pjsip.conf"
+fi
 head -c 160000 /dev/zero > "$folder/lib/moh/silence.sln"  # music on hold: ten seconds of nothing
 sed -i \
-    -e "s|10\.0\.0\.5:5070|$first|g" -e "s|10\.0\.0\.5\b|${first%:*}|g" \
-    -e "s|10\.0\.0\.6:5070|$second|g" -e "s|10\.0\.0\.6\b|${second%:*}|g" \
-    -e "s|10\.0\.0\.2:5060|$pbx|g" -e "s|10\.0\.0\.2\b|${pbx%:*}|g" \
+    -e "s|10\.0\.0\.5:50[67][01]|$first|g" -e "s|10\.0\.0\.5\b|${first%:*}|g" \
+    -e "s|10\.0\.0\.6:50[67][01]|$second|g" -e "s|10\.0\.0\.6\b|${second%:*}|g" \
+    -e "s|10\.0\.0\.2:5060|$pbx|g" -e "s|10\.0\.0\.2:5061|${pbx%:*}:${TLS_PORT:-5061}|g" -e "s|10\.0\.0\.2\b|${pbx%:*}|g" \
     -e "s|^port=5038|port=${AMI_PORT:-5038}|" \
     -e "s|^rtpstart=.*|rtpstart=${RTP_FIRST:-20000}|" -e "s|^rtpend=.*|rtpend=${RTP_LAST:-20998}|" \
     -e "s|/etc/asterisk|$folder/etc|" -e "s|/usr/lib/asterisk/modules|$modules|" -e "s|/usr/share/asterisk|$tree/usr/share/asterisk|" \

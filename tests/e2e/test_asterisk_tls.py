@@ -1,0 +1,129 @@
+"""Asterisk 22 and a node with TLS on both sides and SRTP, with ``dialplans/asterisk/pjsip-tls.conf``."""
+
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cc_tts.ua.softphone_driver import SoftphoneProcess
+from tests.e2e.asterisk import ADDRESS, NODES, Asterisk, require_asterisk
+from tests.e2e.asterisk_lab import asterisk_for, heard_at_asterisk, node
+from tests.e2e.configured import logged
+from tests.e2e.peers import free_ports
+from tests.e2e.server_under_test import GREETING, LONG_GREETING, Server
+from tests.support.certificates import Authority, Pair
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60), pytest.mark.usefixtures("server_build")]
+
+BALANCE = "Your balance is 12 dollars."
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    require_asterisk()
+    return Authority.create(tmp_path / "ca")
+
+
+def keys_of_asterisk(folder: Path, believed: Authority, pair: Pair) -> Path:
+    """What ``TLS_KEYS`` of run.sh wants."""
+    folder.mkdir()
+    shutil.copy(pair.certificate, folder / "asterisk.pem")
+    shutil.copy(pair.key, folder / "asterisk.key")
+    shutil.copy(believed.certificate, folder / "ca.pem")
+    return folder
+
+
+@contextlib.asynccontextmanager
+async def tls_node(folder: Path, authority: Authority) -> AsyncIterator[tuple[Server, int]]:
+    """Node 1, which takes SIP over TLS of those the authority knows, and SRTP; its TLS port besides."""
+    pair, port = authority.issue("node", san=f"IP:{NODES[0]}"), free_ports()
+    async with node(
+        folder,
+        1,
+        sip__transports='["tls"]',
+        sip__tls_port=str(port),
+        tls__certificate_file=str(pair.certificate),
+        tls__private_key_file=str(pair.key),
+        tls__ca_file=str(authority.certificate),
+        tls__verify_client="true",
+        rtp__srtp="required",
+    ) as server:
+        yield server, port
+
+
+@contextlib.asynccontextmanager
+async def secured(folder: Path, authority: Authority) -> AsyncIterator[tuple[Server, Asterisk]]:
+    """The node, and an Asterisk whose certificate is of the same authority."""
+    keys = keys_of_asterisk(folder / "keys", authority, authority.issue("asterisk", san=f"IP:{ADDRESS}"))
+    async with (
+        tls_node(folder, authority) as (server, port),
+        asterisk_for(folder, server, tls_keys=keys, tls_port=port) as pbx,
+    ):
+        yield server, pbx
+
+
+async def test_the_dialplan_speaks_over_tls_and_srtp(
+    authority: Authority, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    async with secured(tmp_path, authority) as (first, pbx), first.events() as log:
+        await phone.dial(pbx.uri("500"))
+        report = await phone.report(timeout_s=20)
+        await log.several("speak.complete", 2)
+        assert report["ending"]["result"] == "completed"
+        calls = await first.calls()
+        assert [(call["transport"], call["srtp"]) for call in calls] == [("tls", True)] * 2
+        await heard_at_asterisk(pbx, "500-tts-1", BALANCE, tmp_path)
+
+
+async def test_keys_and_hold_pass_srtp(authority: Authority, phone: SoftphoneProcess, tmp_path: Path) -> None:
+    async with secured(tmp_path, authority) as (first, pbx), first.events() as log:
+        await phone.dial(pbx.uri("503"))
+        established = await log.wait("call.established")
+        status, body = await first.post(f"/v1/calls/{established['call_id']}/speak", {"text": LONG_GREETING})
+        assert status == 201, body
+        await log.wait("speak.started", timeout_s=15)
+        await phone.hold()
+        await log.wait("call.held")
+        await phone.unhold()
+        await log.wait("call.unheld")
+        assert (await first.only_call())["srtp"] is True, "after a re-INVITE too"
+        await phone.dtmf("5")
+        await log.wait("call.dtmf", digit="5")
+        complete = await log.wait("speak.complete")
+        assert complete["data"]["completion_cause"] == "barge_in"
+        await phone.hangup()
+        await first.until_terminated()
+
+
+async def test_a_call_that_we_place_over_tls(authority: Authority, tmp_path: Path) -> None:
+    async with secured(tmp_path, authority) as (first, pbx), first.events() as log:
+        body = {"to": pbx.secure_uri("1600"), "speak": {"text": GREETING, "then": "hangup"}}
+        assert (await first.post("/v1/calls", body))[0] == 201
+        complete = await log.wait("speak.complete", timeout_s=15)
+        assert complete["data"]["completion_cause"] == "normal"
+        ended = await first.until_terminated()
+        assert (ended["transport"], ended["srtp"]) == ("tls", True)
+        await pbx.event("Hangup", Exten="1600")
+        await heard_at_asterisk(pbx, "1600", GREETING, tmp_path)
+
+
+@pytest.mark.parametrize("side", ["node", "Asterisk"])
+async def test_a_certificate_of_another_authority_keeps_them_apart(
+    authority: Authority, phone: SoftphoneProcess, tmp_path: Path, side: str
+) -> None:
+    """One of the two does not believe the other: Asterisk calls nobody, and goes on in its dialplan."""
+    stranger = Authority.create(tmp_path / "stranger", "Another CA")
+    signer, believed = (stranger, authority) if side == "Asterisk" else (authority, stranger)
+    keys = keys_of_asterisk(tmp_path / "keys", believed, signer.issue("asterisk", san=f"IP:{ADDRESS}"))
+    async with (
+        tls_node(tmp_path, authority) as (first, port),
+        asterisk_for(tmp_path, first, tls_keys=keys, tls_port=port, first_is="Unavail") as pbx,
+    ):
+        await phone.dial(pbx.uri("502"))
+        await phone.report(timeout_s=20)
+        legs = await pbx.several("UserEvent", 2, UserEvent="TtsLeg")
+        assert (legs[0]["Node"], legs[0]["Status"]) == ("tts-1", "CHANUNAVAIL")
+        assert await first.calls() == []
+        assert logged(first, "call_incoming") == []

@@ -1,0 +1,138 @@
+"""Contact (RFC 3261 §8.1.1.8), to which the far side sends what comes after the INVITE: it has the configured address."""
+
+import asyncio
+import re
+import ssl
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.configured import server_with
+from tests.e2e.peers import HOST, free_ports
+from tests.e2e.raw_sip import RawPeer
+from tests.e2e.server_under_test import Server
+from tests.e2e.tls_peer import ask, client_context, offer, server_context
+from tests.support.certificates import Authority
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+
+OWN = "127.0.0.21"
+"""Not the address from which the machine would speak to HOST by itself."""
+PUBLIC = "192.0.2.21"
+ANSWER_TIMEOUT_S = 10.0
+CASES = pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [({"sip__host": OWN}, OWN), ({"sip__public_address": PUBLIC}, PUBLIC)],
+    ids=["address", "public address"],
+)
+
+
+def contact_of(text: str) -> str:
+    """The URI."""
+    found = re.search(r"^Contact\s*:\s*<([^>]+)>", text, re.MULTILINE | re.IGNORECASE)
+    assert found is not None, text
+    return found[1]
+
+
+async def invite_of(server: Server, parameters: str, context: ssl.SSLContext | None = None) -> str:
+    """The INVITE of a call that the server places to a TCP or TLS listener of ours."""
+    came: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.set_result((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.close()
+
+    listener = await asyncio.start_server(listen, HOST, 0, ssl=context)
+    async with listener:
+        port = listener.sockets[0].getsockname()[1]
+        status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{port}{parameters}"})
+        assert status == 201, call
+        return await asyncio.wait_for(came, ANSWER_TIMEOUT_S)
+
+
+@CASES
+async def test_of_a_call_that_we_place_over_udp(tmp_path: Path, settings: dict[str, str], wanted: str) -> None:
+    async with server_with(tmp_path, **settings) as server:
+        async with RawPeer() as peer:
+            assert (await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"}))[0] == 201
+            invite = await peer.expect("INVITE")
+            peer.answer("486 Busy Here")
+        assert contact_of(invite) == f"sip:cc-tts@{wanted}:{server.sip_port}"
+
+
+@pytest.mark.usefixtures("server_build")
+@CASES
+async def test_over_tcp(tmp_path: Path, settings: dict[str, str], wanted: str) -> None:
+    async with server_with(tmp_path, **settings) as server:
+        own = f"sip:cc-tts@{wanted}:{server.sip_port};transport=TCP"
+        host = settings.get("sip__host", HOST)
+        answer = await ask(server.sip_port, None, host=host, method="INVITE", user="silent", body=offer("RTP/AVP"))
+        assert contact_of(answer.text) == own
+        assert contact_of(await invite_of(server, ";transport=tcp")) == own
+
+
+@pytest.mark.usefixtures("server_build")
+@CASES
+async def test_over_tls(tmp_path: Path, settings: dict[str, str], wanted: str) -> None:
+    authority, host, port = Authority.create(tmp_path / "ca"), settings.get("sip__host", HOST), free_ports()
+    pair = authority.issue("server", san=f"IP:{host}")
+    more = {
+        "sip__transports": '["udp", "tls"]',
+        "sip__tls_port": str(port),
+        "tls__certificate_file": str(pair.certificate),
+        "tls__private_key_file": str(pair.key),
+        "tls__ca_file": str(authority.certificate),
+    }
+    async with server_with(tmp_path, **settings, **more) as server:
+        own = f"sip:cc-tts@{wanted}:{port};transport=TLS"
+        trusting = client_context(authority)
+        answer = await ask(port, trusting, host=host, method="INVITE", user="silent", body=offer("RTP/AVP"))
+        assert contact_of(answer.text) == own
+        context = server_context(authority.issue("bot"))
+        assert contact_of(await invite_of(server, ";transport=tls", context)) == own
+
+
+async def test_a_bye_over_a_connection_of_its_own(tmp_path: Path) -> None:
+    """A connection that we opened is closed when nothing was sent for a while; the call goes on without it."""
+    taken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        invite = (await reader.readuntil(b"\r\n\r\n")).decode()
+        port = listener.sockets[0].getsockname()[1]
+        sdp = offer("RTP/AVP")
+        writer.write(
+            f"SIP/2.0 200 OK\r\n{kept(invite)}Contact: <sip:bot@{HOST}:{port};transport=tcp>\r\n"
+            f"Content-Type: application/sdp\r\nContent-Length: {len(sdp)}\r\n\r\n{sdp}".encode()
+        )
+        await reader.readuntil(b"ACK ")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        taken.set_result(invite)
+
+    listener = await asyncio.start_server(take, HOST, 0)
+    async with server_with(tmp_path) as server, listener:
+        port = listener.sockets[0].getsockname()[1]
+        status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{port};transport=tcp"})
+        assert status == 201, call
+        invite = await asyncio.wait_for(taken, ANSWER_TIMEOUT_S)
+        await server.until_call(lambda call: call["state"] == "established")
+        own = contact_of(invite)
+        host, _, own_port = own.removeprefix("sip:cc-tts@").partition(";")[0].partition(":")
+        names = dict(re.findall(r"^(From|To|Call-ID): (.*?)\r$", invite, re.MULTILINE))
+        reader, writer = await asyncio.open_connection(host, int(own_port))
+        writer.write(
+            f"BYE {own} SIP/2.0\r\nVia: SIP/2.0/TCP {HOST}:{port};branch=z9hG4bK-{port}-bye\r\n"
+            f"From: {names['To']};tag=bot\r\nTo: {names['From']}\r\nCall-ID: {names['Call-ID']}\r\nCSeq: 1 BYE\r\n"
+            "Max-Forwards: 70\r\nContent-Length: 0\r\n\r\n".encode()
+        )
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), ANSWER_TIMEOUT_S)
+        assert answer.startswith(b"SIP/2.0 200 ")
+        writer.close()
+        ended = await server.until_terminated()
+        assert ended["ending"]["reason"] == "remote_hangup"
+
+
+def kept(invite: str) -> str:
+    """The headers that an answer repeats, with a tag of its own (RFC 3261 §8.2.6.2)."""
+    lines = re.findall(r"^(?:Via|From|To|Call-ID|CSeq): .*\r$", invite, re.MULTILINE)
+    return "".join(f"{line[:-1]};tag=bot\r\n" if line.startswith("To:") else f"{line}\n" for line in lines)

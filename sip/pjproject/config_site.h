@@ -21,6 +21,12 @@
 #define PJSIP_MAX_DIALOG_COUNT          4095
 #define PJSIP_MAX_TRANSPORTS            1024
 
+/* Connections that wait to be accepted; 5 is the default, and the kernel makes a sixth wait for a second. One that has sent no
+ * SIP message after so many seconds is closed; by default never. */
+#define PJSIP_TCP_TRANSPORT_BACKLOG     1024
+#define PJSIP_TLS_TRANSPORT_BACKLOG     1024
+#define PJSIP_TRANSPORT_SERVER_IDLE_TIME_FIRST 10
+
 /* The kernel caps them at net.core.rmem_max and wmem_max, and PJSIP then takes what it gets. */
 #define PJSIP_UDP_SO_RCVBUF_SIZE        (8 * 1024 * 1024)
 #define PJSIP_UDP_SO_SNDBUF_SIZE        (8 * 1024 * 1024)

@@ -355,8 +355,8 @@ def _check_sense(config: Config) -> None:  # noqa: C901, PLR0912 - a list of che
     check_peers("auth.exempt_peers", config.auth.exempt_peers)
     check_auth(config.auth)
     for key, host in (("sip.host", config.sip.host), ("sip.public_address", config.sip.public_address)):
-        if host and not is_ip_address(host):
-            raise ConfigError(f"{key}: {host!r} is not an IP address")
+        if host and (":" in host or not is_ip_address(host)):
+            raise ConfigError(f"{key}: {host!r} is not an IPv4 address, and SIP and RTP are spoken over IPv4 only")
     for address in config.sip.nameservers:
         if not is_ip_address(address):
             raise ConfigError(f"sip.nameservers: {address!r} is not an IP address")

@@ -18,7 +18,7 @@ WANTED_BUFFER_BYTES: Final = 8 * 1024 * 1024
 """What the server build asks for on the SIP socket (``sip/pjproject/config_site.h``)."""
 MANY_CALLS: Final = 50
 """From so many calls on, a burst of signalling overruns the kernel's usual 208 KiB."""
-_ANY: Final = ("0.0.0.0", "::")
+_ANY: Final = "0.0.0.0"
 _PRIVILEGED: Final = 1024
 
 
@@ -26,16 +26,12 @@ def check_addresses(subject: Subject, probes: Probes) -> Iterator[Finding]:
     """``sip.host``, ``sip.public_address``, the machine's own name."""
     sip = subject.config.sip
     host = ipaddress.ip_address(sip.host)
-    if host.version == 6:  # noqa: PLR2004
-        yield Finding(
-            "fail", "sip.host", f"{host}: the user agent listens on IPv4 only", "set sip.host to an IPv4 address"
-        )
-    elif host.is_loopback:
+    if host.is_loopback:
         yield Finding(
             "warn", "sip.host", f"{host}: only this machine can call", 'set sip.host = "0.0.0.0" for a PBX elsewhere'
         )
     else:
-        yield _public_address(sip.public_address, probes.local_address() if sip.host in _ANY else sip.host)
+        yield _public_address(sip.public_address, probes.local_address() if sip.host == _ANY else sip.host)
     name = probes.host_name()
     if probes.resolves(name):
         yield Finding("ok", "host name", f"{name} has an address")

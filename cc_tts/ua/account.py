@@ -97,7 +97,7 @@ def _common(settings: UaSettings) -> Any:
     # after a restart the callers of before still send to their ports, and PJMEDIA answers to where packets come from: a
     # new call on such a port would be heard by the wrong person
     media.transportConfig.randomizePort = True
-    if settings.host not in ("0.0.0.0", "::"):
+    if settings.host != "0.0.0.0":
         media.transportConfig.boundAddress = settings.host
     if settings.public_address:
         media.transportConfig.publicAddress = settings.public_address
@@ -127,5 +127,4 @@ def _set_srtp(media: Any, settings: UaSettings) -> None:
 
 def _host_for_uri(settings: UaSettings) -> str:
     host = settings.public_address or settings.host
-    host = "127.0.0.1" if host == "0.0.0.0" else host
-    return f"[{host}]" if ":" in host else host
+    return "127.0.0.1" if host == "0.0.0.0" else host

@@ -32,7 +32,7 @@ def open_all(endpoint: Any, settings: UaSettings, *, is_wheel: bool) -> None:
     for name in settings.transports:
         config = pj.TransportConfig()
         config.port = settings.port
-        if settings.host not in ("0.0.0.0", "::"):
+        if settings.host != "0.0.0.0":
             config.boundAddress = settings.host
         if settings.public_address:
             config.publicAddress = settings.public_address

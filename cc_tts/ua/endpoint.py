@@ -444,19 +444,22 @@ class UserAgent:
         self._send(RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
 
     def _open_files(self, wanted_calls: int) -> int:
-        """Have as many files open as ``wanted_calls`` and resting ports need; returns for how many calls the machine
-        allows that. Calls come first.
+        """Let as many files be open as PJLIB has room for sockets: when connections have filled its table it closes new
+        ones, while PJSIP accepts no more, ever, once files have run out. Returns for how many calls there are files. Calls
+        come before resting ports.
         """
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         needed = 2 * (wanted_calls + self._max_quarantined) + SPARE_FILES
+        most = max(needed, self._build.max_handles + SPARE_FILES)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         if soft == resource.RLIM_INFINITY or soft >= needed:
             return wanted_calls
-        allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-        pairs = (allowed - SPARE_FILES) // 2
+        pairs = (soft - SPARE_FILES) // 2
         self._max_quarantined = max(0, min(self._max_quarantined, pairs - wanted_calls))
         if pairs < wanted_calls:
-            log.warning("few_open_files", allowed=allowed, needed=needed, consequence="fewer calls at once")
+            log.warning("few_open_files", allowed=soft, needed=needed, consequence="fewer calls at once")
         return pairs
 
     def _library_config(self) -> Any:

@@ -32,8 +32,10 @@ log = logs.get(__name__)
 PauseReason = Literal["hold", "request"]
 SIP_REQUEST_TIMEOUT: Final = 408
 NOT_ACCEPTABLE_HERE: Final = 488
-_NO_MEDIA: Final = frozenset((415, NOT_ACCEPTABLE_HERE, 606))
-"""Statuses of RFC 3261 §21.4.13, §21.4.26 and §21.6.4 that are about SDP."""
+_NO_MEDIA: Final = frozenset((406, 415, NOT_ACCEPTABLE_HERE, 606))
+"""With which pjsua ends an answered call for its SDP, or for want of one (RFC 3261 §21.4)."""
+_ANSWERING: Final = frozenset((pj.PJSIP_INV_STATE_EARLY, pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED))
+"""States that an answer in a response or in the ACK leads to."""
 _DIGITS: Final = frozenset("0123456789*#ABCDR")
 """Events 0 to 16 of RFC 4733 §3.2; R is the hook flash."""
 _HELD_BY: Final[dict[int, Literal["local", "remote", "none"]]] = {
@@ -77,6 +79,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._rtp_ports: set[int] = set()
         self._source_watch = RtpSourceWatch(call_id, follows_rtp=follows_rtp)
         self._port: AudioPort | None = None
+        self._answered = False  # a 2xx came or went
         self._established = False
         self._srtp = srtp
         self._sent_over = ""
@@ -196,8 +199,12 @@ class Leg(pj.Call):  # type: ignore[misc]
         info = self.getInfo()
         if info.role == pj.PJSIP_ROLE_UAC and not self._sent_over:
             self._sent_over = leg_events.answered_over(prm)
-        if info.role == pj.PJSIP_ROLE_UAC and self._srtp != "off" and (fault := leg_events.fault_of_answer(prm)):
+        if info.state == pj.PJSIP_INV_STATE_CONNECTING:
+            self._answered = True
+        if info.state in _ANSWERING and self._srtp != "off" and (fault := leg_events.fault_of_answer(prm)):
             self._refuse_media(fault)
+            if info.state == pj.PJSIP_INV_STATE_EARLY:
+                return
         if info.state == pj.PJSIP_INV_STATE_EARLY and info.role == pj.PJSIP_ROLE_UAC:
             self._send(
                 CallRinging(
@@ -253,6 +260,9 @@ class Leg(pj.Call):  # type: ignore[misc]
             return
         info = self.getInfo()
         media = leg_events.audio_media(info)
+        if media is not None and media.status == pj.PJSUA_CALL_MEDIA_ERROR and self._established:
+            self._refuse_media("No usable media in the answer")  # to a re-INVITE of ours: the stream is gone
+            return
         held_by = _HELD_BY.get(int(media.status)) if media is not None else None
         if media is not None and held_by is not None:
             self._expects_rtp = bool(media.dir & pj.PJMEDIA_DIR_DECODING)
@@ -308,7 +318,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if sip_code == SIP_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
             return "failure"
         # in an answered call it is pjsua's own, when nothing can be made of the far side's SDP
-        return "not_acceptable" if self._established and sip_code in _NO_MEDIA else "remote"
+        return "not_acceptable" if self._answered and sip_code in _NO_MEDIA else "remote"
 
     def _respond(self, code: int) -> None:
         param = leg_events.call_options()
@@ -346,6 +356,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """End the call, as nothing can be heard, or somebody could listen."""
         if self._ended_by is None:
             log.warning("media_refused", call_id=self.call_id, detail=fault)
+            self._note_port()  # the peer may send there already
             self.end(sip_code=NOT_ACCEPTABLE_HERE, reason=fault, ended_by="not_acceptable")
 
     def _note_port(self) -> None:

@@ -1,12 +1,15 @@
 """What pjsua2 says, in our messages' words. Runs on: the SIP thread."""
 
-from typing import Any, Literal
+import re
+from typing import Any, Final, Literal
 
 import pjsua2 as pj
 
 from cc_tts.ua import sip_message, srtp_sdp
 from cc_tts.ua.messages import MediaQuality
 from cc_tts.ua.sip_thread import SipThread
+
+_ENCRYPTED: Final = re.compile(r"^\s+SRTP status: Active", re.MULTILINE)
 
 
 def media_quality(call: Any, stream_index: int, *, underruns: int, late_frames: int) -> MediaQuality:
@@ -45,10 +48,10 @@ def call_options() -> Any:
 
 def is_encrypted(call: Any) -> bool:
     """Whether the call's media is SRTP now. Its m-line does not tell: RTP/AVP with keys is encrypted as well. PJSIP says it
-    in its dump of a call only.
+    in its dump of a call only, on a line of its own: the first line has what the far side calls itself.
     """
     SipThread.check()
-    return "SRTP status: Active" in call.dump(True, "")  # noqa: FBT003 - SWIG takes no keywords
+    return _ENCRYPTED.search(call.dump(True, "")) is not None  # noqa: FBT003 - SWIG takes no keywords
 
 
 def answered_over(state: Any) -> str:
@@ -64,9 +67,12 @@ def _response(state: Any) -> str:
 
 
 def fault_of_answer(state: Any) -> str:
-    """What cannot be used in the keys of the answer to our offer, as :func:`cc_tts.ua.srtp_sdp.fault_of` says it; empty if
-    nothing, or if no response moved the call on.
+    """What cannot be used in the keys of an answer to our offer, in a response or an ACK, as
+    :func:`cc_tts.ua.srtp_sdp.fault_of` says it; empty if nothing, or if neither moved the call on.
     """
+    event = state.e
+    if event.type == pj.PJSIP_EVENT_RX_MSG:
+        return srtp_sdp.fault_of(sip_message.readable(event.body.rxMsg.rdata.wholeMsg))
     return srtp_sdp.fault_of(_response(state))
 
 

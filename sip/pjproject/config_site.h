@@ -21,8 +21,8 @@
 #define PJSIP_MAX_DIALOG_COUNT          4095
 #define PJSIP_MAX_TRANSPORTS            1024
 
-/* Connections that wait to be accepted; 5 is the default, and the kernel makes a sixth wait for a second. One that has sent no
- * SIP message after so many seconds is closed; by default never. */
+/* Connections that may wait to be accepted: 5 by default, and the kernel lets those beyond try again after a second. One that
+ * has sent no SIP message after so many seconds is closed; by default after ten minutes. */
 #define PJSIP_TCP_TRANSPORT_BACKLOG     1024
 #define PJSIP_TLS_TRANSPORT_BACKLOG     1024
 #define PJSIP_TRANSPORT_SERVER_IDLE_TIME_FIRST 10

@@ -126,4 +126,6 @@ async def test_a_certificate_of_another_authority_keeps_them_apart(
         legs = await pbx.several("UserEvent", 2, UserEvent="TtsLeg")
         assert (legs[0]["Node"], legs[0]["Status"]) == ("tts-1", "CHANUNAVAIL")
         assert await first.calls() == []
+        if side == "node":
+            assert "The certificate is untrusted" in pbx.log
         assert logged(first, "call_incoming") == []

@@ -40,9 +40,9 @@ async def test_silent_connections_are_closed_and_calls_go_on(tmp_path: Path) -> 
     context = client_context(authority)
     async with server_with(tmp_path, **settings) as server:
         first_pid = ua_pid(server)
+        speaking_reader, speaking = await asyncio.open_connection(HOST, server.sip_port)  # the oldest
         silent = await asyncio.gather(*(asyncio.open_connection(HOST, server.sip_port) for _ in range(NUM_TCP)))
         silent += [await asyncio.open_connection(HOST, port, ssl=context, server_hostname=HOST) for _ in range(NUM_TLS)]
-        speaking_reader, speaking = await asyncio.open_connection(HOST, server.sip_port)
         speaking.write(tcp_options(server.sip_port))
         assert (await speaking_reader.readline()).startswith(b"SIP/2.0 200 ")
         await speaking_reader.readuntil(b"\r\n\r\n")
@@ -51,6 +51,7 @@ async def test_silent_connections_are_closed_and_calls_go_on(tmp_path: Path) -> 
             assert (await caller.final()).status == 200
             caller.ack()
             assert (await caller.bye()).status == 200
+        assert not any(reader.at_eof() for reader, _ in silent), "not at once"
         async with asyncio.timeout(CLOSE_TIMEOUT_S):
             await asyncio.gather(*(until_closed(reader) for reader, _ in silent))
         speaking.write(tcp_options(server.sip_port))

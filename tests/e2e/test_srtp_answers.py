@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.configured import server_with, ua_pid
+from tests.e2e.configured import logged, server_with, ua_pid
 from tests.e2e.peers import HOST
 from tests.e2e.raw_sip import RawCaller, RawPeer
 from tests.e2e.server_under_test import Json, Server
@@ -29,7 +29,7 @@ USELESS = {
     "no m-line": offer("RTP/SAVP", CRYPTO).partition("m=")[0],
     "no SDP": "hello",
 }
-"""Whether SRTP is optional or required."""
+"""Whether SRTP is optional or required, in the 200 to an INVITE."""
 IN_THE_CLEAR = {"no SRTP": offer("RTP/AVP"), "RTP/AVP with a key": offer("RTP/AVP", CRYPTO)}
 """Taken where SRTP is optional."""
 
@@ -81,26 +81,62 @@ async def test_an_optional_answer_in_the_clear_is_taken(tmp_path: Path, name: st
         assert call["srtp"] is is_encrypted
 
 
-async def test_an_answer_to_hold_that_drops_the_key_ends_the_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["an empty key", "no key", "the suite of another tag", "no SRTP"])
+async def test_an_answer_to_hold_that_drops_the_key_ends_the_call(tmp_path: Path, name: str) -> None:
     async with server_with(tmp_path, rtp__srtp="required") as server, RawPeer() as peer:
         call_id = await answered(server, peer, offer("RTP/SAVP", CRYPTO))
         await server.until_call(lambda call: call["state"] == "established" and call["srtp"])
         await server.post(f"/v1/calls/{call_id}/hold", {})
         await peer.expect("INVITE")
-        peer.answer("200 OK", body=EMPTY_KEY + "a=recvonly\r\n")
+        peer.answer("200 OK", body=(USELESS | IN_THE_CLEAR)[name] + "a=recvonly\r\n")
         await peer.expect("BYE")
         peer.answer("200 OK")
         assert (await until_ended(server, call_id))["ending"]["reason"] == "not_acceptable"
 
 
-async def test_an_answer_in_the_ack_that_has_no_key_ends_the_call(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["an empty key", "a master key index", "no encryption"])
+async def test_an_answer_in_the_ack_that_is_of_no_use_ends_the_call(tmp_path: Path, name: str) -> None:
     async with server_with(tmp_path, rtp__srtp="required") as server, RawCaller("silent", server.sip_port) as caller:
-        caller.send("INVITE", body="")
+        caller.send("INVITE", body="", from_name=b'"SRTP status: Active"')  # a name is no fact
         taken = await caller.final()
         assert taken.status == 200
         assert "a=crypto:1 " in taken.text
-        caller.ack(body=EMPTY_KEY)
+        caller.ack(body=USELESS[name])
         await caller.request("BYE")
         ended = await server.until_terminated()
         assert ended["ending"]["reason"] == "not_acceptable"
-        assert ended["srtp"] is None
+        if name == "an empty key":
+            assert ended["srtp"] is None
+
+
+async def test_who_is_encrypted_is_not_for_the_caller_to_say(tmp_path: Path) -> None:
+    async with server_with(tmp_path, rtp__srtp="optional") as server, RawCaller("silent", server.sip_port) as caller:
+        caller.send("INVITE", body=offer("RTP/AVP"), from_name=b'"SRTP status: Active"')
+        assert (await caller.final()).status == 200
+        caller.ack()
+        call = await server.until_call(lambda call: call["state"] == "established" and call["srtp"] is not None)
+        assert call["srtp"] is False
+
+
+async def test_a_200_without_an_answer_ends_the_call(tmp_path: Path) -> None:
+    async with server_with(tmp_path, rtp__srtp="optional") as server, RawPeer() as peer:
+        status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
+        assert status == 201, call
+        await peer.expect("INVITE")
+        peer.answer("200 OK", headers=f"Contact: <sip:peer@{peer.own}>\r\n")
+        await peer.expect("BYE")
+        peer.answer("200 OK")
+        ended = await until_ended(server, call["id"])
+        assert (ended["ending"]["result"], ended["ending"]["reason"]) == ("failed", "not_acceptable")
+
+
+async def test_a_refusal_that_says_what_it_could_do_is_a_refusal(tmp_path: Path) -> None:
+    """488 may carry SDP (RFC 3261 §21.4.26)."""
+    async with server_with(tmp_path, rtp__srtp="optional") as server, RawPeer() as peer:
+        status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
+        assert status == 201, call
+        await peer.expect("INVITE")
+        peer.answer("488 Not Acceptable Here", body=USELESS["DTLS-SRTP"])
+        ended = await until_ended(server, call["id"])
+        assert ended["ending"] == {"result": "rejected", "reason": "not_acceptable", "sip_code": 488}
+        assert not logged(server, "media_refused")

@@ -60,11 +60,14 @@ async def until(condition: Callable[[], object], timeout_s: float) -> None:
             await asyncio.sleep(0.02)
 
 
-async def until_readyz(server: Server, wanted: int) -> Json:
-    """Wait until ``GET /readyz`` has this status; returns the body."""
+async def until_readyz(server: Server, wanted: int, *, reason: str = "") -> Json:
+    """Wait until ``GET /readyz`` has this status, and this in its reason; returns the body.
+
+    Why a process is down is known once it was waited for, a moment after it is down.
+    """
     async with asyncio.timeout(READYZ_TIMEOUT_S):
         while True:
             status, body = await server.get("/readyz")
-            if status == wanted:
+            if status == wanted and reason in (body.get("reason") or ""):
                 return body
             await asyncio.sleep(0.01)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 import msgspec
 
 from cc_tts.errors import ConfigError
-from cc_tts.security_config import AuthConfig, TlsConfig, check_auth, check_peers
+from cc_tts.security_config import AuthConfig, SrtpUse, TlsConfig, check_auth, check_peers
 
 ENV_PREFIX = "CC_TTS_"
 
@@ -67,7 +67,7 @@ class RtpConfig:
     port_min: Annotated[int, msgspec.Meta(ge=1024, le=65534)] = 16384
     port_max: Annotated[int, msgspec.Meta(ge=1025, le=65535)] = 16584
     codecs: tuple[Literal["PCMU", "PCMA", "G722"], ...] = ("PCMU", "PCMA", "G722")
-    srtp: Literal["off", "optional", "required"] = "off"
+    srtp: SrtpUse = "off"
     inactivity_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
     quarantine_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 5.0
     clock_rate_hz: Literal[8000, 16000] = 8000

@@ -10,6 +10,7 @@ import msgspec
 from cc_tts.errors import ConfigError
 
 DigestAlgorithm = Literal["SHA-256", "MD5"]
+SrtpUse = Literal["off", "optional", "required"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.processes.channel import Message
+from cc_tts.security_config import SrtpUse
 from cc_tts.ua import leg_events, sip_message
 from cc_tts.ua.audio_port import AudioPort, AudioPorts
 from cc_tts.ua.messages import (
@@ -22,7 +23,6 @@ from cc_tts.ua.messages import (
     MediaActive,
     MediaQuality,
     QualityReport,
-    SrtpUse,
 )
 from cc_tts.ua.rtp_source import RtpSourceWatch, port_of
 from cc_tts.ua.sip_thread import SipThread, callback, pj_detail

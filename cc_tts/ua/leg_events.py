@@ -56,24 +56,24 @@ def is_encrypted(call: Any) -> bool:
 
 def answered_over(state: Any) -> str:
     """The transport of an outgoing call, from the response that moved it on; empty if that was something else."""
-    return sip_message.via_transport(_response(state))
-
-
-def _response(state: Any) -> str:
-    event = state.e
-    if event.type != pj.PJSIP_EVENT_TSX_STATE or event.body.tsxState.type != pj.PJSIP_EVENT_RX_MSG:
-        return ""
-    return sip_message.readable(event.body.tsxState.src.rdata.wholeMsg)
+    return sip_message.via_transport(_received(state))
 
 
 def fault_of_answer(state: Any) -> str:
     """What cannot be used in the keys of an answer to our offer, in a response or an ACK, as
     :func:`cc_tts.ua.srtp_sdp.fault_of` says it; empty if nothing, or if neither moved the call on.
     """
+    return srtp_sdp.fault_of(_received(state))
+
+
+def _received(state: Any) -> str:
+    """The message that moved the call on; empty if it was none that came in."""
     event = state.e
     if event.type == pj.PJSIP_EVENT_RX_MSG:
-        return srtp_sdp.fault_of(sip_message.readable(event.body.rxMsg.rdata.wholeMsg))
-    return srtp_sdp.fault_of(_response(state))
+        return sip_message.readable(event.body.rxMsg.rdata.wholeMsg)
+    if event.type == pj.PJSIP_EVENT_TSX_STATE and event.body.tsxState.type == pj.PJSIP_EVENT_RX_MSG:
+        return sip_message.readable(event.body.tsxState.src.rdata.wholeMsg)
+    return ""
 
 
 def dtmf_method(method: int) -> Literal["rfc4733", "sip_info"]:

@@ -8,12 +8,9 @@ from typing import Final, Literal
 import msgspec
 
 from cc_tts.processes.channel import Message
-from cc_tts.security_config import AuthConfig, TlsConfig
+from cc_tts.security_config import AuthConfig, SrtpUse, TlsConfig
 
 # --- configuration: written to the child's standard input as JSON --------------------------------------------------
-
-
-SrtpUse = Literal["off", "optional", "required"]
 
 
 class UaSettings(msgspec.Struct, frozen=True, kw_only=True):

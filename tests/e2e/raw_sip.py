@@ -124,9 +124,7 @@ class RawCaller(UdpEndpoint):
             while True:
                 text = await self._received.get()
                 if text.startswith(f"{method} "):
-                    kept = re.findall(r"^(?:Via|From|To|Call-ID|CSeq)\s*:.*\r$", text, re.MULTILINE | re.IGNORECASE)
-                    lines = "".join(line + "\n" for line in kept)
-                    self.transmit(f"SIP/2.0 {status}\r\n{lines}{headers}Content-Length: 0\r\n\r\n".encode())
+                    self.transmit(f"SIP/2.0 {status}\r\n{repeated(text)}{headers}Content-Length: 0\r\n\r\n".encode())
                     return text
 
     def ack(self, *, body: str = "") -> None:
@@ -147,6 +145,13 @@ class RawCaller(UdpEndpoint):
         """Hang up."""
         self.send("BYE")
         return await self.final()
+
+
+def repeated(request: str, *, tag: str = "") -> str:
+    """The headers of a request that its answer repeats, with our ``tag`` in a To that has none (RFC 3261 §8.2.6.2)."""
+    lines = re.findall(r"^((?:Via|From|To|Call-ID|CSeq)\s*:.*)\r$", request, re.MULTILINE | re.IGNORECASE)
+    lines = [f"{line};tag={tag}" if tag and line.startswith("To:") and ";tag=" not in line else line for line in lines]
+    return "".join(f"{line}\r\n" for line in lines)
 
 
 async def invite_once(user: str, port: int, *, headers: bytes = b"", from_name: bytes = b'"raw"') -> Answer:
@@ -204,15 +209,12 @@ class RawPeer(UdpEndpoint):
 
     def answer(self, status: str, *, headers: str = "", formats: str = "", body: str = "", rtp_port: int = 9) -> None:
         """Answer the last request, with an answer to its offer if there is a ``body`` or there are ``formats``."""
-        kept = re.findall(r"^(?:Via|From|To|Call-ID|CSeq)\s*:.*\r$", self.request, re.MULTILINE | re.IGNORECASE)
-        lines = [line.rstrip() for line in kept]
-        lines = [line + ";tag=peer" if line.startswith("To:") and ";tag=" not in line else line for line in lines]
+        head = f"SIP/2.0 {status}\r\n{repeated(self.request, tag='peer')}{headers}"
         if formats:
             body = SDP.format(port=rtp_port, formats=formats)
         if body:
-            lines += ["Content-Type: application/sdp", f"Contact: <sip:peer@{self.own}>"]
-        head = "\r\n".join([f"SIP/2.0 {status}", *lines])
-        self.transmit(f"{head}\r\n{headers}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self._sender)
+            head += f"Content-Type: application/sdp\r\nContact: <sip:peer@{self.own}>\r\n"
+        self.transmit(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self._sender)
 
 
 class RtpEar(UdpEndpoint):

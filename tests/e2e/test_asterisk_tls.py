@@ -13,6 +13,7 @@ from tests.e2e.asterisk_lab import asterisk_for, heard_at_asterisk, node
 from tests.e2e.configured import logged
 from tests.e2e.peers import free_ports
 from tests.e2e.server_under_test import GREETING, LONG_GREETING, Server
+from tests.e2e.tls_peer import tls_settings
 from tests.support.certificates import Authority, Pair
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60), pytest.mark.usefixtures("server_build")]
@@ -43,12 +44,9 @@ async def tls_node(folder: Path, authority: Authority) -> AsyncIterator[tuple[Se
         folder,
         1,
         sip__transports='["tls"]',
-        sip__tls_port=str(port),
-        tls__certificate_file=str(pair.certificate),
-        tls__private_key_file=str(pair.key),
-        tls__ca_file=str(authority.certificate),
         tls__verify_client="true",
         rtp__srtp="required",
+        **tls_settings(authority, pair, port),
     ) as server:
         yield server, port
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.e2e.configured import server_with
 from tests.e2e.peers import HOST, free_ports
-from tests.e2e.raw_sip import RawPeer
+from tests.e2e.raw_sip import RawPeer, repeated
 from tests.e2e.server_under_test import Server
-from tests.e2e.tls_peer import ask, client_context, offer, server_context
+from tests.e2e.tls_peer import ask, client_context, offer, server_context, tls_settings
 from tests.support.certificates import Authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
@@ -76,13 +76,7 @@ async def test_over_tcp(tmp_path: Path, settings: dict[str, str], wanted: str) -
 async def test_over_tls(tmp_path: Path, settings: dict[str, str], wanted: str) -> None:
     authority, host, port = Authority.create(tmp_path / "ca"), settings.get("sip__host", HOST), free_ports()
     pair = authority.issue("server", san=f"IP:{host}")
-    more = {
-        "sip__transports": '["udp", "tls"]',
-        "sip__tls_port": str(port),
-        "tls__certificate_file": str(pair.certificate),
-        "tls__private_key_file": str(pair.key),
-        "tls__ca_file": str(authority.certificate),
-    }
+    more = {"sip__transports": '["udp", "tls"]', **tls_settings(authority, pair, port)}
     async with server_with(tmp_path, **settings, **more) as server:
         own = f"sip:cc-tts@{wanted}:{port};transport=TLS"
         trusting = client_context(authority)
@@ -101,7 +95,7 @@ async def test_a_bye_over_a_connection_of_its_own(tmp_path: Path) -> None:
         port = listener.sockets[0].getsockname()[1]
         sdp = offer("RTP/AVP")
         writer.write(
-            f"SIP/2.0 200 OK\r\n{kept(invite)}Contact: <sip:bot@{HOST}:{port};transport=tcp>\r\n"
+            f"SIP/2.0 200 OK\r\n{repeated(invite, tag='bot')}Contact: <sip:bot@{HOST}:{port};transport=tcp>\r\n"
             f"Content-Type: application/sdp\r\nContent-Length: {len(sdp)}\r\n\r\n{sdp}".encode()
         )
         await reader.readuntil(b"ACK ")
@@ -130,9 +124,3 @@ async def test_a_bye_over_a_connection_of_its_own(tmp_path: Path) -> None:
         writer.close()
         ended = await server.until_terminated()
         assert ended["ending"]["reason"] == "remote_hangup"
-
-
-def kept(invite: str) -> str:
-    """The headers that an answer repeats, with a tag of its own (RFC 3261 §8.2.6.2)."""
-    lines = re.findall(r"^(?:Via|From|To|Call-ID|CSeq): .*\r$", invite, re.MULTILINE)
-    return "".join(f"{line[:-1]};tag=bot\r\n" if line.startswith("To:") else f"{line}\n" for line in lines)

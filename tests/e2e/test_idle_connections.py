@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.configured import server_with, ua_pid
 from tests.e2e.peers import HOST, free_ports
 from tests.e2e.raw_sip import RawCaller, tcp_options
-from tests.e2e.tls_peer import client_context
+from tests.e2e.tls_peer import client_context, tls_settings
 from tests.support.certificates import Authority
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90), pytest.mark.usefixtures("server_build")]
@@ -29,14 +29,7 @@ async def until_closed(reader: asyncio.StreamReader) -> None:
 
 async def test_silent_connections_are_closed_and_calls_go_on(tmp_path: Path) -> None:
     authority, port = Authority.create(tmp_path / "ca"), free_ports()
-    pair = authority.issue("server")
-    settings = {
-        "sip__transports": '["udp", "tcp", "tls"]',
-        "sip__tls_port": str(port),
-        "tls__certificate_file": str(pair.certificate),
-        "tls__private_key_file": str(pair.key),
-        "tls__ca_file": str(authority.certificate),
-    }
+    settings = {"sip__transports": '["udp", "tcp", "tls"]', **tls_settings(authority, authority.issue("server"), port)}
     context = client_context(authority)
     async with server_with(tmp_path, **settings) as server:
         first_pid = ua_pid(server)

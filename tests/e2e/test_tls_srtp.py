@@ -18,7 +18,7 @@ from tests.e2e.peers import HOST
 from tests.e2e.raw_sip import RawCaller, RawPeer, RtpEar
 from tests.e2e.server_under_test import GREETING, Server, engine_pcm
 from tests.e2e.signals import through_ulaw
-from tests.e2e.tls_peer import CRYPTO, KEY, ask, client_context, is_turned_away, offer, tls_server
+from tests.e2e.tls_peer import CRYPTO, UNUSABLE, ask, client_context, is_turned_away, offer, tls_server
 from tests.support import audio_match
 from tests.support.audio_match import samples
 from tests.support.certificates import Authority, Pair
@@ -27,16 +27,6 @@ pytestmark = pytest.mark.e2e
 
 QUIET = np.zeros(8000, np.int16)
 NUM_SILENT_PEERS = 50
-UNUSABLE = {
-    "DTLS-SRTP": offer("UDP/TLS/RTP/SAVP"),
-    "DTLS-SRTP with feedback": offer("UDP/TLS/RTP/SAVPF"),
-    "no key": offer("RTP/SAVP"),
-    "a suite we lack": offer("RTP/SAVP", f"1 F8_128_HMAC_SHA1_80 inline:{KEY}"),
-    "a short key": offer("RTP/SAVP", "1 AES_CM_128_HMAC_SHA1_80 inline:AAAA"),
-    "a master key index": offer("RTP/SAVP", f"{CRYPTO}|2^20|1:4"),
-    "no encryption": offer("RTP/SAVP", f"{CRYPTO} UNENCRYPTED_SRTP"),
-    "68 keys": offer("RTP/SAVP", *(f"{1_000_000 + number} X inline:AA" for number in range(68))),
-}
 
 
 @pytest.fixture

@@ -20,6 +20,16 @@ KEY: Final = base64.b64encode(bytes(range(1, 31))).decode()
 CRYPTO: Final = f"1 AES_CM_128_HMAC_SHA1_80 inline:{KEY}"
 
 
+def tls_settings(authority: Authority, pair: Pair, port: int) -> dict[str, str]:
+    """What ``server_with`` wants for SIP over TLS besides ``sip__transports``."""
+    return {
+        "sip__tls_port": str(port),
+        "tls__certificate_file": str(pair.certificate),
+        "tls__private_key_file": str(pair.key),
+        "tls__ca_file": str(authority.certificate),
+    }
+
+
 @contextlib.asynccontextmanager
 async def tls_server(
     folder: Path, authority: Authority, *, pair: Pair | None = None, **settings: str
@@ -27,14 +37,7 @@ async def tls_server(
     """A server that takes SIP over TLS only, with SRTP or none of it; its TLS port besides."""
     pair = pair or authority.issue("server")
     port = free_ports()
-    wanted = {
-        "sip__transports": '["tls"]',
-        "sip__tls_port": str(port),
-        "tls__certificate_file": str(pair.certificate),
-        "tls__private_key_file": str(pair.key),
-        "tls__ca_file": str(authority.certificate),
-        "rtp__srtp": "required",
-    }
+    wanted = {"sip__transports": '["tls"]', "rtp__srtp": "required", **tls_settings(authority, pair, port)}
     async with server_with(folder, **(wanted | settings)) as server:
         yield server, port
 
@@ -118,3 +121,16 @@ def offer(profile: str, *crypto: str, rtp_port: int = 9) -> str:
         *(f"a=crypto:{each}" for each in crypto),
     ]
     return "".join(f"{line}\r\n" for line in lines)
+
+
+UNUSABLE = {
+    "DTLS-SRTP": offer("UDP/TLS/RTP/SAVP"),
+    "DTLS-SRTP with feedback": offer("UDP/TLS/RTP/SAVPF"),
+    "no key": offer("RTP/SAVP"),
+    "a suite we lack": offer("RTP/SAVP", f"1 F8_128_HMAC_SHA1_80 inline:{KEY}"),
+    "a short key": offer("RTP/SAVP", "1 AES_CM_128_HMAC_SHA1_80 inline:AAAA"),
+    "a master key index": offer("RTP/SAVP", f"{CRYPTO}|2^20|1:4"),
+    "no encryption": offer("RTP/SAVP", f"{CRYPTO} UNENCRYPTED_SRTP"),
+    "68 keys": offer("RTP/SAVP", *(f"{1_000_000 + number} X inline:AA" for number in range(68))),
+}
+"""Offers and answers of SRTP that nothing can be made of, whether it is optional or required."""

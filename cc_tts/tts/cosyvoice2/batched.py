@@ -16,6 +16,7 @@ from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.tts.cosyvoice2.costs import StageCosts
 from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig
+from cc_tts.tts.cosyvoice2.graphs import can_record
 from cc_tts.tts.cosyvoice2.loader import DtypePolicy, SpeechModel
 from cc_tts.tts.cosyvoice2.memory_plan import MemoryPlan, plan_memory
 from cc_tts.tts.cosyvoice2.model_description import estimator_head_dim
@@ -121,7 +122,7 @@ class BatchedEngine:
         left = runner.keep_voices()
         if left:
             log.warning("voices_not_kept", num_voices=len(left), detail="their prompts are computed at their first use")
-        if config.graphs and config.device.type == "cuda":
+        if config.graphs and can_record(config.device):
             runner.warm_up(on_progress, max_rows=min(plan.num_streams, engine_config.limits.max_flow_rows))
         self._calibrate(runner, front, engine_config, on_progress)
         self.runner = runner

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from cc_tts.tts.cosyvoice2.flow_inputs import PAGE_TIERS, FlowInputs, FlowShape, RowCounts
-from cc_tts.tts.cosyvoice2.graphs import GraphedCall
+from cc_tts.tts.cosyvoice2.graphs import GraphedCall, can_record
 from cc_tts.tts.cosyvoice2.kv_cache import SCRATCH, FlowArena, PagePool
 from cc_tts.tts.cosyvoice2.models.flow import Flow
 from cc_tts.tts.cosyvoice2.models.flow_encoder import FRAMES_PER_TOKEN
@@ -108,7 +108,7 @@ class FlowRunner:
         self._speakers = weight.new_zeros((num_slots + 1, config.estimator.num_speaker))
         self._sequences: dict[int, _Sequence] = {}
         self._has_tiers = graphs
-        self._graphs = GraphedCall(self._solve, enabled=graphs and self._device.type == "cuda")
+        self._graphs = GraphedCall(self._solve, enabled=graphs and can_record(self._device))
 
     def pages_needed(self, num_prompt: int, num_tokens: int) -> int:
         """Pages that a sequence of ``num_tokens`` takes besides the shared ones of a prompt of ``num_prompt`` tokens."""

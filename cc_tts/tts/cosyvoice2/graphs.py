@@ -38,6 +38,11 @@ def upload(values: Tensor, device: torch.device) -> Tensor:
     return values.pin_memory().to(device, non_blocking=True)
 
 
+def can_record(device: torch.device) -> bool:
+    """Whether work for ``device`` can be recorded."""
+    return device.type == "cuda"
+
+
 def claim(device: torch.device) -> None:
     """Make ``device`` the one that this thread's streams and graphs are of.
 

@@ -27,7 +27,7 @@ from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.tts.cosyvoice2.device import SlotFeed, SpeakJob, Spoken, SpokenBatch
 from cc_tts.tts.cosyvoice2.flow_inputs import ROW_TIERS, FlowShape
 from cc_tts.tts.cosyvoice2.flow_runner import FlowRow, FlowRunner, FlowVoice
-from cc_tts.tts.cosyvoice2.graphs import tiers_up_to
+from cc_tts.tts.cosyvoice2.graphs import can_record, tiers_up_to
 from cc_tts.tts.cosyvoice2.kv_cache import FlowArena, PagesExhausted
 from cc_tts.tts.cosyvoice2.lm_runner import Drawn, LmFeed, LmRunner, LmVoice
 from cc_tts.tts.cosyvoice2.loader import SpeechModel
@@ -100,7 +100,7 @@ class ModelRunner:
         self._clock = clock
         self._device = model.lm.device
         num_pages = _num_pages(model, config)
-        graphs = config.graphs and self._device.type == "cuda"
+        graphs = config.graphs and can_record(self._device)
         self._lm = LmRunner(model.lm, num_slots=config.num_slots, num_positions=config.num_positions, graphs=graphs)
         self._flow = FlowRunner(
             model.flow,

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from cc_tts.tts.cosyvoice2.counted_random import counted_normals
 from cc_tts.tts.cosyvoice2.fade import SEAM_FRAMES, cross_fade, seam_window
-from cc_tts.tts.cosyvoice2.graphs import GraphedCall, tier_of, tiers_up_to, upload
+from cc_tts.tts.cosyvoice2.graphs import GraphedCall, can_record, tier_of, tiers_up_to, upload
 from cc_tts.tts.cosyvoice2.models.layers import within
 from cc_tts.tts.cosyvoice2.models.vocoder import Vocoder
 
@@ -117,7 +117,7 @@ class VocoderRunner:
         self._seam_audio = torch.zeros((num_slots + 1, num_samples), device=self._device)
         self._num_done: dict[int, int] = {}  # frames so far of the streams that go on
         self._has_tiers = graphs
-        self._run = GraphedCall(self._run_batch, enabled=graphs and self._device.type == "cuda")
+        self._run = GraphedCall(self._run_batch, enabled=graphs and can_record(self._device))
 
     @torch.inference_mode()
     def warm_up(self, *, max_rows: int = ROW_TIERS[-1]) -> None:

@@ -24,6 +24,7 @@ from cc_tts.tts.cosyvoice2.parity_engine_lm import (  # noqa: E402
     lm_in_company,
 )
 from cc_tts.tts.cosyvoice2.parity_result import EXACT, Comparison, Comparisons, verdict_on  # noqa: E402
+from tests.fakes.replayed_graphs import ReplayedGraphs  # noqa: E402
 from tests.support.golden import GOLDEN, read_arrays  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
@@ -76,6 +77,14 @@ def test_the_runners_of_the_engine_meet_the_references(
     assert failed(iter(found)) == [f"engine {key}" for key in altered]
     assert [item.tolerance for item in found] == [1e-4, 1e-4, 0.0, *[1e-4] * 4, *[1e-3] * 4, 0.0]
     assert len(list(found[2].ours)) == NUM_SPOKEN
+
+
+def test_replayed_from_graphs_they_meet_the_references(
+    model: SpeechModel, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replayed = ReplayedGraphs(monkeypatch)
+    assert failed(item for _, group in groups(model, recorded, Company(1, graphs=True)) for item in group) == []
+    assert replayed.num_replays > len(replayed.graphs) > 0
 
 
 def but_for(keys: Sequence[str], recorded: Recorded) -> Recorded:

@@ -1,0 +1,215 @@
+"""CUDA graphs where there is no CUDA: operators on the CPU are recorded one by one, and a replay runs just these again.
+
+What a graph forgives as little as CUDA does, so that a work which passes here can be recorded there:
+
+- what is recorded does not run: a tensor that was there before is as it was, and a new one holds nothing;
+- a replay runs operators only, on the very tensors of the recording; what Python computed meanwhile stays as it was then;
+- the graphs of a pool share memory: a replay spoils what the others have answered;
+- no value may be asked for, no data may come from the host, and inputs keep their shapes.
+
+Where a tensor is cannot be seen here, since all are on the CPU.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from cc_tts.tts.cosyvoice2 import batched, flow_runner, graphs, model_runner, vocoder_runner
+from cc_tts.tts.cosyvoice2.graphs import GraphedCall
+
+_PLAIN_CALL: Final = GraphedCall.call
+ASKS_FOR_A_VALUE: Final = (
+    "aten::_local_scalar_dense",
+    "aten::equal",
+    "aten::is_nonzero",
+    "aten::item",
+    "aten::masked_select",
+    "aten::nonzero",
+    "aten::_unique2",
+    "aten::repeat_interleave.Tensor",
+    "aten::bincount",
+)
+BY_MASK: Final = ("aten::index.Tensor", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_")
+FROM_THE_HOST: Final = ("aten::lift_fresh", "aten::lift_fresh_copy", "aten::lift", "aten::_pin_memory")
+
+
+class CannotBeRecorded(Exception):
+    """CUDA would have ended the recording with an error."""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One entry of a graph."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    answers: tuple[Tensor, ...]
+    """Tensors of their own that it fills; none if it writes to what it is given."""
+
+    def run(self) -> None:
+        made = _tensors(self.function(*self.args, **self.kwargs))
+        for old, new in zip(self.answers, made if self.answers else (), strict=True):
+            assert (old.shape, old.stride(), old.dtype) == (new.shape, new.stride(), new.dtype)
+            old.untyped_storage().copy_(new.untyped_storage())
+
+
+class Recording(TorchDispatchMode):
+    """Writes down what runs while it is entered, and undoes it at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.operators: list[Operator] = []
+        self._made: dict[int, Tensor] = {}  # by the place of the memory
+        self._before: dict[int, tuple[Tensor, torch.UntypedStorage]] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        with self:
+            parts = func.decompose(*args, **kwargs)
+        if parts is not NotImplemented:
+            return parts
+        _refuse(func, args)
+        given = [*_tensors(args), *_tensors(list(kwargs.values()))]
+        if func._schema.is_mutable:
+            for tensor in _written(func, args, kwargs):
+                self._save(tensor)
+        answer = func(*args, **kwargs)
+        made = _tensors(answer)
+        places = {_place(tensor) for tensor in given}
+        are_new = [_place(tensor) not in places for tensor in made]
+        if all(are_new) and made:
+            self._made |= {_place(tensor): tensor for tensor in made}
+            self.operators.append(Operator(func, args, kwargs, tuple(made)))
+        elif func._schema.is_mutable:
+            self.operators.append(Operator(func, args, kwargs, ()))
+        else:
+            assert not any(are_new), f"{func} answers with views and with tensors of its own"
+        return answer
+
+    def _save(self, tensor: Tensor) -> None:
+        if _place(tensor) not in self._made:
+            self._before.setdefault(_place(tensor), (tensor, tensor.untyped_storage().clone()))  # type: ignore[no-untyped-call]
+
+    def undo(self) -> None:
+        """Nothing has run."""
+        for tensor, before in self._before.values():
+            tensor.untyped_storage().copy_(before)
+        self._before.clear()
+        self.spoil()
+
+    def spoil(self) -> None:
+        """Somebody else has used the memory: floats are no numbers now, indices are -1."""
+        for tensor in self._made.values():
+            tensor.untyped_storage().fill_(0xFF)  # type: ignore[attr-defined]
+
+
+@dataclass
+class Pool:
+    """Memory that graphs share."""
+
+    last: "Graph | None" = None
+    """Which of them was replayed last."""
+
+
+class Graph:
+    """Instead of ``torch.cuda.CUDAGraph``."""
+
+    def __init__(self) -> None:
+        self.recording = Recording()
+        self.pool = Pool()
+        self.num_replays = 0
+
+    def replay(self) -> None:
+        if self.pool.last is not None:
+            self.pool.last.recording.spoil()
+        self.pool.last = self
+        for operator in self.recording.operators:
+            operator.run()
+        self.num_replays += 1
+
+
+class Stream:
+    """Instead of ``torch.cuda.Stream``: everything happens at once."""
+
+    def wait_stream(self, other: object) -> None:
+        pass
+
+
+class ReplayedGraphs:
+    """Makes work for the CPU be recorded, wherever the engine records it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.graphs: list[Graph] = []
+        for name, value in {
+            "Stream": Stream,
+            "current_stream": Stream,
+            "CUDAGraph": Graph,
+            "graph": self._record,
+            "stream": lambda _: nullcontext(),
+            "graph_pool_handle": Pool,
+        }.items():
+            monkeypatch.setattr(torch.cuda, name, value)
+        monkeypatch.setattr(Tensor, "record_stream", lambda *_: None)
+        monkeypatch.setattr(GraphedCall, "call", _strict_call)
+        for module in (graphs, flow_runner, vocoder_runner, model_runner, batched):
+            monkeypatch.setattr(module, "can_record", lambda _: True)
+
+    @property
+    def num_replays(self) -> int:
+        return sum(graph.num_replays for graph in self.graphs)
+
+    @contextmanager
+    def _record(self, graph: Graph, *, pool: Pool, stream: Stream, capture_error_mode: str) -> Iterator[None]:
+        assert capture_error_mode == "thread_local"
+        with graph.recording:
+            yield
+        graph.recording.undo()
+        graph.pool = pool
+        self.graphs.append(graph)
+
+
+def _strict_call(graphed: GraphedCall, key: tuple[int, ...], **tensors: Tensor) -> tuple[Tensor, ...]:
+    """As without it, but that an input of another shape or type is not made to fit."""
+    recorded = graphed._recorded.get(key)
+    if recorded is not None:
+        assert _kinds(tensors) == _kinds(recorded.inputs), f"{key}: not the inputs of the recording"
+    return _PLAIN_CALL(graphed, key, **tensors)
+
+
+def _kinds(tensors: dict[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+def _refuse(func: Any, args: tuple[Any, ...]) -> None:
+    name = func.name()
+    if name in ASKS_FOR_A_VALUE:
+        raise CannotBeRecorded(f"{name}: the host asks for a value")
+    if name in FROM_THE_HOST:
+        raise CannotBeRecorded(f"{name}: data of the host")
+    if name in BY_MASK and any(index is not None and index.dtype == torch.bool for index in args[1]):
+        raise CannotBeRecorded(f"{name}: as many as a mask has, which the host would ask for")
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
+    for index, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from _tensors(args[index] if index < len(args) else kwargs.get(argument.name))
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    return [tensor for each in value for tensor in _tensors(each)] if isinstance(value, list | tuple) else []
+
+
+def _place(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

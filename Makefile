@@ -7,7 +7,7 @@ DEVSTAMP := $(VENV)/.installed-dev
 NEURALSTAMP := $(VENV)/.installed-neural
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test unit check bench bench-engine neural parity pjsua2 lock clean
+.PHONY: help demo run test test-gpu unit check bench bench-engine neural parity pjsua2 lock clean
 
 help: ## what each target does
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -51,6 +51,9 @@ test: $(DEVSTAMP) check ## everything CI runs
 	$(BIN)/pytest -q -n auto -m "unit or architecture"
 	$(BIN)/pytest -q -n 2 --dist worksteal -m "not unit and not architecture" --ignore=tests/e2e/test_asterisk.py --ignore=tests/e2e/test_asterisk_tls.py --durations=25
 	$(BIN)/pytest -q tests/e2e/test_asterisk.py tests/e2e/test_asterisk_tls.py # alone: what Asterisk records is compared to the frame
+
+test-gpu: $(DEVSTAMP) $(NEURALSTAMP) ## what needs a CUDA device; skipped without one
+	$(BIN)/pytest -q -m gpu tests/gpu
 
 bench: $(STAMP) ## speed, measured on the wire; results to bench/results/
 	$(BIN)/python -m bench.first_audio

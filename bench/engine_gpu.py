@@ -1,10 +1,11 @@
 """Everything that a card is wanted for, in one command, the most valuable first.
 
 python -m bench.engine_gpu --golden DIR [--model-dir DIR] [--minutes 25] [--out bench/results]
+python -m bench.engine_gpu --golden tests/data/golden --size tiny --device cpu --quick --out build/rehearsal    # a rehearsal
 
 Each step is a process of its own with a time limit and leaves ``engine_gpu_*.json``. ``engine_gpu.json`` says how each went;
 one that came to its end is left out the next time, so the command can be given again until all is done. A step that ran past
-its time keeps what it had measured by then.
+its time keeps what it had measured by then. Without a card all but the tests and the graphs can be rehearsed.
 """
 
 import argparse
@@ -17,13 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.engine_model import model_at
+from bench.engine_model import Size, model_at
 from bench.lab import RESULTS, Json, machine
 
 LEAST_SHARE: Final = 0.5
 """A step is not begun when less is left than this share of its limit."""
 SUMMARY: Final = "engine_gpu.json"
-FOLDER: Final = Path("build") / "engine-model-full"
+FOLDERS: Final[dict[Size, Path]] = {
+    "tiny": Path("build") / "engine-model-tiny",
+    "full": Path("build") / "engine-model-full",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +39,21 @@ class Step:
     limit_s: float
 
 
-def plan(golden: Path | None, model_dir: Path, out: Path, device: str) -> list[Step]:
+def plan(
+    golden: Path | None, model_dir: Path, out: Path, device: str, *, size: Size = "full", is_quick: bool = False
+) -> list[Step]:
     """The steps, in order of their worth: is it right, then the headline, then the rest."""
-    place = ("--size", "full", "--device", device, "--model-dir", str(model_dir), "--out", str(out))
+    is_card = device.startswith("cuda")
+    place = ("--size", size, "--device", device, "--model-dir", str(model_dir), "--out", str(out))
+    quick = ("--quick",) if is_quick else ()
 
     def bench(module: str, name: str, *more: str, limit_s: float) -> Step:
-        return Step(name, ("-m", f"bench.{module}", *place, "--name", f"engine_gpu_{name}", *more), limit_s)
+        return Step(name, ("-m", f"bench.{module}", *place, "--name", f"engine_gpu_{name}", *more, *quick), limit_s)
 
     def parity(dtype: str, *more: str, limit_s: float) -> Step:
         file = str(out / f"engine_gpu_parity_{dtype}.json")
-        where = (str(golden), "--size", "full", "--device", device, "--dtype", dtype, "--engine", "--json", file, *more)
+        what = ("--size", size, "--device", device, "--dtype", dtype, "--engine", "--json", file)
+        where = (str(golden), *what, *more)
         return Step(f"parity_{dtype}", ("-m", "cc_tts.tts.cosyvoice2.parity", *where), limit_s)
 
     # One process for three loads: each would load, record and measure anew.
@@ -58,8 +67,10 @@ def plan(golden: Path | None, model_dir: Path, out: Path, device: str) -> list[S
         bench("engine_ladder", "ladder_no_graphs", "--no-graphs", "--seconds", "0", "--rounds", "2", limit_s=180.0),
     ]
     if golden is not None:
-        steps.insert(0, parity("float32", "--graphs", limit_s=300.0))
+        steps.insert(0, parity("float32", *(("--graphs",) if is_card else ()), limit_s=300.0))
         steps[2:2] = [parity("bfloat16", limit_s=180.0), parity("float16", limit_s=180.0)]
+    if is_card:
+        steps.insert(0, Step("tests", ("-m", "pytest", "-q", "-m", "gpu", "tests/gpu"), 180.0))
     return steps
 
 
@@ -95,15 +106,21 @@ def main() -> None:
     """Run the steps; exit status 1 if one that ever ran did not end well."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--golden", type=Path, help="folder of the reference outputs; without it no parity is run")
-    parser.add_argument("--model-dir", type=Path, default=FOLDER, help="made there when it is not, 2.5 GB")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument(
+        "--model-dir", type=Path, help="made there when it is not, 2.5 GB; build/engine-model-SIZE without"
+    )
+    parser.add_argument("--size", choices=list(FOLDERS), default="full", help="of the networks")
+    parser.add_argument("--device", default="cuda", help="cuda, cuda:1, or cpu for a rehearsal")
+    parser.add_argument("--quick", action="store_true", help="less of everything")
     parser.add_argument("--minutes", type=float, default=25.0)
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     until_s = time.monotonic() + 60.0 * arguments.minutes
     arguments.out.mkdir(parents=True, exist_ok=True)
-    model_at(arguments.model_dir, "full")
-    steps = plan(arguments.golden, arguments.model_dir, arguments.out, arguments.device)
+    folder = model_at(arguments.model_dir or FOLDERS[arguments.size], arguments.size)
+    steps = plan(
+        arguments.golden, folder, arguments.out, arguments.device, size=arguments.size, is_quick=arguments.quick
+    )
     done = run(steps, arguments.out, until_s)
     if any(step["status"] != 0 for step in done.values()):
         raise SystemExit(1)

@@ -30,6 +30,7 @@ from cc_tts.errors import CcTtsError
 from cc_tts.tts.cosyvoice2 import parity_cases, parity_engine, parity_spec
 from cc_tts.tts.cosyvoice2.checkpoint_shapes import PARTS, TEXT_EMBEDDING, TIED_HEAD, LlmDims, Part, Shape
 from cc_tts.tts.cosyvoice2.golden_fill import fill_by_kind
+from cc_tts.tts.cosyvoice2.graphs import claim
 from cc_tts.tts.cosyvoice2.loader import LLM_CONFIG, DtypePolicy, SpeechModel, load_model
 from cc_tts.tts.cosyvoice2.parity_engine_lm import Company
 from cc_tts.tts.cosyvoice2.parity_result import EXACT, Array, Comparison, Comparisons, Verdict, verdict_on
@@ -118,6 +119,7 @@ def run_groups(
 def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
     """Everything there is to compare in the directory."""
     device, dtype = torch.device(options.device), _DTYPES[options.dtype]
+    claim(device)
     policy = DtypePolicy(llm=dtype, flow=dtype, hift=_DTYPES[options.vocoder_dtype])
     is_float32 = policy == DtypePolicy()
     with np.load(options.directory / f"{options.size}.npz") as file:

@@ -75,13 +75,24 @@ def test_hops_double_on_the_grid(num_prompt: int, first_hop: int, hops: list[int
     assert found == hops
 
 
-def test_the_gpu_plan_begins_with_parity_if_it_can(tmp_path: Path) -> None:
+def test_the_gpu_plan_begins_with_tests_and_parity_if_it_can(tmp_path: Path) -> None:
     with_golden = plan(tmp_path, tmp_path, tmp_path, "cuda")
     names = [step.name for step in with_golden]
-    assert names[:4] == ["parity_float32", "phone", "parity_bfloat16", "parity_float16"]
-    assert "--graphs" in with_golden[0].argv
+    assert names[:5] == ["tests", "parity_float32", "phone", "parity_bfloat16", "parity_float16"]
+    assert "--graphs" in with_golden[1].argv
     assert len(set(names)) == len(names)
     assert [step.name for step in plan(None, tmp_path, tmp_path, "cuda")] == [n for n in names if "parity" not in n]
+
+
+def test_a_rehearsal_on_a_cpu_is_the_same_without_what_needs_a_card(tmp_path: Path) -> None:
+    there = {step.name: step.argv for step in plan(tmp_path, tmp_path, tmp_path, "cuda:0")}
+    here = {step.name: step.argv for step in plan(tmp_path, tmp_path, tmp_path, "cpu", size="tiny", is_quick=True)}
+    assert list(here) == [name for name in there if name != "tests"]
+    assert "--graphs" not in here["parity_float32"]
+    for name, argv in here.items():
+        assert argv[argv.index("--size") + 1] == "tiny"
+        assert argv[argv.index("--device") + 1] == "cpu"
+        assert ("--quick" in argv) is not name.startswith("parity")
 
 
 def test_steps_that_came_to_their_end_or_are_too_late_are_left_out(

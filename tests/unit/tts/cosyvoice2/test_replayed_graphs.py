@@ -4,22 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.tts.cosyvoice2 import lm_runner, model_runner, vocoder_runner  # noqa: E402
-from cc_tts.tts.cosyvoice2.batched import BatchedConfig, BatchedEngine  # noqa: E402
-from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig  # noqa: E402
+from cc_tts.tts.cosyvoice2.engine import Engine  # noqa: E402
 from cc_tts.tts.cosyvoice2.graphs import GraphedCall  # noqa: E402
-from cc_tts.tts.cosyvoice2.speakers import Speaker  # noqa: E402
-from cc_tts.tts.stepped import StreamDone, StreamRequest  # noqa: E402
 from tests.fakes.replayed_graphs import CannotBeRecorded, ReplayedGraphs  # noqa: E402
-from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
+from tests.support.small_engine import load_engine, most_apart, num_graphs, say  # noqa: E402
 from tests.support.tiny_model import make_tiny_model  # noqa: E402
-from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
 if TYPE_CHECKING:
@@ -27,8 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.unit
 
-MAX_STREAMS: Final = 3
-VOICES: Final = ("zero_shot", "cross_lingual", "instruct", "builtin")
 FEW_TIERS: Final = {
     lm_runner: {"KEY_TIERS": (256, 512), "PREFILL_ROW_TIERS": (1, 4), "WIDTH_TIERS": (32, 128, 512)},
     model_runner: {"WARM_CHUNKS": (1, 2), "WARM_PAGES": (8,), "ROW_TIERS": (1, 4)},
@@ -105,43 +98,6 @@ def test_inputs_are_not_made_to_fit(replayed: ReplayedGraphs) -> None:
             graphed.call((), x=other)
 
 
-def speakers() -> dict[str, Speaker]:
-    return {voice: tiny_speaker(voice) for voice in VOICES}
-
-
-def make_engine(directory: Path, *, graphs: bool) -> Any:
-    config = BatchedConfig(
-        engine=EngineConfig(max_streams=MAX_STREAMS, first_audio_target_ms=60_000.0, admits_all=True),
-        device=torch.device("cpu"),
-        memory_bytes=64 << 20,
-        calibration_rows=(),
-        num_positions=512,
-        graphs=graphs,
-    )
-    engine = BatchedEngine(directory, speakers, config)
-    engine.load(lambda _: None)
-    return engine
-
-
-def say(engine: Any) -> list[Any]:
-    """Streams of all voices, more than there is room for at a time, one of them cancelled; what each says."""
-    outs: list[Any] = []
-    for stream_id, voice in enumerate(VOICES[:MAX_STREAMS]):
-        engine.open(StreamRequest(stream_id=stream_id, voice=voice))
-        engine.push(stream_id, "welcome to the service line", 0)
-        engine.end(stream_id)
-    while not any(out.stream_id == 1 for out in outs):
-        outs += engine.step()
-    engine.cancel(1)
-    engine.open(StreamRequest(stream_id=3, voice=VOICES[3]))
-    for index, text in enumerate(("please hold", "the line")):
-        engine.push(3, text, index)
-    engine.end(3)
-    outs += run(engine)
-    assert endings(outs) == {stream_id: StreamDone(stream_id) for stream_id in (0, 2, 3)}
-    return [np.frombuffer(pcm_of(outs, stream_id), "<i2").astype(np.int32) for stream_id in (0, 2, 3)]
-
-
 def test_streams_sound_the_same_from_graphs(
     tmp_path: Path, replayed: ReplayedGraphs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,15 +106,15 @@ def test_streams_sound_the_same_from_graphs(
         for name, values in tiers.items():
             monkeypatch.setattr(module, name, values)
     directory = make_tiny_model(tmp_path)
-    plain = say(make_engine(directory, graphs=False))
+    plain = say(load_engine(directory, graphs=False))
     assert (len(replayed.graphs), replayed.num_replays) == (0, 0)
-    engine = make_engine(directory, graphs=True)
-    num_graphs = len(replayed.graphs)
+    engine = load_engine(directory, graphs=True)
+    recorded = num_graphs(engine)
     said = say(engine)
     runner = engine.runner
-    for recorded in (runner._lm._prefill, runner._lm._step, runner._flow._graphs, runner._vocoder._run):
-        assert any(each.graph.num_replays for each in recorded._recorded.values())
-    assert len(replayed.graphs) == num_graphs  # none is recorded in service
-    for ours, theirs in zip(said, plain, strict=True):
-        assert len(ours) == len(theirs) > 0
-        assert np.abs(ours - theirs).max() <= 2
+    assert runner is not None
+    for stage in (runner._lm._prefill, runner._lm._step, runner._flow._graphs, runner._vocoder._run):
+        assert any(each.graph.num_replays for each in stage._recorded.values())  # type: ignore[attr-defined]
+    assert num_graphs(engine) == recorded, "recorded in service"
+    assert sum(recorded.values()) == len(replayed.graphs)
+    assert most_apart(said, plain) <= 2

@@ -1,0 +1,117 @@
+"""The engine on a CUDA device: graphs are recorded and replayed there, nothing grows, and a full card ends no later stream.
+
+What can be known without a card is in ``tests/unit/tts/cosyvoice2/test_replayed_graphs.py``.
+"""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+
+from cc_tts.errors import EngineFailed  # noqa: E402
+from cc_tts.tts.cosyvoice2 import parity  # noqa: E402
+from cc_tts.tts.cosyvoice2.batched import BatchedEngine  # noqa: E402
+from cc_tts.tts.cosyvoice2.engine import Engine  # noqa: E402
+from cc_tts.tts.cosyvoice2.loader import DtypePolicy, dtype_policy  # noqa: E402
+from cc_tts.tts.stepped import StreamDone  # noqa: E402
+from tests.support.golden import GOLDEN  # noqa: E402
+from tests.support.small_engine import VOICES, load_engine, most_apart, num_graphs, open_streams, say  # noqa: E402
+from tests.support.stepped_streams import endings, run  # noqa: E402
+from tests.support.tiny_model import make_tiny_model  # noqa: E402
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device here"),
+]
+
+NUM_ROUNDS = 20
+LEFT_BYTES = 512
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _same_every_time() -> Iterator[None]:
+    """No TF32, so that the same sums in other shapes give the same numbers; hops and with them seams at the same places."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "_choose_hop", lambda *_: None)
+        yield
+    torch.backends.cudnn.allow_tf32 = before
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture(scope="module")
+def device() -> str:
+    """The last card: where there are several, one that is not the current one from the start."""
+    return f"cuda:{torch.cuda.device_count() - 1}"
+
+
+@pytest.fixture(scope="module")
+def from_graphs(directory: Path, device: str) -> BatchedEngine:
+    return load_engine(directory, graphs=True, device=device, policy=DtypePolicy())
+
+
+@pytest.mark.parametrize("graphs", [[], ["--graphs"]])
+def test_the_engine_meets_the_references(device: str, graphs: list[str]) -> None:
+    assert parity.main([str(GOLDEN), "--size", "tiny", "--device", device, "--engine", *graphs]) == 0
+
+
+def test_every_stage_has_graphs(from_graphs: BatchedEngine) -> None:
+    assert min(num_graphs(from_graphs).values()) > 0
+
+
+def test_streams_sound_the_same_from_graphs(directory: Path, device: str, from_graphs: BatchedEngine) -> None:
+    plain = load_engine(directory, graphs=False, device=device, policy=DtypePolicy())
+    assert max(num_graphs(plain).values()) == 0
+    assert most_apart(say(from_graphs), say(plain)) <= 4
+
+
+def test_streams_end_well_in_the_type_of_the_card(directory: Path, device: str) -> None:
+    engine = load_engine(directory, graphs=True, device=device, policy=dtype_policy(device))
+    assert all(len(samples) > 0 for samples in say(engine))
+    assert engine.load_report().num_not_finite == 0
+
+
+def test_nothing_is_recorded_and_nothing_grows_in_service(device: str, from_graphs: BatchedEngine) -> None:
+    before = num_graphs(from_graphs)
+    say(from_graphs)
+    gc.collect()
+    held = torch.cuda.memory_allocated(device)
+    for _ in range(NUM_ROUNDS):
+        say(from_graphs)
+    gc.collect()
+    assert torch.cuda.memory_allocated(device) == held
+    assert num_graphs(from_graphs) == before
+
+
+def test_a_full_card_ends_the_streams_that_needed_more_and_no_later_ones(device: str, directory: Path) -> None:
+    engine = load_engine(directory, graphs=False, device=device, policy=DtypePolicy())
+    say(engine)
+    torch.cuda.empty_cache()
+    free_bytes, _ = torch.cuda.mem_get_info(device)
+    hog = []
+    while free_bytes > LEFT_BYTES:
+        try:
+            hog.append(torch.empty(free_bytes, dtype=torch.uint8, device=device))
+        except torch.OutOfMemoryError:
+            free_bytes //= 2
+    open_streams(engine, dict(enumerate(VOICES[:2])), "welcome to the service line")
+    done = endings(run(engine))
+    assert sorted(done) == [0, 1]
+    assert all(isinstance(each.error, EngineFailed) for each in done.values())
+    hog.clear()
+    torch.cuda.empty_cache()
+    open_streams(engine, dict(enumerate(VOICES[:2])), "welcome to the service line")
+    assert endings(run(engine)) == {0: StreamDone(0), 1: StreamDone(1)}
+    runner = engine.runner
+    assert runner is not None
+    assert (runner.num_slots_in_use, runner.num_free_pages) == (0, runner.num_pages)

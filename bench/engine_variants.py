@@ -60,6 +60,8 @@ class ArrivalOrder(Scheduler):
         now_ms: float,  # noqa: ARG002 - the shape of the parent's
         candidates: Row[FlowCandidate],
         lm_pending: Row[LmCandidate] = (),  # noqa: ARG002 - the shape of the parent's
+        *,
+        may_wait: bool = True,  # noqa: ARG002 - the shape of the parent's
     ) -> tuple[int, ...]:
         """All that are ready."""
         order = sorted(candidates, key=lambda each: each.key)

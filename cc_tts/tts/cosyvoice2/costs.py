@@ -8,6 +8,7 @@ Between tiers costs are interpolated, beyond them scaled in proportion; more wor
 far above what was ever seen are thus overrated: measure them at start-up and begin with :meth:`StageCosts.from_table`.
 """
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ _LEAST_MS: Final = 1e-3  # a cost of nothing could never rise again under the bo
 _STEPS_PER_OCTAVE: Final = 4  # sizes are rounded up to this grid, so that a plan asks for few different ones
 _MAX_SIZE: Final = 2**40
 _ROWS_OF_SAME_SIZE: Final = 0.25  # the size counts the frames of all rows; that they are many costs little besides
+_MANY_SIZES: Final = 2**16
 _LN2: Final = math.log(2.0)
 _KEYS_LIKE_ONE_FRAME: Final = 1160  # this many keys cost a frame as much attention as all else it costs (132 MFLOP)
 
@@ -215,6 +217,7 @@ def _log2(size: float) -> float:
     return math.log2(size) if size > 0 else -math.inf
 
 
+@functools.lru_cache(maxsize=_MANY_SIZES)
 def _octaves(size: float) -> float:
     """The same, rounded up to the grid."""
     octaves = _log2(size)

@@ -38,6 +38,8 @@ TYPICAL_TOKENS: Final = 250
 """Speech tokens of a sequence, for the memory that a newcomer is taken to need: 10 s."""
 MAX_WAITING_TEXTS: Final = 4096
 """Text chunks of a stream that have not begun; a book of 200 pages in sentences."""
+_AIM: Final = 2 / 3
+"""Of the target for first audio: when the schedule has it due. Others come in between, and costs are predictions."""
 
 log = logs.get(__name__)
 
@@ -106,8 +108,10 @@ class Engine:
 
         """
         self._text.begin()
-        self._lm.draw(self._scheduler.plan_lm(self._now_ms(), self._lm.candidates(), self._speech.candidates()))
-        self._speech.speak(self._scheduler.plan_flow(self._now_ms(), self._speech.candidates(), self._lm.candidates()))
+        round_ = self._scheduler.plan_lm(self._now_ms(), self._lm.candidates(), self._speech.candidates())
+        self._lm.draw(round_)
+        ready, drawing = self._speech.candidates(), self._lm.candidates()
+        self._speech.speak(self._scheduler.plan_flow(self._now_ms(), ready, drawing, may_wait=round_.num_steps > 0))
         self._table.settle()
         return self._table.take_outs()
 
@@ -160,7 +164,7 @@ class Engine:
             raise EngineOverloaded(decision.reason, retry_after_s=decision.retry_after_s)
         config = self._config
         listener = ListenerClock(
-            opened_ms=now_ms, first_audio_target_ms=config.first_audio_target_ms, guard_ms=config.guard_ms
+            opened_ms=now_ms, first_audio_target_ms=_AIM * config.first_audio_target_ms, guard_ms=config.guard_ms
         )
         self._table.add(
             Stream(

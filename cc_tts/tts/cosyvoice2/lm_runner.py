@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -136,7 +138,7 @@ class LmRunner:
         self._cache = lm.new_cache(num_slots + 1, num_positions)
         self._rows = SlotRows.new(num_slots + 1, max_out=max_steps + 1, params=self._params, device=lm.device)
         self._kept = torch.tensor([column in KEPT for column in Column], device=lm.device)
-        self._table_sizes = torch.tensor([2, lm.config.text_vocab_size, lm.config.num_speech_codes])
+        self._table_sizes = np.array([2, lm.config.text_vocab_size, lm.config.num_speech_codes])
         self._used: dict[int, _Used] = {}
         self._step = GraphedCall(self._run_step, enabled=graphs)
         self._prefill = GraphedCall(self._run_prefill, enabled=graphs)
@@ -257,9 +259,9 @@ class LmRunner:
 
     def _check_inputs(self, inputs: Sequence[LmInput]) -> None:
         """An index past a table would take the whole device down."""
-        tables, rows = torch.tensor(inputs, dtype=torch.int64).unbind(dim=1)
+        tables, rows = _as_rows(inputs)
         unknown = (tables < 0) | (tables >= len(Table))
-        if bool(unknown.any()) or bool(((rows < 0) | (rows >= self._table_sizes[tables])).any()):
+        if unknown.any() or ((rows < 0) | (rows >= self._table_sizes[tables])).any():
             raise ValueError("an input past the end of its table")
 
     def _feeding(self, feed: LmFeed) -> _Feeding:
@@ -287,8 +289,10 @@ class LmRunner:
         return min(tier_of(length, KEY_TIERS), self.num_positions)
 
     def _run_feedings(self, batch: Sequence[_Feeding], num_rows: int, width: int, num_keys: int) -> None:
-        filler = [self.num_slots] + [0] * (_HEAD - 1 + len(Column) + 2 * width)
-        packed = [_packed(feeding, width) for feeding in batch] + [filler] * (num_rows - len(batch))
+        packed = np.zeros((num_rows, _HEAD + len(Column) + 2 * width), np.int64)
+        packed[:, 0] = self.num_slots
+        for row, feeding in zip(packed, batch, strict=False):
+            _pack(feeding, row)
         for feeding in batch:
             slot, voice = feeding.feed.slot, feeding.feed.voice
             used = self._used.setdefault(slot, _Used())
@@ -297,7 +301,7 @@ class LmRunner:
             used.length = feeding.end
             used.num_drawn += 1
             used.flags = Flag.NONE
-        self._prefill.call((num_rows, width, num_keys), packed=upload(torch.tensor(packed), self._lm.device))
+        self._prefill.call((num_rows, width, num_keys), packed=upload(torch.from_numpy(packed), self._lm.device))
 
     def _run_prefill(self, _num_rows: int, width: int, num_keys: int, *, packed: Tensor) -> tuple[()]:
         head, numbers, tables, rows = torch.split(packed, [_HEAD, len(Column), width, width], dim=1)
@@ -346,15 +350,17 @@ def _num_common(some: Sequence[LmInput], others: Sequence[LmInput]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _packed(feeding: _Feeding, width: int) -> list[int]:
-    feed = feeding.feed
+def _as_rows(inputs: Sequence[LmInput]) -> npt.NDArray[np.int64]:
+    """Tables and rows, [2, inputs]."""
+    numbers = np.fromiter(itertools.chain.from_iterable(inputs), np.int64, 2 * len(inputs))
+    return numbers.reshape(-1, 2).T
+
+
+def _pack(feeding: _Feeding, row: npt.NDArray[np.int64]) -> None:
+    """Write a feeding to a row of zeros."""
+    feed, num_new = feeding.feed, len(feeding.new)
     seed = secrets.randbits(62) if feed.seed is None else feed.seed
-    padding = [0] * (width - len(feeding.new))
-    return [
-        *(feed.slot, int(not feed.goes_on), feeding.start, len(feeding.new)),
-        *numbers_of(feed.rules, seed=seed, length=feeding.end),
-        *(given.table for given in feeding.new),
-        *padding,
-        *(given.row for given in feeding.new),
-        *padding,
-    ]
+    row[:_HEAD] = feed.slot, not feed.goes_on, feeding.start, num_new
+    inputs = row[_HEAD + len(Column) :].reshape(2, -1)
+    row[_HEAD : _HEAD + len(Column)] = numbers_of(feed.rules, seed=seed, length=feeding.end)
+    inputs[:, :num_new] = _as_rows(feeding.new)

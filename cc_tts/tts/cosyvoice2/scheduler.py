@@ -6,7 +6,8 @@
     FlowCandidate… ─▸ plan_flow ─▸ keys of one batched call of flow and vocoder
     slack          ─▸ choose_hop ─▸ tokens of a sequence's next flow call
 
-Earliest deadline first; a started stream that is late comes before a new one. Work cannot be interrupted once it runs on the
+Earliest deadline first; a started stream that is late comes before a new one; flow calls with time to spare are made for the
+oldest sequence, so that few are under way at a time. Work cannot be interrupted once it runs on the
 device, so both plans stay short enough for what waits behind them. No clock, no device, no state: the same in, the same out.
 Runs on: the thread that owns the device.
 """
@@ -77,13 +78,15 @@ class SchedulerLimits:
     """What the device's buffers and the rounds allow."""
 
     max_lm_rows: int = 64
-    max_prefill_positions: int = 2048
+    max_prefill_positions: int = 16384
     """Of one round; a single longer prefill is done all the same."""
     max_steps_per_round: int = 8
     run_ahead_tokens: int = 2 * CHUNK_TOKENS
     """How far a sequence may draw beyond what its next flow call needs, while there are rows for it."""
     urgent_slack_ms: float = 300.0
     """A round ends with the need of a sequence that has no more slack than this, or has a first piece to give."""
+    easy_slack_ms: float = 600.0
+    """Of flow calls with more slack than this the oldest sequence's goes first: one that is over gives its pages back."""
     max_flow_rows: int = 32
     max_flow_frames: int = 6400
     """Of one call, with the padding; a single longer row is taken all the same."""
@@ -109,7 +112,8 @@ class Scheduler:
         Sequences short of tokens for their next flow call come first, those that only draw ahead fill what rows are left.
         A newcomer draws in the round that prefills it. At least one newcomer is prefilled if its turn comes, and at
         least one step done, however urgent the flow calls are that wait. One that is late anyway leaves the round as much
-        time as the call itself takes: others would be late for want of tokens else.
+        time as the call itself takes: others would be late for want of tokens else. While first pieces can run there is no
+        round for those who have time.
 
         Args:
             now_ms: the instant.
@@ -137,12 +141,23 @@ class Scheduler:
                 prefill.append(candidate.key)
                 num_positions = positions
             chosen.append(candidate)
-        if not chosen:
+        if not chosen or self._can_be_put_off(now_ms, order, flow_waiting):
             return LmPlan()
         left_ms -= self._costs.prefill_ms(num_positions)
         num_steps = self._num_steps(now_ms, chosen, left_ms)
         until = {c.key: min(c.num_drawn + num_steps, c.num_needed + limits.run_ahead_tokens) for c in chosen}
         return LmPlan(prefill=tuple(prefill), decode=until, num_steps=num_steps)
+
+    def _can_be_put_off(
+        self, now_ms: float, candidates: Sequence[LmCandidate], flow_waiting: Sequence[FlowCandidate]
+    ) -> bool:
+        """Whether a first piece can run and nobody is in a hurry for tokens."""
+        return any(c.is_first for c in flow_waiting) and not any(self._is_urgent(now_ms, c) for c in candidates)
+
+    def _is_urgent(self, now_ms: float, candidate: LmCandidate) -> bool:
+        """Whether it waits for tokens and has a first piece to give, or not much slack."""
+        is_near = candidate.deadline_ms - now_ms <= self._limits.urgent_slack_ms
+        return candidate.num_missing > 0 and (candidate.is_first or is_near)
 
     def _left_ms(self, now_ms: float, waiting: FlowCandidate) -> float:
         """How long a round may be for what waits."""
@@ -155,8 +170,7 @@ class Scheduler:
         useful = max(c.num_needed + limits.run_ahead_tokens - c.num_drawn for c in chosen)
         num_steps = min(limits.max_steps_per_round, useful)
         for candidate in chosen:
-            is_urgent = candidate.is_first or candidate.deadline_ms - now_ms <= limits.urgent_slack_ms
-            if is_urgent and candidate.num_missing > 0:
+            if self._is_urgent(now_ms, candidate):
                 num_steps = min(num_steps, candidate.num_missing)
         step_ms = self._costs.lm_step_ms(len(chosen))
         if left_ms < num_steps * step_ms:
@@ -164,11 +178,16 @@ class Scheduler:
         return num_steps
 
     def plan_flow(
-        self, now_ms: float, candidates: Sequence[FlowCandidate], lm_pending: Sequence[LmCandidate] = ()
+        self,
+        now_ms: float,
+        candidates: Sequence[FlowCandidate],
+        lm_pending: Sequence[LmCandidate] = (),
+        *,
+        may_wait: bool = True,
     ) -> tuple[int, ...]:
         """The keys of the next batched call, the most urgent first.
 
-        The most urgent candidate is taken. Others join in the order of their urgency, while
+        The most urgent candidate is taken; if all have time, the oldest. Others join in the order of their urgency, while
 
         * no deadline that could be met is missed for it, of its rows or of a piece whose tokens are still being drawn;
         * together costs hardly more than one after the other (padding can cost more than a call of its own);
@@ -177,7 +196,8 @@ class Scheduler:
         Args:
             now_ms: the instant.
             candidates: in any order.
-            lm_pending: sequences that draw tokens now.
+            lm_pending: sequences that have tokens to draw.
+            may_wait: whether they draw now, so that waiting brings anything.
 
         Returns:
             Empty if there is none, or if all can wait: for a more urgent piece that is still being drawn and would be late
@@ -186,12 +206,12 @@ class Scheduler:
         """
         if not candidates:
             return ()
-        order = sorted(candidates, key=lambda c: _urgency(c, now_ms))
+        order = sorted(candidates, key=lambda c: self._flow_urgency(now_ms, c))
         seed = order[0]
         batch = _Batch((seed.key,), seed.num_frames, seed.num_keys, self._flow_of(seed))
         latest_ms = seed.deadline_ms if seed.deadline_ms >= now_ms + batch.cost_ms else math.inf
         drawing = [(c, self._piece_of(c, len(lm_pending))) for c in lm_pending if c.num_missing > 0]
-        if self._can_wait(now_ms, order, batch.cost_ms, drawing):
+        if may_wait and self._can_wait(now_ms, order, batch.cost_ms, drawing):
             return ()
         starts_ms = [pending.deadline_ms - piece_ms for pending, piece_ms in drawing]
         latest_ms = min([latest_ms, *(start_ms for start_ms in starts_ms if start_ms >= now_ms + batch.cost_ms)])
@@ -224,7 +244,8 @@ class Scheduler:
         if seed.deadline_ms < now_ms + seed_ms:
             return bool(pressed) and self._is_worth_waiting(order, [c for c, _ in pressed], len(drawing))
         spare_ms = seed.deadline_ms - now_ms - _WAIT_MARGIN * self._together_ms(order)
-        if any(piece_ms < spare_ms and _urgency(c, now_ms) < _urgency(seed, now_ms) for c, piece_ms in pressed):
+        seed_urgency = self._flow_urgency(now_ms, seed)
+        if any(piece_ms < spare_ms and _urgency(c, now_ms) < seed_urgency for c, piece_ms in pressed):
             return True
         return bool(drawing) and spare_ms > self._limits.urgent_slack_ms and not any(c.is_first for c in order)
 
@@ -278,12 +299,14 @@ class Scheduler:
         step_ms = self._costs.lm_step_ms(max(1, min(len(pieces), self._limits.max_lm_rows)))
         spare_ms = math.inf
         missing = positions = frames = keys = 0
+        shape, call_ms = (0, 0, 0), 0.0
         for number, piece in enumerate(sorted(pieces), 1):
             missing, positions = max(missing, piece[2]), positions + piece[3]
             frames, keys = max(frames, min(piece[4], FRAMES_PER_TOKEN * max(HOPS))), max(keys, piece[5])
             rows = min(self._limits.max_flow_rows, -(-number // 4))
-            done_ms = self._costs.prefill_ms(positions) + missing * step_ms
-            done_ms += -(-number // rows) * self.call_ms(rows, frames, keys)
+            if shape != (rows, frames, keys):  # the same for many, and a prediction is what takes time here
+                shape, call_ms = (rows, frames, keys), self.call_ms(rows, frames, keys)
+            done_ms = self._costs.prefill_ms(positions) + missing * step_ms + -(-number // rows) * call_ms
             if not piece[1]:
                 spare_ms = min(spare_ms, piece[0] - now_ms - work_ms - done_ms)
         return spare_ms
@@ -296,6 +319,12 @@ class Scheduler:
         draw_ms = num_missing * self._costs.lm_step_ms(min(num_streams, self._limits.max_lm_rows))
         num_rows = min(self._limits.max_flow_rows, (num_streams + 1) // 2)
         return (draw_ms if num_streams == 1 else 2.0 * draw_ms) + self.call_ms(num_rows, num_frames, num_keys)
+
+    def _flow_urgency(self, now_ms: float, candidate: FlowCandidate) -> "_Urgency":
+        """As :func:`_urgency`, but that those with time come last, the oldest first."""
+        if candidate.is_first or candidate.deadline_ms - now_ms <= self._limits.easy_slack_ms:
+            return _urgency(candidate, now_ms)
+        return True, True, candidate.key, candidate.key
 
     def _flow_of(self, candidate: FlowCandidate) -> float:
         return self.call_ms(1, candidate.num_frames, candidate.num_keys)
@@ -320,14 +349,17 @@ class _Batch:
     cost_ms: float
 
 
-def _urgency(candidate: LmCandidate | FlowCandidate, now_ms: float) -> tuple[bool, float, int]:
+_Urgency = tuple[bool, bool, float, int]
+
+
+def _urgency(candidate: LmCandidate | FlowCandidate, now_ms: float) -> _Urgency:
     """What to sort by: started streams that are late, then all by deadline; keys make the order complete.
 
     A first piece that is very late counts as one of a started stream, so that it gets its turn even when all are late.
     """
     late_ms = now_ms - candidate.deadline_ms
     is_starving = late_ms > (_MAX_FIRST_LATE_MS if candidate.is_first else 0.0)
-    return not is_starving, candidate.deadline_ms, candidate.key
+    return not is_starving, False, candidate.deadline_ms, candidate.key
 
 
 def choose_hop(slack_ms: float, predicted: Callable[[int], float], *, behind: int, hops: Sequence[int] = HOPS) -> int:

@@ -4,6 +4,7 @@ No torch here, so the scheduling of text and speech (``bistream``) stays free of
 specification of CosyVoice2.
 """
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -31,14 +32,17 @@ SOS: Final = LmInput(Table.SPECIAL, 0)
 TASK: Final = LmInput(Table.SPECIAL, 1)
 
 
+_input = functools.lru_cache(maxsize=2**14)(LmInput)  # every text of a voice begins with the same ones
+
+
 def text_inputs(text_ids: Iterable[int]) -> list[LmInput]:
     """Text tokens as inputs."""
-    return [LmInput(Table.TEXT, text_id) for text_id in text_ids]
+    return [_input(Table.TEXT, text_id) for text_id in text_ids]
 
 
 def speech_inputs(speech_ids: Iterable[int]) -> list[LmInput]:
     """Speech tokens as inputs."""
-    return [LmInput(Table.SPEECH, speech_id) for speech_id in speech_ids]
+    return [_input(Table.SPEECH, speech_id) for speech_id in speech_ids]
 
 
 def unistream_inputs(prompt_text: Iterable[int], text: Iterable[int], prompt_speech: Iterable[int]) -> list[LmInput]:

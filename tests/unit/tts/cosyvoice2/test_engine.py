@@ -189,6 +189,24 @@ def test_the_first_piece_comes_within_the_target() -> None:
     assert heard.pieces[0][0] - begin_ms < 150.0
 
 
+def test_a_burst_is_fed_at_once_and_nobody_draws_ahead_before_all_first_pieces_are_out() -> None:
+    hall = Hall(num_slots=72, max_streams=64)
+    for stream_id in range(64):
+        hall.open(stream_id, TEXTS[0])
+    hall.run()
+    names = [name for name, _ in hall.device.calls]
+    assert names.count("start") == 1
+    first = names.index("speak")
+    assert names[first : first + 2] == ["speak", "speak"]
+    assert sorted(slot for _, slots in hall.device.calls[first : first + 2] for slot in slots) == list(range(64))
+
+
+def test_the_schedule_has_a_first_piece_due_before_it_was_promised() -> None:
+    hall = Hall(first_audio_target_ms=300.0)
+    hall.open(0, TEXTS[0])
+    assert hall.engine._table.streams[0].clock.deadline_ms == pytest.approx(200.0)
+
+
 def test_a_shorter_first_hop_comes_sooner_and_sounds_the_same() -> None:
     def first_ms(first_hop_tokens: int) -> float:
         hall = Hall(first_hop_tokens=first_hop_tokens)
@@ -253,7 +271,7 @@ def test_admission_refuses_who_would_starve_the_others() -> None:
         for stream_id in range(64):
             hall.open(stream_id, *TEXTS)
             num_taken += 1
-            hall.play(200)
+            hall.play(100)
     assert refused.value.retry_after_s is not None
     assert 2 < num_taken < 64
     report = hall.engine.load_report("anna")

@@ -27,6 +27,7 @@ LIMITS: Final = SchedulerLimits(
     max_steps_per_round=8,
     run_ahead_tokens=20,
     urgent_slack_ms=300.0,
+    easy_slack_ms=5000.0,
     max_flow_rows=4,
     max_flow_frames=1000,
 )
@@ -141,6 +142,21 @@ LM_PLANS: dict[str, tuple[list[LmCandidate], list[FlowCandidate], LmPlan]] = {
         [ready(7, 500)],
         LmPlan(decode={1: 8}, num_steps=8),
     ),
+    "no round for those with time while a first piece can run": (
+        [drawing(1, 301, 0), drawing(2, 100, 30)],
+        [ready(7, 500), ready(8, 900, is_first=True)],
+        LmPlan(),
+    ),
+    "but for one in a hurry": (
+        [drawing(1, 300, 26), drawing(2, 1000, 0)],
+        [ready(8, 900, is_first=True)],
+        LmPlan(decode={1: 28, 2: 2}, num_steps=2),
+    ),
+    "and for another first piece": (
+        [drawing(1, 5000, 0, is_first=True, num_prefill=100)],
+        [ready(8, 900, is_first=True)],
+        LmPlan(prefill=(1,), decode={1: 8}, num_steps=8),
+    ),
 }
 
 
@@ -188,6 +204,18 @@ FLOW_PLANS: dict[str, tuple[list[FlowCandidate], list[LmCandidate], tuple[int, .
     "those with the earlier deadline as well": ([ready(1, 14)], [drawing(9, 15, 20, is_first=True)], (1,)),
     "with little time no more rows are waited for": ([ready(1, 330), ready(2, 500)], [drawing(9, 900, 20)], (1, 2)),
     "with more time they are": ([ready(1, 400), ready(2, 500)], [drawing(9, 900, 20)], ()),
+    "of those with time the oldest first": (
+        [ready(key, 9000 - 900 * key) for key in (1, 2, 3, 4)] + [ready(5, 5400)],
+        [],
+        (1, 2, 3, 4),
+    ),
+    "after those without": ([ready(1, 5001), ready(2, 8000), ready(3, 5000), ready(4, 400)], [], (4, 3, 1, 2)),
+    "and after first pieces": ([ready(1, 5001), ready(2, 9000, is_first=True)], [], (2, 1)),
+    "a piece in the making is not for them to wait for that has as much time": (
+        [ready(1, 6000, is_first=True)],
+        [drawing(9, 6500, 20)],
+        (1,),
+    ),
     "unless there is nothing to draw": ([ready(1, 400)], [drawing(9, 900, 28)], (1,)),
     "unless a first piece is ready": ([ready(1, 400), ready(2, 500, is_first=True)], [drawing(9, 900, 20)], (1, 2)),
 }
@@ -199,6 +227,9 @@ def test_flow_calls(name: str) -> None:
     scheduler = Scheduler(LIMITS, growing_costs())
     assert scheduler.plan_flow(NOW, candidates, pending) == expected
     assert scheduler.plan_flow(NOW, candidates[::-1], pending) == expected
+    at_once = scheduler.plan_flow(NOW, candidates, pending, may_wait=False)
+    assert bool(at_once) == bool(candidates), "without a round to wait for there is a call"
+    assert at_once == expected or not expected
 
 
 @pytest.mark.parametrize(
@@ -334,7 +365,7 @@ def test_in_the_end_everybody_was_taken(candidates: list[FlowCandidate]) -> None
         ),
         max_size=12,
     ),
-    st.lists(st.builds(ready, st.just(99), slacks), max_size=2),
+    st.lists(st.builds(ready, st.just(99), slacks, is_first=st.booleans()), max_size=2),
 )
 def test_rounds_keep_their_limits_and_get_on(candidates: list[LmCandidate], waiting: list[FlowCandidate]) -> None:
     numbered = {
@@ -344,12 +375,15 @@ def test_rounds_keep_their_limits_and_get_on(candidates: list[LmCandidate], wait
         for key, c in enumerate(candidates)
     }
     plan = Scheduler(LIMITS, constant_costs()).plan_lm(NOW, list(numbered.values()), waiting)
-    if any(c.num_drawn < 48 for c in numbered.values()):
+    may_draw = [c for c in numbered.values() if c.num_drawn < 48]
+    in_a_hurry = [c for c in may_draw if c.num_missing and (c.is_first or c.deadline_ms - NOW <= 300.0)]
+    if in_a_hurry or (may_draw and not any(c.is_first for c in waiting)):
         assert plan.decode
+    if plan.decode:
         assert 1 <= plan.num_steps <= 8
     assert len(plan.decode) <= 4
     positions = [numbered[key].num_prefill for key in plan.prefill]
-    assert len(positions) == 1 or sum(positions) <= 500
+    assert len(positions) <= 1 or sum(positions) <= 500
     assert set(plan.prefill) == {key for key in plan.decode if numbered[key].num_prefill}
     for key, until in plan.decode.items():
         assert numbered[key].num_drawn < until <= min(48, numbered[key].num_drawn + plan.num_steps)

@@ -127,6 +127,7 @@ class Scheduler:
             (c for c in candidates if c.num_drawn < c.num_needed + limits.run_ahead_tokens),
             key=lambda c: (c.num_missing == 0, *_urgency(c, now_ms)),
         )
+        prefill_left_ms = min(left_ms, self._left_by_listeners_ms(now_ms, order))
         prefill: list[int] = []
         chosen: list[LmCandidate] = []
         num_positions = 0
@@ -135,7 +136,9 @@ class Scheduler:
                 break
             if candidate.num_prefill > 0:
                 positions = num_positions + candidate.num_prefill
-                fits = positions <= limits.max_prefill_positions and self._costs.prefill_ms(positions) <= left_ms
+                fits = (
+                    positions <= limits.max_prefill_positions and self._costs.prefill_ms(positions) <= prefill_left_ms
+                )
                 if prefill and not fits:
                     continue
                 prefill.append(candidate.key)
@@ -164,6 +167,13 @@ class Scheduler:
         call_ms = self._flow_of(waiting)
         left_ms = waiting.deadline_ms - now_ms - call_ms
         return left_ms if left_ms >= 0.0 else call_ms
+
+    def _left_by_listeners_ms(self, now_ms: float, candidates: Sequence[LmCandidate]) -> float:
+        """How long several newcomers may be prefilled before a started stream would be late that draws its tokens."""
+        if sum(c.num_prefill > 0 for c in candidates) < 2:  # noqa: PLR2004 - one is prefilled in any case
+            return math.inf
+        started = [c for c in candidates if not c.is_first and c.num_missing > 0]
+        return min((c.deadline_ms - now_ms - self._piece_of(c, len(candidates)) for c in started), default=math.inf)
 
     def _num_steps(self, now_ms: float, chosen: Sequence[LmCandidate], left_ms: float) -> int:
         limits = self._limits

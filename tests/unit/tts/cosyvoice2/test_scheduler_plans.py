@@ -131,6 +131,22 @@ LM_PLANS: dict[str, tuple[list[LmCandidate], list[FlowCandidate], LmPlan]] = {
         [ready(7, 24)],
         LmPlan(prefill=(1,), decode={1: 1}, num_steps=1),
     ),
+    "a listener who needs tokens puts off further prefills": (  # 28 for the draws, 20 for the call, 5 for the prefill
+        [
+            *(drawing(key, 1000, 0, is_first=True, num_prefill=100) for key in (1, 2)),
+            drawing(3, 52.9, 14),
+        ],
+        [],
+        LmPlan(prefill=(1,), decode={1: 8, 3: 22}, num_steps=8),
+    ),
+    "one with time does not": (
+        [
+            *(drawing(key, 1000, 0, is_first=True, num_prefill=100) for key in (1, 2)),
+            drawing(3, 53.1, 14),
+        ],
+        [],
+        LmPlan(prefill=(1, 2), decode={1: 8, 2: 8, 3: 22}, num_steps=8),
+    ),
     "one step at least": ([drawing(1, 1000, 0)], [ready(7, 20.5)], LmPlan(decode={1: 1}, num_steps=1)),
     "a flow call that is late leaves as much time as it takes": (
         [drawing(1, 1000, 0)],

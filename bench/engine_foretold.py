@@ -154,8 +154,7 @@ class ForetoldDevice:
 
     def pages_needed(self, voice_id: str, num_tokens: int) -> int:
         """Besides those of its voice."""
-        num_prompt = self.num_prompts[voice_id]
-        return -(-(num_prompt + num_tokens) // CHUNK_TOKENS) - _final(num_prompt)
+        return _own_pages(self.num_prompts[voice_id], num_tokens)
 
     @property
     def num_used(self) -> int:
@@ -165,8 +164,7 @@ class ForetoldDevice:
     def _pages_wanted(self, slot: _Slot, num_new: int) -> int:
         if slot.num_pages is None:
             return 0
-        num_pages = -(-(slot.num_prompt + slot.num_spoken + num_new) // CHUNK_TOKENS) - _final(slot.num_prompt)
-        return max(0, num_pages - slot.num_pages)
+        return max(0, _own_pages(slot.num_prompt, slot.num_spoken + num_new) - slot.num_pages)
 
     def _pass(self, ms: float) -> None:
         self.device_ms += ms
@@ -329,6 +327,10 @@ def main() -> None:
 def _news(slot: _Slot) -> _Drawn:
     news, slot.num_told = slot.num_drawn - slot.num_told, slot.num_drawn
     return _Drawn((0,) * news, slot.num_drawn == slot.to_draw)
+
+
+def _own_pages(num_prompt: int, num_tokens: int) -> int:
+    return -(-(num_prompt + num_tokens) // CHUNK_TOKENS) - _final(num_prompt)
 
 
 def _final(num_prompt: int) -> int:

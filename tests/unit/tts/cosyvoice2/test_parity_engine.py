@@ -79,6 +79,7 @@ def test_the_runners_of_the_engine_meet_the_references(
     assert len(list(found[2].ours)) == NUM_SPOKEN
 
 
+@pytest.mark.timeout(300)
 def test_replayed_from_graphs_they_meet_the_references(
     model: SpeechModel, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,7 @@ def test_inputs_are_not_made_to_fit(replayed: ReplayedGraphs) -> None:
             graphed.call((), x=other)
 
 
+@pytest.mark.timeout(300)
 def test_streams_sound_the_same_from_graphs(
     tmp_path: Path, replayed: ReplayedGraphs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

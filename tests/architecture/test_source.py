@@ -13,15 +13,6 @@ pytestmark = pytest.mark.architecture
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "cc_tts").rglob("*.py"))
 NAMES = [str(path.relative_to(ROOT)) for path in SOURCES]
-MAX_LINES = 400
-LONG = {
-    "cc_tts/calls/call.py": "one call: its API, the reports of its leg and its prompts change the same state",
-    "cc_tts/calls/registry.py": "the only place where reports of the UA process are dispatched",
-    "cc_tts/media/playout_buffer.py": "clock side and writer side must be read together: they share no lock",
-    "cc_tts/tts/espeak.py": "engine, turns and passages of one thread",
-    "cc_tts/ua/endpoint.py": "set-up and command dispatch of the UA process; pjsua2 keeps them in one object",
-}
-MAX_LINES_LONG = 600
 VAGUE = {"utils", "util", "helpers", "helper", "common", "base", "manager", "managers", "misc", "core", "tools"}
 OTHER_PEOPLES_WORDS = {
     "cc_tts/ua/softphone_sdp.py": {"session"},  # the session part of a description (RFC 4566 §5)
@@ -87,17 +78,6 @@ def test_pjsua2_is_imported_in_ua_only(path: Path) -> None:
         assert not roots & {"pjsua2", "_pjsua2"}
     if "torch" in roots:
         assert "cosyvoice2" in path.parts
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=NAMES)
-def test_long_files_have_a_reason(path: Path) -> None:
-    name = str(path.relative_to(ROOT))
-    num_lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert num_lines <= (MAX_LINES_LONG if name in LONG else MAX_LINES), f"{num_lines} lines; split it or give a reason"
-
-
-def test_the_reasons_are_for_files_that_exist() -> None:
-    assert set(LONG) <= set(NAMES)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=NAMES)

@@ -10,12 +10,11 @@ import os
 from pathlib import Path
 from typing import Self
 
-import pytest
-
 from tests.e2e.arrivals import exactly
 from tests.e2e.children import Child
 from tests.e2e.peers import ROOT, free_ports
 from tests.e2e.server_under_test import Server
+from tests.support import needs
 from tests.support.audio_match import Samples, read_wav
 
 PEER = ROOT / "sip" / "peers" / "asterisk"
@@ -30,15 +29,12 @@ Block = dict[str, str]
 
 
 def require_asterisk() -> Path:
-    """The unpacked Asterisk; the test is skipped without it, or fails where CC_TTS_REQUIRE_ASTERISK=1."""
+    """The unpacked Asterisk."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     tree = Path(os.environ.get("ASTERISK_TREE") or f"{cache}/cc-tts/asterisk")
-    if (tree / "usr/sbin/asterisk").exists():
-        return tree
-    advice = f"no Asterisk in {tree}: sip/peers/asterisk/fetch.sh unpacks it there (80 MB, no root)"
-    if os.environ.get("CC_TTS_REQUIRE_ASTERISK") == "1":
-        pytest.fail(advice)
-    pytest.skip(advice)
+    if not (tree / "usr/sbin/asterisk").exists():
+        needs.missing("asterisk", "Asterisk is not here: sip/peers/asterisk/fetch.sh (80 MB, no root)")
+    return tree
 
 
 class Asterisk:

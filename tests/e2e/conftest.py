@@ -9,6 +9,7 @@ from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.children import Child
 from tests.e2e.configured import server_with
 from tests.e2e.server_under_test import SMALL_MAX_CALLS, Server
+from tests.support import needs
 
 os.environ.setdefault("CC_TTS_SIP__MAX_MEDIA_LATENESS_MS", "0")
 """A machine that is busy with other tests shall not refuse the calls of this one."""
@@ -47,9 +48,7 @@ async def small_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIt
 
 @pytest.fixture
 def server_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Choose the server build; without one skip, or fail where CC_TTS_REQUIRE_SERVER_BUILD=1 says that it must be there."""
+    """Choose the server build."""
     if not pjsua2_build.is_built():
-        if os.environ.get("CC_TTS_REQUIRE_SERVER_BUILD") == "1":
-            pytest.fail("no server build of pjsua2: make pjsua2")
-        pytest.skip("no server build of pjsua2: make pjsua2")
+        needs.missing("server-build", "the server build of pjsua2 is not here: make pjsua2")
     monkeypatch.setenv(pjsua2_build.VARIABLE, "server")

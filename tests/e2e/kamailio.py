@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Self
 
 import aiohttp
-import pytest
 
 from tests.e2e.children import Child
 from tests.e2e.configured import ua_pid, until
 from tests.e2e.peers import HOST, ROOT, free_ports, until_listening
 from tests.e2e.raw_sip import Answer, RawCaller, RtpEar
 from tests.e2e.server_under_test import REQUEST_TIMEOUT_S, Server, server_config
+from tests.support import needs
 
 SHIPPED = ROOT / "sip" / "peers" / "kamailio"
 PROBE_S = 2.0
@@ -53,15 +53,12 @@ class Installed:
 
 
 def require_kamailio() -> Installed:
-    """Kamailio of the machine or of fetch.sh; the test is skipped without it, or fails with CC_TTS_REQUIRE_KAMAILIO=1."""
+    """Kamailio of the machine or of fetch.sh."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cc-tts" / "kamailio"
-    for folder in (cache, Path("/")):
-        if shutil.which(str(folder / "usr/sbin/kamailio")) is not None:
-            return Installed(folder)
-    advice = "kamailio is missing: sip/peers/kamailio/fetch.sh unpacks it"
-    if os.environ.get("CC_TTS_REQUIRE_KAMAILIO") == "1":
-        pytest.fail(advice)
-    pytest.skip(advice)
+    found = [folder for folder in (cache, Path("/")) if shutil.which(str(folder / "usr/sbin/kamailio"))]
+    if not found:
+        needs.missing("kamailio", "Kamailio is not here: sip/peers/kamailio/fetch.sh (9 MB, no root)")
+    return Installed(found[0])
 
 
 class Kamailio:

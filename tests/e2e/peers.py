@@ -8,9 +8,8 @@ import shutil
 import socket
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.children import Child
+from tests.support import needs
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = ROOT / "sip" / "scenarios"
@@ -20,14 +19,11 @@ LISTEN_TIMEOUT_S = 5.0
 
 
 def require(tool: str) -> str:
-    """Path of a tool; the test is skipped without it, or fails where CC_TTS_REQUIRE_PEERS=1 says all must be there."""
+    """Path of a tool, see :mod:`tests.support.needs`."""
     path = shutil.which(tool)
-    if path is not None:
-        return path
-    advice = f"{tool} is missing: apt-get install --no-install-recommends {PACKAGES[tool]}"
-    if os.environ.get("CC_TTS_REQUIRE_PEERS") == "1":
-        pytest.fail(advice)
-    pytest.skip(advice)
+    if path is None:
+        needs.missing("peers", f"{tool} is not installed: apt-get install --no-install-recommends {PACKAGES[tool]}")
+    return path
 
 
 def _is_free(port: int, count: int) -> bool:

@@ -1,13 +1,12 @@
 """Certificates for tests, made by the command ``openssl``: an authority of our own and what it signs."""
 
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-import pytest
+from tests.support import needs
 
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
 TIMEOUT_S = 20.0
@@ -67,10 +66,7 @@ class Authority:
 def _openssl(*arguments: str | Path) -> None:
     openssl = shutil.which("openssl")
     if openssl is None:
-        advice = "openssl is missing: apt-get install --no-install-recommends openssl"
-        if os.environ.get("CC_TTS_REQUIRE_PEERS") == "1":
-            pytest.fail(advice)
-        pytest.skip(advice)
+        needs.missing("peers", "openssl is not installed: apt-get install --no-install-recommends openssl")
     argv = [openssl, *map(str, arguments)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr

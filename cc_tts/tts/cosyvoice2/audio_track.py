@@ -135,7 +135,7 @@ class AudioTrack:
             prompt = self._voice.prompt
             known = self._as_row(self._tokens[: call.num_tokens])
             voice = (prompt.token, prompt.feat, prompt.embedding)
-            mel = self._flow(known, *voice, streaming=False, finalize=call.finalize, noise=self._noise)
+            mel: Tensor = self._flow(known, *voice, streaming=False, finalize=call.finalize, noise=self._noise)
             return mel[:, :, FRAMES_PER_TOKEN * call.num_given :]
         num_tokens = self._num_prompt + call.num_tokens
         state = self._voice.state if self._state is None else self._state

@@ -118,7 +118,8 @@ def test_joined_maps_give_what_each_gives_and_hold_nothing_twice() -> None:
     x = torch.randn(2, 5, 4)
 
     def apart() -> "Tensor":
-        return torch.cat([each(x) for each in maps], dim=-1)
+        cat: Tensor = torch.cat([each(x) for each in maps], dim=-1)
+        return cat
 
     expected = apart()
     assert torch.equal(joined(x), expected)

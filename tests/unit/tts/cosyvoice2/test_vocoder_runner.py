@@ -33,7 +33,8 @@ def vocoder() -> Vocoder:
 
 
 def mel_of(num_frames: int, seed: int) -> "Tensor":
-    return 2.0 * torch.randn((80, num_frames), generator=torch.Generator().manual_seed(seed)) - 3.0
+    mel: Tensor = 2.0 * torch.randn((80, num_frames), generator=torch.Generator().manual_seed(seed)) - 3.0
+    return mel
 
 
 def cuts(num_frames: int, rng: random.Random) -> list[int]:
@@ -146,7 +147,8 @@ def test_rows_of_a_kind_are_run_together(
 
     def counted(batch: Sequence[object], num_rows: int, num_frames: int, *, is_even: bool) -> "Tensor":
         called.append((num_rows, num_frames, is_even))
-        return torch.ones((len(batch), num_frames * HOP + 1), dtype=torch.int16)
+        ones: Tensor = torch.ones((len(batch), num_frames * HOP + 1), dtype=torch.int16)
+        return ones
 
     monkeypatch.setattr(runner, "_call", counted)
     sizes = [10, 16, 17, *[58] * 66, 50]

@@ -1,0 +1,32 @@
+"""What a test needs and a machine may lack. Without it the test is skipped, or fails where ``CC_TTS_REQUIRE`` names it.
+
+``CC_TTS_REQUIRE`` is a comma-separated list of ``peers`` (sipp, baresip, tshark, openssl), ``asterisk``, ``kamailio`` and
+``server-build``.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, Literal, NoReturn
+
+import pytest
+
+Need = Literal["peers", "asterisk", "kamailio", "server-build"]
+
+_NO_MODULE: Final = "could not import"
+_NEURAL: Final = "the packages of the neural engine are not installed: make neural"
+
+
+def missing(need: Need, advice: str) -> NoReturn:
+    """End a test whose ``need`` is not here. ``advice`` says what is missing and which command adds it."""
+    if need in os.environ.get("CC_TTS_REQUIRE", "").split(","):
+        pytest.fail(advice)
+    pytest.skip(advice)
+
+
+def summary(reasons: Iterable[str]) -> list[str]:
+    """One line a reason, with the number of skipped tests; a module that cannot be imported counts as one."""
+    counts = Counter(
+        _NEURAL if _NO_MODULE in reason else reason.removeprefix("Skipped: ").splitlines()[0] for reason in reasons
+    )
+    return [f"{count:5}  {reason}" for reason, count in counts.most_common()]

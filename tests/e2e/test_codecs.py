@@ -13,7 +13,7 @@ from tests.e2e.raw_sip import RawCaller, RtpEar
 from tests.e2e.server_under_test import GREETING, Server, engine_pcm
 from tests.support import audio_match
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 
 G722, PCMA, PCMU = 9, 8, 0
 FRAME_BYTES = 160

@@ -10,7 +10,7 @@ from tests.e2e.peers import HOST
 from tests.e2e.raw_sip import RawCaller, RawPeer, invite_once
 from tests.e2e.server_under_test import Server
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 
 HEAD = "v=0\r\no=raw 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
 AUDIO = "m=audio 9 RTP/AVP 0\r\n"

@@ -12,7 +12,7 @@ from tests.e2e.peers import Sipp
 from tests.e2e.raw_sip import options
 from tests.e2e.server_under_test import Server
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 
 
 @pytest.mark.parametrize("tcp", [False, True], ids=["udp", "tcp"])

@@ -14,7 +14,7 @@ from tests.e2e.server_under_test import GREETING, Server, engine_pcm
 from tests.e2e.signals import through_ulaw
 from tests.support import audio_match
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 
 
 async def test_greeting_arrives_whole(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from cc_tts.ua.client import UaClient
 from tests.e2e.peers import free_ports
 from tests.fakes.fake_calls import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.both_builds]
 
 EXIT_TIMEOUT_S = 20.0
 

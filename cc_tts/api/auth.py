@@ -2,23 +2,30 @@
 
 Without tokens the server binds loopback only, but a web page in a browser on the same machine could still reach it: by
 a cross-origin request that needs no preflight, by a WebSocket (which knows no same-origin rule), or by DNS rebinding.
-So ``Host`` and, where it is sent, ``Origin`` must then be ``localhost`` or an address.
+So every request must then name ``localhost`` or a loopback address in ``Host``, and must not come from a page of another
+origin, as told by ``Origin`` (RFC 6454 §7) and ``Sec-Fetch-Site`` (W3C Fetch Metadata).
 """
 
 import hashlib
 import hmac
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
-from yarl import URL
 
 from cc_tts.config import ALL_SCOPES, Scope, TokenConfig
 from cc_tts.errors import Forbidden, Unauthorized
 
 REALM: Final = "cc-tts"
+
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?")
+_HTTP_PORT: Final = "80"
+"""Left out of ``Host`` and ``Origin`` by browsers (RFC 6454 §6.1)."""
+_FETCHED_BY_NOBODY_ELSE: Final = frozenset({"same-origin", "none"})
+"""``Sec-Fetch-Site`` of a page of ours, and of an address that the user typed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +57,9 @@ class Doorkeeper:
 
         Raises:
             Unauthorized: no token or an unknown one.
-            Forbidden: the token lacks ``scope``; or there are no tokens and the request comes from a web page.
+            Forbidden: the token lacks ``scope``.
         """
         if not self._holders:
-            _check_local(request)
             return ANYBODY
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
@@ -64,6 +70,15 @@ class Doorkeeper:
         if scope not in holder.scopes:
             raise Forbidden(f"the token lacks the scope {scope}")
         return holder
+
+    def check_origin(self, request: web.Request) -> None:
+        """Keep web pages out while there are no tokens. For every request, those without a scope included.
+
+        Raises:
+            Forbidden: ``Host`` is not this machine's loopback, or a page of another origin asks.
+        """
+        if not self._holders:
+            _check_same_origin(request)
 
     def _holder(self, token: str) -> Holder | None:
         digest = _digest(token)
@@ -90,27 +105,30 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
-def _check_local(request: web.Request) -> None:
-    host = request.headers.get("Host")
-    if host is not None and not _names_this_machine(f"http://{host}"):
-        raise Forbidden("without http.tokens this server is reached as localhost or by an address, not by a name")
-    origin = request.headers.get("Origin")
-    if origin is not None and not _names_this_machine(origin):
+def _check_same_origin(request: web.Request) -> None:
+    hosts = [_authority(host) for host in request.headers.getall("Host", ())]
+    if hosts and (len(hosts) > 1 or not _is_loopback(hosts[0])):
+        raise Forbidden("without http.tokens this server is reached as localhost or by a loopback address")
+    for origin in request.headers.getall("Origin", ()):
+        scheme, _, authority = origin.partition("://")
+        if scheme.lower() != "http" or not hosts or _authority(authority) != hosts[0]:
+            raise Forbidden("without http.tokens no web page of another origin may ask")
+    if not _FETCHED_BY_NOBODY_ELSE.issuperset(request.headers.getall("Sec-Fetch-Site", ())):
         raise Forbidden("without http.tokens no web page of another origin may ask")
 
 
-def _names_this_machine(url: str) -> bool:
-    """Whether the URL's host is ``localhost`` or an IP address: what no DNS record can be made to point to."""
-    try:
-        host = URL(url).host
-    except ValueError:
-        return False
-    if not host:
-        return False
-    if host == "localhost" or host.endswith(".localhost"):
+def _authority(text: str) -> tuple[str, str]:
+    """Host and port as browsers compare them; two empty strings if it is none."""
+    match = _HOST.fullmatch(text.lower())
+    return (match[1], match[2] or _HTTP_PORT) if match else ("", "")
+
+
+def _is_loopback(authority: tuple[str, str]) -> bool:
+    """``localhost`` or a loopback address: not a name under it, which need not be ours, and no name that DNS tells."""
+    host = authority[0].strip("[]")
+    if host == "localhost":
         return True
     try:
-        ipaddress.ip_address(host)
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-    return True

@@ -2,7 +2,7 @@
 
 ::
 
-    observe       X-Request-Id · problem+json for every error · request metrics · one debug line
+    observe       X-Request-Id · problem+json for every error · request metrics · one debug line · origin of web pages
      └─ guarded   token and scope ▸ Idempotency-Key ▸ body (bytes and time bounded) ▸ decode ▸ handler (time bounded)
 
 No thread, no executor, no waiting between the last byte of a body and the handler's first line.
@@ -57,7 +57,7 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     status = CLIENT_GONE_STATUS
     streamed = False
     try:
-        response = await answered(request, handler)
+        response = await answered(request, _same_origin(handler))
         status, streamed = str(response.status), response.prepared
     finally:
         method = request.method if request.method in _METHODS else "other"
@@ -116,6 +116,14 @@ def guarded(route: Route) -> Handler:
         if key is None or route.streams:
             return await work(request)
         return await _once(request, key, body, work)
+
+    return handle
+
+
+def _same_origin(handler: Handler) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        request.app[DOORKEEPER].check_origin(request)
+        return await handler(request)
 
     return handle
 

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 import structlog
-from aiohttp import ClientSession
+from aiohttp import ClientSession, WSServerHandshakeError
 
 from cc_tts.config import TokenConfig
 from tests.fakes.fake_calls import Answered, RunningApi, make_config, running_api
@@ -91,24 +91,112 @@ async def test_a_wrong_token_is_refused_before_its_body_is_read(locked: RunningA
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
 
 
+FOREIGN_PAGES = [
+    {"Host": "evil.example:8080"},  # DNS rebinding
+    {"Host": "evil.example:8080", "Origin": "http://evil.example:8080"},
+    {"Host": "evil.localhost:8080", "Origin": "http://evil.localhost:8080"},
+    {"Host": "192.0.2.7:8080"},
+    {"Host": "0.0.0.0:8080"},
+    {"Host": "localhost:8080@evil.example"},
+    {"Host": "localhost:8080.evil.example"},
+    {"Host": ""},
+    {"Origin": "https://evil.example"},
+    {"Origin": "null"},
+    {"Origin": ""},
+    {"Origin": "http://203.0.113.9"},
+    {"Origin": "http://203.0.113.9:{port}"},
+    {"Origin": "http://evil.localhost"},
+    {"Origin": "http://localhost:{port}"},  # Host is 127.0.0.1
+    {"Host": "localhost:{port}", "Origin": "http://localhost:3000"},
+    {"Host": "localhost:{port}", "Origin": "http://localhost"},
+    {"Host": "localhost:{port}", "Origin": "https://localhost:{port}"},
+    {"Host": "localhost:{port}", "Origin": "http://localhost:{port}/"},
+    {"Host": "localhost:{port}", "Origin": "http://evil@localhost:{port}"},
+    {"Host": "localhost:{port}", "Origin": "file://localhost:{port}"},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+]
+EVERY_ROUTE = [
+    ("GET", "/v1/calls"),
+    ("HEAD", "/v1/calls"),
+    ("GET", "/v1/calls/c1"),
+    ("POST", "/v1/calls/c1/pause"),
+    ("DELETE", "/v1/calls/c1"),
+    ("GET", "/v1/utterances/u1"),
+    ("GET", "/v1/voices"),
+    ("GET", "/v1/events"),
+    ("POST", "/v1/audio/speech"),
+    ("POST", "/v1/admin/drain"),
+    ("GET", "/metrics"),
+    ("GET", "/healthz"),
+    ("GET", "/readyz"),
+    ("GET", "/v1/openapi.json"),
+    ("OPTIONS", "/v1/admin/drain"),
+    ("GET", "/nowhere"),
+]
+
+
+def with_port(headers: dict[str, str], api: RunningApi) -> dict[str, str]:
+    return {name: value.replace("{port}", str(api.port)) for name, value in headers.items()}
+
+
+@pytest.mark.parametrize("headers", FOREIGN_PAGES, ids=repr)
+async def test_without_tokens_web_pages_are_kept_out(api: RunningApi, headers: dict[str, str]) -> None:
+    answered = await api.ask("POST", "/v1/admin/drain", headers=with_port(headers, api))
+    answered.check_problem(403, "forbidden")
+    assert not api.registry.draining
+
+
+@pytest.mark.parametrize("headers", FOREIGN_PAGES, ids=repr)
+async def test_without_tokens_web_pages_get_no_events(api: RunningApi, headers: dict[str, str]) -> None:
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await api.session.ws_connect("/v1/events", headers=with_port(headers, api))
+    assert refused.value.status == 403
+    assert api.registry.events.num_subscribers == 0
+
+
+@pytest.mark.parametrize(("method", "path"), EVERY_ROUTE)
+async def test_without_tokens_web_pages_are_kept_out_of_every_route(api: RunningApi, method: str, path: str) -> None:
+    for headers in ({"Host": "evil.example"}, {"Origin": "http://203.0.113.9"}, {"Sec-Fetch-Site": "cross-site"}):
+        assert (await api.ask(method, path, headers=headers)).status == 403
+
+
+async def test_two_hosts_or_origins_are_refused(api: RunningApi) -> None:
+    host = f"localhost:{api.port}".encode()
+    for more in (b"Host: evil.example", b"Origin: http://" + host + b"\r\nOrigin: http://evil.example"):
+        async with api.connect() as (reader, writer):
+            writer.write(b"GET /v1/calls HTTP/1.1\r\nHost: " + host + b"\r\n" + more + b"\r\n\r\n")
+            assert (await reader.readline()).split()[1] in (b"400", b"403")
+
+
 @pytest.mark.parametrize(
-    ("headers", "status"),
+    "headers",
     [
-        ({"Host": "evil.example:8080"}, 403),
-        ({"Origin": "https://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Origin": "http://localhost:3000"}, 200),
-        ({"Host": "localhost:8080"}, 200),
-        ({"Host": "[::1]:8080"}, 200),
+        {},
+        {"Host": "localhost:8080"},
+        {"Host": "LOCALHOST"},
+        {"Host": "127.0.0.1"},
+        {"Host": "[::1]:8080"},
+        {"Origin": "http://127.0.0.1:{port}"},
+        {"Host": "localhost:9000", "Origin": "http://localhost:9000"},  # a forwarded port
+        {"Host": "localhost:80", "Origin": "http://localhost"},
+        {"Sec-Fetch-Site": "none"},
+        {"Host": "localhost:{port}", "Origin": "http://localhost:{port}", "Sec-Fetch-Site": "same-origin"},
     ],
+    ids=repr,
 )
-async def test_without_tokens_web_pages_are_kept_out(api: RunningApi, headers: dict[str, str], status: int) -> None:
-    assert (await api.ask("GET", "/v1/calls", headers=headers)).status == status
+async def test_without_tokens_programs_and_pages_of_this_server_are_let_in(
+    api: RunningApi, headers: dict[str, str]
+) -> None:
+    assert (await api.ask("GET", "/v1/calls", headers=with_port(headers, api))).status == 200
+    async with api.session.ws_connect("/v1/events", headers=with_port(headers, api)):
+        pass
 
 
-async def test_with_tokens_the_name_does_not_matter(locked: RunningApi) -> None:
-    answered = await locked.ask("GET", "/v1/calls", headers={"Host": "tts.example", **bearer(READ)})
-    assert answered.status == 200
+async def test_with_tokens_the_name_and_the_page_do_not_matter(locked: RunningApi) -> None:
+    for headers in ({"Host": "tts.example"}, {"Origin": "https://console.example", "Sec-Fetch-Site": "cross-site"}):
+        assert (await locked.ask("GET", "/v1/calls", headers={**headers, **bearer(READ)})).status == 200
+        assert (await locked.ask("GET", "/v1/calls", headers=headers)).status == 401
 
 
 # --- time

@@ -14,17 +14,20 @@ import random
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import hostile_flood
-from bench.hostile_peer import Peer
+from bench.hostile_peer import Peer, registration
 from bench.hostile_replay import replay, write_dump
-from bench.hostile_traffic import Traffic
+from bench.hostile_traffic import KINDS, Traffic
 from bench.hostile_watch import CallsInProgress, LogTail, Orphans, Watch, live_calls
 from bench.lab import Json, LabServer, machine, save
 from bench.sip_load import Crowd
 
 NUM_KEPT = 3
+NUM_KEPT_WHEEL = 1
+"""Of the four calls the PyPI wheel takes."""
 MAX_CALLS = 200
 MAX_CRASHES = 20
 SAMPLE_S = 10.0
@@ -52,7 +55,13 @@ SETTINGS = (
     "routes.manual.answer=manual",
     "calls.manual_answer_timeout_s=2",
     "cache.min_uses=1",
+    "log.level=info",
 )
+
+
+def num_kept() -> int:
+    """Calls in progress beside the traffic."""
+    return NUM_KEPT_WHEEL if os.environ.get("CC_TTS_PJSUA2") == "wheel" else NUM_KEPT
 
 
 def rtp_settings() -> tuple[str, str]:
@@ -101,9 +110,10 @@ class Run:
 
     async def _crashed(self, reason: str, number: int) -> bool:
         self._watch.log.read()
-        path = write_dump(self._traffic.peer, self._seed, reason, len(self.crashes) + 1)
-        self.crashes.append({"at_message": number, "reason": reason, "replay": path.name})
-        print(f"message {number}: {reason}; {path}", flush=True)
+        assertion, self._watch.log.last_assertion = self._watch.log.last_assertion, ""
+        path = write_dump(self._traffic.peer, self._seed, f"{reason}; {assertion}", len(self.crashes) + 1)
+        self.crashes.append({"at_message": number, "reason": reason, "assertion": assertion, "replay": path.name})
+        print(f"message {number}: {reason}; {assertion}; {path}", flush=True)
         if self._server.process.returncode is not None:
             return False
         await self._watch.until_ready()
@@ -130,27 +140,31 @@ async def events_by_type(server: LabServer, counts: Counter[str]) -> None:
         await asyncio.sleep(0.5)
 
 
-async def mutated(*, minutes: float, seed: int, rate: float) -> Json:
+async def mutated(*, minutes: float, seed: int, rate: float, kinds: Sequence[str]) -> Json:
     """The whole run; the result as it is saved."""
     events: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         log_path = Path(folder) / "server.log"
         async with (
-            await LabServer.start(*SETTINGS, *rtp_settings(), log_path=log_path) as server,
-            Crowd.of(NUM_KEPT) as crowd,
-            Peer(server.sip_port, random.Random(seed)) as peer,
+            Peer(random.Random(seed)) as peer,
+            await LabServer.start(*SETTINGS, *rtp_settings(), *registration(peer), log_path=log_path) as server,
+            Crowd.of(num_kept()) as crowd,
         ):
-            traffic = Traffic(server, peer, seed)
+            peer.server_port = server.sip_port
+            traffic = Traffic(server, peer, seed, kinds)
             watch = Watch(server, LogTail(log_path))
             kept = CallsInProgress(crowd, traffic)
             idle = await watch.sample(what="idle")
             await kept.place()
+            peer.hostile = True
             counting = asyncio.create_task(events_by_type(server, events))
             run = Run(server, traffic, kept, watch, seed)
             begun_s = time.monotonic()
             number = await run.go(seconds=minutes * 60, rate=rate)
             elapsed_s = time.monotonic() - begun_s
-            cores = watch.meter.cores() if server.process.returncode is None else {}
+            cores: dict[str, float] = {}
+            with contextlib.suppress(OSError):  # a process has died since the last look
+                cores = watch.meter.cores()
             await traffic.settle()
             in_progress = kept.summary()
             await kept.hang_up()
@@ -177,7 +191,9 @@ async def mutated(*, minutes: float, seed: int, rate: float) -> Json:
         "minutes": round(elapsed_s / 60, 1),
         "messages": number,
         "rate_per_s": round(number / elapsed_s, 1),
+        "process_deaths": len(run.crashes),
         "crashes": run.crashes,
+        "failed_assertions": dict(watch.log.assertions.most_common()),
         "exit_status": exit_status,
         "orphans": {"hung_up": run.orphans.count, "stuck": run.orphans.stuck, "examples": run.orphans.examples[:5]},
         "calls_left": left,
@@ -213,6 +229,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.hostile", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--kinds", nargs="+", choices=tuple(KINDS), default=tuple(KINDS), help="of messages; all")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=0.0, help="messages a second: 50, or 2000 for a flood")
     parser.add_argument("--flood", choices=("invite", "register", "options"))
@@ -236,13 +253,13 @@ def main() -> None:
                 settings,
                 rate=given.rate or 2000,
                 seconds=given.seconds,
-                num_kept=NUM_KEPT,
+                num_kept=num_kept(),
                 num_rounds=given.rounds,
             )
         )
         print(save(given.name or f"hostile_{given.flood}", result))
     else:
-        result = asyncio.run(mutated(minutes=given.minutes, seed=given.seed, rate=given.rate or 50))
+        result = asyncio.run(mutated(minutes=given.minutes, seed=given.seed, rate=given.rate or 50, kinds=given.kinds))
         print(save(given.name or "hostile", result))
 
 

@@ -80,7 +80,7 @@ async def run(
         async with (
             await LabServer.start(*settings, log_path=log_path) as server,
             Crowd.of(num_kept) as crowd,
-            Peer(server.sip_port, random.Random(0)) as peer,
+            Peer(random.Random(0), server.sip_port) as peer,
         ):
             traffic = Traffic(server, peer, 0)
             watch = Watch(server, LogTail(log_path))

@@ -32,7 +32,7 @@ def mutate_sdp(rng: random.Random, sdp: str) -> str:
 def _change_sdp(rng: random.Random, lines: list[str]) -> None:
     at = rng.randrange(len(lines))
     word = rng.choice(WORDS)
-    match rng.randrange(12):
+    match rng.randrange(14):
         case 0:
             lines.insert(rng.randrange(len(lines) + 1), lines[at])
         case 1 if len(lines) > 1:
@@ -46,18 +46,32 @@ def _change_sdp(rng: random.Random, lines: list[str]) -> None:
         case 4:
             count = rng.choice((2, 5, 20, 300))
             lines.extend([f"m={rng.choice(('audio', 'video'))} {rng.choice((0, 4000))} RTP/AVP 0"] * count)
-        case 5:
-            _set(rng, lines, "c=", f"c={rng.choice(CONNECTIONS)}")
-        case 6:
+        case 5 | 6:
+            _connect(rng, lines)
+        case 7:
             start = rng.choice(("o=", "t=", "v=", "s="))
             _set(rng, lines, start, start + rng.choice(("", "1", "- 1 1 IN IP4 x", word, *LIMITS)))
         case _:
             lines.extend(_attributes(rng))
 
 
+def _connect(rng: random.Random, lines: list[str]) -> None:
+    """The connection of the session, of the media, of both, twice or nowhere (RFC 8866 §5.7)."""
+    if rng.random() < 0.5:
+        _set(rng, lines, "c=", f"c={rng.choice(CONNECTIONS)}")
+        return
+    lines[:] = [each for each in lines if not each.startswith("c=")]
+    for _ in range(rng.choice((0, 1, 1, 2, 20))):
+        lines.insert(rng.randrange(len(lines) + 1), f"c={rng.choice((*CONNECTIONS, 'IN IP4 127.0.0.1'))}")
+
+
 CONNECTIONS: Final = (
     "IN IP4 0.0.0.0", "IN IP4 127.0.0.1/127/3", "IN IP6 ::1", "IN IP4 127.255.255.255", "IN IP4", "IN IP4 999.1.1.1",
-    "IN IP4 nowhere.invalid", "X Y Z", "", "IN IP6 127.0.0.1",
+    "IN IP4 nowhere.invalid", "X Y Z", "", "IN IP6 127.0.0.1", "IN IP4 ::1", "IN IP4 ::ffff:127.0.0.1", "IN IP6 ::",
+    "IN IP6 127.0.0.1%lo", "IN IP6 fe80::1%lo", "IN IP6 [::1]", "IN IP6 ff02::1/3", "IN IP6 x", "IN IP6", "IN IP4 ",
+    "IN IP4 224.2.1.1/127", "IN IP4 224.2.1.1/127/3", "IN IP4 224.2.1.1/999", "IN IP4 127.0.0.1/", "IN IP4 127.0.0.1 x",
+    "IN  IP4  127.0.0.1", "IN IP4\t127.0.0.1", "IN IP4 127.1", "IN IP4 0x7f000001", "IN IP4 127.0.0.01", "IN IP5 127.0.0.1",
+    "in ip4 127.0.0.1", "TN IP4 127.0.0.1", "IN IP4 localhost", "IN IP4 " + "a" * 300 + ".invalid", "IN IP4 127.0.0.1\0",
 )  # fmt: skip
 
 
@@ -220,15 +234,25 @@ OWN: Final[Sequence[Mutation]] = (tts_headers, tts_headers, announcement, announ
 
 
 def info_body(rng: random.Random) -> tuple[str, str]:
-    """Content-Type and body of an INFO that may be a digit."""
+    """Content-Type and body of an INFO that may be a digit: with and without line ends, empty, far too long."""
     signal, duration = rng.choice(("1", "#", "*", "16", "A", "flash", "", "11", *WORDS)), rng.choice(("160", *LIMITS))
-    return rng.choice(
+    end = rng.choice(("\r\n", "\r\n", "\n", "\r", "", "\0"))
+    kind, body = rng.choice(
         (
-            ("application/dtmf-relay", f"Signal={signal}\r\nDuration={duration}\r\n"), ("application/dtmf", signal),
-            ("application/dtmf-relay", f"Duration={duration}\r\n"), ("application/dtmf-relay", "Signal=" * 500),
-            ("application/media_control+xml", "<media_control><picture_fast_update/></media_control>"),
+            ("dtmf-relay", f"Signal={signal}{end}Duration={duration}{end}"), ("dtmf-relay", f"Signal={signal}{end}"),
+            ("dtmf-relay", f"Signal={signal}"), ("dtmf-relay", f"Signal= {signal}\r\nDuration= {duration}"),
+            ("dtmf-relay", f"Duration={duration}{end}"), ("dtmf-relay", f"Duration={duration}{end}Signal={signal}"),
+            ("dtmf-relay", "Signal"), ("dtmf-relay", "Signal="), ("dtmf-relay", "Signal=\r"), ("dtmf-relay", "="),
+            ("dtmf-relay", "Signal=" * 500), ("dtmf-relay", "Signal=5\r\nDuration="), ("dtmf-relay", ""),
+            ("dtmf-relay", f"Signal={'5' * rng.choice((40, 3000, 14_000))}{end}"), ("dtmf-relay", end * 300),
+            ("dtmf-relay", f"signal={signal}{end}DURATION={duration}{end}"), ("dtmf", signal), ("dtmf", signal + end),
+            ("dtmf", ""), ("dtmf", "5" * rng.choice((2, 3000, 14_000))), ("dtmf", f"Signal={signal}{end}"),
+            ("DTMF-Relay", f"Signal={signal}"), ("dtmf-relay;charset=x", f"Signal={signal}"), ("vnd.x", signal),
+            ("media_control+xml", "<media_control><picture_fast_update/></media_control>"),
+            ("media_control+xml", rng.choice(("", "<", "<media_control>" * 400))),
         )
     )  # fmt: skip
+    return f"application/{kind}", body
 
 
 def json_body(rng: random.Random, good: dict[str, Any]) -> bytes:

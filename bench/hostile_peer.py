@@ -11,12 +11,12 @@ import re
 import time
 from base64 import b64encode
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from bench.hostile_media import mutate_sdp, offer
-from bench.hostile_sip import Sip, mutate, spoil
+from bench.hostile_answers import Here, Step, registered, to_invite, to_register, to_request
+from bench.hostile_sip import Sip, spoil
 from bench.lab import HOST
 
 KEPT_MESSAGES: Final = 2000
@@ -26,7 +26,6 @@ MAX_DIALOGS: Final = 60
 BYE_INTERVAL_S: Final = 1.0
 MAX_BYES: Final = 4
 TCP_LINGER_S: Final = 1.0
-BAD_ANSWER_SHARE: Final = 0.5
 
 Send = Callable[[bytes], None]
 
@@ -91,16 +90,41 @@ def header(text: str, name: str) -> str:
     return match[1] if match else ""
 
 
+def repeated(request: str) -> dict[str, str]:
+    """What a response repeats of the server's request."""
+    branch = re.search(r";branch=([^;,\s]+)", header(request, "Via|v"))
+    tag = re.search(r";tag=([^;>\s]+)", header(request, "From|f"))
+    number, _, method = header(request, "CSeq").partition(" ")
+    return {
+        "method": method.strip(),
+        "branch": branch[1] if branch else "",
+        "call_id": header(request, "Call-ID|i"),
+        "tag": tag[1] if tag else "",
+        "cseq": f"{number} ",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """Bytes that go back to a request of the server."""
+
+    kind: str
+    data: bytes
+    after_s: float
+
+
 class Peer(asyncio.DatagramProtocol):
     """One UDP socket for signalling and one for media. Use it as a context manager."""
 
-    def __init__(self, port: int, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, port: int = 0) -> None:
         self.server_port = port
+        """If 0, whoever sends the first datagram is the server: it registers before its port is known."""
+        self.hostile = False
+        """Until then a registration is answered as it should be."""
         self.rng = rng
         self.ledger = Ledger()
         self.dialogs: dict[str, Dialog] = {}
         self.waiting: dict[str, asyncio.Future[tuple[int, str]]] = {}
-        self.placed = 0
         self._transport: asyncio.DatagramTransport | None = None
         self._media: asyncio.DatagramTransport | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -137,7 +161,10 @@ class Peer(asyncio.DatagramProtocol):
 
     def send_tcp(self, data: bytes) -> None:
         """A connection of its own for these bytes, in a few pieces."""
-        task = asyncio.get_running_loop().create_task(self._tcp(on_loopback(data)))
+        self._later(self._tcp(on_loopback(data)))
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -160,7 +187,7 @@ class Peer(asyncio.DatagramProtocol):
     # --- in -----------------------------------------------------------------------------------------------------------
 
     def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
-        del addr
+        self.server_port = self.server_port or addr[1]
         self.received(data.decode("latin-1"), self.send)
 
     def error_received(self, exc: Exception) -> None:
@@ -253,43 +280,61 @@ class Peer(asyncio.DatagramProtocol):
         if method == "ACK":
             return
         call_id = header(text, "Call-ID|i")
+        responses = self._responses(method, text)
         if method == "BYE":
             self.dialogs.pop(call_id, None)
-        if method != "INVITE" or call_id in self.dialogs:
-            send(self._answer(text, "200 OK", offer(self.rtp_port) if method == "INVITE" else "").render())
-            return
-        for _ in range(self.rng.choice((1, 1, 2, 3))):
-            self._answer_badly(text, send)
+        elif (
+            method == "INVITE" and call_id not in self.dialogs and any(b"SIP/2.0 2" in each.data for each in responses)
+        ):
+            self.dialogs[call_id] = self._called(text, call_id)
+        self._later(self._respond(text, responses, send))
 
-    def _answer(self, text: str, status: str, body: str = "", tag: str = "peer") -> Sip:
-        kept = re.findall(r"^(Via|From|To|Call-ID|CSeq)[ \t]*:[ \t]*(.*?)\r?$", text, re.MULTILINE | re.IGNORECASE)
-        headers = [
-            (name, f"{value};tag={tag}" if name.lower() == "to" and ";tag=" not in value else value)
-            for name, value in kept
+    def _responses(self, method: str, request: str) -> list[Response]:
+        """What goes back to a request of the server."""
+        rng, here = self.rng, Here(HOST, self.port, self.rtp_port)
+        if not self.hostile and method == "REGISTER":
+            steps = [Step("200 good", registered(request, here, expires="6"))]
+        elif method == "REGISTER":
+            steps = to_register(rng, request, here)
+        elif method == "INVITE" and header(request, "Call-ID|i") not in self.dialogs:
+            steps = to_invite(rng, request, here)
+        else:
+            steps = to_request(rng, request, here)
+        return [
+            Response(f"answer {method} {each.kind}", on_loopback(spoil(rng, each.sip.render())), each.after_s)
+            for each in steps
         ]
-        headers.append(("Contact", f"<sip:peer@{HOST}:{self.port}>"))
-        if body:
-            headers.append(("Content-Type", "application/sdp"))
-        return Sip(f"SIP/2.0 {status}", headers, body)
 
-    def _answer_badly(self, text: str, send: Send) -> None:
-        """To an INVITE of the server: forked tags, any status, any SDP (RFC 3261 §13.2.2)."""
-        rng = self.rng
-        status = rng.choice(
-            ("100 Trying", "180 Ringing", "183 Progress", "200 OK", "200 OK", "302 Moved", "401 No", "407 No",
-            "422 Interval",
-             "486 Busy", "491 Glare", "503 Out", "603 No", "199 x", "299 x", "700 x")
-        )  # fmt: skip
-        body = offer(self.rtp_port)
-        if rng.random() < 0.5:
-            body = mutate_sdp(rng, body)
-        sip = self._answer(
-            text, status, body if rng.random() < 0.8 else "", tag=rng.choice(("peer", "fork1", "fork2", ""))
+    def _called(self, request: str, call_id: str) -> Dialog:
+        """The call from this side: requests inside it go to the server like those of calls it has answered."""
+        target = re.search(r"<(sips?:[^>]*)>", header(request, "Contact|m"))
+        media = re.search(r"^m=audio (\d+)", request, re.MULTILINE)
+        to = header(request, "To|t")
+        return Dialog(
+            call_id=call_id,
+            from_=to if ";tag=" in to else f"{to};tag=peer",
+            to=header(request, "From|f"),
+            target=target[1] if target else f"sip:{HOST}:{self.server_port}",
+            cseq=self.rng.randrange(1, 1000),
+            end_at_s=time.monotonic() + self.rng.uniform(0.5, 5),
+            rtp_port=int(media[1]) if media else 0,
+            ssrc=self.rng.getrandbits(32),
         )
-        for name, value in (("RSeq", "1"), ("Require", "100rel"), ("Session-Expires", "90"), ("Retry-After", "-1")):
-            if rng.random() < 0.1:
-                sip.add(rng, name, value)
-        kind = mutate(rng, sip) if rng.random() < BAD_ANSWER_SHARE else "sdp"
-        data = on_loopback(spoil(rng, sip.render()))
-        self.ledger.keep("udp", f"answer {kind}", data, header(text, "Call-ID|i"))
-        send(data)
+
+    async def _respond(self, request: str, responses: Sequence[Response], send: Send) -> None:
+        """In their order, each kept with what it repeats of the request, so that a replay can put its own there."""
+        for each in responses:
+            await asyncio.sleep(each.after_s)
+            self.ledger.keep("answer", each.kind, each.data, header(request, "Call-ID|i"), request=repeated(request))
+            send(each.data)
+
+
+def registration(peer: Peer) -> tuple[str, ...]:
+    """Settings with which the server registers with ``peer``."""
+    return (
+        f'registration.registrar="sip:{HOST}:{peer.port}"',
+        'registration.username="hostile"',
+        'registration.password="open sesame"',
+        "registration.expires_s=60",
+        "registration.retry_s=1",
+    )

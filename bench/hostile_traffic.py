@@ -6,6 +6,8 @@ import json
 import random
 import time
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import aiohttp
@@ -19,7 +21,8 @@ ANSWER_TIMEOUT_S: Final = 10.0
 RESEND_S: Final = 0.5
 PROBE_EVERY: Final = 10
 TCP_SHARE: Final = 0.15
-KINDS: Final = {"invite": 26, "request": 12, "within": 20, "media": 25, "answer": 5, "rest": 8, "originate": 4}
+KINDS: Final = {"invite": 26, "request": 12, "within": 20, "media": 25, "answer": 5, "rest": 8, "originate": 8}
+"""Of a hundred turns, about. A registrar's answers come besides, whenever the server registers."""
 REST_PATHS: Final = ("answer", "ring", "hangup", "hold", "unhold", "dtmf", "speak", "play", "stop", "pause", "resume")
 WITHIN: Final = (
     "INFO", "INFO", "INVITE", "INVITE", "UPDATE", "OPTIONS", "MESSAGE", "REFER", "NOTIFY", "SUBSCRIBE", "PRACK",
@@ -31,8 +34,9 @@ WITHIN: Final = (
 class Traffic:
     """Sends one message at a time."""
 
-    def __init__(self, server: LabServer, peer: Peer, seed: int) -> None:
+    def __init__(self, server: LabServer, peer: Peer, seed: int, kinds: Sequence[str] = tuple(KINDS)) -> None:
         self._server = server
+        self._kinds = {kind: KINDS[kind] for kind in kinds}
         self.peer = peer
         self._seed = seed
         self._tasks: set[asyncio.Task[None]] = set()
@@ -48,7 +52,7 @@ class Traffic:
         if number % PROBE_EVERY == 0:
             self._later(self._probe_call(number) if number % (5 * PROBE_EVERY) == 0 else self._probe_options(number))
             return
-        match rng.choices(list(KINDS), list(KINDS.values()))[0]:
+        match rng.choices(list(self._kinds), list(self._kinds.values()))[0]:
             case "invite":
                 self._invite(rng, number)
             case "request":
@@ -152,6 +156,13 @@ class Traffic:
         sip = self.request("INVITE", number, body=mutate_sdp(rng, body) if fault < 0.4 else body)
         kind = "sdp" if fault < 0.35 else mutate(rng, sip, OWN)
         self._out(rng, f"INVITE {kind}", sip)
+        if rng.random() < 0.05:  # it comes by another way too (RFC 3261 §8.2.2.2)
+            branch = f"z9hG4bKfork{self._seed}.{number}"
+            self._out(
+                rng,
+                "INVITE fork",
+                replace(sip, headers=[("Via", f"SIP/2.0/UDP {HOST}:9;branch={branch}"), *sip.headers]),
+            )
         if rng.random() < 0.1:  # CANCEL may cross the 200 (RFC 3261 §9.1)
             sip.start = sip.start.replace("INVITE", "CANCEL", 1)
             sip.put("CSeq", "1 CANCEL")

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -25,7 +26,10 @@ ANNOUNCEMENT: Final = f"play=tts:{quote((SENTENCE * 9).strip())};repeat=forever"
 MAX_EXAMPLES: Final = 40
 EXAMPLE_CHARS: Final = 4000
 GAP_LIMIT_MS: Final = 40
+NOT_REGISTERED: Final = "not registered with the PBX"
+"""The reason of ``/readyz`` that a hostile registrar leaves."""
 READY_AGAIN_S: Final = 60.0
+ASSERTION: Final = re.compile(r"Assert failed: [^\"\\]*|[\w.]+:\d+: .*Assertion .* failed")
 MIN_WINDOW_S: Final = 2.0
 """Shorter ones, at the end of a run, say nothing."""
 
@@ -38,6 +42,9 @@ class LogTail:
         self._at = 0
         self._rest = b""
         self.counts: Counter[str] = Counter()
+        self.assertions: Counter[str] = Counter()
+        """Failed ones of PJSIP: the server build steps over them with a line, the wheel ends with one."""
+        self.last_assertion = ""
         self.examples: dict[str, str] = {}
 
     def read(self) -> None:
@@ -52,6 +59,9 @@ class LogTail:
 
     def _take(self, line: str) -> None:
         kind, level = f"plain: {line[:60]}", "plain"
+        if (failed := ASSERTION.search(line)) is not None:
+            self.last_assertion = failed[0][:200]
+            self.assertions[self.last_assertion] += 1
         with contextlib.suppress(ValueError):
             record = json.loads(line)
             if isinstance(record, dict):
@@ -158,7 +168,8 @@ class Watch:
         while time.monotonic() < deadline and self._server.process.returncode is None:
             with contextlib.suppress(aiohttp.ClientError, RuntimeError, OSError):
                 async with self._server.http.get(f"{self._server.url}/readyz") as response:
-                    if response.status == 200:
+                    answer = await response.json(content_type=None)
+                    if response.status == 200 or answer.get("reason") == NOT_REGISTERED:
                         self.pids["ua"] = self._server.ua_pid()
                         self.meter = Meter(**self.pids)
                         return

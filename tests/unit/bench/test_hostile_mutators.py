@@ -6,8 +6,9 @@ import struct
 
 import pytest
 
+from bench.hostile_answers import CALLEE, Here, Scene, Step, registered, reply, to_register, to_request
 from bench.hostile_media import OWN, bad_rtcp, bad_rtp, info_body, json_body, mutate_sdp, offer, rtp
-from bench.hostile_peer import header, on_loopback
+from bench.hostile_peer import header, on_loopback, repeated
 from bench.hostile_sip import MUTATIONS, Mutation, Sip, mutate, spoil
 
 pytestmark = pytest.mark.unit
@@ -64,3 +65,36 @@ def test_an_unchanged_message_is_a_good_one() -> None:
     assert header(head, "Content-Length|l") == str(len(body))
     assert head.startswith("INVITE sip:b@127.0.0.1:5060 SIP/2.0\r\nVia: ")
     assert struct.unpack("!BBHII", rtp(seq=65537, ssrc=7)[:12]) == (0x80, 0, 1, 65537 * 160, 7)
+
+
+HERE = Here("127.0.0.1", 5070, 4000)
+REGISTER = (
+    invite()
+    .render()
+    .decode()
+    .replace("INVITE", "REGISTER")
+    .replace("\r\n\r\n", "\r\nContact: <sip:a@127.0.0.1:1>\r\n\r\n")
+)
+
+
+def rendered(steps: list[Step]) -> list[bytes]:
+    return [on_loopback(step.sip.render()) for step in steps]
+
+
+@pytest.mark.parametrize("scene", [*sorted(set(CALLEE), key=str), to_request, to_register])
+def test_answers_by_seed_and_on_loopback(scene: Scene) -> None:
+    request = REGISTER if scene is to_register else invite().render().decode()
+    for seed in range(100):
+        answers = rendered(scene(random.Random(seed), request, HERE))
+        assert answers
+        assert answers == rendered(scene(random.Random(seed), request, HERE))
+        for found in re.findall(rb"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}", b"".join(answers)):
+            assert found.startswith((b"127.", b"0.0.0.0")), (seed, found)
+
+
+def test_a_good_answer_repeats_what_the_request_says() -> None:
+    request = invite().render().decode()
+    answer = reply(request, "200 OK", HERE).render().decode()
+    assert repeated(answer) == repeated(request)
+    assert header(answer, "To") == "<sip:b@127.0.0.1>;tag=peer"
+    assert header(registered(REGISTER, HERE, "6").render().decode(), "Contact") == "<sip:a@127.0.0.1:1>;expires=6"

@@ -178,6 +178,7 @@ class RouteConfig:
     answer: Literal["now", "ring", "manual"] = "now"
     ring_ms: Annotated[int, msgspec.Meta(ge=0, le=300_000)] = 2000
     greeting: str = ""
+    unanswered_greeting: str = ""
     voice: str = ""
     language: str = ""
     then: Literal["stay", "hangup"] = "stay"
@@ -365,6 +366,11 @@ def _check_sense(config: Config) -> None:  # noqa: C901, PLR0912 - a list of che
             f"http.host is {config.http.host} but no token is configured: anybody there could make calls. "
             "Set http.tokens, or bind 127.0.0.1"
         )
+    for user, route in config.routes.items():
+        if route.unanswered_greeting and route.answer != "manual":
+            raise ConfigError(
+                f'routes.{user}.unanswered_greeting is for answer = "manual"; with "{route.answer}" every call is answered'
+            )
     if config.registration.registrar and not config.registration.username:
         raise ConfigError("registration.registrar is set but registration.username is empty")
 

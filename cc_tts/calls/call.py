@@ -239,15 +239,27 @@ class Call:
         self.end("local_hangup", sip_code=sip_code, reason=reason)
 
     def end(
-        self, local_reason: str, *, sip_code: int | None = None, reason: str | None = None, retry_after_s: int = 0
+        self,
+        local_reason: str,
+        *,
+        sip_code: int | None = None,
+        reason: str | None = None,
+        retry_after_s: int = 0,
+        cause: str = "",
     ) -> None:
-        """End it for a reason of our own; nothing happens if it is over."""
+        """End it for a reason of our own; nothing happens if it is over. ``cause`` is what our BYE says if not that."""
         if self.state is CallState.TERMINATED:
             return
         if self.local_reason is None:
             self.local_reason = local_reason
         self.player.stop_feeding()
-        self._services.ua.hangup(self.id, sip_code=sip_code or 0, reason=reason or "", retry_after_s=retry_after_s)
+        self._services.ua.hangup(
+            self.id,
+            sip_code=sip_code or 0,
+            reason=reason or "",
+            retry_after_s=retry_after_s,
+            cause=cause or local_reason,
+        )
 
     async def hold(self) -> None:
         """Re-INVITE sendonly.
@@ -405,7 +417,7 @@ class Call:
         )
         if over and prompt.then == "hangup":
             with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-                self.end("prompt_finished", sip_code=480 if self.waits_for_answer else None)
+                self.end("prompt_finished", sip_code=480 if self.waits_for_answer else None, cause=cause.value)
         utterance.forget_text()
 
     def _cut_waiter(self, utterance_id: str) -> asyncio.Future[None]:

@@ -388,8 +388,7 @@ class CallRegistry:
             self._greet(call, decision)
         except CcTtsError as error:
             log.info("call_refused", call_id=call.id, code=error.code, sip_code=error.sip_status)
-            reason = error.detail if error.detail.isascii() and error.detail.isprintable() else error.title
-            call.end(error.code, sip_code=error.sip_status, reason=reason[:120], retry_after_s=error.retry_after_s or 0)
+            _refuse(call, error)
 
     def _greet(self, call: Call, decision: routing.RouteDecision) -> None:
         match decision.answer:
@@ -399,8 +398,11 @@ class CallRegistry:
                 self._ua.ring(call.id, early_media=False)
                 self._timer(call, decision.ring_ms / 1000, call.accept)
             case "manual":
+                self._ua.ring(call.id, early_media=False)
                 self._timer(
-                    call, self._config.calls.manual_answer_timeout_s, lambda: self._give_up_unless_answered(call)
+                    call,
+                    self._config.calls.manual_answer_timeout_s,
+                    lambda: _nobody_answered(call, decision.unanswered),
                 )
 
     def _established(self, call: Call, message: messages.CallEstablished) -> None:
@@ -410,10 +412,6 @@ class CallRegistry:
         self._cancel_timer(call.id)
         if self._config.calls.max_duration_s:
             self._arm(call, self._config.calls.max_duration_s, "max_duration")
-
-    def _give_up_unless_answered(self, call: Call) -> None:
-        if call.waits_for_answer:
-            call.end("not_answered", sip_code=480)
 
     def _refused(self) -> None:
         self._metrics.calls_ended.labels(direction="inbound", result="rejected", reason="overload").inc()
@@ -516,6 +514,27 @@ class CallRegistry:
         timer = self._timers.pop(call_id, None)
         if timer is not None:
             timer.cancel()
+
+
+def _nobody_answered(call: Call, greeting: Prompt | None) -> None:
+    """The application did not answer in time: answer with ``greeting`` in its place, if there is one."""
+    if not call.waits_for_answer:
+        return
+    if greeting is None:
+        call.end("not_answered", sip_code=480)
+        return
+    try:
+        call.speak(greeting)
+    except CcTtsError as error:
+        _refuse(call, error)
+    else:
+        call.accept()
+
+
+def _refuse(call: Call, error: CcTtsError) -> None:
+    """Answer an INVITE with what ``error`` is in SIP, and say why in a Warning (RFC 3261 §20.43)."""
+    reason = error.detail if error.detail.isascii() and error.detail.isprintable() else error.title
+    call.end(error.code, sip_code=error.sip_status, reason=reason[:120], retry_after_s=error.retry_after_s or 0)
 
 
 def _quietly(action: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 from cc_tts.calls.prompt import Prompt, TextContent, Then
 from cc_tts.config import CallsConfig, Config, RouteConfig
-from cc_tts.errors import Forbidden, MalformedRequest, NotFound, PromptNotFound, TextTooLong
+from cc_tts.errors import Forbidden, MalformedRequest, NotFound, NothingToSay, PromptNotFound, TextTooLong
 
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
@@ -24,13 +24,16 @@ MAX_DELAY_MS: Final = 120_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecision:
-    """How to answer, and what to say first. ``voice`` and ``language`` are the call's defaults."""
+    """How to answer, and what to say first. ``voice`` and ``language`` are the call's defaults; ``unanswered`` is said if
+    nobody answers a call that waits for it.
+    """
 
     answer: Literal["now", "ring", "manual"]
     ring_ms: int
     prompt: Prompt | None
     voice: str | None
     language: str | None
+    unanswered: Prompt | None = None
 
 
 def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config: Config) -> RouteDecision:
@@ -40,6 +43,7 @@ def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config:
         NotFound: no route takes the user (404), or the prompt named does not exist.
         Forbidden: an announcement was asked for by a peer that is not trusted (403).
         MalformedRequest: a header or URI parameter cannot be read (400).
+        NothingToSay: it is to be hung up after its prompt and has none (400): it would be silent until somebody hangs up.
         TextTooLong: more text than ``tts.max_text_chars`` (413).
     """
     user, parameters = parse_uri(request_uri)
@@ -50,18 +54,37 @@ def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config:
         if not trusted:
             raise Forbidden("announcements are for the peers in sip.trusted_peers")
         return _announcement(parameters, tts_headers, then, config)
-    route = config.routes.get(user) or config.routes.get("*")
-    if route is None and user != ANNOUNCEMENT_USER:
-        raise NotFound(f"no route for user {user[:64]!r}")
-    if route is None or user == ANNOUNCEMENT_USER:
-        route = RouteConfig(then="hangup" if user == ANNOUNCEMENT_USER else "stay")
+    if user == ANNOUNCEMENT_USER:
+        route = RouteConfig(then="hangup")
+    else:
+        found = config.routes.get(user) or config.routes.get("*")
+        if found is None:
+            raise NotFound(f"no route for user {user[:64]!r}")
+        route = found
     voice = tts_headers.get("x-tts-voice") or route.voice or None
     language = tts_headers.get("x-tts-language") or route.language or None
-    header_then = then or ("hangup" if user == ANNOUNCEMENT_USER else "stay")
-    prompt = _header_prompt(tts_headers, voice, language, header_then, config.tts.max_text_chars)
+    then = then or route.then
+    prompt = _header_prompt(tts_headers, voice, language, then, config.tts.max_text_chars)
     if prompt is None and route.greeting:
-        prompt = Prompt(content=TextContent(route.greeting, voice, language), then=then or route.then, unattended=True)
-    return RouteDecision(answer=route.answer, ring_ms=route.ring_ms, prompt=prompt, voice=voice, language=language)
+        prompt = Prompt(content=TextContent(route.greeting, voice, language), then=then, unattended=True)
+    if prompt is None and then == "hangup" and route.answer != "manual":
+        if not trusted and any(name.lower() == "x-tts-text" for name in headers):
+            raise Forbidden("X-TTS-Text is taken from the peers in sip.trusted_peers only")
+        raise NothingToSay(
+            "nothing to say before the hangup: X-TTS-Text is empty or missing, and the route has no greeting"
+        )
+    unanswered = None
+    if route.unanswered_greeting:
+        content = TextContent(route.unanswered_greeting, voice, language)
+        unanswered = Prompt(content=content, queue="replace", then="hangup", unattended=True)
+    return RouteDecision(
+        answer=route.answer,
+        ring_ms=route.ring_ms,
+        prompt=prompt,
+        voice=voice,
+        language=language,
+        unanswered=unanswered,
+    )
 
 
 def is_trusted(source: str, peers: tuple[str, ...]) -> bool:

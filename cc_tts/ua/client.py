@@ -137,9 +137,11 @@ class UaClient:
         """200."""
         self._send(Answer(call_id=call_id))
 
-    def hangup(self, call_id: str, *, sip_code: int = 0, reason: str = "", retry_after_s: int = 0) -> None:
+    def hangup(
+        self, call_id: str, *, sip_code: int = 0, reason: str = "", retry_after_s: int = 0, cause: str = "local_hangup"
+    ) -> None:
         """BYE, CANCEL or a refusal."""
-        self._send(Hangup(call_id=call_id, sip_code=sip_code, reason=reason, retry_after_s=retry_after_s))
+        self._send(Hangup(call_id=call_id, sip_code=sip_code, reason=reason, retry_after_s=retry_after_s, cause=cause))
 
     def set_hold(self, call_id: str, *, hold: bool) -> None:
         """Re-INVITE."""

@@ -234,7 +234,10 @@ class UserAgent:
                     call_id,
                     "hangup",
                     lambda leg: leg.end(
-                        sip_code=message.sip_code, reason=message.reason, retry_after_s=message.retry_after_s
+                        sip_code=message.sip_code,
+                        reason=message.reason,
+                        retry_after_s=message.retry_after_s,
+                        cause=message.cause,
                     ),
                 )
             case SetHold(call_id=call_id):
@@ -374,8 +377,8 @@ class UserAgent:
             message = _playout_message(call_id, event)
             if message is None:
                 continue
-            if isinstance(message, PlayoutUnderrun) and (leg := self._legs.get(call_id)):
-                leg.underruns += 1
+            if (leg := self._legs.get(call_id)) is not None:
+                leg.note_playout(event)
             self._send(message)
 
     # --- set-up --------------------------------------------------------------------------------------------------------

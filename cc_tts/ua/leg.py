@@ -8,10 +8,11 @@ import pjsua2 as pj
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
+from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.processes.channel import Message
 from cc_tts.security_config import SrtpUse
-from cc_tts.ua import leg_events, sip_message
+from cc_tts.ua import bye, leg_events, sip_message
 from cc_tts.ua.audio_port import AudioPort, AudioPorts
 from cc_tts.ua.messages import (
     CallEnded,
@@ -70,6 +71,9 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.buffer = buffer
         self.over = False
         self.underruns = 0
+        self._utterance_id = ""  # the last one that began
+        self._played_ms = 0.0  # of it
+        self._incoming = pj_call_id != pj.PJSUA_INVALID_ID
         self._audio_format = audio_format
         self._ports = ports
         self._clock = clock
@@ -109,19 +113,38 @@ class Leg(pj.Call):  # type: ignore[misc]
         SipThread.check()
         self._respond(pj.PJSIP_SC_OK)
 
-    def end(self, *, sip_code: int = 0, reason: str = "", retry_after_s: int = 0, ended_by: EndedBy = "local") -> None:
-        """BYE, CANCEL or a final refusal, whichever the state asks for."""
+    def end(
+        self,
+        *,
+        sip_code: int = 0,
+        reason: str = "",
+        retry_after_s: int = 0,
+        ended_by: EndedBy = "local",
+        cause: str = "local_hangup",
+    ) -> None:
+        """BYE, CANCEL or a final refusal, whichever the state asks for. What is reported of a call that the server ends is
+        what was sent, so that ``sip_code`` counts for a refusal only; a BYE has it in Reason.
+        """
         SipThread.check()
         if self._ended_by is None:
             self._ended_by = ended_by
         param = pj.CallOpParam()
-        if sip_code:
+        headers: dict[str, str] = {}
+        if self._answered:
+            param.statusCode = pj.PJSIP_SC_OK if ended_by == "local" else sip_code or pj.PJSIP_SC_OK
+            headers = bye.bye_headers(cause=cause, played_ms=self._played_ms, sip_code=sip_code, reason=reason)
+        elif self._incoming:
+            param.statusCode = sip_code or pj.PJSIP_SC_DECLINE
+            if reason:
+                param.reason = reason
+                headers["Warning"] = f"399 cc-tts {bye.quoted(reason)}"
+            if retry_after_s:
+                headers["Retry-After"] = str(retry_after_s)
+        elif ended_by != "local" and sip_code:
             param.statusCode = sip_code
-        if reason:
-            param.reason = reason
-        if retry_after_s:
+        for name, value in headers.items():
             header = pj.SipHeader()
-            header.hName, header.hValue = "Retry-After", str(retry_after_s)
+            header.hName, header.hValue = name, value
             param.txOption.headers.append(header)
         self.hangup(param)
 
@@ -155,6 +178,17 @@ class Leg(pj.Call):  # type: ignore[misc]
         else:
             self.buffer.resume()
 
+    def note_playout(self, event: playout_events.PlayoutEvent) -> None:
+        """What the playout buffer reported."""
+        match event:
+            case playout_events.PlayoutUnderrun():
+                self.underruns += 1
+            case playout_events.PlayoutStarted():
+                self._utterance_id, self._played_ms = event.utterance_id, 0.0
+            case playout_events.PlayoutProgress() | playout_events.PlayoutFinished():
+                if event.utterance_id == self._utterance_id:  # not one that was cut before it began
+                    self._played_ms = event.played_ms
+
     # --- what is asked of the leg every second ---------------------------------------------------------------------
 
     def quality(self) -> MediaQuality:
@@ -184,7 +218,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._packets_received = quality.packets_received
             self._last_packet_ns = now_ns
         elif inactivity_timeout_s and (now_ns - self._last_packet_ns) / 1e9 > inactivity_timeout_s:
-            self.end(reason="RTP timeout", ended_by="rtp_inactivity")
+            self.end(reason="RTP timeout", ended_by="rtp_inactivity", cause="rtp_inactivity")
 
     def tick(self, now_ns: int) -> None:
         """Keep the playout buffer's clock going while no stream does, so that a cut is carried out on a held leg too."""
@@ -357,7 +391,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._ended_by is None:
             log.warning("media_refused", call_id=self.call_id, detail=fault)
             self._note_port()  # the peer may send there already
-            self.end(sip_code=NOT_ACCEPTABLE_HERE, reason=fault, ended_by="not_acceptable")
+            self.end(sip_code=NOT_ACCEPTABLE_HERE, reason=fault, ended_by="not_acceptable", cause="not_acceptable")
 
     def _note_port(self) -> None:
         """Remember where the peer was told to send RTP."""

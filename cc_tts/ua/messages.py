@@ -75,12 +75,13 @@ class Answer(Message, frozen=True):
 
 
 class Hangup(Message, frozen=True):
-    """End the call: BYE, CANCEL, or a final refusal with ``sip_code`` if it is not established."""
+    """End the call: BYE with ``cause``, CANCEL, or a final refusal with ``sip_code`` if it is not answered."""
 
     call_id: str
     sip_code: int = 0
     reason: str = ""
     retry_after_s: int = 0
+    cause: str = "local_hangup"
 
 
 class SetHold(Message, frozen=True):

@@ -17,6 +17,7 @@ ROUTES = {
     "silent": RouteConfig(),
     "ring": RouteConfig(answer="ring", ring_ms=10, greeting="Hello"),
     "manual": RouteConfig(answer="manual"),
+    "office": RouteConfig(answer="manual", unanswered_greeting="We are away"),
     "german": RouteConfig(voice="de", language="de-DE"),
     "wrong": RouteConfig(voice="nobody"),
 }

@@ -29,6 +29,7 @@ class FakeUa:
         self.registered: bool | None = None
         self.accepting = True
         self.asked: list[tuple[Any, ...]] = []
+        self.causes: list[str] = []
         self._listener: Listener | None = None
         self._calls = 0
 
@@ -51,8 +52,11 @@ class FakeUa:
     def answer(self, call_id: str) -> None:
         self._ask("answer", call_id)
 
-    def hangup(self, call_id: str, *, sip_code: int = 0, reason: str = "", retry_after_s: int = 0) -> None:
+    def hangup(
+        self, call_id: str, *, sip_code: int = 0, reason: str = "", retry_after_s: int = 0, cause: str = "local_hangup"
+    ) -> None:
         self._ask("hangup", call_id, sip_code, reason, retry_after_s)
+        self.causes.append(cause)
 
     def set_hold(self, call_id: str, *, hold: bool) -> None:
         self._ask("hold", call_id, hold)

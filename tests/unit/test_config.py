@@ -94,6 +94,7 @@ def test_a_route_with_dots_in_its_user() -> None:
         ("playout.start_threshold_max_ms=30", "start_threshold"),
         ("playout.window_ms=299", "raise playout.window_ms"),
         ("registration.registrar=pbx", "username is empty"),
+        ("routes.a.unanswered_greeting=Hi", 'is for answer = "manual"'),
         ("log.json.deep=1", "log.json"),
     ],
 )

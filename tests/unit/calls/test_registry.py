@@ -13,6 +13,7 @@ from cc_tts.errors import (
     Draining,
     DuplicateId,
     NothingToSay,
+    UnknownVoice,
     UserAgentUnavailable,
     UtteranceNotFound,
 )
@@ -79,6 +80,7 @@ async def test_an_incoming_call_is_answered_and_greeted(exchange: Exchange) -> N
         ("wrong", {}, "127.0.0.1", 400),
         ("annc", {}, "10.1.2.3", 403),
         ("annc", {}, "127.0.0.1", 400),
+        ("silent", {"X-TTS-Then": "hangup"}, "127.0.0.1", 400),
     ],
 )
 async def test_an_incoming_call_is_refused(
@@ -144,9 +146,43 @@ async def test_the_ring_timer_ends_with_the_call(exchange: Exchange) -> None:
 async def test_nobody_answers_by_hand() -> None:
     exchange = Exchange(manual_answer_timeout_s=0.01)
     call_id = exchange.ua.incoming("manual")
-    assert exchange.ua.asked == []
+    assert exchange.ua.asked == [("ring", call_id, False)]
     await until_asked(exchange, "hangup")
     assert exchange.ua.commands("hangup") == [(call_id, 480, "", 0)]
+
+
+async def test_a_call_that_the_application_does_not_answer_hears_the_greeting_for_that() -> None:
+    exchange = Exchange(manual_answer_timeout_s=0.01)
+    call_id = exchange.ua.incoming("office")
+    call = exchange.registry.call(call_id)
+    earlier = call.speak(Prompt(content=TextContent("said by an application that went away")))
+    await until_asked(exchange, "answer")
+    assert earlier.completion_cause == "cancelled"
+    exchange.ua.established(call_id)
+    await exchange.settle()
+    utterance = exchange.registry.utterance(call.utterance_ids[-1])
+    assert exchange.ua.commands("begin") == [(call_id, utterance.id)]
+    exchange.ua.finished(call_id, utterance.id)
+    assert exchange.ua.commands("hangup") == [(call_id, 0, "", 0)]
+    assert exchange.ua.causes == ["normal"]
+
+
+async def test_a_call_that_is_answered_by_hand_does_not_hear_it() -> None:
+    exchange = Exchange(manual_answer_timeout_s=0.01)
+    call_id = exchange.ua.incoming("office")
+    await exchange.registry.call(call_id).answer()
+    await asyncio.sleep(0.05)  # longer than it waits for an answer
+    assert exchange.ua.commands("answer") == [(call_id,)]
+    assert exchange.registry.call(call_id).utterance_ids == []
+
+
+async def test_a_greeting_that_cannot_be_said_refuses_the_call() -> None:
+    exchange = Exchange(manual_answer_timeout_s=0.01)
+    exchange.source.refusal = UnknownVoice()
+    call_id = exchange.ua.incoming("office")
+    await until_asked(exchange, "hangup")
+    assert exchange.ua.commands("hangup")[0][:2] == (call_id, 400)
+    assert exchange.ua.commands("answer") == []
 
 
 async def test_max_duration() -> None:

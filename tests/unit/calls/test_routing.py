@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from cc_tts.calls.prompt import Prompt, TextContent
 from cc_tts.calls.routing import MAX_URI_CHARS, RouteDecision, decide, is_trusted, parse_uri, percent_decode
 from cc_tts.config import CallsConfig, Config, RouteConfig, SipConfig, TtsConfig
-from cc_tts.errors import CcTtsError, Forbidden, MalformedRequest, NotFound, PromptNotFound, TextTooLong, TheirFault
+from cc_tts.errors import (
+    CcTtsError,
+    Forbidden,
+    MalformedRequest,
+    NotFound,
+    NothingToSay,
+    PromptNotFound,
+    TextTooLong,
+    TheirFault,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -26,6 +35,8 @@ CONFIG = Config(
         "hello": RouteConfig(greeting="Hello.", voice="en-gb", language="en", then="hangup"),
         "ring": RouteConfig(answer="ring", ring_ms=700),
         "desk": RouteConfig(answer="manual"),
+        "office": RouteConfig(answer="manual", unanswered_greeting="We are away."),
+        "say": RouteConfig(then="hangup"),
         "ü": RouteConfig(greeting="Umlaut."),
     },
 )
@@ -61,7 +72,9 @@ def test_a_route_greets() -> None:
 def test_the_text_header_goes_before_the_greeting() -> None:
     decision = route("sip:hello@tts", {"X-TTS-Text": "Guten%20Tag", "X-TTS-Voice": "de", "X-TTS-Language": "de-DE"})
     assert text_of(decision) == TextContent("Guten Tag", "de", "de-DE")
-    assert prompt_of(decision).then == "stay", "the route's `then` belongs to its greeting"
+    assert prompt_of(decision).then == "hangup", "the route's `then` is the default for every prompt of the INVITE"
+    stay = route("sip:hello@tts", {"X-TTS-Text": "Guten%20Tag", "X-TTS-Then": "stay"})
+    assert prompt_of(stay).then == "stay"
     assert (decision.voice, decision.language) == ("de", "de-DE")
 
 
@@ -99,6 +112,44 @@ def test_a_voice_header_applies_to_the_greeting_and_the_call() -> None:
 @pytest.mark.parametrize(("value", "then"), [("hangup", "hangup"), ("STAY", "stay"), ("", "hangup")])
 def test_then_header(value: str, then: str) -> None:
     assert prompt_of(route("sip:hello@tts", {"X-TTS-Then": value})).then == then
+
+
+# --- nothing to say -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [{}, {"X-TTS-Text": ""}])
+@pytest.mark.parametrize(
+    ("user", "headers"),
+    [("say", {}), ("ring", {"X-TTS-Then": "hangup"}), ("say", {"X-TTS-Then": "HangUp"}), ("annc", {"X-TTS-Text": ""})],
+)
+def test_a_call_that_would_be_silent_for_ever_is_refused(
+    user: str, headers: dict[str, str], text: dict[str, str]
+) -> None:
+    with pytest.raises(TheirFault) as caught:
+        route(f"sip:{user}@tts", headers | text)
+    assert caught.value.sip_status == 400
+
+
+@pytest.mark.parametrize(
+    ("user", "headers"), [("say", {"X-TTS-Then": "stay"}), ("ring", {}), ("desk", {"X-TTS-Then": "hangup"})]
+)
+def test_a_call_that_stays_or_waits_for_its_application_needs_no_prompt(user: str, headers: dict[str, str]) -> None:
+    assert route(f"sip:{user}@tts", headers).prompt is None
+
+
+def test_a_stranger_whose_prompt_does_not_count_is_told_so_where_there_is_nothing_else_to_say() -> None:
+    with pytest.raises(Forbidden):
+        route("sip:say@tts", {"X-TTS-Text": "Hi"}, source=STRANGER)
+    with pytest.raises(NothingToSay):
+        route("sip:say@tts", source=STRANGER)
+
+
+def test_what_is_said_when_nobody_answers_has_the_voice_of_the_call() -> None:
+    decision = route("sip:office@tts", {"X-TTS-Voice": "fr"})
+    assert decision.unanswered is not None
+    assert decision.unanswered.content == TextContent("We are away.", "fr")
+    assert (decision.unanswered.then, decision.unanswered.queue) == ("hangup", "replace")
+    assert route("sip:desk@tts").unanswered is None
 
 
 # --- who may --------------------------------------------------------------------------------------

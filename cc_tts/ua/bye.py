@@ -1,0 +1,38 @@
+"""What our BYE tells the far side of how the call went. No pjsua2 here."""
+
+from typing import Final
+
+NORMAL_CLEARING: Final = 16
+_Q850: Final = {
+    "error": 41,
+    "sip_error": 41,
+    "draining": 41,
+    "rtp_inactivity": 102,
+}
+"""Causes of ITU-T Q.850 for reasons other than an ordinary end."""
+_TEXTS: Final = {NORMAL_CLEARING: "Normal call clearing", 41: "Temporary failure", 102: "Recovery on timer expiry"}
+
+
+def bye_headers(*, cause: str, played_ms: float, sip_code: int = 0, reason: str = "") -> dict[str, str]:
+    """The headers.
+
+    Args:
+        cause: how the last prompt was completed if that ended the call, else the reason of the ending.
+        played_ms: how much of the last prompt was played.
+        sip_code: the status that whoever ended the call gave for it, 0 if none; Reason has it (RFC 3326 §2).
+        reason: words for it, printable ASCII.
+    """
+    if sip_code:
+        why = f"SIP;cause={sip_code}"
+    else:
+        number = _Q850.get(cause, NORMAL_CLEARING)
+        why, reason = f"Q.850;cause={number}", reason or _TEXTS[number]
+    if reason:
+        why += f";text={quoted(reason)}"
+    return {"X-TTS-Cause": cause, "X-TTS-Played-Ms": str(round(played_ms)), "Reason": why}
+
+
+def quoted(text: str) -> str:
+    """``text`` as a quoted string (RFC 3261 §25.1); what is not printable becomes a blank."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return '"' + printable.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -90,6 +90,9 @@ class HttpConfig:
     tokens: tuple[TokenConfig, ...] = ()
     max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=64 * 1024 * 1024)] = 262_144
     request_timeout_s: Seconds = 15.0
+    header_timeout_s: Seconds = 10.0
+    max_connections: Annotated[int, msgspec.Meta(ge=8, le=100_000)] = 1000
+    max_connections_per_source: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 250
     idempotency_ttl_s: Seconds = 86_400.0
     max_idempotency_keys: Count = 10_000
     max_event_subscribers: Count = 100

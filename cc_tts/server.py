@@ -10,12 +10,12 @@
 
 import asyncio
 import signal
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
 from cc_tts import __version__, logs, tls_files
-from cc_tts.api.app import ApiContext, build_app, runner_options
+from cc_tts.api.app import ApiContext, Listener, build_app, connection_options, runner_options
 from cc_tts.calls.cached_source import CachedSource
 from cc_tts.calls.events import EventBus
 from cc_tts.calls.prompt_key import engine_identity
@@ -89,6 +89,7 @@ class Server:
         self._runner = web.AppRunner(
             self.app, handle_signals=False, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S, **runner_options()
         )
+        self._listener = Listener(self._runner, config.http, clock=clock, **connection_options())
 
     def drain(self) -> None:
         """Take no new calls; exit when the last one has ended or ``calls.drain_timeout_s`` is over."""
@@ -105,11 +106,11 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal)
-        http = self._config.http
+        loop.set_exception_handler(_on_loop_error)
         await self._runner.setup()
         try:
             # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
-            await web.TCPSite(self._runner, http.host, http.port).start()
+            await self._listener.start()
             await self.engine.start()
             await asyncio.to_thread(self.normalizer.warm_up)
             if self._config.cache.enabled:
@@ -128,6 +129,7 @@ class Server:
         finally:
             await self.ua.stop()
             self.events.close()
+            await self._listener.stop()
             await self._runner.cleanup()
             await self.cached_source.stop()
             await self.engine.stop()
@@ -161,6 +163,11 @@ class Server:
             log.warning("try_out_build", detail=advice(max_calls=build_max_calls))
         if config.rtp.srtp != "off" and config.sip.transports != ("tls",):
             log.warning("srtp_keys_in_clear", detail=KEYS_IN_CLEAR)
+
+
+def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What asyncio reports: an exception in a callback, a task that nobody awaited."""
+    log.error("event_loop_error", detail=str(context.get("message", "")), exc_info=context.get("exception"))
 
 
 def serve(config: Config) -> int:

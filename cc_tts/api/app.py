@@ -8,14 +8,15 @@ import msgspec
 from aiohttp import web
 
 from cc_tts.api import audio_speech, auth, events, middlewares, openapi
+from cc_tts.api.connections import Listener
 from cc_tts.api.context import CONTEXT, ApiContext
 from cc_tts.api.idempotency import IdempotencyStore
 from cc_tts.api.routes import ROUTES
 
-__all__ = ["ApiContext", "build_app", "runner_options"]
+__all__ = ["ApiContext", "Listener", "build_app", "connection_options", "runner_options"]
 
 IDLE_CONNECTION_TIMEOUT_S: Final = 75.0
-"""A connection without a complete request head for this long is closed: half-open clients and slow ones alike."""
+"""A connection between two requests is closed after this, which is longer than reverse proxies keep theirs."""
 LINGERING_TIMEOUT_S: Final = 1.0
 """How long the rest of a refused body is read before the connection is closed."""
 
@@ -47,16 +48,22 @@ def build_app(context: ApiContext) -> web.Application:
 def runner_options() -> dict[str, Any]:
     """Keyword arguments for ``web.AppRunner``.
 
-    No access log (``observe`` counts and logs); no cancellation of handlers when a client hangs up, so that a call is
-    not left half placed; aiohttp's own log of unreadable requests is kept out of ours, because it quotes header lines,
-    and a header may be a token.
+    No cancellation of handlers when a client hangs up, so that a call is not left half placed.
+    """
+    return {"handler_cancellation": False, **connection_options()}
+
+
+def connection_options() -> dict[str, Any]:
+    """Keyword arguments for :class:`Listener`.
+
+    No access log (``observe`` counts and logs); aiohttp's own log of unreadable requests is kept out of ours, because it
+    quotes header lines, and a header may be a token.
     """
     silent = logging.getLogger("cc_tts.api.protocol")
     silent.addHandler(logging.NullHandler())
     silent.propagate = False
     return {
         "access_log": None,
-        "handler_cancellation": False,
         "keepalive_timeout": IDLE_CONNECTION_TIMEOUT_S,
         "lingering_time": LINGERING_TIMEOUT_S,
         "logger": silent,

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from cc_tts import logs
 from cc_tts.api import auth, bodies, problems
+from cc_tts.api.connections import Connection
 from cc_tts.api.context import CONTEXT, ApiContext
 from cc_tts.api.idempotency import Answer, IdempotencyStore, Key, check_key
 from cc_tts.api.route import Route
@@ -51,6 +52,9 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     """The outermost layer: whatever happens inside becomes an answer, a count and a line."""
     context = request.app[CONTEXT]
     started_ns = context.clock.now_ns()
+    connection = request.protocol if isinstance(request.protocol, Connection) else None
+    if connection is not None:
+        connection.request_began()
     _request_id.set(_id_of(request))
     resource = request.match_info.route.resource
     route = UNMATCHED if resource is None else resource.canonical
@@ -60,6 +64,8 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = await answered(request, _same_origin(handler))
         status, streamed = str(response.status), response.prepared
     finally:
+        if connection is not None:
+            connection.request_ended()
         method = request.method if request.method in _METHODS else "other"
         elapsed_ms = ms_between(started_ns, context.clock.now_ns())
         context.metrics.http_requests.labels(method=method, route=route, status=status).inc()

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,22 +82,25 @@ async def engine_pcm(text: str, folder: Path) -> Samples:
 class Server:
     """One running server."""
 
-    def __init__(self, child: Child, session: aiohttp.ClientSession, *, sip_port: int, http_port: int) -> None:
+    def __init__(
+        self, child: Child, session: aiohttp.ClientSession, *, config: Path, sip_port: int, http_port: int
+    ) -> None:
         self._child = child
         self._session = session
+        self.config = config
         self.sip_port = sip_port
         self.url = f"http://{HOST}:{http_port}"
 
     @classmethod
-    async def start(cls, folder: Path) -> "Server":
-        """Start it and wait until ``GET /readyz`` says 200."""
+    async def start(cls, folder: Path, *, prefix: Sequence[str] = ()) -> "Server":
+        """Start it, by a command before its own where that is wanted, and wait until ``GET /readyz`` says 200."""
         sip_port, http_port, rtp_port = free_ports(2), free_ports(), free_ports(RTP_PORTS)
         config = folder / "server.toml"
         config.write_text(server_config(sip_port=sip_port, http_port=http_port, rtp_port=rtp_port))
-        argv = [sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)]
+        argv = [*prefix, sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)]
         child = await Child.start(argv, log_path=folder / "server.log")
         session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S))
-        server = cls(child, session, sip_port=sip_port, http_port=http_port)
+        server = cls(child, session, config=config, sip_port=sip_port, http_port=http_port)
         try:
             await server._until_ready()
         except BaseException:
@@ -122,6 +125,11 @@ class Server:
     def uri(self, user: str) -> str:
         """SIP URI of a route."""
         return f"sip:{user}@{HOST}:{self.sip_port}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server process."""
+        return self._child.pid
 
     @property
     def log(self) -> str:

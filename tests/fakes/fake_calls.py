@@ -4,6 +4,7 @@ A unit test compares the names with the real classes.
 """
 
 import asyncio
+import dataclasses
 import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -13,7 +14,7 @@ from typing import Any, Literal, cast
 import msgspec
 from aiohttp import ClientSession, ClientTimeout, web
 
-from cc_tts.api.app import build_app, runner_options
+from cc_tts.api.app import Listener, build_app, connection_options, runner_options
 from cc_tts.api.context import ApiContext
 from cc_tts.calls.call import Direction, StopResult
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, StateMachine
@@ -342,6 +343,7 @@ class RunningApi:
     session: ClientSession
     port: int
     runner: web.AppRunner
+    listener: Listener
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None
@@ -407,19 +409,22 @@ async def running_api(
     shutdown_timeout_s: float = 1.0,
     **options: Any,
 ) -> AsyncIterator[RunningApi]:
-    """Serve the API on a free loopback port, with ``runner_options`` of the app."""
+    """Serve the API on a free loopback port, with the app's listener and ``runner_options``."""
     context, registry = make_context(config, on_drain=on_drain)
     app = build_app(context)
     runner = web.AppRunner(app, **{**runner_options(), "shutdown_timeout": shutdown_timeout_s, **options})
     await runner.setup()
+    http = dataclasses.replace(context.config.http, host="127.0.0.1", port=0)
+    listener = Listener(runner, http, clock=context.clock, **connection_options())
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        port: int = runner.addresses[0][1]
+        await listener.start()
+        port = listener.port
         async with ClientSession(f"http://127.0.0.1:{port}", timeout=ClientTimeout(total=10)) as session:
-            yield RunningApi(registry, context, app, session, port, runner)
+            yield RunningApi(registry, context, app, session, port, runner, listener)
     finally:
         registry.gate.set()
         registry.source.gate.set()
+        await listener.stop()
         await runner.cleanup()
 
 

@@ -231,7 +231,7 @@ async def test_a_body_that_drips_is_408(api: RunningApi) -> None:
 
 
 async def test_connections_that_say_nothing_hold_up_nobody_and_are_closed() -> None:
-    async with running_api(keepalive_timeout=0.3) as api, AsyncExitStack() as open_ones:
+    async with running_api(make_config(header_timeout_s=0.3)) as api, AsyncExitStack() as open_ones:
         connections = [await open_ones.enter_async_context(api.connect()) for _ in range(50)]
         connections[0][1].write(b"POST /v1/calls HTTP/1.1\r\nHost: loc")
         assert (await api.ask("GET", "/healthz")).status == 200

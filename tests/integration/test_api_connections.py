@@ -1,0 +1,119 @@
+"""Connections to the control API: how many, from whom, and how long one may take for the head of a request."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+import structlog
+
+from cc_tts.api import connections
+from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_api
+
+pytestmark = pytest.mark.integration
+
+HALF = b"GET /healthz HTTP/1.1\r\nHost: loc"
+
+
+async def half_sent(api: RunningApi, count: int, stack: AsyncExitStack) -> list[asyncio.StreamReader]:
+    readers = []
+    for _ in range(count):
+        reader, writer = await stack.enter_async_context(api.connect())
+        writer.write(HALF)
+        await writer.drain()
+        readers.append(reader)
+    return readers
+
+
+async def closed(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await asyncio.wait_for(reader.read(), 10)
+    except ConnectionResetError:
+        return b""
+
+
+async def test_half_a_head_is_closed_after_its_time_however_it_drips() -> None:
+    async with running_api(make_config(header_timeout_s=0.3)) as api, api.connect() as (reader, writer):
+
+        async def drip() -> None:
+            writer.write(HALF)
+            while True:
+                writer.write(b"a")
+                await asyncio.sleep(0.05)
+
+        dripping = asyncio.create_task(drip())
+        assert await closed(reader) == b""
+        dripping.cancel()
+        await asyncio.gather(dripping, return_exceptions=True)
+
+
+async def test_half_a_second_head_is_closed_after_its_time() -> None:
+    async with running_api(make_config(header_timeout_s=0.3)) as api, api.connect() as (reader, writer):
+        writer.write(HALF + b"alhost\r\n\r\n")
+        assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(0.5)  # between two requests a connection stays
+        writer.write(HALF)
+        assert await closed(reader) == b'{"status":"ok"}'
+
+
+async def test_a_request_that_takes_its_time_is_not_closed() -> None:
+    async with running_api(make_config(header_timeout_s=0.1, request_timeout_s=5)) as api:
+        api.registry.gate.clear()
+        asking = asyncio.create_task(api.ask("POST", "/v1/calls", {"to": "sip:x@h"}))
+        async with api.session.ws_connect("/v1/events") as socket:
+            await asyncio.sleep(0.4)
+            api.registry.gate.set()
+            assert (await asking).status == 201
+            assert not socket.closed
+
+
+async def test_many_half_requests_leave_room_for_whole_ones() -> None:
+    async with (
+        running_api(make_config(max_connections=20, max_connections_per_source=20)) as api,
+        AsyncExitStack() as all_,
+    ):
+        readers = await half_sent(api, 248, all_)
+        await eventually(lambda: api.listener.num_connections <= 20)
+        for _ in range(30):
+            async with api.connect() as (reader, writer):
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+                assert b"200 OK" in await closed(reader)
+        assert await closed(readers[0]) == b""
+
+
+async def test_requests_under_way_are_not_closed_and_more_get_503() -> None:
+    config = make_config(max_connections=8, max_connections_per_source=8, max_event_subscribers=20)
+    async with running_api(config) as api, AsyncExitStack() as stack:
+        sockets = [await stack.enter_async_context(api.session.ws_connect("/v1/events")) for _ in range(8)]
+        with structlog.testing.capture_logs() as lines:
+            async with api.connect() as (reader, writer):
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                answer = await closed(reader)
+        assert not answer or (answer.startswith(b"HTTP/1.1 503 ") and b"Retry-After: 1" in answer)
+        assert [line["source"] for line in lines if line["event"] == "connection_refused"] == ["127.0.0.1"]
+        assert not any(socket.closed for socket in sockets)
+        await sockets.pop().close()
+        await eventually(lambda: api.listener.num_connections < 8)
+        assert (await api.ask("GET", "/healthz")).status == 200
+
+
+async def test_one_source_has_its_own_limit() -> None:
+    config = make_config(max_connections=100, max_connections_per_source=4)
+    async with running_api(config) as api, AsyncExitStack() as stack:
+        await half_sent(api, 12, stack)
+        await eventually(lambda: api.listener.num_connections == 4)
+        _, writer = await asyncio.open_connection("127.0.0.1", api.port, local_addr=("127.0.0.2", 0))
+        await eventually(lambda: api.listener.num_connections == 5)
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("host", "source"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::1", "::1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_what_is_one_source(host: str, source: str) -> None:
+    assert connections.source_of(host) == source

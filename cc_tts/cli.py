@@ -1,29 +1,22 @@
-"""The command line: ``cc-tts serve | call | say | voices | check-config | doctor``."""
+"""The command line: ``cc-tts serve | call | say | voices | check-config | doctor``.
+
+Only :mod:`argparse` is imported here: each command imports what it needs once it runs, so that ``--version`` and ``--help``
+are quick.
+"""
 
 import argparse
-import asyncio
-import dataclasses
 import os
 import sys
-import wave
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cc_tts import __version__, logs, tls_files
-from cc_tts import config as configuration
-from cc_tts.calls.prompt import TextContent
-from cc_tts.calls.speech_source import SpeechSource
-from cc_tts.clock import MonotonicClock
-from cc_tts.config import Config
-from cc_tts.doctor.command import add_doctor_command
-from cc_tts.errors import CcTtsError, ConfigError
-from cc_tts.text.normalizer import Normalizer
-from cc_tts.tts.cosyvoice2.model_dir import add_model_commands
-from cc_tts.tts.factory import make_engine
-from cc_tts.voices.catalog import normalised_language
-from cc_tts.voices.commands import add_voice_commands
-from cc_tts.voices.enrolment import PromptEncoder
+from cc_tts import __version__
+
+if TYPE_CHECKING:
+    from cc_tts.config import Config
+    from cc_tts.voices.enrolment import PromptEncoder
+    from cc_tts.voices.voice import Voice
 
 EXIT_USAGE = 2
 
@@ -34,7 +27,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments[:1] == ["call"]:
         # the softphone is a user agent of its own and keeps pjsua2 out of this process
         os.execv(sys.executable, [sys.executable, "-m", "cc_tts.ua.softphone", *arguments[1:]])  # noqa: S606
-    options = _parser().parse_args(arguments)
+    options = _parser(arguments).parse_args(arguments)
+    from cc_tts import config as configuration
+    from cc_tts.errors import CcTtsError, ConfigError
+
     try:
         config = configuration.load(options.config, environ=os.environ, overrides=options.set)
         return int(options.run(options, config))
@@ -50,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Every command with its help; the arguments of the one that is asked for only, since some import much."""
     parser = argparse.ArgumentParser(
         prog="cc-tts", description="A SIP user agent that speaks what REST or the dialplan says."
     )
@@ -70,12 +67,43 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(config=None)
 
-    serve = commands.add_parser("serve", parents=[common], help="answer calls until Ctrl-C, then drain")
-    serve.set_defaults(run=_serve)
+    def add(name: str, text: str, fill: Callable[[argparse.ArgumentParser], None]) -> None:
+        command = commands.add_parser(name, parents=[common], help=text)
+        if name in arguments[:1]:
+            fill(command)
 
+    def fill_voices(voices: argparse.ArgumentParser) -> None:
+        from cc_tts.voices.commands import add_voice_commands
+
+        voices.add_argument("--language", help="only voices of this language")
+        voices.set_defaults(run=_voices)
+        add_voice_commands(voices, make_encoder=_prompt_encoder, parents=[common])
+
+    def fill_model(model: argparse.ArgumentParser) -> None:
+        from cc_tts.tts.cosyvoice2.model_dir import add_model_commands
+
+        add_model_commands(model, parents=[common])
+
+    def fill_doctor(doctor: argparse.ArgumentParser) -> None:
+        from cc_tts.doctor.command import add_doctor_arguments
+
+        add_doctor_arguments(doctor)
+
+    add("serve", "answer calls until Ctrl-C, then drain", lambda serve: serve.set_defaults(run=_serve))
     commands.add_parser("call", add_help=False, help="a softphone: dial, record what is heard, measure it")
+    add("say", "speak a text into a WAV file", _fill_say)
+    add("voices", "list the voices of the configured engine; make your own", fill_voices)
+    add("model", "check or fetch the files of the neural engine", fill_model)
+    add(
+        "check-config",
+        "check all that a start would, and print what is in force",
+        lambda check: check.set_defaults(run=_check_config),
+    )
+    add("doctor", "is this machine fit to serve, and if not, what to do", fill_doctor)
+    return parser
 
-    say = commands.add_parser("say", parents=[common], help="speak a text into a WAV file")
+
+def _fill_say(say: argparse.ArgumentParser) -> None:
     say.add_argument("text", help="what to say; - reads standard input")
     say.add_argument("-o", "--output", type=Path, required=True, metavar="WAV", help="the file to write")
     say.add_argument("--voice", help="a voice of `cc-tts voices`")
@@ -83,23 +111,6 @@ def _parser() -> argparse.ArgumentParser:
     say.add_argument("--speed", type=float, help="0.5 to 2.0")
     say.add_argument("--rate", type=int, default=8000, metavar="HZ", help="sample rate of the file (8000)")
     say.set_defaults(run=_say)
-
-    voices = commands.add_parser(
-        "voices", parents=[common], help="list the voices of the configured engine; make your own"
-    )
-    voices.add_argument("--language", help="only voices of this language")
-    voices.set_defaults(run=_voices)
-    add_voice_commands(voices, make_encoder=_prompt_encoder, parents=[common])
-
-    add_model_commands(commands, parents=[common])
-
-    check = commands.add_parser(
-        "check-config", parents=[common], help="check the configuration and print what is in force"
-    )
-    check.set_defaults(run=_check_config)
-
-    add_doctor_command(commands, parents=[common])
-    return parser
 
 
 class _Collect(argparse.Action):
@@ -119,56 +130,73 @@ class _Collect(argparse.Action):
         setattr(namespace, self.dest, self.default)
 
 
-def _serve(_options: argparse.Namespace, config: Config) -> int:
+def _serve(_options: argparse.Namespace, config: "Config") -> int:
     from cc_tts.server import serve
 
     return serve(config)
 
 
-def _say(options: argparse.Namespace, config: Config) -> int:
+def _say(options: argparse.Namespace, config: "Config") -> int:
+    import asyncio
+
+    from cc_tts import logs, wav_file
+    from cc_tts.errors import ConfigError
+
     text = sys.stdin.read() if options.text == "-" else options.text
     if options.speed is not None and not 0.5 <= options.speed <= 2.0:  # noqa: PLR2004
         raise ConfigError("--speed is a factor from 0.5 to 2.0")
     if not 8000 <= options.rate <= 48000:  # noqa: PLR2004
         raise ConfigError("--rate is a sample rate from 8000 to 48000 Hz")
+    try:
+        wav_file.check_path(options.output)
+    except ValueError as error:
+        raise ConfigError(f"--output: {error}") from None
     logs.configure(level="warning", json=False, process="say")
-    seconds = asyncio.run(_speak_to_file(options, config, text))
-    print(f"{options.output}: {seconds:.2f} s at {options.rate} Hz")
+    pcm = asyncio.run(_speak(options, config, text))
+    try:
+        wav_file.write(options.output, pcm, rate_hz=options.rate)
+    except OSError as error:
+        raise ConfigError(f"cannot write {options.output}: {error.strerror}") from None
+    print(f"{options.output}: {len(pcm) / 2 / options.rate:.2f} s at {options.rate} Hz")
     return 0
 
 
-def _quiet(config: Config) -> Config:
+def _quiet(config: "Config") -> "Config":
     """The same with a log for people at a terminal, of a child process too."""
+    import dataclasses
+
     return dataclasses.replace(config, log=dataclasses.replace(config.log, level="warning", json=False))
 
 
-async def _speak_to_file(options: argparse.Namespace, config: Config, text: str) -> float:
-    engine = make_engine(_quiet(config))
+async def _speak(options: argparse.Namespace, config: "Config", text: str) -> bytes:
+    from cc_tts.calls.prompt import TextContent
+    from cc_tts.calls.speech_source import SpeechSource
+    from cc_tts.text.normalizer import Normalizer
+    from cc_tts.tts.factory import make_engine
+
+    engine = make_engine(_quiet(config), purpose="say")
     source = SpeechSource(engine, Normalizer(), config.tts)
+    content = TextContent(text, options.voice, options.language, options.speed)
+    source.check_text(text)
     await engine.start()
     try:
-        content = TextContent(text, options.voice, options.language, options.speed)
         source.check(content)
-        pieces = [piece.data async for piece in source.stream(content, rate_hz=options.rate)]
+        return b"".join([piece.data async for piece in source.stream(content, rate_hz=options.rate)])
     finally:
         await engine.stop()
-    data = b"".join(pieces)
-    try:
-        with options.output.open("wb") as raw, wave.open(raw, "wb") as file:
-            file.setnchannels(1)
-            file.setsampwidth(2)
-            file.setframerate(options.rate)
-            file.writeframes(data)
-    except OSError as error:
-        raise ConfigError(f"cannot write {options.output}: {error.strerror}") from None
-    return len(data) / 2 / float(options.rate)
 
 
-def _voices(options: argparse.Namespace, config: Config) -> int:
+def _voices(options: argparse.Namespace, config: "Config") -> int:
+    import asyncio
+
+    from cc_tts import logs
+    from cc_tts.tts.factory import make_engine
+    from cc_tts.voices.catalog import normalised_language
+
     logs.configure(level="warning", json=False, process="voices")
 
-    async def listing() -> tuple[Any, ...]:
-        engine = make_engine(_quiet(config))
+    async def listing() -> "tuple[Voice, ...]":
+        engine = make_engine(_quiet(config), purpose="check")
         await engine.start()
         try:
             return engine.voices()
@@ -182,14 +210,23 @@ def _voices(options: argparse.Namespace, config: Config) -> int:
     return 0
 
 
-def _prompt_encoder(model: Path) -> PromptEncoder:
+def _prompt_encoder(model: Path) -> "PromptEncoder":
     from cc_tts.tts.cosyvoice2.speaker_encoder import CosyVoicePromptEncoder
 
     return CosyVoicePromptEncoder(model)
 
 
-def _check_config(_options: argparse.Namespace, config: Config) -> int:
-    for warning in tls_files.check(config.tls, now_s=MonotonicClock().wall_s()):
+def _check_config(_options: argparse.Namespace, config: "Config") -> int:
+    import asyncio
+    import dataclasses
+
+    from cc_tts import logs, startup
+    from cc_tts.doctor.probes import MachineProbes
+    from cc_tts.doctor.software import require_pjsua2
+
+    logs.configure(level="critical", json=False, process="check-config")  # what is wrong is said once, below
+    warnings = asyncio.run(startup.check(config)) + require_pjsua2(config, MachineProbes())
+    for warning in warnings:
         print(f"cc-tts: {warning}", file=sys.stderr)
     for section in dataclasses.fields(config):
         value = getattr(config, section.name)
@@ -204,6 +241,8 @@ def _check_config(_options: argparse.Namespace, config: Config) -> int:
 
 
 def _print_keys(section: Any) -> None:
+    import dataclasses
+
     for key in dataclasses.fields(section):
         value = getattr(section, key.name)
         if key.name == "tokens":

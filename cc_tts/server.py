@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from cc_tts import __version__, logs, tls_files
+from cc_tts import __version__, logs, startup
 from cc_tts.api.app import ApiContext, Listener, build_app, connection_options, runner_options
 from cc_tts.calls.cached_source import CachedSource
 from cc_tts.calls.events import EventBus
@@ -116,7 +116,7 @@ class Server:
             if self._config.cache.enabled:
                 await self.prompt_cache.start()
                 self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config)
-            self.source.check_default_voice()
+            startup.check_speech(self._config, self.source)
             await self.ua.start()
             self._say_ready()
             await self._stop.wait()
@@ -178,8 +178,8 @@ def serve(config: Config) -> int:
         await Server(config).run()
 
     try:
-        for warning in tls_files.check(config.tls, now_s=MonotonicClock().wall_s()):
-            log.warning("tls_certificate", detail=warning)
+        for warning in startup.check_machine(config):
+            log.warning("configuration", detail=warning)
         asyncio.run(main())
     except (ProcessFailed, ConfigError) as error:
         log.error("cannot_start", detail=error.detail)

@@ -1,19 +1,22 @@
 """Text in, line-rate PCM out: chunker, engine and resampler as one stream. Calls and ``/v1/audio/speech`` use the same."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.prompt import Content, SilenceContent, TextContent, ToneContent
-from cc_tts.config import TtsConfig
+from cc_tts.config import RouteConfig, TtsConfig
 from cc_tts.errors import (
     ConfigError,
     EngineFailed,
     EngineOverloaded,
+    LanguageUnsupported,
     NothingToSay,
     TextTooLong,
+    TheirFault,
     UnknownVoice,
     Unprocessable,
 )
@@ -126,6 +129,35 @@ class SpeechSource:
             self._engine.resolve_voice(self._config.voice or None, None)
         except UnknownVoice as error:
             raise ConfigError(f"tts.voice: {error.detail}") from error
+        self._check_language("tts.language", self._config.language)
+
+    def check_routes(self, routes: Mapping[str, RouteConfig]) -> None:
+        """Find out at start, not by refused calls, what a route cannot say.
+
+        Raises:
+            ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be said.
+        """
+        for user, route in routes.items():
+            key = f"routes.{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else f'routes."{user}"'
+            try:
+                if route.voice:
+                    self._engine.resolve_voice(route.voice, route.language or None)
+            except UnknownVoice as error:
+                raise ConfigError(f"{key}.voice: {error.detail}") from error
+            if not route.voice:
+                self._check_language(f"{key}.language", route.language)
+            try:
+                if route.greeting:
+                    self.check(TextContent(route.greeting, route.voice or None, route.language or None))
+            except TheirFault as error:
+                raise ConfigError(f"{key}.greeting: {error.detail}") from error
+
+    def _check_language(self, key: str, language: str) -> None:
+        try:
+            if language:
+                self._engine.resolve_voice(None, language)
+        except LanguageUnsupported as error:
+            raise ConfigError(f"{key}: {error.detail}") from error
 
     def check(self, content: Content) -> Voice | None:
         """Refuse early what could not be spoken.
@@ -138,15 +170,23 @@ class SpeechSource:
         """
         match content:
             case TextContent():
-                limit = self._config.max_text_chars
-                if len(content.text) > limit:
-                    raise TextTooLong(f"{len(content.text)} characters; tts.max_text_chars is {limit}")
-                if not has_speech(content.text):
-                    raise NothingToSay("the text has no letter and no digit")
+                self.check_text(content.text)
                 return self._voice(content)
             case ToneContent():
                 tones.tone(content.tone, 8000, max_ms=1)
         return None
+
+    def check_text(self, text: str) -> None:
+        """Do what :meth:`check` does, as far as no engine is needed for it.
+
+        Raises:
+            TextTooLong, NothingToSay: the text is of no use.
+        """
+        limit = self._config.max_text_chars
+        if len(text) > limit:
+            raise TextTooLong(f"{len(text)} characters; tts.max_text_chars is {limit}")
+        if not has_speech(text):
+            raise NothingToSay("the text has no letter and no digit")
 
     def check_room(self, content: Content) -> None:
         """Refuse a prompt that would start now on a call while the engine could not take it and needs to.

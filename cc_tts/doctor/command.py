@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cc_tts.config import Config
 from cc_tts.doctor import machine, network, software
@@ -87,17 +87,8 @@ def _answer(what: str, function: CheckFunction, subject: Subject, probes: Probes
         return (Finding("warn", what, f"could not be checked: {type(error).__name__}: {error}", "please report it"),)
 
 
-def add_doctor_command(subparsers: Any, *, parents: Sequence[argparse.ArgumentParser] = ()) -> None:
-    """Add ``doctor`` to the command line.
-
-    Args:
-        subparsers: what ``ArgumentParser.add_subparsers`` gave.
-        parents: parsers of options that every command takes (``--config``, ``--set``).
-
-    """
-    doctor = subparsers.add_parser(
-        "doctor", parents=list(parents), help="is this machine fit to serve, and if not, what to do"
-    )
+def add_doctor_arguments(doctor: argparse.ArgumentParser) -> None:
+    """Add the options of ``cc-tts doctor`` to its parser."""
     doctor.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     doctor.add_argument("--deep", action="store_true", help="read and hash the model's files too; minutes")
     doctor.set_defaults(run=run)

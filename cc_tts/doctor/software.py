@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from cc_tts.config import Config
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, TORCH_S, Finding, Subject
 from cc_tts.doctor.probes import Probes, Ran
-from cc_tts.errors import CcTtsError
+from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.tts.cosyvoice2.model_dir import PUBLISHED
 from cc_tts.tts.espeak import EspeakEngine
 from cc_tts.tts.factory import COSYVOICE2, make_engine
-from cc_tts.ua.pjsua2_build import VARIABLE, WHEEL_MAX_CALLS
+from cc_tts.ua.pjsua2_build import NO_TLS, VARIABLE, WHEEL_MAX_CALLS
+from cc_tts.ua.pjsua2_build import advice as build_advice
 from cc_tts.voices.library import VoiceLibrary
 
 MIN_FREE_GPU_BYTES: Final = 6 * 1024**3
@@ -40,7 +42,7 @@ endpoint.libDestroy()
 ESPEAK: Final = """
 import json, sys
 from cc_tts.tts.espeak_library import EspeakLibrary, EspeakVoices
-from cc_tts.errors import CcTtsError
+from cc_tts.errors import CcTtsError, ConfigError
 library, problem = EspeakLibrary(), ""
 try:
     EspeakVoices(library.voices(), library.variants(), sys.argv[1] or "en-us")
@@ -77,6 +79,25 @@ def ask_pjsua2(probes: Probes) -> tuple[Finding, int | None]:
     how = f"start with {VARIABLE}=server"
     advice = how if answer["is_built"] else f"`make pjsua2` builds one for 2,000, then {how}"
     return Finding("warn", "pjsua2", detail, advice), max_calls
+
+
+def require_pjsua2(config: Config, probes: Probes) -> list[str]:
+    """Find out whether the user agent can work with this pjsua2, for ``cc-tts check-config``.
+
+    Returns:
+        What it does not do, if it is the try-out wheel.
+
+    Raises:
+        ConfigError: it does not load, or not do what is configured.
+    """
+    finding, max_calls = ask_pjsua2(probes)
+    if max_calls is None:
+        raise ConfigError(f"pjsua2 does not load: {finding.detail}; {finding.advice}")
+    if max_calls > WHEEL_MAX_CALLS:
+        return []
+    if "tls" in config.sip.transports:
+        raise ConfigError(NO_TLS)
+    return [build_advice(max_calls=max_calls)]
 
 
 def check_max_calls(subject: Subject, _probes: Probes) -> Iterator[Finding]:

@@ -36,6 +36,15 @@ class PromptCache:
             folder = Path(config.disk_dir).expanduser()
             self._files = PromptFiles(folder, max_bytes=config.disk_bytes, on_change=self._disk_changed)
 
+    def check(self) -> None:
+        """Find out whether ``cache.disk_dir`` can be used; nothing is created.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        if self._files is not None:
+            self._files.check()
+
     async def start(self) -> None:
         """Find what is on disk.
 

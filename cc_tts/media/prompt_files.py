@@ -65,6 +65,25 @@ class PromptFiles:
     def __contains__(self, key: str) -> bool:
         return key in self._index
 
+    def check(self) -> None:
+        """Find out whether the folder can be written, or made where it is not there yet. Leaves nothing behind.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        there = next((folder for folder in (self._folder, *self._folder.absolute().parents) if folder.exists()), None)
+        try:
+            with tempfile.TemporaryFile(dir=there):
+                pass
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    def _unusable(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"cache.disk_dir: {self._folder}: {error.strerror or error}; name a folder that the server may write, "
+            "or set cache.enabled = false"
+        )
+
     async def start(self) -> None:
         """Find what is there, and drop the oldest of what is too much.
 
@@ -74,7 +93,7 @@ class PromptFiles:
         try:
             found = await asyncio.to_thread(self._scan)
         except OSError as error:
-            raise ConfigError(f"cache.disk_dir: {self._folder}: {error.strerror or error}") from None
+            raise self._unusable(error) from None
         for _, key, num_bytes in found:
             self._index[key] = charged_bytes(num_bytes)
         self.num_bytes = sum(self._index.values())

@@ -304,14 +304,16 @@ class EspeakVoices:
         try:
             self._default = self.resolve(default_id, None)
         except UnknownVoice as error:
-            raise ConfigError(f"the default voice of espeak: {error.detail}") from error
+            raise ConfigError(f"tts.voice: {error.detail}") from error
 
     def resolve(self, voice_id: str | None, language: str | None) -> Voice:
         """See ``Engine.resolve_voice``."""
         if voice_id is None:
             found = best_for_language(language, self.voices, default=self._default) if language else self._default
             if found is None:
-                raise LanguageUnsupported(f"espeak-ng has no voice for {language!r}")
+                raise LanguageUnsupported(
+                    f"espeak-ng has no voice for {language!r}; `cc-tts voices` lists the languages"
+                )
             return found
         base_id, plus, variant = voice_id.strip().lower().partition("+")
         base = self._by_id.get(base_id) or self._by_id.get(self._by_file.get(base_id, ""))

@@ -12,13 +12,18 @@ from cc_tts.errors import ConfigError
 from cc_tts.tts.engine import Engine
 from cc_tts.tts.espeak import EspeakEngine
 from cc_tts.tts.worker.client import WorkerEngine
-from cc_tts.tts.worker.messages import WorkerSettings
+from cc_tts.tts.worker.messages import Purpose, WorkerSettings
 
 COSYVOICE2: Final = "cosyvoice2"
 
 
-def make_engine(config: Config, *, clock: Clock | None = None) -> Engine:
+def make_engine(config: Config, *, clock: Clock | None = None, purpose: Purpose = "serve") -> Engine:
     """Build the engine that ``tts.engine`` names, not yet started.
+
+    Args:
+        config: the whole configuration.
+        clock: for tests.
+        purpose: what it is started for (:class:`cc_tts.tts.worker.messages.WorkerSettings`).
 
     Raises:
         ConfigError: no engine has this name (the message names the nearest one), or a key that it needs is empty.
@@ -28,30 +33,33 @@ def make_engine(config: Config, *, clock: Clock | None = None) -> Engine:
     maker = _MAKERS.get(name)
     if maker is None:
         near = difflib.get_close_matches(name, _MAKERS, n=1, cutoff=0.0)
-        raise ConfigError(f"no engine is called {name!r}; did you mean {near[0]!r}? Known: {', '.join(_MAKERS)}")
-    return maker(config, clock or MonotonicClock())
+        raise ConfigError(
+            f"tts.engine: no engine is called {name!r}; did you mean {near[0]!r}? Known: {', '.join(_MAKERS)}"
+        )
+    return maker(config, clock or MonotonicClock(), purpose)
 
 
-def _espeak(config: Config, _clock: Clock) -> Engine:
+def _espeak(config: Config, _clock: Clock, _purpose: Purpose) -> Engine:
     return EspeakEngine(default_voice=config.tts.voice) if config.tts.voice else EspeakEngine()
 
 
-def _cosyvoice2(config: Config, clock: Clock) -> Engine:
+def _cosyvoice2(config: Config, clock: Clock, purpose: Purpose) -> Engine:
     tts = config.tts
+    devices = tts.devices[:1] if purpose == "say" else tts.devices
     return WorkerEngine(
         COSYVOICE2,
-        [worker_settings(config, device) for device in tts.devices],
+        [worker_settings(config, device, purpose) for device in devices],
         clock=clock,
         default_voice=tts.voice,
         start_timeout_s=tts.worker_start_timeout_s,
     )
 
 
-def worker_settings(config: Config, device: str) -> WorkerSettings:
+def worker_settings(config: Config, device: str, purpose: Purpose = "serve") -> WorkerSettings:
     """What the worker of a device needs to know.
 
     Raises:
-        ConfigError: ``tts.model_dir`` is empty or no directory.
+        ConfigError: ``tts.model_dir`` or ``tts.voices_dir`` is empty, no directory, or lacks files.
 
     """
     tts = config.tts
@@ -62,22 +70,25 @@ def worker_settings(config: Config, device: str) -> WorkerSettings:
     model_dir = Path(tts.model_dir).expanduser().resolve()
     if not model_dir.is_dir():
         raise ConfigError(f"tts.model_dir: {tts.model_dir}: no such directory")
-    voices_dir = str(Path(tts.voices_dir).expanduser().resolve()) if tts.voices_dir else ""
+    voices_dir = Path(tts.voices_dir).expanduser().resolve() if tts.voices_dir else None
+    if voices_dir is not None and not voices_dir.is_dir():
+        raise ConfigError(f"tts.voices_dir: {tts.voices_dir}: no such directory; `cc-tts voices enrol` makes it")
     return WorkerSettings(
         engine=COSYVOICE2,
         model_dir=str(model_dir),
-        voices_dir=voices_dir,
+        voices_dir=str(voices_dir or ""),
         device=device,
         dtype=tts.dtype,
         num_threads=tts.num_threads or _cores_each(len(tts.devices)),
-        max_streams=tts.max_streams,
+        purpose=purpose,
+        max_streams=1 if purpose == "say" else tts.max_streams,
         interleaved_text=tts.interleaved_text,
         first_audio_target_ms=tts.first_audio_target_ms,
         max_utilisation=tts.max_utilisation,
         memory_bytes=tts.state_memory_bytes,
         first_hop_tokens=tts.first_hop_tokens,
-        graphs=tts.graphs,
-        log_level=config.log.level,
+        graphs=tts.graphs and purpose == "serve",
+        log_level="critical" if purpose == "check" else config.log.level,
         log_json=config.log.json,
     )
 
@@ -86,4 +97,7 @@ def _cores_each(num_workers: int) -> int:
     return max(1, len(os.sched_getaffinity(0)) // num_workers)
 
 
-_MAKERS: Final[dict[str, Callable[[Config, Clock], Engine]]] = {EspeakEngine.name: _espeak, COSYVOICE2: _cosyvoice2}
+_MAKERS: Final[dict[str, Callable[[Config, Clock, Purpose], Engine]]] = {
+    EspeakEngine.name: _espeak,
+    COSYVOICE2: _cosyvoice2,
+}

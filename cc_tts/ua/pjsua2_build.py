@@ -25,6 +25,10 @@ TRY_OUT_WHEEL: Final = "try-out wheel"
 WHEEL_MAX_CALLS: Final = 4
 WHEEL_MAX_HANDLES: Final = 64
 """What the try-out wheel was compiled with: PJSUA_MAX_CALLS and PJ_IOQUEUE_MAX_HANDLES."""
+NO_TLS: Final = (
+    'sip.transports has "tls", but the try-out wheel of pjsua2 brings OpenSSL 1.0.2, which gets no repairs since 2019: '
+    f'make pjsua2, then start with {VARIABLE}=server, or take "tls" out'
+)
 _MAX_DESCRIPTION_BYTES: Final = 65_536
 
 

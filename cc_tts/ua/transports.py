@@ -11,6 +11,7 @@ import pjsua2 as pj
 from cc_tts import logs
 from cc_tts.security_config import TlsConfig
 from cc_tts.ua.messages import UaSettings
+from cc_tts.ua.pjsua2_build import NO_TLS
 from cc_tts.ua.sip_thread import SipThread, pj_detail
 
 log = logs.get(__name__)
@@ -44,10 +45,7 @@ def open_all(endpoint: Any, settings: UaSettings, *, is_wheel: bool) -> None:
                 )
         if name == "tls":
             if is_wheel:
-                raise RuntimeError(
-                    'sip.transports has "tls", but the try-out wheel of pjsua2 brings OpenSSL 1.0.2, which gets no repairs '
-                    'since 2019: make pjsua2, then start with CC_TTS_PJSUA2=server, or take "tls" out'
-                )
+                raise RuntimeError(NO_TLS)
             assert settings.tls is not None
             config.port = settings.tls_port
             _secure(config.tlsConfig, settings.tls)

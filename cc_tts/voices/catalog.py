@@ -12,6 +12,9 @@ _SAME_LANGUAGE: Final = {"zh": "cmn", "no": "nb", "nn": "nb", "iw": "he", "in": 
 
 _CANTONESE: Final = frozenset({"hk", "mo", "yue"})
 
+_MAX_LISTED: Final = 12
+"""Voices that a message names."""
+
 _LIKELY: Final = {"en": "en-us", "fr": "fr-fr"}
 """The tag meant by a bare primary subtag (Unicode CLDR, likely subtags), where no voice carries the bare one."""
 
@@ -94,7 +97,12 @@ class VoiceCatalog:
 
 
 def unknown_voice(voice_id: str, voices: Iterable[Voice]) -> UnknownVoice:
-    """Make the error for an id that none of ``voices`` has, naming the nearest ones."""
-    near = difflib.get_close_matches(voice_id.lower(), [voice.id for voice in voices], n=3, cutoff=0.5)
-    hint = f"; near: {', '.join(near)}" if near else ""
-    return UnknownVoice(f"no voice is called {voice_id[:80]!r}{hint}")
+    """Make the error for an id that none of ``voices`` has, naming the nearest ones and, if they are few, all."""
+    known = [voice.id for voice in voices]
+    near = difflib.get_close_matches(voice_id.lower(), known, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    if 0 < len(known) <= _MAX_LISTED:
+        rest = f"{hint or ';'} Known: {', '.join(known)}"
+    else:
+        rest = f"{hint or ';'} `cc-tts voices` lists all {len(known)}"
+    return UnknownVoice(f"no voice is called {voice_id[:80]!r}{rest}")

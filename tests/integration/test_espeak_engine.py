@@ -208,7 +208,7 @@ async def test_voices_are_resolved(engine: EspeakEngine) -> None:
     assert engine.resolve_voice(None, None).id == "en-us"
     assert engine.resolve_voice("cmn", "en").id == "cmn"
     assert engine.resolve_voice("en-us+f3", None).id == "en-us+f3"
-    with pytest.raises(UnknownVoice, match="near: en-us"):
+    with pytest.raises(UnknownVoice, match="did you mean en-us"):
         engine.resolve_voice("en-usa", None)
     with pytest.raises(UnknownVoice):
         engine.resolve_voice("en-us+nobody", None)

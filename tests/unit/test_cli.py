@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     fake = FakeEngine()
-    monkeypatch.setattr(cli, "make_engine", lambda *_arguments, **_more: fake)
+    monkeypatch.setattr("cc_tts.tts.factory.make_engine", lambda *_arguments, **_more: fake)
     monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
     for name in ("CC_TTS_SIP__PORT", "CC_TTS_TTS__VOICE"):
         monkeypatch.delenv(name, raising=False)
@@ -92,7 +92,7 @@ def test_check_config_prints_no_secret(tmp_path: Path, capsys: pytest.CaptureFix
 def test_call_is_handed_to_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[object] = []
     monkeypatch.setattr("os.execv", lambda path, argv: given.extend((path, argv)))
-    monkeypatch.setattr(cli, "_parser", lambda: (_ for _ in ()).throw(SystemExit(0)))
+    monkeypatch.setattr(cli, "_parser", lambda _arguments: (_ for _ in ()).throw(SystemExit(0)))
     with pytest.raises(SystemExit):
         cli.main(["call", "sip:x@h", "--json"])
     assert given == [sys.executable, [sys.executable, "-m", "cc_tts.ua.softphone", "sip:x@h", "--json"]]

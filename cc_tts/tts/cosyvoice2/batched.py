@@ -17,11 +17,11 @@ from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.tts.cosyvoice2.costs import StageCosts
 from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig
 from cc_tts.tts.cosyvoice2.graphs import can_record
-from cc_tts.tts.cosyvoice2.loader import DtypePolicy, SpeechModel
+from cc_tts.tts.cosyvoice2.loader import DtypePolicy, SpeechModel, load_weights
 from cc_tts.tts.cosyvoice2.memory_plan import MemoryPlan, plan_memory
 from cc_tts.tts.cosyvoice2.model_description import estimator_head_dim
 from cc_tts.tts.cosyvoice2.model_runner import ModelRunner, RunnerConfig
-from cc_tts.tts.cosyvoice2.networks import LANGUAGES, RATE_HZ, check_speaker, load_networks
+from cc_tts.tts.cosyvoice2.networks import LANGUAGES, RATE_HZ, TOKENIZER_FOLDER, check_speaker, load_networks
 from cc_tts.tts.cosyvoice2.speakers import Speaker
 from cc_tts.tts.cosyvoice2.synthesizer import check_speed
 from cc_tts.tts.cosyvoice2.text_front import TextFront
@@ -51,6 +51,8 @@ class BatchedConfig:
     memory_bytes: int = 0
     """For the flow's pages; 0: what the device has left."""
     graphs: bool = True
+    checks_only: bool = False
+    """Load no networks: it can then tell its voices and nothing else."""
     num_positions: int = NUM_POSITIONS
     calibration_rows: tuple[int, ...] = (1,)
     """How many streams are spoken at a time to measure the stages."""
@@ -92,7 +94,7 @@ class BatchedEngine:
         return LANGUAGES
 
     def load(self, on_progress: Callable[[str], None]) -> None:
-        """Load the networks and the voices, allocate, warm up, measure.
+        """Load the voices and the networks, allocate, warm up, measure.
 
         Raises:
             CcTtsError: something of it cannot be used; the message says what.
@@ -101,6 +103,11 @@ class BatchedEngine:
         config = self._config
         if config.num_threads:
             torch.set_num_threads(config.num_threads)
+        self._speakers = dict(self._source())  # first: a fault of theirs shows in a second
+        if config.checks_only:
+            load_weights(self._model_dir, device="meta")
+            TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)
+            return
         on_progress(f"weights of {self._model_dir}")
         model, tokenizer = load_networks(
             self._model_dir,
@@ -108,7 +115,6 @@ class BatchedEngine:
             policy=config.policy,
             estimator_head_dim=estimator_head_dim(self._model_dir),
         )
-        self._speakers = dict(self._source())
         for speaker in self._speakers.values():
             check_speaker(model, speaker)
         plan = self._plan(model)

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from cc_tts.tts.cosyvoice2 import checkpoint_files, checkpoint_shapes, download
 from cc_tts.tts.cosyvoice2.checkpoint_files import ModelError
@@ -218,15 +218,14 @@ def _check_graph(path: Path) -> list[str]:
     return []
 
 
-def add_model_commands(subparsers: Any, *, parents: Sequence[argparse.ArgumentParser] = ()) -> None:
-    """Add ``model check`` and ``model download`` to the command line.
+def add_model_commands(model: argparse.ArgumentParser, *, parents: Sequence[argparse.ArgumentParser] = ()) -> None:
+    """Add ``check`` and ``download`` to ``cc-tts model``.
 
     Args:
-        subparsers: what ``ArgumentParser.add_subparsers`` gave.
+        model: the parser of ``cc-tts model``.
         parents: parsers of options that every command takes (``--config``, ``--set``).
 
     """
-    model = subparsers.add_parser("model", help="check or fetch the files of the neural engine")
     commands = model.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     check = commands.add_parser(

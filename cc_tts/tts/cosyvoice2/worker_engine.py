@@ -52,15 +52,23 @@ def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
             max_utilisation=settings.max_utilisation,
             first_hop_tokens=settings.first_hop_tokens,
             interleaved=settings.interleaved_text,
+            admits_all=settings.purpose == "say",
         ),
         device=device,
         policy=choose_policy(device, settings.dtype),
         num_threads=1 if is_cuda else settings.num_threads,
         memory_bytes=settings.memory_bytes,
         graphs=settings.graphs,
-        calibration_rows=CUDA_CALIBRATION_ROWS if is_cuda else CPU_CALIBRATION_ROWS,
+        checks_only=settings.purpose == "check",
+        calibration_rows=_calibration_rows(settings, is_cuda=is_cuda),
     )
     return BatchedEngine(model_dir, lambda: load_speakers(model_dir, voices_dir), config)
+
+
+def _calibration_rows(settings: WorkerSettings, *, is_cuda: bool) -> tuple[int, ...]:
+    if settings.purpose == "say":  # nobody has to be kept waiting or refused
+        return ()
+    return CUDA_CALIBRATION_ROWS if is_cuda else CPU_CALIBRATION_ROWS
 
 
 def choose_device(wanted: str) -> torch.device:

@@ -19,9 +19,9 @@ from cc_tts import logs
 from cc_tts.clock import MonotonicClock, ms_between
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Ready, Shutdown, StartFailed
-from cc_tts.tts.stepped import DeviceLost, SteppedEngine
+from cc_tts.tts.stepped import DeviceLost, EngineLoad, SteppedEngine
 from cc_tts.tts.worker.loop import Inbox, WorkerLoop
-from cc_tts.tts.worker.messages import TO_WORKER, EngineDescription, WorkerSettings
+from cc_tts.tts.worker.messages import TO_WORKER, EngineDescription, LoadReport, WorkerSettings
 
 EXIT_SERVER_GONE: Final = 3
 EXIT_NO_START: Final = 4
@@ -56,12 +56,14 @@ def main() -> int:
             return _refuse(channel, error.detail)
         except Exception as error:  # noqa: BLE001 - whatever torch throws, the reason must reach the operator
             return _refuse(channel, f"{type(error).__name__}: {error}")
+        if settings.purpose == "check":
+            _describe(channel, engine)
+            channel.send(LoadReport(EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0)))
+            reader.join()  # it ends the process when the server has what it wants to know
         log.info("loaded", num_voices=len(engine.voices), ms=ms_between(started_ns, clock.now_ns()))
         signal.signal(signal.SIGTERM, lambda *_: loop.stop())  # before, it ends the process at once
         loaded.set()
-        channel.send(Ready())
-        voices, languages = tuple(engine.voices), tuple(engine.languages)
-        channel.send(EngineDescription(rate_hz=engine.rate_hz, voices=voices, languages=languages))
+        _describe(channel, engine)
         loop.turn(wait=False)  # the first report
         if not loop.run():
             return EXIT_SERVER_GONE
@@ -91,6 +93,12 @@ def _engine(settings: WorkerSettings) -> SteppedEngine:
             "pip install 'cc-tts[gpu]', or `make neural` in a checkout"
         ) from error
     return make_worker_engine(settings)
+
+
+def _describe(channel: ChildChannel, engine: SteppedEngine) -> None:
+    channel.send(Ready())
+    voices, languages = tuple(engine.voices), tuple(engine.languages)
+    channel.send(EngineDescription(rate_hz=engine.rate_hz, voices=voices, languages=languages))
 
 
 def _refuse(channel: ChildChannel, detail: str) -> int:

@@ -19,11 +19,19 @@ from cc_tts.voices.voice import Voice
 # --- configuration: written to the child's standard input as JSON --------------------------------------------------
 
 
+Purpose = Literal["serve", "say", "check"]
+
+
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a worker needs to know at its start."""
+    """Everything a worker needs to know at its start.
+
+    ``purpose``: ``serve`` calls; ``say`` one text, for which nothing is measured; or ``check`` what there is, the device and
+    the voices, without loading the networks and without speaking.
+    """
 
     engine: str
     model_dir: str
+    purpose: Purpose = "serve"
     voices_dir: str = ""
     device: str = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"

@@ -116,5 +116,5 @@ def test_unknown_voices(voice_id: str) -> None:
 def test_unknown_language_and_default() -> None:
     with pytest.raises(LanguageUnsupported, match="'tlh'"):
         VOICES.resolve(None, "tlh")
-    with pytest.raises(ConfigError, match="default voice of espeak: no voice is called 'nobody'"):
+    with pytest.raises(ConfigError, match=r"tts\.voice: no voice is called 'nobody'"):
         EspeakVoices(LISTED, (), "nobody")

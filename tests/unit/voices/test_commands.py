@@ -62,7 +62,7 @@ def write_wav(path: Path, seconds: float, *, peak: float = 0.5, rate_hz: int = 2
 def encoder(monkeypatch: pytest.MonkeyPatch) -> CountingEncoder:
     fake = CountingEncoder()
     monkeypatch.setattr(cli, "_prompt_encoder", lambda _model: fake)
-    monkeypatch.setattr(cli, "make_engine", lambda *_arguments, **_more: FakeEngine())
+    monkeypatch.setattr("cc_tts.tts.factory.make_engine", lambda *_arguments, **_more: FakeEngine())
     monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
     return fake
 
@@ -336,7 +336,7 @@ def test_enrolled_lists_a_line_a_voice(
     run("enrol", "bruno", mode="cross_lingual", language="de")
     run("enrol", "anna", transcript=TEXT, description="our Anna")
     capsys.readouterr()
-    monkeypatch.setattr(cli, "make_engine", lambda *_a, **_k: pytest.fail("an engine was started"))
+    monkeypatch.setattr("cc_tts.tts.factory.make_engine", lambda *_a, **_k: pytest.fail("an engine was started"))
     assert run("enrolled") == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
@@ -371,7 +371,7 @@ def test_an_empty_library_says_how_to_fill_it(run: Run, capsys: pytest.CaptureFi
 def test_remove(run: Run, library: VoiceLibrary, capsys: pytest.CaptureFixture[str]) -> None:
     run("enrol", "anna", transcript=TEXT)
     assert run("remove", "ana") == 1
-    assert "near: anna" in capsys.readouterr().err
+    assert "did you mean anna?" in capsys.readouterr().err
     assert run("remove", "../anna") == 1
     assert run("remove", "anna") == 0
     assert f"removed anna from {library.folder}" in capsys.readouterr().out

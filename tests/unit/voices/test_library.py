@@ -69,7 +69,7 @@ def test_an_unknown_voice_is_told_the_nearest(library: VoiceLibrary) -> None:
     library.store(record("anna"))
     library.store(record("zoe"))
     for call in (library.load, library.remove):
-        with pytest.raises(UnknownVoice, match=r"no voice is called 'ana'; near: anna$"):
+        with pytest.raises(UnknownVoice, match=r"no voice is called 'ana'; did you mean anna\? Known: anna, zoe$"):
             call("ana")
 
 

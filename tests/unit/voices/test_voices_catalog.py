@@ -116,7 +116,7 @@ def test_the_first_engine_that_has_it(voice_id: str | None, language: str | None
 
 
 def test_unknown_voices_and_languages() -> None:
-    with pytest.raises(UnknownVoice, match="no voice is called 'alicee'; near: alice"):
+    with pytest.raises(UnknownVoice, match="no voice is called 'alicee'; did you mean alice"):
         CATALOG.resolve("alicee", None)
     with pytest.raises(LanguageUnsupported, match="no voice speaks 'tlh'"):
         CATALOG.resolve(None, "tlh")

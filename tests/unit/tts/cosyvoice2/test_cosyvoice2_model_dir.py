@@ -126,7 +126,7 @@ def test_no_directory_is_a_fault(tmp_path: Path) -> None:
 
 def command_line(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    add_model_commands(parser.add_subparsers())
+    add_model_commands(parser.add_subparsers().add_parser("model"))
     return parser.parse_args(arguments)
 
 
@@ -144,7 +144,7 @@ def test_options_of_every_command_can_be_handed_in() -> None:
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--config", type=Path)
     parser = argparse.ArgumentParser()
-    add_model_commands(parser.add_subparsers(), parents=[common])
+    add_model_commands(parser.add_subparsers().add_parser("model"), parents=[common])
     assert parser.parse_args(["model", "check", "here", "--config", "x.toml"]).config == Path("x.toml")
 
 

@@ -245,7 +245,7 @@ async def test_voices_that_do_not_exist() -> None:
     await lab.start()
     with pytest.raises(UnknownVoice, match="bert"):
         lab.engine.resolve_voice(None, None)
-    with pytest.raises(UnknownVoice, match=r"ana.*near: anna"):
+    with pytest.raises(UnknownVoice, match=r"ana.*did you mean anna\?"):
         lab.engine.resolve_voice("ana", None)
     with pytest.raises(LanguageUnsupported):
         lab.engine.resolve_voice(None, "sw")

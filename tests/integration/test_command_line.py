@@ -1,0 +1,122 @@
+"""``cc-tts`` as a stranger types it: what it imports, and what it says of a configuration that cannot work."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+TIMEOUT_S = 90.0
+HEAVY = (
+    "aiohttp",
+    "asyncio",
+    "msgspec",
+    "num2words",
+    "numpy",
+    "prometheus_client",
+    "pjsua2",
+    "soxr",
+    "structlog",
+    "torch",
+)
+FREE_PORTS = ("--set", "sip.port=0", "--set", "http.port=0")
+
+
+def cc_tts(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("CC_TTS_")}
+    return subprocess.run(
+        [sys.executable, "-m", "cc_tts.cli", *arguments],
+        env={**inherited, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["say", "--help"], ["serve", "--help"], ["say"]])
+def test_asking_for_help_imports_nothing_that_is_slow(arguments: list[str]) -> None:
+    code = (
+        "import sys\nfrom cc_tts import cli\n"
+        f"try:\n    cli.main({arguments!r})\nexcept SystemExit:\n    pass\n"
+        f"print('imported:', *sorted(set({HEAVY!r}) & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    assert ran.stdout.splitlines()[-1] == "imported:"
+
+
+def test_help_lists_every_command() -> None:
+    ran = cc_tts("--help")
+    assert ran.returncode == 0
+    for command in ("serve", "call", "say", "voices", "model", "check-config", "doctor"):
+        assert command in [line.strip().split(" ")[0] for line in ran.stdout.splitlines()]
+
+
+FAULTS = {
+    "engine": (["tts.engine=espeek"], "tts.engine: no engine is called 'espeek'; did you mean 'espeak'?"),
+    "voice": (["tts.voice=en-uss"], "tts.voice: no voice is called 'en-uss'; did you mean en-us"),
+    "language": (["tts.language=tlh"], "tts.language: espeak-ng has no voice for 'tlh'"),
+    "voice of a route": (
+        ["routes.sales.voice=en-gbb"],
+        "routes.sales.voice: no voice is called 'en-gbb'; did you mean en-gb",
+    ),
+    "language of a route": (["routes.sales.language=tlh"], "routes.sales.language: espeak-ng has no voice for 'tlh'"),
+    "greeting of a route": (
+        ['routes."7.1".greeting=...'],
+        'routes."7.1".greeting: the text has no letter and no digit',
+    ),
+    "cache folder": (["cache.disk_dir=/dev/null/cache"], "cache.disk_dir: /dev/null/cache: Not a directory"),
+    "model folder": (["tts.engine=cosyvoice2", "tts.model_dir=/nowhere"], "tts.model_dir: /nowhere: no such directory"),
+    "address": (["sip.host=192.0.2.7"], "sip.host: 192.0.2.7 is not an address of this machine"),
+    "HTTP name": (
+        ["http.host=nowhere.invalid", "http.tokens=a-long-token"],
+        "http.host: 'nowhere.invalid' is neither an address nor a name that resolves",
+    ),
+    "one port twice": (["sip.port=18080", "http.port=18080"], "sip.port and http.port are both 18080"),
+    "certificate": (
+        ['sip.transports=["udp","tls"]', "tls.certificate_file=/nowhere.pem", "tls.private_key_file=/nowhere.key"],
+        "tls.certificate_file: /nowhere.pem: no such file",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_start_refuses_check_config_refuses_in_the_same_words(name: str) -> None:
+    keys, message = FAULTS[name]
+    settings = [*FREE_PORTS, *(word for key in keys for word in ("--set", key))]
+    checked, served = cc_tts("check-config", *settings), cc_tts("serve", *settings, "--set", "log.json=true")
+    assert (checked.returncode, checked.stdout) == (2, "")
+    assert message in checked.stderr
+    assert len(checked.stderr.splitlines()) == 1
+    assert served.returncode == 1
+    assert message in served.stderr.replace('\\"', '"')
+    assert "Traceback" not in checked.stderr + served.stderr
+
+
+def test_a_build_of_pjsua2_that_is_not_there() -> None:
+    for command in ("check-config", "serve"):
+        ran = cc_tts(command, *FREE_PORTS, CC_TTS_PJSUA2="/nowhere")
+        assert ran.returncode in (1, 2)
+        assert "there is no server build of pjsua2 in /nowhere; make pjsua2 builds it" in ran.stderr
+
+
+def test_a_good_configuration_is_printed_and_nothing_is_left_behind(tmp_path: Path) -> None:
+    cache = tmp_path / "a" / "cache"
+    ran = cc_tts("check-config", "--set", f"cache.disk_dir={cache}", "--set", "routes.hello.voice=de")
+    assert ran.returncode == 0, ran.stderr
+    assert f"disk_dir = '{cache}'" in ran.stdout
+    assert "voice = 'de'" in ran.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ports_that_cannot_all_be_used_are_remarked_upon() -> None:
+    ports = ["rtp.port_min=30000", "rtp.port_max=30009", "sip.max_calls=6", "sip.port=30004"]
+    ran = cc_tts("check-config", *(word for key in ports for word in ("--set", key)))
+    assert ran.returncode == 0
+    assert "sip.max_calls is 6, but rtp.port_min to rtp.port_max has ports for 5 calls only" in ran.stderr
+    assert "sip.port 30004 lies between rtp.port_min and rtp.port_max" in ran.stderr

@@ -92,8 +92,8 @@ class PromptPlayer:
         self._open = False
 
     def enqueue(self, utterance: Utterance) -> None:
-        """Queue one."""
-        if self.queue:
+        """Queue one. It waits for a turn of its own only behind a prompt that is played to its end, not behind a cut."""
+        if any(earlier.id not in self._causes for earlier in self.queue):
             self._waited.add(utterance.id)
         self._waiting.append(utterance)
         self._next()
@@ -238,7 +238,7 @@ class PromptPlayer:
             stream.playing(self._ahead_ms())
             if self._over_time(utterance):
                 break
-        if spans:
+        if spans and not self._over_time(utterance):  # what was cut off was not said to its end
             _close_span(utterance, self._fed_ms.get(utterance.id, 0.0))
 
     def _ahead_ms(self) -> float:

@@ -1,17 +1,22 @@
 """One prompt on one call, from acceptance to completion, with its marks."""
 
 import dataclasses
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import accumulate
 from typing import Final
 
 from cc_tts.calls.call_state import UTTERANCE_TABLE, StateMachine, UtteranceEvent, UtteranceState
 from cc_tts.calls.prompt import Prompt, TextContent
 from cc_tts.clock import ms_between
+from cc_tts.text.characters import has_speech
+from cc_tts.text.language import is_unspaced
 
 SPACED_CHARS_PER_S: Final = 13.0
 """How fast text is spoken, about, in a script that puts spaces between words; used while nothing better is known."""
 UNSPACED_CHARS_PER_S: Final = 4.0
+_ROUNDING_S: Final = 1e-9
 
 
 class CompletionCause(StrEnum):
@@ -112,36 +117,42 @@ class Utterance:
 
     @property
     def spoken_text(self) -> str:
-        """What the caller heard, in the caller's own words: whole spans, and of the last one the share of its words that
-        was played.
+        """What the caller heard: the text as it was sent, up to where it was played. Whole spans, and of the last one the
+        share of its words that was played; the text's last blanks once all of it was heard.
         """
         if self._spoken_text is not None:
             return self._spoken_text
-        heard: list[str] = []
+        text = self.prompt.content.text if isinstance(self.prompt.content, TextContent) else ""
+        heard = ""
         for span in self.spans:
             if self.played_ms <= span.start_ms:
-                break
-            if span.end_ms is not None and self.played_ms >= span.end_ms - 1:
-                heard.append(span.source)
-                continue
-            heard.append(_share(span, self.played_ms))
-            break
-        return "".join(heard).strip()
+                return heard.rstrip()
+            if span.end_ms is None or self.played_ms < span.end_ms - 1:
+                return (heard + _share(span, self.played_ms)).rstrip()
+            heard += span.source
+        if heard and text.startswith(heard) and not has_speech(text[len(heard) :]):
+            return text
+        return heard.rstrip()
 
 
 def _share(span: SpokenSpan, played_ms: float) -> str:
     """Tell which of a span's words were heard to their end; rather one too few than one too many."""
-    heard_ms = played_ms - span.start_ms
+    source, heard_ms = span.source, played_ms - span.start_ms
     if span.words:
         begun = [share for offset_ms, share in span.words if offset_ms <= heard_ms]
-        fraction = begun[-1] if begun else 0.0
-    elif span.end_ms is not None:
-        fraction = heard_ms / max(span.end_ms - span.start_ms, 1.0)
+        cut = round(len(source) * min(1.0, begun[-1])) if begun else 0
     else:
-        rate = SPACED_CHARS_PER_S if " " in span.source.strip() else UNSPACED_CHARS_PER_S
-        fraction = heard_ms / 1000 * rate / max(len(span.source), 1)
-    cut = round(len(span.source) * min(1.0, fraction))
-    head = span.source[:cut]
-    if cut < len(span.source) and " " in span.source.strip() and not span.source[cut].isspace():
-        head = head[: head.rfind(" ") + 1]
-    return head
+        said_s = list(
+            accumulate(1 / (UNSPACED_CHARS_PER_S if is_unspaced(each) else SPACED_CHARS_PER_S) for each in source)
+        )
+        heard_s = heard_ms / 1000
+        if span.end_ms is not None and said_s:
+            heard_s = said_s[-1] * heard_ms / max(span.end_ms - span.start_ms, 1.0)
+        cut = bisect_right(said_s, heard_s + _ROUNDING_S)
+    while 0 < cut < len(source) and _are_one_word(source[cut - 1], source[cut]):
+        cut -= 1
+    return source[:cut]
+
+
+def _are_one_word(character: str, following: str) -> bool:
+    return not any(each.isspace() or is_unspaced(each) for each in (character, following))

@@ -9,6 +9,10 @@ from typing import Literal
 RuleSet = Literal["en", "zh", "none"]
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+)
+"""Thai, Lao, Burmese, Khmer, kana and Han, with their punctuation: scripts that put no spaces between words."""
 _WORD = re.compile(r"[^\W\d_]+")
 _CHINESE = frozenset({"zh", "cmn", "yue"})
 _DAY_FIRST_REGIONS = frozenset({"gb", "au", "nz", "ie", "in", "za"})
@@ -17,6 +21,11 @@ _DAY_FIRST_REGIONS = frozenset({"gb", "au", "nz", "ie", "in", "za"})
 def has_letters(text: str) -> bool:
     """Whether any letter is there to tell the language by."""
     return _WORD.search(text) is not None
+
+
+def is_unspaced(character: str) -> bool:
+    """Whether the character is of a script that puts no spaces between words."""
+    return _UNSPACED.match(character) is not None
 
 
 def detect_language(text: str) -> str:

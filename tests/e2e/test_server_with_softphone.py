@@ -89,3 +89,38 @@ async def test_unknown_user_is_404(server: Server, phone: SoftphoneProcess) -> N
     await phone.dial(server.uri("nobody"))
     report = await phone.report(timeout_s=10)
     assert (report["ending"]["result"], report["ending"]["sip_code"]) == ("refused", 404)
+
+
+VERBATIM = ("  \n Two  blanks,\ta tab\nand 12.50 €.\n ", "\u3000您好，2026 年 hello 世界。\n")
+
+
+async def test_what_was_said_comes_back_as_it_was_sent(server: Server, phone: SoftphoneProcess) -> None:
+    async with server.events() as log:
+        await phone.dial(server.uri("silent"))
+        call_id = (await log.wait("call.established"))["call_id"]
+        for text in VERBATIM:
+            status, said = await server.post(f"/v1/calls/{call_id}/speak", {"text": text})
+            assert status == 201
+            complete = await log.wait("speak.complete", timeout_s=30, utterance_id=said["id"])
+            assert complete["data"]["spoken_text"] == text
+        await phone.hangup()
+
+
+@pytest.mark.parametrize("how", ["replace", "key"])
+async def test_the_next_prompt_after_a_cut_is_timed_from_its_request(
+    server: Server, phone: SoftphoneProcess, how: str
+) -> None:
+    async with server.events() as log:
+        await phone.dial(server.uri("long"))
+        call_id = (await log.wait("call.established"))["call_id"]
+        before = await log.wait("speak.started", timeout_s=15)
+        if how == "key":
+            await phone.dtmf("5")
+            await log.wait("call.dtmf")
+        body = {"text": "And now for something else.", "queue": "replace" if how == "replace" else "append"}
+        status, said = await server.post(f"/v1/calls/{call_id}/speak", body)
+        assert status == 201
+        started = await log.wait("speak.started", timeout_s=15, utterance_id=said["id"])
+        assert before["data"]["utterance_id"] != said["id"]
+        assert started["data"]["time_to_first_audio_ms"] > 0
+        await phone.hangup()

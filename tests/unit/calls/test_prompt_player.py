@@ -288,6 +288,39 @@ async def test_a_thousand_tiny_prompts_drain_in_order(stage: Stage) -> None:
     stage.must_be_empty()
 
 
+@pytest.mark.parametrize("cause", [CompletionCause.CANCELLED, CompletionCause.BARGE_IN])
+async def test_behind_a_prompt_that_is_cut_the_time_counts_from_the_request(
+    stage: Stage, cause: CompletionCause
+) -> None:
+    stage.player.open_line()
+    first, second = stage.say("one two three"), stage.say("four")
+    await stage.settle()
+    stage.line.play(100)
+    for earlier in (second, first):
+        stage.player.discard(earlier, cause)
+    accepted_ns = stage.clock.now_ns()
+    third, fourth = stage.say("five"), stage.say("six")
+    stage.clock.advance(40)
+    await stage.settle()
+    stage.line.play(20)
+    third.marks.first_speech_ns = stage.clock.now_ns()
+    assert third.marks.origin_ns == accepted_ns
+    assert third.time_to_first_audio_ms == 40
+    stage.clock.advance(300)
+    stage.line.play(200)
+    assert fourth.marks.origin_ns == accepted_ns + 340_000_000, "it waited for the third"
+    await stage.play_all()
+    stage.must_be_empty()
+
+
+async def test_what_a_ceiling_cuts_off_was_not_said(stage: Stage) -> None:
+    stage.player.open_line()
+    utterance = stage.say("one two three", max_duration_ms=250)
+    await stage.play_all()
+    assert utterance.completion_cause is CompletionCause.NORMAL
+    assert utterance.spoken_text == "one"
+
+
 async def test_the_time_to_first_audio_counts_from_the_turn_of_a_queued_prompt(stage: Stage) -> None:
     stage.player.open_line()
     first = stage.say("one")

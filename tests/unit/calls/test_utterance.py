@@ -75,7 +75,33 @@ def test_never_less_is_heard_than_before(chunks: list[tuple[str, float]], played
     before = utterance.spoken_text
     utterance.played_ms += more_ms
     assert utterance.spoken_text.startswith(before)
-    assert "".join(span.source for span in spans).strip().startswith(utterance.spoken_text)
+    assert "".join(span.source for span in spans).startswith(utterance.spoken_text)
+
+
+WORDS = [(0.0, 0.0), (400.0, 0.4), (900.0, 0.8)]
+
+
+@pytest.mark.parametrize(
+    ("text", "span", "played_ms", "heard"),
+    [
+        (" \n Hello.", SpokenSpan(" \n Hello.", 0.0, 900.0), 900, " \n Hello."),
+        ("Hello.\n\n", SpokenSpan("Hello.", 0.0, 900.0), 900, "Hello.\n\n"),
+        ("Hello 👋\n", SpokenSpan("Hello", 0.0, 900.0), 900, "Hello 👋\n"),
+        ("Hello. Then", SpokenSpan("Hello. ", 0.0, 900.0), 900, "Hello."),
+        ("One\ntwo\tthree", SpokenSpan("One\ntwo\tthree", 0.0, 1300.0), 600, "One"),
+        ("One\ntwo\tthree", SpokenSpan("One\ntwo\tthree", 0.0, 1300.0), 800, "One\ntwo"),
+        ("  One two", SpokenSpan("  One two", 0.0, 900.0), 200, ""),
+        ("  One two", SpokenSpan("  One two", 0.0, 900.0), 600, "  One"),
+        ("It is $1,234.56 now", SpokenSpan("It is $1,234.56 now", 0.0, 1900.0), 1000, "It is"),
+        ("It is $1,234.56 now", SpokenSpan("It is $1,234.56 now", 0.0, 1900.0), 1600, "It is $1,234.56"),
+        ("今天 天气很好", SpokenSpan("今天 天气很好", 0.0, None), 1200, "今天 天气"),
+        ("我在 Berlin 工作", SpokenSpan("我在 Berlin 工作", 0.0, None), 1000, "我在"),
+        ("10 ０１２ 年", SpokenSpan("10 ０１２ 年", 0.0, 1000.0, words=WORDS), 500, "10"),
+    ],
+)
+def test_the_text_comes_back_as_it_was_sent(text: str, span: SpokenSpan, played_ms: float, heard: str) -> None:
+    assert make(text, span, played_ms=played_ms).spoken_text == heard
+    assert text.startswith(heard)
 
 
 def test_times_count_from_the_origin_and_are_never_negative() -> None:

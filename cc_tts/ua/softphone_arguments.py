@@ -1,6 +1,7 @@
 """The softphone's command line: what is wrong names what is right."""
 
 import argparse
+import ipaddress
 import re
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cc_tts import wav_file
 from cc_tts.ua.rtp import MAX_EVENT_MS, event_code
 from cc_tts.ua.softphone_plan import TimedKeys
 from cc_tts.ua.softphone_speak import SpeakOrder
@@ -53,13 +55,30 @@ def parse_uri(text: str) -> tuple[str, str, int]:
     Raises:
         ValueError: it is none.
     """
+    if re.fullmatch(r"(sip:)?\+?[\d*#-]+|\w+", text, re.ASCII):
+        user = text.removeprefix("sip:")
+        raise ValueError(
+            f"{text!r} names no host; right is sip:USER@HOST[:PORT], such as sip:{user}@127.0.0.1:5060 for a server on "
+            "this machine"
+        )
     uri = text if ":" in text.partition("@")[0] else f"sip:{text}"
     match = _URI.fullmatch(uri)
-    if match is None or int(match["port"] or 5060) > 0xFFFF:  # noqa: PLR2004
+    if match is None or _is_broken_address(match["host"]):
         raise ValueError(
             f"{text!r} is no SIP URI the softphone can dial; right is sip:USER@HOST[:PORT], IPv4 or a name"
         )
-    return uri, match["host"], int(match["port"] or 5060)
+    port = int(match["port"] or 5060)
+    if not 0 < port <= 0xFFFF:  # noqa: PLR2004
+        raise ValueError(f"{text!r}: {port} is no port; right is sip:USER@HOST[:PORT] with 1 to 65535")
+    return uri, match["host"], port
+
+
+def _is_broken_address(host: str) -> bool:
+    """Whether it is made of digits and dots, and no IPv4 address: no name looks like that (RFC 1123 §2.1)."""
+    try:
+        return not host.strip(".0123456789") and not ipaddress.IPv4Address(host)
+    except ValueError:
+        return True
 
 
 def parse_header(text: str) -> tuple[str, str]:
@@ -96,16 +115,6 @@ def parse_key_plan(text: str) -> tuple[TimedKeys, ...]:
     return tuple(plan)
 
 
-def check_folder(record: Path | None) -> None:
-    """See before the call that the recording can be written after it.
-
-    Raises:
-        ValueError: its folder does not exist.
-    """
-    if record is not None and not record.absolute().parent.is_dir():
-        raise ValueError(f"recording {record}: the folder {record.parent} does not exist")
-
-
 def checked_duration_ms(duration_ms: int) -> int:
     """A key's duration.
 
@@ -138,7 +147,7 @@ def build_parser() -> argparse.ArgumentParser:
         description="Dial a SIP URI, listen, and report what came over the wire and when.",
         epilog="Exit status: 0 the call was answered, 1 refused or not answered, 2 nobody there or wrong arguments.",
     )
-    parser.add_argument("uri", metavar="URI", help="sip:USER@HOST[:PORT]")
+    parser.add_argument("uri", metavar="URI", help="sip:USER@HOST[:PORT], such as sip:hello@127.0.0.1:5060")
     parser.add_argument(
         "--from", dest="from_uri", default="", metavar="URI", help="who calls (default sip:softphone@…)"
     )
@@ -182,7 +191,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> CallArguments:
         headers = dict(parse_header(text) for text in given.header)
         token = environ.get(TOKEN_VARIABLE, "") if given.token is None else given.token
         speak = _speak_order(given.speak, given.api, token, given.voice)
-        check_folder(given.record)
+        if given.record is not None:
+            wav_file.check_path(given.record)
     except ValueError as error:
         parser.error(str(error))
     return CallArguments(
@@ -210,7 +220,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> CallArguments:
 
 
 def _speak_order(text: str, api: str, token: str, voice: str) -> SpeakOrder | None:
-    if not text:
+    if not text.strip():
+        if text:
+            raise ValueError("--speak: there is nothing to say in an empty text")
         if voice or api:
             raise ValueError("--api and --voice go with --speak TEXT")
         return None

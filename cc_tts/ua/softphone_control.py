@@ -17,9 +17,10 @@ from typing import IO, Annotated, Any, Final, Literal
 
 import msgspec
 
+from cc_tts import wav_file
 from cc_tts.clock import Clock
 from cc_tts.errors import CcTtsError
-from cc_tts.ua.softphone_arguments import check_folder, checked_duration_ms, parse_header, parse_key_plan, parse_uri
+from cc_tts.ua.softphone_arguments import checked_duration_ms, parse_header, parse_key_plan, parse_uri
 from cc_tts.ua.softphone_phone import Phone
 from cc_tts.ua.softphone_plan import DialPlan
 from cc_tts.ua.softphone_report import CallReport
@@ -48,7 +49,8 @@ class Dial(msgspec.Struct, tag_field="cmd", tag="dial", forbid_unknown_fields=Tr
     def plan(self) -> DialPlan:
         """The same, checked."""
         record = Path(self.record) if self.record else None
-        check_folder(record)
+        if record is not None:
+            wav_file.check_path(record)
         return DialPlan(
             call=self.call,
             uri=parse_uri(self.uri)[0],

@@ -61,9 +61,32 @@ def test_say_tells_what_is_wrong(
     assert captured.out == ""
 
 
-def test_say_into_a_folder_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["say", "Hello.", "-o", str(tmp_path / "no" / "x.wav")]) == 2
-    assert "cannot write" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("no/x.wav", "does not exist"),
+        ("x.mp3", "only WAV is written, not .mp3; name it"),
+        (".", "it is a folder"),
+        ("-", "name a file, such as said.wav"),
+    ],
+)
+def test_say_refuses_before_it_speaks_what_it_cannot_write(
+    output: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], engine: FakeEngine
+) -> None:
+    path = output if output == "-" else str(tmp_path / output)
+    assert cli.main(["say", "Hello.", "-o", path]) == 2
+    assert message in capsys.readouterr().err
+    assert not engine.requests
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_say_refuses_an_empty_text_before_the_engine_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, engine: FakeEngine
+) -> None:
+    monkeypatch.setattr(engine, "start", lambda: pytest.fail("the engine was started"))
+    for text in ("", " \n", "..."):
+        assert cli.main(["say", text, "-o", str(tmp_path / "x.wav")]) == 1
+        assert "the text has no letter and no digit" in capsys.readouterr().err
 
 
 def test_voices(capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,11 @@ def test_uris(text: str, expected: tuple[str, str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "sips:a@b", "tel:+1", "sip:", "sip:a@b:99999", "sip:a b@c", "sip:a@[::1]", "sip:a@b>"]
+    "text",
+    [
+        *("", "sips:a@b", "tel:+1", "sip:", "sip:a@b:99999", "sip:a@b:0", "sip:a b@c", "sip:a@[::1]", "sip:a@b>"),
+        *("1000", "+49301234", "sip:1000", "hello", "sip:a@1000", "sip:a@300.1.1.1", "sip:a@10.0.0"),
+    ],
 )
 def test_wrong_uris_name_what_is_right(text: str) -> None:
     with pytest.raises(ValueError, match="right is sip:USER@HOST"):
@@ -70,7 +74,12 @@ def test_tcp_is_asked_for_in_the_uri() -> None:
     ("argv", "said"),
     [
         (["nonsense:"], "right is sip:USER@HOST"),
+        (["1000"], "sip:1000@127.0.0.1:5060 for a server on this machine"),
+        (["sip:a@b:70000"], "70000 is no port"),
         (["sip:a@b", "--codec", "opus"], "pcmu"),
+        (["sip:a@b", "--record", "heard.mp3"], "only WAV is written, not .mp3; name it heard.wav"),
+        (["sip:a@b", "--record", "/"], "it is a folder"),
+        (["sip:a@b", "--speak", " ", "--api", "http://h"], "empty text"),
         (["sip:a@b", "--dtmf", "z"], "right are 0 1 2"),
         (["sip:a@b", "--duration", "0"], "right is seconds"),
         (["sip:a@b", "--local-port", "70000"], "65535"),

@@ -45,6 +45,7 @@ class SipConfig:
     allowed_peers: tuple[str, ...] = ()
     max_requests_per_source_s: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 50.0
     user_agent: str = "cc-tts"
+    allow_pypi_wheel: bool = False
     nameservers: tuple[str, ...] = ()
 
 

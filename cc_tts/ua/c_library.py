@@ -16,6 +16,15 @@ _POOL_BYTES: Final = 2048
 _FROM_PJ: Final = "_ZN2pj9SipRxData6fromPjER13pjsip_rx_data"
 """``pj::SipRxData::fromPj(pjsip_rx_data &)`` as the Itanium C++ ABI spells it."""
 _FALSE: Final = 0
+_MAX_RX_DATA_BYTES: Final = 20_000
+"""More than a ``pjsip_rx_data``, most of which is the packet."""
+_HEADERS_AT: Final = 40
+_BODY_AT: Final = 104
+"""In a ``pjsip_msg``, behind the type and the start line: the list of headers and the body."""
+_PORT_AT: Final = 16
+"""In a ``pjmedia_sdp_media``, behind the kind."""
+_MEDIA_AT: Final = 696
+"""In a ``pjmedia_sdp_session``, behind 68 attributes: how many m-lines there are, and where they are."""
 
 OnMessage = Callable[[int], bool]
 """Takes a ``pjsip_rx_data *``; says whether the message is done with."""
@@ -33,6 +42,37 @@ def _string(text: str) -> _Str:
 
 class _ListHead(ctypes.Structure):
     _fields_ = (("prev", ctypes.c_void_p), ("next", ctypes.c_void_p), ("rest", ctypes.c_byte * 128))
+
+
+class _SdpInfo(ctypes.Structure):
+    """``pjsip_sdp_info`` (pjsip-ua/sip_inv.h)."""
+
+    _fields_ = (
+        ("body", ctypes.c_void_p),
+        ("length", ctypes.c_ssize_t),
+        ("error", ctypes.c_int),
+        ("sdp", ctypes.c_void_p),
+    )
+
+
+class _Message(ctypes.Structure):
+    """The first fields of ``pjsip_rx_data.msg_info`` (pjsip/sip_transport.h)."""
+
+    _fields_ = (("text", ctypes.c_size_t), ("length", ctypes.c_int), ("message", ctypes.c_size_t))
+
+
+class _ArrayHeader(ctypes.Structure):
+    """``pjsip_generic_array_hdr`` (pjsip/sip_msg.h)."""
+
+    _fields_ = (
+        ("links", ctypes.c_void_p * 2),
+        ("type", ctypes.c_int),
+        ("name", _Str),
+        ("short_name", _Str),
+        ("vptr", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+        ("values", _Str * 32),
+    )
 
 
 _OnRx = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -83,6 +123,9 @@ class CLibrary:
         self._header_create = self._bind("pjsip_generic_string_hdr_create", pointer, pointer, pointer, pointer)
         self._rx_data_info = self._bind("pjsip_rx_data_get_info", ctypes.c_char_p, pointer)
         self._find_dialog = self._bind("pjsip_ua_find_dialog", pointer, pointer, pointer, pointer, integer)
+        self._sdp_info = self._bind("pjsip_rdata_get_sdp_info", pointer, pointer)
+        self._find_remove_header = self._bind("pjsip_msg_find_remove_hdr", pointer, pointer, integer, pointer)
+        self._capability = self._bind("pjsip_endpt_get_capability", pointer, pointer, integer, pointer)
         self._endpoint = self._bind("pjsua_get_pjsip_endpt", pointer)
         self._pool_create = self._bind("pjsua_pool_create", pointer, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t)
         self._pool_release = self._bind("pj_pool_release", None, pointer)
@@ -93,6 +136,10 @@ class CLibrary:
         self._received: Any = pjsua2.SipRxData()
         self._received_at = int(self._received.this)
         self._modules: list[tuple[_Module, Any]] = []
+        self.server_header: Headers = ()
+        """What every answer carries."""
+        self._message_at = 0
+        self._told: list[_Str] = []
 
     def _bind(self, name: str, result: Any, *arguments: Any) -> Any:
         return ctypes.CFUNCTYPE(result, *arguments)((name, self._library))
@@ -127,6 +174,71 @@ class CLibrary:
         self._from_pj(self._received_at, rdata)
         return host_of(self._received.srcAddress), self._received.wholeMsg
 
+    def sdp(self, rdata: int) -> str | None:
+        """The session description as PJSIP finds it in the body, or in a part of it; ``None`` if there is none."""
+        info = _SdpInfo.from_address(self._sdp_info(rdata))
+        return ctypes.string_at(info.body, info.length).decode("utf-8", "surrogateescape") if info.body else None
+
+    def switch_off(self, rdata: int, indexes: Sequence[int], *, num_media: int) -> None:
+        """Make PJSIP read the port 0 in these m-lines of a description (RFC 3264 §6).
+
+        Raises:
+            RuntimeError: PJSIP could not read it, or its build lays it out otherwise.
+        """
+        info = _SdpInfo.from_address(self._sdp_info(rdata))
+        if info.error or not info.sdp or ctypes.c_uint.from_address(info.sdp + _MEDIA_AT).value != num_media:
+            raise RuntimeError("the session description is not laid out as expected")
+        media = (ctypes.c_size_t * num_media).from_address(info.sdp + _MEDIA_AT + 8)
+        kinds = [ctypes.c_size_t.from_address(each).value for each in media]
+        if not all(info.body <= kind < info.body + info.length for kind in kinds):
+            raise RuntimeError("the session description is not laid out as expected")
+        for index in indexes:
+            ctypes.c_uint16.from_address(media[index] + _PORT_AT).value = 0
+
+    def drop_body(self, rdata: int) -> None:
+        """Make PJSIP read a message without body. Raises as :meth:`drop_headers`."""
+        ctypes.c_size_t.from_address(self._parsed(rdata) + _BODY_AT).value = 0
+
+    def drop_headers(self, rdata: int, kind: int) -> None:
+        """Make PJSIP read a message without headers of this kind, a ``pjsip_hdr_e``.
+
+        Raises:
+            RuntimeError: the build lays out what it received otherwise.
+        """
+        message = self._parsed(rdata)
+        while self._find_remove_header(message, kind, None):
+            pass
+
+    def _parsed(self, rdata: int) -> int:
+        """The ``pjsip_msg`` of what was received. How far in front of it the packet begins depends on how the library was
+        built, so it is found by what stands beside it: where the text is, and how long.
+        """
+        self._from_pj(self._received_at, rdata)
+        text = self._received.wholeMsg.encode("utf-8", "surrogateescape")
+        for at in (self._message_at, *range(0, _MAX_RX_DATA_BYTES, 8)):
+            found = _Message.from_address(rdata + at)
+            is_inside = rdata < found.text < rdata + _MAX_RX_DATA_BYTES and found.length == len(text)
+            if is_inside and ctypes.string_at(found.text, len(text)) == text:
+                self._message_at = at
+                return int(found.message)
+        raise RuntimeError("the received message is not laid out as expected")
+
+    def set_capability(self, kind: int, name: str, tokens: Sequence[str]) -> None:
+        """What PJSIP tells in a header of this kind, a ``pjsip_hdr_e``, of its own accord: its modules add what each can do.
+
+        Raises:
+            RuntimeError: the build lays it out otherwise.
+        """
+        at = self._capability(self._endpoint(), kind, None)
+        header = _ArrayHeader.from_address(at) if at else None
+        if header is None or header.type != kind or (header.name.ptr or b"")[: header.name.slen] != name.encode():
+            raise RuntimeError(f"the header {name} is not laid out as expected")
+        told = [_string(token) for token in tokens]
+        self._told += told  # kept alive, as the header points to them
+        for index, each in enumerate(told):
+            header.values[index] = each
+        header.count = len(told)
+
     def has_dialog(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
         """Whether there is a dialog of this name (RFC 3261 §12)."""
         names = [_string(text) for text in (call_id, local_tag, remote_tag)]
@@ -136,6 +248,7 @@ class CLibrary:
         """Answer without a transaction (RFC 3261 §8.2.7)."""
         text = _string(reason)
         text_at = ctypes.addressof(text) if reason else None
+        headers = (*headers, *self.server_header)
         if not headers:
             self._respond_stateless(self._endpoint(), rdata, code, text_at, None, None)
             return

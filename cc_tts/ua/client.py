@@ -241,4 +241,5 @@ def settings_of(config: Config) -> UaSettings:
         allowed_peers=config.sip.allowed_peers,
         max_requests_per_source_s=config.sip.max_requests_per_source_s,
         auth=config.auth,
+        allow_pypi_wheel=config.sip.allow_pypi_wheel,
     )

@@ -17,14 +17,15 @@ from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.processes.channel import Message
-from cc_tts.ua import leg_events, sip_message, sip_uri, srtp_sdp, transports
+from cc_tts.ua import leg_events, pjsua2_build, sip_message, sip_uri, transports
 from cc_tts.ua.account import Account, local_config, registered_config
 from cc_tts.ua.audio_port import AudioPorts
 from cc_tts.ua.c_library import CLibrary
-from cc_tts.ua.gate import Gate
+from cc_tts.ua.gate import Gate, tell_what_is_served
 from cc_tts.ua.inbound_policy import InboundPolicy
 from cc_tts.ua.lateness import BeatLateness, Lateness
 from cc_tts.ua.leg import Leg
+from cc_tts.ua.message_filter import MessageFilter
 from cc_tts.ua.messages import (
     Answer,
     Audio,
@@ -76,6 +77,10 @@ MIN_RESTING_CALLS: Final = 20
 SPARE_FILES: Final = 64
 """Of the process's open files, likewise."""
 _CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
+_SPOKEN: Final = {
+    name: codec_id.rpartition("/")[0].replace("G722/16000", "G722/8000") for name, codec_id in _CODEC_IDS.items()
+}
+"""The same as an SDP names them; G.722's clock rate is 8000 there (RFC 3551 §4.5.2)."""
 _TOP_PRIORITY: Final = 255
 _ANY_NUMBER: Final = 1 << 16
 
@@ -147,10 +152,19 @@ class UserAgent:
             wanted = pairs
         self.max_calls = min(wanted, self._open_files(wanted))
         self._max_resting = max(MIN_RESTING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
+        if self._settings.user_agent:
+            library.server_header = (("Server", self._settings.user_agent),)
         self._install_gate(library)
-        if self._settings.srtp != "off":
-            srtp_sdp.guard(library)
+        self._filter = MessageFilter(
+            library,
+            codecs=frozenset(_SPOKEN[name] for name in self._settings.codecs),
+            srtp=self._settings.srtp != "off",
+            on_key=self._on_key,
+        )
+        self._filter.install()
         is_wheel = self._build.name(build_limit) == TRY_OUT_WHEEL
+        if is_wheel and not self._settings.allow_pypi_wheel:
+            pjsua2_build.check_address(self._settings.host)
         transports.open_all(self._endpoint, self._settings, is_wheel=is_wheel)
         self._endpoint.libStart()
         self._endpoint.audDevManager().setNullDev()
@@ -209,7 +223,7 @@ class UserAgent:
     def _end_all(self) -> None:
         """Its own method, so that no variable keeps a leg: pjsua2 aborts when a call is destroyed after the library."""
         for leg in tuple(self._legs.values()):
-            self._attempt(leg.call_id, "hangup", leg.end)
+            self._attempt(leg.call_id, "hangup", functools.partial(leg.end_for_stop, retry_after_s=self._retry_after_s))
         deadline_ns = self._clock.now_ns() + END_ALL_TIMEOUT_NS
         while self._legs and self._clock.now_ns() < deadline_ns:
             self.poll()
@@ -288,8 +302,18 @@ class UserAgent:
             to = sip_uri.with_transport(message.to, self._settings.transports)
             leg.makeCall(f"<{to}>", param)  # without brackets ;parameters would be the header's (RFC 3261 §20)
             self._originated[leg.call_id] = leg.getInfo().callIdString
+            leg.dialog = (sip_message.readable(self._originated[leg.call_id]), "")
         except pj.Error as error:
             leg.finish(sip_code=int(leg_status(error)), sip_reason=pj_detail(error))
+
+    def _on_key(self, sip_call_id: str, remote_tag: str, cseq: int, key: str, duration_ms: int) -> None:
+        """A key came by INFO, in a dialog of ours."""
+        # a call to ourselves has two legs of one Call-ID
+        for dialog in ((sip_call_id, remote_tag), (sip_call_id, "")):
+            for leg in self._legs.values():
+                if leg.dialog == dialog and not leg.over:
+                    leg.take_key(cseq, key, duration_ms=duration_ms)
+                    return
 
     def _never_was(self, call_id: str, sip_code: int, reason: str) -> None:
         self._send(
@@ -321,6 +345,7 @@ class UserAgent:
     def _announce(self, leg: Leg, rdata: Any) -> None:
         info = leg.getInfo()
         message = sip_message.readable(rdata.wholeMsg)
+        leg.dialog = (sip_message.readable(info.callIdString), sip_message.from_tag(message))
         self._send(
             IncomingCall(
                 call_id=leg.call_id,
@@ -435,6 +460,7 @@ class UserAgent:
             on_refused=lambda: self._send(InviteRefused(sip_code=503)),
             is_ours=lambda sip_call_id: sip_call_id in self._originated.values(),
         )
+        tell_what_is_served(library)
         self._gate = gate  # PJSIP calls it as long as the library lives
         self.gate_installed = gate.install_or_say_why()
 

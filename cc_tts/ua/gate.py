@@ -27,15 +27,30 @@ _DOOR_PRIORITY: Final = 30
 """After PJSIP_MOD_PRIORITY_TSX_LAYER (16), which takes retransmissions, before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32)."""
 _GATE_PRIORITY: Final = 62
 """Before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialogs' usages (48)."""
-ALLOWED: Final = "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, PRACK, UPDATE"
+METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "INFO", "PRACK", "UPDATE")
+ALLOWED: Final = ", ".join(METHODS)
 _SERVED: Final = frozenset((b"INVITE", b"OPTIONS", b"ACK"))
+_DECLINED: Final = frozenset((b"REFER", b"NOTIFY"))
+"""Methods that are not served, which pjsua answers inside a dialog: 603, and 481 without a subscription."""
 _STRAY: Final = frozenset((b"BYE", b"CANCEL", b"INFO", b"PRACK", b"UPDATE", b"NOTIFY"))
 """Methods that belong into a dialog: without one 481 (RFC 3261 §12.2.2)."""
 EXTENSIONS: Final = ("100rel", "timer")
-_CAPABILITIES: Final = (("Allow", ALLOWED), ("Accept", "application/sdp"), ("Supported", ", ".join(EXTENSIONS)))
+_ACCEPTED: Final = "application/sdp"
+_CAPABILITIES: Final = (("Allow", ALLOWED), ("Accept", _ACCEPTED), ("Supported", ", ".join(EXTENSIONS)))
 """What 200 to OPTIONS tells (RFC 3261 §11.2)."""
+_TOLD_BY_PJSIP: Final = ((0, "Accept", (_ACCEPTED,)), (4, "Allow", METHODS), (36, "Supported", EXTENSIONS))
+"""The same for the answers that PJSIP makes, with its numbers of these headers (``pjsip_hdr_e``)."""
 
 log = logs.get(__name__)
+
+
+def tell_what_is_served(library: CLibrary) -> None:
+    """Have PJSIP tell in its own answers what we tell in ours."""
+    for kind, name, tokens in _TOLD_BY_PJSIP:
+        try:
+            library.set_capability(kind, name, tokens)
+        except RuntimeError as error:
+            log.warning("capability_untold", detail=str(error), consequence="answers name what is not served")
 
 
 class Gate:
@@ -115,6 +130,9 @@ class Gate:
             if refusal.code:
                 self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
             return True
+        if method.decode() not in METHODS and method not in _DECLINED and in_dialog():
+            self._refuse_method(rdata, method)
+            return True
         if method == b"OPTIONS" and in_dialog():
             self._tell_capabilities(
                 rdata, message
@@ -126,10 +144,8 @@ class Gate:
         """Tell PJSIP whether the request, which belongs to no dialog, is taken or goes on."""
         if method in _STRAY:
             self._c.respond(rdata, 481)
-        elif method == b"SUBSCRIBE":
-            self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.2.1): no event package is served
         elif method not in _SERVED:
-            self._c.respond(rdata, 405, (("Allow", ALLOWED),))
+            self._refuse_method(rdata, method)
         elif method == b"INVITE" and (refusal := self._policy.on_invite(*self._c.message(rdata))) is not None:
             self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
         elif (retry_after_s := self._refusal()) is not None:
@@ -141,6 +157,13 @@ class Gate:
         else:
             return False
         return True
+
+    def _refuse_method(self, rdata: int, method: bytes) -> None:
+        """Answer a method that is not served."""
+        if method == b"SUBSCRIBE":
+            self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.2.1): no event package is served
+        else:
+            self._c.respond(rdata, 405, (("Allow", ALLOWED),))
 
     def _tell_capabilities(self, rdata: int, message: str) -> None:
         """Answer OPTIONS: 200, or 420 if it requires what we do not have (RFC 3261 §8.2.2.3)."""

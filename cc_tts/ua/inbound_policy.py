@@ -26,6 +26,8 @@ MAX_AUTHORIZATIONS: Final = 4
 """Authorization headers of one request; there may be one a realm (RFC 3261 §22.1)."""
 MAX_SOURCES_TOLD: Final = 5
 """Sources named in one line of the log."""
+_TARGETING: Final = frozenset((b"INVITE", b"UPDATE"))
+"""Methods whose Contact says where our requests go (RFC 3261 §12.1.1, §12.2.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,10 @@ class InboundPolicy:
             return self._refuse("malformed", host, Refusal(400, reason="Line ends or a header that may come once"))
         if fault := sip_message.contradiction(message):
             return self._refuse("malformed", host, Refusal(400, reason=fault))
+        if sip_message.request_uri(message).partition(":")[0].lower() not in ("sip", "sips"):
+            return Refusal(416)
+        if method in _TARGETING and sip_message.has_foreign_uri(message, "contact", "m", "record-route"):
+            return self._refuse("malformed", host, Refusal(400, reason="Contact or Record-Route is no SIP URI"))
         return None
 
     def on_invite(self, host: str, message: str) -> Refusal | None:

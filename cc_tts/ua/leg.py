@@ -69,6 +69,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         super().__init__(account, pj_call_id)
         self.call_id = call_id
         self.buffer = buffer
+        self.dialog = ("", "")
+        """Call-ID and the far side's tag, which is empty as long as it is not known."""
         self.over = False
         self.underruns = 0
         self._utterance_id = ""  # the last one that began
@@ -85,6 +87,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._port: AudioPort | None = None
         self._answered = False  # a 2xx came or went
         self._established = False
+        self._negotiated = False  # offer and answer were exchanged, whatever came of it
         self._srtp = srtp
         self._sent_over = ""
         self._media_sent: MediaActive | None = None
@@ -95,6 +98,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._quality = MediaQuality()
         self._held_by: Literal["local", "remote", "none"] = "none"
         self._ended_by: EndedBy | None = None
+        self._info_cseq = -1
         self._pause_reasons: set[PauseReason] = set()
         self._packets_received = -1
         self._last_packet_ns = 0
@@ -147,6 +151,24 @@ class Leg(pj.Call):  # type: ignore[misc]
             header.hName, header.hValue = name, value
             param.txOption.headers.append(header)
         self.hangup(param)
+
+    def end_for_stop(self, *, retry_after_s: int) -> None:
+        """End it because this process stops: a call that waits for our answer may be tried elsewhere (RFC 3261 §21.5.4)."""
+        info = self.getInfo()
+        if info.role == pj.PJSIP_ROLE_UAS and info.state < pj.PJSIP_INV_STATE_CONNECTING:
+            self.end(sip_code=pj.PJSIP_SC_SERVICE_UNAVAILABLE, retry_after_s=retry_after_s)
+        else:
+            self.end()
+
+    def take_key(self, cseq: int, key: str, *, duration_ms: int) -> None:
+        """A key came by INFO of this CSeq, which is higher each time unless it is sent again (RFC 3261 §12.2.2)."""
+        if cseq > self._info_cseq:
+            self._info_cseq = cseq
+            at_ns = self._clock.now_ns()
+            key_pressed = DtmfReceived(
+                call_id=self.call_id, digit=key, duration_ms=duration_ms, method="sip_info", at_ns=at_ns
+            )
+            self._send(key_pressed)
 
     def set_hold(self, *, hold: bool) -> None:
         """Re-INVITE (RFC 3264 §8.4)."""
@@ -259,6 +281,8 @@ class Leg(pj.Call):  # type: ignore[misc]
                     transport=self._sent_over,
                 )
             )
+            if not self._negotiated:
+                self._refuse_media("No usable answer to our offer")  # in the ACK: PJSIP lets such a call be
         elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
             self.finish(sip_code=int(info.lastStatusCode), sip_reason=info.lastReason)
 
@@ -292,6 +316,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """SDP was negotiated, the first time or again."""
         if self.over:
             return
+        self._negotiated = True
         info = self.getInfo()
         media = leg_events.audio_media(info)
         if media is not None and media.status == pj.PJSUA_CALL_MEDIA_ERROR and self._established:

@@ -63,7 +63,7 @@ def fault_of_answer(state: Any) -> str:
     """What cannot be used in the keys of an answer to our offer, in a response or an ACK, as
     :func:`cc_tts.ua.srtp_sdp.fault_of` says it; empty if nothing, or if neither moved the call on.
     """
-    return srtp_sdp.fault_of(_received(state))
+    return srtp_sdp.fault_of(_received(state).partition("\r\n\r\n")[2])
 
 
 def _received(state: Any) -> str:

@@ -49,6 +49,7 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     allowed_peers: tuple[str, ...] = ()
     max_requests_per_source_s: float = 0.0
     auth: AuthConfig = AuthConfig()
+    allow_pypi_wheel: bool = False
 
 
 # --- server → UA: signalling ---------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ its ``build.json`` says what it was built from and for how much (``sip/pjproject
 Runs on: any thread, before pjsua2 is imported. Imports nothing of it.
 """
 
+import ipaddress
 import os
 import sys
 from collections.abc import Mapping, MutableSequence
@@ -29,6 +30,11 @@ NO_TLS: Final = (
     'sip.transports has "tls", but the try-out wheel of pjsua2 brings OpenSSL 1.0.2, which gets no repairs since 2019: '
     f'make pjsua2, then start with {VARIABLE}=server, or take "tls" out'
 )
+_INSIDE: Final = tuple(
+    ipaddress.ip_network(network)
+    for network in ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16")
+)
+"""Loopback, private and link-local addresses (RFC 1918, RFC 3927)."""
 _MAX_DESCRIPTION_BYTES: Final = 65_536
 
 
@@ -108,6 +114,23 @@ def select(build: Pjsua2Build, path: MutableSequence[str] = sys.path) -> None:
         raise ConfigError("pjsua2 was imported before its build was chosen")
     if path[:1] != [str(build.folder)]:
         path.insert(0, str(build.folder))
+
+
+def check_address(host: str) -> None:
+    """Refuse to let the wheel listen where strangers may send to: it is compiled with assertions, and each ends every call.
+
+    Raises:
+        ConfigError: ``host`` is neither a loopback nor a private address; that of every interface is none, whichever the
+            machine has by now.
+    """
+    if any(ipaddress.ip_address(host) in network for network in _INSIDE):
+        return
+    start = f"start with {VARIABLE}=server"
+    raise ConfigError(
+        f"sip.host is {host}, but this pjsua2 is the try-out wheel. One unexpected packet can end it with all calls, so it "
+        f"listens on loopback and private addresses only. For others: make pjsua2, then {start}. "
+        "sip.allow_pypi_wheel = true lets it listen nonetheless"
+    )
 
 
 def advice(*, max_calls: int, prefix: str = sys.prefix) -> str:

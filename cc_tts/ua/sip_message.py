@@ -18,6 +18,16 @@ MAX_OPTION_TAGS: Final = 20
 MAX_LENGTH_DIGITS: Final = 9
 """Of Content-Length; PJSIP takes no more than 65,535 bytes."""
 _TAG: Final = re.compile(r";\s*tag\s*=\s*([^\s;,?]+)", re.IGNORECASE)
+_SIP_URI: Final = re.compile(
+    r"sips?:(?:[^@<>\s]+@)?(?:\[[0-9a-f:.]+\]|[\w.-]+)(?::\d{1,5})?(?:[;?][^<>\s]*)?", re.IGNORECASE | re.ASCII
+)
+_ADDRESSES: Final = re.compile(r"(?:[^,<]|<[^>]*>)+")
+_EXPIRES: Final = re.compile(r";\s*expires\s*=\s*([^\s;,>]*)", re.IGNORECASE)
+_DTMF_RELAY: Final = re.compile(r"[ \t]*signal[ \t]*=[ \t]*([0-9A-D*#R])[ \t]*", re.IGNORECASE)
+_DURATION: Final = re.compile(r"[ \t]*duration[ \t]*=[ \t]*(\d{1,5})[ \t]*", re.IGNORECASE)
+_EVENTS: Final = {"10": "*", "11": "#", "12": "A", "13": "B", "14": "C", "15": "D", "16": "R"}
+"""Events of RFC 4733 §3.2 that are not written as the key is."""
+DTMF_TYPES: Final = ("application/dtmf-relay", "application/dtmf")
 _VIA: Final = re.compile(r"^(?:Via|v)[ \t]*:\s*SIP\s*/\s*2\.0\s*/\s*([A-Za-z]{1,8})\s", re.MULTILINE | re.IGNORECASE)
 
 
@@ -56,6 +66,48 @@ def request_uri(message: str) -> str:
     """The Request-URI of a request (RFC 3261 §7.1); empty if the start line is not that of a request."""
     parts = message.split("\r\n", 1)[0].split(" ")
     return parts[1] if len(parts) == 3 and parts[2].startswith("SIP/") else ""  # noqa: PLR2004 - method, URI, version
+
+
+def has_foreign_uri(message: str, *names: str) -> bool:
+    """Whether a header of these names holds something else than SIP URIs."""
+    for value in header_values(message, *names):
+        addresses = _ADDRESSES.findall(_QUOTED.sub("", value))
+        if not addresses or not all(_SIP_URI.fullmatch(_uri_of(address)) for address in addresses):
+            return True
+    return False
+
+
+def contact_lifetimes(message: str) -> list[str]:
+    """What the addresses of Contact say of their ``expires`` (RFC 3261 §20.10), as it is written."""
+    values = header_values(message, "contact", "m")
+    return [match[1] for value in values for match in _EXPIRES.finditer(_QUOTED.sub("", value))]
+
+
+def _uri_of(address: str) -> str:
+    """The URI of a name-addr or addr-spec (RFC 3261 §20.10)."""
+    _, bracket, rest = address.partition("<")
+    return (rest.partition(">")[0] if bracket else address.partition(";")[0]).strip()
+
+
+def media_type(message: str) -> str:
+    """Type and subtype of the body, lower case, without parameters; empty if nothing is said."""
+    values = header_values(message, "content-type", "c")
+    return values[0].partition(";")[0].replace(" ", "").lower() if values else ""
+
+
+def key_of(message: str) -> tuple[str, int] | None:
+    """The key that an INFO tells of, and its duration in ms, 0 if unknown; ``None`` if its body is malformed.
+
+    ``application/dtmf-relay`` has lines, ``application/dtmf`` the key alone.
+    """
+    lines = [line for line in re.split(r"[\r\n]+", message.partition("\r\n\r\n")[2]) if line.strip()]
+    if media_type(message) == "application/dtmf":
+        text = lines[0].strip().upper() if len(lines) == 1 else ""
+        text = _EVENTS.get(text, text)
+        return (text, 0) if re.fullmatch(r"[0-9A-D*#R]", text) else None
+    keys = [match[1].upper() for line in lines if (match := _DTMF_RELAY.fullmatch(line))]
+    durations = [int(match[1]) for line in lines if (match := _DURATION.fullmatch(line))]
+    return (keys[0], durations[0] if durations else 0) if len(keys) == 1 else None
 
 
 def via_transport(message: str) -> str:
@@ -105,6 +157,11 @@ def dialog_of(message: str) -> tuple[str, str, str] | None:
     call_ids = header_values(message, "call-id", "i")
     tags = [_tag(header_values(message, *names)) for names in (("to", "t"), ("from", "f"))]
     return (call_ids[0], tags[0], tags[1]) if call_ids and tags[0] else None
+
+
+def from_tag(message: str) -> str:
+    """The tag of From."""
+    return _tag(header_values(message, "from", "f"))
 
 
 def _tag(values: list[str]) -> str:

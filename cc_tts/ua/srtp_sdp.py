@@ -7,13 +7,8 @@ heard. Inside a call they take more keys than they have room for. Runs on: the S
 """
 
 import binascii
-import functools
 import re
 from typing import Final
-
-from cc_tts import logs
-from cc_tts.ua import sip_message
-from cc_tts.ua.c_library import CLibrary
 
 CRYPTO_SUITES: Final = ("AES_CM_128_HMAC_SHA1_80", "AES_256_CM_HMAC_SHA1_80", "AES_CM_128_HMAC_SHA1_32")
 """In order of preference. The first is the one everybody has (RFC 4568 §6.2.1); the second is of RFC 6188."""
@@ -27,45 +22,11 @@ _CRYPTO: Final = re.compile(r"\d{1,9} +(\S+) +inline:([^|; ]*)(\|[^ ]*)?((?: .*)
 _LIFETIME: Final = re.compile(r"\|(2\^\d{1,2}|\d{1,15})")
 _HARMLESS: Final = re.compile(r"( +WSH=\d+)* *")
 """The only one of the parameters of §6.3 that need not be understood: a hint about the replay window."""
-_PRIORITY: Final = 63
-"""After the gate, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
-_IN_CALLS_PRIORITY: Final = 31
-"""After the door (30), before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32), where requests go to their dialogs."""
-_OFFERING: Final = frozenset((b"INVITE", b"UPDATE", b"PRACK"))
-"""Requests that may carry an offer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5)."""
-
-log = logs.get(__name__)
 
 
-def guard(library: CLibrary) -> None:
-    """Have each offer looked at, that of a new call and those inside one.
-
-    Raises:
-        RuntimeError: PJSIP refuses a module.
-    """
-
-    def refuse(rdata: int, *, in_call: bool) -> bool:
-        try:
-            if library.method_of(rdata) not in _OFFERING:
-                return False
-            message = library.message(rdata)[1]
-            if (sip_message.dialog_of(message) is not None) is not in_call or not (fault := fault_of(message)):
-                return False
-            # 399: what has no number of its own (RFC 3261 §20.43)
-            library.respond(rdata, 488, (("Warning", f'399 cc-tts "{fault}"'),))
-        except Exception:
-            log.exception("srtp_offer_failed")
-        return True
-
-    library.register_module(
-        b"mod-cc-tts-srtp-in-calls", _IN_CALLS_PRIORITY, on_request=functools.partial(refuse, in_call=True)
-    )
-    library.register_module(b"mod-cc-tts-srtp", _PRIORITY, on_request=functools.partial(refuse, in_call=False))
-
-
-def fault_of(message: str) -> str:
-    """What cannot be served in the SDP of a message; empty if nothing, or if there is none. Words for a SIP header."""
-    for profile, keys in _audio_lines(message.partition("\r\n\r\n")[2]):
+def fault_of(sdp: str) -> str:
+    """What cannot be served in an SDP; empty if nothing, or if there is none. Words for a SIP header."""
+    for profile, keys in _audio_lines(sdp):
         is_secure = _PROFILES.get(profile)
         if is_secure is None:
             return "Audio by RTP/AVP or RTP/SAVP only, keys by a=crypto"

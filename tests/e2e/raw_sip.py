@@ -91,7 +91,7 @@ class RawCaller(UdpEndpoint):
             f"Contact: <sip:raw@{self.own}>\r\nMax-Forwards: 70\r\n"
         ).encode()
         sender = b"From: " + from_name + f" <sip:raw@{HOST}>;tag={self._tag}\r\n".encode()
-        kind = f"Content-Type: {content_type}\r\n".encode() if body else b""
+        kind = f"Content-Type: {content_type}\r\n".encode() if body and content_type else b""
         self.transmit(
             head + sender + self._route + headers + kind + f"Content-Length: {len(body)}\r\n\r\n{body}".encode()
         )

@@ -1,0 +1,236 @@
+"""What a session description must be before PJMEDIA may work with it (RFC 8866), as far as we use it. No pjsua2 here.
+
+pjsua resolves names that stand in ``c=`` and ``a=rtcp`` on the SIP thread, and asserts what it did not check: that an
+address is of the type that is said of it, that a name is short, that there is a ``c=`` for m-lines that are switched off,
+that a line end follows an ``a=rtpmap``. The PyPI wheel of pjsua2 is compiled with these assertions, and each of them ends
+the process.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+
+MAX_LINE_CHARS: Final = 1_000
+MAX_MEDIA: Final = 16
+"""PJMEDIA_MAX_SDP_MEDIA; it passes over what comes after."""
+MAX_ATTRIBUTES: Final = 68
+"""PJMEDIA_MAX_SDP_ATTR of one m-line, likewise."""
+MAX_PTIME_MS: Final = 200
+"""PJMEDIA keeps the number of frames of a packet in eight bits, and has room for 200 ms."""
+_STATIC: Final = {0: "PCMU/8000", 8: "PCMA/8000", 9: "G722/8000"}
+"""Payload types that need no ``a=rtpmap`` (RFC 3551 §6)."""
+_NUMBER: Final = r"\d{1,10}"
+_LINES: Final = {
+    "v": re.compile(r"0"),
+    "o": re.compile(rf"\S+ {_NUMBER}\d{{0,10}} {_NUMBER}\d{{0,10}} IN IP[46] \S+ *"),
+    "b": re.compile(rf"[\w-]+:{_NUMBER} *"),
+    "t": re.compile(r"\d{1,20} \d{1,20} *"),
+    "m": re.compile(r"[\w.+-]+ \d{1,5}(?:/\d{1,5})? \S+(?: +[\w.+*-]+)+ *", re.ASCII),
+}
+_CONNECTION: Final = re.compile(r"IN (IP4|IP6) ([^\s/]+)((?:/\d{1,3}){0,2}) *")
+_RTPMAP: Final = re.compile(r"(\d{1,3}) +([\w.+-]{1,64})/([1-9]\d{0,5})(?:/([1-9]\d?))? *")
+_RTCP: Final = re.compile(r"(\d{1,5})(?: (IN IP[46] \S+))? *")
+_PTIME: Final = re.compile(r" *(\d{1,3})(?:\.\d*)? *")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a description is not taken: 400 for what is none, 488 for what we cannot serve; the warning (RFC 3261 §20.43)."""
+
+    status: int
+    warning: int
+    text: str
+
+
+NO_CODEC: Final = Fault(488, 305, "None of the codecs is served")
+NO_AUDIO: Final = Fault(488, 304, "No audio is offered")
+NO_PROFILE: Final = Fault(488, 302, "Audio is served by RTP/AVP, and by RTP/SAVP where SRTP is on")
+NO_NAMES: Final = Fault(488, 301, "Addresses are served as numbers, not as names")
+NO_IPV6: Final = Fault(488, 301, "Audio is served over IPv4")
+NO_MULTICAST: Final = Fault(488, 330, "No multicast is served")
+NO_PTIME: Final = Fault(488, 306, f"Packets of at most {MAX_PTIME_MS} ms are served")
+
+
+@dataclass(slots=True)
+class Media:
+    """An m-line with what follows it."""
+
+    kind: str
+    port: int
+    profile: str
+    formats: list[str]
+    address: str = ""
+    names: dict[int, str] = field(default_factory=dict)
+    fault: Fault | None = None
+    num_attributes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """``fault`` if a description must not reach PJMEDIA; else which of its ``num_media`` m-lines must not be chosen, though
+    they are switched on.
+    """
+
+    fault: Fault | None = None
+    unusable: tuple[int, ...] = ()
+    num_media: int = 0
+
+
+def check(sdp: str, *, codecs: AbstractSet[str], secure: bool) -> Checked:
+    """Look at an offer or an answer. ``codecs`` are names with their rate (``PCMU/8000``); ``secure``: SRTP is served."""
+    try:
+        media = _read(sdp)
+    except ValueError as error:
+        return Checked(Fault(400, 399, str(error)))
+    profiles = ("RTP/AVP", "RTP/AVPF", "RTP/SAVP", "RTP/SAVPF") if secure else ("RTP/AVP", "RTP/AVPF")
+    faults: list[Fault] = []
+    unusable: list[int] = []
+    num_usable = 0
+    for index, each in enumerate(media[:MAX_MEDIA]):
+        if each.kind != "audio" or not each.port:
+            continue
+        if fault := _fault_of(each, codecs, profiles, secure=secure):
+            faults.append(fault)
+            unusable.append(index)
+        else:
+            num_usable += 1
+    if not num_usable:
+        return Checked(faults[0] if faults else NO_AUDIO)
+    return Checked(unusable=tuple(unusable), num_media=min(len(media), MAX_MEDIA))
+
+
+def _fault_of(media: Media, codecs: AbstractSet[str], profiles: tuple[str, ...], *, secure: bool) -> Fault | None:
+    if media.profile.upper() not in profiles and not secure:
+        return NO_PROFILE
+    if media.fault is not None:
+        return media.fault
+    if ":" in media.address:
+        return NO_IPV6
+    spoken = (_name(media, each) for each in media.formats)
+    return None if any(name in codecs for name in spoken) else NO_CODEC
+
+
+def _name(media: Media, payload_type: str) -> str:
+    number = int(payload_type)
+    return _STATIC.get(number, "") if number < 96 else media.names.get(number, "")  # noqa: PLR2004 - RFC 3551 §6
+
+
+def _read(sdp: str) -> list[Media]:
+    """The m-lines of a description.
+
+    Raises:
+        ValueError: it is none; the words are for a reason phrase.
+    """
+    media: list[Media] = []
+    address: str = ""
+    fault: Fault | None = None
+    for kind, value in _lines(sdp):
+        if (pattern := _LINES.get(kind)) and not pattern.fullmatch(value):
+            raise ValueError(f"{kind}= of the SDP is malformed")
+        if kind == "m":
+            media.append(_media(value))
+            media[-1].address, media[-1].fault = address, fault
+        elif kind == "c":
+            said = _connection(value)
+            if media:
+                media[-1].address, media[-1].fault = said
+            else:
+                address, fault = said
+        elif kind == "a" and media:
+            _add_attribute(media[-1], value)
+    for each in media:
+        if not each.address and each.fault is None:  # PJMEDIA asserts it of m-lines that are switched off, too
+            raise ValueError("The SDP has no c= for an m-line")
+        dynamic = [int(number) for number in each.formats if number.isdigit() and int(number) >= 96]  # noqa: PLR2004 - RFC 3551
+        if each.port and any(number not in each.names for number in dynamic):
+            raise ValueError("A format of the SDP has no a=rtpmap")
+    return media
+
+
+def _lines(sdp: str) -> Iterator[tuple[str, str]]:
+    """Type and value of each line.
+
+    Raises:
+        ValueError: something is none.
+    """
+    if not sdp.endswith(("\r", "\n")) and sdp.rpartition("\n")[2].startswith("a=rtpmap"):
+        raise ValueError("The SDP does not end with a line end")
+    for line in re.split(r"[\r\n]+", sdp):
+        if not line:
+            continue
+        if len(line) > MAX_LINE_CHARS or "\0" in line:
+            raise ValueError("A line of the SDP is too long or holds NUL")
+        if line[1:2] != "=" or not "a" <= line[0] <= "z":
+            raise ValueError("A line of the SDP is malformed")
+        yield line[0], line[2:]
+
+
+def _media(value: str) -> Media:
+    kind, port, profile, *formats = value.split()
+    media = Media(kind=kind.lower(), port=int(port.partition("/")[0]), profile=profile, formats=formats)
+    if media.port > 0xFFFF:  # noqa: PLR2004 - of a port
+        raise ValueError("m= of the SDP is malformed")
+    if media.kind == "audio" and not all(each.isdigit() and int(each) < 128 for each in formats):  # noqa: PLR2004 - RFC 3550 §5.1
+        raise ValueError("m= of the SDP names no payload type")
+    return media
+
+
+def _connection(value: str) -> tuple[str, Fault | None]:
+    """The address of a ``c=``, and why it cannot be served."""
+    match = _CONNECTION.fullmatch(value)
+    if match is None:
+        raise ValueError("c= of the SDP is malformed")
+    kind, text, more = match.groups()
+    address = _address(kind, text)
+    if address is None:
+        return "", NO_NAMES
+    return text, NO_MULTICAST if more or address.is_multicast else None
+
+
+def _address(kind: str, text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that is written there; ``None`` if it is a name.
+
+    Raises:
+        ValueError: it is neither, or not of that kind.
+    """
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        if ":" in text or "%" in text or re.fullmatch(r"[\d.]*", text):
+            raise ValueError("An address of the SDP is malformed") from None
+        return None
+    if address.version != int(kind[2]):
+        raise ValueError("An address of the SDP is not of its type")
+    return address
+
+
+def _add_attribute(media: Media, value: str) -> None:
+    name, _, value = value.partition(":")
+    media.num_attributes += 1
+    if media.num_attributes > MAX_ATTRIBUTES:
+        return
+    if name == "rtpmap":
+        _add_format(media, value)
+    elif name == "rtcp" and media.kind == "audio":
+        match = _RTCP.fullmatch(value)
+        if match is None or int(match[1]) > 0xFFFF:  # noqa: PLR2004 - of a port
+            raise ValueError("a=rtcp of the SDP is malformed")
+        if match[2]:
+            address, fault = _connection(match[2])
+            media.fault = media.fault or fault or (NO_IPV6 if ":" in address else None)
+    elif name == "ptime" and media.kind == "audio":
+        match = _PTIME.fullmatch(value)
+        if match is None or int(match[1]) > MAX_PTIME_MS:
+            media.fault = media.fault or NO_PTIME
+
+
+def _add_format(media: Media, value: str) -> None:
+    match = _RTPMAP.fullmatch(value)
+    if match is not None and int(match[1]) < 128:  # noqa: PLR2004 - RFC 3550 §5.1
+        is_mono = match[4] in (None, "1")
+        media.names.setdefault(int(match[1]), f"{match[2].upper()}/{match[3]}" if is_mono else "")
+    elif media.kind == "audio":
+        raise ValueError("a=rtpmap of the SDP is malformed")

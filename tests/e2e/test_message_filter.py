@@ -1,0 +1,402 @@
+"""Messages that PJSIP asserts and does not check: each is answered in the protocol's own words, or dealt with, and the user
+agent's process is the same afterwards. With both builds of pjsua2.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from cc_tts.ua import pjsua2_build
+from tests.e2e.configured import is_running, logged, server_with, ua_pid
+from tests.e2e.peers import HOST
+from tests.e2e.raw_sip import SDP, Answer, RawCaller, RawPeer, repeated
+from tests.e2e.server_under_test import Json, Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+HEAD = "v=0\r\no=raw 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
+AUDIO = "m=audio 9 RTP/AVP 0\r\n"
+OPUS = "m=audio 9 RTP/AVP 96\r\na=rtpmap:96 opus/48000/2\r\n"
+NO_CONNECTION = HEAD.replace("c=IN IP4 127.0.0.1\r\n", "")
+
+
+def connected(line: str) -> str:
+    """An offer with another ``c=``."""
+    return NO_CONNECTION.replace("t=0 0\r\n", f"{line}\r\nt=0 0\r\n") + AUDIO
+
+
+MALFORMED = {
+    "IPv6 called IPv4": connected("c=IN IP4 ::1"),
+    "IPv4 called IPv6": connected("c=IN IP6 127.0.0.1"),
+    "IPv6 called IPv4 at the m-line": HEAD + AUDIO + "c=IN IP4 ::1\r\n",
+    "no address": connected("c=IN IP4 "),
+    "no c=": NO_CONNECTION + AUDIO,
+    "no c= for an m-line that is off": NO_CONNECTION + AUDIO + "c=IN IP4 127.0.0.1\r\nm=video 0 RTP/AVP 96\r\n",
+    "a port that is none": HEAD + "m=audio 65536 RTP/AVP 0\r\n",
+    "no format": HEAD + "m=audio 9 RTP/AVP\r\n",
+    "a dynamic format without rtpmap": HEAD + "m=audio 9 RTP/AVP 0 96\r\n",
+    "clock rate 0": HEAD + AUDIO + "a=rtpmap:0 PCMU/0\r\n",
+    "RTCP to IPv6 called IPv4": HEAD + AUDIO + "a=rtcp:9 IN IP4 ::1\r\n",
+    "a line of 2,000 characters": HEAD + AUDIO + f"a=x:{'y' * 2000}\r\n",
+    "no SDP at all": "hello",
+}
+"""These get 400."""
+UNSERVED = {
+    "IPv6": (connected("c=IN IP6 ::1"), 301),
+    "a name": (connected("c=IN IP4 localhost"), 301),
+    "a name of 200 letters": (connected(f"c=IN IP4 {'a' * 200}"), 301),
+    "RTCP to a name": (HEAD + AUDIO + "a=rtcp:9 IN IP4 localhost\r\n", 301),
+    "multicast": (connected("c=IN IP4 224.1.1.1/127"), 330),
+    "Opus alone": (HEAD + OPUS, 305),
+    "telephone-event alone": (HEAD + "m=audio 9 RTP/AVP 101\r\na=rtpmap:101 telephone-event/8000\r\n", 305),
+    "video alone": (HEAD + "m=video 9 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\n", 304),
+    "SRTP alone": (HEAD + "m=audio 9 RTP/SAVP 0\r\n", 302),
+    "packets of five seconds": (HEAD + AUDIO + "a=ptime:5120\r\n", 306),
+}
+"""These get 488 and a warning of this number."""
+
+
+@pytest.fixture(params=["wheel", "server"])
+def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "server":
+        request.getfixturevalue("server_build")
+    else:
+        monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")
+    return str(request.param)
+
+
+@pytest.fixture
+async def server(build: str, tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+    """A server whose user agent must be the same process at the end, and take a call."""
+    async with server_with(tmp_path) as running, same_process(running):
+        yield running
+
+
+@contextlib.asynccontextmanager
+async def same_process(server: Server) -> AsyncIterator[None]:
+    """The user agent must outlive what is done, and then take a call."""
+    pid = ua_pid(server)
+    yield
+    assert is_running(pid), server.log[-3000:]
+    async with RawCaller("silent", server.sip_port) as caller:
+        await established(caller)
+        assert (await caller.bye()).status == 200
+    assert len(logged(server, "child_ready")) == 1, server.log[-3000:]
+    assert not logged(server, "filter_failed")
+
+
+async def established(caller: RawCaller) -> Answer:
+    caller.invite()
+    answer = await caller.final()
+    assert answer.status == 200, answer.text
+    caller.ack()
+    return answer
+
+
+async def refused(caller: RawCaller, method: str, sdp: str, **more: str) -> Answer:
+    """What the server says to an offer."""
+    caller.send(method, body=sdp, **more)  # type: ignore[arg-type]
+    answer = await caller.final()
+    if method == "INVITE":
+        caller.ack()
+    return answer
+
+
+def warned(answer: Answer) -> int:
+    """The number of the warning, whose text must be quoted."""
+    match = re.fullmatch(r'(3\d\d) \S+ "[^"]+"', answer.header("Warning") or "")
+    assert match is not None, answer.text
+    return int(match[1])
+
+
+@pytest.mark.parametrize("method", ["new call", "INVITE", "UPDATE"])
+async def test_offers_that_cannot_be_taken(server: Server, method: str) -> None:
+    async with RawCaller("silent", server.sip_port) as caller:
+        if method != "new call":
+            await established(caller)
+        for name, sdp in MALFORMED.items():
+            async with RawCaller("silent", server.sip_port) as stranger:
+                answer = await refused(*((stranger, "INVITE") if method == "new call" else (caller, method)), sdp)
+            assert (answer.status, warned(answer)) == (400, 399), name
+        for name, (sdp, number) in UNSERVED.items():
+            async with RawCaller("silent", server.sip_port) as stranger:
+                answer = await refused(*((stranger, "INVITE") if method == "new call" else (caller, method)), sdp)
+            assert (answer.status, warned(answer)) == (488, number), name
+        if method != "new call":
+            assert (await caller.bye()).status == 200, "the call went on"
+
+
+@pytest.mark.parametrize(
+    "content_type", ["APPLICATION/SDP", "application/sdp;charset=utf-8", 'multipart/mixed;boundary="b"', "c"]
+)
+async def test_a_bad_offer_is_found_wherever_it_is(server: Server, content_type: str) -> None:
+    sdp = MALFORMED["IPv6 called IPv4"]
+    async with RawCaller("silent", server.sip_port) as caller:
+        if content_type == "c":
+            caller.send("INVITE", headers=b"c: application/sdp\r\n", body=sdp, content_type="")
+        elif content_type.startswith("multipart"):
+            parts = f"--b\r\nContent-Type: text/plain\r\n\r\nhi\r\n--b\r\nc: Application/SDP\r\n\r\n{sdp}\r\n--b--\r\n"
+            caller.send("INVITE", body=parts, content_type=content_type)
+        else:
+            caller.send("INVITE", body=sdp, content_type=content_type)
+        assert (await caller.final()).status == 400
+
+
+@pytest.mark.parametrize("sdp", [MALFORMED["IPv6 called IPv4"], HEAD + OPUS, "hello", "a=b\r\nc=d"])
+async def test_a_bad_answer_in_the_ack_ends_the_call(server: Server, sdp: str) -> None:
+    async with RawCaller("silent", server.sip_port) as caller:
+        caller.send("INVITE")
+        assert (await caller.final()).status == 200
+        caller.ack(body=sdp)
+        await caller.request("BYE")
+        assert (await server.until_terminated())["ending"]["reason"] == "not_acceptable"
+
+
+async def test_info_carries_keys_in_both_formats(server: Server) -> None:
+    keys = {
+        ("application/dtmf-relay", "Signal=5"): "5",
+        ("application/dtmf-relay", "Signal=6\r\nDuration=160\r\n"): "6",
+        ("application/dtmf-relay", "Signal= *\nDuration= 250"): "*",
+        ("Application/DTMF-Relay", "Duration=100\r\nSignal = d\r\n"): "D",
+        ("application/dtmf", "7"): "7",
+        ("application/dtmf", "*\r\n"): "*",
+        ("application/dtmf", "11"): "#",
+        ("application/dtmf; charset=us-ascii", " 0 \r\n"): "0",
+    }
+    async with server.events() as log, RawCaller("silent", server.sip_port) as caller:
+        await established(caller)
+        for kind, body in keys:
+            caller.send("INFO", body=body, content_type=kind)
+            assert (await caller.final()).status == 200, body
+        caller.send("INFO", body="1", content_type="application/dtmf", cseq=caller._cseq)
+        assert (await caller.final()).status == 200, "sent again"
+        told = [event["data"] for event in await log.several("call.dtmf", len(keys))]
+        assert [data["digit"] for data in told] == list(keys.values())
+        assert [data["duration_ms"] for data in told] == [0, 160, 250, 100, 0, 0, 0, 0]
+        assert {data["method"] for data in told} == {"sip_info"}
+        assert (await caller.bye()).status == 200
+
+
+async def test_info_of_other_kinds_is_refused(server: Server) -> None:
+    bad = ["Signal=", "Signal", "Signal=5\r\nSignal=6", "Signal=55", "Signal=e", "=5", "\r\n", "Signal=5" * 400]
+    async with RawCaller("silent", server.sip_port) as caller:
+        await established(caller)
+        for body in bad:
+            caller.send("INFO", body=body, content_type="application/dtmf-relay")
+            assert (await caller.final()).status == 400, body
+        for body in ("17", "x", "1\r\n2", "\r\n"):
+            caller.send("INFO", body=body, content_type="application/dtmf")
+            assert (await caller.final()).status == 400, body
+        for kind in ("application/media_control+xml", "text/plain", "application/sdp"):
+            caller.send("INFO", body="Signal=5", content_type=kind)
+            answer = await caller.final()
+            assert answer.status == 415, kind
+            assert (answer.header("Accept") or "").split(", ") == ["application/dtmf-relay", "application/dtmf"]
+        caller.send("INFO")
+        assert (await caller.final()).status == 200, "an empty one asks whether the call is still there"
+        assert (await caller.bye()).status == 200
+
+
+GOOD = SDP.format(port=9, formats="0 101")
+USELESS = {
+    "Opus alone": HEAD + OPUS,
+    "IPv6 called IPv4": MALFORMED["IPv6 called IPv4"],
+    "refused audio": HEAD + "m=audio 0 RTP/AVP 0\r\n",
+    "more than was offered": HEAD + OPUS + AUDIO,
+    "no SDP": "hello",
+}
+
+
+async def placed(server: Server, peer: RawPeer) -> str:
+    status, call = await server.post("/v1/calls", {"to": f"sip:bot@{HOST}:{peer.port}"})
+    assert status == 201, call
+    await peer.expect("INVITE")
+    return str(call["id"])
+
+
+async def until(server: Server, call_id: str, state: str) -> Json:
+    return await server.until_call(lambda call: call["id"] == call_id and call["state"] == state)
+
+
+@pytest.mark.parametrize("sdp", USELESS.values(), ids=USELESS)
+async def test_useless_early_media_does_not_end_a_call_whose_200_is_good(server: Server, sdp: str) -> None:
+    async with RawPeer() as peer:
+        call_id = await placed(server, peer)
+        peer.answer("183 Session Progress", body=sdp)
+        await until(server, call_id, "early")
+        peer.answer("200 OK", body=GOOD)
+        await peer.expect("ACK")
+        await until(server, call_id, "established")
+        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+        await peer.expect("BYE")
+        peer.answer("200 OK")
+        await until(server, call_id, "terminated")
+
+
+@pytest.mark.parametrize("sdp", USELESS.values(), ids=USELESS)
+@pytest.mark.parametrize("early", [False, True])
+async def test_a_useless_200_ends_the_call(server: Server, sdp: str, early: bool) -> None:
+    async with RawPeer() as peer:
+        call_id = await placed(server, peer)
+        if early:
+            peer.answer("183 Session Progress", body=sdp)
+            await until(server, call_id, "early")
+        peer.answer("200 OK", body=sdp)
+        await peer.expect("ACK")
+        await peer.expect("BYE")
+        peer.answer("200 OK")
+        assert (await until(server, call_id, "terminated"))["ending"]["reason"] == "not_acceptable"
+
+
+@pytest.mark.parametrize("contact", ["<tel:+1>", "*", "tel:+1", "<http://x>", "<sip:a@b>, <tel:+1>"])
+async def test_a_contact_that_is_no_sip_uri(server: Server, contact: str) -> None:
+    async with RawPeer() as peer:
+        call_id = await placed(server, peer)
+        head = f"Contact: {contact}\r\nContent-Type: application/sdp\r\n"
+        for status in ("183 Session Progress", "200 OK"):
+            answered = f"SIP/2.0 {status}\r\n{repeated(peer.request, tag='peer')}{head}"
+            peer.transmit(f"{answered}Content-Length: {len(GOOD)}\r\n\r\n{GOOD}".encode(), peer._sender)
+        await peer.expect("ACK")
+        await until(server, call_id, "established")
+        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+        await peer.expect("BYE")
+        peer.answer("200 OK")
+        await until(server, call_id, "terminated")
+
+
+async def test_a_record_route_that_is_no_sip_uri(server: Server) -> None:
+    async with RawPeer() as peer:
+        call_id = await placed(server, peer)
+        peer.answer("200 OK", headers="Record-Route: <tel:+1>\r\n", body=GOOD)
+        await peer.expect("ACK")
+        await until(server, call_id, "established")
+    async with RawCaller("silent", server.sip_port) as caller:
+        for line in ("Record-Route: <tel:+1>", "Contact: <tel:+1>", "m: *"):
+            caller.send("INVITE", headers=f"{line}\r\n".encode(), body=HEAD + AUDIO)
+            assert (await caller.final()).status == 400, line
+            caller.ack()
+
+
+@pytest.mark.parametrize("good_first", [False, True])
+async def test_forks_with_useless_answers(server: Server, good_first: bool) -> None:
+    branches = [("one", HEAD + OPUS), ("two", GOOD), ("three", MALFORMED["IPv6 called IPv4"]), ("four", "hello")]
+    if good_first:
+        branches.insert(0, branches.pop(1))
+    async with RawPeer() as peer:
+        call_id = await placed(server, peer)
+
+        def answer(status: str, tag: str, sdp: str) -> None:
+            head = f"Contact: <sip:{tag}@{peer.own}>\r\nContent-Type: application/sdp\r\n"
+            text = f"SIP/2.0 {status}\r\n{repeated(peer.request, tag=tag)}{head}"
+            peer.transmit(f"{text}Content-Length: {len(sdp)}\r\n\r\n{sdp}".encode(), peer._sender)
+
+        for tag, sdp in branches:
+            answer("183 Session Progress", tag, sdp)
+        await until(server, call_id, "early")
+        answer("200 OK", "two", GOOD)
+        for tag, sdp in branches:
+            if tag != "two":
+                answer("200 OK", tag, sdp)
+        await until(server, call_id, "established")
+        await asyncio.sleep(0.5)  # time for those that come late to do harm
+        await until(server, call_id, "established")
+        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+        await until_bye_of(peer, "two")
+        await until(server, call_id, "terminated")
+
+
+async def until_bye_of(peer: RawPeer, tag: str) -> None:
+    """Answer BYEs until that of this branch has come."""
+    while True:
+        text = await peer.expect("BYE")
+        peer.answer("200 OK")
+        if f";tag={tag}" in text:
+            return
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "Contact: *\r\n",
+        "Contact: *\r\nExpires: 0\r\n",
+        "Expires: 4294967295\r\n",
+        "Contact: {own};expires=4294967295\r\n",
+        "Contact: {own};expires=x\r\nExpires: -1\r\n",
+        "Contact: <tel:+1>;expires=60\r\n",
+        "Contact: <sip:a@b>;expires=60, <tel:+1>, <mailto:a@b>\r\n",
+        "Record-Route: <tel:+1>\r\n",
+        "",
+    ],
+)
+async def test_a_registrar_that_answers_strangely(build: str, tmp_path: Path, lines: str) -> None:
+    async with RawPeer() as registrar:
+        settings = {"registration__registrar": f"sip:{HOST}:{registrar.port}", "registration__username": "greet"}
+        async with server_with(tmp_path, **settings) as server, same_process(server):
+            request = await registrar.expect("REGISTER")
+            own = re.search(r"^Contact: (<[^>]*>)", request, re.MULTILINE)
+            assert own is not None
+            registrar.answer("200 OK", headers=lines.replace("{own}", own[1]))
+            await server_is_registered(server)
+            leave = asyncio.create_task(answer_the_rest(registrar))
+        leave.cancel()
+
+
+async def server_is_registered(server: Server) -> None:
+    async with asyncio.timeout(10):
+        while (await server.get("/readyz"))[0] != 200:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.05)
+
+
+async def answer_the_rest(registrar: RawPeer) -> None:
+    while True:
+        await registrar.expect("REGISTER", timeout_s=60)
+        registrar.answer("200 OK")
+
+
+@pytest.mark.parametrize("uri", ["tel:+15551234", "http://example.com", "nobodyKnowsThisScheme:totallyopaquecontent"])
+@pytest.mark.parametrize("method", ["INVITE", "OPTIONS", "MESSAGE", "BYE"])
+async def test_other_schemes_are_416(server: Server, uri: str, method: str) -> None:
+    async with RawCaller("silent", server.sip_port) as caller:
+        caller._uri = uri
+        caller.send(method, body=HEAD + AUDIO if method == "INVITE" else "")
+        assert (await caller.final()).status == 416
+
+
+async def test_an_offer_of_ipv6_or_ipv4_is_taken_by_ipv4(server: Server) -> None:
+    six = "m=audio 40000 RTP/AVP 0\r\nc=IN IP6 ::1\r\na=mid:1\r\n"
+    four = "m=audio 40002 RTP/AVP 0\r\nc=IN IP4 127.0.0.1\r\na=mid:2\r\n"
+    head = NO_CONNECTION + "a=group:ANAT 1 2\r\n"
+    for media, wanted in (((six, four), [False, True]), ((four, six), [True, False])):
+        async with RawCaller("silent", server.sip_port) as caller:
+            caller.send("INVITE", body=head + "".join(media), headers=b"Require: sdp-anat\r\n" * 0)
+            answer = await caller.final()
+            assert answer.status == 200, answer.text
+            caller.ack()
+            ports = [int(port) for port in re.findall(r"^m=audio (\d+)", answer.text, re.MULTILINE)]
+            assert [port > 0 for port in ports] == wanted
+            assert (await caller.bye()).status == 200
+
+
+async def test_answers_name_what_is_served(server: Server) -> None:
+    async with RawCaller("silent", server.sip_port) as caller:
+        caller.send("OPTIONS")
+        told = await caller.final()
+        allow, supported = told.header("Allow"), told.header("Supported")
+        assert allow == "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, PRACK, UPDATE"
+        assert supported == "100rel, timer"
+        answers = [told, await established(caller)]
+        for method in ("MESSAGE", "TELEPORT"):
+            caller.send(method)
+            answers.append(await caller.final())
+            assert answers[-1].status == 405
+        answers.append(await caller.bye())
+        for answer in answers:
+            assert answer.header("Allow") in (allow, None), answer.text
+            assert answer.header("Supported") in (supported, None), answer.text
+        assert answers[1].header("Allow") == allow
+        assert answers[1].header("Supported") == supported
+        assert all(answer.header("Server") == "cc-tts" for answer in answers)

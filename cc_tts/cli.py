@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cc_tts.voices.voice import Voice
 
 EXIT_USAGE = 2
+PROGRESS_INTERVAL_S = 1.0
+"""How often a command that takes long says how far it is."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -169,20 +171,37 @@ def _quiet(config: "Config") -> "Config":
 
 
 async def _speak(options: argparse.Namespace, config: "Config", text: str) -> bytes:
+    import asyncio
+
     from cc_tts.calls.prompt import TextContent
     from cc_tts.calls.speech_source import SpeechSource
     from cc_tts.text.normalizer import Normalizer
     from cc_tts.tts.factory import make_engine
 
-    engine = make_engine(_quiet(config), purpose="say")
+    doing = ["starting the engine"]
+    engine = make_engine(_quiet(config), purpose="say", on_starting=doing.append)
     source = SpeechSource(engine, Normalizer(), config.tts)
     content = TextContent(text, options.voice, options.language, options.speed)
     source.check_text(text)
-    await engine.start()
-    try:
+
+    async def speak() -> bytes:
+        await engine.start()
         source.check(content)
-        return b"".join([piece.data async for piece in source.stream(content, rate_hz=options.rate)])
+        pcm = bytearray()
+        async for piece in source.stream(content, rate_hz=options.rate):
+            pcm += piece.data
+            doing.append(f"{len(pcm) / 2 / options.rate:.1f} s of speech")
+        return bytes(pcm)
+
+    speaking, told = asyncio.create_task(speak()), ""
+    try:
+        while not (await asyncio.wait({speaking}, timeout=PROGRESS_INTERVAL_S))[0]:
+            if doing[-1] != told:
+                told = doing[-1]
+                print(f"cc-tts: {told}", file=sys.stderr, flush=True)
+        return speaking.result()
     finally:
+        speaking.cancel()
         await engine.stop()
 
 

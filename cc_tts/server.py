@@ -116,7 +116,8 @@ class Server:
             if self._config.cache.enabled:
                 await self.prompt_cache.start()
                 self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config)
-            startup.check_speech(self._config, self.source)
+            for warning in startup.check_speech(self._config, self.source):
+                log.warning("configuration", detail=warning)
             await self.ua.start()
             self._say_ready()
             await self._stop.wait()

@@ -41,7 +41,7 @@ async def check(config: Config) -> list[str]:
     engine = make_engine(config, purpose="check")
     await engine.start()
     try:
-        check_speech(config, SpeechSource(engine, Normalizer(), config.tts))
+        warnings += check_speech(config, SpeechSource(engine, Normalizer(), config.tts))
     finally:
         await engine.stop()
     return warnings
@@ -66,14 +66,17 @@ def check_machine(config: Config) -> list[str]:
     return warnings + _implausible_ports(config)
 
 
-def check_speech(config: Config, source: SpeechSource) -> None:
+def check_speech(config: Config, source: SpeechSource) -> list[str]:
     """Look at what would be said in which voice. The engine has started.
+
+    Returns:
+        As :func:`check_machine`.
 
     Raises:
         ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be said.
     """
     source.check_default_voice()
-    source.check_routes(config.routes)
+    return source.check_routes(config.routes)
 
 
 def _check_addresses(config: Config) -> None:

@@ -131,12 +131,16 @@ class SpeechSource:
             raise ConfigError(f"tts.voice: {error.detail}") from error
         self._check_language("tts.language", self._config.language)
 
-    def check_routes(self, routes: Mapping[str, RouteConfig]) -> None:
+    def check_routes(self, routes: Mapping[str, RouteConfig]) -> list[str]:
         """Find out at start, not by refused calls, what a route cannot say.
+
+        Returns:
+            Which greetings are longer than a prompt may be, a sentence each.
 
         Raises:
             ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be said.
         """
+        warnings = []
         for user, route in routes.items():
             key = f"routes.{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else f'routes."{user}"'
             try:
@@ -149,8 +153,11 @@ class SpeechSource:
             try:
                 if route.greeting:
                     self.check(TextContent(route.greeting, route.voice or None, route.language or None))
+            except TextTooLong as error:
+                warnings.append(f"{key}.greeting: {error.detail}: every call of this route is refused")
             except TheirFault as error:
                 raise ConfigError(f"{key}.greeting: {error.detail}") from error
+        return warnings
 
     def _check_language(self, key: str, language: str) -> None:
         try:

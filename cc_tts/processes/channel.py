@@ -51,6 +51,12 @@ class Hello(Message, frozen=True):
     build: dict[str, str] = {}
 
 
+class Starting(Message, frozen=True):
+    """Child → server, any number of times before :class:`Ready`: what it does now, in a few words for a person."""
+
+    detail: str
+
+
 class Ready(Message, frozen=True):
     """Child → server, once: it can work now."""
 
@@ -77,7 +83,7 @@ class Shutdown(Message, frozen=True):
     """Server → child: end everything in an orderly way and exit 0."""
 
 
-COMMON_MESSAGES: Final[tuple[type[Message], ...]] = (Hello, Ready, StartFailed, Ping, Pong, Shutdown)
+COMMON_MESSAGES: Final[tuple[type[Message], ...]] = (Hello, Starting, Ready, StartFailed, Ping, Pong, Shutdown)
 
 Record = tuple[Message, bytes]
 

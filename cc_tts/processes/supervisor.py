@@ -30,6 +30,7 @@ from cc_tts.processes.channel import (
     ServerChannel,
     Shutdown,
     StartFailed,
+    Starting,
 )
 
 START_TIMEOUT_S: Final = 30.0
@@ -118,12 +119,14 @@ class Supervisor:
         on_message: Callable[[Message, bytes], None],
         on_ready: Callable[[Hello], None],
         on_down: Callable[[str], None],
+        on_starting: Callable[[str], None] = lambda _detail: None,
     ) -> None:
         self._spec = spec
         self._clock = clock
         self._on_message = on_message
         self._on_ready = on_ready
         self._on_down = on_down
+        self._on_starting = on_starting
         self._channel: ServerChannel | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
@@ -296,6 +299,8 @@ class Supervisor:
                 self._ready.set()
                 log.info("child_ready", child=self._spec.name, pid=self.pid, **self._hello.build)
                 self._on_ready(self._hello)
+            case Starting() if self.state is ProcessState.STARTING:
+                self._on_starting(message.detail)
             case StartFailed() if self.state is ProcessState.STARTING:
                 self._set_down(message.detail)
             case Pong():

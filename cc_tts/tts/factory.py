@@ -15,15 +15,23 @@ from cc_tts.tts.worker.client import WorkerEngine
 from cc_tts.tts.worker.messages import Purpose, WorkerSettings
 
 COSYVOICE2: Final = "cosyvoice2"
+OnStarting = Callable[[str], None]
 
 
-def make_engine(config: Config, *, clock: Clock | None = None, purpose: Purpose = "serve") -> Engine:
+def make_engine(
+    config: Config,
+    *,
+    clock: Clock | None = None,
+    purpose: Purpose = "serve",
+    on_starting: OnStarting = lambda _detail: None,
+) -> Engine:
     """Build the engine that ``tts.engine`` names, not yet started.
 
     Args:
         config: the whole configuration.
         clock: for tests.
         purpose: what it is started for (:class:`cc_tts.tts.worker.messages.WorkerSettings`).
+        on_starting: told in a few words what it does while it starts, if that takes long.
 
     Raises:
         ConfigError: no engine has this name (the message names the nearest one), or a key that it needs is empty.
@@ -36,14 +44,14 @@ def make_engine(config: Config, *, clock: Clock | None = None, purpose: Purpose 
         raise ConfigError(
             f"tts.engine: no engine is called {name!r}; did you mean {near[0]!r}? Known: {', '.join(_MAKERS)}"
         )
-    return maker(config, clock or MonotonicClock(), purpose)
+    return maker(config, clock or MonotonicClock(), purpose, on_starting)
 
 
-def _espeak(config: Config, _clock: Clock, _purpose: Purpose) -> Engine:
+def _espeak(config: Config, _clock: Clock, _purpose: Purpose, _on_starting: OnStarting) -> Engine:
     return EspeakEngine(default_voice=config.tts.voice) if config.tts.voice else EspeakEngine()
 
 
-def _cosyvoice2(config: Config, clock: Clock, purpose: Purpose) -> Engine:
+def _cosyvoice2(config: Config, clock: Clock, purpose: Purpose, on_starting: OnStarting) -> Engine:
     tts = config.tts
     devices = tts.devices[:1] if purpose == "say" else tts.devices
     return WorkerEngine(
@@ -52,6 +60,7 @@ def _cosyvoice2(config: Config, clock: Clock, purpose: Purpose) -> Engine:
         clock=clock,
         default_voice=tts.voice,
         start_timeout_s=tts.worker_start_timeout_s,
+        on_starting=on_starting,
     )
 
 
@@ -97,7 +106,7 @@ def _cores_each(num_workers: int) -> int:
     return max(1, len(os.sched_getaffinity(0)) // num_workers)
 
 
-_MAKERS: Final[dict[str, Callable[[Config, Clock, Purpose], Engine]]] = {
+_MAKERS: Final[dict[str, Callable[[Config, Clock, Purpose, OnStarting], Engine]]] = {
     EspeakEngine.name: _espeak,
     COSYVOICE2: _cosyvoice2,
 }

@@ -100,9 +100,8 @@ def unknown_voice(voice_id: str, voices: Iterable[Voice]) -> UnknownVoice:
     """Make the error for an id that none of ``voices`` has, naming the nearest ones and, if they are few, all."""
     known = [voice.id for voice in voices]
     near = difflib.get_close_matches(voice_id.lower(), known, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    if 0 < len(known) <= _MAX_LISTED:
-        rest = f"{hint or ';'} Known: {', '.join(known)}"
-    else:
-        rest = f"{hint or ';'} `cc-tts voices` lists all {len(known)}"
-    return UnknownVoice(f"no voice is called {voice_id[:80]!r}{rest}")
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    all_of_them = (
+        f"Known: {', '.join(known)}" if len(known) <= _MAX_LISTED else f"`cc-tts voices` lists all {len(known)}"
+    )
+    return UnknownVoice(f"no voice is called {voice_id[:80]!r}{hint} {all_of_them if known else ''}".strip())

@@ -114,6 +114,12 @@ def test_a_good_configuration_is_printed_and_nothing_is_left_behind(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_greeting_that_is_too_long_is_remarked_upon() -> None:
+    ran = cc_tts("check-config", "--set", "routes.hello.greeting=Hello there.", "--set", "tts.max_text_chars=5")
+    assert ran.returncode == 0
+    assert "routes.hello.greeting: 12 characters; tts.max_text_chars is 5" in ran.stderr
+
+
 def test_ports_that_cannot_all_be_used_are_remarked_upon() -> None:
     ports = ["rtp.port_min=30000", "rtp.port_max=30009", "sip.max_calls=6", "sip.port=30004"]
     ran = cc_tts("check-config", *(word for key in ports for word in ("--set", key)))

@@ -35,7 +35,9 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def make_engine(directory: Path, **settings: Any) -> WorkerEngine:
+def make_engine(
+    directory: Path, on_starting: Callable[[str], None] = lambda _detail: None, **settings: Any
+) -> WorkerEngine:
     options = {
         "engine": "cosyvoice2",
         "model_dir": str(directory),
@@ -48,7 +50,11 @@ def make_engine(directory: Path, **settings: Any) -> WorkerEngine:
         "log_level": "warning",
     }
     return WorkerEngine(
-        "cosyvoice2", [WorkerSettings(**{**options, **settings})], clock=MonotonicClock(), start_timeout_s=100.0
+        "cosyvoice2",
+        [WorkerSettings(**{**options, **settings})],
+        clock=MonotonicClock(),
+        start_timeout_s=100.0,
+        on_starting=on_starting,
     )
 
 
@@ -151,6 +157,44 @@ async def test_a_worker_that_cannot_start_says_why(directory: Path, settings: di
 async def test_a_model_without_voices_says_how_to_get_one(tmp_path: Path) -> None:
     engine = make_engine(make_tiny_model(tmp_path / "model"))
     with pytest.raises(ProcessFailed, match=r"there is no voice to speak with.*cc-tts voices enrol"):
+        await within(engine.start())
+
+
+async def test_for_one_text_nothing_is_measured_and_it_tells_how_far_it_is(directory: Path) -> None:
+    told: list[str] = []
+    engine = make_engine(directory, told.append, purpose="say", max_streams=1)
+    await within(engine.start())
+    assert await within(pcm_of(open_stream(engine, "please hold the line")))
+    await within(engine.stop(), 10.0)
+    loaded = [int(line.split()[1]) for line in told if line.startswith("loading ")]
+    assert loaded == sorted(set(loaded))
+    assert loaded[-1] == 100
+    assert not [line for line in told if line.startswith("measuring")]
+
+
+async def test_to_serve_it_measures_and_tells_how_far_it_is(directory: Path) -> None:
+    told: list[str] = []
+    engine = make_engine(directory, told.append)
+    await within(engine.start())
+    await within(engine.stop(), 10.0)
+    assert [line for line in told if line.startswith("measuring")] == ["measuring 1/2", "measuring 2/2"]
+
+
+async def test_a_check_knows_the_voices_and_loads_nothing(directory: Path) -> None:
+    told: list[str] = []
+    engine = make_engine(directory, told.append, purpose="check")
+    await within(engine.start())
+    assert [voice.id for voice in engine.voices()] == [VOICE]
+    await within(engine.stop(), 10.0)
+    assert told == []
+
+
+async def test_a_check_finds_a_damaged_file(tmp_path: Path) -> None:
+    directory = make_tiny_model(tmp_path / "tiny")
+    torch.save({VOICE: {"embedding": torch.ones(1, 192)}}, directory / "spk2info.pt")
+    (directory / "flow.pt").write_bytes(b"no weights")
+    engine = make_engine(directory, purpose="check")
+    with pytest.raises(ProcessFailed, match=r"flow\.pt"):
         await within(engine.start())
 
 

@@ -108,12 +108,12 @@ class BatchedEngine:
             load_weights(self._model_dir, device="meta")
             TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)
             return
-        on_progress(f"weights of {self._model_dir}")
         model, tokenizer = load_networks(
             self._model_dir,
             device=config.device,
             policy=config.policy,
             estimator_head_dim=estimator_head_dim(self._model_dir),
+            on_share=_in_tenths(on_progress),
         )
         for speaker in self._speakers.values():
             check_speaker(model, speaker)
@@ -124,7 +124,7 @@ class BatchedEngine:
         front = TextFront(
             tokenizer, self._speakers, speech_ids=model.lm.config.speech_ids, num_positions=config.num_positions
         )
-        on_progress(f"prompts of {len(self._speakers)} voices")
+        on_progress(f"preparing voices: {len(self._speakers)}")
         left = runner.keep_voices()
         if left:
             log.warning("voices_not_kept", num_voices=len(left), detail="their prompts are computed at their first use")
@@ -163,11 +163,12 @@ class BatchedEngine:
         """Speak to nobody, in company of each size twice: first what is lazy comes up, then it is measured."""
         voice_id = next(iter(self._speakers))
         own_pages = runner.pages_needed(voice_id, CALIBRATION_TOKENS)
-        for num_rows in self._config.calibration_rows:
+        rows = [num_rows for num_rows in self._config.calibration_rows if num_rows <= config.max_streams]
+        for number, num_rows in enumerate(rows, start=1):
             has_pages = num_rows == 1 or num_rows * own_pages <= runner.num_free_pages
-            if num_rows > config.max_streams or not has_pages:  # without pages the flow runs in another way
+            if not has_pages:  # without pages the flow runs in another way
                 continue
-            on_progress(f"measuring {num_rows} at a time")
+            on_progress(f"measuring {number}/{len(rows)}")
             for costs, num_pieces in ((StageCosts(), 1), (self.costs, CALIBRATION_PIECES)):
                 engine = Engine(runner, front, costs, config.without_admission(), clock=self._clock)
                 try:
@@ -227,6 +228,19 @@ class BatchedEngine:
         if self._loaded is None:
             raise EngineFailed("the engine is not loaded")
         return self._loaded
+
+
+def _in_tenths(on_progress: Callable[[str], None]) -> Callable[[float], None]:
+    """Tell of every tenth of the weights."""
+    told = -1
+
+    def on_share(share: float) -> None:
+        nonlocal told
+        if told < int(10 * share):
+            told = int(10 * share)
+            on_progress(f"loading {10 * told} %")
+
+    return on_share
 
 
 def _rehearse(engine: Engine, voice_id: str, num_rows: int, num_pieces: int) -> None:

@@ -12,7 +12,7 @@ machine shares. Do not overwrite a model directory in place while a worker runs 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -34,6 +34,8 @@ from cc_tts.tts.cosyvoice2.models.flow import Flow, FlowConfig
 from cc_tts.tts.cosyvoice2.models.layers import fold_weight_norm, join_linears
 from cc_tts.tts.cosyvoice2.models.lm import SpeechLm
 from cc_tts.tts.cosyvoice2.models.vocoder import Vocoder, VocoderConfig
+
+OnShare = Callable[[float], None]
 
 JOINED_ON_CPU_BYTES: Final = 32 << 20
 """So much of a network may be memory of each process on the CPU, instead of pages of the file that all share."""
@@ -120,7 +122,12 @@ class ModelWeights:
 
 
 def load_weights(
-    directory: Path, *, device: str | torch.device = "cpu", policy: DtypePolicy | None = None, checksums: bool = False
+    directory: Path,
+    *,
+    device: str | torch.device = "cpu",
+    policy: DtypePolicy | None = None,
+    checksums: bool = False,
+    on_share: OnShare = lambda _share: None,
 ) -> ModelWeights:
     """Load the three weight files of a CosyVoice 2 directory.
 
@@ -129,6 +136,7 @@ def load_weights(
         device: where the weights shall be.
         policy: types to use; ``dtype_policy(device)`` if not given.
         checksums: hash the files too, which reads all 2.5 GB of them.
+        on_share: called with the share of the weights that is on the device, 0 to 1, as it grows.
 
     Raises:
         ModelError: the directory cannot be used. The subclass says how, the message which file and what is wrong.
@@ -153,7 +161,7 @@ def load_weights(
     _drop_tied_head(str(directory / names["llm"]), states["llm"])
     num_values = {names[part]: sum(value.numel() for value in states[part].values()) for part in PARTS}
     states["hift"] = _fold(str(directory / names["hift"]), states["hift"])
-    ready = {part: _place(part, states[part], device, policy) for part in PARTS}
+    ready = _placed(states, device, policy, on_share)
     notes = [f"{name}: {text}" for name, of in dims.items() for text in checkpoint_shapes.differences(of)]
     return ModelWeights(
         llm=ready["llm"],
@@ -191,6 +199,7 @@ def load_model(
     checksums: bool = False,
     estimator_head_dim: int = 64,
     compat: bool = False,
+    on_share: OnShare = lambda _share: None,
 ) -> SpeechModel:
     """Load a directory into the networks; for the arguments and errors see ``load_weights``.
 
@@ -201,10 +210,11 @@ def load_model(
         checksums: hash the files too.
         estimator_head_dim: width of an attention head of the flow's estimator, which its shapes do not tell.
         compat: keep the phase in the vocoder as the reference does (``Vocoder``).
+        on_share: as in ``load_weights``.
 
     """
     claim(torch.device(device))
-    weights = load_weights(directory, device=device, policy=policy, checksums=checksums)
+    weights = load_weights(directory, device=device, policy=policy, checksums=checksums, on_share=on_share)
     lm = SpeechLm.from_state_dict(weights.llm, head_dim=weights.head_dim)
     with torch.device("meta"):  # the weights are there already; nothing is to be drawn at random
         flow = Flow(FlowConfig.from_state_dict(weights.flow, estimator_head_dim=estimator_head_dim))
@@ -313,7 +323,15 @@ def _finite(value: Tensor) -> bool:
     return bool(torch.isfinite(value).all())
 
 
-def _place(
-    part: Part, state: Mapping[str, Tensor], device: str | torch.device, policy: DtypePolicy
-) -> dict[str, Tensor]:
-    return {key: value.to(device=device, dtype=policy.dtype_of(part, key)) for key, value in state.items()}
+def _placed(
+    states: Mapping[Part, Mapping[str, Tensor]], device: str | torch.device, policy: DtypePolicy, on_share: OnShare
+) -> dict[Part, dict[str, Tensor]]:
+    num_bytes = max(1, sum(value.nbytes for state in states.values() for value in state.values()))
+    done_bytes = 0
+    ready: dict[Part, dict[str, Tensor]] = {part: {} for part in states}
+    for part, state in states.items():
+        for key, value in state.items():
+            ready[part][key] = value.to(device=device, dtype=policy.dtype_of(part, key))
+            done_bytes += value.nbytes
+            on_share(done_bytes / num_bytes)
+    return ready

@@ -10,7 +10,7 @@ import torch
 
 from cc_tts.errors import EngineFailed
 from cc_tts.tts.cosyvoice2.checkpoint_files import ModelError
-from cc_tts.tts.cosyvoice2.loader import DtypePolicy, SpeechModel, load_model
+from cc_tts.tts.cosyvoice2.loader import DtypePolicy, OnShare, SpeechModel, load_model
 from cc_tts.tts.cosyvoice2.speakers import Speaker
 from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer
 
@@ -27,6 +27,7 @@ def load_networks(
     policy: DtypePolicy | None,
     estimator_head_dim: int,
     compat: bool = False,
+    on_share: OnShare = lambda _share: None,
 ) -> tuple[SpeechModel, TextTokenizer]:
     """The networks and the tokenizer of a directory; for the arguments see ``load_model``.
 
@@ -34,7 +35,14 @@ def load_networks(
         CcTtsError: something of it cannot be used; the message says what.
 
     """
-    model = load_model(model_dir, device=device, policy=policy, estimator_head_dim=estimator_head_dim, compat=compat)
+    model = load_model(
+        model_dir,
+        device=device,
+        policy=policy,
+        estimator_head_dim=estimator_head_dim,
+        compat=compat,
+        on_share=on_share,
+    )
     tokenizer = TextTokenizer.from_directory(model_dir / TOKENIZER_FOLDER)
     check_tokenizer(model, tokenizer)
     rate_hz = model.vocoder.config.sample_rate_hz

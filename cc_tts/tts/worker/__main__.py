@@ -18,7 +18,7 @@ import msgspec
 from cc_tts import logs
 from cc_tts.clock import MonotonicClock, ms_between
 from cc_tts.errors import CcTtsError, ProcessFailed
-from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Ready, Shutdown, StartFailed
+from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Ready, Shutdown, StartFailed, Starting
 from cc_tts.tts.stepped import DeviceLost, EngineLoad, SteppedEngine
 from cc_tts.tts.worker.loop import Inbox, WorkerLoop
 from cc_tts.tts.worker.messages import TO_WORKER, EngineDescription, LoadReport, WorkerSettings
@@ -51,7 +51,12 @@ def main() -> int:
             reader.start()  # before torch is imported, which may take longer than anybody waits for an end
             engine = _engine(settings)
             loop = WorkerLoop(engine, channel, clock=clock, inbox=inbox)
-            engine.load(lambda what: log.info("loading", what=what, ms=ms_between(started_ns, clock.now_ns())))
+
+            def tell(what: str) -> None:
+                log.info("loading", what=what, ms=round(ms_between(started_ns, clock.now_ns())))
+                channel.send(Starting(what))
+
+            engine.load(tell)
         except CcTtsError as error:
             return _refuse(channel, error.detail)
         except Exception as error:  # noqa: BLE001 - whatever torch throws, the reason must reach the operator

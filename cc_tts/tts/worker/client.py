@@ -10,7 +10,7 @@ Runs on: the event loop. Never imports torch.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
@@ -33,6 +33,7 @@ class WorkerEngine:
         clock: Clock,
         default_voice: str = "",
         start_timeout_s: float = 300.0,
+        on_starting: Callable[[str], None] = lambda _detail: None,
     ) -> None:
         self.name = name
         self._default_voice = default_voice
@@ -47,6 +48,7 @@ class WorkerEngine:
                 clock=clock,
                 start_timeout_s=start_timeout_s,
                 listener=lambda: self._listener,
+                on_starting=on_starting,
             )
             for worker_name, each in zip(names, settings, strict=True)
         ]

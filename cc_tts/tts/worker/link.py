@@ -149,6 +149,7 @@ class WorkerLink:
         clock: Clock,
         start_timeout_s: float,
         listener: Callable[[], EngineListener | None],
+        on_starting: Callable[[str], None] = lambda _detail: None,
     ) -> None:
         self.name = name
         self._listener = listener
@@ -172,6 +173,7 @@ class WorkerLink:
             on_message=self._on_message,
             on_ready=self._on_ready,
             on_down=self._on_down,
+            on_starting=on_starting,
         )
 
     @property

@@ -264,7 +264,7 @@ def test_it_tells_what_it_does_and_measures_what_stages_cost(directory: Path) ->
         engine.open(StreamRequest(stream_id=0, voice="builtin"))
     told: list[str] = []
     engine.load(told.append)
-    assert [line for line in told if line.startswith("measuring")] == ["measuring 1 at a time", "measuring 2 at a time"]
+    assert [line for line in told if line.startswith("measuring")] == ["measuring 1/2", "measuring 2/2"]
     assert {row["stage"] for row in engine.costs.as_table()} == {"prefill", "lm_step", "flow", "vocoder"}
     check_empty(engine)
     engine.close()
@@ -277,7 +277,7 @@ def test_a_company_without_pages_is_not_measured(directory: Path, monkeypatch: p
     engine = make_engine(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1, 2))
     told: list[str] = []
     engine.load(told.append)
-    assert [line for line in told if line.startswith("measuring")] == ["measuring 1 at a time"]
+    assert [line for line in told if line.startswith("measuring")] == ["measuring 1/2"]
     engine.close()
 
 

@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+CONFIG ?= configs/first_call.toml
 STAMP  := $(VENV)/.installed
 DEVSTAMP := $(VENV)/.installed-dev
 NEURALSTAMP := $(VENV)/.installed-neural
@@ -14,7 +15,7 @@ WITHOUT_TORCH := --allow-subclassing-any --allow-untyped-decorators --no-warn-re
 .PHONY: help demo run test test-gpu unit check bench bench-engine neural parity pjsua2 lock clean
 
 help: ## what each target does
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{ name[NR] = $$1; text[NR] = $$2; if (length($$1) > width) width = length($$1) } END { for (i = 1; i <= NR; i++) printf "  make %-" width "s  %s\n", name[i], text[i] }'
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3,11) <= sys.version_info[:2] < (3,13) else "cc-tts needs Python 3.11 or 3.12; set PYTHON=/path/to/python3.12")'
@@ -39,8 +40,8 @@ $(NEURALSTAMP): requirements/neural.txt $(DEVSTAMP)
 demo: $(STAMP) ## a real SIP call on loopback that is spoken to: leaves demo.wav and a table
 	$(BIN)/python -m bench.demo
 
-run: $(STAMP) ## serve until Ctrl-C, then drain
-	$(BIN)/cc-tts serve --config configs/cc_tts.toml
+run: $(STAMP) ## serve until Ctrl-C, then drain: dial sip:hello@127.0.0.1:5060; CONFIG=FILE for a configuration of your own
+	$(BIN)/cc-tts serve --config '$(CONFIG)'
 
 check: $(DEVSTAMP) ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff format --check cc_tts tests bench

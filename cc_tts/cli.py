@@ -48,8 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """Every command with its help; the arguments of the one that is asked for only, since some import much."""
+def _parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Every command, but the arguments of the one that is asked for only, since some import much. ``None``: all of them."""
     parser = argparse.ArgumentParser(
         prog="cc-tts", description="A SIP user agent that speaks what REST or the dialplan says."
     )
@@ -71,7 +71,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
     def add(name: str, text: str, fill: Callable[[argparse.ArgumentParser], None]) -> None:
         command = commands.add_parser(name, parents=[common], help=text)
-        if name in arguments[:1]:
+        if arguments is None or name in arguments[:1]:
             fill(command)
 
     def fill_voices(voices: argparse.ArgumentParser) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.children import Child
+from tests.e2e.configured import until
+from tests.e2e.peers import free_ports
 from tests.e2e.quiet import until_quiet
 from tests.e2e.server_under_test import GREETING, Server, engine_pcm
 from tests.e2e.signals import through_ulaw
@@ -124,3 +126,15 @@ async def test_the_next_prompt_after_a_cut_is_timed_from_its_request(
         assert before["data"]["utterance_id"] != said["id"]
         assert started["data"]["time_to_first_audio_ms"] > 0
         await phone.hangup()
+
+
+async def test_the_first_call_to_make_run_is_greeted(phone: SoftphoneProcess, tmp_path: Path) -> None:
+    sip_port, http_port = free_ports(), free_ports()
+    argv = [sys.executable, "-m", "cc_tts.cli", "serve", "--config", "configs/first_call.toml"]
+    argv += ["--set", f"sip.port={sip_port}", "--set", f"http.port={http_port}"]
+    server = await Child.start(argv, log_path=tmp_path / "run.log")
+    await until(lambda: "serving" in server.log, 60)
+    await phone.dial(f"sip:hello@127.0.0.1:{sip_port}")
+    await phone.wait_event("speech_start", timeout_s=15)
+    await phone.hangup()
+    assert await server.end() == 0

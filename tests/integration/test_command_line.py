@@ -126,3 +126,14 @@ def test_ports_that_cannot_all_be_used_are_remarked_upon() -> None:
     assert ran.returncode == 0
     assert "sip.max_calls is 6, but rtp.port_min to rtp.port_max has ports for 5 calls only" in ran.stderr
     assert "sip.port 30004 lies between rtp.port_min and rtp.port_max" in ran.stderr
+
+
+def test_make_help_is_in_columns() -> None:
+    ran = subprocess.run(["make", "help"], capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    lines = ran.stdout.splitlines()
+    width = 2 + max(len(line.split()[1]) for line in lines)
+    assert "run" in [line.split()[1] for line in lines]
+    for line in lines:
+        name = line.split()[1]
+        assert line.startswith(f"  make {name:{width}}")
+        assert line[7 + width] != " "

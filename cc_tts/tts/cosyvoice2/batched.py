@@ -17,7 +17,7 @@ from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.tts.cosyvoice2.costs import StageCosts
 from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig
 from cc_tts.tts.cosyvoice2.graphs import can_record
-from cc_tts.tts.cosyvoice2.loader import DtypePolicy, SpeechModel, load_weights
+from cc_tts.tts.cosyvoice2.loader import DtypePolicy, SpeechModel, load_weights, refuse_other_directory
 from cc_tts.tts.cosyvoice2.memory_plan import MemoryPlan, plan_memory
 from cc_tts.tts.cosyvoice2.model_description import estimator_head_dim
 from cc_tts.tts.cosyvoice2.model_runner import ModelRunner, RunnerConfig
@@ -103,7 +103,8 @@ class BatchedEngine:
         config = self._config
         if config.num_threads:
             torch.set_num_threads(config.num_threads)
-        self._speakers = dict(self._source())  # first: a fault of theirs shows in a second
+        refuse_other_directory(self._model_dir)
+        self._speakers = dict(self._source())  # before the weights: a fault of theirs shows in a second
         if config.checks_only:
             load_weights(self._model_dir, device="meta")
             TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)

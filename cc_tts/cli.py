@@ -153,7 +153,7 @@ def _say(options: argparse.Namespace, config: "Config") -> int:
         wav_file.check_path(options.output)
     except ValueError as error:
         raise ConfigError(f"--output: {error}") from None
-    logs.configure(level="warning", json=False, process="say")
+    logs.configure(level="critical", json=False, process="say")  # what is wrong is said once, by main
     pcm = asyncio.run(_speak(options, config, text))
     try:
         wav_file.write(options.output, pcm, rate_hz=options.rate)
@@ -161,13 +161,6 @@ def _say(options: argparse.Namespace, config: "Config") -> int:
         raise ConfigError(f"cannot write {options.output}: {error.strerror}") from None
     print(f"{options.output}: {len(pcm) / 2 / options.rate:.2f} s at {options.rate} Hz")
     return 0
-
-
-def _quiet(config: "Config") -> "Config":
-    """The same with a log for people at a terminal, of a child process too."""
-    import dataclasses
-
-    return dataclasses.replace(config, log=dataclasses.replace(config.log, level="warning", json=False))
 
 
 async def _speak(options: argparse.Namespace, config: "Config", text: str) -> bytes:
@@ -179,7 +172,7 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
     from cc_tts.tts.factory import make_engine
 
     doing = ["starting the engine"]
-    engine = make_engine(_quiet(config), purpose="say", on_starting=doing.append)
+    engine = make_engine(config, purpose="say", on_starting=doing.append)
     source = SpeechSource(engine, Normalizer(), config.tts)
     content = TextContent(text, options.voice, options.language, options.speed)
     source.check_text(text)
@@ -212,10 +205,10 @@ def _voices(options: argparse.Namespace, config: "Config") -> int:
     from cc_tts.tts.factory import make_engine
     from cc_tts.voices.catalog import normalised_language
 
-    logs.configure(level="warning", json=False, process="voices")
+    logs.configure(level="critical", json=False, process="voices")
 
     async def listing() -> "tuple[Voice, ...]":
-        engine = make_engine(_quiet(config), purpose="check")
+        engine = make_engine(config, purpose="check")
         await engine.start()
         try:
             return engine.voices()
@@ -243,7 +236,7 @@ def _check_config(_options: argparse.Namespace, config: "Config") -> int:
     from cc_tts.doctor.probes import MachineProbes
     from cc_tts.doctor.software import require_pjsua2
 
-    logs.configure(level="critical", json=False, process="check-config")  # what is wrong is said once, below
+    logs.configure(level="critical", json=False, process="check-config")
     warnings = asyncio.run(startup.check(config)) + require_pjsua2(config, MachineProbes())
     for warning in warnings:
         print(f"cc-tts: {warning}", file=sys.stderr)

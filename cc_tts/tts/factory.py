@@ -97,7 +97,7 @@ def worker_settings(config: Config, device: str, purpose: Purpose = "serve") -> 
         memory_bytes=tts.state_memory_bytes,
         first_hop_tokens=tts.first_hop_tokens,
         graphs=tts.graphs and purpose == "serve",
-        log_level="critical" if purpose == "check" else config.log.level,
+        log_level=config.log.level if purpose == "serve" else "critical",  # a command says itself what is wrong
         log_json=config.log.json,
     )
 

@@ -132,10 +132,13 @@ class _Collect(argparse.Action):
         setattr(namespace, self.dest, self.default)
 
 
-def _serve(_options: argparse.Namespace, config: "Config") -> int:
+def _serve(options: argparse.Namespace, config: "Config") -> int:
+    from cc_tts import config as configuration
     from cc_tts.server import serve
 
-    return serve(config)
+    return serve(
+        config, read_config=lambda: configuration.load(options.config, environ=os.environ, overrides=options.set)
+    )
 
 
 def _say(options: argparse.Namespace, config: "Config") -> int:

@@ -9,11 +9,12 @@ import dataclasses
 import difflib
 import ipaddress
 import re
+import socket
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -27,6 +28,18 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Scope = Literal["read", "call", "admin"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """``[server]``: this server among others."""
+
+    node: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[A-Za-z0-9._-]*$")] = ""
+
+    @property
+    def node_name(self) -> str:
+        """``node``, or the machine's name."""
+        return self.node or socket.gethostname()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +205,7 @@ class RouteConfig:
 class Config:
     """The whole configuration."""
 
+    server: ServerConfig = field(default_factory=ServerConfig)
     sip: SipConfig = field(default_factory=SipConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
@@ -232,6 +246,58 @@ def load(
             raise ConfigError(f"--set {override}: write it as section.key=value")
         _set(tree, _split_key(key.strip()), value.strip(), origin=f"--set {key}")
     return from_tree(tree)
+
+
+RELOADABLE: Final = (
+    "log.level",
+    "log.pjsip_level",
+    "http.tokens",
+    "sip.allowed_peers",
+    "sip.trusted_peers",
+    "sip.max_requests_per_source_s",
+    "auth",
+    "tls",
+    "routes",
+)
+"""Sections and keys that a running server takes over; every other one needs a restart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reload:
+    """What a new configuration means for a running server. Keys are named, values are not: some are secrets."""
+
+    config: Config
+    """The running one with what can be taken over."""
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+
+
+def reload(running: Config, wanted: Config) -> Reload:
+    """Compare the running configuration with a new one.
+
+    Raises:
+        ConfigError: what can be taken over makes no sense together with what cannot.
+    """
+    changed: list[str] = []
+    needs_restart: list[str] = []
+    sections: dict[str, Any] = {}
+    for name in (section.name for section in dataclasses.fields(Config)):
+        old, new = getattr(running, name), getattr(wanted, name)
+        if name == "routes":
+            changed += (f"routes.{user}" for user in sorted(old | new) if old.get(user) != new.get(user))
+            sections[name] = new
+            continue
+        differing = [key.name for key in dataclasses.fields(old) if getattr(old, key.name) != getattr(new, key.name)]
+        taken = [key for key in differing if name in RELOADABLE or f"{name}.{key}" in RELOADABLE]
+        changed += (f"{name}.{key}" for key in taken)
+        needs_restart += (f"{name}.{key}" for key in differing if key not in taken)
+        sections[name] = dataclasses.replace(old, **{key: getattr(new, key) for key in taken})
+    config = Config(**sections)
+    try:
+        _check_sense(config)
+    except ConfigError as error:
+        raise ConfigError(f"{error.detail} (as long as {', '.join(needs_restart)} waits for a restart)") from None
+    return Reload(config=config, changed=tuple(changed), needs_restart=tuple(needs_restart))
 
 
 def from_tree(tree: Mapping[str, Any]) -> Config:

@@ -55,9 +55,13 @@ line and in the log.
         └── QueueFull                 429 / -     the call's prompt queue is at its limit
 """
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Final
+
+MAX_COMPARED_CHARS: Final = 100
+"""Of a name that came from outside, when the nearest known one is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,17 @@ class FieldError:
 
     pointer: str
     detail: str
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like this one, if any is."""
+    return next(iter(difflib.get_close_matches(name[:MAX_COMPARED_CHARS], list(known), n=1, cutoff=0.5)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``, did you mean X?`` with the nearest known name; empty if none is near."""
+    near = nearest(name, known)
+    return f", did you mean {near}?" if near else ""
 
 
 class CcTtsError(Exception):

@@ -29,7 +29,7 @@ class Metrics:
     Runs on: the event loop for writers; prometheus_client locks, so a reader may be anywhere.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, node: str = "") -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each counter, read by nobody
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -182,8 +182,10 @@ class Metrics:
         )
         self.draining = Gauge("cctts_draining", "1 while no new calls are taken.", registry=registry)
         self.ready = Gauge("cctts_ready", "1 when a call would be answered and spoken to.", registry=registry)
-        self.build_info = Gauge("cctts_build_info", "Always 1; the labels tell.", ["version"], registry=registry)
-        self.build_info.labels(version=__version__).set(1)
+        self.build_info = Gauge(
+            "cctts_build_info", "Always 1; the labels tell.", ["version", "node"], registry=registry
+        )
+        self.build_info.labels(version=__version__, node=node).set(1)
 
     def render(self) -> bytes:
         """Everything in the Prometheus text format."""

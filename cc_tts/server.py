@@ -9,13 +9,16 @@
 """
 
 import asyncio
+import errno
 import signal
+from collections.abc import Callable
 from typing import Any, Final
 
 from aiohttp import web
 
-from cc_tts import __version__, logs, startup
-from cc_tts.api.app import ApiContext, Listener, build_app, connection_options, runner_options
+from cc_tts import __version__, logs, port_owner, startup, tls_files
+from cc_tts import config as configuration
+from cc_tts.api.app import ApiContext, Listener, build_app, connection_options, runner_options, set_tokens
 from cc_tts.calls.cached_source import CachedSource
 from cc_tts.calls.events import EventBus
 from cc_tts.calls.prompt_key import engine_identity
@@ -23,7 +26,7 @@ from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.speech_source import SpeechSource
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import Config
-from cc_tts.errors import ConfigError, ProcessFailed
+from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.media.prompt_cache import PromptCache
 from cc_tts.metrics import Metrics
 from cc_tts.text.normalizer import Normalizer
@@ -46,12 +49,15 @@ log = logs.get(__name__)
 class Server:
     """The server process."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, read_config: Callable[[], Config]) -> None:
         self._config = config
+        self._read_config = read_config
+        self._tls_fingerprint = tls_files.fingerprint(config.tls)
+        self._hangup = asyncio.Event()
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         clock = MonotonicClock()
-        self.metrics = Metrics()
+        self.metrics = Metrics(node=config.server.node_name)
         self.engine = make_engine(config, clock=clock)
         if isinstance(self.engine, WorkerEngine):
             self.engine.listen(EngineGauges(self.metrics))
@@ -66,7 +72,7 @@ class Server:
             line_rate_hz=config.rtp.clock_rate_hz,
         )
         self.ua = UaClient(config, clock=clock)
-        self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers)
+        self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers, node=config.server.node_name)
         self.registry = CallRegistry(
             config,
             ua=self.ua,
@@ -106,8 +112,10 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal)
+        loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         loop.set_exception_handler(_on_loop_error)
         await self._runner.setup()
+        reloading: asyncio.Task[None] | None = None
         try:
             # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
             await self._listener.start()
@@ -120,6 +128,7 @@ class Server:
                 log.warning("configuration", detail=warning)
             await self.ua.start()
             self._say_ready()
+            reloading = asyncio.create_task(self._reload_on_hangup(), name="reload")
             await self._stop.wait()
             drained = asyncio.create_task(self.registry.drained(timeout_s=self._config.calls.drain_timeout_s))
             forced = asyncio.create_task(self._force.wait())
@@ -128,6 +137,8 @@ class Server:
                 task.cancel()
             await asyncio.gather(drained, forced, return_exceptions=True)
         finally:
+            if reloading is not None:
+                reloading.cancel()
             await self.ua.stop()
             self.events.close()
             await self._listener.stop()
@@ -144,6 +155,44 @@ class Server:
             self._force.set()
         else:
             self.drain()
+
+    async def _reload_on_hangup(self) -> None:
+        while True:
+            await self._hangup.wait()
+            self._hangup.clear()
+            try:
+                await self._reload()
+            except CcTtsError as error:
+                log.error("reload_failed", detail=error.detail or error.title, consequence="nothing has changed")
+            except Exception:
+                log.exception("reload_failed")
+
+    async def _reload(self) -> None:
+        """Read the configuration again and take over what can be; calls go on.
+
+        Raises:
+            CcTtsError: it is of no use; nothing has changed.
+        """
+        found = configuration.reload(self._config, await asyncio.to_thread(self._read_config))
+        config, tls = found.config, found.config.tls
+        warnings = await asyncio.to_thread(startup.check_machine, config)
+        for warning in warnings + startup.check_speech(config, self.source):
+            log.warning("configuration", detail=warning)
+        fingerprint = await asyncio.to_thread(tls_files.fingerprint, tls)
+        renew_tls = fingerprint != self._tls_fingerprint
+        changed = list(found.changed)
+        if renew_tls and not any(key.startswith("tls.") for key in changed):
+            changed.append("the files of tls")
+        needs_restart = dict.fromkeys(found.needs_restart, "")
+        before, self._config, self._tls_fingerprint = self._config, config, fingerprint
+        logs.set_level(config.log.level)
+        self.registry.reload(config)
+        refused = await self.ua.reload(config, renew_tls=renew_tls)
+        if config.http.tokens != before.http.tokens:
+            await set_tokens(self.app, config.http.tokens)
+        if config.log.level != before.log.level and isinstance(self.engine, WorkerEngine):
+            needs_restart["log.level of the engine's workers"] = ""
+        log.info("reloaded", changed=changed, needs_restart=[*needs_restart, *refused], refused=refused or None)
 
     def _say_ready(self) -> None:
         build, config = self.ua.build, self._config
@@ -171,12 +220,13 @@ def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
     log.error("event_loop_error", detail=str(context.get("message", "")), exc_info=context.get("exception"))
 
 
-def serve(config: Config) -> int:
-    """Run the server; returns the exit status."""
+def serve(config: Config, *, read_config: Callable[[], Config] | None = None) -> int:
+    """Run the server; returns the exit status. ``read_config`` is asked at SIGHUP; without it nothing ever changes."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something that could be changed
     logs.configure(level=config.log.level, json=config.log.json, process="server")
 
     async def main() -> None:
-        await Server(config).run()
+        await Server(config, read_config=read_config or (lambda: config)).run()
 
     try:
         for warning in startup.check_machine(config):
@@ -186,6 +236,9 @@ def serve(config: Config) -> int:
         log.error("cannot_start", detail=error.detail)
         return 1
     except OSError as error:
-        log.error("cannot_start", detail=f"HTTP on {config.http.host}:{config.http.port}: {error}")
+        where = f"HTTP on {config.http.host}:{config.http.port}"
+        taken = error.errno == errno.EADDRINUSE
+        why = port_owner.taken_by("tcp", config.http.port) if taken else str(error)
+        log.error("cannot_start", detail=f"{where}: {why}")
         return 1
     return 0

@@ -4,6 +4,8 @@ OpenSSL itself is the judge, by way of :mod:`ssl`: the pair is loaded as the ser
 memory. That tells what peers that verify will say of the certificate, its validity among it.
 """
 
+import contextlib
+import hashlib
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,6 +53,17 @@ def check(tls: TlsConfig, *, now_s: float) -> list[str]:
         except ssl.SSLError:
             raise ConfigError(f"tls.ca_file: {tls.ca_file} holds no certificate in PEM form") from None
     return warnings
+
+
+def fingerprint(tls: TlsConfig) -> bytes:
+    """A digest of what the files of ``[tls]`` hold now; files that cannot be read count as empty."""
+    digest = hashlib.sha256()
+    for path in (tls.certificate_file, tls.private_key_file, tls.ca_file):
+        data = b""
+        with contextlib.suppress(OSError):
+            data = Path(path).read_bytes() if path else b""
+        digest.update(hashlib.sha256(data).digest())
+    return digest.digest()
 
 
 def ca_file(tls: TlsConfig) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 import weakref
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -12,8 +13,9 @@ from cc_tts.api.connections import Listener
 from cc_tts.api.context import CONTEXT, ApiContext
 from cc_tts.api.idempotency import IdempotencyStore
 from cc_tts.api.routes import ROUTES
+from cc_tts.config import TokenConfig
 
-__all__ = ["ApiContext", "Listener", "build_app", "connection_options", "runner_options"]
+__all__ = ["ApiContext", "Listener", "build_app", "connection_options", "runner_options", "set_tokens"]
 
 IDLE_CONNECTION_TIMEOUT_S: Final = 75.0
 """A connection between two requests is closed after this, which is longer than reverse proxies keep theirs."""
@@ -43,6 +45,12 @@ def build_app(context: ApiContext) -> web.Application:
     app.on_shutdown.append(events.close_all)
     app.on_cleanup.append(_close_store)
     return app
+
+
+async def set_tokens(app: web.Application, tokens: Sequence[TokenConfig]) -> None:
+    """Let in whoever brings one of these from now on, and nobody else."""
+    app[middlewares.DOORKEEPER].set_tokens(tokens)
+    await events.readmit_all(app)
 
 
 def runner_options() -> dict[str, Any]:

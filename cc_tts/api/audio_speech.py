@@ -14,6 +14,7 @@ from aiohttp import web
 
 from cc_tts import logs
 from cc_tts.api import bodies, schemas
+from cc_tts.api.connections import is_gone
 from cc_tts.api.context import CONTEXT, ApiContext
 from cc_tts.calls.speech_source import PieceStream, SpeechPiece
 from cc_tts.clock import ms_between
@@ -204,11 +205,6 @@ async def _send(
 async def _write(response: web.StreamResponse, data: bytes) -> None:
     async with asyncio.timeout(WRITE_TIMEOUT_S):
         await response.write(data)
-
-
-def is_gone(request: web.Request) -> bool:
-    """Whether the client's connection is closed."""
-    return request.transport is None or request.transport.is_closing()
 
 
 def _break_off(request: web.Request) -> None:

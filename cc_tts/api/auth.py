@@ -47,10 +47,13 @@ class Doorkeeper:
     """
 
     def __init__(self, tokens: Sequence[TokenConfig]) -> None:
-        self._holders = tuple(
-            (_digest(token.token), Holder(f"token-{number}", frozenset(token.scopes)))
-            for number, token in enumerate(tokens, 1)
-        )
+        self._holders: tuple[tuple[bytes, Holder], ...] = ()
+        self.set_tokens(tokens)
+
+    def set_tokens(self, tokens: Sequence[TokenConfig]) -> None:
+        """Know these from now on, and no others. A holder's key is its token's digest, whatever its place in the list."""
+        digests = [(_digest(token.token), token.scopes) for token in tokens]
+        self._holders = tuple((digest, Holder(digest.hex(), frozenset(scopes))) for digest, scopes in digests)
 
     def admit(self, request: web.Request, scope: Scope) -> Holder:
         """Whose request this is.

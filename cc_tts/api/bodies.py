@@ -6,9 +6,10 @@ value out of bounds. The fault is named by a JSON pointer (RFC 6901).
 
 import asyncio
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, TypeVar, cast
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 from aiohttp import ClientError, HttpVersion11, web
@@ -23,6 +24,7 @@ from cc_tts.errors import (
     TheirFault,
     Unprocessable,
     UnsupportedMediaType,
+    did_you_mean,
 )
 
 JSON: Final = "application/json"
@@ -34,6 +36,8 @@ _AT: Final = re.compile(r"(?P<what>.*) - at `(?:key in `)?(?P<path>\$[^`]*)`+", 
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+_INVALID_ENUM: Final = re.compile(r"Invalid enum value (.*)", re.DOTALL)
+MAX_SHOWN_CHARS: Final = 60
 _WRONG_TYPE: Final = re.compile(r"Expected `[^`]*`, got ")
 
 
@@ -77,7 +81,7 @@ def decode(body: bytes, kind: type[T]) -> T:
         decoder: msgspec.json.Decoder[T] = _decoder(cast("Hashable", kind))
         decoded = decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise _explained(str(error)) from None
+        raise _explained(str(error), kind) from None
     except UnicodeDecodeError:
         raise MalformedRequest("the body is not UTF-8") from None
     except msgspec.DecodeError as error:
@@ -132,7 +136,7 @@ async def _invite(request: web.Request) -> None:
     request.writer.output_size = 0  # aiohttp counts from here whether an answer has begun
 
 
-def _explained(message: str) -> TheirFault:
+def _explained(message: str, kind: Any) -> TheirFault:
     """The words of msgspec as an error with a pointer."""
     located_at = _AT.fullmatch(message)
     what, names = message, list[str]()
@@ -140,13 +144,53 @@ def _explained(message: str) -> TheirFault:
         what, names = located_at["what"], _names(located_at["path"])
     detail = _lower(what)
     if unknown := _UNKNOWN.fullmatch(what):
-        names, detail = [*names, unknown[1]], "unknown field"
+        known = _fields(_type_at(kind, names))
+        hint = did_you_mean(unknown[1], known) or f"; known here: {', '.join(known) or 'none'}"
+        names, detail = [*names, unknown[1]], "unknown field" + hint
     elif missing := _MISSING.fullmatch(what):
         names, detail = [*names, missing[1]], "this field is needed"
+    elif invalid := _INVALID_ENUM.fullmatch(what):
+        values = [str(value) for value in _values(_type_at(kind, names))]
+        detail = f"{invalid[1][:MAX_SHOWN_CHARS]} is none of {', '.join(values)}" + did_you_mean(
+            invalid[1].strip("'"), values
+        )
+        return Unprocessable(f"{pointer_to(*names)}: {detail}", field_errors=[FieldError(pointer_to(*names), detail)])
     elif not _WRONG_TYPE.match(what):
         return Unprocessable(f"{pointer_to(*names)}: {detail}", field_errors=[FieldError(pointer_to(*names), detail)])
     pointer = pointer_to(*names)
     return MalformedRequest(f"{pointer or 'the body'}: {detail}", field_errors=[FieldError(pointer, detail)])
+
+
+def _type_at(kind: Any, names: Sequence[str]) -> list[Any]:
+    """The types that a value may have at this place in a body of type ``kind``."""
+    kinds = _alternatives(kind)
+    for name in names:
+        inner: list[Any] = []
+        for each in kinds:
+            if isinstance(each, type) and issubclass(each, msgspec.Struct):
+                fields = {field.encode_name: field.type for field in msgspec.structs.fields(each)}
+                inner += _alternatives(fields.get(name))
+            else:
+                inner += [part for argument in get_args(each) for part in _alternatives(argument)]
+        kinds = inner
+    return kinds
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    if get_origin(kind) is Annotated:
+        return _alternatives(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [each for argument in get_args(kind) for each in _alternatives(argument)]
+    return [kind]
+
+
+def _fields(kinds: Iterable[Any]) -> list[str]:
+    structs = [each for each in kinds if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    return [field.encode_name for each in structs for field in msgspec.structs.fields(each)]
+
+
+def _values(kinds: Iterable[Any]) -> list[Any]:
+    return [value for each in kinds if get_origin(each) is Literal for value in get_args(each)]
 
 
 def _names(path: str) -> list[str]:

@@ -18,6 +18,7 @@ from cc_tts.errors import (
     TextTooLong,
     TheirFault,
     UnknownVoice,
+    did_you_mean,
 )
 
 MAX_ID_CHARS: Final = 200
@@ -120,7 +121,8 @@ def check_query(request: web.Request, *known: str) -> None:
     """
     for name in request.query:
         if name not in known:
-            raise MalformedRequest(f"no query parameter {name[:40]!r}; known here: {', '.join(known)}")
+            hint = did_you_mean(name, known)
+            raise MalformedRequest(f"no query parameter {name[:40]!r}; known here: {', '.join(known)}{hint}")
         if len(request.query.getall(name)) > 1:
             raise MalformedRequest(f"the query parameter {name} comes twice")
 

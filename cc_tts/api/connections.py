@@ -17,9 +17,13 @@ from typing import Any, Final
 from aiohttp import web
 
 from cc_tts import logs
+from cc_tts.api import problems
 from cc_tts.clock import Clock
 from cc_tts.config import HttpConfig
+from cc_tts.errors import MalformedRequest
 
+SERVER: Final = "cc-tts"
+"""The header ``Server``, without versions (RFC 9110 §10.2.4)."""
 BACKLOG: Final = 128
 """Connections that the kernel completes before they are accepted."""
 SPARE_FILES: Final = 64
@@ -43,7 +47,7 @@ _REFUSED_BODY: Final = (
 log = logs.get(__name__)
 
 
-class Connection(web.RequestHandler):  # type: ignore[misc]
+class Connection(web.RequestHandler):
     """One connection. It is idle until a whole request head has come, and again after the answer."""
 
     __slots__ = ("_head_timer", "_listener", "idle_since_ns", "source")
@@ -65,6 +69,15 @@ class Connection(web.RequestHandler):  # type: ignore[misc]
         self._forget_timer()
         self._listener.remove(self)
         super().connection_lost(exc)
+
+    def handle_error(self, request: Any, status: int = 500, exc: Any = None, message: str | None = None) -> Any:
+        """Aiohttp: a request that cannot be read as HTTP, or an exception that no middleware saw."""
+        super().handle_error(request, status, exc, message)  # raises if an answer has begun
+        error = MalformedRequest("this cannot be read as HTTP") if status < 500 else None  # noqa: PLR2004
+        response = problems.response_for(error, instance="/") if error else problems.internal_error(instance="/")
+        response.headers["Server"] = SERVER
+        response.force_close()
+        return response
 
     def data_received(self, data: bytes) -> None:
         """Asyncio: a piece of a request."""
@@ -178,6 +191,7 @@ class Listener:
             log.warning("connection_refused", source=source, open=len(self._connections), of_this_source=len(ours))
             _refuse(accepted)
             return
+        assert self._runner.server is not None  # start() comes after the runner's setup
         connection = Connection(self, self._runner.server, source, **self._options)
         self._connections.add(connection)
         try:
@@ -210,6 +224,11 @@ def _listening(family: int, address: Any) -> socket.socket:
         listening.close()
         raise
     return listening
+
+
+def is_gone(request: web.BaseRequest) -> bool:
+    """Whether the client's connection is closed."""
+    return request.transport is None or request.transport.is_closing()
 
 
 def source_of(host: str) -> str:

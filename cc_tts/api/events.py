@@ -71,11 +71,18 @@ async def events(request: web.Request, _body: None) -> web.StreamResponse:
 
 async def close_all(app: web.Application) -> None:
     """Signal ``on_shutdown``: every WebSocket is closed with 1001."""
-    sockets = app[OPEN_SOCKETS]
-    await asyncio.gather(
-        *(socket.close(code=WSCloseCode.GOING_AWAY, message=b"the server stops") for socket in tuple(sockets)),
-        return_exceptions=True,
-    )
+    await _close(app, WSCloseCode.GOING_AWAY, b"the server stops")
+
+
+async def readmit_all(app: web.Application) -> None:
+    """Close every WebSocket with 1012: whoever may still read events connects again with his token."""
+    await _close(app, WSCloseCode.SERVICE_RESTART, b"the tokens have changed: connect again")
+
+
+async def _close(app: web.Application, code: WSCloseCode, message: bytes) -> None:
+    open_sockets = app[OPEN_SOCKETS]
+    sockets = tuple(open_sockets)
+    await asyncio.gather(*(socket.close(code=code, message=message) for socket in sockets), return_exceptions=True)
 
 
 def _filters(request: web.Request) -> tuple[str | None, frozenset[str] | None]:

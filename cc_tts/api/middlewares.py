@@ -10,19 +10,23 @@ No thread, no executor, no waiting between the last byte of a body and the handl
 
 import asyncio
 import hashlib
+import re
 import secrets
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from http import HTTPStatus
 from typing import Any, Final
 
+import structlog
 from aiohttp import web
 
 from cc_tts import logs
 from cc_tts.api import auth, bodies, problems
-from cc_tts.api.connections import Connection
+from cc_tts.api.connections import SERVER, Connection, is_gone
 from cc_tts.api.context import CONTEXT, ApiContext
 from cc_tts.api.idempotency import Answer, IdempotencyStore, Key, check_key
 from cc_tts.api.route import Route
+from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
 from cc_tts.config import Scope
 from cc_tts.errors import CcTtsError
@@ -30,8 +34,12 @@ from cc_tts.errors import CcTtsError
 MAX_REQUEST_ID_CHARS: Final = 128
 UNMATCHED: Final = "unmatched"
 """Label ``route`` of requests for unknown paths."""
-CLIENT_GONE_STATUS: Final = "499"
-"""Label ``status`` of requests whose client hung up before the answer."""
+CLIENT_GONE_STATUS: Final = 499
+"""Label ``status`` of requests whose client hung up before the answer, which nobody reads."""
+_TRACEPARENT: Final = re.compile(
+    r"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})(?P<span>[0-9a-f]{16})-[0-9a-f]{2}(?P<more>-.*)?"
+)
+"""W3C Trace Context §3.2; later versions may carry more."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _GIVEN_AGAIN: Final = ("Content-Type", "Location", "Retry-After", "WWW-Authenticate")
 """Headers kept with an answer for its Idempotency-Key."""
@@ -56,9 +64,10 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     if connection is not None:
         connection.request_began()
     _request_id.set(_id_of(request))
+    structlog.contextvars.bind_contextvars(request_id=_request_id.get(), **_trace_of(request))
     resource = request.match_info.route.resource
     route = UNMATCHED if resource is None else resource.canonical
-    status = CLIENT_GONE_STATUS
+    status = str(CLIENT_GONE_STATUS)
     streamed = False
     try:
         response = await answered(request, _same_origin(handler))
@@ -71,7 +80,7 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
         context.metrics.http_requests.labels(method=method, route=route, status=status).inc()
         if not streamed:
             context.metrics.http_request_duration.labels(route=route).observe(elapsed_ms / 1000)
-        log.debug("http_request", method=method, route=route, status=status, ms=elapsed_ms, id=_request_id.get())
+        log.debug("http_request", method=method, route=route, status=status, ms=elapsed_ms)
     return response
 
 
@@ -82,9 +91,12 @@ async def answered(request: web.Request, handler: Handler) -> web.StreamResponse
     except CcTtsError as error:
         response = problems.response_for(error, instance=request.path)
     except web.HTTPException as error:
-        response = problems.response_for_http(error, method=request.method, instance=request.path)
-    except Exception:  # the outermost layer
-        log.exception("http_handler_failed", method=request.method, id=_request_id.get())
+        not_found = about_unknown_path(request.path) if error.status == HTTPStatus.NOT_FOUND else ""
+        response = problems.response_for_http(error, method=request.method, instance=request.path, not_found=not_found)
+    except Exception as error:  # the outermost layer
+        if isinstance(error, ConnectionError) and is_gone(request):
+            return web.Response(status=CLIENT_GONE_STATUS)
+        log.exception("http_handler_failed", method=request.method)
         response = problems.internal_error(instance=request.path)
     if (challenge := auth.challenge(request, response.status)) is not None:
         response.headers["WWW-Authenticate"] = challenge
@@ -95,6 +107,7 @@ async def answered(request: web.Request, handler: Handler) -> web.StreamResponse
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Signal ``on_response_prepare``: headers of every answer, streamed ones included."""
+    response.headers["Server"] = SERVER
     response.headers["X-Request-Id"] = _request_id.get() or _id_of(request)
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers["X-Content-Type-Options"] = "nosniff"
@@ -187,3 +200,12 @@ def _id_of(request: web.Request) -> str:
     if 0 < len(given) <= MAX_REQUEST_ID_CHARS and given.isascii() and given.isprintable():
         return given
     return f"req_{secrets.token_hex(8)}"
+
+
+def _trace_of(request: web.Request) -> dict[str, str]:
+    """Ids of the client's trace for the lines of this request; none if it sends no trace context that can be read."""
+    found = request.headers.getall("traceparent", ())
+    match = _TRACEPARENT.fullmatch(found[0]) if len(found) == 1 else None
+    if match is None or (match["version"] == "00" and match["more"]):
+        return {}
+    return {"trace_id": match["trace"], "span_id": match["span"]}

@@ -123,8 +123,8 @@ def internal_error(*, instance: str) -> web.Response:
     return response_for(CcTtsError("something unexpected happened; the log has the details"), instance=instance)
 
 
-def response_for_http(error: web.HTTPException, *, method: str, instance: str) -> web.Response:
-    """The answer in place of aiohttp's own plain text."""
+def response_for_http(error: web.HTTPException, *, method: str, instance: str, not_found: str = "") -> web.Response:
+    """The answer in place of aiohttp's own plain text. ``not_found`` says more about an unknown path."""
     kind = _BY_HTTP_STATUS.get(error.status)
     match error:
         case web.HTTPMethodNotAllowed():
@@ -132,7 +132,7 @@ def response_for_http(error: web.HTTPException, *, method: str, instance: str) -
             response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
             return response
         case web.HTTPNotFound():
-            return response_for(NotFound("there is nothing at this path"), instance=instance)
+            return response_for(NotFound(not_found or "there is nothing at this path"), instance=instance)
     if kind is not None:
         return response_for(kind(), instance=instance)
     if 400 <= error.status < 500:  # noqa: PLR2004 - the client's errors

@@ -1,5 +1,6 @@
 """Every route, once: the router and the OpenAPI document are both made from this table."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from cc_tts.api import audio_speech, calls, events, health, openapi, schemas, speech, views
@@ -8,6 +9,7 @@ from cc_tts.api.route import Query, Route
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import EVENT_TYPES
 from cc_tts.errors import (
+    MAX_COMPARED_CHARS,
     CallNotFound,
     CapacityExceeded,
     Draining,
@@ -23,8 +25,21 @@ from cc_tts.errors import (
     UserAgentUnavailable,
     UtteranceNotFound,
     WrongState,
+    nearest,
 )
 from cc_tts.metrics import CONTENT_TYPE as PROMETHEUS
+
+NOT_IN_THIS_VERSION: Final = (
+    "/v1/calls/{id}/transfer",
+    "/v1/calls/{id}/gather",
+    "/v1/calls/{id}/record",
+    "/v1/calls/{id}/recording",
+    "/v1/calls/{id}/stream",
+    "/v1/prompts",
+    "/v1/prompts/{id}",
+    "/v1/voices/{id}",
+)
+"""Paths of version 1 of the API that are answered with 404 for now."""
 
 _ON_A_CALL: Final = (CallNotFound, WrongState, UserAgentUnavailable)
 _TEXT: Final = (TextTooLong, UnknownVoice, LanguageUnsupported, NothingToSay, EngineOverloaded)
@@ -292,3 +307,23 @@ ROUTES: Final = (
         content_types=("application/json",),
     ),
 )
+
+
+def about_unknown_path(path: str) -> str:
+    """What to tell somebody who asked for a path that is no route: the nearest one, or that it is not there yet."""
+    if any(_filled(known, path) == path for known in NOT_IN_THIS_VERSION):
+        return "not in this version"
+    known = {_filled(route.path, path): route.path for route in ROUTES}
+    near = nearest(path, known)
+    return "there is nothing at this path" + (
+        f", did you mean {known[near]}?" if near else "; GET /v1/openapi.json lists what there is"
+    )
+
+
+def _filled(template: str, path: str) -> str:
+    """``template`` with the segments of ``path`` in place of its names, if both have as many."""
+    asked: Sequence[str] = path[:MAX_COMPARED_CHARS].split("/")
+    wanted = template.split("/")
+    if len(asked) != len(wanted):
+        return template
+    return "/".join(a if w.startswith("{") else w for a, w in zip(asked, wanted, strict=True))

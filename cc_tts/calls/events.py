@@ -32,7 +32,7 @@ EVENT_TYPES = (
 @dataclass(frozen=True, slots=True)
 class Event:
     """One event. ``seq`` counts up per call without gaps from 1; server events have call_id ``None`` and a count of
-    their own. ``time`` is seconds since the epoch.
+    their own. ``time`` is seconds since the epoch, ``node`` the server it happened on.
     """
 
     id: str
@@ -41,6 +41,7 @@ class Event:
     call_id: str | None
     seq: int
     data: Mapping[str, Any]
+    node: str = ""
 
 
 class Subscription:
@@ -99,8 +100,9 @@ class Subscription:
 class EventBus:
     """Publishes events to every subscriber. Runs on: the event loop."""
 
-    def __init__(self, clock: Clock, *, max_subscribers: int = 100) -> None:
+    def __init__(self, clock: Clock, *, max_subscribers: int = 100, node: str = "") -> None:
         self._clock = clock
+        self._node = node
         self._max_subscribers = max_subscribers
         self._subscribers: set[Subscription] = set()
         self._seq: Counter[str | None] = Counter()
@@ -136,6 +138,7 @@ class EventBus:
             call_id=call_id,
             seq=self._seq[call_id],
             data=data or {},
+            node=self._node,
         )
         for subscription in tuple(self._subscribers):
             if subscription.wants(event):

@@ -103,6 +103,10 @@ class CallRegistry:
         )
         ua.listen(self)
 
+    def reload(self, config: Config) -> None:
+        """Route calls by this from now on; calls that are up go on as they were."""
+        self._config = config
+
     # --- what the API asks -------------------------------------------------------------------------------------------
 
     @property

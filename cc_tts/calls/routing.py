@@ -13,7 +13,7 @@ from urllib.parse import unquote_to_bytes
 
 from cc_tts.calls.prompt import Prompt, TextContent, Then
 from cc_tts.config import CallsConfig, Config, RouteConfig
-from cc_tts.errors import Forbidden, MalformedRequest, NotFound, NothingToSay, PromptNotFound, TextTooLong
+from cc_tts.errors import Forbidden, MalformedRequest, NotFound, NothingToSay, PromptNotFound, TextTooLong, did_you_mean
 
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
@@ -59,7 +59,7 @@ def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config:
     else:
         found = config.routes.get(user) or config.routes.get("*")
         if found is None:
-            raise NotFound(f"no route for user {user[:64]!r}")
+            raise NotFound(f"no route for user {user[:64]!r}" + (did_you_mean(user, config.routes) if trusted else ""))
         route = found
     voice = tts_headers.get("x-tts-voice") or route.voice or None
     language = tts_headers.get("x-tts-language") or route.language or None
@@ -155,7 +155,7 @@ def _header_prompt(
     tts_headers: Mapping[str, str], voice: str | None, language: str | None, then: Then, max_text_chars: int
 ) -> Prompt | None:
     if tts_headers.get("x-tts-prompt-id"):
-        raise PromptNotFound("no prompt is staged under this X-TTS-Prompt-Id")
+        raise PromptNotFound("X-TTS-Prompt-Id: not in this version")
     encoded = tts_headers.get("x-tts-text")
     if not encoded:
         return None
@@ -178,7 +178,7 @@ def _announcement(
         case "tts":
             text = rest
         case "prompt":
-            raise PromptNotFound("no prompt is staged under this id")
+            raise PromptNotFound("play=prompt: not in this version")
         case "http" | "https":
             raise Forbidden("this server fetches no announcements")
         case _:

@@ -140,7 +140,7 @@ class SpeechSource:
         Raises:
             ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be said.
         """
-        warnings = []
+        warnings: list[str] = []
         for user, route in routes.items():
             key = f"routes.{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else f'routes."{user}"'
             try:
@@ -150,13 +150,14 @@ class SpeechSource:
                 raise ConfigError(f"{key}.voice: {error.detail}") from error
             if not route.voice:
                 self._check_language(f"{key}.language", route.language)
-            try:
-                if route.greeting:
-                    self.check(TextContent(route.greeting, route.voice or None, route.language or None))
-            except TextTooLong as error:
-                warnings.append(f"{key}.greeting: {error.detail}: every call of this route is refused")
-            except TheirFault as error:
-                raise ConfigError(f"{key}.greeting: {error.detail}") from error
+            for name, text in (("greeting", route.greeting), ("unanswered_greeting", route.unanswered_greeting)):
+                try:
+                    if text:
+                        self.check(TextContent(text, route.voice or None, route.language or None))
+                except TextTooLong as error:
+                    warnings.append(f"{key}.{name}: {error.detail}: calls that are to hear it are refused")
+                except TheirFault as error:
+                    raise ConfigError(f"{key}.{name}: {error.detail}") from error
         return warnings
 
     def _check_language(self, key: str, language: str) -> None:

@@ -8,8 +8,9 @@ from typing import Final
 from cc_tts import tls_files
 from cc_tts.clock import MonotonicClock
 from cc_tts.doctor.finding import Finding, Subject
-from cc_tts.doctor.probes import Kind, Probes
+from cc_tts.doctor.probes import Probes
 from cc_tts.errors import ConfigError
+from cc_tts.port_owner import Kind
 from cc_tts.ua.pjsua2_build import VARIABLE, WHEEL_MAX_CALLS
 
 PORTS_A_CALL: Final = 2

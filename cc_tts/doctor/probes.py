@@ -9,21 +9,20 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
+from cc_tts import port_owner
 from cc_tts.clock import MonotonicClock
-
-Kind = Literal["udp", "tcp"]
+from cc_tts.port_owner import Kind
 
 MAX_OUTPUT_CHARS: Final = 65_536
 """Of a child's output; the rest is dropped."""
 _CLOCK_READINGS: Final = 10_000
 _STANDS_STILL_NS: Final = 1_000_000_000
-_TCP_LISTEN: Final = "0A"
 _NOWHERE: Final = ("192.0.2.1", 9)
 """Of TEST-NET-1: connecting a UDP socket sends nothing and tells which address would be used."""
 
@@ -113,23 +112,8 @@ class MachineProbes:
 
     def holder(self, kind: Kind, port: int) -> str:
         """See :class:`Probes`. Other users' processes are not seen without root."""
-        wanted = {f"socket:[{inode}]" for inode in self._inodes(kind, port)}
-        if not wanted:
-            return ""
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if any(str(entry.readlink()) in wanted for entry in (process / "fd").iterdir()):
-                    return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-            except OSError:
-                continue
-        return ""
-
-    def _inodes(self, kind: Kind, port: int) -> Iterator[str]:
-        for name in (kind, f"{kind}6"):
-            for line in (self.read_text(f"/proc/net/{name}") or "").splitlines()[1:]:
-                words = line.split()
-                if int(words[1].rpartition(":")[2], 16) == port and (kind == "udp" or words[3] == _TCP_LISTEN):
-                    yield words[9]
+        owner = port_owner.find(kind, port)
+        return owner.command_line if owner else ""
 
     def local_address(self) -> str:
         """See :class:`Probes`."""

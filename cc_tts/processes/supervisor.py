@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -174,6 +174,10 @@ class Supervisor:
         if self._task is not None:
             await self._task
             self._task = None
+
+    def set_stdin(self, stdin: bytes) -> None:
+        """What the next child is given; the living one is not told."""
+        self._spec = replace(self._spec, stdin=stdin)
 
     def send(self, message: Message, payload: bytes = b"") -> None:
         """Send to the child.

@@ -1,5 +1,6 @@
 """The server's side of the UA process. Runs on: the event loop. Never imports pjsua2."""
 
+import asyncio
 import contextlib
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from cc_tts.processes.supervisor import ChildSpec, ProcessState, Supervisor, pyt
 from cc_tts.ua.messages import (
     FROM_UA,
     Answer,
+    ApplySettings,
     Audio,
     BeginUtterance,
     CutUtterance,
@@ -27,11 +29,14 @@ from cc_tts.ua.messages import (
     SetAccepting,
     SetHold,
     SetPaused,
+    SettingsApplied,
     UaSettings,
 )
 
 RETRY_AFTER_S = 2
 """What a client is told while the UA process restarts."""
+APPLY_TIMEOUT_S = 5.0
+"""For the UA process to take over new settings."""
 RESOLV_CONF = Path("/etc/resolv.conf")
 MAX_NAMESERVERS = 4
 BUFFER_SLACK_MS = 1000
@@ -63,6 +68,8 @@ class UaClient:
         self._accepting = True
         self.registered: bool | None = None
         self.lines_taken = 0
+        self._reloaded: ApplySettings | None = None
+        self._applied: asyncio.Future[dict[str, str]] | None = None
         self._supervisor = Supervisor(
             ChildSpec(
                 name="ua",
@@ -129,6 +136,28 @@ class UaClient:
             with contextlib.suppress(UserAgentUnavailable):  # it is going down; on_ready says it again
                 self._send(SetAccepting(accepting=accepting, retry_after_s=self._config.sip.retry_after_s))
 
+    async def reload(self, config: Config, *, renew_tls: bool) -> dict[str, str]:
+        """Have the UA process take over what can be changed while it runs, now or when it is next ready.
+
+        Returns:
+            What it could not take over before a restart: the key, and why.
+        """
+        self._config = config
+        settings = settings_of(config)
+        self._supervisor.set_stdin(msgspec.json.encode(settings))
+        self._reloaded = ApplySettings(settings=settings, renew_tls=renew_tls)
+        if not self.is_ready:
+            return {}
+        self._applied = asyncio.get_running_loop().create_future()
+        try:
+            self._send(self._reloaded)
+            async with asyncio.timeout(APPLY_TIMEOUT_S):
+                return await self._applied
+        except (UserAgentUnavailable, TimeoutError) as error:
+            return {"sip, auth, tls": f"the UA process did not take them over: {error or 'no answer'}"}
+        finally:
+            self._applied = None
+
     def ring(self, call_id: str, *, early_media: bool) -> None:
         """180 or 183."""
         self._send(Ring(call_id=call_id, early_media=early_media))
@@ -183,12 +212,19 @@ class UaClient:
 
     def _on_message(self, message: Message, payload: bytes) -> None:  # noqa: ARG002 - the UA sends no payloads
         assert self._listener is not None
+        if isinstance(message, SettingsApplied):
+            if self._applied is not None and not self._applied.done():
+                self._applied.set_result(message.refused)
+            return
         self._listener.on_ua_message(message)
 
     def _on_ready(self, hello: Hello) -> None:  # noqa: ARG002
         assert self._listener is not None
         if not self._accepting:
             self.set_accepting(accepting=False)
+        if self._reloaded is not None:  # it may have been started with what was in force before
+            with contextlib.suppress(UserAgentUnavailable):
+                self._send(self._reloaded)
         self._listener.on_ua_ready()
 
     def _on_down(self, reason: str) -> None:

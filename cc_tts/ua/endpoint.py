@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 import pjsua2 as pj
 
 from cc_tts import logs
@@ -28,6 +29,7 @@ from cc_tts.ua.leg import Leg
 from cc_tts.ua.message_filter import MessageFilter
 from cc_tts.ua.messages import (
     Answer,
+    ApplySettings,
     Audio,
     BeginUtterance,
     CallEnded,
@@ -52,6 +54,7 @@ from cc_tts.ua.messages import (
     SetAccepting,
     SetHold,
     SetPaused,
+    SettingsApplied,
     UaSettings,
 )
 from cc_tts.ua.pjsua2_build import TRY_OUT_WHEEL, Pjsua2Build
@@ -83,6 +86,7 @@ _SPOKEN: Final = {
 """The same as an SDP names them; G.722's clock rate is 8000 there (RFC 3551 §4.5.2)."""
 _TOP_PRIORITY: Final = 255
 _ANY_NUMBER: Final = 1 << 16
+_MAX_PJSIP_LOG_LEVEL: Final = 6
 
 log = logs.get(__name__)
 
@@ -138,7 +142,8 @@ class UserAgent:
         """
         SipThread.check()
         library = CLibrary()
-        library.set_log_level(self._settings.pjsip_log_level)
+        self._set_log_level = library.set_log_level
+        self._set_log_level(self._settings.pjsip_log_level)
         self._endpoint.libCreate()
         self._endpoint.libInit(self._library_config())
         build_limit = self._build_limit = int(library.max_calls())
@@ -237,6 +242,8 @@ class UserAgent:
         match message:
             case SetAccepting():
                 self._accepting, self._retry_after_s = message.accepting, message.retry_after_s
+            case ApplySettings():
+                self._send(SettingsApplied(refused=self._apply(message)))
             case Originate():
                 self._originate(message)
             case Ring(call_id=call_id):
@@ -282,6 +289,23 @@ class UserAgent:
             log.error("media_refused", call_id=message.call_id, command=type(message).__name__, detail=str(error))
             leg.buffer.cut(None)
         return True
+
+    def _apply(self, message: ApplySettings) -> dict[str, str]:
+        """Take over what can be; returns what cannot, and why."""
+        before, settings = self._settings, message.settings
+        self._settings = settings
+        logs.set_level(settings.log_level)
+        self._set_log_level(settings.pjsip_log_level)
+        self._policy.reload(settings)
+        refused: dict[str, str] = {}
+        if self._policy.is_closed and not self.gate_installed:
+            refused["sip.allowed_peers, auth"] = "this build of PJSIP has no gate that could keep anybody out"
+        if settings.tls is not None and (message.renew_tls or settings.tls != before.tls):
+            fault = transports.renew_tls(self._endpoint, settings, before=before)
+            if fault is not None:
+                refused["tls"] = fault
+                self._settings = msgspec.structs.replace(settings, tls=before.tls)
+        return refused
 
     def _originate(self, message: Originate) -> None:
         if self._is_full() or self._lateness.refusing:
@@ -510,7 +534,7 @@ class UserAgent:
         config.medConfig.threadCnt = 1
         config.medConfig.ecTailLen = 0
         config.logConfig.level = self._settings.pjsip_log_level
-        config.logConfig.consoleLevel = self._settings.pjsip_log_level
+        config.logConfig.consoleLevel = _MAX_PJSIP_LOG_LEVEL  # the level above decides, and it can be changed
         config.logConfig.msgLogging = 0
         config.logConfig.writer = self._log_writer
         return config

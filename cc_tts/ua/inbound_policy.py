@@ -55,6 +55,8 @@ class InboundPolicy:
 
     def __init__(self, settings: UaSettings, *, clock: Clock) -> None:
         auth = settings.auth
+        self._settings = settings
+        self._clock = clock
         self._retry_after_s = settings.retry_after_s
         self._allowed = PeerList(settings.allowed_peers)
         self._trusted = PeerList(settings.trusted_peers)
@@ -78,6 +80,16 @@ class InboundPolicy:
             )
         self.has_password = bool(settings.registrar)
         self._refused: dict[RefusedCause, Refused] = {}
+
+    def reload(self, settings: UaSettings) -> None:
+        """Judge by these from now on. What is counted and what was challenged stays, unless its own settings changed."""
+        fresh, before = InboundPolicy(settings, clock=self._clock), self._settings
+        self._settings = settings
+        self._allowed, self._trusted, self._exempt = fresh._allowed, fresh._trusted, fresh._exempt
+        if settings.max_requests_per_source_s != before.max_requests_per_source_s:
+            self._limits = fresh._limits
+        if settings.auth != before.auth:
+            self._digest = fresh._digest
 
     @property
     def is_closed(self) -> bool:

@@ -62,6 +62,16 @@ class SetAccepting(Message, frozen=True):
     retry_after_s: int
 
 
+class ApplySettings(Message, frozen=True):
+    """Take over those of the settings that ``config.RELOADABLE`` names. Answered with :class:`SettingsApplied`.
+
+    ``renew_tls``: files of ``tls`` have changed, so that the listener reads them again.
+    """
+
+    settings: UaSettings
+    renew_tls: bool
+
+
 class Ring(Message, frozen=True):
     """Send 180, or 183 with SDP so that media can flow before the answer."""
 
@@ -287,6 +297,12 @@ class RequestsRefused(Message, frozen=True):
     counts: dict[RefusedCause, int]
 
 
+class SettingsApplied(Message, frozen=True):
+    """What of :class:`ApplySettings` could not be taken over: the key, and why."""
+
+    refused: dict[str, str]
+
+
 class RegistrationChanged(Message, frozen=True):
     """The registrar's answer."""
 
@@ -345,6 +361,7 @@ class PlayoutFinished(Message, frozen=True):
 
 TO_UA: Final[tuple[type[Message], ...]] = (
     SetAccepting,
+    ApplySettings,
     Ring,
     Answer,
     Hangup,
@@ -373,6 +390,7 @@ FROM_UA: Final[tuple[type[Message], ...]] = (
     LinesTaken,
     MediaLateness,
     RegistrationChanged,
+    SettingsApplied,
     PlayoutStarted,
     PlayoutSpeech,
     PlayoutProgress,

@@ -6,9 +6,10 @@ having read or sent a SIP message (both directions).
 
 from typing import Any, Final
 
+import msgspec
 import pjsua2 as pj
 
-from cc_tts import logs
+from cc_tts import logs, port_owner
 from cc_tts.security_config import TlsConfig
 from cc_tts.ua.messages import UaSettings
 from cc_tts.ua.pjsua2_build import NO_TLS
@@ -53,7 +54,35 @@ def open_all(endpoint: Any, settings: UaSettings, *, is_wheel: bool) -> None:
             endpoint.transportCreate(getattr(pj, _TYPES[name]), config)
         except pj.Error as error:
             where = f"{settings.host}:{config.port}/{name}"
-            raise RuntimeError(f"cannot listen on {where}: {pj_detail(error)}") from None
+            owner = port_owner.find("udp" if name == "udp" else "tcp", config.port)
+            why = f"the port is taken by {owner}" if owner else pj_detail(error)
+            raise RuntimeError(f"cannot listen on {where}: {why}") from None
+
+
+def renew_tls(endpoint: Any, settings: UaSettings, *, before: UaSettings) -> str | None:
+    """Listen for TLS anew, with the files and the checks of ``settings``. Connections that are up go on.
+
+    Returns:
+        Why the new ones cannot be used; those of ``before`` are in force then, as far as they still can be read.
+    """
+    SipThread.check()
+    for transport_id in endpoint.transportEnum():
+        if endpoint.transportGetInfo(transport_id).type == pj.PJSIP_TRANSPORT_TLS:
+            endpoint.transportClose(transport_id)
+    try:
+        _open_tls(endpoint, settings)
+    except RuntimeError as error:
+        log.error("tls_not_renewed", detail=str(error))
+        try:
+            _open_tls(endpoint, before)
+        except RuntimeError as failure:
+            return f"{error}; nor can the ones before be used any more: {failure}"
+        return str(error)
+    return None
+
+
+def _open_tls(endpoint: Any, settings: UaSettings) -> None:
+    open_all(endpoint, msgspec.structs.replace(settings, transports=("tls",)), is_wheel=False)
 
 
 def _secure(secured: Any, tls: TlsConfig) -> None:

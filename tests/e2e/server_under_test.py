@@ -3,6 +3,8 @@
 import asyncio
 import contextlib
 import json
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -224,6 +226,10 @@ class Server:
                 with contextlib.suppress(asyncio.CancelledError):
                     await reader
 
+    def signal(self, number: signal.Signals, *, pid: int | None = None) -> None:
+        """Send a signal to the server, or to a process of it."""
+        os.kill(self.pid if pid is None else pid, number)
+
     async def end(self) -> int:
         """SIGTERM; returns the exit status."""
         await self._session.close()
@@ -235,12 +241,14 @@ class EventLog:
 
     def __init__(self) -> None:
         self.events: list[Json] = []
+        self.closed = asyncio.Event()
         self._changed = asyncio.Event()
 
     async def read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         async for message in socket:
             self.events.append(json.loads(message.data))
             self._changed.set()
+        self.closed.set()
 
     async def several(self, kind: str, count: int, timeout_s: float = 10.0) -> list[Json]:
         """Wait for this number of events of this type; there must not be more by then."""

@@ -16,7 +16,8 @@ from cc_tts.config import Config
 from cc_tts.doctor import machine, network, software
 from cc_tts.doctor.command import CHECKS, bounded, examine, run
 from cc_tts.doctor.finding import Check, Finding, Subject
-from cc_tts.doctor.probes import Kind, Probes, Ran
+from cc_tts.doctor.probes import Probes, Ran
+from cc_tts.port_owner import Kind
 from cc_tts.tts.cosyvoice2.model_dir import PUBLISHED
 
 pytestmark = pytest.mark.unit

@@ -1,0 +1,53 @@
+"""Which process listens on a port of this machine, as far as ``/proc`` shows it to this user."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+Kind = Literal["udp", "tcp"]
+
+_TCP_LISTEN: Final = "0A"
+
+
+@dataclass(frozen=True, slots=True)
+class PortOwner:
+    """A process. ``command_line`` is for looking at, not for logs: it may hold secrets."""
+
+    pid: int
+    command_line: str
+
+    def __str__(self) -> str:
+        return f"{Path(self.command_line.partition(' ')[0]).name or 'a program'}, pid {self.pid}"
+
+
+def find(kind: Kind, port: int) -> PortOwner | None:
+    """Who holds it; ``None`` if that cannot be told: other users' processes are not seen without root."""
+    wanted = {f"socket:[{inode}]" for inode in _inodes(kind, port)}
+    if not wanted:
+        return None
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if any(str(entry.readlink()) in wanted for entry in (process / "fd").iterdir()):
+                line = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+                return PortOwner(int(process.name), line)
+        except OSError:
+            continue
+    return None
+
+
+def taken_by(kind: Kind, port: int) -> str:
+    """``taken by NAME, pid N``, to be put after an address."""
+    owner = find(kind, port)
+    return f"taken by {owner}" if owner else "taken, by whom is not to be seen (try as root)"
+
+
+def _inodes(kind: Kind, port: int) -> Iterator[str]:
+    for name in (kind, f"{kind}6"):
+        try:
+            lines = Path(f"/proc/net/{name}").read_text(encoding="ascii", errors="replace").splitlines()[1:]
+        except OSError:
+            continue
+        for words in (line.split() for line in lines):
+            if int(words[1].rpartition(":")[2], 16) == port and (kind == "udp" or words[3] == _TCP_LISTEN):
+                yield words[9]

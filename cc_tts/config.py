@@ -373,12 +373,12 @@ def _check_keys(tree: Mapping[str, Any], cls: Any, where: str) -> None:
 
 
 def _unknown_key(where: str, key: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
-    if near:
-        return f"unknown key {where}{key}: did you mean {where}{near[0]}?"
     for section, cls in get_type_hints(Config).items():
         if dataclasses.is_dataclass(cls) and key in get_type_hints(cls):
             return f"unknown key {where}{key}: did you mean {section}.{key}?"
+    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
+    if near:
+        return f"unknown key {where}{key}: did you mean {where}{near[0]}?"
     return f"unknown key {where}{key}; known here: {', '.join(sorted(known))}"
 
 

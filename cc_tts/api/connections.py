@@ -191,8 +191,9 @@ class Listener:
             log.warning("connection_refused", source=source, open=len(self._connections), of_this_source=len(ours))
             _refuse(accepted)
             return
-        assert self._runner.server is not None  # start() comes after the runner's setup
-        connection = Connection(self, self._runner.server, source, **self._options)
+        server = self._runner.server
+        assert server is not None  # the runner is set up
+        connection = Connection(self, server, source, **self._options)
         self._connections.add(connection)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)

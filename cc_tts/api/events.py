@@ -80,9 +80,9 @@ async def readmit_all(app: web.Application) -> None:
 
 
 async def _close(app: web.Application, code: WSCloseCode, message: bytes) -> None:
-    open_sockets = app[OPEN_SOCKETS]
-    sockets = tuple(open_sockets)
-    await asyncio.gather(*(socket.close(code=code, message=message) for socket in sockets), return_exceptions=True)
+    open_now = app[OPEN_SOCKETS]
+    closing = [socket.close(code=code, message=message) for socket in tuple(open_now)]
+    await asyncio.gather(*closing, return_exceptions=True)
 
 
 def _filters(request: web.Request) -> tuple[str | None, frozenset[str] | None]:

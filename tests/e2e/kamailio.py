@@ -199,7 +199,7 @@ async def start_node(folder: Path, ports: NodePorts, **settings: str) -> Node:
     environment = {f"CC_TTS_{name.upper()}": value for name, value in settings.items()}
     child = await Child.start(argv, log_path=folder / "server.log", env=environment)
     client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S))
-    node = Node(child, client, sip_port=ports.sip, http_port=ports.http, config=config)
+    node = Node(child, client, config=config, sip_port=ports.sip, http_port=ports.http)
     node.ports = ports
     try:
         await node._until_ready()

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
+import structlog
 
 from cc_tts.api import audio_speech
 from cc_tts.calls.prompt import TextContent
@@ -116,6 +117,30 @@ async def test_a_client_that_hangs_up_in_the_middle_cancels_the_stream(api: Runn
         response.connection.transport.abort()
     await eventually(lambda: source.streams[0].is_cancelled)
     await eventually(lambda: api.app[audio_speech.SLOTS].num_taken == 0)
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_a_client_that_leaves_early_is_no_failure_of_ours(api: RunningApi, has_begun: bool) -> None:
+    source = api.registry.source
+    if not has_begun:
+        source.gate.clear()
+    body = b'{"input": "' + b"word " * (10_000 if has_begun else 1) + b'"}'
+    with structlog.testing.capture_logs() as lines:
+        async with api.connect() as (reader, writer):
+            writer.write(
+                f"POST {PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n".encode()
+                + body
+            )
+            await eventually(lambda: source.streams)
+            if has_begun:
+                await reader.readuntil(b"\r\n\r\n")
+        await eventually(lambda: api.app[audio_speech.SLOTS].num_taken == 0)
+        await eventually(lambda: [line for line in lines if line["event"] == "http_request"])
+    assert [line for line in lines if line["log_level"] not in ("debug", "info")] == []
+    metrics = (await api.ask("GET", "/metrics")).raw.decode()
+    assert 'status="500"' not in metrics
+    assert f'route="{PATH}",status="{200 if has_begun else 499}"' in metrics
 
 
 async def test_a_reader_that_stops_is_cut_off(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,7 @@ async def test_the_envelope(api: RunningApi) -> None:
             "time": published.time,
             "call_id": "c1",
             "seq": 1,
+            "node": "",
         }
 
 

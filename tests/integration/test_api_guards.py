@@ -369,15 +369,78 @@ async def test_request_ids_are_echoed_or_made(api: RunningApi) -> None:
         assert answered.headers["X-Request-Id"].startswith("req_")
 
 
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.mark.parametrize(
+    ("traceparent", "is_taken"),
+    [
+        (f"00-{TRACE}-{SPAN}-01", True),
+        (f"cc-{TRACE}-{SPAN}-00-what-comes-later", True),
+        (f"00-{TRACE}-{SPAN}-01-more", False),
+        (f"ff-{TRACE}-{SPAN}-01", False),
+        (f"00-{'0' * 32}-{SPAN}-01", False),
+        (f"00-{TRACE}-{'0' * 16}-01", False),
+        (f"00-{TRACE.upper()}-{SPAN}-01", False),
+        ("nonsense", False),
+    ],
+)
+async def test_ids_of_the_request_and_of_its_trace_reach_the_log(
+    api: RunningApi, traceparent: str, is_taken: bool
+) -> None:
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
+        await api.ask("GET", "/v1/calls", headers={"X-Request-Id": "abc-1", "traceparent": traceparent})
+        await api.ask("GET", "/v1/calls")
+    first, second = [line for line in lines if line["event"] == "http_request"]
+    assert first["request_id"] == "abc-1"
+    assert (first.get("trace_id"), first.get("span_id")) == ((TRACE, SPAN) if is_taken else (None, None))
+    assert second["request_id"].startswith("req_")
+    assert "trace_id" not in second
+
+
+async def test_no_answer_names_versions(api: RunningApi) -> None:
+    for path in ("/healthz", "/nowhere", "/v1/events"):
+        assert (await api.ask("GET", path)).headers["Server"] == "cc-tts"
+    answered = await api.ask("POST", "/v1/audio/speech", {"input": "hi"})
+    assert (answered.status, answered.headers["Server"]) == (200, "cc-tts")
+    async with api.session.ws_connect("/v1/events") as socket:
+        assert socket._response.headers["Server"] == "cc-tts"
+    async with api.connect() as (reader, writer):
+        writer.write(b"GET / HTTP/9.9 nonsense\r\n\r\n")
+        answer = (await asyncio.wait_for(reader.read(), 10)).lower()
+    assert answer.split()[1] == b"400"
+    assert b"application/problem+json" in answer
+    assert b"server: cc-tts\r\n" in answer
+    assert b"aiohttp" not in answer
+
+
+@pytest.mark.parametrize(
+    ("path", "detail"),
+    [
+        ("/v1/call", "there is nothing at this path, did you mean /v1/calls?"),
+        ("/v1/calls/c1/speek", "there is nothing at this path, did you mean /v1/calls/{id}/speak?"),
+        ("/healtz", "there is nothing at this path, did you mean /healthz?"),
+        ("/v1/calls/c1/transfer", "not in this version"),
+        ("/v1/prompts", "not in this version"),
+        ("/wp-login.php", "there is nothing at this path; GET /v1/openapi.json lists what there is"),
+        ("/" + "x" * 5000, "there is nothing at this path; GET /v1/openapi.json lists what there is"),
+    ],
+)
+async def test_an_unknown_path_is_told_the_nearest(api: RunningApi, path: str, detail: str) -> None:
+    answered = await api.ask("GET", path)
+    answered.check_problem(404, "not_found")
+    assert answered.json["detail"] == detail
+
+
 async def test_an_unexpected_failure_tells_the_log_and_not_the_client(api: RunningApi) -> None:
     api.registry.speak_error = RuntimeError("internal detail")
-    with structlog.testing.capture_logs() as lines:
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as lines:
         answered = await api.ask("POST", "/v1/calls/c1/speak", {"text": "hi"})
     answered.check_problem(500, "internal")
     assert b"internal detail" not in answered.raw
     (failure,) = [line for line in lines if line["event"] == "http_handler_failed"]
     assert failure["exc_info"]
-    assert failure["id"] == answered.headers["X-Request-Id"]
+    assert failure["request_id"] == answered.headers["X-Request-Id"]
 
 
 async def test_no_prompt_and_no_token_reaches_the_log(locked: RunningApi, caplog: pytest.LogCaptureFixture) -> None:

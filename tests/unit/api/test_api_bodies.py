@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_tts.api import bodies
+from cc_tts.api import bodies, schemas
 from cc_tts.errors import FieldError, MalformedRequest, NothingToSay, TheirFault, UnknownVoice, Unprocessable
 
 pytestmark = pytest.mark.unit
@@ -51,6 +51,45 @@ def test_the_pointer_names_the_fault(body: bytes, kind: type[TheirFault], pointe
     assert type(error) is kind
     assert [fault.pointer for fault in error.field_errors] == [pointer]
     assert "$" not in error.detail
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "detail"),
+    [
+        (b'{"txt": "hi"}', schemas.Speak, "/txt: unknown field, did you mean text?"),
+        (b'{"to": "sip:x@h", "form": "sip:y@h"}', schemas.Originate, "/form: unknown field, did you mean from?"),
+        (b'{"barge_in": {"dtfm": true}}', schemas.Speak, "/barge_in/dtfm: unknown field, did you mean dtmf?"),
+        (b'{"zzz": 1}', schemas.Ring, "/zzz: unknown field; known here: early_media"),
+        (b'{"zzz": 1}', schemas.Empty, "/zzz: unknown field; known here: none"),
+        (b'{"x": [{"yy": 1}]}', Outer, "/x/0/yy: unknown field, did you mean y?"),
+        (b'{"queue": "repalce"}', schemas.Speak, "/queue: 'repalce' is none of append, replace, did you mean replace?"),
+        (b'{"scope": "everything"}', schemas.Stop, "/scope: 'everything' is none of current, all"),
+        (
+            b'{"input": "hi", "response_format": "mp3"}',
+            schemas.AudioSpeech,
+            "/response_format: 'mp3' is none of wav, pcm, ulaw",
+        ),
+        (
+            b'{"input": "hi", "sample_rate_hz": 8001}',
+            schemas.AudioSpeech,
+            "/sample_rate_hz: 8001 is none of 8000, 16000, 22050, 24000, 44100, 48000, did you mean 8000?",
+        ),
+        (
+            b'{"to": "sip:x@h", "speak": {"text": "hi", "queue": "x"}}',
+            schemas.Originate,
+            "/speak/queue: 'x' is none of append, replace",
+        ),
+    ],
+)
+def test_the_detail_names_what_would_be_right(body: bytes, kind: type, detail: str) -> None:
+    with pytest.raises(TheirFault) as caught:
+        bodies.decode(body, kind)
+    assert caught.value.detail == detail
+
+
+def test_what_came_is_shown_in_bounds() -> None:
+    error = fault_of(b'{"word": "' + b"x" * 100_000 + b'"}')
+    assert len(error.detail) < 200
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'"\\udc00"', b"\xef\xbb\xbf{}", b"[" * 100_000])

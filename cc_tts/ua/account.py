@@ -104,6 +104,8 @@ def _common(settings: UaSettings) -> Any:
     _set_srtp(media, settings)
     media.lockCodecEnabled = False
     media.streamKaEnabled = False
+    config.natConfig.iceEnabled = False
+    config.natConfig.turnEnabled = False
     config.natConfig.contactRewriteUse = 0
     config.natConfig.viaRewriteUse = 0
     config.natConfig.sdpNatRewriteUse = 0

@@ -113,6 +113,24 @@ async def test_a_call_to_a_peer_that_is_believed_and_to_one_that_is_not(authorit
 
 
 @pytest.mark.usefixtures("server_build")
+async def test_only_suites_with_authenticated_encryption_are_spoken(authority: Authority, tmp_path: Path) -> None:
+    def client(suites: str, version: ssl.TLSVersion) -> ssl.SSLContext:
+        context = client_context(authority)
+        context.minimum_version = context.maximum_version = version
+        if suites:
+            context.set_ciphers(suites)
+        return context
+
+    async with tls_server(tmp_path, authority) as (_, port):
+        for suites in ("ECDHE-ECDSA-AES128-SHA256", "ECDHE-ECDSA-AES256-SHA384", "ECDHE-ECDSA-AES256-SHA"):
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await ask(port, client(suites, ssl.TLSVersion.TLSv1_2))
+        for suites in ("ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"):
+            assert (await ask(port, client(suites, ssl.TLSVersion.TLSv1_2))).status == 200
+        assert (await ask(port, client("", ssl.TLSVersion.TLSv1_3))).status == 200
+
+
+@pytest.mark.usefixtures("server_build")
 async def test_only_clients_of_our_authority_are_served(authority: Authority, tmp_path: Path) -> None:
     stranger = Authority.create(tmp_path / "stranger", "Another CA")
     async with tls_server(tmp_path, authority, tls__verify_client="true") as (_, port):

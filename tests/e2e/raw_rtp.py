@@ -17,6 +17,7 @@ from cc_tts.ua.rtp import (
 )
 from tests.e2e.peers import HOST, free_ports
 
+PACKET_MS: Final = 20
 SPEECH: Final = bytes([0x2A, 0xAA] * (SAMPLES_PER_PACKET // 2))
 """A loud square wave, PCMU."""
 _RECEIVER_REPORT: Final = struct.pack("!BBHI", 0x80, 201, 1, 4711)
@@ -66,8 +67,13 @@ class RtpPeer:
         self._transports[1].sendto(_RECEIVER_REPORT, (to[0], to[1] + 1))
 
     async def say(self, to: Address, num_packets: int, payload: bytes = SPEECH) -> None:
-        """Send PCMU, a packet each 20 ms."""
+        """Send PCMU, a packet each ``PACKET_MS``."""
         await self.send(to, [RtpPacket(0, 0, SAMPLES_PER_PACKET * each, 0, payload) for each in range(num_packets)])
+
+    async def say_on(self, to: Address) -> None:
+        """Send PCMU until cancelled."""
+        while True:
+            await self.say(to, 1)
 
     async def press(self, to: Address, digit: str) -> None:
         """Send a key for 100 ms, its last packet three times (RFC 4733 §2.5.1)."""
@@ -76,7 +82,7 @@ class RtpPeer:
         await self.send(to, [RtpPacket(EVENT_PAYLOAD_TYPE, 0, 0, 0, each, not at) for at, each in enumerate(key)])
 
     async def send(self, to: Address, packets: Sequence[RtpPacket]) -> None:
-        """Send packets 20 ms apart. Their sequence numbers and SSRC are set here; timestamps count from now on."""
+        """Send packets ``PACKET_MS`` apart. Their sequence numbers and SSRC are set here; timestamps count from now on."""
         for packet in packets:
             self._sequence = (self._sequence + 1) % 65_536
             numbered = RtpPacket(
@@ -88,13 +94,19 @@ class RtpPeer:
                 packet.marker,
             )
             self._transports[0].sendto(numbered.to_bytes(), to)
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(PACKET_MS / 1000)
         self._timestamp += SAMPLES_PER_PACKET * len(packets)
 
     async def hears(self, num_packets: int, timeout_s: float = 10.0) -> None:
         """Wait until so many more packets have come."""
         wanted = len(self.heard) + num_packets
         await self._until(lambda: len(self.heard) >= wanted, timeout_s, f"{num_packets} packets of RTP")
+
+    async def hears_type(self, payload_type: int, timeout_s: float = 10.0) -> None:
+        """Wait until a packet of this payload type has come."""
+        await self._until(
+            lambda: any(packet.payload_type == payload_type for packet in self.heard), timeout_s, f"type {payload_type}"
+        )
 
     async def hears_rtcp(self, timeout_s: float = 10.0) -> None:
         """Wait until RTCP has come."""

@@ -60,6 +60,7 @@ class Asterisk:
         *,
         tls_keys: Path | None = None,
         tls_port: int = 0,
+        direct_media: bool = False,
     ) -> Self:
         """Start it and wait until it says that it is up. Without a ``second`` node nobody is at its address.
 
@@ -75,6 +76,7 @@ class Asterisk:
             "AMI_PORT": str(ami_port),
             "RTP_FIRST": str(rtp_port),
             "RTP_LAST": str(rtp_port + RTP_PORTS - 1),
+            "DIRECT_MEDIA": "yes" if direct_media else "no",
         }
         own_tls_port = free_ports() if tls_keys is not None else 0
         if tls_keys is not None:

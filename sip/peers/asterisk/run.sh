@@ -6,12 +6,13 @@
 # TTS_1, TTS_2   the nodes, default 127.0.0.11:5060 and 127.0.0.12:5060
 # TLS_KEYS       folder with asterisk.pem, asterisk.key, ca.pem: the nodes are spoken to with TLS and SRTP, TTS_1 and TTS_2 are their TLS ports
 # TLS_PORT       that of Asterisk, default 5061
+# DIRECT_MEDIA   yes: phone and node send RTP to each other, as Asterisk has it by default; calls to 603 only
 # AMI_PORT RTP_FIRST RTP_LAST   default 5038, 20000, 20998
 # Options after FOLDER go to Asterisk. Another run.sh of the same FOLDER with -rx 'COMMAND' asks the one that runs.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-[ $# -ge 1 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,12s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 folder=$(readlink -m "$1")
 shift
 tree=$(readlink -m "${ASTERISK_TREE:-${XDG_CACHE_HOME:-$HOME/.cache}/cc-tts/asterisk}")
@@ -37,6 +38,10 @@ if [ -n "${TLS_KEYS:-}" ]; then
     mkdir -p "$folder/etc/keys"
     cp "$TLS_KEYS"/{asterisk.pem,asterisk.key,ca.pem} "$folder/etc/keys/"
     sed -i 's|^#include cc-tts/pjsip.conf|#include cc-tts/pjsip-tls.conf|' "$folder/etc/pjsip.conf"
+fi
+if [ "${DIRECT_MEDIA:-no}" = yes ]; then
+    sed -i 's|^direct_media=no|direct_media=yes|' "$folder/etc/pjsip.conf" "$folder/etc/cc-tts/pjsip.conf"
+    echo load=bridge_native_rtp.so >> "$folder/etc/modules.conf"
 fi
 head -c 160000 /dev/zero > "$folder/lib/moh/silence.sln"  # music on hold: ten seconds of nothing
 sed -i \

@@ -28,6 +28,8 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Scope = Literal["read", "call", "admin"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
+MAX_LEAD_IN_MS = 10_000
+"""Silence before a call's first prompt, of ``routes.USER.lead_in_ms`` and of ``X-TTS-Delay``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,7 @@ class RtpConfig:
     srtp: SrtpUse = "off"
     inactivity_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
     quarantine_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 5.0
+    unacked_ms: Annotated[int, msgspec.Meta(ge=0, le=32_000)] = 2000
     clock_rate_hz: Literal[8000, 16000] = 8000
 
 
@@ -165,6 +168,7 @@ class CallsConfig:
     barge_in_dtmf: bool = True
     max_repeat: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
     max_announcement_s: Seconds = 300.0
+    hangup_tail_ms: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +203,7 @@ class RouteConfig:
     voice: str = ""
     language: str = ""
     then: Literal["stay", "hangup"] = "stay"
+    lead_in_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_LEAD_IN_MS)] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

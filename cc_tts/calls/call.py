@@ -17,7 +17,7 @@ from cc_tts.calls.prompt_player import PromptPlayer
 from cc_tts.calls.quality import Quality
 from cc_tts.calls.speech_source import SpeechSource
 from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.config import Config
 from cc_tts.errors import QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.media.start_threshold import StartThreshold
@@ -96,10 +96,13 @@ class Call:
         self.quality = Quality()
         self.utterances: dict[str, Utterance] = {}
         self.local_reason: str | None = None
+        self.lead_in_ms = 0
+        self.speaks_from_ns = 0
         self._answering = False
         self._log = log.bind(call_id=id_)
         self._cut_waiters: dict[str, asyncio.Future[None]] = {}
         self._barge_ins: deque[tuple[str, int]] = deque(maxlen=64)
+        self._key_down_ns: int | None = None
         config = services.config
         self.player = PromptPlayer(
             _CallLine(self, services),
@@ -246,8 +249,11 @@ class Call:
         reason: str | None = None,
         retry_after_s: int = 0,
         cause: str = "",
+        tail_ms: int = 0,
     ) -> None:
-        """End it for a reason of our own; nothing happens if it is over. ``cause`` is what our BYE says if not that."""
+        """End it for a reason of our own, after ``tail_ms`` of silence; nothing happens if it is over. ``cause`` is what our
+        BYE says if not that.
+        """
         if self.state is CallState.TERMINATED:
             return
         if self.local_reason is None:
@@ -259,6 +265,7 @@ class Call:
             reason=reason or "",
             retry_after_s=retry_after_s,
             cause=cause or local_reason,
+            tail_ms=tail_ms,
         )
 
     async def hold(self) -> None:
@@ -316,7 +323,7 @@ class Call:
             if utterance.state is UtteranceState.PENDING:
                 utterance.marks.origin_ns = max(utterance.marks.origin_ns, at_ns)
         self._publish("call.established", codec=self.codec, clock_rate_hz=self.clock_rate_hz)
-        self.player.open_line()
+        self._open_line(at_ns)
 
     def hold_changed(self, *, held: bool, by: str) -> None:
         """The media direction changed."""
@@ -326,9 +333,18 @@ class Call:
         else:
             self._publish("call.unheld")
 
+    def key_went_down(self, at_ns: int) -> None:
+        """A key is being pressed: stop what may be interrupted. :meth:`got_digit` follows when it goes up."""
+        self._key_down_ns = at_ns
+        self._interrupt(at_ns)
+
     def got_digit(self, digit: str, *, duration_ms: int, method: str, at_ns: int) -> None:
-        """A key was pressed: tell, and stop what may be interrupted."""
+        """A key was pressed at ``at_ns``: publish it, and interrupt unless :meth:`key_went_down` has."""
         self._publish("call.dtmf", digit=digit, duration_ms=duration_ms, method=method)
+        if at_ns != self._key_down_ns:
+            self._interrupt(at_ns)
+
+    def _interrupt(self, at_ns: int) -> None:
         queue = self.player.queue
         if not queue or not queue[0].barge_in_dtmf:
             return
@@ -346,6 +362,7 @@ class Call:
         if utterance is None or utterance.marks.first_speech_ns is not None:
             return
         utterance.marks.first_speech_ns = first_speech_ns
+        utterance.marks.origin_ns = max(utterance.marks.origin_ns, self.speaks_from_ns)
         self._publish(
             "speak.started",
             utterance_id=utterance_id,
@@ -369,7 +386,13 @@ class Call:
     def _open_early_media(self) -> None:
         early = self.state is CallState.EARLY and self.direction == "inbound" and not self._answering
         if early and self.codec is not None:
-            self.player.open_line()
+            self._open_line(self._services.clock.now_ns())
+
+    def _open_line(self, at_ns: int) -> None:
+        """The call can be heard since ``at_ns``; the first prompt starts after the lead-in."""
+        if self.lead_in_ms and not self.speaks_from_ns:
+            self.speaks_from_ns = at_ns + self.lead_in_ms * NS_PER_MS
+        self.player.open_line()
 
     def _with_defaults(self, prompt: Prompt) -> Prompt:
         content = prompt.content
@@ -416,8 +439,12 @@ class Call:
             cause is CompletionCause.BARGE_IN and prompt.unattended and not self.player.queue
         )
         if over and prompt.then == "hangup":
+            # what has just been sent is still in the jitter buffer of the far side, unless it was cut
+            is_heard_out = self.state is CallState.ESTABLISHED and cause is not CompletionCause.BARGE_IN
+            tail_ms = self._services.config.calls.hangup_tail_ms if is_heard_out else 0
             with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-                self.end("prompt_finished", sip_code=480 if self.waits_for_answer else None, cause=cause.value)
+                sip_code = 480 if self.waits_for_answer else None
+                self.end("prompt_finished", sip_code=sip_code, cause=cause.value, tail_ms=tail_ms)
         utterance.forget_text()
 
     def _cut_waiter(self, utterance_id: str) -> asyncio.Future[None]:
@@ -453,12 +480,15 @@ class _CallLine:
     """The player's line: this call's leg in the UA process."""
 
     def __init__(self, call: Call, services: CallServices) -> None:
+        self._call = call
         self._id = call.id
         self._services = services
 
     def begin(self, utterance_id: str) -> None:
         threshold_ms = round(self._services.threshold.current_ms)
-        self._services.ua.begin(self._id, utterance_id, start_threshold_ms=threshold_ms)
+        self._services.ua.begin(
+            self._id, utterance_id, start_threshold_ms=threshold_ms, not_before_ns=self._call.speaks_from_ns
+        )
 
     def audio(self, utterance_id: str, pcm: bytes) -> None:
         self._services.ua.audio(self._id, utterance_id, pcm)

@@ -300,6 +300,8 @@ class CallRegistry:
                 self._established(call, message)
             case messages.HoldChanged():
                 call.hold_changed(held=message.held, by=message.by)
+            case messages.DtmfBegan():
+                call.key_went_down(message.at_ns)
             case messages.DtmfReceived():
                 call.got_digit(
                     message.digit, duration_ms=message.duration_ms, method=message.method, at_ns=message.at_ns
@@ -385,6 +387,7 @@ class CallRegistry:
                 request_uri=message.request_uri, source=message.source, headers=message.headers, config=self._config
             )
             call.voice, call.language = decision.voice, decision.language
+            call.lead_in_ms = decision.lead_in_ms
             if decision.voice is not None:
                 self._source.engine.resolve_voice(decision.voice, decision.language)
             if decision.prompt is not None:

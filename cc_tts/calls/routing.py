@@ -12,7 +12,7 @@ from typing import Final, Literal
 from urllib.parse import unquote_to_bytes
 
 from cc_tts.calls.prompt import Prompt, TextContent, Then
-from cc_tts.config import CallsConfig, Config, RouteConfig
+from cc_tts.config import MAX_LEAD_IN_MS, CallsConfig, Config, RouteConfig
 from cc_tts.errors import Forbidden, MalformedRequest, NotFound, NothingToSay, PromptNotFound, TextTooLong, did_you_mean
 
 ANNOUNCEMENT_USER: Final = "annc"
@@ -24,8 +24,8 @@ MAX_DELAY_MS: Final = 120_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecision:
-    """How to answer, and what to say first. ``voice`` and ``language`` are the call's defaults; ``unanswered`` is said if
-    nobody answers a call that waits for it.
+    """How to answer, and what to say first, after ``lead_in_ms`` of silence. ``voice`` and ``language`` are the call's
+    defaults; ``unanswered`` is said if nobody answers a call that waits for it.
     """
 
     answer: Literal["now", "ring", "manual"]
@@ -34,6 +34,7 @@ class RouteDecision:
     voice: str | None
     language: str | None
     unanswered: Prompt | None = None
+    lead_in_ms: int = 0
 
 
 def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config: Config) -> RouteDecision:
@@ -84,6 +85,7 @@ def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config:
         voice=voice,
         language=language,
         unanswered=unanswered,
+        lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
     )
 
 
@@ -147,6 +149,15 @@ def _then(tts_headers: Mapping[str, str]) -> Then | None:
     raise MalformedRequest("X-TTS-Then is hangup or stay")
 
 
+def _lead_in(tts_headers: Mapping[str, str], default_ms: int) -> int:
+    value = tts_headers.get("x-tts-delay", "").strip()
+    if not value:
+        return default_ms
+    if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) > MAX_LEAD_IN_MS:  # noqa: PLR2004 - digits
+        raise MalformedRequest(f"X-TTS-Delay is a number of milliseconds, at most {MAX_LEAD_IN_MS}")
+    return int(value)
+
+
 def _has_prompt(tts_headers: Mapping[str, str]) -> bool:
     return bool(tts_headers.get("x-tts-text") or tts_headers.get("x-tts-prompt-id"))
 
@@ -197,7 +208,14 @@ def _announcement(
             _milliseconds(parameters, "duration") or MAX_MS, round(config.calls.max_announcement_s * 1000)
         ),
     )
-    return RouteDecision(answer="now", ring_ms=0, prompt=prompt, voice=voice, language=language)
+    return RouteDecision(
+        answer="now",
+        ring_ms=0,
+        prompt=prompt,
+        voice=voice,
+        language=language,
+        lead_in_ms=_lead_in(tts_headers, 0),
+    )
 
 
 def _repeat(parameters: Mapping[str, str], limits: CallsConfig) -> int:

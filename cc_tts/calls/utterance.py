@@ -46,7 +46,8 @@ class SpokenSpan:
 @dataclass(slots=True)
 class Marks:
     """Instants on CLOCK_MONOTONIC, ns. ``origin_ns`` is the start of the time to first audio: the request's acceptance,
-    or the ACK for a prompt that came in the INVITE; a queued utterance counts from the moment its turn came.
+    or the ACK for a prompt that came in the INVITE; a queued utterance counts from the moment its turn came, and one that is
+    spoken in the call's lead-in from the end of that.
     """
 
     origin_ns: int

@@ -80,6 +80,7 @@ class _Queued:
         "is_low",
         "missing_bytes",
         "next_progress",
+        "not_before_ns",
         "num_read",
         "num_written",
         "resume_bytes",
@@ -89,8 +90,9 @@ class _Queued:
         "utterance_id",
     )
 
-    def __init__(self, utterance_id: str, start_bytes: int, resume_bytes: int) -> None:
+    def __init__(self, utterance_id: str, start_bytes: int, resume_bytes: int, not_before_ns: int) -> None:
         self.utterance_id = utterance_id
+        self.not_before_ns = not_before_ns
         self.start_bytes = start_bytes
         self.resume_bytes = resume_bytes
         self.chunks: deque[bytes] = deque()  # writer appends, clock pops
@@ -164,8 +166,9 @@ class PlayoutBuffer:
         ]
         return sum(queued.available for queued in self._live)
 
-    def begin(self, utterance_id: str, start_threshold_ms: int) -> None:
-        """Queue a new utterance behind those present. It starts with ``start_threshold_ms`` of audio, or finished.
+    def begin(self, utterance_id: str, start_threshold_ms: int, *, not_before_ns: int = 0) -> None:
+        """Queue a new utterance behind those present. It starts with ``start_threshold_ms`` of audio, or finished, and in no
+        frame before ``not_before_ns``.
 
         Raises:
             ValueError: the utterance is already being written.
@@ -173,7 +176,7 @@ class PlayoutBuffer:
 
         """
         start = min(max(self._format.bytes_for_ms(start_threshold_ms), self._frame_bytes), self._max_bytes)
-        queued = _Queued(utterance_id, start, max(start // 2, self._frame_bytes))
+        queued = _Queued(utterance_id, start, max(start // 2, self._frame_bytes), not_before_ns)
         with self._writers:
             if utterance_id in self._open:
                 raise ValueError(f"utterance {utterance_id} was already begun")
@@ -318,6 +321,8 @@ class PlayoutBuffer:
 
     def _start(self, head: _Queued, room: int, now_ns: int) -> bool:
         """Let a waiting or starved utterance play if it may; ``False`` if it goes on waiting."""
+        if head.state is _State.WAITING and now_ns < head.not_before_ns:
+            return False
         finished = head.finished
         needed = head.start_bytes if head.state is _State.WAITING else head.resume_bytes
         if not finished and head.available < needed:

@@ -25,6 +25,8 @@ _PORT_AT: Final = 16
 """In a ``pjmedia_sdp_media``, behind the kind."""
 _MEDIA_AT: Final = 696
 """In a ``pjmedia_sdp_session``, behind 68 attributes: how many m-lines there are, and where they are."""
+_ENCODING: Final = 1
+"""``PJMEDIA_DIR_ENCODING``."""
 
 OnMessage = Callable[[int], bool]
 """Takes a ``pjsip_rx_data *``; says whether the message is done with."""
@@ -131,6 +133,8 @@ class CLibrary:
         self._pool_release = self._bind("pj_pool_release", None, pointer)
         self._from_pj = self._bind(_FROM_PJ, None, pointer, pointer)
         self.set_log_level = self._bind("pj_log_set_level", None, integer)
+        self._stream_pause = self._bind("pjmedia_stream_pause", integer, pointer, integer)
+        self._stream_resume = self._bind("pjmedia_stream_resume", integer, pointer, integer)
         self.num_calls = self._bind("pjsua_call_get_count", ctypes.c_uint)
         self.max_calls = self._bind("pjsua_call_get_max_count", ctypes.c_uint)
         self._received: Any = pjsua2.SipRxData()
@@ -161,6 +165,10 @@ class CLibrary:
         self._modules.append((module, callbacks))  # kept alive as long as PJSIP may call them
         if status := self._register_module(self._endpoint(), ctypes.addressof(module)):
             raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
+
+    def pause_stream(self, stream: int, *, paused: bool) -> None:
+        """Let a ``pjmedia_stream *`` send no RTP, or send it again; its timestamps go on."""
+        (self._stream_pause if paused else self._stream_resume)(stream, _ENCODING)
 
     def method_of(self, rdata: int) -> bytes:
         """The method of a request as PJSIP read it, or the status of a response."""

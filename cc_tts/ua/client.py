@@ -167,10 +167,26 @@ class UaClient:
         self._send(Answer(call_id=call_id))
 
     def hangup(
-        self, call_id: str, *, sip_code: int = 0, reason: str = "", retry_after_s: int = 0, cause: str = "local_hangup"
+        self,
+        call_id: str,
+        *,
+        sip_code: int = 0,
+        reason: str = "",
+        retry_after_s: int = 0,
+        cause: str = "local_hangup",
+        tail_ms: int = 0,
     ) -> None:
-        """BYE, CANCEL or a refusal."""
-        self._send(Hangup(call_id=call_id, sip_code=sip_code, reason=reason, retry_after_s=retry_after_s, cause=cause))
+        """BYE, CANCEL or a refusal, after ``tail_ms`` of silence."""
+        self._send(
+            Hangup(
+                call_id=call_id,
+                sip_code=sip_code,
+                reason=reason,
+                retry_after_s=retry_after_s,
+                cause=cause,
+                tail_ms=tail_ms,
+            )
+        )
 
     def set_hold(self, call_id: str, *, hold: bool) -> None:
         """Re-INVITE."""
@@ -184,9 +200,16 @@ class UaClient:
         """Place a call."""
         self._send(Originate(call_id=call_id, to=to, from_=from_, headers=headers))
 
-    def begin(self, call_id: str, utterance_id: str, *, start_threshold_ms: int) -> None:
-        """Queue an utterance."""
-        self._send(BeginUtterance(call_id=call_id, utterance_id=utterance_id, start_threshold_ms=start_threshold_ms))
+    def begin(self, call_id: str, utterance_id: str, *, start_threshold_ms: int, not_before_ns: int = 0) -> None:
+        """Queue an utterance, which is not to start before an instant."""
+        self._send(
+            BeginUtterance(
+                call_id=call_id,
+                utterance_id=utterance_id,
+                start_threshold_ms=start_threshold_ms,
+                not_before_ns=not_before_ns,
+            )
+        )
 
     def audio(self, call_id: str, utterance_id: str, pcm: bytes) -> None:
         """Line-rate PCM for it."""
@@ -259,6 +282,7 @@ def settings_of(config: Config) -> UaSettings:
         clock_rate_hz=config.rtp.clock_rate_hz,
         rtp_inactivity_timeout_s=config.rtp.inactivity_timeout_s,
         rtp_quarantine_s=config.rtp.quarantine_s,
+        rtp_unacked_ms=config.rtp.unacked_ms,
         playout_max_buffered_ms=config.playout.window_ms + BUFFER_SLACK_MS,
         registrar=config.registration.registrar,
         username=config.registration.username,

@@ -122,7 +122,9 @@ class UserAgent:
         self._policy = InboundPolicy(settings, clock=clock)
         self._told_refused_ns = 0
         self._originated: dict[str, str] = {}
+        self._tails: list[tuple[int, Hangup]] = []
         self._log_writer = _LogWriter(clock)
+        self._library: CLibrary
         self._endpoint: Any = pj.Endpoint()
         self._ports: AudioPorts
         self._local: Account
@@ -141,7 +143,7 @@ class UserAgent:
             pjsua2.Error: PJSIP does not start.
         """
         SipThread.check()
-        library = CLibrary()
+        library = self._library = CLibrary()
         self._set_log_level = library.set_log_level
         self._set_log_level(self._settings.pjsip_log_level)
         self._endpoint.libCreate()
@@ -197,6 +199,7 @@ class UserAgent:
     def poll(self) -> None:
         """One turn: let PJSIP work, bury ended legs, pass on what the playout buffers reported, watch RTP."""
         self._endpoint.libHandleEvents(POLL_MS)
+        self._end_tails()
         self._drain_playout_events()
         lines_taken = self._make_room()
         if lines_taken != self._lines_taken:
@@ -250,6 +253,9 @@ class UserAgent:
                 self._on_leg(call_id, "ring", lambda leg: leg.ring(early_media=message.early_media))
             case Answer(call_id=call_id):
                 self._on_leg(call_id, "answer", lambda leg: leg.accept())
+            case Hangup(tail_ms=tail_ms) if tail_ms:
+                due_ns = self._clock.now_ns() + tail_ms * NS_PER_MS
+                self._tails.append((due_ns, msgspec.structs.replace(message, tail_ms=0)))
             case Hangup(call_id=call_id):
                 self._on_leg(
                     call_id,
@@ -269,6 +275,16 @@ class UserAgent:
                 )
             case _:
                 log.error("unexpected_command", command=type(message).__name__)
+
+    def _end_tails(self) -> None:
+        """Carry out the hang-ups whose silence has been sent."""
+        if not self._tails:
+            return
+        now_ns = self._clock.now_ns()
+        due = [hangup for due_ns, hangup in self._tails if due_ns <= now_ns]
+        self._tails = [(due_ns, hangup) for due_ns, hangup in self._tails if due_ns > now_ns]
+        for hangup in due:
+            self.command(hangup)
 
     def media(self, message: Message, payload: bytes) -> bool:
         """Feed a leg's playout buffer. Runs on: the reader thread.
@@ -404,6 +420,8 @@ class UserAgent:
             ports_freed=self._quarantine.take,
             follows_rtp=self._build.description is None,
             srtp=self._settings.srtp,
+            unacked_ms=self._settings.rtp_unacked_ms,
+            library=self._library,
         )
 
     def _on_leg(self, call_id: str, command: str, action: Callable[[Leg], None]) -> None:
@@ -556,7 +574,7 @@ def _feed(leg: Leg, message: Message, payload: bytes) -> None:
         case Audio():
             leg.buffer.write(message.utterance_id, payload)
         case BeginUtterance():
-            leg.buffer.begin(message.utterance_id, message.start_threshold_ms)
+            leg.buffer.begin(message.utterance_id, message.start_threshold_ms, not_before_ns=message.not_before_ns)
         case FinishUtterance():
             leg.buffer.finish(message.utterance_id)
         case CutUtterance():

@@ -7,17 +7,20 @@ import pjsua2 as pj
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.processes.channel import Message
 from cc_tts.security_config import SrtpUse
 from cc_tts.ua import bye, leg_events, sip_message
 from cc_tts.ua.audio_port import AudioPort, AudioPorts
+from cc_tts.ua.c_library import CLibrary
+from cc_tts.ua.keys import Key, Keypad
 from cc_tts.ua.messages import (
     CallEnded,
     CallEstablished,
     CallRinging,
+    DtmfBegan,
     DtmfReceived,
     EndedBy,
     HoldChanged,
@@ -30,7 +33,7 @@ from cc_tts.ua.sip_thread import SipThread, callback, pj_detail
 
 log = logs.get(__name__)
 
-PauseReason = Literal["hold", "request"]
+PauseReason = Literal["hold", "request", "unacked"]
 SIP_REQUEST_TIMEOUT: Final = 408
 NOT_ACCEPTABLE_HERE: Final = 488
 _NO_MEDIA: Final = frozenset((406, 415, NOT_ACCEPTABLE_HERE, 606))
@@ -64,6 +67,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         ports_freed: Callable[[Iterable[int]], None],
         follows_rtp: bool,
         srtp: SrtpUse,
+        unacked_ms: int,
+        library: CLibrary,
     ) -> None:
         SipThread.check()
         super().__init__(account, pj_call_id)
@@ -94,6 +99,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._clocked = False
         self._streaming = False
         self._stream_index = 0
+        self._stream = 0
         self._expects_rtp = True
         self._quality = MediaQuality()
         self._held_by: Literal["local", "remote", "none"] = "none"
@@ -102,6 +108,11 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._pause_reasons: set[PauseReason] = set()
         self._packets_received = -1
         self._last_packet_ns = 0
+        self._keypad = Keypad()
+        self._unacked_ns = unacked_ms * NS_PER_MS
+        self._library = library
+        self._accepted_ns: int | None = None
+        self._is_muted = False
 
     # --- what the server asks for -------------------------------------------------------------------------------
 
@@ -113,8 +124,13 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._send(CallRinging(call_id=self.call_id, sip_call_id="", sip_code=code))
 
     def accept(self) -> None:
-        """200."""
+        """200. RTP goes on for ``rtp.unacked_ms`` without an ACK: what has no more than an INVITE behind it may come from
+        somebody who named another's address in its SDP.
+        """
         SipThread.check()
+        self._accepted_ns = self._clock.now_ns()
+        if not self._unacked_ns:
+            self._mute()
         self._respond(pj.PJSIP_SC_OK)
 
     def end(
@@ -164,11 +180,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         """A key came by INFO of this CSeq, which is higher each time unless it is sent again (RFC 3261 §12.2.2)."""
         if cseq > self._info_cseq:
             self._info_cseq = cseq
-            at_ns = self._clock.now_ns()
-            key_pressed = DtmfReceived(
-                call_id=self.call_id, digit=key, duration_ms=duration_ms, method="sip_info", at_ns=at_ns
-            )
-            self._send(key_pressed)
+            now_ns = self._clock.now_ns()
+            self._report_key(Key(key, "sip_info", now_ns, duration_ms, 0, now_ns))
 
     def set_hold(self, *, hold: bool) -> None:
         """Re-INVITE (RFC 3264 §8.4)."""
@@ -243,7 +256,13 @@ class Leg(pj.Call):  # type: ignore[misc]
             self.end(reason="RTP timeout", ended_by="rtp_inactivity", cause="rtp_inactivity")
 
     def tick(self, now_ns: int) -> None:
-        """Keep the playout buffer's clock going while no stream does, so that a cut is carried out on a held leg too."""
+        """Report a key whose end was lost. Keep the playout buffer's clock going while no stream does, so that a cut is
+        carried out on a held leg too.
+        """
+        self._report_key(self._keypad.overdue(now_ns))
+        is_unacked = self._accepted_ns is not None and not self._established
+        if is_unacked and not self._is_muted and now_ns - (self._accepted_ns or 0) >= self._unacked_ns:
+            self._mute()
         if self._port is not None and not self._clocked:
             self.buffer.read_frame(now_ns)
 
@@ -272,6 +291,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and not self._established:
             self._established = True
             self._last_packet_ns = self._clock.now_ns()
+            self._unmute()
             sip_call_id = sip_message.readable(info.callIdString)
             self._send(
                 CallEstablished(
@@ -291,6 +311,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self.over:
             return
         quality = self.quality()
+        self._report_key(self._keypad.release())
         self.over = True
         self._ports_freed(self._rtp_ports)
         self._before_end()
@@ -333,7 +354,10 @@ class Leg(pj.Call):  # type: ignore[misc]
     def onStreamCreated(self, prm: Any) -> None:
         """PJMEDIA has a stream for this leg, for the m-line of this index."""
         self._stream_index = int(prm.streamIdx)
+        self._stream = int(prm.stream)
         self._streaming = True
+        if self._is_muted:
+            self._library.pause_stream(self._stream, paused=True)
         self._source_watch.new_stream()
         if self._port is not None:
             self._port.expect_a_pause()
@@ -355,22 +379,39 @@ class Leg(pj.Call):  # type: ignore[misc]
         prm.statusCode = pj.PJSIP_SC_DECLINE
 
     @callback
-    def onDtmfDigit(self, prm: Any) -> None:
-        """A digit came in; what else an INFO may carry is not one."""
+    def onDtmfEvent(self, prm: Any) -> None:
+        """A packet of a telephone event (RFC 4733). Keys by INFO come to :meth:`take_key`."""
         digit = str(prm.digit)[:1]
         if digit not in _DIGITS:
             return
-        self._send(
-            DtmfReceived(
-                call_id=self.call_id,
-                digit=digit,
-                duration_ms=max(0, int(prm.duration)) if int(prm.duration) < 60_000 else 0,  # noqa: PLR2004 - unknown is ~0u
-                method=leg_events.dtmf_method(prm.method),
-                at_ns=self._clock.now_ns(),
-            )
+        now_ns = self._clock.now_ns()
+        edges = self._keypad.packet(
+            digit,
+            timestamp_ms=int(prm.timestamp),
+            duration_ms=int(prm.duration),
+            is_update=bool(prm.flags & leg_events.DTMF_IS_UPDATE),
+            is_end=bool(prm.flags & leg_events.DTMF_IS_END),
+            now_ns=now_ns,
         )
+        for edge, key in edges:
+            if edge == "down":
+                self._send(DtmfBegan(call_id=self.call_id, at_ns=key.began_ns))
+            else:
+                self._report_key(key)
 
     # ----------------------------------------------------------------------------------------------------------------
+
+    def _report_key(self, key: Key | None) -> None:
+        if key is not None:
+            self._send(
+                DtmfReceived(
+                    call_id=self.call_id,
+                    digit=key.digit,
+                    duration_ms=key.duration_ms,
+                    method=key.method,
+                    at_ns=key.began_ns,
+                )
+            )
 
     def _whose_end(self, sip_code: int) -> EndedBy:
         """Who ended a call that the server did not end, by the status that PJSIP gives."""
@@ -410,6 +451,20 @@ class Leg(pj.Call):  # type: ignore[misc]
             if media != self._media_sent:
                 self._media_sent = media
                 self._send(media)
+
+    def _mute(self) -> None:
+        """Send no RTP until :meth:`_unmute`."""
+        self._is_muted = True
+        self.set_paused("unacked", paused=True)
+        if self._streaming:
+            self._library.pause_stream(self._stream, paused=True)
+
+    def _unmute(self) -> None:
+        if self._is_muted:
+            self._is_muted = False
+            self.set_paused("unacked", paused=False)
+            if self._streaming:
+                self._library.pause_stream(self._stream, paused=False)
 
     def _refuse_media(self, fault: str) -> None:
         """End the call, as nothing can be heard, or somebody could listen."""

@@ -1,7 +1,7 @@
 """What pjsua2 says, in our messages' words. Runs on: the SIP thread."""
 
 import re
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import pjsua2 as pj
 
@@ -9,6 +9,9 @@ from cc_tts.ua import sip_message, srtp_sdp
 from cc_tts.ua.messages import MediaQuality
 from cc_tts.ua.sip_thread import SipThread
 
+DTMF_IS_UPDATE: Final = 1
+DTMF_IS_END: Final = 2
+"""``pjmedia_stream_dtmf_event_flags``, which pjsua2 does not wrap."""
 _ENCRYPTED: Final = re.compile(r"^\s+SRTP status: Active", re.MULTILINE)
 
 
@@ -74,8 +77,3 @@ def _received(state: Any) -> str:
     if event.type == pj.PJSIP_EVENT_TSX_STATE and event.body.tsxState.type == pj.PJSIP_EVENT_RX_MSG:
         return sip_message.readable(event.body.tsxState.src.rdata.wholeMsg)
     return ""
-
-
-def dtmf_method(method: int) -> Literal["rfc4733", "sip_info"]:
-    """How a digit came in."""
-    return "sip_info" if method == pj.PJSUA_DTMF_METHOD_SIP_INFO else "rfc4733"

@@ -41,6 +41,7 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     nameservers: tuple[str, ...] = ()
     max_media_lateness_ms: float = 0.0
     rtp_quarantine_s: float = 0.0
+    rtp_unacked_ms: int = 2000
     srtp: SrtpUse = "off"
     tls: TlsConfig | None = None
     """None: SIP is not spoken over it."""
@@ -86,13 +87,16 @@ class Answer(Message, frozen=True):
 
 
 class Hangup(Message, frozen=True):
-    """End the call: BYE with ``cause``, CANCEL, or a final refusal with ``sip_code`` if it is not answered."""
+    """End the call: BYE with ``cause``, CANCEL, or a final refusal with ``sip_code`` if it is not answered. ``tail_ms``: let
+    silence be sent this long before.
+    """
 
     call_id: str
     sip_code: int = 0
     reason: str = ""
     retry_after_s: int = 0
     cause: str = "local_hangup"
+    tail_ms: int = 0
 
 
 class SetHold(Message, frozen=True):
@@ -123,11 +127,14 @@ class Originate(Message, frozen=True):
 
 
 class BeginUtterance(Message, frozen=True):
-    """Queue an utterance behind those present; it starts at its threshold or when it is finished."""
+    """Queue an utterance behind those present; it starts at its threshold or when it is finished, and not before
+    ``not_before_ns``.
+    """
 
     call_id: str
     utterance_id: str
     start_threshold_ms: int
+    not_before_ns: int = 0
 
 
 class Audio(Message, frozen=True):
@@ -209,8 +216,18 @@ class HoldChanged(Message, frozen=True):
     by: Literal["local", "remote", "none"]
 
 
+class DtmfBegan(Message, frozen=True):
+    """A key went down; :class:`DtmfReceived` follows with the same ``at_ns`` when it goes up. Not sent for SIP INFO."""
+
+    call_id: str
+    at_ns: int
+
+
 class DtmfReceived(Message, frozen=True):
-    """One digit (RFC 4733 event or SIP INFO)."""
+    """One digit (RFC 4733 event or SIP INFO), when its length is known. ``at_ns``: when the key went down.
+
+    ``duration_ms`` 0: the sender has not said.
+    """
 
     call_id: str
     digit: str
@@ -381,6 +398,7 @@ FROM_UA: Final[tuple[type[Message], ...]] = (
     CallEstablished,
     MediaActive,
     HoldChanged,
+    DtmfBegan,
     DtmfReceived,
     QualityReport,
     CallEnded,

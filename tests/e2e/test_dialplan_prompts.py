@@ -106,6 +106,7 @@ async def test_a_key_by_info_interrupts(server: Server) -> None:
         assert (await caller.final()).status == 200
         key = await log.wait("call.dtmf", digit="5")
         complete = await log.wait("speak.complete")
+        assert key["data"]["duration_ms"] == 160
         assert (key["data"]["method"], complete["data"]["completion_cause"]) == ("sip_info", "barge_in")
         assert (await caller.bye()).status == 200
 

@@ -30,6 +30,8 @@ class FakeUa:
         self.accepting = True
         self.asked: list[tuple[Any, ...]] = []
         self.causes: list[str] = []
+        self.tails_ms: dict[str, int] = {}
+        self.not_before_ns: dict[str, int] = {}
         self._listener: Listener | None = None
         self._calls = 0
 
@@ -53,10 +55,18 @@ class FakeUa:
         self._ask("answer", call_id)
 
     def hangup(
-        self, call_id: str, *, sip_code: int = 0, reason: str = "", retry_after_s: int = 0, cause: str = "local_hangup"
+        self,
+        call_id: str,
+        *,
+        sip_code: int = 0,
+        reason: str = "",
+        retry_after_s: int = 0,
+        cause: str = "local_hangup",
+        tail_ms: int = 0,
     ) -> None:
         self._ask("hangup", call_id, sip_code, reason, retry_after_s)
         self.causes.append(cause)
+        self.tails_ms[call_id] = tail_ms
 
     def set_hold(self, call_id: str, *, hold: bool) -> None:
         self._ask("hold", call_id, hold)
@@ -67,8 +77,9 @@ class FakeUa:
     def originate(self, call_id: str, *, to: str, from_: str, headers: dict[str, str]) -> None:
         self._ask("originate", call_id, to, from_, headers)
 
-    def begin(self, call_id: str, utterance_id: str, *, start_threshold_ms: int) -> None:
+    def begin(self, call_id: str, utterance_id: str, *, start_threshold_ms: int, not_before_ns: int = 0) -> None:
         self._ask("begin", call_id, utterance_id)
+        self.not_before_ns[utterance_id] = not_before_ns
 
     def audio(self, call_id: str, utterance_id: str, pcm: bytes) -> None:
         self._ask("audio", call_id, utterance_id, len(pcm))
@@ -147,6 +158,10 @@ class FakeUa:
                 at_ns=at_ns,
             )
         )
+
+    def key_down(self, call_id: str, *, at_ns: int) -> None:
+        """A key goes down; :meth:`digit` with the same instant tells that it went up."""
+        self.report(messages.DtmfBegan(call_id=call_id, at_ns=at_ns))
 
     def digit(self, call_id: str, digit: str = "5", *, at_ns: int = 0) -> None:
         """A key."""

@@ -135,6 +135,23 @@ async def test_a_key_interrupts_what_may_be_interrupted(exchange: Exchange) -> N
     assert exchange.kinds(call.id).count("call.dtmf") == 2
 
 
+async def test_a_prompt_is_interrupted_when_the_key_goes_down_and_not_again_when_it_goes_up(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    first = say(call)
+    await exchange.settle()
+    exchange.ua.key_down(call.id, at_ns=7)
+    assert exchange.ua.commands("cut") == [(call.id, first)]
+    assert "call.dtmf" not in exchange.kinds(call.id)
+    exchange.ua.finished(call.id, first, cut=True, at_ns=20_000_007)
+    assert exchange.sample("cctts_barge_in_cut_seconds_sum") == 0.02
+    second = say(call)
+    await exchange.settle()
+    exchange.ua.digit(call.id, at_ns=7)
+    assert exchange.kinds(call.id).count("call.dtmf") == 1
+    assert not call.utterances[second].is_complete
+    assert len(exchange.ua.commands("cut")) == 1
+
+
 async def test_a_key_leaves_alone_what_waits_behind_a_prompt_that_may_not_be_interrupted(exchange: Exchange) -> None:
     call = the_call(exchange)
     say(call, barge_in_dtmf=False)
@@ -166,9 +183,32 @@ async def test_then_hangup(exchange: Exchange, cause: str, *, hangs_up: bool) ->
     assert call.utterances[utterance_id].completion_cause == cause
     assert bool(exchange.ua.commands("hangup")) is hangs_up
     if hangs_up:
+        assert exchange.ua.tails_ms == {call.id: 200}
         exchange.ua.ended(call.id, by="local")
         assert call.ending is not None
         assert call.ending.reason == "prompt_finished"
+
+
+async def test_no_silence_before_a_hang_up_that_follows_an_interruption(exchange: Exchange) -> None:
+    call = the_call(exchange)
+    utterance_id = say(call, then="hangup", unattended=True)
+    await exchange.settle()
+    exchange.ua.digit(call.id)
+    exchange.ua.finished(call.id, utterance_id, cut=True)
+    assert exchange.ua.tails_ms == {call.id: 0}
+
+
+async def test_the_first_prompt_starts_after_the_lead_in_and_counts_from_there(exchange: Exchange) -> None:
+    call_id = exchange.ua.incoming("greet", headers={"X-TTS-Delay": "300"})
+    exchange.ua.established(call_id, at_ns=1_000)
+    await exchange.settle()
+    call = exchange.registry.call(call_id)
+    (greeting,) = call.utterance_ids
+    assert exchange.ua.not_before_ns[greeting] == 300_001_000
+    late = call.utterances[greeting]
+    late.marks.origin_ns = 1_000  # the clock of this test is ahead of the UA's
+    call.speech_began(greeting, first_speech_ns=340_001_000)
+    assert late.time_to_first_audio_ms == 40.0
 
 
 async def test_then_hangup_when_the_prompt_fails(exchange: Exchange) -> None:

@@ -366,3 +366,23 @@ def test_no_request_uri_breaks_the_router(uri: str) -> None:
     for candidate in (uri, f"sip:{uri}", f"sip:annc@h;{uri}", f"sip:annc@h;play={uri}"):
         with contextlib.suppress(TheirFault):  # a refusal is an answer; anything else is a fault of ours
             route(candidate)
+
+
+# --- lead-in ----------------------------------------------------------------------------------------
+
+
+def test_a_lead_in_comes_from_the_header_or_the_route() -> None:
+    config = dataclasses.replace(CONFIG, routes={"hello": RouteConfig(lead_in_ms=60)})
+    assert route("sip:hello@tts").lead_in_ms == 0
+    assert route("sip:hello@tts", config=config).lead_in_ms == 60
+    assert route("sip:hello@tts", {"X-TTS-Delay": "0"}, config=config).lead_in_ms == 0
+    assert route("sip:hello@tts", {"X-TTS-Delay": "10000"}, config=config).lead_in_ms == 10_000
+    assert route("sip:hello@tts", {"X-TTS-Delay": "5"}, source=STRANGER, config=config).lead_in_ms == 60
+    assert route("sip:annc@tts;play=tts:Hi", {"X-TTS-Delay": "40"}).lead_in_ms == 40
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "10001", "1e3", "²", "1" * 5000])
+def test_a_lead_in_that_is_no_number_of_milliseconds_is_400(value: str) -> None:
+    for uri in ("sip:hello@tts", "sip:annc@tts;play=tts:Hi"):
+        with pytest.raises(MalformedRequest, match="X-TTS-Delay"):
+            route(uri, {"X-TTS-Delay": value})

@@ -409,3 +409,26 @@ def test_no_click_at_pause_and_resume_and_no_sample_is_lost() -> None:
 def test_silence_is_always_the_same_object() -> None:
     buffer, _events = new_buffer()
     assert buffer.read_frame(0) is buffer.read_frame(20)
+
+
+def test_an_utterance_waits_for_its_instant_and_is_then_played_whole() -> None:
+    events: list[PlayoutEvent] = []
+    buffer = PlayoutBuffer(FORMAT, max_buffered_ms=1000, events=events.append)
+    buffer.begin("a", 40, not_before_ns=60 * NS_PER_MS)
+    buffer.write("a", pcm(1000, 40))
+    frames = [shown(buffer.read_frame(at_ms * NS_PER_MS)) for at_ms in (20, 40, 59)]
+    buffer.finish("a")
+    frames += [shown(buffer.read_frame(at_ms * NS_PER_MS)) for at_ms in (60, 80, 100)]
+    assert frames == ["-", "-", "-", "a", "a", "-"]
+    (finished,) = [event for event in events if isinstance(event, PlayoutFinished)]
+    assert (finished.played_ms, finished.underruns) == (40, 0)
+
+
+def test_an_utterance_that_waits_for_its_instant_can_be_cut() -> None:
+    events: list[PlayoutEvent] = []
+    buffer = PlayoutBuffer(FORMAT, max_buffered_ms=1000, events=events.append)
+    buffer.begin("a", 40, not_before_ns=10**12)
+    buffer.write("a", pcm(1000, 40))
+    buffer.cut("a")
+    assert shown(buffer.read_frame(20 * NS_PER_MS)) == "-"
+    assert [named(event) for event in events] == ["cut(a,0)"]

@@ -23,10 +23,10 @@ from bench.lab import Json
 from cc_tts.clock import ms_between
 from cc_tts.errors import EngineFailed
 from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig
+from cc_tts.tts.cosyvoice2.schedule import FIRST_HOP_TOKENS
 from cc_tts.tts.stepped import SpeechOut, StreamRequest
 
 CONCURRENCY: Final = (1, 2, 4, 6, 8, 10)
-OFFICIAL_FIRST_HOP: Final = 15
 ROWS: Final = {"cpu": 10, "cuda": len(ROW_SECONDS)}
 MAX_STEPS_IN_A_ROW: Final = 1_000_000
 
@@ -122,9 +122,9 @@ class ClosedLoop:
 
 
 WAYS: Final[dict[str, tuple[int, type[Engine], bool]]] = {
-    "default": (25, Engine, False),
-    "default, cold prompt": (25, Engine, True),
-    "first hop 15, then 25 50 100": (OFFICIAL_FIRST_HOP, DoublingHops, False),
+    "default": (FIRST_HOP_TOKENS, Engine, False),
+    "default, cold prompt": (FIRST_HOP_TOKENS, Engine, True),
+    "first hop 12, then 25 50 100": (FIRST_HOP_TOKENS, DoublingHops, False),
     "hop 25": (25, FixedHops, False),
     "hop 50": (50, FixedHops50, False),
     "hop 100": (100, FixedHops100, False),

@@ -35,6 +35,10 @@ MIN_SPEECH_S: Final = 0.5
 MAX_CHARACTERS_PER_S: Final = 30.0
 TOKENS_PER_CHUNK: Final = 25
 """The flow works in chunks of this many speech tokens, counted from the start of the prompt (spec §2, §4.4)."""
+FLOW_RESIDUE_TOKENS: Final = 13
+"""Of the flow's reference in its last chunk: the 12 tokens that are left of it are the first hop of what is spoken."""
+MAX_FLOW_TOKENS: Final = 188
+"""Of the flow's reference, 7.5 s. More of it hardly changes the voice; attention to it, and its memory, cost every call."""
 
 Samples = npt.NDArray[np.float32]
 
@@ -92,9 +96,8 @@ def enrol(
             (spec §3.2).
         encoder: computes the features; not called if the cache has them.
         cache: where the result is kept.
-        trim_to_chunk: shorten the prompt of the *flow* to a multiple of 25 tokens, so that its chunks are all prompt and
-            can be computed once a voice (spec §12). The oldest tokens go: the end, which the new speech follows, stays.
-            The prompt of the language model stays whole, since it must agree with the transcript.
+        trim_to_chunk: shorten the reference of the *flow*, see :func:`num_flow_tokens`. The oldest tokens go: the end, which
+            the new speech follows, stays. The language model's must agree with the transcript and is not touched.
 
     Raises:
         PromptUnusable: the recording or the transcript cannot be used.
@@ -127,9 +130,19 @@ def enrol(
     return voice
 
 
+def num_flow_tokens(num_tokens: int) -> int:
+    """How many of the tokens of a reference the flow is given: 13 more than a multiple of 25, 188 at most.
+
+    Chunks that are all reference are computed once a voice; 12 tokens of speech complete the last one (spec §12).
+    """
+    if num_tokens < FLOW_RESIDUE_TOKENS:
+        return num_tokens
+    return min(MAX_FLOW_TOKENS, num_tokens - (num_tokens - FLOW_RESIDUE_TOKENS) % TOKENS_PER_CHUNK)
+
+
 def voice_key(data: bytes, transcript: str, fingerprint: str, *, trim_to_chunk: bool) -> str:
     """Hash everything that the stored numbers depend on."""
-    digest = hashlib.sha256(b"cc-tts voice 1\n")
+    digest = hashlib.sha256(b"cc-tts voice 2\n")
     for part in (data, transcript.encode(), fingerprint.encode(), b"trimmed" if trim_to_chunk else b"whole"):
         digest.update(struct.pack("<Q", len(part)))
         digest.update(part)
@@ -151,7 +164,7 @@ def assemble(
     if num_tokens == 0:
         raise PromptUnusable("the recording gives no speech tokens; it is too short")
     tokens, mel = features.tokens[:num_tokens], features.mel[: 2 * num_tokens]
-    surplus = num_tokens % TOKENS_PER_CHUNK if trim_to_chunk and num_tokens >= TOKENS_PER_CHUNK else 0
+    surplus = num_tokens - num_flow_tokens(num_tokens) if trim_to_chunk else 0
     return EnrolledVoice(
         key=key,
         transcript=transcript,

@@ -24,7 +24,7 @@ from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
 from cc_tts.tts.cosyvoice2.sequence import Feed
 
 IDS: Final = SpeechIds(num_codes=200)
-VOICES: Final = {"anna": 45, "ben": 0, "cleo": 30}
+VOICES: Final = {"anna": 45, "ben": 0, "cleo": 30, "dora": 38}
 """Speech tokens of their prompts."""
 BYTES_PER_TOKEN: Final = 1920
 MUTE: Final = "mute"
@@ -247,7 +247,7 @@ class FakeDevice:
         assert job.seed == slot.seed
         assert job.is_first == (slot.num_given == 0)
         end = len(slot.spoken) - (0 if job.is_last else LOOKAHEAD_TOKENS)
-        if not job.is_last and not job.partial:
+        if not job.is_last:
             num_prompt = VOICES[slot.voice_id]
             end = (num_prompt + end) // CHUNK_TOKENS * CHUNK_TOKENS - num_prompt
         assert end > slot.num_given, "a call that gives nothing"

@@ -18,7 +18,7 @@ from cc_tts.tts.cosyvoice2.loader import SpeechModel
 from cc_tts.tts.cosyvoice2.models.flow import Flow, FlowState
 from cc_tts.tts.cosyvoice2.models.flow_encoder import FRAMES_PER_TOKEN, EncoderCache
 from cc_tts.tts.cosyvoice2.models.flow_estimator import EstimatorCache
-from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, FlowCall, HopSchedule
+from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, FlowCall, HopSchedule, exact_hop
 from cc_tts.tts.cosyvoice2.token2wav import FlowPrompt
 
 
@@ -86,7 +86,8 @@ class AudioTrack:
         self._vocoder = ChunkedVocoder(model.vocoder)
         self._draw = SourceDraws(seed, model)
         self._num_prompt = voice.prompt.token.shape[1]
-        self._schedule = HopSchedule(self._num_prompt, compat=compat)
+        first_hop = CHUNK_TOKENS if compat else exact_hop(self._num_prompt)
+        self._schedule = HopSchedule(self._num_prompt, hop=first_hop, compat=compat)
         self._tokens: list[int] = []
         self._has_ended = False
         self._is_over = False

@@ -49,8 +49,6 @@ class SpeakJob:
     tokens: Row[int]
     is_first: bool
     is_last: bool
-    partial: bool = False
-    """Give out the begun chunk, too: a first hop that is shorter than a chunk."""
     seed: int = 0
     speed: float = 1.0
 

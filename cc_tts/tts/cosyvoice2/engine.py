@@ -26,7 +26,7 @@ from cc_tts.tts.cosyvoice2.device import Device, TextFront
 from cc_tts.tts.cosyvoice2.listener_clock import ListenerClock
 from cc_tts.tts.cosyvoice2.lm_stage import LmStage
 from cc_tts.tts.cosyvoice2.load_meter import Crowd, LoadMeter
-from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
+from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, FIRST_HOP_TOKENS, LOOKAHEAD_TOKENS
 from cc_tts.tts.cosyvoice2.scheduler import HOPS, Scheduler, SchedulerLimits, choose_hop
 from cc_tts.tts.cosyvoice2.sequence import FRAMES_PER_TOKEN, Sequence, Stream
 from cc_tts.tts.cosyvoice2.speech_stage import SpeechStage
@@ -53,7 +53,8 @@ class EngineConfig:
     """How long before a listener runs dry the next piece must be handed out."""
     max_streams: int = 256
     max_utilisation: float = 0.9
-    first_hop_tokens: int = CHUNK_TOKENS
+    first_hop_tokens: int = FIRST_HOP_TOKENS
+    """Of the first piece at least; it is filled up to the chunk grid (:func:`schedule.hop_to_grid`)."""
     interleaved: bool = False
     """The text chunks of a stream feed one sequence; not of those whose speed is changed."""
     max_recomputed: int = 4

@@ -180,7 +180,7 @@ class ModelRunner:
 
     def _speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
         begin_ns = self._clock.now_ns()
-        rows = [FlowRow(job.slot, job.tokens, job.is_last, job.partial) for job in jobs]
+        rows = [FlowRow(job.slot, job.tokens, job.is_last) for job in jobs]
         try:
             mels = self._flow.step(rows)
         except PagesExhausted:

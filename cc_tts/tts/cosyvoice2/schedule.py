@@ -1,8 +1,9 @@
 """When the flow is called while speech tokens arrive, and with how many (§6).
 
-The mask of the flow is a grid of chunks of 25 tokens that begins with the prompt, so calls should end on it: the first one
-takes as many tokens more as the prompt lacks to the next line of the grid. Each call needs three tokens of lookahead
-besides. Hops grow, because a long hop is cheap to run and only the first one is waited for.
+The mask of the flow is a grid of chunks of 25 tokens that begins with the prompt, and a call is exact when it ends on that
+grid. A prompt of 13 tokens more than a multiple of 25 leaves room for a first hop of 12 that does: its call solves one chunk
+after 15 sampled tokens. Each call needs three tokens of lookahead besides. Hops grow, because a long hop is cheap to run and
+only the first one is waited for.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,8 @@ from typing import Final
 
 CHUNK_TOKENS: Final = 25
 LOOKAHEAD_TOKENS: Final = 3
+FIRST_HOP_TOKENS: Final = 12
+"""With the 8 mel frames that the vocoder holds back, 320 ms of audio; the rest of a chunk is the end of the prompt."""
 MAX_HOP_TOKENS: Final = 100
 _GROWTH: Final = 2
 
@@ -31,8 +34,8 @@ class HopSchedule:
 
     Args:
         num_prompt: tokens of the flow's prompt.
-        hop: tokens of the first call, but for what the prompt lacks. One that is shorter than a chunk is taken as it is, for
-            the sake of an early first sound; the next call is back on the grid.
+        hop: tokens of the first call, but for what the prompt lacks to the grid. One shorter than a chunk is taken as it is,
+            so it is exact if it ends on the grid, see :func:`exact_hop`. The next call is back on the grid.
         max_hop: hops double up to this.
         compat: do as the reference does: fill the prompt up to a multiple of the first hop, not of the mask's chunk, and see
             everything from everywhere in the last call (§4.9, §12). The reference also goes on with the last hop of the
@@ -87,8 +90,17 @@ class HopSchedule:
             return self.hop + self._fill
         if self.hop < CHUNK_TOKENS:
             return self.hop
-        behind = self._num_prompt + self._num_given
-        return -(-(behind + self.hop) // CHUNK_TOKENS) * CHUNK_TOKENS - behind
+        return hop_to_grid(self._num_prompt + self._num_given, self.hop)
+
+
+def hop_to_grid(behind: int, hop: int) -> int:
+    """The fewest tokens, ``hop`` of them or more, that bring a sequence from ``behind`` tokens to a line of the grid."""
+    return hop + -(behind + hop) % CHUNK_TOKENS
+
+
+def exact_hop(num_prompt: int, least: int = FIRST_HOP_TOKENS) -> int:
+    """The hop to begin with, ``least`` tokens or a few more, so that the first call ends on the grid."""
+    return min(hop_to_grid(num_prompt, least), max(least, CHUNK_TOKENS))
 
 
 def calls_for(schedule: HopSchedule, num_tokens: int) -> Iterator[FlowCall]:

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Final
 
 from cc_tts.tts.cosyvoice2.costs import StageCosts
-from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS
+from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, hop_to_grid
 
 HOPS: Final = (CHUNK_TOKENS, 2 * CHUNK_TOKENS, 4 * CHUNK_TOKENS)
 FRAMES_PER_TOKEN: Final = 2
@@ -387,14 +387,10 @@ def choose_hop(slack_ms: float, predicted: Callable[[int], float], *, behind: in
     """
     if not hops or hops[0] < 1 or any(a >= b for a, b in pairwise(hops)):
         raise ValueError(f"hops must rise: {hops}")
-    chosen = _to_grid(behind, hops[0])
+    chosen = hop_to_grid(behind, hops[0])
     for hop in hops[1:]:
-        longer = _to_grid(behind, hop)
+        longer = hop_to_grid(behind, hop)
         if slack_ms <= _HOP_MARGIN * predicted(longer):
             break
         chosen = longer
     return chosen
-
-
-def _to_grid(behind: int, hop: int) -> int:
-    return -(-(behind + hop) // CHUNK_TOKENS) * CHUNK_TOKENS - behind

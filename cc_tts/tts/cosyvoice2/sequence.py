@@ -21,7 +21,7 @@ from cc_tts.tts.cosyvoice2.bistream import TEXT_GROUP, Bistream, BistreamState
 from cc_tts.tts.cosyvoice2.draw_rules import DrawRules
 from cc_tts.tts.cosyvoice2.listener_clock import ListenerClock
 from cc_tts.tts.cosyvoice2.models.lm_input import LmInput
-from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, FlowCall, HopSchedule
+from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, FlowCall, HopSchedule, exact_hop
 
 FRAMES_PER_TOKEN: Final = 2
 MS_PER_TOKEN: Final = 40.0
@@ -296,5 +296,5 @@ class Stream:
 
 
 def hops_of(num_prompt: int, *, first_hop: int, speed: float) -> Hops:
-    """The flow calls of a new sequence."""
-    return HopSchedule(num_prompt, hop=first_hop) if speed == 1.0 else OneHop()
+    """The flow calls of a new sequence; the first one gives out ``first_hop`` tokens or, to end on the grid, a few more."""
+    return HopSchedule(num_prompt, hop=exact_hop(num_prompt, first_hop)) if speed == 1.0 else OneHop()

@@ -29,6 +29,7 @@ from cc_tts.tts.cosyvoice2.checkpoint_files import (
 )
 from cc_tts.tts.cosyvoice2.spoken_text import Encoder, text_ids
 from cc_tts.voices.embedding_cache import EMBEDDING_SIZE, MEL_BINS, EnrolledVoice
+from cc_tts.voices.enrolment import num_flow_tokens
 from cc_tts.voices.voice import Voice
 
 if TYPE_CHECKING:
@@ -284,14 +285,17 @@ def _speaker(path: Path, speaker_id: str, entry: object) -> Speaker:
         raise ModelError(f"{where} is a {type(entry).__name__}, not an entry")
     language = next((tag for name, tag in _LANGUAGES.items() if name in speaker_id), "cmn")
     if all(key in entry for key in _ZERO_SHOT_KEYS):
+        flow_tokens = _integers(where, entry, "flow_prompt_speech_token")
+        flow_mel = _floats(where, entry, "prompt_speech_feat")
+        surplus = len(flow_tokens) - num_flow_tokens(len(flow_tokens))
         return Speaker(
             id=speaker_id,
             language=language,
             mode="zero_shot",
             prompt_text_ids=tuple(_integers(where, entry, "prompt_text").tolist()),
             llm_tokens=_integers(where, entry, "llm_prompt_speech_token"),
-            flow_tokens=_integers(where, entry, "flow_prompt_speech_token"),
-            flow_mel=_floats(where, entry, "prompt_speech_feat"),
+            flow_tokens=flow_tokens[surplus:],
+            flow_mel=flow_mel[2 * surplus :],
             embedding=_floats(where, entry, "flow_embedding"),
         )
     if "embedding" in entry:

@@ -12,7 +12,6 @@ from cc_tts.errors import EngineFailed
 from cc_tts.tts.cosyvoice2.costs import StageCosts
 from cc_tts.tts.cosyvoice2.device import Device, SpeakJob, Spoken, SpokenBatch
 from cc_tts.tts.cosyvoice2.kv_cache import PagesExhausted
-from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS
 from cc_tts.tts.cosyvoice2.scheduler import FlowCandidate
 from cc_tts.tts.cosyvoice2.sequence import Sequence
 from cc_tts.tts.cosyvoice2.stream_table import StreamTable
@@ -135,7 +134,6 @@ def _job(sequence: Sequence) -> SpeakJob:
         tokens=tokens,
         is_first=is_first,
         is_last=call.finalize,
-        partial=not call.finalize and (sequence.num_prompt + sequence.num_given) % CHUNK_TOKENS != 0,
         seed=sequence.seed,
         speed=sequence.stream.speed,
     )

@@ -42,7 +42,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_utilisation: float = 0.9
     memory_bytes: int = 0
     """For the state of running streams; 0: what the device has left."""
-    first_hop_tokens: int = 25
+    first_hop_tokens: int = 12
     graphs: bool = True
     log_level: str = "info"
     log_json: bool = True

@@ -107,15 +107,25 @@ def test_other_audio_text_networks_or_trim_make_another_voice(wav: Path, cache: 
 def test_the_flows_prompt_keeps_its_end_and_the_language_models_is_whole(wav: Path, cache: EmbeddingCache) -> None:
     voice = enrol(wav, TEXT, CountingEncoder(), cache)
     np.testing.assert_array_equal(voice.llm_tokens, np.arange(112))  # min(225 // 2, 113)
-    np.testing.assert_array_equal(voice.flow_tokens, np.arange(12, 112))
-    np.testing.assert_array_equal(voice.flow_mel[:, 0], np.arange(24, 224))
+    np.testing.assert_array_equal(voice.flow_tokens, np.arange(24, 112))
+    np.testing.assert_array_equal(voice.flow_mel[:, 0], np.arange(48, 224))
     whole = enrol(wav, TEXT, CountingEncoder(), cache, trim_to_chunk=False)
     np.testing.assert_array_equal(whole.flow_tokens, whole.llm_tokens)
     np.testing.assert_array_equal(whole.flow_mel[:, 0], np.arange(224))
 
 
 @pytest.mark.parametrize(
-    ("num_tokens", "num_frames", "kept"), [(24, 60, 24), (25, 60, 25), (49, 99, 25), (80, 101, 50)]
+    ("num_tokens", "num_frames", "kept"),
+    [
+        (9, 60, 9),
+        (13, 60, 13),
+        (24, 60, 13),
+        (25, 60, 13),
+        (49, 99, 38),
+        (80, 101, 38),
+        (250, 500, 188),
+        (749, 1498, 188),
+    ],
 )
 def test_tokens_and_mel_come_to_one_length(num_tokens: int, num_frames: int, kept: int) -> None:
     made = PromptFeatures(

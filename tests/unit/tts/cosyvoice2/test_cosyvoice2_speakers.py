@@ -286,3 +286,12 @@ def test_a_voice_without_its_features_is_an_error_or_told(tmp_path: Path) -> Non
 def test_importing_speakers_does_not_import_torch() -> None:
     code = "import sys, cc_tts.tts.cosyvoice2.speakers; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_flows_reference_of_a_table_is_trimmed_for_the_first_hop(tmp_path: Path) -> None:
+    entry = zero_shot_entry()
+    entry["flow_prompt_speech_token"] = torch.arange(60)[None]
+    entry["prompt_speech_feat"] = torch.arange(120.0)[None, :, None].expand(1, 120, 80)
+    found = built_in_speakers(table(tmp_path, {"anna": entry}))["anna"]
+    assert found.flow_tokens.tolist() == list(range(22, 60))
+    assert found.flow_mel[:, 0].tolist() == list(range(44, 120))

@@ -96,6 +96,7 @@ class ForetoldDevice:
     num_slots: int
     num_pages: int
     max_tokens: int = NUM_POSITIONS
+    silent_tokens: frozenset[int] = frozenset()
     num_not_finite: int = 0
     device_ms: float = 0.0
     num_free_pages: int = 0

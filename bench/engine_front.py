@@ -40,9 +40,9 @@ def num_tokens_of(text: str) -> int:
 class SizedFront(TextFront):
     """The front end of the engine, with the length of the speech given by the text."""
 
-    def prepare(self, voice_id: str, text: str) -> PreparedText | None:
+    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> PreparedText | None:
         """See ``TextFront.prepare``; drawing ends at the number the text begins with."""
-        prepared = super().prepare(voice_id, text)
+        prepared = super().prepare(voice_id, text, goes_on=goes_on)
         if prepared is None:
             return None
         length = num_tokens_of(text)

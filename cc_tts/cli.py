@@ -79,7 +79,7 @@ def _parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
         voices.add_argument("--language", help="only voices of this language")
         voices.set_defaults(run=_voices)
-        add_voice_commands(voices, make_encoder=_prompt_encoder, parents=[common])
+        add_voice_commands(voices, make_encoder=_prompt_encoder, normalize=_normalized, parents=[common])
 
     def fill_model(model: argparse.ArgumentParser) -> None:
         from cc_tts.tts.cosyvoice2.model_dir import add_model_commands
@@ -223,6 +223,12 @@ def _voices(options: argparse.Namespace, config: "Config") -> int:
         if wanted is None or normalised_language(voice.language).startswith(wanted):
             print(f"{voice.id:24} {voice.language:12} {voice.engine:10} {voice.kind:10} {voice.description}")
     return 0
+
+
+def _normalized(text: str, language: str) -> str:
+    from cc_tts.text.normalizer import Normalizer
+
+    return Normalizer().normalize(text, language)
 
 
 def _prompt_encoder(model: Path) -> "PromptEncoder":

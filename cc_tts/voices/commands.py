@@ -43,6 +43,7 @@ def add_voice_commands(
     voices: argparse.ArgumentParser,
     *,
     make_encoder: Callable[[Path], PromptEncoder],
+    normalize: Callable[[str, str], str],
     parents: Sequence[argparse.ArgumentParser] = (),
 ) -> None:
     """Add ``enrol``, ``remove`` and ``enrolled`` to ``cc-tts voices``, which still runs without any of them.
@@ -50,6 +51,7 @@ def add_voice_commands(
     Args:
         voices: the parser of ``cc-tts voices``.
         make_encoder: from a model directory to what listens to a recording.
+        normalize: from a transcript and its language to the words that are said.
         parents: parsers of options that every command takes (``--config``, ``--set``).
 
     """
@@ -60,7 +62,7 @@ def add_voice_commands(
 
     new = commands.add_parser("enrol", parents=shared, help="make a voice of a recording")
     new.add_argument("id", metavar="ID", help="its name from now on, such as anna")
-    new.add_argument("--wav", type=Path, required=True, metavar="FILE", help="1 to 30 s of one person, best 5 to 10 s")
+    new.add_argument("--wav", type=Path, required=True, metavar="FILE", help="1 to 30 s of one person, best 3 to 8 s")
     words = new.add_mutually_exclusive_group()
     words.add_argument("--transcript", metavar="TEXT", help="what is said in the recording, word for word")
     words.add_argument("--transcript-file", type=Path, metavar="FILE", help="the same from a file in UTF-8")
@@ -73,7 +75,7 @@ def add_voice_commands(
         "--keep-whole", action="store_true", help="do not shorten the prompt to whole seconds for a quicker start"
     )
     new.add_argument("--replace", action="store_true", help="take the place of a voice of this name")
-    new.set_defaults(run=partial(run_enrol, make_encoder=make_encoder))
+    new.set_defaults(run=partial(run_enrol, make_encoder=make_encoder, normalize=normalize))
 
     remove = commands.add_parser("remove", parents=shared, help="forget a voice")
     remove.add_argument("id", metavar="ID", help="a voice of `cc-tts voices enrolled`")
@@ -83,7 +85,13 @@ def add_voice_commands(
     enrolled.set_defaults(run=run_enrolled)
 
 
-def run_enrol(options: argparse.Namespace, config: Config, *, make_encoder: Callable[[Path], PromptEncoder]) -> int:
+def run_enrol(
+    options: argparse.Namespace,
+    config: Config,
+    *,
+    make_encoder: Callable[[Path], PromptEncoder],
+    normalize: Callable[[str, str], str],
+) -> int:
     """Check what was given, compute the features, keep the voice under its name."""
     library = _library(options, config)
     model = _model(options, config)
@@ -105,7 +113,14 @@ def run_enrol(options: argparse.Namespace, config: Config, *, make_encoder: Call
             "voices are kept with safetensors, which is not installed; install cc-tts with its extra `gpu`"
         )
     encoder = _Announced(make_encoder(model), options.wav.name)
-    voice = enrol(options.wav, transcript or None, encoder, library.features, trim_to_chunk=not options.keep_whole)
+    voice = enrol(
+        options.wav,
+        transcript or None,
+        encoder,
+        library.features,
+        trim_to_chunk=not options.keep_whole,
+        normalize=lambda text: normalize(text, record.language),
+    )
     library.store(msgspec.structs.replace(record, key=voice.key))
     _print(_told(record, voice, library.folder))
     _print([f"try it:   {_next_command(options, config, record.id)}"])

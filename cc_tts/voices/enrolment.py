@@ -8,6 +8,7 @@ import hashlib
 import io
 import struct
 import unicodedata
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -33,12 +34,20 @@ QUIET_DBFS: Final = -30.0
 SPEECH_BELOW_LOUDEST_DB: Final = 35.0
 MIN_SPEECH_S: Final = 0.5
 MAX_CHARACTERS_PER_S: Final = 30.0
+TOKENS_PER_S: Final = 25
 TOKENS_PER_CHUNK: Final = 25
 """The flow works in chunks of this many speech tokens, counted from the start of the prompt (spec §2, §4.4)."""
 FLOW_RESIDUE_TOKENS: Final = 13
 """Of the flow's reference in its last chunk: the 12 tokens that are left of it are the first hop of what is spoken."""
+MAX_LM_TOKENS: Final = 200
+"""Of the language model's reference, 8 s. A short text behind a longer one tends to be babbled."""
 MAX_FLOW_TOKENS: Final = 188
 """Of the flow's reference, 7.5 s. More of it hardly changes the voice; attention to it, and its memory, cost every call."""
+
+_TOO_LONG_FOR_LM: Final = (
+    "{:.1f} s are more than the 8 s that the language model can follow, so it is not given the recording, and the likeness "
+    "is less; enrol 3 to 8 s of it with the words of that part"
+)
 
 Samples = npt.NDArray[np.float32]
 
@@ -86,7 +95,13 @@ class Recording:
 
 
 def enrol(
-    wav: Path, transcript: str | None, encoder: PromptEncoder, cache: EmbeddingCache, *, trim_to_chunk: bool = True
+    wav: Path,
+    transcript: str | None,
+    encoder: PromptEncoder,
+    cache: EmbeddingCache,
+    *,
+    trim_to_chunk: bool = True,
+    normalize: Callable[[str], str] | None = None,
 ) -> EnrolledVoice:
     """Make a voice of a recording, or take it from the cache if it was made before.
 
@@ -97,7 +112,9 @@ def enrol(
         encoder: computes the features; not called if the cache has them.
         cache: where the result is kept.
         trim_to_chunk: shorten the reference of the *flow*, see :func:`num_flow_tokens`. The oldest tokens go: the end, which
-            the new speech follows, stays. The language model's must agree with the transcript and is not touched.
+            the new speech follows, stays. The language model's must agree with the transcript and is not cut.
+        normalize: writes the digits and abbreviations of the transcript out, as it is done with every text that is spoken;
+            the language model goes on from the words that are heard.
 
     Raises:
         PromptUnusable: the recording or the transcript cannot be used.
@@ -108,6 +125,8 @@ def enrol(
     except OSError as error:
         raise PromptUnusable(f"{wav}: cannot be read: {error.strerror}") from None
     words = "" if transcript is None else unicodedata.normalize("NFC", transcript).strip()
+    if normalize is not None:
+        words = normalize(words) or words
     key = voice_key(data, words, encoder.fingerprint, trim_to_chunk=trim_to_chunk)
     known = cache.load(key)
     if known is not None:
@@ -159,11 +178,19 @@ def assemble(
     warnings: tuple[str, ...] = (),
     trim_to_chunk: bool,
 ) -> EnrolledVoice:
-    """Bring tokens and mel to one length (two frames a token, spec §7.3) and cut the flow's prompt if asked to."""
+    """Bring tokens and mel to one length (two frames a token, spec §7.3) and cut the flow's prompt if asked to.
+
+    A recording that is too long for the language model is not cut, since nothing says which words of the transcript would
+    go: the model is given none of it, with a warning, and the voice comes from the flow alone.
+    """
     num_tokens = min(len(features.mel) // 2, len(features.tokens))
     if num_tokens == 0:
         raise PromptUnusable("the recording gives no speech tokens; it is too short")
     tokens, mel = features.tokens[:num_tokens], features.mel[: 2 * num_tokens]
+    llm_tokens = tokens
+    if transcript and num_tokens > MAX_LM_TOKENS:
+        llm_tokens = tokens[:0]
+        warnings = (*warnings, _TOO_LONG_FOR_LM.format(num_tokens / TOKENS_PER_S))
     surplus = num_tokens - num_flow_tokens(num_tokens) if trim_to_chunk else 0
     return EnrolledVoice(
         key=key,
@@ -171,7 +198,7 @@ def assemble(
         fingerprint=fingerprint,
         duration_s=duration_s,
         warnings=warnings,
-        llm_tokens=np.ascontiguousarray(tokens, dtype=np.int32),
+        llm_tokens=np.ascontiguousarray(llm_tokens, dtype=np.int32),
         flow_tokens=np.ascontiguousarray(tokens[surplus:], dtype=np.int32),
         flow_mel=np.ascontiguousarray(mel[2 * surplus :], dtype=np.float32),
         embedding=np.ascontiguousarray(features.embedding, dtype=np.float32),

@@ -87,7 +87,7 @@ class FakeFront:
 
     max_words = 60
 
-    def prepare(self, voice_id: str, text: str) -> PreparedText | None:
+    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> PreparedText | None:
         if "<|" in text:
             raise Unprocessable("something that looks like a special token")
         ids = self.text_ids(voice_id, text)
@@ -126,6 +126,7 @@ class FakeDevice:
     ) -> None:
         self.num_slots = num_slots
         self.max_tokens = 2048
+        self.silent_tokens: frozenset[int] = frozenset()
         self.num_pages = num_pages
         self.num_not_finite = 0
         self.costs = costs or FakeCosts()

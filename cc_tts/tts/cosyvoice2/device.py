@@ -5,6 +5,7 @@ Runs on: the thread that owns the device.
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Row
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -76,6 +77,8 @@ class Device(Protocol):
     num_slots: int
     max_tokens: int
     """Speech tokens of a sequence, those of the flow's prompt among them."""
+    silent_tokens: AbstractSet[int]
+    """Speech tokens that sound of nothing."""
 
     def start(self, feeds: Row[SlotFeed]) -> None:
         """Feed slots of the language model; a slot that does not go on is opened, for the flow as well.
@@ -125,8 +128,11 @@ class PreparedText:
 class TextFront(Protocol):
     """Turns text into what the language model is fed; see :class:`cc_tts.tts.cosyvoice2.text_front.TextFront`."""
 
-    def prepare(self, voice_id: str, text: str) -> PreparedText | None:
-        """A text chunk as a sequence of its own; None if nothing of it is to be said. Raises ``Unprocessable``."""
+    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> PreparedText | None:
+        """A text chunk as a sequence of its own, with more text behind it if it ``goes_on``; None if it says nothing.
+
+        Raises ``Unprocessable``.
+        """
 
     def begin_interleaved(self, voice_id: str) -> Bistream:
         """A sequence whose text comes in pieces."""

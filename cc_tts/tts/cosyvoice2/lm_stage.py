@@ -62,7 +62,7 @@ class LmStage:
         num_positions = self._prefill([sequences[key] for key in plan.prefill])
         running = [(sequences[key], until) for key, until in plan.decode.items() if key in sequences]
         try:
-            until_by_slot = {sequence.slot: until + sequence.num_fills for sequence, until in running}
+            until_by_slot = {sequence.slot: until + sequence.num_unspoken for sequence, until in running}
             drawn = self._device.decode(until_by_slot, plan.num_steps)
         except DeviceLost:
             raise

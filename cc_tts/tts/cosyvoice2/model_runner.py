@@ -25,6 +25,7 @@ from torch.nn import functional
 from cc_tts.clock import Clock, ms_between
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.tts.cosyvoice2.device import SlotFeed, SpeakJob, Spoken, SpokenBatch
+from cc_tts.tts.cosyvoice2.edges import soften
 from cc_tts.tts.cosyvoice2.flow_inputs import ROW_TIERS, FlowShape
 from cc_tts.tts.cosyvoice2.flow_runner import FlowRow, FlowRunner, FlowVoice
 from cc_tts.tts.cosyvoice2.graphs import can_record, tiers_up_to
@@ -46,6 +47,11 @@ WARM_PAGES: Final = (8, 16, 24)
 """Pages that it looks at, as a rule: up to 24 s of prompt and speech."""
 WARM_TEXT: Final = 64
 """Tokens of text in a feeding of the language model, as a rule, besides the speech of the voice's prompt."""
+
+
+PUBLISHED_CODES: Final = 6561
+SILENT_TOKENS: Final = frozenset((1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323))
+"""Of the published codebook. The reference knows the list since its version 3, and leaves it empty for version 2."""
 
 
 class OutOfDeviceMemory(Exception):
@@ -94,6 +100,8 @@ class ModelRunner:
     ) -> None:
         self.num_slots = config.num_slots
         self.max_tokens = config.num_positions
+        is_published = model.lm.config.num_speech_codes == PUBLISHED_CODES
+        self.silent_tokens = SILENT_TOKENS if is_published else frozenset()
         self._model = model
         self._tokenizer = tokenizer
         self._speakers = speakers
@@ -194,7 +202,10 @@ class ModelRunner:
             for job, mel in zip(jobs, mels, strict=True)
         ]
         audio = self._vocoder.synthesise(chunks)
-        pieces = [Spoken(piece.pcm, piece.failed) for piece in audio]
+        pieces = [
+            Spoken(soften(piece.pcm, is_first=job.is_first, is_last=job.is_last), piece.failed)
+            for job, piece in zip(jobs, audio, strict=True)
+        ]
         end_ns = self._clock.now_ns()
         return SpokenBatch(pieces, ms_between(begin_ns, flow_ns), ms_between(flow_ns, end_ns))
 

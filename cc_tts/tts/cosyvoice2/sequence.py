@@ -13,6 +13,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Sequence as Row
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -25,6 +26,8 @@ from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, FlowCall, HopSchedule, 
 
 FRAMES_PER_TOKEN: Final = 2
 MS_PER_TOKEN: Final = 40.0
+MAX_SILENT_IN_A_ROW: Final = 5
+"""Of a longer run the rest is left out: 200 ms of silence are a pause, seconds of it a model that lost its way."""
 MAX_AHEAD_MS: Final = 4000.0
 """A stream whose audio is so far ahead of what its reader has taken gets no turn."""
 
@@ -82,6 +85,8 @@ class Sequence:
     num_prompt: int
     """Tokens of the flow's prompt."""
     slot: int
+    silent_tokens: AbstractSet[int] = frozenset()
+    """Speech tokens that sound of nothing."""
     feed: Feed | None = None
     """To be fed; None while the language model runs, waits for text, or is done."""
     is_running: bool = False
@@ -92,8 +97,10 @@ class Sequence:
     last_text: str = ""
     """Of an interleaved text: what the next text chunk joins."""
     tokens: list[int] = field(default_factory=list)
-    num_fills: int = 0
-    """Ids among those drawn that ask for more text."""
+    num_unspoken: int = 0
+    """Ids among those drawn that became no token: they ask for more text, or are silence beyond the fifth in a row."""
+    num_silent: int = 0
+    """Silent tokens that were drawn last, in a row."""
     num_flowed: int = 0
     """Tokens that the flow has been given."""
     num_given: int = 0
@@ -189,19 +196,28 @@ class Sequence:
 
         """
         if self.bistream is None:
-            self.tokens.extend(ids)
+            for drawn in ids:
+                self._take(drawn)
             self.is_drawn = self.is_drawn or stopped
             self.is_running = not self.is_drawn
             return
         for drawn in ids:
             emitted = self.bistream.take(drawn)
             if emitted is None:
-                self.num_fills += 1
+                self.num_unspoken += 1
             else:
-                self.tokens.append(emitted)
+                self._take(emitted)
         if stopped:
             self.is_running = False
             self._go_on()
+
+    def _take(self, token: int) -> None:
+        """A speech token, unless it is one silent token too many."""
+        self.num_silent = self.num_silent + 1 if token in self.silent_tokens else 0
+        if self.num_silent > MAX_SILENT_IN_A_ROW:
+            self.num_unspoken += 1
+        else:
+            self.tokens.append(token)
 
     def was_fed(self) -> None:
         """The language model has taken what was to be fed."""

@@ -13,7 +13,7 @@ torch is imported by the functions that need it; the rest works without it.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
@@ -29,7 +29,7 @@ from cc_tts.tts.cosyvoice2.checkpoint_files import (
 )
 from cc_tts.tts.cosyvoice2.spoken_text import Encoder, text_ids
 from cc_tts.voices.embedding_cache import EMBEDDING_SIZE, MEL_BINS, EnrolledVoice
-from cc_tts.voices.enrolment import num_flow_tokens
+from cc_tts.voices.enrolment import MAX_LM_TOKENS, num_flow_tokens
 from cc_tts.voices.voice import Voice
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def enrolled_speakers(library: EnrolledVoices, *, on_fault: Callable[[str], None
 def enrolled_speaker(record: VoiceRecord, voice: EnrolledVoice) -> Speaker:
     """One voice of the library."""
     prompt_text = {"zero_shot": voice.transcript, "cross_lingual": "", "instruct": record.instruction}[record.mode]
-    return Speaker(
+    speaker = Speaker(
         id=record.id,
         language=record.language,
         mode=record.mode,
@@ -236,6 +236,14 @@ def enrolled_speaker(record: VoiceRecord, voice: EnrolledVoice) -> Speaker:
         embedding=voice.embedding,
         description=record.description,
     )
+    return _with_short_reference(speaker)
+
+
+def _with_short_reference(speaker: Speaker) -> Speaker:
+    """The speaker, but that a reference which is none or too long for the language model is not given to it."""
+    if speaker.mode != "zero_shot" or 0 < len(speaker.llm_tokens) <= MAX_LM_TOKENS:
+        return speaker
+    return replace(speaker, mode="cross_lingual", prompt_text="", prompt_text_ids=None, llm_tokens=_no_tokens())
 
 
 def built_in_speakers(model_dir: Path) -> dict[str, Speaker]:
@@ -288,7 +296,7 @@ def _speaker(path: Path, speaker_id: str, entry: object) -> Speaker:
         flow_tokens = _integers(where, entry, "flow_prompt_speech_token")
         flow_mel = _floats(where, entry, "prompt_speech_feat")
         surplus = len(flow_tokens) - num_flow_tokens(len(flow_tokens))
-        return Speaker(
+        speaker = Speaker(
             id=speaker_id,
             language=language,
             mode="zero_shot",
@@ -298,6 +306,7 @@ def _speaker(path: Path, speaker_id: str, entry: object) -> Speaker:
             flow_mel=flow_mel[2 * surplus :],
             embedding=_floats(where, entry, "flow_embedding"),
         )
+        return _with_short_reference(speaker)
     if "embedding" in entry:
         return Speaker(id=speaker_id, language=language, mode="builtin", embedding=_floats(where, entry, "embedding"))
     keys = ", ".join(sorted(str(key)[:40] for key in entry)[:10])

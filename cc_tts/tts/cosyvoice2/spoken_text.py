@@ -1,6 +1,7 @@
 """The end of a piece of text, as the front end of CosyVoice2 leaves it, and its text tokens (§7.2, §7.4).
 
-The model was trained on sentences that end; a text without a mark at its end tends to be cut short or to ramble.
+The model was trained on sentences that end; a text without a mark at its end tends to be cut short or to ramble. A chunk
+that was cut off in mid-sentence keeps its comma, unlike in the reference: a full stop there makes the voice fall.
 """
 
 import re
@@ -8,6 +9,7 @@ from typing import Final, Protocol
 
 _CHINESE: Final = re.compile(r"[\u4e00-\u9fff]")
 _OPEN_END: Final = re.compile(r"[\s,\uff0c\u3001]+$")
+_OPEN_MARKS: Final = frozenset(",\uff0c\u3001—")
 _TERMINATORS_CHINESE: Final = frozenset("。\uff1f\uff01\uff1b\uff1a、.?!;")
 _TERMINATORS_OTHER: Final = frozenset(".?!;:")
 _CLOSERS: Final = "\"'\u201d\u2019»›」』\uff09)】]》〉}"
@@ -21,14 +23,18 @@ class Encoder(Protocol):
         ...
 
 
-def as_sentence(text: str) -> str:
+def as_sentence(text: str, *, goes_on: bool = False) -> str:
     """``text`` with an end: commas at its end go, and a full stop is put there unless a terminator is.
 
-    Quotes and brackets may follow the terminator. A text without a letter or a digit is nothing to be said: "".
+    Quotes and brackets may follow the terminator. A text without a letter or a digit is nothing to be said: "". With
+    ``goes_on`` more text follows, and a comma at the end is left as it is.
     """
     if not any(character.isalnum() for character in text):
         return ""
-    text = _OPEN_END.sub("", text.strip())
+    text = text.strip()
+    if goes_on and text.rstrip(_CLOSERS)[-1:] in _OPEN_MARKS:
+        return text
+    text = _OPEN_END.sub("", text)
     is_chinese = _CHINESE.search(text) is not None
     last = text.rstrip(_CLOSERS)[-1:]
     if last in (_TERMINATORS_CHINESE if is_chinese else _TERMINATORS_OTHER):
@@ -36,12 +42,12 @@ def as_sentence(text: str) -> str:
     return text + ("。" if is_chinese else ".")
 
 
-def text_ids(tokenizer: Encoder, text: str) -> tuple[int, ...]:
-    """The text tokens of ``text`` as a sentence; none, when there is nothing to be said.
+def text_ids(tokenizer: Encoder, text: str, *, goes_on: bool = False) -> tuple[int, ...]:
+    """The text tokens of ``text`` as a sentence (:func:`as_sentence`); none, when there is nothing to be said.
 
     Raises:
         Unprocessable: it holds something that looks like a special token and is none.
 
     """
-    sentence = as_sentence(text)
+    sentence = as_sentence(text, goes_on=goes_on)
     return tuple(tokenizer.encode(sentence)) if sentence else ()

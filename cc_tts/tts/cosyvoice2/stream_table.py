@@ -78,6 +78,7 @@ class StreamTable:
             hops=hops_of(num_prompt, first_hop=self._first_hop_tokens, speed=stream.speed),
             num_prompt=num_prompt,
             slot=heapq.heappop(self._free_slots),
+            silent_tokens=self._device.silent_tokens,
         )
         self._next_key += 1
         self.sequences[sequence.key] = sequence

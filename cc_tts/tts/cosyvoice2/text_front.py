@@ -49,14 +49,14 @@ class TextFront:
         self._num_positions = num_positions
         self._seed = seed
 
-    def prepare(self, voice_id: str, text: str) -> PreparedText | None:
-        """A text chunk as a sequence of its own; None if nothing of it is to be said.
+    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> PreparedText | None:
+        """A text chunk as a sequence of its own, with more text behind it if it ``goes_on``; None if it says nothing.
 
         Raises:
             Unprocessable: it holds something that looks like a special token and is none, or is too long for the model.
 
         """
-        ids = text_ids(self._tokenizer, text)
+        ids = text_ids(self._tokenizer, text, goes_on=goes_on)
         if not ids:
             return None
         speaker = self._speaker(voice_id)

@@ -46,7 +46,8 @@ class TextStage:
 
     def _begin_sequence(self, stream: Stream) -> None:
         index, text = stream.texts.popleft()
-        prepared = self._front.prepare(stream.voice_id, text)
+        goes_on = bool(stream.texts) or not stream.has_ended
+        prepared = self._front.prepare(stream.voice_id, text, goes_on=goes_on)
         if prepared is not None:
             self._new_sequence(stream, index, prepared.seed).feed = prepared.feed
 

@@ -102,6 +102,11 @@ def test_a_voice_is_enrolled_and_found(run: Run, library: VoiceLibrary, capsys: 
     assert err.endswith("done\n")
 
 
+def test_the_transcript_is_normalised_in_the_language_of_the_voice(run: Run, library: VoiceLibrary) -> None:
+    assert run("enrol", "anna", transcript="Dr. Lee has 2 cats.") == 0
+    assert library.load("anna")[1].transcript == "Doctor Lee has two cats."
+
+
 def test_the_next_command_is_one_that_parses(
     run: Run, library: VoiceLibrary, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -133,7 +133,7 @@ def test_tokens_and_mel_come_to_one_length(num_tokens: int, num_frames: int, kep
         np.zeros((num_frames, 80), dtype=np.float32),
         np.zeros(192, dtype=np.float32),
     )
-    voice = assemble("0" * 64, TEXT, made, fingerprint="", duration_s=1.0, trim_to_chunk=True)
+    voice = assemble("0" * 64, "", made, fingerprint="", duration_s=1.0, trim_to_chunk=True)
     assert (len(voice.flow_tokens), len(voice.flow_mel)) == (kept, 2 * kept)
     assert len(voice.llm_tokens) == min(num_tokens, num_frames // 2)
 
@@ -286,3 +286,26 @@ def test_nothing_is_kept_of_what_was_refused(tmp_path: Path, cache: EmbeddingCac
 def test_the_limits_are_those_of_the_tokenizer() -> None:
     assert enrolment.MAX_DURATION_S == 30.0
     check_recording(Recording(speech(30.0, 16_000), 16_000))
+
+
+def test_the_transcript_is_kept_as_the_words_that_are_heard(wav: Path, cache: EmbeddingCache) -> None:
+    from cc_tts.text.normalizer import Normalizer
+
+    def words(text: str) -> str:
+        return Normalizer().normalize(text, "en-GB")
+
+    voice = enrol(wav, "Dr. Lee pays 25 pounds.", CountingEncoder(), cache, normalize=words)
+    assert voice.transcript == "Doctor Lee pays twenty-five pounds."
+    assert enrol(wav, "Dr. Lee pays 25 pounds.", CountingEncoder(), cache).key != voice.key
+
+
+@pytest.mark.parametrize(("num_tokens", "num_kept"), [(200, 200), (201, 0), (750, 0)])
+def test_a_long_recording_is_not_given_to_the_language_model(num_tokens: int, num_kept: int) -> None:
+    made = PromptFeatures(
+        np.zeros(num_tokens, np.int32), np.zeros((2 * num_tokens, 80), np.float32), np.zeros(192, np.float32)
+    )
+    voice = assemble("0" * 64, TEXT, made, fingerprint="", duration_s=1.0, trim_to_chunk=True)
+    assert len(voice.llm_tokens) == num_kept
+    assert ("3 to 8 s" in "".join(voice.warnings)) == (num_kept == 0)
+    without = assemble("0" * 64, "", made, fingerprint="", duration_s=1.0, trim_to_chunk=True)
+    assert without.warnings == ()

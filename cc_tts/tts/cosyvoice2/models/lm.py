@@ -365,7 +365,13 @@ class SpeechLm(nn.Module):
         return self._log_probs(hidden[:, 0]), cache
 
     def _log_probs(self, hidden: Tensor) -> Tensor:
-        return functional.log_softmax(self.llm_decoder(hidden).to(torch.float32), dim=-1)
+        """In float32 from the sum of products on: rounded to a half type first, near ties would be sampled otherwise."""
+        weight, bias = self.llm_decoder.weight, self.llm_decoder.bias.to(torch.float32)
+        if hidden.dtype != torch.float32 and hidden.is_cuda:
+            logits = torch.mm(hidden, weight.t(), out_dtype=torch.float32) + bias  # half operands, float32 out
+        else:
+            logits = functional.linear(hidden.to(torch.float32), weight.to(torch.float32), bias)
+        return functional.log_softmax(logits, dim=-1)
 
 
 def _drop_tied_head(_module: nn.Module, state: dict[str, Any], _prefix: str, *rest: Any) -> None:

@@ -297,3 +297,15 @@ def test_no_value_leaves_the_device() -> None:
         assert answer.shape == (3, 43)
         tables = torch.empty(3, 7, dtype=torch.int64)
         assert lm.embed(tables, tables).shape == (3, 7, 48)
+
+
+def test_logits_of_half_weights_are_not_rounded_to_half(lm: SpeechLm) -> None:
+    half = SpeechLm.from_state_dict(
+        {key: value.to(torch.bfloat16) for key, value in lm.state_dict().items()}, head_dim=8
+    )
+    hidden = torch.randn(4, SMALL.hidden_size).to(torch.bfloat16)
+    head = half.llm_decoder
+    exact = torch.log_softmax(hidden.double() @ head.weight.double().T + head.bias.double(), dim=-1)
+    log_probs = half._log_probs(hidden)
+    assert log_probs.dtype is torch.float32
+    assert (log_probs - exact).abs().max() < 1e-5

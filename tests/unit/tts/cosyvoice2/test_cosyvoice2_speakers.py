@@ -1,5 +1,6 @@
 """Speakers: what each mode hands to the language model, the table of a model directory, enrolled voices."""
 
+import dataclasses
 import os
 import pickle
 import subprocess
@@ -295,3 +296,20 @@ def test_the_flows_reference_of_a_table_is_trimmed_for_the_first_hop(tmp_path: P
     found = built_in_speakers(table(tmp_path, {"anna": entry}))["anna"]
     assert found.flow_tokens.tolist() == list(range(22, 60))
     assert found.flow_mel[:, 0].tolist() == list(range(44, 120))
+
+
+@pytest.mark.parametrize(("num_tokens", "mode"), [(0, "cross_lingual"), (200, "zero_shot"), (201, "cross_lingual")])
+def test_a_reference_too_long_for_the_language_model_is_not_given_to_it(
+    tmp_path: Path, tokenizer: TextTokenizer, num_tokens: int, mode: str
+) -> None:
+    library = VoiceLibrary(tmp_path)
+    library.features.store(dataclasses.replace(enrolled("a" * 64), llm_tokens=np.zeros(num_tokens, np.int32)))
+    library.store(VoiceRecord(id="anna", language="en", mode="zero_shot", key="a" * 64))
+    found = enrolled_speakers(library)["anna"]
+    assert found.mode == mode
+    request = found.lm_request(tokenizer, TEXT)
+    assert len(request.prompt_speech) == (num_tokens if mode == "zero_shot" else 0)
+    assert bool(request.prompt_text) == (mode == "zero_shot")
+    entry = zero_shot_entry() | {"llm_prompt_speech_token": torch.zeros((1, num_tokens), dtype=torch.int32)}
+    (tmp_path / "model").mkdir()
+    assert built_in_speakers(table(tmp_path / "model", {"anna": entry}))["anna"].mode == mode

@@ -48,3 +48,23 @@ def test_a_sentence_ends_once(text: str, sentence: str) -> None:
 def test_tokens_are_those_of_the_sentence() -> None:
     assert text_ids(Letters(), " ok,") == tuple(map(ord, "ok."))
     assert text_ids(Letters(), "--") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("Thank you for calling,", "Thank you for calling,"),
+        (" Thank you for calling , ", "Thank you for calling ,"),
+        ("你好，", "你好，"),
+        ("红\u3001", "红\u3001"),
+        ("well —", "well —"),
+        ("he said, “well,”", "he said, “well,”"),
+        ("Hello", "Hello."),
+        ("Hello.", "Hello."),
+        (",", ""),
+    ],
+)
+def test_a_chunk_cut_at_a_comma_keeps_it_while_the_text_goes_on(text: str, spoken: str) -> None:
+    assert as_sentence(text, goes_on=True) == spoken
+    assert text_ids(Letters(), text, goes_on=True) == tuple(map(ord, spoken))
+    assert not spoken or as_sentence(text)[-1] in ".。”"

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from cc_tts.errors import EngineOverloaded, TextTooLong, UnknownVoice
+from cc_tts.tts.cosyvoice2.device import PreparedText
 from cc_tts.tts.cosyvoice2.engine import MAX_WAITING_TEXTS, Engine, EngineConfig
 from cc_tts.tts.cosyvoice2.sequence import MAX_AHEAD_MS
 from cc_tts.tts.stepped import StreamDone, StreamRequest
@@ -330,3 +331,21 @@ def test_an_engine_needs_a_slot_for_each_stream() -> None:
     hall = Hall(num_slots=2)
     with pytest.raises(ValueError, match="2 slots are not enough for 3 streams"):
         Engine(hall.device, hall.front, hall.costs, EngineConfig(max_streams=3), clock=hall.clock)
+
+
+def test_a_text_chunk_is_prepared_as_one_that_goes_on_until_the_last() -> None:
+    hall = Hall()
+    told: list[tuple[str, bool]] = []
+    prepare = hall.front.prepare
+
+    def noting(voice_id: str, text: str, *, goes_on: bool = False) -> PreparedText | None:
+        told.append((text, goes_on))
+        return prepare(voice_id, text, goes_on=goes_on)
+
+    hall.front.prepare = noting  # type: ignore[method-assign]
+    hall.open(0, "one,", "two,", "three", end=False)
+    hall.open(1, "four,")
+    hall.run()
+    hall.engine.end(0)
+    hall.run()
+    assert sorted(told) == [("four,", False), ("one,", True), ("three", True), ("two,", True)]

@@ -90,7 +90,7 @@ def test_an_interleaved_sequence_waits_for_text_and_is_never_fed_while_it_runs()
     sequence.drew([IDS.fill], stopped=True)
     assert sequence.feed is not None
     assert sequence.feed.goes_on
-    assert sequence.num_fills == 1
+    assert sequence.num_unspoken == 1
     sequence.was_fed()
     sequence.drew([8] * 15 + [IDS.fill], stopped=True)
     sequence.was_fed()
@@ -174,3 +174,21 @@ def test_when_a_stream_will_be_done_with_is_known_once_all_is_drawn() -> None:
 
 def test_a_stream_with_nothing_left_is_done_with_now() -> None:
     assert make_stream(has_ended=True).left_ms == 0.0
+
+
+def test_the_sixth_silent_token_in_a_row_and_those_after_it_are_left_out() -> None:
+    sequence = make_sequence(make_stream(), feed=plain_feed(), silent_tokens={1, 2})
+    sequence.was_fed()
+    sequence.drew([1, 2, 1, 2], stopped=False)
+    sequence.drew([1, 2, 1, 7, 2, 2, 2, 2, 2, 2, 9], stopped=True)
+    assert sequence.tokens == [1, 2, 1, 2, 1, 7, 2, 2, 2, 2, 2, 9]
+    assert sequence.num_unspoken == 3
+
+
+def test_silence_of_an_interleaved_text_is_left_out_as_well() -> None:
+    sequence = make_sequence(make_stream(), bistream=Bistream((), (), speech_ids=IDS), silent_tokens={3})
+    sequence.add_text((1, 2, 3, 4, 5), text_chunk_index=0)
+    sequence.was_fed()
+    sequence.drew([3] * 8 + [4], stopped=False)
+    assert sequence.tokens == [3] * 5 + [4]
+    assert sequence.num_unspoken == 3

@@ -71,7 +71,7 @@ class Media:
 @dataclass(frozen=True, slots=True)
 class Checked:
     """``fault`` if a description must not reach PJMEDIA; else which of its ``num_media`` m-lines must not be chosen, though
-    they are switched on.
+    they are switched on, such as that of IPv6 beside one of IPv4 (RFC 4091).
     """
 
     fault: Fault | None = None

@@ -11,7 +11,7 @@ import pytest
 from cc_tts import config
 from cc_tts.ua.c_library import CLibrary, Headers
 from cc_tts.ua.client import settings_of
-from cc_tts.ua.gate import Gate
+from cc_tts.ua.gate import ALLOWED, Gate
 from cc_tts.ua.inbound_policy import InboundPolicy
 from cc_tts.ua.sip_thread import SipThread
 from tests.fakes.fake_line import FakeClock
@@ -82,11 +82,11 @@ class FakeLibrary:
         )
         return self.on_response(1)
 
-    def receive(self, method: str, *lines: str, host: str = HOST, to_tag: str = "") -> int | str:
+    def receive(self, method: str, *lines: str, host: str = HOST, to_tag: str = "", uri: str = "sip:a@b") -> int | str:
         """The status of the answer, ``silence``, or ``passed``."""
         to = "To: <sip:a@b>" + (f";tag={to_tag}" if to_tag else "")
         head = (
-            f"{method} sip:a@b SIP/2.0",
+            f"{method} {uri} SIP/2.0",
             "Call-ID: c",
             "From: <sip:x@y>;tag=theirs",
             to,
@@ -249,6 +249,45 @@ def test_a_request_that_contradicts_itself_is_refused() -> None:
     assert door.receive("INFO", "l: 1", to_tag="ours") == 400
     assert door.receive("INFO", "l: 0", to_tag="ours") == "passed"
     assert door.refused() == {"malformed": 2}
+
+
+def test_what_is_not_served_inside_a_dialog() -> None:
+    door = Door()
+    door.library.dialogs.add(("c", "ours", "theirs"))
+    wanted: dict[str, int | str] = {
+        "INFO": "passed",
+        "UPDATE": "passed",
+        "REFER": "passed",
+        "MESSAGE": 405,
+        "TELEPORT": 405,
+        "SUBSCRIBE": 489,
+    }
+    assert {method: door.receive(method, to_tag="ours") for method in wanted} == wanted
+    assert door.receive("MESSAGE", to_tag="ours") == 405
+    assert door.header("Allow") == ALLOWED
+
+
+@pytest.mark.parametrize("uri", ["tel:+1", "TEL:+1", "http://h", "sip", ""])
+def test_another_scheme_is_416(uri: str) -> None:
+    door = Door()
+    assert [door.receive(method, uri=uri) for method in ("INVITE", "OPTIONS", "BYE")] == [416] * 3
+    assert door.receive("INVITE", uri="SIPS:a@b") == "passed"
+    assert Door('sip.allowed_peers=["198.51.100.1"]').receive("INVITE", uri=uri) == "silence"
+
+
+@pytest.mark.parametrize("line", ["Contact: <tel:+1>", "m: *", "Contact:", "Record-Route: <sip:p;lr>, <tel:+1>"])
+def test_requests_must_be_answerable(line: str) -> None:
+    door = Door()
+    assert door.receive("INVITE", line) == 400
+    assert door.refused() == {"malformed": 1}
+    assert door.receive("BYE", line) == 481, "its Contact says nothing"
+    for good in (
+        "<sip:a@b;x=y>;p=1",
+        "sip:b:5060;p=1",
+        '"a, <b>" <sips:[::1]>, <sip:%41@b?h=1>',
+        "<sip:1_u~(t!)&i=$/c?,/;;*@b>",
+    ):
+        assert door.receive("INVITE", f"Contact: {good}") == "passed", good
 
 
 def test_exempt_peers_are_not_asked() -> None:

@@ -104,3 +104,14 @@ def test_the_advice_knows_whether_it_is_built(tmp_path: Path) -> None:
     after = pjsua2_build.advice(max_calls=4, prefix=str(tmp_path))
     assert "CC_TTS_PJSUA2=server" in after
     assert "make pjsua2" not in after
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "10.0.0.5", "172.31.255.1", "192.168.1.2", "169.254.1.1"])
+def test_the_wheel_listens_inside(host: str) -> None:
+    pjsua2_build.check_address(host)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "8.8.4.4", "172.32.0.1", "100.64.0.1", "192.0.2.1"])
+def test_the_wheel_does_not_listen_where_strangers_are(host: str) -> None:
+    with pytest.raises(ConfigError, match=r"make pjsua2.*CC_TTS_PJSUA2=server.*allow_pypi_wheel"):
+        pjsua2_build.check_address(host)

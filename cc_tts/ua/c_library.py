@@ -18,9 +18,8 @@ _FROM_PJ: Final = "_ZN2pj9SipRxData6fromPjER13pjsip_rx_data"
 _FALSE: Final = 0
 _MAX_RX_DATA_BYTES: Final = 20_000
 """More than a ``pjsip_rx_data``, most of which is the packet."""
-_HEADERS_AT: Final = 40
 _BODY_AT: Final = 104
-"""In a ``pjsip_msg``, behind the type and the start line: the list of headers and the body."""
+"""In a ``pjsip_msg``, behind the type, the start line and the list of headers."""
 _PORT_AT: Final = 16
 """In a ``pjmedia_sdp_media``, behind the kind."""
 _MEDIA_AT: Final = 696
@@ -126,7 +125,8 @@ class CLibrary:
         self._rx_data_info = self._bind("pjsip_rx_data_get_info", ctypes.c_char_p, pointer)
         self._find_dialog = self._bind("pjsip_ua_find_dialog", pointer, pointer, pointer, pointer, integer)
         self._sdp_info = self._bind("pjsip_rdata_get_sdp_info", pointer, pointer)
-        self._find_remove_header = self._bind("pjsip_msg_find_remove_hdr", pointer, pointer, integer, pointer)
+        self._find_header = self._bind("pjsip_msg_find_hdr_by_name", pointer, pointer, pointer, pointer)
+        self._erase = self._bind("pj_list_erase", None, pointer)
         self._capability = self._bind("pjsip_endpt_get_capability", pointer, pointer, integer, pointer)
         self._endpoint = self._bind("pjsua_get_pjsip_endpt", pointer)
         self._pool_create = self._bind("pjsua_pool_create", pointer, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t)
@@ -207,15 +207,15 @@ class CLibrary:
         """Make PJSIP read a message without body. Raises as :meth:`drop_headers`."""
         ctypes.c_size_t.from_address(self._parsed(rdata) + _BODY_AT).value = 0
 
-    def drop_headers(self, rdata: int, kind: int) -> None:
-        """Make PJSIP read a message without headers of this kind, a ``pjsip_hdr_e``.
+    def drop_headers(self, rdata: int, name: str) -> None:
+        """Make PJSIP read a message without headers of this name, of which it knows the compact form by itself.
 
         Raises:
             RuntimeError: the build lays out what it received otherwise.
         """
-        message = self._parsed(rdata)
-        while self._find_remove_header(message, kind, None):
-            pass
+        message, text = self._parsed(rdata), _string(name)
+        while found := self._find_header(message, ctypes.addressof(text), None):
+            self._erase(found)
 
     def _parsed(self, rdata: int) -> int:
         """The ``pjsip_msg`` of what was received. How far in front of it the packet begins depends on how the library was

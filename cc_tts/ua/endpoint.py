@@ -332,9 +332,7 @@ class UserAgent:
         leg = self._new_leg(account, pj.PJSUA_INVALID_ID, message.call_id)
         param = leg_events.call_options()
         for name, value in message.headers.items():
-            header = pj.SipHeader()
-            header.hName, header.hValue = name, value
-            param.txOption.headers.append(header)
+            leg_events.add_header(param, name, value)
         if message.from_:
             param.txOption.localUri = f"<{message.from_}>"
         self._legs[message.call_id] = leg
@@ -422,6 +420,7 @@ class UserAgent:
             srtp=self._settings.srtp,
             unacked_ms=self._settings.rtp_unacked_ms,
             library=self._library,
+            server=self._settings.user_agent,
         )
 
     def _on_leg(self, call_id: str, command: str, action: Callable[[Leg], None]) -> None:

@@ -69,6 +69,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         srtp: SrtpUse,
         unacked_ms: int,
         library: CLibrary,
+        server: str,
     ) -> None:
         SipThread.check()
         super().__init__(account, pj_call_id)
@@ -94,6 +95,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._established = False
         self._negotiated = False  # offer and answer were exchanged, whatever came of it
         self._srtp = srtp
+        self._server = server  # the header of that name
         self._sent_over = ""
         self._media_sent: MediaActive | None = None
         self._clocked = False
@@ -162,16 +164,15 @@ class Leg(pj.Call):  # type: ignore[misc]
                 headers["Retry-After"] = str(retry_after_s)
         elif ended_by != "local" and sip_code:
             param.statusCode = sip_code
+        if self._server and self._awaits_answer():
+            headers["Server"] = self._server
         for name, value in headers.items():
-            header = pj.SipHeader()
-            header.hName, header.hValue = name, value
-            param.txOption.headers.append(header)
+            leg_events.add_header(param, name, value)
         self.hangup(param)
 
     def end_for_stop(self, *, retry_after_s: int) -> None:
         """End it because this process stops: a call that waits for our answer may be tried elsewhere (RFC 3261 §21.5.4)."""
-        info = self.getInfo()
-        if info.role == pj.PJSIP_ROLE_UAS and info.state < pj.PJSIP_INV_STATE_CONNECTING:
+        if self._awaits_answer():
             self.end(sip_code=pj.PJSIP_SC_SERVICE_UNAVAILABLE, retry_after_s=retry_after_s)
         else:
             self.end()
@@ -420,9 +421,16 @@ class Leg(pj.Call):  # type: ignore[misc]
         # in an answered call it is pjsua's own, when nothing can be made of the far side's SDP
         return "not_acceptable" if self._answered and sip_code in _NO_MEDIA else "remote"
 
+    def _awaits_answer(self) -> bool:
+        """Whether it came in and has not been answered."""
+        info = self.getInfo()
+        return bool(info.role == pj.PJSIP_ROLE_UAS and info.state < pj.PJSIP_INV_STATE_CONNECTING)
+
     def _respond(self, code: int) -> None:
         param = leg_events.call_options()
         param.statusCode = code
+        if self._server:
+            leg_events.add_header(param, "Server", self._server)
         self.answer(param)
 
     def _connect(self, *, must: bool) -> None:

@@ -49,6 +49,13 @@ def call_options() -> Any:
     return param
 
 
+def add_header(param: Any, name: str, value: str) -> None:
+    """Have what is sent carry a header."""
+    header = pj.SipHeader()
+    header.hName, header.hValue = name, value
+    param.txOption.headers.append(header)
+
+
 def is_encrypted(call: Any) -> bool:
     """Whether the call's media is SRTP now. Its m-line does not tell: RTP/AVP with keys is encrypted as well. PJSIP says it
     in its dump of a call only, on a line of its own: the first line has what the far side calls itself.

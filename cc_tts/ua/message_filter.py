@@ -29,10 +29,10 @@ _PRIORITY: Final = 63
 _OFFERING: Final = frozenset((b"INVITE", b"UPDATE", b"PRACK"))
 """Requests that may carry an offer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5); ACK may carry an answer."""
 _ANSWERING: Final = frozenset(("INVITE", "UPDATE", "PRACK"))
-_CONTACT: Final = 9
-_EXPIRES: Final = 18
-_RECORD_ROUTE: Final = 29
-"""PJSIP_H_CONTACT, PJSIP_H_EXPIRES, PJSIP_H_RECORD_ROUTE."""
+_ROUTING: Final = {"Contact": ("contact", "m"), "Record-Route": ("record-route",), "Service-Route": ("service-route",)}
+"""Headers of a response that say where requests are to be sent, and how they may be spelt."""
+MAX_SERVICE_ROUTES: Final = 8
+"""PJSUA_ACC_MAX_PROXIES; pjsua writes more of these headers past the end of its table (RFC 3608)."""
 MAX_EXPIRES_S: Final = 1 << 31
 """PJSIP takes 2^32 - 1 for "not said" and asserts that it was."""
 WARN_AGENT: Final = "cc-tts"
@@ -104,14 +104,14 @@ class MessageFilter:
                 if has_body and (fault := self._fault_of(rdata, is_answer=True)):
                     log.warning("answer_unusable", method=method, sip_code=status, detail=fault.text)
                     self._c.drop_body(rdata)
+            unusable = {name for name, forms in _ROUTING.items() if sip_message.has_foreign_uri(message, *forms)}
             if method == "REGISTER":
                 if _is_endless(message):
-                    self._c.drop_headers(rdata, _EXPIRES)
-                    self._c.drop_headers(rdata, _CONTACT)
-            elif sip_message.has_foreign_uri(message, "record-route"):
-                self._c.drop_headers(rdata, _RECORD_ROUTE)
-            if sip_message.has_foreign_uri(message, "contact", "m"):
-                self._c.drop_headers(rdata, _CONTACT)
+                    unusable |= {"Expires", "Contact"}
+                if len(sip_message.header_values(message, "service-route")) > MAX_SERVICE_ROUTES:
+                    unusable.add("Service-Route")
+            for name in sorted(unusable):
+                self._c.drop_headers(rdata, name)
         except Exception:
             log.exception("filter_failed")
             return True

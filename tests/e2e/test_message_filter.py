@@ -4,16 +4,18 @@ agent's process is the same afterwards. With both builds of pjsua2.
 
 import asyncio
 import contextlib
+import os
 import re
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from cc_tts.ua import pjsua2_build
-from tests.e2e.configured import is_running, logged, server_with, ua_pid
+from tests.e2e.configured import is_running, logged, server_with, ua_pid, until_readyz
 from tests.e2e.peers import HOST
-from tests.e2e.raw_sip import SDP, Answer, RawCaller, RawPeer, repeated
+from tests.e2e.raw_sip import SDP, Answer, RawCaller, RawPeer, options, repeated
 from tests.e2e.server_under_test import Json, Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -329,6 +331,8 @@ async def until_bye_of(peer: RawPeer, tag: str) -> None:
         "Contact: <tel:+1>;expires=60\r\n",
         "Contact: <sip:a@b>;expires=60, <tel:+1>, <mailto:a@b>\r\n",
         "Record-Route: <tel:+1>\r\n",
+        "Service-Route: <sip:127.0.0.1;lr>\r\n" * 20,
+        "Service-Route: <tel:+1>\r\nService-Route:\r\n",
         "",
     ],
 )
@@ -372,7 +376,7 @@ async def test_an_offer_of_ipv6_or_ipv4_is_taken_by_ipv4(server: Server) -> None
     head = NO_CONNECTION + "a=group:ANAT 1 2\r\n"
     for media, wanted in (((six, four), [False, True]), ((four, six), [True, False])):
         async with RawCaller("silent", server.sip_port) as caller:
-            caller.send("INVITE", body=head + "".join(media), headers=b"Require: sdp-anat\r\n" * 0)
+            caller.send("INVITE", body=head + "".join(media))
             answer = await caller.final()
             assert answer.status == 200, answer.text
             caller.ack()
@@ -393,10 +397,36 @@ async def test_answers_name_what_is_served(server: Server) -> None:
             caller.send(method)
             answers.append(await caller.final())
             assert answers[-1].status == 405
-        answers.append(await caller.bye())
+            assert answers[-1].header("Allow") == allow
+        assert (await caller.bye()).status == 200
+        async with RawCaller("nobody", server.sip_port) as stranger:
+            stranger.invite()
+            answers.append(await stranger.final())
+            assert answers[-1].status == 404
+            stranger.ack()
         for answer in answers:
             assert answer.header("Allow") in (allow, None), answer.text
             assert answer.header("Supported") in (supported, None), answer.text
         assert answers[1].header("Allow") == allow
         assert answers[1].header("Supported") == supported
         assert all(answer.header("Server") == "cc-tts" for answer in answers)
+
+
+async def test_a_call_that_rings_when_the_user_agent_stops_may_be_tried_elsewhere(build: str, tmp_path: Path) -> None:
+    async with server_with(tmp_path) as server, RawCaller("ring", server.sip_port) as caller:
+        caller.invite()
+        await server.until_call(lambda call: call["state"] == "early")
+        os.kill(ua_pid(server), signal.SIGTERM)
+        answer = await caller.final()
+        caller.ack()
+        assert (answer.status, answer.header("Retry-After")) == (503, "7")
+        await until_readyz(server, 200)
+
+
+async def test_the_wheel_does_not_listen_where_strangers_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")
+    monkeypatch.setenv("CC_TTS_SIP__HOST", "0.0.0.0")
+    with pytest.raises(RuntimeError, match=r"make pjsua2.*CC_TTS_PJSUA2=server.*sip\.allow_pypi_wheel"):
+        await Server.start(tmp_path)
+    async with server_with(tmp_path, sip__allow_pypi_wheel="true") as server:
+        assert (await options(server.sip_port)).status == 200

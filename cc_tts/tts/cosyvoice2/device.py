@@ -77,7 +77,7 @@ class Device(Protocol):
     num_slots: int
     max_tokens: int
     """Speech tokens of a sequence, those of the flow's prompt among them."""
-    silent_tokens: AbstractSet[int]
+    silent_tokens: frozenset[int]
     """Speech tokens that sound of nothing."""
 
     def start(self, feeds: Row[SlotFeed]) -> None:

@@ -22,7 +22,7 @@ _BODY_AT: Final = 104
 """In a ``pjsip_msg``, behind the type, the start line and the list of headers."""
 _PORT_AT: Final = 16
 """In a ``pjmedia_sdp_media``, behind the kind."""
-_MEDIA_AT: Final = 696
+_MEDIA_AT: Final = 712
 """In a ``pjmedia_sdp_session``, behind 68 attributes: how many m-lines there are, and where they are."""
 _ENCODING: Final = 1
 """``PJMEDIA_DIR_ENCODING``."""

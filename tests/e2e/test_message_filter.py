@@ -324,7 +324,6 @@ async def until_bye_of(peer: RawPeer, tag: str) -> None:
     "lines",
     [
         "Contact: *\r\n",
-        "Contact: *\r\nExpires: 0\r\n",
         "Expires: 4294967295\r\n",
         "Contact: {own};expires=4294967295\r\n",
         "Contact: {own};expires=x\r\nExpires: -1\r\n",
@@ -361,13 +360,13 @@ async def answer_the_rest(registrar: RawPeer) -> None:
         registrar.answer("200 OK")
 
 
-@pytest.mark.parametrize("uri", ["tel:+15551234", "http://example.com", "nobodyKnowsThisScheme:totallyopaquecontent"])
-@pytest.mark.parametrize("method", ["INVITE", "OPTIONS", "MESSAGE", "BYE"])
-async def test_other_schemes_are_416(server: Server, uri: str, method: str) -> None:
-    async with RawCaller("silent", server.sip_port) as caller:
-        caller._uri = uri
-        caller.send(method, body=HEAD + AUDIO if method == "INVITE" else "")
-        assert (await caller.final()).status == 416
+async def test_another_scheme_is_416(server: Server) -> None:
+    for uri in ("tel:+15551234", "TEL:15551234;phone-context=example.com"):
+        for method in ("INVITE", "OPTIONS", "MESSAGE", "BYE"):
+            async with RawCaller("silent", server.sip_port) as caller:
+                caller._uri = uri
+                caller.send(method, body=HEAD + AUDIO if method == "INVITE" else "")
+                assert (await caller.final()).status == 416, (uri, method)
 
 
 async def test_an_offer_of_ipv6_or_ipv4_is_taken_by_ipv4(server: Server) -> None:
@@ -387,8 +386,7 @@ async def test_an_offer_of_ipv6_or_ipv4_is_taken_by_ipv4(server: Server) -> None
 
 async def test_answers_name_what_is_served(server: Server) -> None:
     async with RawCaller("silent", server.sip_port) as caller:
-        caller.send("OPTIONS")
-        told = await caller.final()
+        told = await options(server.sip_port)
         allow, supported = told.header("Allow"), told.header("Supported")
         assert allow == "INVITE, ACK, BYE, CANCEL, OPTIONS, INFO, PRACK, UPDATE"
         assert supported == "100rel, timer"

@@ -155,8 +155,10 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._answered:
             param.statusCode = pj.PJSIP_SC_OK if ended_by == "local" else sip_code or pj.PJSIP_SC_OK
             headers = bye.bye_headers(cause=cause, played_ms=self._played_ms, sip_code=sip_code, reason=reason)
-        elif self._incoming:
+        elif self._awaits_answer():
             param.statusCode = sip_code or pj.PJSIP_SC_DECLINE
+            if self._server:
+                headers["Server"] = self._server
             if reason:
                 param.reason = reason
                 headers["Warning"] = f"399 cc-tts {bye.quoted(reason)}"
@@ -164,8 +166,6 @@ class Leg(pj.Call):  # type: ignore[misc]
                 headers["Retry-After"] = str(retry_after_s)
         elif ended_by != "local" and sip_code:
             param.statusCode = sip_code
-        if self._server and self._awaits_answer():
-            headers["Server"] = self._server
         for name, value in headers.items():
             leg_events.add_header(param, name, value)
         self.hangup(param)

@@ -5,7 +5,6 @@ Runs on: the thread that owns the device.
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Row
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 

@@ -74,7 +74,7 @@ def parse_uri(text: str) -> tuple[str, str, int]:
 
 
 def _is_broken_address(host: str) -> bool:
-    """Whether it is made of digits and dots, and no IPv4 address: no name looks like that (RFC 1123 §2.1)."""
+    """Whether it is made of digits and dots, and no IPv4 address: no host name looks like that."""
     try:
         return not host.strip(".0123456789") and not ipaddress.IPv4Address(host)
     except ValueError:

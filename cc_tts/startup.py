@@ -9,7 +9,7 @@ and ``cc-tts check-config`` at the same.
 
 import errno
 import socket
-from typing import Final
+from typing import Any, Final
 
 from cc_tts import tls_files
 from cc_tts.calls.speech_source import SpeechSource
@@ -88,22 +88,25 @@ def _check_addresses(config: Config) -> None:
     _check_address(http.host, http.port, socket.SOCK_STREAM, host_key="http.host", port_key="http.port")
 
 
-def _check_address(host: str, port: int, kind: int, *, host_key: str, port_key: str) -> None:
+def _check_address(host: str, port: int, kind: socket.SocketKind, *, host_key: str, port_key: str) -> None:
     try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)[0]
-        with socket.socket(family, kind) as probe:
-            probe.bind(address)
+        found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
     except socket.gaierror:
         raise ConfigError(f"{host_key}: {host[:255]!r} is neither an address nor a name that resolves") from None
+    failures = {_bind_error(family, kind, address) for family, _, _, _, address in found}
+    if failures == {errno.EADDRNOTAVAIL}:
+        raise ConfigError(f"{host_key}: {host} is not an address of this machine; 0.0.0.0 listens on all that it has")
+    if failures == {errno.EACCES}:
+        raise ConfigError(f"{port_key}: {port} needs privileges; use a port above 1023, or grant CAP_NET_BIND_SERVICE")
+
+
+def _bind_error(family: int, kind: socket.SocketKind, address: Any) -> int | None:
+    try:
+        with socket.socket(family, kind) as probe:
+            probe.bind(address)
     except OSError as error:
-        if error.errno == errno.EADDRNOTAVAIL:
-            raise ConfigError(
-                f"{host_key}: {host} is not an address of this machine; 0.0.0.0 listens on all that it has"
-            ) from None
-        if error.errno == errno.EACCES:
-            raise ConfigError(
-                f"{port_key}: {port} needs privileges; use a port above 1023, or grant CAP_NET_BIND_SERVICE"
-            ) from None
+        return error.errno
+    return None
 
 
 def _implausible_ports(config: Config) -> list[str]:

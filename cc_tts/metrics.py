@@ -75,6 +75,12 @@ class Metrics:
             registry=registry,
         )
 
+        self.ua_failed_assertions = Counter(
+            "cctts_ua_failed_assertions",
+            "Assertions of PJSIP that failed in the server build, each a fault of ours or PJSIP's.",
+            registry=registry,
+        )
+
         # --- requests that never were calls
         self.sip_refused = Counter(
             "cctts_sip_refused",

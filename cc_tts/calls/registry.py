@@ -276,6 +276,8 @@ class CallRegistry:
                 return
             case messages.RequestsRefused():
                 self._kept_out(message)
+            case messages.AssertionsFailed():
+                self._metrics.ua_failed_assertions.inc(message.count)
                 return
             case messages.MediaLateness():
                 self._media_is_late(message.p99_ms, refusing=message.refusing)

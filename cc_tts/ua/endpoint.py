@@ -4,7 +4,7 @@ import functools
 import re
 import resource
 import secrets
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from cc_tts.ua.message_filter import MessageFilter
 from cc_tts.ua.messages import (
     Answer,
     ApplySettings,
+    AssertionsFailed,
     Audio,
     BeginUtterance,
     CallEnded,
@@ -73,6 +74,8 @@ aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
 TELL_REFUSED_NS: Final = 1_000_000_000
 """Refused requests are told of once in this time at most, however many there are."""
+MAX_ASSERTIONS: Final = 1000
+"""Failed assertions that are counted in that time."""
 SPARE_HANDLES: Final = 16
 """Of the handles of a build, those that are not for RTP and RTCP."""
 MIN_RESTING_CALLS: Final = 20
@@ -121,6 +124,7 @@ class UserAgent:
         self.gate_installed = False
         self._policy = InboundPolicy(settings, clock=clock)
         self._told_refused_ns = 0
+        self._told_assertions_ns = 0
         self._originated: dict[str, str] = {}
         self._tails: list[tuple[int, Hangup]] = []
         self._log_writer = _LogWriter(clock)
@@ -211,6 +215,7 @@ class UserAgent:
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
             self._tell_lateness(now_ns)
             self._tell_refused(now_ns)
+            self._tell_assertions(now_ns)
             timeout_s = self._settings.rtp_inactivity_timeout_s
             for leg in tuple(self._legs.values()):
                 leg.tick(now_ns)
@@ -513,6 +518,14 @@ class UserAgent:
             log.warning("requests_refused", cause=cause, count=some.count, some_sources=sorted(some.sources))
         self._send(RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
 
+    def _tell_assertions(self, now_ns: int) -> None:
+        if now_ns - self._told_assertions_ns < TELL_REFUSED_NS or not (failed := self._log_writer.take_assertions()):
+            return
+        self._told_assertions_ns = now_ns
+        for detail, count in failed.items():
+            log.warning("assertion_failed", detail=detail, count=count)
+        self._send(AssertionsFailed(count=failed.total()))
+
     def _open_files(self, wanted_calls: int) -> int:
         """Let as many files be open as PJLIB has room for sockets: when connections have filled its table it closes new
         ones, while PJSIP accepts no more, ever, once files have run out. Returns for how many calls there are files. Calls
@@ -584,6 +597,10 @@ def _feed(leg: Leg, message: Message, payload: bytes) -> None:
 
 _BAD_PACKET: Final = "Error processing packet"
 """How PJSIP begins to tell of a message that it cannot parse, all of which it tells."""
+_FAILED_ASSERTION: Final = re.compile(r"[\d:.]+ +(\S+) +!?[. ]*Assert failed: (.+)")
+"""What PJLIB says instead of ending the process when it is built with NDEBUG: time, file, expression. Anchored, as what
+others sent may stand further on in a line.
+"""
 _KEY: Final = re.compile(r"\bkey=.*", re.DOTALL)
 """PJMEDIA writes the keys of SRTP at level 5."""
 
@@ -596,12 +613,23 @@ class _LogWriter(pj.LogWriter):  # type: ignore[misc]
         self._clock = clock
         self._told_ns = 0
         self._untold = 0
+        self._assertions: deque[str] = deque(maxlen=MAX_ASSERTIONS)
+
+    def take_assertions(self) -> Counter[str]:
+        """Assertions that failed since the last time."""
+        failed: Counter[str] = Counter()
+        while self._assertions:
+            failed[self._assertions.popleft()] += 1
+        return failed
 
     def write(self, entry: Any) -> None:
         """Called by PJSIP. The ports it passes over while it looks for a free one are nothing to report."""
         if "socket bind() at" in entry.msg:
             return
         text = entry.msg
+        if entry.level == 1 and (failed := _FAILED_ASSERTION.match(text)):
+            self._assertions.append(f"{failed[1]} {failed[2].strip()}")
+            return
         if _BAD_PACKET in text:
             text = text.partition("]:")[0]  # what follows is the packet, of whomever, with whatever is in it
             now_ns = self._clock.now_ns()

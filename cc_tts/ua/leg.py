@@ -81,7 +81,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.underruns = 0
         self._utterance_id = ""  # the last one that began
         self._played_ms = 0.0  # of it
-        self._incoming = pj_call_id != pj.PJSUA_INVALID_ID
         self._audio_format = audio_format
         self._ports = ports
         self._clock = clock

@@ -320,6 +320,12 @@ class SettingsApplied(Message, frozen=True):
     refused: dict[str, str]
 
 
+class AssertionsFailed(Message, frozen=True):
+    """How many assertions of PJSIP failed since the last of these, once a second at most. The wheel dies of the first."""
+
+    count: int
+
+
 class RegistrationChanged(Message, frozen=True):
     """The registrar's answer."""
 
@@ -405,6 +411,7 @@ FROM_UA: Final[tuple[type[Message], ...]] = (
     CommandFailed,
     InviteRefused,
     RequestsRefused,
+    AssertionsFailed,
     LinesTaken,
     MediaLateness,
     RegistrationChanged,

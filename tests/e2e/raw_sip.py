@@ -207,13 +207,24 @@ class RawPeer(UdpEndpoint):
                     self.request, self._sender = text, sender
                     return text
 
-    def answer(self, status: str, *, headers: str = "", formats: str = "", body: str = "", rtp_port: int = 9) -> None:
+    def answer(
+        self,
+        status: str,
+        *,
+        headers: str = "",
+        formats: str = "",
+        body: str = "",
+        content_type: str = "application/sdp",
+        contact: str = "",
+        rtp_port: int = 9,
+        tag: str = "peer",
+    ) -> None:
         """Answer the last request, with an answer to its offer if there is a ``body`` or there are ``formats``."""
-        head = f"SIP/2.0 {status}\r\n{repeated(self.request, tag='peer')}{headers}"
+        head = f"SIP/2.0 {status}\r\n{repeated(self.request, tag=tag)}{headers}"
         if formats:
             body = SDP.format(port=rtp_port, formats=formats)
         if body:
-            head += f"Content-Type: application/sdp\r\nContact: <sip:peer@{self.own}>\r\n"
+            head += f"Content-Type: {content_type}\r\nContact: {contact or f'<sip:peer@{self.own}>'}\r\n"
         self.transmit(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self._sender)
 
 

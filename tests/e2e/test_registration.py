@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.configured import server_with, until, until_readyz
+from tests.e2e.configured import logged, server_with, until, until_readyz
 from tests.e2e.peers import HOST, Sipp
 from tests.e2e.raw_sip import RawCaller, RawPeer, digest_response
 from tests.e2e.server_under_test import Json, Server
@@ -65,6 +65,28 @@ async def test_a_registrar_that_refuses_is_asked_again_and_readyz_says_so(tmp_pa
             await registrar.expect("REGISTER", timeout_s=20)
             registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
             await until_readyz(server, 200)
+
+
+@pytest.mark.usefixtures("server_build")
+async def test_a_registrar_that_answers_with_a_star(tmp_path: Path) -> None:
+    async with RawPeer() as registrar:
+        settings = {
+            "registration__registrar": f"sip:{HOST}:{registrar.port}",
+            "registration__username": "greet",
+            "registration__expires_s": "60",
+            "registration__retry_s": "1",
+        }
+        async with server_with(tmp_path, **settings) as server:
+            await registrar.expect("REGISTER")
+            registrar.answer("200 OK", headers="Contact: *\r\nExpires: 60\r\n")
+            await until_readyz(server, 200)
+            async with RawCaller("silent", server.sip_port) as caller:
+                caller.invite()
+                assert (await caller.final()).status == 200
+                caller.ack()
+                assert (await caller.bye()).status == 200
+            assert "assertion_failed" not in server.log
+            assert len(logged(server, "child_ready")) == 1, "the UA process lives"
 
 
 async def test_places_a_call_and_speaks(server: Server) -> None:

@@ -161,7 +161,7 @@ class PromptPlayer:
             self._turn()
             with contextlib.suppress(UserAgentUnavailable):  # its end closes this player
                 self._line.begin(utterance.id)
-            task = asyncio.create_task(self._feed(utterance), name=f"feed {utterance.id}")
+            task = asyncio.create_task(self._feed(utterance), name=f"feed {utterance.id}", context=utterance.context)
             self._feeding = (utterance, task)
             task.add_done_callback(self._fed)
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from bisect import bisect_right
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
@@ -81,6 +82,8 @@ class Utterance:
     spans: list[SpokenSpan] = field(default_factory=list)
     text_chars: int = 0
     """Characters of the text; 0 for tones and silence."""
+    context: Context = field(default_factory=copy_context, repr=False)
+    """Of the request that asked for it: its ids are in the lines about this utterance, whoever was spoken before it."""
     _spoken_text: str | None = None
 
     def __post_init__(self) -> None:

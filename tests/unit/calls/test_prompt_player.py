@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Seque
 from typing import Any, cast
 
 import pytest
+import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -202,6 +203,20 @@ async def test_the_engine_fails_in_the_middle(stage: Stage, *, known: bool) -> N
     assert stage.source.streams[0].num_cancels, "the failed stream is freed"
     assert len(stage.source.opened) == 2, "what has been heard is not begun anew"
     stage.must_be_empty()
+
+
+async def test_a_failure_is_logged_with_the_ids_of_its_own_request(stage: Stage) -> None:
+    stage.source.plans["bad"] = [SpeechPiece(pcm(200), "bad "), EngineFailed("it broke")]
+    stage.player.open_line()
+    merge = structlog.contextvars.merge_contextvars
+    with structlog.testing.capture_logs(processors=[merge]) as lines:
+        with structlog.contextvars.bound_contextvars(request_id="req_first"):
+            stage.say("good")
+        with structlog.contextvars.bound_contextvars(request_id="req_second"):
+            failing = stage.say("bad")
+        await stage.play_all()
+    (line,) = [line for line in lines if line["event"] == "utterance_failed"]
+    assert (line["utterance_id"], line["request_id"]) == (failing.id, "req_second")
 
 
 async def test_the_source_refuses_to_open(stage: Stage) -> None:

@@ -29,7 +29,10 @@ def check_addresses(subject: Subject, probes: Probes) -> Iterator[Finding]:
     host = ipaddress.ip_address(sip.host)
     if host.is_loopback:
         yield Finding(
-            "warn", "sip.host", f"{host}: only this machine can call", 'set sip.host = "0.0.0.0" for a PBX elsewhere'
+            "warn",
+            "sip.host",
+            f"{host}: only this machine can call",
+            'for a PBX elsewhere: the address it reaches; "0.0.0.0" with the server build of pjsua2',
         )
     else:
         yield _public_address(sip.public_address, probes.local_address() if sip.host == _ANY else sip.host)

@@ -118,7 +118,7 @@ class InboundPolicy:
             return self._refuse("malformed", host, Refusal(400, reason="Line ends or a header that may come once"))
         if fault := sip_message.contradiction(message):
             return self._refuse("malformed", host, Refusal(400, reason=fault))
-        if not sip_message.request_uri(message).lower().startswith(("sip:", "sips:")):
+        if not sip_message.is_for_sip(message):
             return Refusal(416)
         if method in _TARGETING and sip_message.has_foreign_uri(message, "contact", "m", "record-route"):
             return self._refuse("malformed", host, Refusal(400, reason="Contact or Record-Route is no SIP URI"))

@@ -110,6 +110,11 @@ def key_of(message: str) -> tuple[str, int] | None:
     return (keys[0], durations[0] if durations else 0) if len(keys) == 1 else None
 
 
+def is_for_sip(request: str) -> bool:
+    """Whether the Request-URI is a ``sip:`` or ``sips:`` URI, also where PJSIP passes over too many blanks."""
+    return any(word.lower().startswith(("sip:", "sips:")) for word in request.split(maxsplit=2)[1:2])
+
+
 def via_transport(message: str) -> str:
     """The transport of the topmost Via (RFC 3261 §20.42), lower case; of a response to us that is the one we sent over."""
     match = _VIA.search(message.split("\r\n\r\n", 1)[0])

@@ -82,7 +82,7 @@ class RtpConfig:
 
     port_min: Annotated[int, msgspec.Meta(ge=1024, le=65534)] = 16384
     port_max: Annotated[int, msgspec.Meta(ge=1025, le=65535)] = 16584
-    codecs: tuple[Literal["PCMU", "PCMA", "G722"], ...] = ("PCMU", "PCMA", "G722")
+    codecs: tuple[Literal["PCMU", "PCMA", "G722", "L16"], ...] = ("PCMU", "PCMA", "G722", "L16")
     srtp: SrtpUse = "off"
     inactivity_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
     quarantine_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 5.0
@@ -413,7 +413,9 @@ def _check_sense(config: Config) -> None:  # noqa: C901, PLR0912 - a list of che
         raise ConfigError('sip.transports is empty; use any of "udp", "tcp", "tls"')
     _check_tls_sense(config)
     if not config.rtp.codecs:
-        raise ConfigError('rtp.codecs is empty; use any of "PCMU", "PCMA", "G722"')
+        raise ConfigError('rtp.codecs is empty; use any of "PCMU", "PCMA", "G722", "L16"')
+    if set(config.rtp.codecs) == {"L16"}:
+        raise ConfigError('rtp.codecs has "L16" alone, which is answered but not offered; add "PCMU", "PCMA" or "G722"')
     if not config.tts.devices:
         raise ConfigError('tts.devices is empty; use ["auto"], ["cuda:0"] or ["cpu"]')
     for device in config.tts.devices:

@@ -32,13 +32,15 @@ OnMessage = Callable[[int], bool]
 Headers = Sequence[tuple[str, str]]
 
 
-class _Str(ctypes.Structure):
+class String(ctypes.Structure):
+    """``pj_str_t``."""
+
     _fields_ = (("ptr", ctypes.c_char_p), ("slen", ctypes.c_ssize_t))
 
 
-def _string(text: str) -> _Str:
+def _string(text: str) -> String:
     data = text.encode("utf-8", "surrogateescape")
-    return _Str(data, len(data))
+    return String(data, len(data))
 
 
 class _ListHead(ctypes.Structure):
@@ -68,11 +70,11 @@ class _ArrayHeader(ctypes.Structure):
     _fields_ = (
         ("links", ctypes.c_void_p * 2),
         ("type", ctypes.c_int),
-        ("name", _Str),
-        ("short_name", _Str),
+        ("name", String),
+        ("short_name", String),
         ("vptr", ctypes.c_void_p),
         ("count", ctypes.c_uint),
-        ("values", _Str * 32),
+        ("values", String * 32),
     )
 
 
@@ -85,7 +87,7 @@ class _Module(ctypes.Structure):
     _fields_ = (
         ("prev", ctypes.c_void_p),
         ("next", ctypes.c_void_p),
-        ("name", _Str),
+        ("name", String),
         ("id", ctypes.c_int),
         ("priority", ctypes.c_int),
         ("load", ctypes.c_void_p),
@@ -134,7 +136,11 @@ class CLibrary:
         self._from_pj = self._bind(_FROM_PJ, None, pointer, pointer)
         self.set_log_level = self._bind("pj_log_set_level", None, integer)
         self._stream_pause = self._bind("pjmedia_stream_pause", integer, pointer, integer)
+        self._stream_report = self._bind("pjmedia_stream_send_rtcp_sdes", integer, pointer)
         self._stream_resume = self._bind("pjmedia_stream_resume", integer, pointer, integer)
+        self._media_endpoint = self._bind("pjsua_get_pjmedia_endpt", pointer)
+        self._codec_manager = self._bind("pjmedia_endpt_get_codec_mgr", pointer, pointer)
+        self._register_factory = self._bind("pjmedia_codec_mgr_register_factory", integer, pointer, pointer)
         self.num_calls = self._bind("pjsua_call_get_count", ctypes.c_uint)
         self.max_calls = self._bind("pjsua_call_get_max_count", ctypes.c_uint)
         self._received: Any = pjsua2.SipRxData()
@@ -143,7 +149,7 @@ class CLibrary:
         self.server_header: Headers = ()
         """What every answer carries."""
         self._message_at = 0
-        self._told: list[_Str] = []
+        self._told: list[String] = []
 
     def _bind(self, name: str, result: Any, *arguments: Any) -> Any:
         return ctypes.CFUNCTYPE(result, *arguments)((name, self._library))
@@ -161,7 +167,7 @@ class CLibrary:
             for field, asked in (("on_rx_request", on_request), ("on_rx_response", on_response))
             if asked
         }
-        module = _Module(name=_Str(name, len(name)), id=-1, priority=priority, **callbacks)
+        module = _Module(name=String(name, len(name)), id=-1, priority=priority, **callbacks)
         self._modules.append((module, callbacks))  # kept alive as long as PJSIP may call them
         if status := self._register_module(self._endpoint(), ctypes.addressof(module)):
             raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
@@ -169,6 +175,23 @@ class CLibrary:
     def pause_stream(self, stream: int, *, paused: bool) -> None:
         """Let a ``pjmedia_stream *`` send no RTP, or send it again; its timestamps go on."""
         (self._stream_pause if paused else self._stream_resume)(stream, _ENCODING)
+
+    def send_report(self, stream: int) -> None:
+        """Let a ``pjmedia_stream *`` send its RTCP report now."""
+        self._stream_report(stream)
+
+    @property
+    def l16_deinit(self) -> int:
+        """Address of the function that ends PJMEDIA's L16 codec.
+
+        Raises:
+            AttributeError: the build has no such codec.
+        """
+        return ctypes.cast(self._library.pjmedia_codec_l16_deinit, ctypes.c_void_p).value or 0
+
+    def register_codec_factory(self, factory: int) -> int:
+        """Add a ``pjmedia_codec_factory *``; returns PJMEDIA's status."""
+        return int(self._register_factory(self._codec_manager(self._media_endpoint()), factory))
 
     def method_of(self, rdata: int) -> bytes:
         """The method of a request as PJSIP read it, or the status of a response."""

@@ -18,12 +18,13 @@ from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.processes.channel import Message
-from cc_tts.ua import leg_events, pjsua2_build, sip_message, sip_uri, transports
+from cc_tts.ua import l16, leg_events, pjsua2_build, sip_message, sip_uri, transports
 from cc_tts.ua.account import Account, local_config, registered_config
 from cc_tts.ua.audio_port import AudioPorts
 from cc_tts.ua.c_library import CLibrary
 from cc_tts.ua.gate import Gate, tell_what_is_served
 from cc_tts.ua.inbound_policy import InboundPolicy
+from cc_tts.ua.l16 import L16
 from cc_tts.ua.lateness import BeatLateness, Lateness
 from cc_tts.ua.leg import Leg
 from cc_tts.ua.message_filter import MessageFilter
@@ -83,9 +84,8 @@ MIN_RESTING_CALLS: Final = 20
 SPARE_FILES: Final = 64
 """Of the process's open files, likewise."""
 _CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
-_SPOKEN: Final = {
-    name: codec_id.rpartition("/")[0].replace("G722/16000", "G722/8000") for name, codec_id in _CODEC_IDS.items()
-}
+"""Of the codecs that are always on; L16 is not, see :mod:`cc_tts.ua.l16`."""
+_SPOKEN: Final = {"PCMU": "PCMU/8000", "PCMA": "PCMA/8000", "G722": "G722/8000", l16.NAME: l16.SPOKEN}
 """The same as an SDP names them; G.722's clock rate is 8000 there (RFC 3551 §4.5.2)."""
 _TOP_PRIORITY: Final = 255
 _ANY_NUMBER: Final = 1 << 16
@@ -129,6 +129,7 @@ class UserAgent:
         self._tails: list[tuple[int, Hangup]] = []
         self._log_writer = _LogWriter(clock)
         self._library: CLibrary
+        self._l16: L16 | None = None
         self._endpoint: Any = pj.Endpoint()
         self._ports: AudioPorts
         self._local: Account
@@ -171,6 +172,7 @@ class UserAgent:
             codecs=frozenset(_SPOKEN[name] for name in self._settings.codecs),
             srtp=self._settings.srtp != "off",
             on_key=self._on_key,
+            on_offer=self._on_offer,
         )
         self._filter.install()
         is_wheel = self._build.name(build_limit) == TRY_OUT_WHEEL
@@ -334,6 +336,7 @@ class UserAgent:
             return
         account = self._registered or self._local
         self._make_room()
+        self._before_offer("")
         leg = self._new_leg(account, pj.PJSUA_INVALID_ID, message.call_id)
         param = leg_events.call_options()
         for name, value in message.headers.items():
@@ -426,6 +429,7 @@ class UserAgent:
             unacked_ms=self._settings.rtp_unacked_ms,
             library=self._library,
             server=self._settings.user_agent,
+            before_offer=self._before_offer,
         )
 
     def _on_leg(self, call_id: str, command: str, action: Callable[[Leg], None]) -> None:
@@ -573,7 +577,19 @@ class UserAgent:
         for codec in self._endpoint.codecEnum2():
             self._endpoint.codecSetPriority(codec.codecId, 0)
         for rank, name in enumerate(self._settings.codecs):
-            self._endpoint.codecSetPriority(_CODEC_IDS[name], _TOP_PRIORITY - rank)
+            if name in _CODEC_IDS:
+                self._endpoint.codecSetPriority(_CODEC_IDS[name], _TOP_PRIORITY - rank)
+        if l16.NAME in self._settings.codecs:
+            switch = L16(self._endpoint)
+            self._l16 = switch if switch.install(self._library) else None
+
+    def _on_offer(self, codecs: frozenset[str]) -> None:
+        if self._l16 is not None:
+            self._l16.before_answer(codecs)
+
+    def _before_offer(self, codec: str) -> None:
+        if self._l16 is not None:
+            self._l16.before_offer(codec)
 
     def _account(self, config: Any) -> Account:
         account = Account(on_incoming=self._on_incoming, on_registration=self._send)

@@ -70,6 +70,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         unacked_ms: int,
         library: CLibrary,
         server: str,
+        before_offer: Callable[[str], None],
     ) -> None:
         SipThread.check()
         super().__init__(account, pj_call_id)
@@ -112,8 +113,10 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._keypad = Keypad()
         self._unacked_ns = unacked_ms * NS_PER_MS
         self._library = library
+        self._before_offer = before_offer
         self._accepted_ns: int | None = None
         self._is_muted = False
+        self._is_report_sent = False
 
     # --- what the server asks for -------------------------------------------------------------------------------
 
@@ -186,6 +189,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def set_hold(self, *, hold: bool) -> None:
         """Re-INVITE (RFC 3264 §8.4)."""
         SipThread.check()
+        self._before_offer(self._media_sent.codec if self._media_sent else "")
         param = leg_events.call_options()
         if hold:
             self.setHold(param)
@@ -245,6 +249,11 @@ class Leg(pj.Call):  # type: ignore[misc]
             return
         quality = self.quality()
         self._send(QualityReport(call_id=self.call_id, quality=quality))
+        if self._streaming and self._established and quality.packets_sent and not self._is_report_sent:
+            # PJMEDIA's first comes after five seconds, and a round trip is measured by what answers it (RFC 3550 §6.2: the
+            # first report may come at once)
+            self._is_report_sent = True
+            self._library.send_report(self._stream)
         if self._streaming:
             self._source_watch.look(self, self._stream_index, num_discarded=quality.packets_discarded)
         now_ns = self._clock.now_ns()

@@ -42,7 +42,8 @@ log = logs.get(__name__)
 
 class MessageFilter:
     """``codecs`` are those that are served, as :func:`cc_tts.ua.sdp_check.check` wants them. ``on_key`` hears of a key that
-    was sent by INFO: Call-ID, the far side's tag, CSeq, key, duration in ms.
+    was sent by INFO: Call-ID, the far side's tag, CSeq, key, duration in ms; ``on_offer`` which of ``codecs`` a request
+    offers, just before PJSIP answers it.
     """
 
     def __init__(
@@ -52,11 +53,13 @@ class MessageFilter:
         codecs: frozenset[str],
         srtp: bool,
         on_key: Callable[[str, str, int, str, int], None],
+        on_offer: Callable[[frozenset[str]], None],
     ) -> None:
         self._c = library
         self._codecs = codecs
         self._srtp = srtp
         self._on_key = on_key
+        self._on_offer = on_offer
 
     def install(self) -> None:
         """Register with PJSIP.
@@ -121,7 +124,10 @@ class MessageFilter:
         """What keeps the message's description from being used. In an answer something else than a description does, too."""
         sdp = self._c.sdp(rdata)
         if sdp is None:
-            return _NO_SDP if is_answer else None
+            if is_answer:
+                return _NO_SDP
+            self._on_offer(frozenset())
+            return None
         checked = sdp_check.check(sdp, codecs=self._codecs, secure=self._srtp)
         if checked.fault is not None:
             return checked.fault
@@ -131,6 +137,8 @@ class MessageFilter:
             if is_answer:
                 return _NOT_OFFERED
             self._c.switch_off(rdata, checked.unusable, num_media=checked.num_media)
+        if not is_answer:
+            self._on_offer(checked.codecs)
         return None
 
     def _take_info(self, rdata: int, message: str, dialog: tuple[str, str, str]) -> bool:

@@ -223,6 +223,11 @@ class SequenceCounter:
         return self._expected_before + (self._highest - self._base + 1 if self._highest >= 0 else 0)
 
     @property
+    def highest(self) -> int:
+        """Highest sequence number, extended beyond 16 bits."""
+        return max(0, self._highest)
+
+    @property
     def lost(self) -> int:
         """Packets that have not come."""
         return self.expected - self.packets
@@ -274,6 +279,11 @@ class SilenceStream:
             raise ValueError(f"a key is pressed for 1 to {MAX_EVENT_MS} ms, got {key.duration_ms}")
         self._keys.append(key)
         self._keys.sort(key=lambda each: each.not_before_ns)
+
+    @property
+    def timestamp(self) -> int:
+        """Of the next packet."""
+        return self._timestamp
 
     @property
     def keys_waiting(self) -> int:

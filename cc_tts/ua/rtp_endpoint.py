@@ -19,7 +19,8 @@ from cc_tts import logs
 from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.errors import ProcessFailed
-from cc_tts.ua.rtp import Keypress, SilenceStream
+from cc_tts.ua import rtcp
+from cc_tts.ua.rtp import RATE_HZ, Keypress, SilenceStream
 from cc_tts.ua.rtp_receiver import RtpReceiver
 
 log = logs.get(__name__)
@@ -36,6 +37,12 @@ _RECEIVE_BUFFER_BYTES: Final = 1 << 20
 _EXPEDITED_FORWARDING: Final = 46 << 2
 """DSCP EF in the TOS octet, what voice is marked with (RFC 4594 §4.1)."""
 _CLOSE_TIMEOUT_S: Final = 2.0
+_REPORT_INTERVAL_NS: Final = 5_000_000_000
+"""RFC 3550 §6.2, the minimum between regular reports."""
+_FIRST_REPORT_NS: Final = 1_000_000_000
+"""Until the first report, which may come at once (§6.2), and between one and another that answers a report of the far side,
+which measures the round trip by it.
+"""
 
 
 class WallToMonotonic:
@@ -101,8 +108,21 @@ def open_socket(address: str, port: int) -> socket.socket:
     return sock
 
 
+def open_rtcp_socket(address: str, port: int) -> socket.socket | None:
+    """A UDP socket for RTCP, one above RTP's port (RFC 3550 §11); ``None`` if that is taken: a call can do without."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sock.setblocking(False)  # noqa: FBT003 - the socket API
+        sock.bind((address, port))
+    except (OSError, OverflowError):
+        sock.close()
+        log.warning("no_rtcp_port", port=port, consequence="no RTCP")
+        return None
+    return sock
+
+
 class RtpEndpoint:
-    """Receives into a :class:`RtpReceiver` and sends a :class:`SilenceStream`."""
+    """Receives into a :class:`RtpReceiver`, sends a :class:`SilenceStream`, and reports on both by RTCP."""
 
     def __init__(
         self,
@@ -119,9 +139,17 @@ class RtpEndpoint:
         self._wall = WallToMonotonic(clock)
         self._lock = threading.Lock()
         self._target: RtpTarget | None = None
-        self._stream = SilenceStream(
-            ssrc=secrets.randbits(32), sequence=secrets.randbits(16), timestamp=secrets.randbits(32)
-        )
+        self._ssrc = secrets.randbits(32)
+        self._stream = SilenceStream(ssrc=self._ssrc, sequence=secrets.randbits(16), timestamp=secrets.randbits(32))
+        address, port = sock.getsockname()
+        self._rtcp_sock = open_rtcp_socket(address, port + 1)
+        self._sockets = [each for each in (sock, self._rtcp_sock) if each is not None]
+        self._cname = f"{secrets.token_hex(6)}@{address}"
+        self._last_report_ns = 0
+        self._heard_report: tuple[int, int, int] | None = None  # SSRC, middle of its NTP timestamp, arrival
+        self._answers_report = False
+        self._octets_sent = 0
+        self._reported = (0, 0)  # expected and received packets at the last report
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="softphone-rtp", daemon=True)
         self._next_tick_ns = 0
@@ -161,7 +189,8 @@ class RtpEndpoint:
         if self._thread.is_alive():
             self._thread.join(_CLOSE_TIMEOUT_S)
         self._receiver.detector.finish()
-        self._sock.close()
+        for sock in self._sockets:
+            sock.close()
 
     def _run(self) -> None:
         try:
@@ -176,7 +205,7 @@ class RtpEndpoint:
         now_ns = self._clock.now_ns()
         if self._next_tick_ns == 0:
             self._next_tick_ns = now_ns + _TICK_NS
-        select.select([self._sock], [], [], max(0, self._next_tick_ns - now_ns) / 1e9)
+        select.select(self._sockets, [], [], max(0, self._next_tick_ns - now_ns) / 1e9)
         looked_ns = self._clock.now_ns()
         self._drain()
         now_ns = self._clock.now_ns()
@@ -189,6 +218,9 @@ class RtpEndpoint:
             self._tick(now_ns)
             self._next_tick_ns += _TICK_NS
         self._receiver.detector.poll(looked_ns)  # what came since then is still to be read
+        if self._rtcp_sock is not None:
+            self._drain_reports(self._rtcp_sock)
+            self._report(self._rtcp_sock, now_ns)
 
     def _tick(self, now_ns: int) -> None:
         with self._lock:
@@ -203,10 +235,65 @@ class RtpEndpoint:
         try:
             self._sock.sendto(packet.to_bytes(), (target.address, target.port))
             self.packets_sent += 1
+            self._octets_sent += len(packet.payload)
         except OSError:
             self.send_errors += 1
         if key is not None and self._on_key_sent is not None:
             self._on_key_sent(key, sent_ns)
+
+    def _drain_reports(self, sock: socket.socket) -> None:
+        while True:
+            try:
+                data = sock.recv(_MAX_DATAGRAM)
+            except OSError:  # as in _drain
+                return
+            if (heard := rtcp.last_sender_report(data)) is not None:
+                self._heard_report = (*heard, self._clock.now_ns())
+                self._answers_report = True
+
+    def _report(self, sock: socket.socket, now_ns: int) -> None:
+        """Send a report when one is due."""
+        with self._lock:
+            target, timestamp = self._target, self._stream.timestamp
+        if target is None or not target.port:
+            return
+        if not self._last_report_ns:
+            self._last_report_ns = now_ns - _REPORT_INTERVAL_NS + _FIRST_REPORT_NS
+        since_ns = now_ns - self._last_report_ns
+        if since_ns < _FIRST_REPORT_NS or (since_ns < _REPORT_INTERVAL_NS and not self._answers_report):
+            return
+        self._last_report_ns, self._answers_report = now_ns, False
+        sender = None
+        if self.packets_sent:
+            ntp = rtcp.ntp_of(self._clock.wall_s())
+            sender = rtcp.Sender(ntp, timestamp, self.packets_sent, self._octets_sent)
+        with contextlib.suppress(OSError, OverflowError):
+            sock.sendto(
+                rtcp.compound(self._ssrc, self._cname, sender, self._block(now_ns)), (target.address, target.port + 1)
+            )
+
+    def _block(self, now_ns: int) -> rtcp.ReportBlock | None:
+        """What was received of the latest source."""
+        if not self._receiver.figures.ssrcs:
+            return None
+        ssrc, sequence = self._receiver.figures.ssrcs[-1], self._receiver.sequences[-1]
+        expected_before, packets_before = self._reported if self._reported[0] <= sequence.expected else (0, 0)
+        self._reported = (sequence.expected, sequence.packets)
+        expected = sequence.expected - expected_before
+        lost = expected - (sequence.packets - packets_before)
+        lsr = dlsr = 0
+        if self._heard_report is not None and self._heard_report[0] == ssrc:
+            lsr = self._heard_report[1]
+            dlsr = max(1, (now_ns - self._heard_report[2]) * 65_536 // 1_000_000_000)
+        return rtcp.ReportBlock(
+            ssrc,
+            fraction_lost=256 * lost // expected if expected > 0 and lost > 0 else 0,
+            lost=sequence.lost,
+            highest_sequence=sequence.highest,
+            jitter_ticks=int(self._receiver.jitter_ms * RATE_HZ / 1000),
+            lsr=lsr,
+            dlsr=dlsr,
+        )
 
     def _drain(self) -> None:
         while True:

@@ -18,10 +18,14 @@ MAX_MEDIA: Final = 16
 """PJMEDIA_MAX_SDP_MEDIA; it passes over what comes after."""
 MAX_ATTRIBUTES: Final = 68
 """PJMEDIA_MAX_SDP_ATTR of one m-line, likewise."""
+L16_PAYLOAD_TYPE: Final = 70
+"""What FreeSWITCH gives to L16/8000."""
 MAX_PTIME_MS: Final = 200
 """PJMEDIA keeps the number of frames of a packet in eight bits, and has room for 200 ms."""
 _STATIC: Final = {0: "PCMU/8000", 8: "PCMA/8000", 9: "G722/8000"}
 """Payload types that need no ``a=rtpmap`` (RFC 3551 §6)."""
+_MAPPED: Final = frozenset((L16_PAYLOAD_TYPE, *range(96, 128)))
+"""Those that PJMEDIA knows by their ``a=rtpmap``; it compares others by number."""
 _NUMBER: Final = r"\d{1,10}"
 _LINES: Final = {
     "v": re.compile(r"0"),
@@ -71,12 +75,13 @@ class Media:
 @dataclass(frozen=True, slots=True)
 class Checked:
     """``fault`` if a description must not reach PJMEDIA; else which of its ``num_media`` m-lines must not be chosen, though
-    they are switched on, such as that of IPv6 beside one of IPv4 (RFC 4091).
+    they are switched on, such as that of IPv6 beside one of IPv4 (RFC 4091), and which of our codecs the others name.
     """
 
     fault: Fault | None = None
     unusable: tuple[int, ...] = ()
     num_media: int = 0
+    codecs: frozenset[str] = frozenset()
 
 
 def check(sdp: str, *, codecs: AbstractSet[str], secure: bool) -> Checked:
@@ -88,7 +93,7 @@ def check(sdp: str, *, codecs: AbstractSet[str], secure: bool) -> Checked:
     profiles = ("RTP/AVP", "RTP/AVPF", "RTP/SAVP", "RTP/SAVPF") if secure else ("RTP/AVP", "RTP/AVPF")
     faults: list[Fault] = []
     unusable: list[int] = []
-    num_usable = 0
+    spoken: set[str] = set()
     for index, each in enumerate(media[:MAX_MEDIA]):
         if each.kind != "audio" or not each.port:
             continue
@@ -96,10 +101,10 @@ def check(sdp: str, *, codecs: AbstractSet[str], secure: bool) -> Checked:
             faults.append(fault)
             unusable.append(index)
         else:
-            num_usable += 1
-    if not num_usable:
+            spoken |= _names(each) & codecs
+    if not spoken:
         return Checked(faults[0] if faults else NO_AUDIO)
-    return Checked(unusable=tuple(unusable), num_media=min(len(media), MAX_MEDIA))
+    return Checked(unusable=tuple(unusable), num_media=min(len(media), MAX_MEDIA), codecs=frozenset(spoken))
 
 
 def _fault_of(media: Media, codecs: AbstractSet[str], profiles: tuple[str, ...], *, secure: bool) -> Fault | None:
@@ -109,13 +114,13 @@ def _fault_of(media: Media, codecs: AbstractSet[str], profiles: tuple[str, ...],
         return media.fault
     if ":" in media.address:
         return NO_IPV6
-    spoken = (_name(media, each) for each in media.formats)
-    return None if any(name in codecs for name in spoken) else NO_CODEC
+    return None if _names(media) & codecs else NO_CODEC
 
 
-def _name(media: Media, payload_type: str) -> str:
-    number = int(payload_type)
-    return _STATIC.get(number, "") if number < 96 else media.names.get(number, "")  # noqa: PLR2004 - RFC 3551 §6
+def _names(media: Media) -> set[str]:
+    """The codecs of an m-line."""
+    numbers = [int(each) for each in media.formats]
+    return {media.names.get(each, "") if each in _MAPPED else _STATIC.get(each, "") for each in numbers}
 
 
 def _read(sdp: str) -> list[Media]:

@@ -11,18 +11,21 @@ Runs on: the SIP thread (this process's main thread).
 """
 
 import argparse
+import heapq
+import itertools
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import IO, Any, Final
 
 import msgspec
 
 from cc_tts import logs
-from cc_tts.clock import Clock, MonotonicClock, ms_between
+from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock, ms_between
 from cc_tts.errors import CcTtsError
+from cc_tts.ua.rtp_receiver import PAUSE_MS
 from cc_tts.ua.softphone_arguments import CallArguments, parse
 from cc_tts.ua.softphone_control import Control
 from cc_tts.ua.softphone_phone import Phone, PhoneSettings, local_address_towards
@@ -46,6 +49,30 @@ class _Interrupt:
         self.is_set = True
 
 
+class Progress:
+    """Events in the order in which they happened: the end of a talkspurt is known only when the pause after it is over."""
+
+    HELD_NS: Final = 2 * PAUSE_MS * NS_PER_MS
+
+    def __init__(self) -> None:
+        self._held: list[tuple[int, int, dict[str, Any]]] = []
+        self._count = itertools.count()
+
+    def add(self, event: dict[str, Any]) -> None:
+        """Take one in."""
+        heapq.heappush(self._held, (event["at_ns"], next(self._count), event))
+
+    def due(self, now_ns: int) -> Iterator[dict[str, Any]]:
+        """Those that nothing can come before any more, oldest first."""
+        while self._held and self._held[0][0] <= now_ns - self.HELD_NS:
+            yield heapq.heappop(self._held)[2]
+
+    def rest(self) -> Iterator[dict[str, Any]]:
+        """All that are left, oldest first: the call is over."""
+        while self._held:
+            yield heapq.heappop(self._held)[2]
+
+
 class _OneCall:
     """The call of the command line: progress to standard error, report to standard output."""
 
@@ -55,6 +82,7 @@ class _OneCall:
         self._clock = clock
         self._speak = SpeakRequest(arguments.speak, clock) if arguments.speak is not None else None
         self._origin_ns = 0
+        self._progress = Progress()
 
     def run(self, interrupt: _Interrupt) -> CallReport:
         """Dial and stay until the call is over; every wait in it has a named timeout."""
@@ -80,15 +108,19 @@ class _OneCall:
                 call.hang_up()
             for event in self._phone.poll():
                 if event["event"] == "report":
+                    for earlier in self._progress.rest():
+                        self._print(earlier)
                     report: CallReport = event["report"]
                     return report
-                self._progress(event)
+                self._progress.add(event)
                 if event["event"] == "answered" and self._speak is not None:
                     self._speak.start(event["sip_call_id"])
                 if event["event"] == "ended" and self._speak is not None:
                     self._speak.finish()
+            for event in self._progress.due(self._clock.now_ns()):
+                self._print(event)
 
-    def _progress(self, event: dict[str, Any]) -> None:
+    def _print(self, event: dict[str, Any]) -> None:
         if self._arguments.is_quiet or self._arguments.is_json:
             return
         detail = " ".join(

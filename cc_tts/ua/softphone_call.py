@@ -338,8 +338,8 @@ class SoftphoneCall:
             talk_ms=_between(facts.answered_ns, facts.ended_ns),
             first_rtp_at_ns=first_rtp_ns,
             first_speech_at_ns=first_speech_ns,
-            answer_to_first_rtp_ms=_between(facts.answered_ns, first_rtp_ns),
-            answer_to_first_speech_ms=_between(facts.answered_ns, first_speech_ns),
+            answer_to_first_rtp_ms=_after(facts.answered_ns, first_rtp_ns),
+            answer_to_first_speech_ms=_after(facts.answered_ns, first_speech_ns),
             rtp=rtp_report(receiver, packets_sent=self._rtp.packets_sent),
             talkspurts=tuple(
                 Spurt(
@@ -376,6 +376,12 @@ class SoftphoneCall:
             starts_at_ns=recording.starts_at_ns,
             is_truncated=recording.is_truncated,
         )
+
+
+def _after(answered_ns: int | None, first_ns: int | None) -> float | None:
+    """From the 200 to what was heard first; 0 for what came before it, as early media, or because RTP outran SIP."""
+    between_ms = _between(answered_ns, first_ns)
+    return None if between_ms is None else max(0.0, between_ms)
 
 
 def _between(start_ns: int | None, end_ns: int | None) -> float | None:

@@ -80,7 +80,7 @@ export CFLAGS="-O2 -fPIC -DNDEBUG -fstack-protector-strong -D_FORTIFY_SOURCE=2" 
 export CXXFLAGS=$CFLAGS
 options=(--enable-epoll --enable-libsamplerate --with-external-srtp --disable-sound --disable-video --disable-upnp)
 for each in sdl ffmpeg v4l2 openh264 vpx libyuv libwebrtc speex-aec speex-codec gsm-codec ilbc-codec g7221-codec \
-    l16-codec opencore-amr silk bcg729 lyra; do
+    opencore-amr silk bcg729 lyra; do
     options+=("--disable-$each")
 done
 step configure ./aconfigure "${options[@]}"

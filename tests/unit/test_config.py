@@ -89,6 +89,7 @@ def test_a_route_with_dots_in_its_user() -> None:
         ("rtp.srtp=maybe", "rtp.srtp"),
         ("rtp.port_max=1030", "above rtp.port_min"),
         ("rtp.codecs=[]", "rtp.codecs is empty"),
+        ('rtp.codecs=["L16"]', 'rtp.codecs has "L16" alone'),
         ("http.host=0.0.0.0", "no token is configured"),
         ("http.tokens=short", "length >= 8"),
         ("playout.start_threshold_max_ms=30", "start_threshold"),

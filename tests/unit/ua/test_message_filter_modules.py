@@ -85,7 +85,11 @@ def keys() -> list[tuple[str, str, int, str, int]]:
 def library(keys: list[tuple[str, str, int, str, int]]) -> FakeLibrary:
     fake = FakeLibrary()
     MessageFilter(
-        cast("CLibrary", fake), codecs=frozenset({"PCMU/8000"}), srtp=False, on_key=lambda *key: keys.append(key)
+        cast("CLibrary", fake),
+        codecs=frozenset({"PCMU/8000"}),
+        srtp=False,
+        on_key=lambda *key: keys.append(key),
+        on_offer=lambda _codecs: None,
     ).install()
     return fake
 

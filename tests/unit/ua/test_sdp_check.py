@@ -108,3 +108,27 @@ def test_a_line_that_cannot_be_served_beside_one_that_can_is_told() -> None:
     assert (found.fault, found.unusable, found.num_media) == (None, (0, 3), 4)
     assert checked("m=audio 9 RTP/SAVP 0\r\n" + AUDIO, secure=True).unusable == ()
     assert checked(AUDIO * 40).num_media == 16, "PJMEDIA reads no more"
+
+
+L16 = "a=rtpmap:70 L16/8000\r\n"
+ONLY_L16 = {"L16/8000"}
+
+
+@pytest.mark.parametrize(
+    ("media", "codecs"),
+    [
+        ("m=audio 9 RTP/AVP 70 101\r\n" + L16 + "a=rtpmap:101 telephone-event/8000\r\n", ONLY_L16),
+        ("m=audio 9 RTP/AVP 70\r\na=rtpmap:70 l16/8000/1\r\n", ONLY_L16),
+        ("m=audio 9 RTP/AVP 18 70\r\n" + L16, ONLY_L16),
+        ("m=audio 9 RTP/AVP 70 8\r\n" + L16, ONLY_L16),
+        ("m=audio 9 RTP/AVP 70 0\r\n" + L16, {"PCMU/8000", *ONLY_L16}),
+        ("m=audio 9 RTP/AVP 70 96\r\na=rtpmap:96 G722/8000\r\n" + L16, {"G722/8000", *ONLY_L16}),
+        ("m=audio 0 RTP/AVP 0\r\nm=audio 9 RTP/AVP 70\r\n" + L16, ONLY_L16),
+        ("m=audio 9 RTP/AVP 70\r\na=rtpmap:70 L16/16000\r\n", set()),
+        ("m=audio 9 RTP/AVP 70\r\na=rtpmap:70 L16/8000/2\r\n", set()),
+        ("m=audio 9 RTP/AVP 11\r\n", set()),
+        ("m=audio 0 RTP/AVP 70\r\n" + L16, set()),
+    ],
+)
+def test_which_of_our_codecs_are_offered(media: str, codecs: set[str]) -> None:
+    assert checked(media).codecs == codecs

@@ -2,7 +2,7 @@
 
 The child is ``argv`` with ``--channel-fd N``; N is its end of a socket pair. It must send ``Hello`` then ``Ready`` within
 :data:`START_TIMEOUT_S` and answer every ``Ping`` within :data:`HEARTBEAT_TIMEOUT_S`, or within what its :class:`ChildSpec`
-says instead; else it is killed and started again.
+says instead; else it is killed and started again. Only time in which the server itself ran counts.
 Runs on: the event loop.
 """
 
@@ -32,6 +32,7 @@ from cc_tts.processes.channel import (
     StartFailed,
     Starting,
 )
+from cc_tts.processes.liveness import Silence
 
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
@@ -42,8 +43,10 @@ EXIT_TIMEOUT_S: Final = 2.0
 """Between the end of a child's channel and its exit, whose status says why."""
 HUNG_TIMEOUT_S: Final = 0.2
 """For a child that is given up for another reason, before it is killed."""
-HEARTBEAT_INTERVAL_S: Final = 1.0
+HEARTBEAT_INTERVAL_S: Final = 0.5
 HEARTBEAT_TIMEOUT_S: Final = 10.0
+RESPONSE_TIMEOUT_S: Final = 0.75
+"""A child that has left a ping unanswered for so long is not responsive, which ``/readyz`` says of the UA."""
 BACKOFF_MIN_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 STABLE_AFTER_S: Final = 30.0
@@ -134,7 +137,8 @@ class Supervisor:
         self._ready: asyncio.Event = asyncio.Event()
         self._stopping = asyncio.Event()
         self._hello: Hello | None = None
-        self._last_pong_ns = 0
+        self._silence: Silence | None = None
+        """While a ping is unanswered."""
         self.state = ProcessState.STOPPED
         self.num_restarts = 0
         self.last_down_reason: str | None = None
@@ -143,6 +147,12 @@ class Supervisor:
     def pid(self) -> int | None:
         """Process id of the living child."""
         return self._process.pid if self._process is not None and self._process.returncode is None else None
+
+    @property
+    def is_responsive(self) -> bool:
+        """Whether it is ready and answers pings in time."""
+        silence_s = self._silence.seconds if self._silence is not None else 0.0
+        return self.state is ProcessState.READY and silence_s < RESPONSE_TIMEOUT_S
 
     @property
     def hello(self) -> Hello | None:
@@ -189,6 +199,10 @@ class Supervisor:
             raise ProcessFailed(f"the {self._spec.name} process is {self.state}")
         self._channel.send(message, payload)
 
+    def restart(self, reason: str) -> None:
+        """Kill the child and start it again: it does not do its work, whatever it says to pings."""
+        self._set_down(reason)
+
     def _move(self, event: ProcessEvent) -> None:
         self.state = PROCESS_TABLE[self.state, event]
 
@@ -232,6 +246,7 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         self._down = asyncio.get_running_loop().create_future()
         self._hello = None
+        self._silence = None
         try:
             self._channel = await ServerChannel.open(
                 ours, self._spec.messages, on_record=self._record, on_closed=self._set_down
@@ -265,7 +280,7 @@ class Supervisor:
             start_timeout_s = START_TIMEOUT_S if self._spec.start_timeout_s is None else self._spec.start_timeout_s
             heartbeat_s = self._spec.heartbeat_timeout_s
             heartbeat_timeout_s = HEARTBEAT_TIMEOUT_S if heartbeat_s is None else heartbeat_s
-            started_ns = self._clock.now_ns()
+            starting = Silence(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
             serial = 0
             while True:
                 waiting: set[asyncio.Future[object]] = {exited, stopping, self._down}  # type: ignore[arg-type]
@@ -276,12 +291,13 @@ class Supervisor:
                     return self._down.result()
                 if exited in done:
                     return _exit_reason(exited.result())
-                now_ns = self._clock.now_ns()
                 if not self._ready.is_set():
-                    if (now_ns - started_ns) / 1e9 > start_timeout_s:
+                    if starting.look() > start_timeout_s:
                         return f"not ready within {start_timeout_s:.0f} s"
                     continue
-                if (now_ns - self._last_pong_ns) / 1e9 > heartbeat_timeout_s:
+                if self._silence is None:
+                    self._silence = Silence(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
+                elif self._silence.look() > heartbeat_timeout_s:
                     return f"no heartbeat for {heartbeat_timeout_s:.0f} s"
                 serial += 1
                 with contextlib.suppress(ProcessFailed):
@@ -299,7 +315,6 @@ class Supervisor:
                 self._hello = message
             case Ready() if self._hello is not None and self.state is ProcessState.STARTING:
                 self._move(ProcessEvent.READY)
-                self._last_pong_ns = self._clock.now_ns()
                 self._ready.set()
                 log.info("child_ready", child=self._spec.name, pid=self.pid, **self._hello.build)
                 self._on_ready(self._hello)
@@ -308,7 +323,7 @@ class Supervisor:
             case StartFailed() if self.state is ProcessState.STARTING:
                 self._set_down(message.detail)
             case Pong():
-                self._last_pong_ns = self._clock.now_ns()
+                self._silence = None
             case _ if self.state in (ProcessState.READY, ProcessState.STOPPING):  # last words count
                 self._on_message(message, payload)
             case _:

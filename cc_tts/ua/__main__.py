@@ -14,12 +14,12 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import msgspec
 
 from cc_tts import logs
-from cc_tts.clock import MonotonicClock
+from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes.channel import (
     PROTOCOL_VERSION,
@@ -32,10 +32,18 @@ from cc_tts.processes.channel import (
     Shutdown,
     StartFailed,
 )
+from cc_tts.processes.liveness import Silence
 from cc_tts.ua import pjsua2_build
 from cc_tts.ua.messages import TO_UA, UaSettings
 from cc_tts.ua.sip_thread import SipThread
 
+if TYPE_CHECKING:
+    from cc_tts.ua.endpoint import UserAgent  # imported for good once the build of pjsua2 is chosen
+
+SERVER_TIMEOUT_S = 2.0
+"""The server pings every half second. When it has not for so long, it could not answer a call."""
+MAX_TURN_S = 0.1
+"""What one turn of the loop counts at most towards :data:`SERVER_TIMEOUT_S`: more was a pause of this process."""
 EXIT_SERVER_GONE = 3
 EXIT_NO_START = 4
 NICE = -10
@@ -53,6 +61,7 @@ def main() -> NoReturn:
         os.setpriority(os.PRIO_PROCESS, 0, min(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     SipThread.enter()
     channel, settings = _begin()
+    clock = MonotonicClock()
 
     server_gone = threading.Event()
 
@@ -67,7 +76,7 @@ def main() -> NoReturn:
         pjsua2_build.select(build := pjsua2_build.chosen())
         from cc_tts.ua.endpoint import UserAgent
 
-        agent = UserAgent(settings, build=build, clock=MonotonicClock(), send=report)
+        agent = UserAgent(settings, build=build, clock=clock, send=report)
         described = agent.start()
     except Exception as error:  # noqa: BLE001 - whatever PJSIP throws, the reason must reach the log
         log.error("ua_cannot_start", detail=str(error))
@@ -83,17 +92,7 @@ def main() -> NoReturn:
         channel.send(Hello(protocol=PROTOCOL_VERSION, process="ua", pid=os.getpid(), build=described))
         channel.send(Ready())
         reader.start()
-        while not (stopping.is_set() or server_gone.is_set()):
-            agent.poll()
-            while commands:
-                message = commands.popleft()
-                if isinstance(message, Shutdown):
-                    stopping.set()
-                elif isinstance(message, Ping):
-                    channel.send(Pong(serial=message.serial))
-                else:
-                    agent.command(message)
-            channel.flush()
+        _work(channel, agent, commands, clock, lambda: stopping.is_set() or server_gone.is_set())
     except ProcessFailed as error:
         log.error("server_gone", detail=str(error))
         server_gone.set()
@@ -102,6 +101,30 @@ def main() -> NoReturn:
         channel.flush()
     channel.close()
     _leave(EXIT_SERVER_GONE if server_gone.is_set() else 0)
+
+
+def _work(
+    channel: ChildChannel, agent: "UserAgent", commands: deque[Message], clock: Clock, is_over: Callable[[], bool]
+) -> None:
+    """Let PJSIP work and carry out commands, until told to shut down or ``is_over``.
+
+    Raises:
+        ProcessFailed: the server is gone.
+    """
+    silence = Silence(clock, max_step_s=MAX_TURN_S)
+    while not is_over():
+        agent.poll()
+        while commands:
+            message = commands.popleft()
+            if isinstance(message, Shutdown):
+                return
+            if isinstance(message, Ping):
+                silence.heard()
+                channel.send(Pong(serial=message.serial))
+            else:
+                agent.command(message)
+        agent.set_server_silent(silent=silence.look() > SERVER_TIMEOUT_S)
+        channel.flush()
 
 
 def _begin() -> tuple[ChildChannel, UaSettings]:

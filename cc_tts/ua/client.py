@@ -106,8 +106,8 @@ class UaClient:
 
     @property
     def is_ready(self) -> bool:
-        """Whether commands can be sent."""
-        return self._supervisor.state is ProcessState.READY
+        """Whether commands can be sent and would be carried out now: it answers pings."""
+        return self._supervisor.is_responsive
 
     @property
     def num_restarts(self) -> int:
@@ -132,7 +132,7 @@ class UaClient:
     def set_accepting(self, *, accepting: bool) -> None:
         """Let new calls in, or have them refused with 503. Remembered over a restart."""
         self._accepting = accepting
-        if self.is_ready:
+        if self._supervisor.state is ProcessState.READY:
             with contextlib.suppress(UserAgentUnavailable):  # it is going down; on_ready says it again
                 self._send(SetAccepting(accepting=accepting, retry_after_s=self._config.sip.retry_after_s))
 

@@ -108,6 +108,9 @@ class UserAgent:
         self._format = AudioFormat(settings.clock_rate_hz)
         self._legs: dict[str, Leg] = {}
         self._accepting = True
+        self._server_silent = False
+        self._unanswered: set[str] = set()
+        """Calls of which the server has been told and to which it has not reacted yet."""
         self._retry_after_s = settings.retry_after_s
         self._playout_events: deque[tuple[str, playout_events.PlayoutEvent]] = deque()
         self._resting: deque[int] = deque()
@@ -293,6 +296,17 @@ class UserAgent:
         for hangup in due:
             self.command(hangup)
 
+    def set_server_silent(self, *, silent: bool) -> None:
+        """While the server is silent new calls and OPTIONS get 503, and so do calls that it has not reacted to."""
+        SipThread.check()
+        if silent == self._server_silent:
+            return
+        self._server_silent = silent
+        log.warning("server_silent" if silent else "server_back", new_calls="503" if silent else "welcome")
+        if silent:
+            for call_id in tuple(self._unanswered):
+                self._on_leg(call_id, "hangup", lambda leg: leg.end(sip_code=503, retry_after_s=self._retry_after_s))
+
     def media(self, message: Message, payload: bytes) -> bool:
         """Feed a leg's playout buffer. Runs on: the reader thread.
 
@@ -380,6 +394,7 @@ class UserAgent:
             self._resting.append(self._clock.now_ns())
             return
         self._legs[leg.call_id] = leg
+        self._unanswered.add(leg.call_id)
         try:
             self._announce(leg, rdata)
         except Exception:
@@ -433,6 +448,7 @@ class UserAgent:
         )
 
     def _on_leg(self, call_id: str, command: str, action: Callable[[Leg], None]) -> None:
+        self._unanswered.discard(call_id)
         leg = self._legs.get(call_id)
         if leg is None or leg.over:
             return  # it ended while the command was on its way; CallEnded tells
@@ -471,7 +487,7 @@ class UserAgent:
             self._resting.popleft()
         crowded = len(self._legs) + len(self._resting) >= self.max_calls + self._max_resting
         refused = self._is_full(incoming=incoming) or crowded or self._lateness.refusing or not self._accepting
-        return self._retry_after_s if refused else None
+        return self._retry_after_s if refused or self._server_silent else None
 
     def _is_full(self, *, incoming: int = 0) -> bool:
         return self._num_legs >= self.max_calls or self._count_lines() - incoming >= self._build_limit
@@ -490,6 +506,7 @@ class UserAgent:
     def _bury(self, leg: Leg) -> None:
         del self._legs[leg.call_id]
         self._originated.pop(leg.call_id, None)
+        self._unanswered.discard(leg.call_id)
         self._resting.append(self._clock.now_ns())
 
     def _tell_lateness(self, now_ns: int) -> None:

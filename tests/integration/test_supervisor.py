@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,6 +209,38 @@ async def test_it_falls_silent(nursery: Nursery, monkeypatch: pytest.MonkeyPatch
     await watched.supervisor.start()
     await eventually(lambda: watched.down, timeout_s=TIMEOUT_S)
     assert watched.down[0].startswith("no heartbeat")
+
+
+async def test_a_pause_of_the_server_kills_no_healthy_child(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor_module, "HEARTBEAT_TIMEOUT_S", 0.5)
+    watched = nursery.make("hello(); serve()")
+    await watched.supervisor.start()
+    for _ in range(3):
+        time.sleep(1.5)  # as in a frozen container: neither pings nor pongs  # noqa: ASYNC251
+        await asyncio.sleep(0.2)
+    assert watched.down == []
+    assert watched.supervisor.is_responsive
+
+
+async def test_a_child_that_is_paused_is_not_responsive_and_comes_back(nursery: Nursery) -> None:
+    watched = nursery.make("hello(); serve()")
+    await watched.supervisor.start()
+    await eventually(lambda: watched.supervisor.is_responsive, timeout_s=TIMEOUT_S)
+    assert watched.supervisor.pid is not None
+    os.kill(watched.supervisor.pid, signal.SIGSTOP)
+    await eventually(lambda: not watched.supervisor.is_responsive, timeout_s=TIMEOUT_S)
+    os.kill(watched.supervisor.pid, signal.SIGCONT)
+    await eventually(lambda: watched.supervisor.is_responsive, timeout_s=TIMEOUT_S)
+    assert watched.down == []
+
+
+async def test_it_is_started_again_on_demand(nursery: Nursery) -> None:
+    watched = nursery.make("hello(); serve()")
+    await watched.supervisor.start()
+    watched.supervisor.restart("does not do its work")
+    await eventually(lambda: len(watched.ready) == 2, timeout_s=TIMEOUT_S)
+    (reason,) = watched.down
+    assert reason.startswith("does not do its work")
 
 
 async def test_it_stops_reading(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:

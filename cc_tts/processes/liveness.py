@@ -1,0 +1,29 @@
+"""How long the other side of a channel has been silent. Runs on: the thread that looks."""
+
+from cc_tts.clock import Clock
+
+
+class Silence:
+    """For how long a sign of life has been owed, seconds.
+
+    Time counts in steps from one :meth:`look` to the next, each of at most ``max_step_s``: what is beyond that was a pause
+    of this process (a frozen container, SIGSTOP), in which it could have heard nothing.
+    """
+
+    def __init__(self, clock: Clock, *, max_step_s: float) -> None:
+        self._clock = clock
+        self._max_step_s = max_step_s
+        self._looked_ns = clock.now_ns()
+        self.seconds = 0.0
+
+    def heard(self) -> None:
+        """A sign of life, or none is owed yet: begin anew."""
+        self._looked_ns = self._clock.now_ns()
+        self.seconds = 0.0
+
+    def look(self) -> float:
+        """Count the time since the last look; returns ``seconds``."""
+        now_ns = self._clock.now_ns()
+        self.seconds += min((now_ns - self._looked_ns) / 1e9, self._max_step_s)
+        self._looked_ns = now_ns
+        return self.seconds

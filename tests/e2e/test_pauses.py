@@ -1,0 +1,101 @@
+"""Processes that stop without ending: a frozen container, a hung server, a hung user agent, a hung engine worker."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cc_tts.processes.supervisor import HEARTBEAT_TIMEOUT_S
+from cc_tts.ua.softphone_driver import SoftphoneProcess
+from tests.e2e.configured import logged, server_with, ua_pid, until_readyz
+from tests.e2e.raw_sip import RawCaller, options
+from tests.e2e.server_under_test import Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+
+NOTICE_TIMEOUT_S = 60.0
+
+
+@contextlib.contextmanager
+def paused(*pids: int) -> Iterator[None]:
+    """These processes stand still in the context."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in reversed(pids):
+            os.kill(pid, signal.SIGCONT)
+
+
+async def until_options(server: Server, status: int) -> None:
+    """Wait until OPTIONS is answered like that."""
+    async with asyncio.timeout(NOTICE_TIMEOUT_S):
+        while (await options(server.sip_port)).status != status:  # noqa: ASYNC110 - it is asked until it answers so
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("whole_container", [False, True], ids=["server alone", "whole container"])
+async def test_a_pause_of_the_server_ends_no_call(
+    tmp_path: Path, phone: SoftphoneProcess, *, whole_container: bool
+) -> None:
+    async with server_with(tmp_path) as server, server.events() as log:
+        ua = ua_pid(server)
+        await phone.dial(server.uri("silent"))
+        call_id = (await log.wait("call.established"))["call_id"]
+        with paused(server._child.pid, *((ua,) if whole_container else ())):
+            await asyncio.sleep(HEARTBEAT_TIMEOUT_S + 2)
+        status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": "Still here.", "utterance_id": "u"})
+        assert status == 201, answer
+        complete = await log.wait("speak.complete", timeout_s=NOTICE_TIMEOUT_S)
+        assert complete["data"]["completion_cause"] == "normal"
+        assert (await server.get(f"/v1/calls/{call_id}"))[1]["state"] == "established"
+        assert ua_pid(server) == ua
+        assert not logged(server, "child_down")
+        await until_options(server, 200)
+        await phone.hangup()
+
+
+async def test_calls_are_refused_while_the_server_hangs(server: Server) -> None:
+    async with RawCaller("silent", server.sip_port) as early:
+        with paused(server._child.pid):
+            early.invite()  # before anybody has noticed
+            await until_options(server, 503)
+            answer = await early.final()
+            assert (answer.status, answer.header("Retry-After")) == (503, "7")
+            async with RawCaller("silent", server.sip_port) as late:
+                late.invite()
+                answer = await late.final()
+                assert (answer.status, answer.header("Retry-After")) == (503, "7")
+                late.ack()
+        await until_options(server, 200)
+    async with RawCaller("silent", server.sip_port) as caller:
+        caller.invite()
+        assert (await caller.final()).status == 200
+        caller.ack()
+        assert (await caller.bye()).status == 200
+    await server.until_all_terminated()
+
+
+async def test_readyz_watches_the_user_agent(server: Server) -> None:
+    ua = ua_pid(server)
+    with paused(ua):
+        await until_readyz(server, 503, reason="does not answer")
+        assert not logged(server, "child_down")
+        status, problem = await server.post("/v1/calls", {"to": "sip:x@127.0.0.1:9"})
+        assert (status, problem["code"]) == (503, "user_agent_unavailable")
+    await until_readyz(server, 200)
+    assert ua_pid(server) == ua
+
+
+async def test_a_hung_user_agent_is_replaced(server: Server) -> None:
+    ua = ua_pid(server)
+    os.kill(ua, signal.SIGSTOP)
+    await until_readyz(server, 503)
+    await until_readyz(server, 200)
+    assert ua_pid(server) != ua
+    assert "no heartbeat" in logged(server, "child_down")[0]["reason"]

@@ -143,6 +143,7 @@ class TtsConfig:
     state_memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
     graphs: bool = True
     worker_start_timeout_s: Seconds = 600.0
+    stall_timeout_ms: Annotated[float, msgspec.Meta(ge=100, le=600_000)] = 3000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

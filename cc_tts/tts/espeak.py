@@ -24,8 +24,10 @@ from typing import Final, Protocol
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk, WordMark
+from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.media.silence_trimmer import SilenceTrimmer
+from cc_tts.processes.liveness import Silence
 from cc_tts.tts.engine import SynthesisRequest
 from cc_tts.tts.espeak_library import (
     ENGINE_NAME,
@@ -47,6 +49,10 @@ MAX_PASSAGE_CHARS: Final = 240
 KEEP_LEAD_MS: Final = 5.0
 _TAIL_MS: Final = 100.0
 _RETRY_AFTER_S: Final = 2
+STALL_LOOK_S: Final = 0.2
+"""How often the thread is looked after while streams are open."""
+STOP_TIMEOUT_S: Final = 5.0
+"""For the passage that is under way when the engine stops."""
 
 _UNSPEAKABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _SENTENCE_END: Final = ".!?。！？…\u0964\u061f"
@@ -215,7 +221,7 @@ class EspeakStream:
     def deliver(self, chunk: PcmChunk) -> bool:
         """Queue audio for the reader; ``False`` once the stream was cancelled. Runs on: the espeak thread."""
         with self._turns.lock:
-            if self.is_cancelled:
+            if self.is_cancelled or self._failure is not None:
                 return False
             self.queued.append(chunk)
             self.queued_ms += chunk.duration_ms
@@ -230,6 +236,14 @@ class EspeakStream:
                 self.passages.clear()
             self._turns.ask(self)
             self._tell()
+
+    def break_off(self, failure: EngineFailed) -> None:
+        """Fail it: what is queued is still given out."""
+        with self._turns.lock:
+            self._failure = failure
+            self.passages.clear()
+            self._turns.withdraw(self)
+        self._news.set()
 
     def _tell(self) -> bool:
         """Wake the reader, once until it has looked; ``False`` if there is no event loop any more."""
@@ -253,6 +267,9 @@ class _Turns:
         self._first: deque[EspeakStream] = deque()
         self._later: deque[EspeakStream] = deque()
         self._is_closed = False
+        self.num_turns = 0
+        self.is_busy = False
+        """Whether the turn given out last is under way."""
 
     def ask(self, stream: EspeakStream) -> None:
         """Line ``stream`` up if it has text and its reader keeps up."""
@@ -277,11 +294,14 @@ class _Turns:
     def next(self) -> tuple[EspeakStream, _Passage] | None:
         """Wait for the next turn. Runs on: the espeak thread."""
         with self.lock:
+            self.is_busy = False
             while not self._is_closed:
                 line = self._first or self._later
                 if line:
                     stream = line.popleft()
                     stream.is_started = True
+                    self.num_turns += 1
+                    self.is_busy = True
                     return stream, stream.passages.popleft()
                 self.lock.wait()
         return None
@@ -298,12 +318,17 @@ class EspeakEngine:
         default_voice: str = "en-us",
         max_streams: int = 512,
         max_ahead_ms: float = MAX_AHEAD_MS,
+        stall_timeout_ms: float = 3000.0,
+        clock: Clock | None = None,
         open_library: Callable[[], SpeechLibrary] = EspeakLibrary,
     ) -> None:
         self._default_voice = default_voice
         self._max_streams = max_streams
         self._max_ahead_ms = max_ahead_ms
+        self._stall_timeout_ms = stall_timeout_ms
+        self._clock = clock or MonotonicClock()
         self._open_library = open_library
+        self._watch: asyncio.Task[None] | None = None
         self._format = AudioFormat(22050)  # espeak-ng's; start() asks it
         self._voices: EspeakVoices | None = None
         self._turns: _Turns | None = None
@@ -364,8 +389,11 @@ class EspeakEngine:
         thread, self._thread = self._thread, None
         with self._turns.lock:
             self._turns.close()
-        await self._ended
-        thread.join()  # its last act was to say that it ends
+        done, _ = await asyncio.wait({self._ended}, timeout=STOP_TIMEOUT_S)
+        if done:
+            thread.join()  # its last act was to say that it ends
+        else:
+            log.error("engine_does_not_end", engine=self.name)
 
     def voices(self) -> tuple[Voice, ...]:
         """Every voice, without variants; none before the start."""
@@ -407,7 +435,32 @@ class EspeakEngine:
             forget=self._streams.discard,
         )
         self._streams.add(stream)
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._watch_thread(self._turns), name="watch the espeak thread")
         return stream
+
+    async def _watch_thread(self, turns: _Turns) -> None:
+        """While streams are open: when one passage keeps the thread for too long, every stream fails, and the engine is not
+        ready until the passage is over. A thread cannot be ended.
+        """
+        silence = Silence(self._clock, max_step_s=2 * STALL_LOOK_S)
+        last_turn = 0
+        while self._streams and self._not_ready_because is None:
+            await asyncio.sleep(STALL_LOOK_S)
+            if turns.is_busy and turns.num_turns == last_turn:
+                silence.look()
+            else:
+                silence.heard()
+            last_turn = turns.num_turns
+            if silence.seconds * 1000 > self._stall_timeout_ms:
+                self._not_ready_because = f"espeak-ng has been busy with one passage for {silence.seconds:.1f} s"
+                log.error("engine_stalled", engine=self.name, num_streams=len(self._streams))
+                for stream in tuple(self._streams):
+                    stream.break_off(EngineFailed(self._not_ready_because, retry_after_s=_RETRY_AFTER_S))
+                while turns.is_busy and turns.num_turns == last_turn and self._thread is not None:  # noqa: ASYNC110 - a thread
+                    await asyncio.sleep(STALL_LOOK_S)
+                if self._thread is not None:
+                    self._not_ready_because = None
 
     def _run(
         self,

@@ -47,8 +47,9 @@ def make_engine(
     return maker(config, clock or MonotonicClock(), purpose, on_starting)
 
 
-def _espeak(config: Config, _clock: Clock, _purpose: Purpose, _on_starting: OnStarting) -> Engine:
-    return EspeakEngine(default_voice=config.tts.voice) if config.tts.voice else EspeakEngine()
+def _espeak(config: Config, clock: Clock, _purpose: Purpose, _on_starting: OnStarting) -> Engine:
+    default_voice = config.tts.voice or "en-us"
+    return EspeakEngine(default_voice=default_voice, stall_timeout_ms=config.tts.stall_timeout_ms, clock=clock)
 
 
 def _cosyvoice2(config: Config, clock: Clock, purpose: Purpose, on_starting: OnStarting) -> Engine:
@@ -61,6 +62,8 @@ def _cosyvoice2(config: Config, clock: Clock, purpose: Purpose, on_starting: OnS
         default_voice=tts.voice,
         start_timeout_s=tts.worker_start_timeout_s,
         on_starting=on_starting,
+        # a file may take the time that a CPU needs: nobody listens, and the engine was not measured
+        stall_timeout_ms=tts.stall_timeout_ms if purpose == "serve" else tts.worker_start_timeout_s * 1000,
     )
 
 

@@ -111,8 +111,9 @@ async def test_an_enrolled_voice_speaks_into_a_file_and_on_a_call(
     assert spoken.overlap_ms >= len(reference) / 8 - 200
 
 
-async def test_the_worker_dies_in_the_middle_of_a_prompt(
-    tmp_path: Path, settings: dict[str, str], phone: SoftphoneProcess
+@pytest.mark.parametrize(("end", "reason"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGSTOP, "no audio for")])
+async def test_the_worker_dies_or_hangs_in_the_middle_of_a_prompt(
+    tmp_path: Path, settings: dict[str, str], phone: SoftphoneProcess, *, end: signal.Signals, reason: str
 ) -> None:
     async with server_with(tmp_path, **settings) as server, server.events() as log:
         await phone.dial(server.uri("silent"))
@@ -120,15 +121,15 @@ async def test_the_worker_dies_in_the_middle_of_a_prompt(
         assert (await server.post(f"/v1/calls/{call_id}/speak", {"text": LONG_TEXT}))[0] == 201
         await log.wait("speak.started", timeout_s=SPEAK_TIMEOUT_S)
         old = worker_pid(server)
-        os.kill(old, signal.SIGKILL)
-        await until_readyz(server, 503, reason="SIGKILL")
+        os.kill(old, end)
+        await until_readyz(server, 503, reason=reason)
         complete = await log.wait("speak.complete", timeout_s=SPEAK_TIMEOUT_S)
         assert complete["data"]["completion_cause"] == "error"
         status, call = await server.get(f"/v1/calls/{call_id}")
         assert (status, call["state"]) == (200, "established")
         utterance = await server.utterance(call)
         assert utterance["error"]["code"] == "engine_failed"
-        assert "SIGKILL" in utterance["error"]["detail"]
+        assert reason in utterance["error"]["detail"]
         await until_readyz(server, 200)
         assert worker_pid(server) != old
         status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": TEXT, "queue": "replace"})

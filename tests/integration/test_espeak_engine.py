@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pytest
 
 from cc_tts.audio import PcmChunk
-from cc_tts.errors import LanguageUnsupported, UnknownVoice
+from cc_tts.errors import EngineFailed, LanguageUnsupported, UnknownVoice
 from cc_tts.media.speech_activity import has_speech
 from cc_tts.tts.engine import SynthesisRequest
 from cc_tts.tts.espeak import KEEP_LEAD_MS, EspeakEngine
-from cc_tts.tts.espeak_library import EspeakLibrary
+from cc_tts.tts.espeak_library import EspeakLibrary, OnAudio
 
 pytestmark = pytest.mark.integration
 
@@ -264,3 +264,42 @@ def test_an_exception_in_the_callback_comes_out_of_synthesise_and_the_library_go
     finally:
         library.close()
         library.close()
+
+
+class Hanging(EspeakLibrary):
+    """Does not come back from a passage with ``hang`` in it until it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_go_on = threading.Event()
+
+    def synthesise(self, text: str, *, voice: str, rate_wpm: int, on_audio: OnAudio) -> None:
+        if "hang" in text:
+            assert self.may_go_on.wait(100)
+        super().synthesise(text, voice=voice, rate_wpm=rate_wpm, on_audio=on_audio)
+
+
+async def test_a_passage_that_does_not_end_fails_every_stream_until_it_does() -> None:
+    libraries: list[Hanging] = []
+
+    def opened() -> Hanging:
+        libraries.append(Hanging())
+        return libraries[-1]
+
+    engine = EspeakEngine(open_library=opened, stall_timeout_ms=500.0)
+    await engine.start()
+    try:
+        answers = await asyncio.gather(say(engine, "hang on"), say(engine, "Hello."), return_exceptions=True)
+        assert EngineFailed in [type(answer) for answer in answers]
+        assert all(isinstance(answer, EngineFailed | list) for answer in answers)
+        assert "busy with one passage" in str(engine.not_ready_because)
+        with pytest.raises(EngineFailed):
+            await say(engine, "Hello.")
+        libraries[0].may_go_on.set()
+        async with asyncio.timeout(100):
+            while engine.not_ready_because is not None:  # noqa: ASYNC110 - the engine has no event for it
+                await asyncio.sleep(0.02)
+        assert await say(engine, "Hello.")
+    finally:
+        libraries[0].may_go_on.set()
+        await engine.stop()

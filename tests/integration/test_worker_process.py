@@ -16,6 +16,7 @@ pytest.importorskip("onnx")
 from cc_tts.clock import MonotonicClock  # noqa: E402
 from cc_tts.errors import EngineFailed, EngineOverloaded, ProcessFailed, Unprocessable  # noqa: E402
 from cc_tts.tts.engine import SynthesisRequest  # noqa: E402
+from cc_tts.tts.worker import link as link_module  # noqa: E402
 from cc_tts.tts.worker.client import WorkerEngine  # noqa: E402
 from cc_tts.tts.worker.link import WorkerStream  # noqa: E402
 from cc_tts.tts.worker.messages import WorkerSettings  # noqa: E402
@@ -36,7 +37,11 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_engine(
-    directory: Path, on_starting: Callable[[str], None] = lambda _detail: None, **settings: Any
+    directory: Path,
+    on_starting: Callable[[str], None] = lambda _detail: None,
+    *,
+    stall_timeout_ms: float = 3000.0,
+    **settings: Any,
 ) -> WorkerEngine:
     options = {
         "engine": "cosyvoice2",
@@ -55,6 +60,7 @@ def make_engine(
         clock=MonotonicClock(),
         start_timeout_s=100.0,
         on_starting=on_starting,
+        stall_timeout_ms=stall_timeout_ms,
     )
 
 
@@ -137,6 +143,44 @@ async def test_a_killed_worker_fails_its_streams_and_comes_back(engine: WorkerEn
     await eventually(lambda: engine.not_ready_because is None)
     assert engine.pids != (pid,)
     assert await within(pcm_of(open_stream(engine, "please hold")))
+
+
+async def test_a_hung_worker_fails_its_streams_and_is_started_again(engine: WorkerEngine) -> None:
+    await idle(engine)
+    (pid,) = engine.pids
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    streams = [open_stream(engine, *["hello and welcome to the service line"] * 4) for _ in range(2)]
+    answers = await within(asyncio.gather(*(pcm_of(stream) for stream in streams), return_exceptions=True), 50.0)
+    assert [type(answer) for answer in answers] == [EngineFailed] * 2
+    assert all("no audio for" in answer.detail and answer.retry_after_s for answer in answers)
+    await eventually(lambda: engine.not_ready_because is None)
+    assert engine.pids != (pid,)
+    assert await within(pcm_of(open_stream(engine, "please hold")))
+
+
+async def test_a_stream_that_nobody_reads_or_that_waits_for_text_is_no_stall(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_module, "SLOW_ENGINE_FACTOR", 0.0)
+    engine = make_engine(directory, stall_timeout_ms=300.0)
+    await within(engine.start())
+    try:
+        (pid,) = engine.pids
+        unread = open_stream(engine, *["hello and welcome to the service line"] * 3)
+        waiting = open_stream(engine, "please hold", end=False)
+        reading = asyncio.create_task(pcm_of(waiting))
+        link = engine._workers[0]
+        await eventually(lambda: bool(unread._queue))
+        await asyncio.sleep(2.0)
+        assert engine.pids == (pid,)
+        link._stall_timeout_ms = 100_000.0  # from here on it owes audio, and the machine may be slow
+        waiting.push("the line", text_chunk_index=1)
+        waiting.end()
+        assert await within(reading)
+        await unread.cancel()
+    finally:
+        await within(engine.stop(), 20.0)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ class WorkerEngine:
         clock: Clock,
         default_voice: str = "",
         start_timeout_s: float = 300.0,
+        stall_timeout_ms: float = 3000.0,
         on_starting: Callable[[str], None] = lambda _detail: None,
     ) -> None:
         self.name = name
@@ -47,6 +48,7 @@ class WorkerEngine:
                 each,
                 clock=clock,
                 start_timeout_s=start_timeout_s,
+                stall_timeout_ms=stall_timeout_ms,
                 listener=lambda: self._listener,
                 on_starting=on_starting,
             )

@@ -1,6 +1,8 @@
 """One worker process as the server sees it: its state, what it can do, how busy it is, and the streams in it.
 
-A worker that dies fails its streams with a typed error and is started again. Runs on: the event loop.
+A worker that dies fails its streams with a typed error and is started again. So does one that stalls: it owes audio to a
+stream and has given none to any for ``tts.stall_timeout_ms``. Owed is what a reader waits for after the text is complete and
+the audio given before has been played. Runs on: the event loop.
 """
 
 import asyncio
@@ -12,10 +14,12 @@ from typing import Final, Protocol
 
 import msgspec
 
+from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.processes.channel import Hello, Message
+from cc_tts.processes.liveness import Silence
 from cc_tts.processes.supervisor import STOPPED, ChildSpec, ProcessState, Supervisor, python_module
 from cc_tts.tts.engine import SynthesisRequest
 from cc_tts.tts.stepped import EngineLoad
@@ -41,8 +45,14 @@ DESCRIPTION_TIMEOUT_S: Final = 10.0
 """From ``Ready`` to the description and the first report."""
 HEARTBEAT_TIMEOUT_S: Final = 60.0
 """One step of the engine may be long on a machine without a GPU."""
+STALL_LOOK_S: Final = 0.2
+"""How often open streams are looked after."""
+SLOW_ENGINE_FACTOR: Final = 3.0
+"""An engine that predicts a first audio of several seconds (without a GPU) may be silent for so many times that."""
 TAKEN_INTERVAL_MS: Final = 100.0
 """How often the worker is told what the listener's side has taken, ms of audio."""
+
+log = logs.get(__name__)
 
 
 class EngineListener(Protocol):
@@ -75,6 +85,11 @@ class WorkerStream:
         self._taken_ms = 0.0
         self._told_ms = 0.0
         self._ahead_ms: float | None = None
+        self._is_text_whole = False
+        self._is_read = False
+        self._dry_ns = 0
+        self.silence = Silence(worker.clock, max_step_s=2 * STALL_LOOK_S)
+        """For how long it has been owed audio, while it :meth:`is_owed`."""
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk. Never blocks."""
@@ -82,11 +97,22 @@ class WorkerStream:
 
     def end(self) -> None:
         """No more text will come."""
+        self._is_text_whole = True
         self._send(EndText(self.stream_id))
 
     def playing(self, ahead_ms: float) -> None:
         """The listener's side holds so much audio that is not played yet, ms."""
         self._ahead_ms = ahead_ms
+        self._dry_ns = self._worker.clock.now_ns() + round(ahead_ms * NS_PER_MS)
+
+    @property
+    def has_listener(self) -> bool:
+        """Whether it is known to be played as it comes."""
+        return self._ahead_ms is not None
+
+    def is_owed(self, now_ns: int) -> bool:
+        """Whether the reader has nothing left and only the engine can help."""
+        return self._is_read and self._is_text_whole and not self._queue and now_ns >= self._dry_ns
 
     async def __aiter__(self) -> AsyncIterator[PcmChunk]:
         while True:
@@ -103,7 +129,11 @@ class WorkerStream:
                 return
             else:
                 self._news.clear()
-                await self._news.wait()
+                self._is_read = True
+                try:
+                    await self._news.wait()
+                finally:
+                    self._is_read = False
 
     async def cancel(self) -> None:
         """Stop now: frees everything. The iteration ends. Safe to call twice and after the end."""
@@ -112,6 +142,12 @@ class WorkerStream:
             self._send(CancelStream(self.stream_id))
             self._worker.forget(self)
         self.over(None)
+
+    def stall(self) -> None:
+        """Break off: no audio came for too long."""
+        self._send(CancelStream(self.stream_id))
+        self._worker.forget(self)
+        self.over(EngineFailed(f"no audio for {self.silence.seconds:.1f} s", retry_after_s=RETRY_AFTER_S))
 
     def deliver(self, pcm: bytes, text_chunk_index: int) -> None:
         """Audio came."""
@@ -148,10 +184,15 @@ class WorkerLink:
         *,
         clock: Clock,
         start_timeout_s: float,
+        stall_timeout_ms: float,
         listener: Callable[[], EngineListener | None],
         on_starting: Callable[[str], None] = lambda _detail: None,
     ) -> None:
         self.name = name
+        self.clock = clock
+        self._stall_timeout_ms = stall_timeout_ms
+        self._has_given = False
+        self._watch: asyncio.Task[None] | None = None
         self._listener = listener
         self._streams: dict[int, WorkerStream] = {}
         self._usable = asyncio.Event()
@@ -213,7 +254,41 @@ class WorkerLink:
         self.send(OpenStream(stream_id, request.voice, request.language, request.speed))
         self._streams[stream_id] = stream
         self._num_opened_since_report += 1
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._watch_streams(), name=f"watch the streams of {self.name}")
         return stream
+
+    async def _watch_streams(self) -> None:
+        """While streams are open: fail one that is owed audio for too long; if no other got any, the worker has stalled."""
+        silence = Silence(self.clock, max_step_s=2 * STALL_LOOK_S)
+        while self._streams:
+            await asyncio.sleep(STALL_LOOK_S)
+            now_ns = self.clock.now_ns()
+            owed = [stream for stream in self._streams.values() if stream.is_owed(now_ns)]
+            for stream in self._streams.values():
+                if stream in owed:
+                    stream.silence.look()
+                else:
+                    stream.silence.heard()
+            if owed and not self._has_given:
+                silence.look()
+            else:
+                silence.heard()
+            self._has_given = False
+            timeout_s = self._stall_timeout_s
+            if silence.seconds > timeout_s:
+                log.error("worker_stalled", worker=self.name, num_streams=len(owed), silent_s=round(silence.seconds, 1))
+                self.supervisor.restart(f"no audio for {silence.seconds:.1f} s")
+                return
+            for stream in owed:
+                if stream.has_listener and stream.silence.seconds > timeout_s:
+                    log.error("stream_stalled", worker=self.name, stream_id=stream.stream_id)
+                    stream.stall()
+
+    @property
+    def _stall_timeout_s(self) -> float:
+        expected_ms = self.load.first_audio_ms if self.load is not None else 0.0
+        return max(self._stall_timeout_ms, SLOW_ENGINE_FACTOR * expected_ms) / 1000
 
     def send(self, message: Message) -> None:
         """Send; a worker that is gone fails its streams by itself."""
@@ -233,11 +308,14 @@ class WorkerLink:
     def _on_message(self, message: Message, payload: bytes) -> None:
         match message:
             case StreamAudio():
+                self._has_given = True
                 if (stream := self._streams.get(message.stream_id)) is not None:
                     stream.deliver(payload, message.text_chunk_index)
             case StreamEnded():
+                self._has_given = True
                 self._over(message.stream_id, None)
             case StreamFailed():
+                self._has_given = True
                 self._over(message.stream_id, _error(message))
             case LoadReport():
                 self._on_load(message.load)
@@ -267,6 +345,8 @@ class WorkerLink:
         self._usable.clear()
         self._is_described = False
         self.load = None
+        if self._watch is not None:
+            self._watch.cancel()
         self.down_reason = reason
         self.fail_all(EngineFailed(f"the engine worker ended: {reason}", retry_after_s=RETRY_AFTER_S))
         if reason != STOPPED:

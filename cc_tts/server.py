@@ -30,6 +30,7 @@ from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.media.prompt_cache import PromptCache
 from cc_tts.metrics import Metrics
 from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.process.client import TextProcess
 from cc_tts.tts.factory import make_engine
 from cc_tts.tts.worker.client import WorkerEngine
 from cc_tts.tts.worker.gauges import EngineGauges
@@ -61,15 +62,21 @@ class Server:
         self.engine = make_engine(config, clock=clock)
         if isinstance(self.engine, WorkerEngine):
             self.engine.listen(EngineGauges(self.metrics))
-        self.normalizer = Normalizer()
+        self.text_process = TextProcess(
+            clock=clock,
+            log_level=config.log.level,
+            log_json=config.log.json,
+            on_down=self.metrics.process_restarts.labels(process="text").inc,
+        )
         self.prompt_cache = PromptCache(config.cache, self.metrics)
         self.cached_source = CachedSource(self.prompt_cache, self.metrics, max_making_bytes=config.cache.memory_bytes)
         self.source = SpeechSource(
             self.engine,
-            self.normalizer,
+            Normalizer(),
             config.tts,
             cache=self.cached_source if config.cache.enabled else None,
             line_rate_hz=config.rtp.clock_rate_hz,
+            text_process=self.text_process,
         )
         self.ua = UaClient(config, clock=clock)
         self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers, node=config.server.node_name)
@@ -120,7 +127,7 @@ class Server:
             # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
             await self._listener.start()
             await self.engine.start()
-            await asyncio.to_thread(self.normalizer.warm_up)
+            await self.text_process.start()
             if self._config.cache.enabled:
                 await self.prompt_cache.start()
                 self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config)
@@ -145,6 +152,7 @@ class Server:
             await self._runner.cleanup()
             await self.cached_source.stop()
             await self.engine.stop()
+            await self.text_process.stop()
             await self.prompt_cache.stop()
             log.info("stopped")
 

@@ -10,6 +10,7 @@ from cc_tts.audio import AudioFormat
 from cc_tts.calls.prompt import Content, SilenceContent, TextContent, ToneContent
 from cc_tts.config import RouteConfig, TtsConfig
 from cc_tts.errors import (
+    CcTtsError,
     ConfigError,
     EngineFailed,
     EngineOverloaded,
@@ -26,13 +27,14 @@ from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import Chunker, TextChunk
 from cc_tts.text.language import detect_language
 from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.process.client import TextPreparation, TextProcess
 from cc_tts.tts.engine import Engine, SpeechStream, SynthesisRequest
 from cc_tts.voices.voice import Voice
 
 PIECE_MS: Final = 200
 """Longest piece handed on at once: what one message to the UA process carries."""
-TEXT_SLICE_CHARS: Final = 400
-"""The text is normalised in slices of about this size, so that a long prompt does not hold up the event loop."""
+TEXT_SLICE_CHARS: Final = 100
+"""Where there is no text process, the text is prepared in slices of this size, with turns of the event loop in between."""
 MAX_TONE_MS: Final = 600_000
 RETRY_AFTER_S: Final = 1
 """What a client is told while the engine takes nothing."""
@@ -96,7 +98,8 @@ class PieceCache(Protocol):
 class SpeechSource:
     """Opens streams; those of text through ``cache`` if there is one. ``line_rate_hz`` is that of calls.
 
-    Runs on: the event loop.
+    A server prepares texts in ``text_process``, where
+    they cannot hold up its event loop. Runs on: the event loop.
     """
 
     def __init__(
@@ -107,9 +110,11 @@ class SpeechSource:
         *,
         cache: PieceCache | None = None,
         line_rate_hz: int = 8000,
+        text_process: TextProcess | None = None,
     ) -> None:
         self._engine = engine
         self._normalizer = normalizer
+        self._text_process = text_process
         self._config = config
         self._cache = cache
         self._line_rate_hz = line_rate_hz
@@ -255,15 +260,33 @@ class SpeechSource:
             speed=prompt.speed,
             utterance_id=utterance_id,
         )
+        text = self._prepare(prompt)
+        try:
+            stream = self._engine.open(request)
+        except CcTtsError:
+            text.cancel()
+            raise
+        return _Speech(stream, text, self._engine.audio_format.rate_hz, prompt.rate_hz)
+
+    def _prepare(self, prompt: SpokenPrompt) -> "_TextHere | TextPreparation":
+        language, detected_language = prompt.language or None, detect_language(prompt.text)
+        first_max_chars, max_chars = prompt.first_chunk_max_chars, prompt.chunk_max_chars
+        if self._text_process is not None:
+            return self._text_process.prepare(
+                prompt.text,
+                language=language,
+                detected_language=detected_language,
+                first_chunk_max_chars=first_max_chars,
+                chunk_max_chars=max_chars,
+            )
         chunker = Chunker(
             self._normalizer,
-            language=prompt.language or None,
-            detected_language=detect_language(prompt.text),
-            first_chunk_max_chars=prompt.first_chunk_max_chars,
-            chunk_max_chars=prompt.chunk_max_chars,
+            language=language,
+            detected_language=detected_language,
+            first_chunk_max_chars=first_max_chars,
+            chunk_max_chars=max_chars,
         )
-        stream = self._engine.open(request)
-        return _Speech(stream, chunker, prompt.text, self._engine.audio_format.rate_hz, prompt.rate_hz)
+        return _TextHere(prompt.text, chunker)
 
     def _voice(self, content: TextContent) -> Voice:
         language = content.language or self._config.language or None
@@ -282,12 +305,32 @@ class SpeechSource:
         return self._engine.resolve_voice(voice, language)
 
 
+class _TextHere:
+    """A text that is prepared in this process; see :class:`cc_tts.text.process.client.TextPreparation`."""
+
+    def __init__(self, text: str, chunker: Chunker) -> None:
+        self._text = text
+        self._chunker = chunker
+
+    async def feed(self, take: Callable[[TextChunk], None]) -> None:
+        for start in range(0, len(self._text), TEXT_SLICE_CHARS):
+            for chunk in self._chunker.push(self._text[start : start + TEXT_SLICE_CHARS]):
+                take(chunk)
+            await asyncio.sleep(0)
+        for chunk in self._chunker.flush():
+            take(chunk)
+
+    def cancel(self) -> None:
+        """Nothing to do: whoever feeds is cancelled."""
+
+
 class _Speech:
     """Spoken text."""
 
-    def __init__(self, stream: SpeechStream, chunker: Chunker, text: str, source_rate_hz: int, rate_hz: int) -> None:
+    def __init__(
+        self, stream: SpeechStream, text: _TextHere | TextPreparation, source_rate_hz: int, rate_hz: int
+    ) -> None:
         self._stream = stream
-        self._chunker = chunker
         self._text = text
         self._format = AudioFormat(rate_hz)
         self._resampler = StreamResampler(source_rate_hz, rate_hz)
@@ -302,14 +345,11 @@ class _Speech:
     async def cancel(self) -> None:
         if self._feeder is not None:
             self._feeder.cancel()
+        self._text.cancel()
         await self._stream.cancel()
 
     async def __aiter__(self) -> AsyncIterator[SpeechPiece]:
-        position = self._feed_slice(0)
-        if position < len(self._text):
-            self._feeder = asyncio.create_task(self._feed_rest(position))
-        else:
-            self._end_text()
+        self._feeder = asyncio.create_task(self._feed())
         announced = -1
         source: str | None = None
         words: tuple[tuple[float, float], ...] = ()
@@ -323,38 +363,32 @@ class _Speech:
                 yield SpeechPiece(piece, source, words)
                 source, words = None, ()
         if self._failure is not None:
-            raise EngineFailed("the text could not be prepared") from self._failure
+            raise self._failure
         for piece in self._pieces(self._resampler.process(b"", last=True)):
             yield SpeechPiece(piece, source, words)
             source, words = None, ()
         if not self._sources:
             raise NothingToSay("nothing of the text can be spoken")
 
-    def _feed_slice(self, position: int) -> int:
-        end = position + TEXT_SLICE_CHARS
-        for chunk in self._chunker.push(self._text[position:end]):
-            self._push(chunk)
-        return end
-
     def _push(self, chunk: TextChunk) -> None:
         self._sources.append(chunk.source)
         self._spoken_chars[chunk.index] = len(chunk.spoken)
         self._stream.push(chunk.spoken, text_chunk_index=chunk.index)
 
-    async def _feed_rest(self, position: int) -> None:
+    async def _feed(self) -> None:
         try:
-            while position < len(self._text):
-                await asyncio.sleep(0)
-                position = self._feed_slice(position)
-            self._end_text()
-        except Exception as error:  # noqa: BLE001 - raised where the audio is read, so that the reader is not left waiting
-            self._failure = error
-            await self._stream.cancel()
+            await self._text.feed(self._push)
+            self._stream.end()
+        except CcTtsError as error:  # raised where the audio is read, so that the reader is not left waiting
+            await self._fail(error)
+        except Exception as error:  # noqa: BLE001 - likewise
+            failure = EngineFailed("the text could not be prepared")
+            failure.__cause__ = error
+            await self._fail(failure)
 
-    def _end_text(self) -> None:
-        for chunk in self._chunker.flush():
-            self._push(chunk)
-        self._stream.end()
+    async def _fail(self, failure: CcTtsError) -> None:
+        self._failure = failure
+        await self._stream.cancel()
 
     def _pieces(self, data: bytes) -> list[bytes]:
         return _cut(data, self._format)

@@ -1,0 +1,168 @@
+"""The text process: ``python -m cc_tts.text.process --channel-fd N``, its settings as JSON on standard input.
+
+It is a process because a thread does not help: wetext keeps Python's lock for some 40 ms a clause, and the rules are Python.
+Texts take turns, a slice of :data:`SLICE_CHARS` characters each, and one that is new goes before those that have begun: a
+long text holds up nobody's first words.
+
+Threads: this one prepares the texts; the reader thread takes records off the channel.
+"""
+
+import argparse
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from cc_tts import logs
+from cc_tts.errors import ProcessFailed
+from cc_tts.processes.channel import (
+    PROTOCOL_VERSION,
+    ChildChannel,
+    Hello,
+    Ping,
+    Pong,
+    Ready,
+    Record,
+    Shutdown,
+)
+from cc_tts.text.chunker import Chunker, TextChunk
+from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.process.messages import TO_TEXT, CancelText, PreparedChunk, PrepareText, TextPrepared, TextSettings
+
+SLICE_CHARS: Final = 100
+EXIT_SERVER_GONE: Final = 3
+
+Inbox = queue.SimpleQueue[Record | None]
+"""What the reader thread took off the channel; ``None`` means the server is gone."""
+
+log = logs.get("cc_tts.text.process")
+
+
+@dataclass(slots=True)
+class _Text:
+    """One that is being prepared."""
+
+    request_id: int
+    text: str
+    chunker: Chunker
+    position: int = 0
+
+
+class Preparer:
+    """Prepares texts by turns. Runs on: one thread."""
+
+    def __init__(self, normalizer: Normalizer) -> None:
+        self._normalizer = normalizer
+        self._new: deque[_Text] = deque()
+        self._begun: deque[_Text] = deque()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether :meth:`turn` would do something."""
+        return bool(self._new or self._begun)
+
+    def open(self, request: PrepareText, text: str) -> None:
+        """Line a text up."""
+        chunker = Chunker(
+            self._normalizer,
+            language=request.language,
+            detected_language=request.detected_language,
+            first_chunk_max_chars=request.first_chunk_max_chars,
+            chunk_max_chars=request.chunk_max_chars,
+        )
+        self._new.append(_Text(request.request_id, text, chunker))
+
+    def cancel(self, request_id: int) -> None:
+        """Forget it."""
+        for line in (self._new, self._begun):
+            for each in [each for each in line if each.request_id == request_id]:
+                line.remove(each)
+
+    def turn(self) -> TextPrepared:
+        """One slice of the text whose turn it is."""
+        text = (self._new or self._begun).popleft()
+        end = text.position + SLICE_CHARS
+        chunks = text.chunker.push(text.text[text.position : end])
+        text.position = end
+        is_whole = end >= len(text.text)
+        if is_whole:
+            chunks += text.chunker.flush()
+        else:
+            self._begun.append(text)
+        return TextPrepared(text.request_id, tuple(_packed(chunk) for chunk in chunks), is_whole)
+
+
+def _packed(chunk: TextChunk) -> PreparedChunk:
+    return PreparedChunk(len(chunk.source), chunk.spoken.encode("utf-8", "surrogatepass"), chunk.language)
+
+
+def main() -> int:
+    """Run until told to shut down or the server is gone; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m cc_tts.text.process", description="prepares the text of prompts")
+    parser.add_argument("--channel-fd", type=int, required=True)
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    settings = msgspec.json.decode(sys.stdin.buffer.read(), type=TextSettings)
+    logs.configure(level=settings.log_level, json=settings.log_json, process="text")
+    channel = ChildChannel(socket.socket(fileno=arguments.channel_fd), TO_TEXT)
+    try:
+        channel.send(Hello(protocol=PROTOCOL_VERSION, process="text", pid=os.getpid()))
+        normalizer = Normalizer()
+        normalizer.warm_up()
+        inbox: Inbox = queue.SimpleQueue()
+        threading.Thread(target=_read, args=(channel, inbox), name="reader", daemon=True).start()
+        channel.send(Ready())
+        return 0 if _serve(channel, inbox, Preparer(normalizer)) else EXIT_SERVER_GONE
+    except ProcessFailed as error:
+        log.error("server_gone", detail=error.detail)
+        return EXIT_SERVER_GONE
+    finally:
+        channel.close()
+
+
+def _serve(channel: ChildChannel, inbox: Inbox, preparer: Preparer) -> bool:
+    """Work; returns whether the server is still there.
+
+    Raises:
+        ProcessFailed: the server is gone or has stopped reading.
+    """
+    while True:
+        while not (inbox.empty() and preparer.has_work):
+            record = inbox.get()
+            if record is None:
+                return False
+            message, payload = record
+            match message:
+                case PrepareText():
+                    preparer.open(message, payload.decode("utf-8", "surrogatepass"))
+                case CancelText():
+                    preparer.cancel(message.request_id)
+                case Ping():
+                    channel.send(Pong(serial=message.serial))
+                case Shutdown():
+                    return True
+        prepared = preparer.turn()
+        if prepared.chunks or prepared.is_whole:
+            channel.send(prepared)
+
+
+def _read(channel: ChildChannel, inbox: Inbox) -> None:
+    """Runs on: the reader thread."""
+    try:
+        while records := channel.read():
+            for record in records:
+                inbox.put(record)
+    except ProcessFailed as error:
+        log.error("channel_broken", detail=error.detail)
+    inbox.put(None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""What crosses the boundary between the server process and the text process.
+
+::
+
+    server ──▸ PrepareText · CancelText ──▸ text process
+    server ◂── TextPrepared ◂── text process
+"""
+
+from typing import Final
+
+import msgspec
+
+from cc_tts.processes.channel import Message
+
+
+class TextSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Written to the child's standard input as JSON."""
+
+    log_level: str = "info"
+    log_json: bool = True
+
+
+class PrepareText(Message, frozen=True):
+    """Cut a text into chunks and put them into words. The payload is the text, UTF-8 (surrogates pass)."""
+
+    request_id: int
+    language: str | None
+    detected_language: str
+    first_chunk_max_chars: int
+    chunk_max_chars: int
+
+
+class CancelText(Message, frozen=True):
+    """Nobody waits for it any more."""
+
+    request_id: int
+
+
+class PreparedChunk(msgspec.Struct, frozen=True, array_like=True):
+    """A :class:`cc_tts.text.chunker.TextChunk`, without its source, of which the length is enough."""
+
+    num_source_chars: int
+    spoken: bytes
+    """UTF-8; surrogates pass."""
+    language: str
+
+
+class TextPrepared(Message, frozen=True):
+    """The next chunks of a text; ``is_whole`` with the last."""
+
+    request_id: int
+    chunks: tuple[PreparedChunk, ...]
+    is_whole: bool
+
+
+TO_TEXT: Final[tuple[type[Message], ...]] = (PrepareText, CancelText)
+FROM_TEXT: Final[tuple[type[Message], ...]] = (TextPrepared,)

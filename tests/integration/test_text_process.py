@@ -1,0 +1,171 @@
+"""The text process: the same chunks as here, no turn of the event loop lost, and what becomes of texts when it ends."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+
+from cc_tts.calls.prompt import TextContent
+from cc_tts.calls.speech_source import SpeechSource
+from cc_tts.clock import MonotonicClock
+from cc_tts.config import TtsConfig
+from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
+from cc_tts.text.chunker import TextChunk, chunk_text
+from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.process import client
+from cc_tts.text.process.client import TextProcess
+from tests.fakes.fake_engine import FakeEngine
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
+
+TIMEOUT_S = 100.0
+CHINESE = "您好，您的账户余额是12345.67元，请在2026年11月20日前缴费，电话13800138000。"
+SLOW = "①" * 5000
+TEXTS = (
+    ("Call 1-800-555-0199 on 11/20/2026, pay $1,234.56. Dr. Smith will see you at 5:30 p.m. " * 12, None),
+    (CHINESE * 12, "zh"),
+    (CHINESE + "Thank you for calling. " + CHINESE, None),
+    ("①" * 500, "zh"),
+    ("a lone \ud800 surrogate, and the rest. " * 10, "en"),
+    ("?!" * 5000 + "yes", None),
+    ("1" * 3000, "en"),
+    ("short", None),
+    ("  \n ", None),
+    ("", None),
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def process() -> AsyncIterator[TextProcess]:
+    process = make_process()
+    await process.start()
+    yield process
+    await process.stop()
+
+
+def make_process(downs: list[bool] | None = None) -> TextProcess:
+    def on_down() -> None:
+        if downs is not None:
+            downs.append(True)
+
+    return TextProcess(clock=MonotonicClock(), log_level="warning", log_json=True, on_down=on_down)
+
+
+async def chunks_of(process: TextProcess, text: str, language: str | None = None) -> list[TextChunk]:
+    chunks: list[TextChunk] = []
+    options: dict[str, Any] = {"first_chunk_max_chars": 60, "chunk_max_chars": 200, "detected_language": "en"}
+    async with asyncio.timeout(TIMEOUT_S):
+        await process.prepare(text, language=language, **options).feed(chunks.append)
+    return chunks
+
+
+@pytest.mark.parametrize(("text", "language"), TEXTS, ids=range(len(TEXTS)))
+async def test_the_same_is_said_as_without_it(process: TextProcess, text: str, language: str | None) -> None:
+    here = chunk_text(text, Normalizer(), language=language or "en")
+    there = await chunks_of(process, text, language or "en")
+    assert [chunk.spoken for chunk in there] == [chunk.spoken for chunk in here]
+    assert (
+        "".join(chunk.source for chunk in there) == "".join(chunk.source for chunk in here)[: sum(map(_length, there))]
+    )
+
+
+def _length(chunk: TextChunk) -> int:
+    return len(chunk.source)
+
+
+async def test_a_text_that_takes_long_does_not_hold_up_the_event_loop(process: TextProcess) -> None:
+    """Both are measured here and now, so that it does not matter how fast or busy the machine is."""
+    normalizer = Normalizer()
+    normalizer.warm_up()
+    begun_s = time.perf_counter()
+    chunk_text(SLOW, normalizer, language="zh")
+    here_s = time.perf_counter() - begun_s
+    source = SpeechSource(cast("Any", FakeEngine()), normalizer, TtsConfig(), text_process=process)
+    content = TextContent(SLOW[:2500], None, "zh", None)
+
+    async def read() -> int:
+        return len([piece async for piece in source.open(content, rate_hz=8000)])
+
+    requests = [asyncio.create_task(read()) for _ in range(4)]
+    lags_s = []
+    while not all(request.done() for request in requests):
+        begun_s = time.perf_counter()
+        await asyncio.sleep(0.001)
+        lags_s.append(time.perf_counter() - begun_s)
+    results = await asyncio.gather(*requests, return_exceptions=True)
+    assert all(isinstance(result, int | CcTtsError) for result in results)
+    assert sorted(lags_s)[len(lags_s) // 2] < here_s / 20
+    assert max(lags_s) < here_s / 2
+
+
+async def test_a_long_text_does_not_hold_up_the_first_words_of_another(process: TextProcess) -> None:
+    order: list[str] = []
+
+    def prepare(name: str, text: str) -> asyncio.Task[None]:
+        preparation = process.prepare(
+            text, language="zh", detected_language="zh", first_chunk_max_chars=60, chunk_max_chars=200
+        )
+        return asyncio.create_task(preparation.feed(lambda _chunk: order.append(name)))
+
+    long = prepare("long", "①" * 2000)
+    async with asyncio.timeout(TIMEOUT_S):
+        while not order:  # noqa: ASYNC110 - it has begun
+            await asyncio.sleep(0.001)
+        short = prepare("short", CHINESE)
+        await asyncio.gather(long, short)
+    assert order.index("short") < len(order) - 2
+    assert order[-1] == "long"
+
+
+async def test_a_text_that_nobody_waits_for_is_dropped(process: TextProcess) -> None:
+    preparation = process.prepare(
+        SLOW, language="zh", detected_language="zh", first_chunk_max_chars=60, chunk_max_chars=200
+    )
+    preparation.cancel()
+    preparation.cancel()
+    assert await chunks_of(process, "one")
+    assert not process._texts
+
+
+async def test_a_text_that_takes_too_long_fails(process: TextProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "PREPARE_TIMEOUT_S", 0.05)
+    with pytest.raises(EngineFailed, match="not prepared within"):
+        await chunks_of(process, SLOW, "zh")
+    monkeypatch.undo()
+    assert await chunks_of(process, "two")
+
+
+async def test_too_many_texts_are_refused(process: TextProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MAX_TEXTS", 1)
+    waiting = asyncio.create_task(chunks_of(process, "①" * 300, "zh"))
+    await asyncio.sleep(0)
+    with pytest.raises(EngineOverloaded):
+        await chunks_of(process, "three")
+    assert await waiting
+
+
+async def test_texts_fail_when_the_process_dies_and_it_comes_back() -> None:
+    downs: list[bool] = []
+    process = make_process(downs)
+    with pytest.raises(EngineOverloaded):
+        await chunks_of(process, "not started")
+    await process.start()
+    try:
+        waiting = asyncio.create_task(chunks_of(process, SLOW, "zh"))
+        await asyncio.sleep(0)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(EngineFailed, match="text process ended"):
+            await waiting
+        async with asyncio.timeout(TIMEOUT_S):
+            while process.not_ready_because is not None:  # noqa: ASYNC110 - another process has no event here
+                await asyncio.sleep(0.02)
+        assert await chunks_of(process, "again")
+        assert downs == [True]
+    finally:
+        await process.stop()

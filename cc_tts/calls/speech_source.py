@@ -25,7 +25,7 @@ from cc_tts.media import tones
 from cc_tts.media.resampler import StreamResampler
 from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import Chunker, TextChunk
-from cc_tts.text.language import detect_language
+from cc_tts.text.language import detect_language, rule_set
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
 from cc_tts.tts.engine import Engine, SpeechStream, SynthesisRequest
@@ -34,7 +34,9 @@ from cc_tts.voices.voice import Voice
 PIECE_MS: Final = 200
 """Longest piece handed on at once: what one message to the UA process carries."""
 TEXT_SLICE_CHARS: Final = 100
-"""Where there is no text process, the text is prepared in slices of this size, with turns of the event loop in between."""
+"""Where there is no text process, the text is prepared in slices of this size, with turns of the event loop in between.
+Where there is one, a text of one such slice is prepared here if that takes about as long as handing it over.
+"""
 MAX_TONE_MS: Final = 600_000
 RETRY_AFTER_S: Final = 1
 """What a client is told while the engine takes nothing."""
@@ -271,7 +273,7 @@ class SpeechSource:
     def _prepare(self, prompt: SpokenPrompt) -> "_TextHere | TextPreparation":
         language, detected_language = prompt.language or None, detect_language(prompt.text)
         first_max_chars, max_chars = prompt.first_chunk_max_chars, prompt.chunk_max_chars
-        if self._text_process is not None:
+        if self._text_process is not None and not _is_quick(prompt.text, language or detected_language):
             return self._text_process.prepare(
                 prompt.text,
                 language=language,
@@ -303,6 +305,11 @@ class SpeechSource:
             if default.language.split("-")[0].lower() == language.split("-")[0].lower():
                 return default
         return self._engine.resolve_voice(voice, language)
+
+
+def _is_quick(text: str, language: str) -> bool:
+    """Whether a text is prepared sooner than it is handed to another process: about a millisecond, without wetext."""
+    return len(text) <= TEXT_SLICE_CHARS and text.isascii() and rule_set(language) != "zh"
 
 
 class _TextHere:

@@ -176,6 +176,7 @@ class UserAgent:
             srtp=self._settings.srtp != "off",
             on_key=self._on_key,
             on_offer=self._on_offer,
+            on_malformed=self._policy.note_malformed,
         )
         self._filter.install()
         is_wheel = self._build.name(build_limit) == TRY_OUT_WHEEL

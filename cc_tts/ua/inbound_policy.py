@@ -164,6 +164,10 @@ class InboundPolicy:
         self._refuse("bait", host, _SILENCE)
         return True
 
+    def note_malformed(self, host: str) -> None:
+        """Count what was found to be malformed elsewhere."""
+        self._refuse("malformed", host, _SILENCE)
+
     def take_refused(self) -> dict[RefusedCause, Refused]:
         """What was refused since the last time."""
         refused, self._refused = self._refused, {}

@@ -43,7 +43,7 @@ log = logs.get(__name__)
 class MessageFilter:
     """``codecs`` are those that are served, as :func:`cc_tts.ua.sdp_check.check` wants them. ``on_key`` hears of a key that
     was sent by INFO: Call-ID, the far side's tag, CSeq, key, duration in ms; ``on_offer`` which of ``codecs`` a request
-    offers, just before PJSIP answers it.
+    offers, just before PJSIP answers it; ``on_malformed`` who sent what cannot be used.
     """
 
     def __init__(
@@ -54,12 +54,14 @@ class MessageFilter:
         srtp: bool,
         on_key: Callable[[str, str, int, str, int], None],
         on_offer: Callable[[frozenset[str]], None],
+        on_malformed: Callable[[str], None],
     ) -> None:
         self._c = library
         self._codecs = codecs
         self._srtp = srtp
         self._on_key = on_key
         self._on_offer = on_offer
+        self._on_malformed = on_malformed
 
     def install(self) -> None:
         """Register with PJSIP.
@@ -79,7 +81,7 @@ class MessageFilter:
             method = self._c.method_of(rdata)
             if method not in _OFFERING and method not in (b"INFO", b"ACK"):
                 return False
-            message = self._c.message(rdata)[1]
+            host, message = self._c.message(rdata)
             dialog = sip_message.dialog_of(message)
             if (dialog is not None) is not in_call:
                 return False
@@ -88,6 +90,8 @@ class MessageFilter:
             fault = self._fault_of(rdata, is_answer=method == b"ACK")
             if fault is None:
                 return False
+            if fault.status == 400 or method == b"ACK":  # noqa: PLR2004 - Bad Request
+                self._on_malformed(host)
             if method == b"ACK":
                 self._c.drop_body(rdata)
                 return False
@@ -99,13 +103,14 @@ class MessageFilter:
     def _on_response(self, rdata: int) -> bool:
         """Tell PJSIP whether the response is done with."""
         try:
-            message = self._c.message(rdata)[1]
+            host, message = self._c.message(rdata)
             status = message.partition(" ")[2][:3]
             method = "".join(sip_message.header_values(message, "cseq")).rpartition(" ")[2]
             if status < "300" and method in _ANSWERING:
                 has_body = bool(message.partition("\r\n\r\n")[2])
                 if has_body and (fault := self._fault_of(rdata, is_answer=True)):
-                    log.warning("answer_unusable", method=method, sip_code=status, detail=fault.text)
+                    log.debug("answer_unusable", method=method, sip_code=status, detail=fault.text)
+                    self._on_malformed(host)
                     self._c.drop_body(rdata)
             unusable = {name for name, forms in _ROUTING.items() if sip_message.has_foreign_uri(message, *forms)}
             if method == "REGISTER":

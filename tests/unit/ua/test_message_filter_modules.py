@@ -23,6 +23,7 @@ class FakeLibrary:
         self.responses: list[Callable[[int], bool]] = []
         self.answers: list[tuple[int, Headers]] = []
         self.dropped: list[str] = []
+        self.malformed: list[str] = []
         self.off: tuple[int, ...] = ()
         self.fails = False
         self._message = ""
@@ -90,6 +91,7 @@ def library(keys: list[tuple[str, str, int, str, int]]) -> FakeLibrary:
         srtp=False,
         on_key=lambda *key: keys.append(key),
         on_offer=lambda _codecs: None,
+        on_malformed=fake.malformed.append,
     ).install()
     return fake
 
@@ -115,8 +117,9 @@ def test_an_ack_is_never_answered(library: FakeLibrary) -> None:
     for body in (BAD, "hello"):
         assert library.receive("ACK sip:a@b SIP/2.0", body) == [False, False]
         assert (library.dropped, library.answers) == (["body"], [])
+    assert len(library.malformed) == 2
     assert library.receive("ACK sip:a@b SIP/2.0", GOOD) == [False, False]
-    assert library.dropped == []
+    assert (library.dropped, len(library.malformed)) == ([], 2)
 
 
 def test_what_cannot_be_used_is_taken_out_of_a_response(library: FakeLibrary) -> None:

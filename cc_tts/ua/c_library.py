@@ -205,10 +205,15 @@ class CLibrary:
         self._from_pj(self._received_at, rdata)
         return host_of(self._received.srcAddress), self._received.wholeMsg
 
-    def sdp(self, rdata: int) -> str | None:
-        """The session description as PJSIP finds it in the body, or in a part of it; ``None`` if there is none."""
+    def sdp(self, rdata: int) -> tuple[str, bool] | None:
+        """The session description as PJSIP finds it in the body, or in a part of it, and whether PJSIP could read it.
+
+        ``None`` if there is none.
+        """
         info = _SdpInfo.from_address(self._sdp_info(rdata))
-        return ctypes.string_at(info.body, info.length).decode("utf-8", "surrogateescape") if info.body else None
+        if not info.body:
+            return None
+        return ctypes.string_at(info.body, info.length).decode("utf-8", "surrogateescape"), not info.error
 
     def switch_off(self, rdata: int, indexes: Sequence[int], *, num_media: int) -> None:
         """Make PJSIP read the port 0 in these m-lines of a description (RFC 3264 §6).

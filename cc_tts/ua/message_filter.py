@@ -127,15 +127,18 @@ class MessageFilter:
 
     def _fault_of(self, rdata: int, *, is_answer: bool) -> sdp_check.Fault | None:
         """What keeps the message's description from being used. In an answer something else than a description does, too."""
-        sdp = self._c.sdp(rdata)
-        if sdp is None:
+        found = self._c.sdp(rdata)
+        if found is None:
             if is_answer:
                 return _NO_SDP
             self._on_offer(frozenset())
             return None
+        sdp, is_readable = found
         checked = sdp_check.check(sdp, codecs=self._codecs, secure=self._srtp)
         if checked.fault is not None:
             return checked.fault
+        if not is_readable:
+            return _UNREADABLE
         if self._srtp and not is_answer and (text := srtp_sdp.fault_of(sdp)):
             return sdp_check.Fault(488, 399, text)  # 399: what has no number of its own (RFC 3261 §20.43)
         if checked.unusable:
@@ -163,6 +166,7 @@ class MessageFilter:
 
 
 _NO_SDP: Final = sdp_check.Fault(488, 399, "The body is no SDP")
+_UNREADABLE: Final = sdp_check.Fault(400, 399, "The SDP is malformed")
 _NOT_OFFERED: Final = sdp_check.Fault(488, 399, "More was answered than was offered")
 
 

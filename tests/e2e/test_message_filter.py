@@ -44,6 +44,7 @@ MALFORMED = {
     "clock rate 0": HEAD + AUDIO + "a=rtpmap:0 PCMU/0\r\n",
     "RTCP to IPv6 called IPv4": HEAD + AUDIO + "a=rtcp:9 IN IP4 ::1\r\n",
     "a line of 2,000 characters": HEAD + AUDIO + f"a=x:{'y' * 2000}\r\n",
+    "an attribute without a name": HEAD + AUDIO + "a=\r\n",
     "no SDP at all": "hello",
 }
 """These get 400."""
@@ -207,6 +208,7 @@ GOOD = SDP.format(port=9, formats="0 101")
 USELESS = {
     "Opus alone": HEAD + OPUS,
     "IPv6 called IPv4": MALFORMED["IPv6 called IPv4"],
+    "an attribute without a name": MALFORMED["an attribute without a name"],
     "refused audio": HEAD + "m=audio 0 RTP/AVP 0\r\n",
     "more than was offered": HEAD + OPUS + AUDIO,
     "no SDP": "hello",

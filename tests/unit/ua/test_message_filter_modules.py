@@ -47,9 +47,9 @@ class FakeLibrary:
             raise RuntimeError("broken")
         return "192.0.2.1", self._message
 
-    def sdp(self, _rdata: int) -> str | None:
+    def sdp(self, _rdata: int) -> tuple[str, bool] | None:
         body = self._message.partition("\r\n\r\n")[2]
-        return body if body.startswith("v=") else None
+        return (body, "a=\r" not in body) if body.startswith("v=") else None
 
     def has_dialog(self, *_name: str) -> bool:
         return True
@@ -106,6 +106,11 @@ def test_an_offer_is_looked_at_once_in_its_place(library: FakeLibrary, to_tag: s
         assert library.receive(f"{method} sip:a@b SIP/2.0", GOOD, to_tag=to_tag) == [False, False]
         assert library.receive(f"{method} sip:a@b SIP/2.0", to_tag=to_tag) == [False, False]
     assert library.receive("MESSAGE sip:a@b SIP/2.0", BAD, to_tag=to_tag) == [False, False]
+
+
+def test_what_pjsip_cannot_read_is_refused_too(library: FakeLibrary) -> None:
+    assert library.receive("INVITE sip:a@b SIP/2.0", GOOD + "a=\r\n") == [True, False]
+    assert library.answers[0][0] == 400
 
 
 def test_of_two_lines_the_one_of_ipv6_is_switched_off(library: FakeLibrary) -> None:

@@ -80,7 +80,17 @@ FROM base AS runtime-gpu
 ENV NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 COPY --from=wheels-gpu /opt/cc-tts /opt/cc-tts
-VOLUME ["/models", "/voices"]
+# Triton and torch.compile build their launchers with a C compiler when they are first used, and keep them here.
+USER root
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends gcc libc6-dev python3-dev \
+    && rm -rf /var/lib/apt/lists/* \
+    && install -d -o cc-tts -g cc-tts /var/cache/cc-tts
+ENV TRITON_CACHE_DIR=/var/cache/cc-tts/triton \
+    TORCHINDUCTOR_CACHE_DIR=/var/cache/cc-tts/inductor
+USER 10001:10001
+VOLUME ["/models", "/voices", "/var/cache/cc-tts"]
 HEALTHCHECK --interval=10s --timeout=5s --start-period=600s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:' + os.environ.get('CC_TTS_HTTP__PORT', '8080') + '/healthz', timeout=4)"]
 CMD ["serve", "--config", "/etc/cc-tts/cc_tts.gpu.toml"]

@@ -97,6 +97,9 @@ class FakeFront:
         inputs = unistream_inputs((), ids, ())
         return PreparedText(Feed(inputs, DrawRules.of_request(limits)), self.seed(voice_id, text))
 
+    def cut(self, text: str) -> tuple[str, str]:
+        return text, ""
+
     def begin_interleaved(self, voice_id: str) -> Bistream:
         assert voice_id in VOICES
         return Bistream((), (), speech_ids=IDS)

@@ -3,6 +3,7 @@
 Runs on: the thread that owns the device.
 """
 
+import gc
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,11 @@ from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.tts.cosyvoice2.costs import StageCosts
 from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig
 from cc_tts.tts.cosyvoice2.graphs import can_record
+from cc_tts.tts.cosyvoice2.kv_cache import FlowArena
 from cc_tts.tts.cosyvoice2.loader import DtypePolicy, SpeechModel, load_weights, refuse_other_directory
-from cc_tts.tts.cosyvoice2.memory_plan import MemoryPlan, plan_memory
+from cc_tts.tts.cosyvoice2.memory_plan import MemoryPlan, choose_coarseness, device_free_bytes, plan_memory, spare_slots
 from cc_tts.tts.cosyvoice2.model_description import estimator_head_dim
-from cc_tts.tts.cosyvoice2.model_runner import ModelRunner, RunnerConfig
+from cc_tts.tts.cosyvoice2.model_runner import COARSENESS, MIN_PAGES, ModelRunner, OutOfDeviceMemory, RunnerConfig
 from cc_tts.tts.cosyvoice2.networks import LANGUAGES, RATE_HZ, TOKENIZER_FOLDER, check_speaker, load_networks
 from cc_tts.tts.cosyvoice2.speakers import Speaker
 from cc_tts.tts.cosyvoice2.synthesizer import check_speed
@@ -29,7 +31,8 @@ from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer
 from cc_tts.tts.stepped import EngineLoad, StepOut, StreamDone, StreamRequest
 from cc_tts.voices.voice import Voice
 
-NUM_POSITIONS: Final = 2048
+NUM_POSITIONS: Final = 1024
+"""Of a slot of the language model: 8 s of reference with its words, a text, and 24 s of speech."""
 CALIBRATION_TEXT: Final = "This sentence is only said to find out how long it takes."
 CALIBRATION_PIECES: Final = 3
 CALIBRATION_TOKENS: Final = 125
@@ -118,30 +121,87 @@ class BatchedEngine:
         )
         for speaker in self._speakers.values():
             check_speaker(model, speaker)
-        plan = self._plan(model)
-        on_progress(f"state: {plan}")
-        runner = self._runner(model, tokenizer, plan)
+        runner, plan = self._warm_runner(model, tokenizer, on_progress)
         engine_config = config.engine.with_streams(plan.num_streams)
         front = TextFront(
             tokenizer, self._speakers, speech_ids=model.lm.config.speech_ids, num_positions=config.num_positions
         )
-        on_progress(f"preparing voices: {len(self._speakers)}")
-        left = runner.keep_voices()
-        if left:
-            log.warning("voices_not_kept", num_voices=len(left), detail="their prompts are computed at their first use")
-        if config.graphs and can_record(config.device):
-            runner.warm_up(on_progress, max_rows=min(plan.num_streams, engine_config.limits.max_flow_rows))
         self._calibrate(runner, front, engine_config, on_progress)
         self.runner = runner
         self._loaded = Engine(runner, front, self.costs, engine_config, clock=self._clock)
 
-    def _plan(self, model: SpeechModel) -> MemoryPlan:
+    def _warm_runner(
+        self, model: SpeechModel, tokenizer: TextTokenizer, on_progress: Callable[[str], None]
+    ) -> tuple[ModelRunner, MemoryPlan]:
+        """A runner with voices and graphs in it, with as many sizes of graphs as the memory holds.
+
+        Raises:
+            ConfigError: not even the fewest fit.
+
+        """
+        config = self._config
+        has_graphs = config.graphs and can_record(config.device)
+        measured = self._measured(model, tokenizer, on_progress) if has_graphs else None
+        coarseness = 0
+        while True:
+            graph_bytes = 0
+            if measured is not None:
+                free_bytes = device_free_bytes(config.device)
+                coarseness, graph_bytes = choose_coarseness(*measured, free_bytes, coarseness)
+            plan = self._plan(model, graph_bytes)
+            on_progress(f"state: {plan}")
+            runner = self._runner(model, tokenizer, plan)
+            on_progress(f"prompts of {len(self._speakers)} voices")
+            left = runner.keep_voices()
+            if left:
+                log.warning(
+                    "voices_not_kept", num_voices=len(left), detail="their prompts are computed at their first use"
+                )
+            if measured is None:
+                return runner, plan
+            try:
+                runner.warm_up(on_progress, max_rows=self._max_rows(plan.num_streams), coarseness=coarseness)
+            except OutOfDeviceMemory:
+                log.warning("graphs_do_not_fit", coarseness=coarseness, detail="fewer sizes are tried")
+            else:
+                return runner, plan
+            coarseness += 1
+            del runner
+            _give_memory_back(config.device)
+
+    def _measured(
+        self, model: SpeechModel, tokenizer: TextTokenizer, on_progress: Callable[[str], None]
+    ) -> tuple[Sequence[Mapping[str, int]], Mapping[str, int], int]:
+        """How many graphs there are by coarseness, what one of each stage takes, and what all share; of a small runner."""
+        config = self._config
+        on_progress("memory of a graph")
+        page_bytes = FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_page
+        runner = self._runner(model, tokenizer, MemoryPlan(1, 2, 0, MIN_PAGES * page_bytes))
+        num_streams = config.engine.max_streams
+        num_slots = num_streams + spare_slots(num_streams)
+        counts = [
+            runner.num_graphs(self._max_rows(num_streams), num_slots, coarseness)
+            for coarseness in range(len(COARSENESS))
+        ]
+        try:
+            each_bytes, shared_bytes = runner.graph_bytes(lambda: device_free_bytes(config.device))
+        except OutOfDeviceMemory:
+            raise ConfigError("not even one CUDA graph fits into the device; set tts.graphs = false") from None
+        del runner
+        _give_memory_back(config.device)
+        return counts, each_bytes, shared_bytes
+
+    def _max_rows(self, num_streams: int) -> int:
+        return min(num_streams, self._config.engine.limits.max_flow_rows)
+
+    def _plan(self, model: SpeechModel, graph_bytes: int) -> MemoryPlan:
         config = self._config
         return plan_memory(
             model,
             max_streams=config.engine.max_streams,
             num_positions=config.num_positions,
             memory_bytes=config.memory_bytes,
+            graph_bytes=graph_bytes,
         )
 
     def _runner(self, model: SpeechModel, tokenizer: TextTokenizer, plan: MemoryPlan) -> ModelRunner:
@@ -242,6 +302,13 @@ def _in_tenths(on_progress: Callable[[str], None]) -> Callable[[float], None]:
             on_progress(f"loading {10 * told} %")
 
     return on_share
+
+
+def _give_memory_back(device: torch.device) -> None:
+    """What no longer is referred to goes back to the device: PyTorch keeps it else."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def _rehearse(engine: Engine, voice_id: str, num_rows: int, num_pieces: int) -> None:

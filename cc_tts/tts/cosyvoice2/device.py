@@ -133,6 +133,9 @@ class TextFront(Protocol):
         Raises ``Unprocessable``.
         """
 
+    def cut(self, text: str) -> tuple[str, str]:
+        """As much of a text chunk as a sequence may have, and the rest. Raises ``Unprocessable``."""
+
     def begin_interleaved(self, voice_id: str) -> Bistream:
         """A sequence whose text comes in pieces."""
 

@@ -13,7 +13,7 @@ from cc_tts.tts.cosyvoice2.graphs import upload
 from cc_tts.tts.cosyvoice2.models.flow_encoder import FRAMES_PER_TOKEN
 
 ROW_TIERS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-CHUNK_TIERS: Final = (1, 2, 3, 4, 6, 8)
+CHUNK_TIERS: Final = (1, 2, 3, 4, 5, 6, 8)
 PAGE_TIERS: Final = (8, 16, 24, 32, 48, 64)
 """Few, for each is a graph of its own; multiples of 4 keep the keys of attention aligned."""
 

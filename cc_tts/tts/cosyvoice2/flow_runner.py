@@ -119,8 +119,13 @@ class FlowRunner:
     def warm_up(self, shapes: Iterable[FlowShape]) -> None:
         """Run the tiers that ``shapes`` fall in once, on scratch, the largest first; only these have graphs then."""
         for tier in sorted(filter(None, {shape.tier(self.flow.config.chunk_tokens) for shape in shapes}), reverse=True):
-            self._graphs.call(tier, **self._inputs(tier, ())._asdict())
+            self.record(tier)
         self._graphs.freeze()
+
+    @torch.inference_mode()
+    def record(self, tier: FlowShape) -> None:
+        """Run and record one shape, on scratch."""
+        self._graphs.call(tier, **self._inputs(tier, ())._asdict())
 
     @torch.inference_mode()
     def add_voice(self, prompt: FlowPrompt) -> FlowVoice:
@@ -304,6 +309,8 @@ class FlowRunner:
         """What the rows give out, with what their pages remember."""
         wanted = FlowShape(len(works), max(work.run for work in works), max(len(work.pages) for work in works))
         tier = wanted.tier(self.flow.config.chunk_tokens) if has_tiers else None
+        if tier is not None:
+            tier = FlowShape(*self._graphs.fit(tier))
         inputs = self._inputs(tier or wanted, works)._asdict()
         (mel,) = self._graphs.call(tier, **inputs) if tier else self._solve(**inputs)  # [B, 2 T, mels]
         return [

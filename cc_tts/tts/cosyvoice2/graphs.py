@@ -5,6 +5,8 @@ Shapes are made few by rounding sizes up to tiers. Where there are no graphs the
 Runs on: the thread that owns the device.
 """
 
+import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +31,11 @@ def tiers_up_to(number: int, tiers: Sequence[int]) -> list[int]:
     most = tier_of(number, tiers)
     beyond = range(2 * tiers[-1], most + 1, tiers[-1])
     return [*reversed(beyond), *(tier for tier in reversed(tiers) if tier <= most)]
+
+
+def thinned(tiers: Sequence[int], step: int) -> list[int]:
+    """Every ``step``-th of the tiers from the greatest down, which is always among them."""
+    return sorted(tiers, reverse=True)[::step]
 
 
 def upload(values: Tensor, device: torch.device) -> Tensor:
@@ -77,12 +84,25 @@ class GraphedCall:
         self._fn = fn
         self._records = enabled
         self._recorded: dict[tuple[int, ...], _Recorded] = {}
+        self._fits: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._stream = torch.cuda.Stream() if enabled else None  # type: ignore[no-untyped-call]
         self._pool = torch.cuda.graph_pool_handle() if enabled else None
 
     def __len__(self) -> int:
         """How many graphs are recorded."""
         return len(self._recorded)
+
+    def fit(self, key: tuple[int, ...]) -> tuple[int, ...]:
+        """The smallest recorded key of which no number is less than that of ``key``; ``key`` itself where there is none.
+
+        So a work is filled up to what was recorded, whichever sizes these are.
+        """
+        if key in self._recorded or not self._recorded:
+            return key
+        if key not in self._fits:
+            able = [each for each in self._recorded if all(map(operator.ge, each, key))]
+            self._fits[key] = min(able, key=lambda each: math.prod(number + 1 for number in each), default=key)
+        return self._fits[key]
 
     def freeze(self) -> None:
         """Record no more, for that makes everybody wait: keys that are new from now on are plain calls."""

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from cc_tts.errors import EngineFailed
 from cc_tts.tts.cosyvoice2.draw_rules import DrawRules
-from cc_tts.tts.cosyvoice2.graphs import GraphedCall, tier_of, tiers_up_to, upload
+from cc_tts.tts.cosyvoice2.graphs import GraphedCall, thinned, tier_of, tiers_up_to, upload
 from cc_tts.tts.cosyvoice2.lm_slots import KEPT, NUM_TOLD, Column, Flag, SlotRows, numbers_of
 from cc_tts.tts.cosyvoice2.models.lm import SpeechLm
 from cc_tts.tts.cosyvoice2.models.lm_input import SOS, LmInput, Table, text_inputs
@@ -144,8 +144,12 @@ class LmRunner:
         self._prefill = GraphedCall(self._run_prefill, enabled=graphs)
 
     @torch.inference_mode()
-    def warm_up(self, *, max_width: int = 128) -> None:
+    def warm_up(self, *, max_width: int = 128, step: int = 1) -> None:
         """Run each shape of decodes, and of feedings of up to ``max_width`` inputs, once; only these have graphs then.
+
+        Args:
+            max_width: inputs of a feeding at most.
+            step: every so many-th number of rows is enough.
 
         Raises:
             ValueError: a slot is in use.
@@ -153,17 +157,37 @@ class LmRunner:
         """
         if self._used:
             raise ValueError("slots are in use")
-        self._rows.column(Column.UNTIL).zero_()
-        key_tiers = sorted({self._num_keys(tier) for tier in KEY_TIERS}, reverse=True)
-        row_tiers = sorted({min(tier, self.num_slots) for tier in (*ROW_TIERS, self.num_slots)}, reverse=True)
-        for num_rows, num_keys in itertools.product(row_tiers, key_tiers):
-            self._step.call((num_rows, num_keys))
-        widths = tiers_up_to(max_width, WIDTH_TIERS)
-        for width, num_rows, num_keys in itertools.product(widths, PREFILL_ROW_TIERS[::-1], key_tiers):
-            if width <= num_keys:
-                self._run_feedings([], num_rows, width, num_keys)
+        for key in self.step_keys(step=step):
+            self.record_step(key)
+        for num_rows, width, num_keys in self.prefill_keys(max_width, step=step):
+            self._run_feedings([], num_rows, width, num_keys)
         self._step.freeze()
         self._prefill.freeze()
+
+    @torch.inference_mode()
+    def record_step(self, key: tuple[int, int]) -> None:
+        """Run and record one shape of decodes, of slots that draw nothing."""
+        self._rows.column(Column.UNTIL).zero_()
+        self._step.call(key)
+
+    def step_keys(self, num_slots: int = 0, *, step: int = 1) -> list[tuple[int, int]]:
+        """Rows and keys of the decode steps that there can be with so many slots, or with its own; the largest first."""
+        num_slots = num_slots or self.num_slots
+        rows = {min(tier, num_slots) for tier in tiers_up_to(num_slots, ROW_TIERS)}
+        return list(itertools.product(thinned(sorted(rows), step), self._key_tiers()))
+
+    def prefill_keys(self, max_width: int, *, step: int = 1) -> list[tuple[int, int, int]]:
+        """Rows, width and keys of feedings of up to ``max_width`` inputs, the widest first."""
+        widths = tiers_up_to(min(max_width, self.num_positions), WIDTH_TIERS)
+        rows, keys = thinned(PREFILL_ROW_TIERS, step), self._key_tiers()
+        return [
+            (num_rows, width, num_keys)
+            for width, num_rows, num_keys in itertools.product(widths, rows, keys)
+            if num_keys >= width or num_keys == self.num_positions
+        ]
+
+    def _key_tiers(self) -> list[int]:
+        return sorted({self._num_keys(tier) for tier in KEY_TIERS}, reverse=True)
 
     @torch.inference_mode()
     def add_voice(self, prompt_text_ids: Iterable[int] | None = None) -> LmVoice:
@@ -200,7 +224,8 @@ class LmRunner:
         for width, alike in by_width.items():
             for batch in (alike[first : first + most] for first in range(0, len(alike), most)):
                 num_keys = self._num_keys(max(feeding.end for feeding in batch))
-                self._run_feedings(batch, tier_of(len(batch), PREFILL_ROW_TIERS), width, num_keys)
+                key = self._prefill.fit((tier_of(len(batch), PREFILL_ROW_TIERS), width, num_keys))
+                self._run_feedings(batch, *key)
 
     def feed(self, slot: int, inputs: Sequence[LmInput], rules: DrawRules) -> None:
         """Go on with one stopped slot, see :meth:`start`."""
@@ -235,6 +260,7 @@ class LmRunner:
         if num_steps:
             num_rows = min(tier_of(max(self._used) + 1, ROW_TIERS), self.num_slots)
             num_keys = self._num_keys(max(self._used[slot].length + steps for slot, steps in wanted.items()))
+            num_rows, num_keys = self._step.fit((num_rows, num_keys))
             limits = upload(torch.tensor([until.get(slot, 0) for slot in range(num_rows)]), self._lm.device)
             self._rows.column(Column.UNTIL)[:num_rows].copy_(limits)
             for _ in range(num_steps):

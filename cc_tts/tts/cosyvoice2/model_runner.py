@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Row
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import torch
@@ -28,12 +29,13 @@ from cc_tts.tts.cosyvoice2.device import SlotFeed, SpeakJob, Spoken, SpokenBatch
 from cc_tts.tts.cosyvoice2.edges import soften
 from cc_tts.tts.cosyvoice2.flow_inputs import ROW_TIERS, FlowShape
 from cc_tts.tts.cosyvoice2.flow_runner import FlowRow, FlowRunner, FlowVoice
-from cc_tts.tts.cosyvoice2.graphs import can_record, tiers_up_to
+from cc_tts.tts.cosyvoice2.graphs import can_record, thinned, tiers_up_to
 from cc_tts.tts.cosyvoice2.kv_cache import FlowArena, PagesExhausted
 from cc_tts.tts.cosyvoice2.lm_runner import Drawn, LmFeed, LmRunner, LmVoice
 from cc_tts.tts.cosyvoice2.loader import SpeechModel
 from cc_tts.tts.cosyvoice2.models.flow import fixed_noise
 from cc_tts.tts.cosyvoice2.speakers import Speaker, SpeakerTokenizer
+from cc_tts.tts.cosyvoice2.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
 from cc_tts.tts.cosyvoice2.token2wav import FlowPrompt
 from cc_tts.tts.cosyvoice2.vocoder_runner import VocoderRow, VocoderRunner
 from cc_tts.tts.stepped import DeviceLost
@@ -41,12 +43,16 @@ from cc_tts.tts.stepped import DeviceLost
 MAX_PAGES_PER_SLOT: Final = 40
 """40 s of a sequence: memory beyond that would never be used."""
 MIN_PAGES: Final = 32
-WARM_CHUNKS: Final = (1, 2, 3, 4)
-"""Chunks that a flow call runs, as a rule: hops of 25 to 100 tokens, and what is left at the end."""
-WARM_PAGES: Final = (8, 16, 24)
-"""Pages that it looks at, as a rule: up to 24 s of prompt and speech."""
-WARM_TEXT: Final = 64
-"""Tokens of text in a feeding of the language model, as a rule, besides the speech of the voice's prompt."""
+WARM_CHUNKS: Final = (1, 2, 4, 5)
+"""Chunks that a flow call runs: hops of 25 to 100 tokens, and up to two tokens more in the last call."""
+WARM_PAGES: Final = (8, 16, 24, 32)
+"""Pages that it looks at: 8 s of reference and 24 s of speech are 32."""
+NUM_INPUT_MARKS: Final = 2
+"""In a feeding of the language model, besides text and speech."""
+COARSENESS: Final = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4))
+"""How sparse the graphs may become where memory is short: every so many-th size of rows, and of pages. What lies between
+two sizes is filled up to the larger one, which costs time and no exactness.
+"""
 
 
 PUBLISHED_CODES: Final = 6561
@@ -63,7 +69,7 @@ class RunnerConfig:
     """How much there is of everything."""
 
     num_slots: int
-    num_positions: int = 2048
+    num_positions: int = 1024
     """Of a sequence: inputs and speech tokens of the language model; prompt and speech of the flow."""
     memory_bytes: int
     """For the flow's pages."""
@@ -236,27 +242,83 @@ class ModelRunner:
                 left.append(voice_id)
         return tuple(left)
 
-    def warm_up(self, on_progress: Callable[[str], None], *, max_rows: int) -> None:
-        """Run the usual shapes of every stage once, and record their graphs; ``max_rows`` streams at a time.
+    def warm_up(self, on_progress: Callable[[str], None], *, max_rows: int, coarseness: int = 0) -> None:
+        """Run every shape that there can be at speed 1 once, and record its graph; ``max_rows`` streams at a time.
+
+        Args:
+            on_progress: told what is recorded now.
+            max_rows: of a call of flow and vocoder.
+            coarseness: an index of :data:`COARSENESS`.
 
         Raises:
             ValueError: a slot is in use.
+            OutOfDeviceMemory: the graphs do not fit.
 
         """
+        row_step, _ = COARSENESS[coarseness]
         with self._guarded():
             on_progress("graphs of the language model")
-            longest = max((len(speaker.llm_tokens) for speaker in self._speakers.values()), default=0)
-            self._lm.warm_up(max_width=longest + WARM_TEXT)
-            num_rows = tiers_up_to(max_rows, ROW_TIERS)
-            chunk = self._model.flow.config.chunk_tokens
-            shapes = [
-                FlowShape(rows, chunks * chunk, pages)
-                for rows, chunks, pages in itertools.product(num_rows, WARM_CHUNKS, WARM_PAGES)
-            ]
+            self._lm.warm_up(max_width=self.max_width, step=row_step)
+            shapes = self.flow_shapes(max_rows, coarseness)
             on_progress(f"graphs of the flow: {len(shapes)}")
             self._flow.warm_up(shapes)
             on_progress("graphs of the vocoder")
-            self._vocoder.warm_up(max_rows=max_rows)
+            self._vocoder.warm_up(max_rows=max_rows, step=row_step)
+
+    @property
+    def max_width(self) -> int:
+        """Inputs of the longest feeding of the language model: a text, and the speech of the longest reference."""
+        longest = max((len(speaker.llm_tokens) for speaker in self._speakers.values()), default=0)
+        return longest + MAX_TEXT_TOKENS + NUM_INPUT_MARKS
+
+    def flow_shapes(self, max_rows: int, coarseness: int = 0) -> list[FlowShape]:
+        """The shapes of the flow whose graphs are recorded: up to the pages of the longest reference and sequence."""
+        row_step, page_step = COARSENESS[coarseness]
+        chunk = self._model.flow.config.chunk_tokens
+        longest = max((len(speaker.flow_tokens) for speaker in self._speakers.values()), default=0)
+        most = -(-min(longest + MAX_SPEECH_TOKENS, self.max_tokens) // chunk)
+        rows = thinned(tiers_up_to(max_rows, ROW_TIERS), row_step)
+        pages = thinned(tiers_up_to(most, WARM_PAGES), page_step)
+        return [
+            FlowShape(num_rows, chunks * chunk, num_pages)
+            for num_rows, chunks, num_pages in itertools.product(rows, WARM_CHUNKS, pages)
+        ]
+
+    def num_graphs(self, max_rows: int, num_slots: int, coarseness: int) -> dict[str, int]:
+        """How many graphs of each stage :meth:`warm_up` records in a runner with so many slots."""
+        row_step, _ = COARSENESS[coarseness]
+        prefill = self._lm.prefill_keys(self.max_width, step=row_step)
+        return {
+            "lm": len(self._lm.step_keys(num_slots, step=row_step)) + len(prefill),
+            "flow": len(self.flow_shapes(max_rows, coarseness)),
+            "vocoder": len(self._vocoder.keys(max_rows, step=row_step)),
+        }
+
+    def graph_bytes(self, free_bytes: Callable[[], int]) -> tuple[dict[str, int], int]:
+        """What a graph of each stage takes, and what all of them share: two of each are recorded and looked at.
+
+        Raises:
+            OutOfDeviceMemory: not even these fit.
+
+        """
+        each: dict[str, int] = {}
+        shared = 0
+        flow = self.flow_shapes(1, len(COARSENESS) - 1)
+        works: dict[str, list[Callable[[], object]]] = {
+            "lm": [partial(self._lm.record_step, key) for key in self._lm.step_keys()[:2]],
+            "flow": [partial(self._flow.record, shape) for shape in flow[:2]],
+            "vocoder": [partial(self._vocoder.record, key) for key in self._vocoder.keys(1)[:2]],
+        }
+        with self._guarded():
+            for stage, records in works.items():
+                taken = []
+                for record in records:
+                    before = free_bytes()
+                    record()
+                    taken.append(before - free_bytes())
+                each[stage] = max(0, taken[-1])
+                shared += max(0, taken[0] - taken[-1])
+        return each, shared
 
     def _row(self, each: SlotFeed, opened: list[int]) -> LmFeed:
         """What the language model is fed, its slot of the flow opened if it begins."""

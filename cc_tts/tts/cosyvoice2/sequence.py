@@ -13,7 +13,6 @@ import math
 import sys
 from collections import deque
 from collections.abc import Sequence as Row
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -85,7 +84,7 @@ class Sequence:
     num_prompt: int
     """Tokens of the flow's prompt."""
     slot: int
-    silent_tokens: AbstractSet[int] = frozenset()
+    silent_tokens: frozenset[int] = frozenset()
     """Speech tokens that sound of nothing."""
     feed: Feed | None = None
     """To be fed; None while the language model runs, waits for text, or is done."""

@@ -3,6 +3,7 @@
 Runs on: the thread that owns the device.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,6 +21,12 @@ from cc_tts.voices.catalog import unknown_voice
 
 LIKELY_SPEECH_PER_TEXT: Final = 8
 """Speech tokens that a text token becomes at most, as a rule; the hard limit is 20 (§3.3)."""
+MAX_SPEECH_TOKENS: Final = 600
+"""Of a sequence, 24 s: twice what its text takes as a rule. Drawing ends there, whatever the model wants."""
+MAX_TEXT_TOKENS: Final = MAX_SPEECH_TOKENS // LIKELY_SPEECH_PER_TEXT
+"""Of a sequence; a longer text chunk becomes several."""
+_CLAUSE_END: Final = re.compile(r"[.?!,;:](?=\s)|[。？！，、；：]")
+_SPACE: Final = re.compile(r"\s")
 
 
 class TextFront:
@@ -49,6 +56,20 @@ class TextFront:
         self._num_positions = num_positions
         self._seed = seed
 
+    def cut(self, text: str) -> tuple[str, str]:
+        """As much of ``text`` as a sequence may have, up to the end of a clause if it can be, and the rest."""
+        num_ids = len(self._tokenizer.encode(text))
+        end = len(text)
+        while num_ids > MAX_TEXT_TOKENS and end > 1:
+            end = max(1, min(end - 1, end * MAX_TEXT_TOKENS // num_ids))
+            for boundary in (_CLAUSE_END, _SPACE):
+                ends = [found.end() for found in boundary.finditer(text, 0, end + 1) if found.end() <= end]
+                if ends and ends[-1] > end // 2:
+                    end = ends[-1]
+                    break
+            num_ids = len(self._tokenizer.encode(text[:end]))
+        return text[:end], text[end:]
+
     def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> PreparedText | None:
         """A text chunk as a sequence of its own, with more text behind it if it ``goes_on``; None if it says nothing.
 
@@ -68,7 +89,7 @@ class TextFront:
                 f"a text chunk of {len(ids)} tokens after a prompt of {len(inputs) - len(ids)} is too long for the model's "
                 f"{self._num_positions} positions; lower tts.chunk_max_chars"
             )
-        limits = LengthLimits(limits.min_len, min(limits.max_len, room))
+        limits = LengthLimits(limits.min_len, min(limits.max_len, room, MAX_SPEECH_TOKENS))
         return PreparedText(Feed(inputs, DrawRules.of_request(limits)), self.seed(voice_id, text))
 
     def begin_interleaved(self, voice_id: str) -> Bistream:
@@ -96,7 +117,7 @@ class TextFront:
     def max_interleaved(self, voice_id: str) -> int:
         """Text tokens of an interleaved sequence, at which it still has room for their speech."""
         num_prompt = max(len(self._instruction(voice_id)), self.num_flow_prompt(voice_id))
-        return max(1, (self._num_positions - num_prompt) // (1 + LIKELY_SPEECH_PER_TEXT))
+        return min(MAX_TEXT_TOKENS, max(1, (self._num_positions - num_prompt) // (1 + LIKELY_SPEECH_PER_TEXT)))
 
     def _instruction(self, voice_id: str) -> tuple[int, ...]:
         speaker = self._speaker(voice_id)

@@ -45,7 +45,10 @@ class TextStage:
         return not stream.is_well_ahead and self._table.has_slot_for(stream)
 
     def _begin_sequence(self, stream: Stream) -> None:
-        index, text = stream.texts.popleft()
+        index, whole = stream.texts.popleft()
+        text, rest = self._front.cut(whole)
+        if rest.strip():
+            stream.texts.appendleft((index, rest))
         goes_on = bool(stream.texts) or not stream.has_ended
         prepared = self._front.prepare(stream.voice_id, text, goes_on=goes_on)
         if prepared is not None:

@@ -22,13 +22,19 @@ from torch import Tensor
 
 from cc_tts.tts.cosyvoice2.counted_random import counted_normals
 from cc_tts.tts.cosyvoice2.fade import SEAM_FRAMES, cross_fade, seam_window
-from cc_tts.tts.cosyvoice2.graphs import GraphedCall, can_record, tier_of, tiers_up_to, upload
+from cc_tts.tts.cosyvoice2.graphs import GraphedCall, can_record, thinned, tier_of, tiers_up_to, upload
 from cc_tts.tts.cosyvoice2.models.layers import within
 from cc_tts.tts.cosyvoice2.models.vocoder import Vocoder
 
 ROW_TIERS: Final = (1, 2, 4, 8, 16, 32, 64)
-FRAME_TIERS: Final = (*(SEAM_FRAMES + new for new in (8, 16, 30)), 50, *(SEAM_FRAMES + new for new in (50, 100, 200)))
-"""50 is a first chunk, which has no seam before it."""
+FRAME_TIERS: Final = (
+    *(SEAM_FRAMES + new for new in (8, 16, 30)),
+    50,
+    *(SEAM_FRAMES + new for new in (50, 100, 200, 204)),
+)
+"""24 is a first hop of 12 tokens, which has no seam before it; 204 new ones are the last call of a hop of 100 tokens, which
+takes up to two more that had not enough behind them for a call of their own.
+"""
 
 _FULL_SCALE: Final = 32767.0
 
@@ -120,12 +126,25 @@ class VocoderRunner:
         self._run = GraphedCall(self._run_batch, enabled=graphs and can_record(self._device))
 
     @torch.inference_mode()
-    def warm_up(self, *, max_rows: int = ROW_TIERS[-1]) -> None:
-        """Run each shape of up to ``max_rows`` rows once; only these have graphs then. Running streams are not touched."""
-        row_tiers = tiers_up_to(min(max_rows, ROW_TIERS[-1]), ROW_TIERS)
-        for num_rows, num_frames, is_even in itertools.product(row_tiers, FRAME_TIERS[::-1], (False, True)):
-            self._call([], num_rows, num_frames, is_even=is_even)
+    def warm_up(self, *, max_rows: int = ROW_TIERS[-1], step: int = 1) -> None:
+        """Run each shape of up to ``max_rows`` rows once; only these have graphs then. Running streams are not touched.
+
+        ``step``: every so many-th number of rows is enough.
+        """
+        for key in self.keys(max_rows, step=step):
+            self.record(key)
         self._run.freeze()
+
+    @torch.inference_mode()
+    def record(self, key: tuple[int, int, int]) -> None:
+        """Run and record one shape, on scratch."""
+        num_rows, num_frames, is_even = key
+        self._call([], num_rows, num_frames, is_even=bool(is_even))
+
+    def keys(self, max_rows: int, *, step: int = 1) -> list[tuple[int, int, int]]:
+        """Rows, frames and evenness of what there can be at speed 1, the largest first."""
+        row_tiers = thinned(tiers_up_to(min(max_rows, ROW_TIERS[-1]), ROW_TIERS), step)
+        return list(itertools.product(row_tiers, FRAME_TIERS[::-1], (0, 1)))
 
     @torch.inference_mode()
     def synthesise(self, rows: Sequence[VocoderRow]) -> list[PcmOut]:
@@ -147,7 +166,7 @@ class VocoderRunner:
         for tier, alike in by_tier.items():
             for first in range(0, len(alike), ROW_TIERS[-1]):
                 batch = alike[first : first + ROW_TIERS[-1]]
-                num_rows, num_frames = tier_of(len(batch), ROW_TIERS), tier
+                num_rows, num_frames, _ = self._run.fit((tier_of(len(batch), ROW_TIERS), tier, 0))
                 if not self._has_tiers:
                     num_rows, num_frames = len(batch), max(SEAM_FRAMES, *(placed.num_frames for placed in batch))
                 is_even = all(placed.num_frames == num_frames for placed in batch)

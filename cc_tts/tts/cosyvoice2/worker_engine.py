@@ -3,6 +3,7 @@
 Runs on: the thread that owns the device.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -37,10 +38,11 @@ def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
     """Build the engine, not yet loaded.
 
     Raises:
-        ConfigError: the device is not there.
+        ConfigError: the device is not there, or this PyTorch has no kernels for it.
 
     """
     device = choose_device(settings.device)
+    check_build(device)
     model_dir = Path(settings.model_dir)
     voices_dir = Path(settings.voices_dir) if settings.voices_dir else None
     is_cuda = device.type == "cuda"
@@ -86,6 +88,38 @@ def choose_device(wanted: str) -> torch.device:
         if (device.index or 0) >= num_devices:
             raise ConfigError(f"tts.devices: there is no {wanted} here: torch sees {num_devices} CUDA devices")
     return device
+
+
+def check_build(device: torch.device) -> None:
+    """Look whether this build of PyTorch has kernels for ``device``; without, each call would fail by itself.
+
+    Raises:
+        ConfigError: it has none; the message says which build has.
+
+    """
+    if device.type != "cuda":
+        return
+    major, minor = torch.cuda.get_device_capability(device)
+    built = torch.cuda.get_arch_list()
+    if any(_runs_on(arch, major, minor) for arch in built):
+        return
+    raise ConfigError(
+        f"tts.devices: {torch.cuda.get_device_name(device)} is sm_{major}{minor}, and this PyTorch ({torch.__version__}) is built "
+        f"for {', '.join(built) or 'no GPU'}; a V100 (sm_70) needs one of CUDA 12.6, older than 2.15: "
+        'pip install "torch<2.15" --index-url https://download.pytorch.org/whl/cu126'
+    )
+
+
+def _runs_on(arch: str, major: int, minor: int) -> bool:
+    """Whether what was built for ``arch``, such as ``sm_90`` or ``compute_120``, runs on a device of this capability."""
+    kind, _, digits = arch.partition("_")
+    number = re.match(r"\d+", digits)
+    if number is None:
+        return False
+    built = divmod(int(number[0]), 10)
+    if kind == "compute":  # compiled by the driver for what is newer
+        return built <= (major, minor)
+    return built[0] == major and built[1] <= minor and (digits[-1].isdigit() or built[1] == minor)
 
 
 def choose_policy(device: torch.device, dtype: str) -> DtypePolicy:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unit
 
 FEW_TIERS: Final = {
     lm_runner: {"KEY_TIERS": (256, 512), "PREFILL_ROW_TIERS": (1, 4), "WIDTH_TIERS": (32, 128, 512)},
-    model_runner: {"WARM_CHUNKS": (1, 2), "WARM_PAGES": (8,), "ROW_TIERS": (1, 4)},
+    model_runner: {"WARM_CHUNKS": (1, 2), "WARM_PAGES": (24,), "ROW_TIERS": (1, 4)},
     vocoder_runner: {"ROW_TIERS": (1, 4), "FRAME_TIERS": (24, 50, 108)},
 }
 """Recording all that a card is given would take minutes here."""

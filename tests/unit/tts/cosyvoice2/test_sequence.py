@@ -177,7 +177,7 @@ def test_a_stream_with_nothing_left_is_done_with_now() -> None:
 
 
 def test_the_sixth_silent_token_in_a_row_and_those_after_it_are_left_out() -> None:
-    sequence = make_sequence(make_stream(), feed=plain_feed(), silent_tokens={1, 2})
+    sequence = make_sequence(make_stream(), feed=plain_feed(), silent_tokens=frozenset({1, 2}))
     sequence.was_fed()
     sequence.drew([1, 2, 1, 2], stopped=False)
     sequence.drew([1, 2, 1, 7, 2, 2, 2, 2, 2, 2, 9], stopped=True)
@@ -186,7 +186,7 @@ def test_the_sixth_silent_token_in_a_row_and_those_after_it_are_left_out() -> No
 
 
 def test_silence_of_an_interleaved_text_is_left_out_as_well() -> None:
-    sequence = make_sequence(make_stream(), bistream=Bistream((), (), speech_ids=IDS), silent_tokens={3})
+    sequence = make_sequence(make_stream(), bistream=Bistream((), (), speech_ids=IDS), silent_tokens=frozenset({3}))
     sequence.add_text((1, 2, 3, 4, 5), text_chunk_index=0)
     sequence.was_fed()
     sequence.drew([3] * 8 + [4], stopped=False)

@@ -12,6 +12,7 @@ from cc_tts.tts.cosyvoice2 import worker_engine  # noqa: E402
 from cc_tts.tts.cosyvoice2.batched import BatchedEngine  # noqa: E402
 from cc_tts.tts.cosyvoice2.loader import dtype_policy  # noqa: E402
 from cc_tts.tts.cosyvoice2.worker_engine import (  # noqa: E402
+    check_build,
     choose_device,
     choose_policy,
     load_speakers,
@@ -65,6 +66,38 @@ def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: num_devices)
     with pytest.raises(ConfigError, match=f"there is no {wanted} here: torch sees {num_devices}"):
         choose_device(wanted)
+
+
+CUDA_13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
+
+
+@pytest.mark.parametrize(
+    ("capability", "built", "is_fine"),
+    [
+        ((7, 0), CUDA_13, False),
+        ((7, 0), ["sm_50", "sm_60", "sm_70", *CUDA_13[:4]], True),
+        ((7, 5), CUDA_13, True),
+        ((8, 9), CUDA_13, True),
+        ((9, 0), ["sm_90a"], True),
+        ((9, 0), CUDA_13, True),
+        ((12, 1), ["sm_90", "compute_90"], True),
+        ((12, 0), ["sm_90"], False),
+        ((8, 0), ["sm_86"], False),
+        ((9, 0), [], False),
+    ],
+)
+def test_a_build_without_kernels_for_the_device_is_told_at_start(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], built: list[str], is_fine: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: built)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Tesla")
+    check_build(torch.device("cpu"))
+    if is_fine:
+        check_build(torch.device("cuda"))
+    else:
+        with pytest.raises(ConfigError, match=r"is sm_\d+, and this PyTorch .* V100 .* cu126"):
+            check_build(torch.device("cuda"))
 
 
 def test_types_suit_the_device_unless_they_are_set() -> None:

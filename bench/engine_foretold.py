@@ -35,7 +35,9 @@ from cc_tts.tts.cosyvoice2.costs import StageCosts
 from cc_tts.tts.cosyvoice2.device import SlotFeed, SpeakJob, Spoken, SpokenBatch
 from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig
 from cc_tts.tts.cosyvoice2.fade import SEAM_FRAMES
+from cc_tts.tts.cosyvoice2.graphs import tier_of
 from cc_tts.tts.cosyvoice2.kv_cache import PagesExhausted
+from cc_tts.tts.cosyvoice2.lm_runner import ROW_TIERS
 from cc_tts.tts.cosyvoice2.models.lm_input import SpeechIds
 from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
 from cc_tts.tts.cosyvoice2.scheduler import FRAMES_PER_TOKEN
@@ -117,7 +119,7 @@ class ForetoldDevice:
         for number, limit in until.items():
             slot = self._slots[number]
             slot.num_drawn = min(slot.to_draw, limit, slot.num_drawn + num_steps)
-        self._pass(num_steps * lm_step_ms(len(until)))
+        self._pass(num_steps * lm_step_ms(self.num_rows))
         return {number: _news(slot) for number, slot in self._slots.items()}
 
     def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
@@ -158,6 +160,11 @@ class ForetoldDevice:
         return _own_pages(self.num_prompts[voice_id], num_tokens)
 
     @property
+    def num_rows(self) -> int:
+        """All up to the highest slot in use, filled up: what a step computes, whoever draws."""
+        return min(tier_of(max(self._slots, default=0) + 1, ROW_TIERS), self.num_slots)
+
+    @property
     def num_used(self) -> int:
         """Slots in use."""
         return len(self._slots)
@@ -196,7 +203,7 @@ def foretold_costs() -> StageCosts:
     """What start-up would have measured, in the same sizes."""
     costs = StageCosts()
     for _ in range(40):  # a mean moves by a fifth each time
-        for rows in (1, 2, 4, 8, 16, 32, 64, 128):
+        for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256):
             costs.observe_lm_step(rows, lm_step_ms(rows))
             costs.observe_prefill(100 * rows, prefill_ms(100 * rows))
         for rows in (1, 2, 4, 8, 16, 32):
@@ -277,6 +284,8 @@ def run(arguments: argparse.Namespace) -> Json:
     calls = [int(each) for each in arguments.calls.split(",")]
     loads: Json = {}
     result: Json = {
+        "what": arguments.what,
+        "costs": "a decode step costs what the rows cost that it computes: all up to the highest slot in use",
         "seconds": arguments.seconds,
         "first_audio_target_ms": arguments.target_ms,
         "planning_us_a_stream": arguments.planning_us,
@@ -313,6 +322,7 @@ def main() -> None:
     parser.add_argument("--target-ms", type=float, default=300.0)
     parser.add_argument("--planning-us", type=float, help="of a step, for each stream; measured without")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--what", default="the schedule as it is", help="which schedule this is, for the file")
     parser.add_argument("--name", help="save NAME.json")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()

@@ -168,6 +168,10 @@ class FakeDevice:
 
     # --- the language model
 
+    @property
+    def num_rows(self) -> int:
+        return max(self.slots, default=0) + 1
+
     def start(self, feeds: Sequence[SlotFeed]) -> None:
         self._called("start", [feed.slot for feed in feeds])
         for voice_id in {each.voice_id for each in feeds if not each.feed.goes_on} - self.voices.keys():

@@ -40,6 +40,9 @@ class RefusalCode(StrEnum):
 class AdmissionConfig:
     """Limits of admission."""
 
+    guard_ms: float = 0.0
+    """What a listener has left when its next piece is due. Pieces that come with less than half of it are a sign of too
+    much work, whatever is predicted."""
     first_audio_target_ms: float
     """A stream whose first audio would come later than this is refused."""
     max_streams: int
@@ -68,6 +71,8 @@ class Situation:
     """Those of them that have not given out their first piece."""
     min_slack_ms: float
     """Least slack of a stream that has, best less the work that is due before (``Scheduler.spare_ms``); infinite if none."""
+    measured_slack_ms: float = math.inf
+    """What listeners had left when their last pieces came: the 5th percentile, or less than 0 after an underrun."""
     free_slots: int
     free_pages: int
     pages_needed: int
@@ -199,6 +204,10 @@ class Admission:
         if situation.min_slack_ms < needed_ms:
             slack = f"has {situation.min_slack_ms:.0f} ms left where {needed_ms:.0f} ms are needed"
             return RefusalCode.STARVING, f"a listener would run dry: the most urgent stream {slack}"
+        low_ms = self._config.guard_ms / (1.0 if self._is_closed else 2.0)
+        if situation.measured_slack_ms < low_ms:
+            slack = f"come with {situation.measured_slack_ms:.0f} ms left where {low_ms:.0f} ms should be"
+            return RefusalCode.STARVING, f"listeners run dry: pieces {slack}"
         max_first_audio_ms = within * (config.first_audio_target_ms + config.queue_ms)
         if first_audio_ms > max_first_audio_ms:
             limit = f"of at most {max_first_audio_ms:.0f} ms"

@@ -101,6 +101,11 @@ class Device(Protocol):
         """Pages that a sequence takes besides those of its voice; with them, while the voice is not there."""
 
     @property
+    def num_rows(self) -> int:
+        """Rows that a decode step computes: up to the highest slot in use, filled up to a size that has a graph."""
+        ...
+
+    @property
     def num_not_finite(self) -> int:
         """Pieces of work whose numbers were not finite, since the start."""
         ...

@@ -109,6 +109,7 @@ class Engine:
 
         """
         self._text.begin()
+        self._scheduler.num_rows = self._device.num_rows
         round_ = self._scheduler.plan_lm(self._now_ms(), self._lm.candidates(), self._speech.candidates())
         self._lm.draw(round_)
         ready, drawing = self._speech.candidates(), self._lm.candidates()
@@ -244,6 +245,8 @@ class Engine:
             num_first_pending=sum(1 for stream in table.streams.values() if stream.clock.is_first),
             spare_ms=self._scheduler.spare_ms(now_ms, self._lm.candidates(), self._speech.candidates()),
             num_sequences=len(sequences),
+            num_rows=self._device.num_rows,
+            measured_slack_ms=table.slacks.low_ms(now_ms),
             num_recomputed=len(table.recomputed),
             pending_positions=sum(len(each.feed.inputs) for each in sequences if each.feed is not None),
             pages_each=self._device.pages_needed(voice_id, TYPICAL_TOKENS),
@@ -257,6 +260,7 @@ class Engine:
 
 def _admission_limits(config: EngineConfig) -> AdmissionConfig:
     return AdmissionConfig(
+        guard_ms=config.guard_ms,
         first_audio_target_ms=config.first_audio_target_ms,
         max_streams=config.max_streams,
         max_utilisation=config.max_utilisation,

@@ -11,6 +11,31 @@ needs nothing. All instants are of one clock, ms; nothing here reads it.
 """
 
 import math
+from collections import deque
+from typing import Final
+
+_WINDOW_MS: Final = 2000.0
+_MAX_SLACKS: Final = 2000
+
+
+class SlackWindow:
+    """How much all listeners had left when their pieces came, over the last two seconds. Measured, not predicted."""
+
+    def __init__(self) -> None:
+        self._slacks: deque[tuple[float, float]] = deque(maxlen=_MAX_SLACKS)
+
+    def add(self, now_ms: float, slack_ms: float) -> None:
+        """A piece came when its listener had so much left; negative when there was silence before it."""
+        self._slacks.append((now_ms, slack_ms))
+
+    def low_ms(self, now_ms: float) -> float:
+        """The 5th percentile, or the least if that was an underrun; infinite when nothing was seen."""
+        while self._slacks and self._slacks[0][0] < now_ms - _WINDOW_MS:
+            self._slacks.popleft()
+        slacks = sorted(slack_ms for _, slack_ms in self._slacks)
+        if not slacks:
+            return math.inf
+        return slacks[0] if slacks[0] < 0.0 else slacks[len(slacks) // 20]
 
 
 class ListenerClock:
@@ -91,6 +116,10 @@ class ListenerClock:
         left_ms = ahead_ms + max(0.0, self._sent_ms - max(taken_ms, ahead_ms))
         # one who is dry has been so since before the report
         self._dry_ms = now_ms + left_ms if left_ms > 0.0 else min(self._dry_ms, now_ms)
+
+    def left_ms(self, now_ms: float) -> float:
+        """Audio that the listener has left; negative since it ran out."""
+        return self._dry_ms - now_ms
 
     def ahead_ms(self, now_ms: float) -> float:
         """Audio that is sent and not yet played."""

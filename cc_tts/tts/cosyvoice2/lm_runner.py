@@ -164,6 +164,11 @@ class LmRunner:
         self._step.freeze()
         self._prefill.freeze()
 
+    @property
+    def num_rows(self) -> int:
+        """Rows that a decode step computes: all up to the highest slot in use, and more to fill a size up."""
+        return min(tier_of(max(self._used, default=0) + 1, ROW_TIERS), self.num_slots)
+
     @torch.inference_mode()
     def record_step(self, key: tuple[int, int]) -> None:
         """Run and record one shape of decodes, of slots that draw nothing."""
@@ -258,9 +263,8 @@ class LmRunner:
         }
         num_steps = max(wanted.values(), default=0)
         if num_steps:
-            num_rows = min(tier_of(max(self._used) + 1, ROW_TIERS), self.num_slots)
             num_keys = self._num_keys(max(self._used[slot].length + steps for slot, steps in wanted.items()))
-            num_rows, num_keys = self._step.fit((num_rows, num_keys))
+            num_rows, num_keys = self._step.fit((self.num_rows, num_keys))
             limits = upload(torch.tensor([until.get(slot, 0) for slot in range(num_rows)]), self._lm.device)
             self._rows.column(Column.UNTIL)[:num_rows].copy_(limits)
             for _ in range(num_steps):

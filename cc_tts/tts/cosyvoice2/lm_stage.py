@@ -69,7 +69,7 @@ class LmStage:
         except Exception as error:  # noqa: BLE001 - whatever the device throws, it ends these streams and no other
             self._table.fail_all([sequence.stream for sequence, _ in running], "language model", error)
             return
-        self._observe(ms_between(begin_ns, self._clock.now_ns()), num_positions, len(running), plan.num_steps)
+        self._observe(ms_between(begin_ns, self._clock.now_ns()), num_positions, self._device.num_rows, plan.num_steps)
         for sequence in list(sequences.values()):
             answer = drawn.get(sequence.slot)
             if answer is not None and sequence.key in sequences:  # the stream may have failed with another sequence

@@ -28,7 +28,11 @@ class Crowd:
     num_first_pending: int
     spare_ms: float
     """The least time by which a started stream's next piece will be in time; infinite if there is none."""
+    measured_slack_ms: float = math.inf
+    """What listeners had left when their last pieces came (``SlackWindow``)."""
     num_sequences: int
+    num_rows: int = 1
+    """Rows that a decode step computes."""
     num_recomputed: int
     """Sequences that run without pages."""
     pending_positions: int
@@ -118,10 +122,11 @@ class LoadMeter:
             num_streams=crowd.num_streams,
             num_first_pending=crowd.num_first_pending,
             min_slack_ms=crowd.spare_ms,
+            measured_slack_ms=crowd.measured_slack_ms,
             free_slots=self._max_streams - crowd.num_streams,
             free_pages=free_pages,
             pages_needed=each,
-            lm_rows=crowd.num_sequences,
+            lm_rows=max(crowd.num_sequences, crowd.num_rows - 1),
             pending_positions=crowd.pending_positions,
             next_end_ms=crowd.next_end_ms,
         )

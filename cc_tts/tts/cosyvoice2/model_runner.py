@@ -142,6 +142,11 @@ class ModelRunner:
         return self._flow.pool.num_free + idle
 
     @property
+    def num_rows(self) -> int:
+        """Rows that a decode step of the language model computes now."""
+        return self._lm.num_rows
+
+    @property
     def num_not_finite(self) -> int:
         """Sequences and pieces of audio whose numbers were not finite."""
         return self._lm.num_not_finite + self._vocoder.num_not_finite

@@ -77,7 +77,8 @@ class FlowCandidate:
 class SchedulerLimits:
     """What the device's buffers and the rounds allow."""
 
-    max_lm_rows: int = 64
+    max_lm_rows: int = 4096
+    """Sequences that draw in a round: all, since a step computes the rows of all slots whoever draws."""
     max_prefill_positions: int = 16384
     """Of one round; a single longer prefill is done all the same."""
     max_steps_per_round: int = 8
@@ -103,6 +104,8 @@ class Scheduler:
     def __init__(self, limits: SchedulerLimits, costs: StageCosts) -> None:
         self._limits = limits
         self._costs = costs
+        self.num_rows = 1
+        """Rows that a decode step computes now, whoever draws (:attr:`Device.num_rows`)."""
 
     def plan_lm(
         self, now_ms: float, candidates: Sequence[LmCandidate], flow_waiting: Sequence[FlowCandidate] = ()
@@ -182,7 +185,7 @@ class Scheduler:
         for candidate in chosen:
             if self._is_urgent(now_ms, candidate):
                 num_steps = min(num_steps, candidate.num_missing)
-        step_ms = self._costs.lm_step_ms(len(chosen))
+        step_ms = self._costs.lm_step_ms(self._rows_of(len(chosen)))
         if left_ms < num_steps * step_ms:
             num_steps = max(1, int(left_ms / step_ms))
         return num_steps
@@ -306,7 +309,7 @@ class Scheduler:
         """
         pieces = [(c.deadline_ms, c.is_first, c.num_missing, c.num_prefill, 2 * c.num_needed, 0) for c in drawing]
         pieces += [(c.deadline_ms, c.is_first, 0, 0, c.num_frames, c.num_keys) for c in ready]
-        step_ms = self._costs.lm_step_ms(max(1, min(len(pieces), self._limits.max_lm_rows)))
+        step_ms = self._costs.lm_step_ms(self._rows_of(len(pieces)))
         spare_ms = math.inf
         missing = positions = frames = keys = 0
         shape, call_ms = (0, 0, 0), 0.0
@@ -326,9 +329,12 @@ class Scheduler:
 
         Drawing is given half of the device's time, and the call half of the streams for company.
         """
-        draw_ms = num_missing * self._costs.lm_step_ms(min(num_streams, self._limits.max_lm_rows))
+        draw_ms = num_missing * self._costs.lm_step_ms(self._rows_of(num_streams))
         num_rows = min(self._limits.max_flow_rows, (num_streams + 1) // 2)
         return (draw_ms if num_streams == 1 else 2.0 * draw_ms) + self.call_ms(num_rows, num_frames, num_keys)
+
+    def _rows_of(self, num_drawing: int) -> int:
+        return max(1, self.num_rows, min(num_drawing, self._limits.max_lm_rows))
 
     def _flow_urgency(self, now_ms: float, candidate: FlowCandidate) -> "_Urgency":
         """As :func:`_urgency`, but that those with time come last, the oldest first."""
@@ -345,7 +351,7 @@ class Scheduler:
         return self._draw_ms(candidate, num_rows) + self.call_ms(1, frames, frames)
 
     def _draw_ms(self, candidate: LmCandidate, num_rows: int) -> float:
-        steps_ms = candidate.num_missing * self._costs.lm_step_ms(min(num_rows, self._limits.max_lm_rows))
+        steps_ms = candidate.num_missing * self._costs.lm_step_ms(self._rows_of(num_rows))
         return self._costs.prefill_ms(candidate.num_prefill) + steps_ms
 
 

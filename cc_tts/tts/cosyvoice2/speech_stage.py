@@ -111,6 +111,8 @@ class SpeechStage:
             self._table.fail(stream, error, wipe=True)
             return
         now_ms = self._now_ms()
+        if not stream.clock.is_first and piece.pcm:
+            self._table.slacks.add(now_ms, stream.clock.left_ms(now_ms))
         if stream.clock.sent(now_ms, len(piece.pcm) / BYTES_PER_MS) > 0.0:
             self._table.num_underruns += 1
         if piece.pcm:

@@ -15,6 +15,7 @@ from collections.abc import Sequence as Row
 from cc_tts import logs
 from cc_tts.errors import CcTtsError, EngineFailed
 from cc_tts.tts.cosyvoice2.device import Device
+from cc_tts.tts.cosyvoice2.listener_clock import SlackWindow
 from cc_tts.tts.cosyvoice2.sequence import Sequence, Stream, hops_of
 from cc_tts.tts.stepped import StepOut, StreamDone
 
@@ -35,6 +36,7 @@ class StreamTable:
         self.recomputed: set[int] = set()
         """Slots whose flow runs without pages."""
         self.num_underruns = 0
+        self.slacks = SlackWindow()
         self._device = device
         self._max_streams = max_streams
         self._first_hop_tokens = first_hop_tokens

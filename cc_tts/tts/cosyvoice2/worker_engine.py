@@ -103,10 +103,11 @@ def check_build(device: torch.device) -> None:
     built = torch.cuda.get_arch_list()
     if any(_runs_on(arch, major, minor) for arch in built):
         return
+    name, has = torch.cuda.get_device_name(device), ", ".join(built) or "no GPU"
     raise ConfigError(
-        f"tts.devices: {torch.cuda.get_device_name(device)} is sm_{major}{minor}, and this PyTorch ({torch.__version__}) is built "
-        f"for {', '.join(built) or 'no GPU'}; a V100 (sm_70) needs one of CUDA 12.6, older than 2.15: "
-        'pip install "torch<2.15" --index-url https://download.pytorch.org/whl/cu126'
+        f"tts.devices: {name} is sm_{major}{minor}, and this PyTorch ({torch.__version__}) is built for {has}; a V100 "
+        '(sm_70) needs one of CUDA 12.6, older than 2.15: pip install "torch<2.15" --index-url '
+        "https://download.pytorch.org/whl/cu126"
     )
 
 

@@ -126,7 +126,7 @@ def test_a_front_end_that_breaks_ends_the_stream_whose_text_it_was(monkeypatch: 
     open_some(hall, 2)
     hall.step()
 
-    def broken(_voice_id: str, _text: str) -> None:
+    def broken(_voice_id: str, _text: str, **_: object) -> None:
         raise KeyError("secret text")
 
     with monkeypatch.context() as patch:

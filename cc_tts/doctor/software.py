@@ -15,7 +15,7 @@ from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.tts.cosyvoice2.model_dir import PUBLISHED
 from cc_tts.tts.espeak import EspeakEngine
 from cc_tts.tts.factory import COSYVOICE2, make_engine
-from cc_tts.ua.pjsua2_build import NO_TLS, VARIABLE, WHEEL_MAX_CALLS
+from cc_tts.ua.pjsua2_build import NO_TLS, VARIABLE, WHEEL_MAX_CALLS, check_address
 from cc_tts.ua.pjsua2_build import advice as build_advice
 from cc_tts.voices.library import VoiceLibrary
 
@@ -97,6 +97,8 @@ def require_pjsua2(config: Config, probes: Probes) -> list[str]:
         return []
     if "tls" in config.sip.transports:
         raise ConfigError(NO_TLS)
+    if not config.sip.allow_pypi_wheel:
+        check_address(config.sip.host)
     return [build_advice(max_calls=max_calls)]
 
 

@@ -96,7 +96,7 @@ def test_a_build_without_kernels_for_the_device_is_told_at_start(
     if is_fine:
         check_build(torch.device("cuda"))
     else:
-        with pytest.raises(ConfigError, match=r"is sm_\d+, and this PyTorch .* V100 .* cu126"):
+        with pytest.raises(ConfigError, match=r"is sm_\d+, and this PyTorch .* V100 .*cu126"):
             check_build(torch.device("cuda"))
 
 

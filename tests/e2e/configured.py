@@ -36,8 +36,13 @@ def logged(server: Server, event: str) -> list[Json]:
 
 def ua_pid(server: Server) -> int:
     """Process id of the newest UA process."""
-    pid: int = logged(server, "child_ready")[-1]["pid"]
+    pid: int = ua_starts(server)[-1]["pid"]
     return pid
+
+
+def ua_starts(server: Server) -> list[Json]:
+    """What the log says of each start of the UA process."""
+    return [entry for entry in logged(server, "child_ready") if entry["child"] == "ua"]
 
 
 def of_kind(events: list[Json], kind: str, wanted: Callable[[Json], Any] = lambda _event: True) -> list[Json]:

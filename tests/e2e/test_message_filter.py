@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cc_tts.ua import pjsua2_build
-from tests.e2e.configured import is_running, logged, server_with, ua_pid, until_readyz
+from tests.e2e.configured import is_running, logged, server_with, ua_pid, ua_starts, until_readyz
 from tests.e2e.peers import HOST
 from tests.e2e.raw_sip import SDP, Answer, RawCaller, RawPeer, options, repeated
 from tests.e2e.server_under_test import Json, Server
@@ -88,7 +88,7 @@ async def same_process(server: Server) -> AsyncIterator[None]:
     async with RawCaller("silent", server.sip_port) as caller:
         await established(caller)
         assert (await caller.bye()).status == 200
-    assert len(logged(server, "child_ready")) == 1, server.log[-3000:]
+    assert len(ua_starts(server)) == 1, server.log[-3000:]
     assert not logged(server, "filter_failed")
 
 

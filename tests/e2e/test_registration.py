@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.configured import logged, server_with, until, until_readyz
+from tests.e2e.configured import server_with, ua_starts, until, until_readyz
 from tests.e2e.peers import HOST, Sipp
 from tests.e2e.raw_sip import RawCaller, RawPeer, digest_response
 from tests.e2e.server_under_test import Json, Server
@@ -67,7 +67,6 @@ async def test_a_registrar_that_refuses_is_asked_again_and_readyz_says_so(tmp_pa
             await until_readyz(server, 200)
 
 
-@pytest.mark.usefixtures("server_build")
 async def test_a_registrar_that_answers_with_a_star(tmp_path: Path) -> None:
     async with RawPeer() as registrar:
         settings = {
@@ -86,7 +85,7 @@ async def test_a_registrar_that_answers_with_a_star(tmp_path: Path) -> None:
                 caller.ack()
                 assert (await caller.bye()).status == 200
             assert "assertion_failed" not in server.log
-            assert len(logged(server, "child_ready")) == 1, "the UA process lives"
+            assert len(ua_starts(server)) == 1, "the UA process lives"
 
 
 async def test_places_a_call_and_speaks(server: Server) -> None:

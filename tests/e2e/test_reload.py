@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.e2e.configured import is_running, logged, server_with, ua_pid, until
+from tests.e2e.configured import is_running, logged, server_with, ua_pid, ua_starts, until
 from tests.e2e.peers import HOST
 from tests.e2e.raw_sip import RawCaller
 from tests.e2e.server_under_test import Json, Server
@@ -137,7 +137,7 @@ async def test_a_ua_process_that_is_started_again_has_what_was_taken_over(tmp_pa
         assert (await reload(server))["changed"] == ["sip.allowed_peers"]
         agent = ua_pid(server)
         server.signal(signal.SIGKILL, pid=agent)
-        await until(lambda: len(logged(server, "child_ready")) == 2, RELOAD_TIMEOUT_S)
+        await until(lambda: len(ua_starts(server)) == 2, RELOAD_TIMEOUT_S)
         with pytest.raises(TimeoutError):
             await status_of_invite(server, "silent", 2.0)
 

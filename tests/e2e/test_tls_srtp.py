@@ -13,7 +13,7 @@ import pytest
 from cc_tts.media import g711
 from cc_tts.ua import pjsua2_build
 from tests.e2e.baresip import MODULES, Baresip
-from tests.e2e.configured import logged, server_with, ua_pid, until
+from tests.e2e.configured import logged, server_with, ua_pid, ua_starts, until
 from tests.e2e.peers import HOST
 from tests.e2e.raw_sip import RawCaller, RawPeer, RtpEar
 from tests.e2e.server_under_test import GREETING, Server, engine_pcm
@@ -109,7 +109,7 @@ async def test_a_call_to_a_peer_that_is_believed_and_to_one_that_is_not(authorit
                     assert call["ending"]["result"] == "failed", name
             finally:
                 await bot.end()
-        assert len(logged(server, "child_ready")) == 1  # never restarted
+        assert len(ua_starts(server)) == 1  # never restarted
 
 
 @pytest.mark.usefixtures("server_build")

@@ -115,7 +115,7 @@ class CallRegistry:
         if self.draining:
             return "draining"
         if not self._ua.is_ready:
-            return "the SIP user agent is starting, or does not answer"
+            return "the SIP user agent does not answer" if self._ua.build else "the SIP user agent is starting"
         engine_reason = self._source.engine.not_ready_because
         if engine_reason is not None:
             return f"the speech engine: {engine_reason}"

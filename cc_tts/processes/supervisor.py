@@ -363,6 +363,7 @@ class Supervisor:
             self._channel.close()
             self._channel = None
         process, self._process = self._process, None
+        self._hello = None
         if process is None:
             return reason
         if process.returncode is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import random
 import tempfile
 import time
@@ -22,7 +23,8 @@ REPLAY_GAP_S: Final = 0.02
 def write_dump(peer: Peer, seed: int, reason: str, number: int) -> Path:
     """The last messages, the oldest first, and the server's tags they hold."""
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"hostile_crash_{seed}_{number}.json"
+    build = os.environ.get("CC_TTS_PJSUA2", "wheel").rpartition("/")[2]
+    path = RESULTS / f"hostile_crash_{build}_{seed}_{number}.json"
     content = {
         "reason": reason,
         "seed": seed,

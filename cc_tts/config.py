@@ -59,6 +59,7 @@ class SipConfig:
     trusted_peers: tuple[str, ...] = ("127.0.0.0/8",)
     allowed_peers: tuple[str, ...] = ()
     max_requests_per_source_s: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 50.0
+    follow_redirects: bool = False
     user_agent: str = "cc-tts"
     allow_pypi_wheel: bool = False
     nameservers: tuple[str, ...] = ()
@@ -74,6 +75,7 @@ class RegistrationConfig:
     realm: str = "*"
     expires_s: Annotated[int, msgspec.Meta(ge=30, le=86_400)] = 300
     retry_s: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 15
+    stop_on: tuple[Annotated[int, msgspec.Meta(ge=300, le=699)], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -168,6 +168,21 @@ class Originate(Body, frozen=True):
     voice: VoiceId | None = None
     speak: Text | Speak | UnsetType = UNSET
     call_id: Id | None = None
+    display_name: (
+        Annotated[str, Meta(min_length=1, max_length=128, description="The caller's name in From; printable.")] | None
+    ) = None
+    asserted_identity: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=sip_fields.MAX_URI_CHARS,
+                description="P-Asserted-Identity (RFC 3325): a sip:, sips: or tel: URI. Only for calls to an address in "
+                "sip.trusted_peers or to the host of registration.registrar.",
+            ),
+        ]
+        | None
+    ) = None
 
     def request(self) -> OriginateRequest:
         """The request to the layer below.
@@ -180,6 +195,10 @@ class Originate(Body, frozen=True):
             for pointer, uri in (("/to", self.to), ("/from", self.from_))
             if uri is not None and (fault := sip_fields.uri_fault(uri)) is not None
         ]
+        if self.display_name is not None and not self.display_name.isprintable():
+            faults.append(FieldError("/display_name", "printable characters only"))
+        if self.asserted_identity is not None and (fault := sip_fields.identity_fault(self.asserted_identity)):
+            faults.append(FieldError("/asserted_identity", fault))
         refuse(faults + sip_fields.header_faults(self.headers, "/headers"))
         prompt: Prompt | None = None
         if isinstance(self.speak, str):
@@ -195,6 +214,8 @@ class Originate(Body, frozen=True):
             voice=self.voice,
             prompt=prompt,
             call_id=self.call_id,
+            display_name=self.display_name or "",
+            asserted_identity=self.asserted_identity or "",
         )
 
 

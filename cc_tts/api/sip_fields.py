@@ -18,6 +18,8 @@ MAX_HEADERS_CHARS: Final = 4096
 """All names and values together."""
 MAX_REASON_CHARS: Final = 128
 
+_TEL: Final = re.compile(r"tel:\+?[0-9*#().-]{1,40}", re.IGNORECASE)
+"""A telephone number (RFC 3966 §3), without parameters."""
 _MAX_PORT: Final = 65535
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-.!%*_+`'~]+")
 """A header's name (RFC 3261 §25.1, ``token``)."""
@@ -46,6 +48,11 @@ def uri_fault(uri: str) -> str | None:
     if _ESCAPED_CONTROL.search(uri):
         return "no escaped control characters"
     return None
+
+
+def identity_fault(uri: str) -> str | None:
+    """What is wrong with a URI that a caller's identity is asserted with; ``None`` if nothing is."""
+    return None if _TEL.fullmatch(uri) else uri_fault(uri)
 
 
 def header_faults(headers: Mapping[str, str], pointer: str) -> list[FieldError]:

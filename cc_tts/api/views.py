@@ -34,6 +34,9 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     callee: str
     sip_call_id: str
     headers: Mapping[str, str]
+    uri_parameters: Annotated[
+        Mapping[str, str], Meta(description="Of the Request-URI, as sent; of trusted peers (sip.trusted_peers) only.")
+    ]
     codec: str | None
     clock_rate_hz: int | None
     transport: Annotated[str | None, Meta(description="What its SIP came over: udp, tcp or tls.")]
@@ -58,6 +61,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
             callee=call.callee,
             sip_call_id=call.sip_call_id,
             headers=call.headers,
+            uri_parameters=call.uri_parameters,
             codec=call.codec,
             clock_rate_hz=call.clock_rate_hz,
             transport=call.transport,

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import dataclasses
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -72,6 +72,7 @@ class Call:
         headers: dict[str, str],
         voice: str | None,
         language: str | None,
+        uri_parameters: Mapping[str, str] | None = None,
     ) -> None:
         self._services = services
         self.id = id_
@@ -80,6 +81,7 @@ class Call:
         self.callee = callee
         self.sip_call_id = sip_call_id
         self.headers = headers
+        self.uri_parameters = dict(uri_parameters or {})
         self.voice = voice
         self.language = language
         self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if direction == "inbound" else CallState.OUTGOING)

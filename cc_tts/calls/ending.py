@@ -3,10 +3,14 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from msgspec import UNSET, UnsetType
+
 from cc_tts.ua.messages import EndedBy
 
 Result = Literal["completed", "unanswered", "rejected", "failed"]
 
+REDIRECTION: Final = 3
+"""The class of 300 to 399 (RFC 3261 §7.2)."""
 REQUEST_TERMINATED: Final = 487
 _REFUSALS: Final = {
     401: "auth_failed",
@@ -28,15 +32,24 @@ _REFUSALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """``result`` sorts, ``reason`` tells, ``sip_code`` is what was on the wire (200 for a BYE)."""
+    """``result`` sorts, ``reason`` tells, ``sip_code`` is what was on the wire (200 for a BYE). ``contacts`` is there for a
+    redirection that was not followed: the URIs it names.
+    """
 
     result: Result
     reason: str
     sip_code: int | None = None
+    contacts: tuple[str, ...] | UnsetType = UNSET
 
 
 def ending_of(
-    *, was_established: bool, ended_by: EndedBy, sip_code: int, local_reason: str | None, direction: str
+    *,
+    was_established: bool,
+    ended_by: EndedBy,
+    sip_code: int,
+    local_reason: str | None,
+    direction: str,
+    contacts: tuple[str, ...] = (),
 ) -> Ending:
     """Sort the UA's report.
 
@@ -46,7 +59,10 @@ def ending_of(
         sip_code: the last status on the wire.
         local_reason: our own word for it if we ended it.
         direction: ``inbound`` or ``outbound``.
+        contacts: those of a redirection.
     """
+    if ended_by == "unreachable":
+        return Ending("failed", ended_by)
     if ended_by in ("rtp_inactivity", "not_acceptable"):
         return Ending("failed", ended_by, sip_code)
     if was_established:
@@ -64,6 +80,8 @@ def ending_of(
             "cancelled" if sip_code == REQUEST_TERMINATED else "no_ack" if ended_by == "failure" else "remote_hangup"
         )
         return Ending("failed" if reason == "no_ack" else "unanswered", reason, sip_code)
+    if sip_code // 100 == REDIRECTION:
+        return Ending("rejected", "redirected", sip_code, contacts)
     reason = _REFUSALS.get(sip_code, "sip_error")
     if reason in ("no_answer", "cancelled"):
         return Ending("unanswered", reason, sip_code)

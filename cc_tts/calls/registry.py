@@ -26,6 +26,8 @@ from cc_tts.errors import (
     CcTtsError,
     Draining,
     DuplicateId,
+    FieldError,
+    Unprocessable,
     UserAgentUnavailable,
     UtteranceNotFound,
 )
@@ -33,8 +35,9 @@ from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED
-from cc_tts.ua import messages
+from cc_tts.ua import bye, messages, sip_uri
 from cc_tts.ua.client import UaClient
+from cc_tts.ua.source_limits import PeerList
 from cc_tts.voices.catalog import VoiceCatalog
 
 OVERLOAD_EVENT_INTERVAL_S: Final = 1.0
@@ -56,6 +59,8 @@ class OriginateRequest:
     voice: str | None = None
     prompt: Prompt | None = None
     call_id: str | None = None
+    display_name: str = ""
+    asserted_identity: str = ""
 
 
 class CallRegistry:
@@ -165,6 +170,7 @@ class CallRegistry:
         Raises:
             Draining, UserAgentUnavailable, CapacityExceeded: not now.
             DuplicateId: the call id is taken.
+            Unprocessable: nothing can be sent to ``to`` from here, or it is not trusted with an asserted identity.
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the prompt is of no use.
         """
         retry_after_s = self._config.sip.retry_after_s
@@ -177,6 +183,7 @@ class CallRegistry:
         call_id = request.call_id or f"call_{secrets.token_hex(8)}"
         if call_id in self._live or call_id in self._ended:
             raise DuplicateId(f"there is a call {call_id[:80]!r} already")
+        self._check_target(request)
         if request.voice is not None:
             self._source.engine.resolve_voice(request.voice, None)
         if request.prompt is not None:
@@ -187,20 +194,40 @@ class CallRegistry:
             self._services,
             id_=call_id,
             direction="outbound",
-            caller=request.from_ or "",
+            caller=_name_addr(request.display_name, request.from_ or self._ua.default_caller),
             callee=request.to,
             sip_call_id="",
             headers=dict(request.headers),
             voice=request.voice,
             language=None,
         )
-        self._ua.originate(call_id, to=request.to, from_=request.from_ or "", headers=request.headers)
+        headers = dict(request.headers)
+        if request.asserted_identity:
+            headers["P-Asserted-Identity"] = f"<{request.asserted_identity}>"
+        self._ua.originate(
+            call_id,
+            to=request.to,
+            from_=request.from_ or "",
+            headers=headers,
+            display_name=request.display_name,
+        )
         self._add(call, "call.outgoing")
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
         self._arm(call, timeout_s, "no_answer")
         if request.prompt is not None:
             call.speak(request.prompt)
         return call
+
+    def _check_target(self, request: OriginateRequest) -> None:
+        sip = self._config.sip
+        if fault := sip_uri.fault_of_target(request.to, sip.transports):
+            raise Unprocessable(f"/to: {fault}", field_errors=[FieldError("/to", fault)])
+        if request.asserted_identity and not sip_uri.is_trusted_target(
+            request.to, peers=PeerList(sip.trusted_peers), registrar=self._config.registration.registrar
+        ):
+            fault = "is for calls to an address in sip.trusted_peers or to the registrar"
+            pointer = "/asserted_identity"
+            raise Unprocessable(f"{pointer}: {fault}", field_errors=[FieldError(pointer, fault)])
 
     def start_drain(self) -> bool:
         """Take no new calls from now on.
@@ -330,6 +357,7 @@ class CallRegistry:
                         sip_code=message.sip_code,
                         local_reason=call.local_reason,
                         direction=call.direction,
+                        contacts=message.contacts,
                     ),
                 )
             case messages.PlayoutSpeech():
@@ -369,6 +397,7 @@ class CallRegistry:
         return len(self._live) >= self._ua.max_calls or self._ua.lines_taken >= self._ua.build_max_calls
 
     def _incoming(self, message: messages.IncomingCall) -> None:
+        trusted = routing.is_trusted(message.source, self._config.sip.trusted_peers)
         call = Call(
             self._services,
             id_=message.call_id,
@@ -376,9 +405,10 @@ class CallRegistry:
             caller=message.caller,
             callee=message.callee,
             sip_call_id=message.sip_call_id,
-            headers=message.headers,
+            headers=message.headers | message.identity if trusted else message.headers,
             voice=None,
             language=None,
+            uri_parameters=routing.uri_parameters(message.request_uri) if trusted else {},
         )
         call.transport = message.transport or None
         self._add(call, "call.incoming", source=message.source)
@@ -442,6 +472,7 @@ class CallRegistry:
                 "callee": call.callee,
                 "sip_call_id": call.sip_call_id,
                 "headers": call.headers,
+                "uri_parameters": call.uri_parameters,
                 **extra,
             },
         )
@@ -544,6 +575,10 @@ def _refuse(call: Call, error: CcTtsError) -> None:
     """Answer an INVITE with what ``error`` is in SIP, and say why in a Warning (RFC 3261 §20.43)."""
     reason = error.detail if error.detail.isascii() and error.detail.isprintable() else error.title
     call.end(error.code, sip_code=error.sip_status, reason=reason[:120], retry_after_s=error.retry_after_s or 0)
+
+
+def _name_addr(display_name: str, uri: str) -> str:
+    return f"{bye.quoted(display_name)} <{uri}>" if display_name else uri
 
 
 def _quietly(action: Callable[[], None]) -> None:

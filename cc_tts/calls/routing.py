@@ -5,6 +5,7 @@ Request-URI's user. Prompts are taken only from trusted peers: whoever can send 
 """
 
 import ipaddress
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from cc_tts.errors import Forbidden, MalformedRequest, NotFound, NothingToSay, P
 
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
+MAX_SHOWN_PARAMETERS: Final = 64
 MAX_MS: Final = 86_400_000
 MAX_DELAY_MS: Final = 120_000
 """Silence between two repeats."""
@@ -98,6 +100,15 @@ def is_trusted(source: str, peers: tuple[str, ...]) -> bool:
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return any(address in ipaddress.ip_network(peer) for peer in peers)
+
+
+def uri_parameters(uri: str) -> dict[str, str]:
+    """The parameters of a Request-URI to be shown, at most :data:`MAX_SHOWN_PARAMETERS`; none if it cannot be read."""
+    try:
+        parameters = parse_uri(uri)[1]
+    except MalformedRequest:
+        return {}
+    return dict(itertools.islice(parameters.items(), MAX_SHOWN_PARAMETERS))
 
 
 def parse_uri(uri: str) -> tuple[str, dict[str, str]]:

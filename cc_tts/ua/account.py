@@ -12,7 +12,6 @@ from cc_tts.ua.messages import RegistrationChanged, UaSettings
 from cc_tts.ua.port_quarantine import num_pairs
 from cc_tts.ua.sip_message import readable
 from cc_tts.ua.sip_thread import SipThread, callback
-from cc_tts.ua.sip_uri import with_transport
 from cc_tts.ua.srtp_sdp import CRYPTO_SUITES
 
 _SRTP_USE: Final = {
@@ -57,8 +56,7 @@ class Account(pj.Account):  # type: ignore[misc]
 def local_config(settings: UaSettings) -> Any:
     """The account for calls that come in by address."""
     config = _common(settings)
-    port = settings.tls_port if settings.transports == ("tls",) else settings.port
-    config.idUri = f"sip:cc-tts@{_host_for_uri(settings)}:{port}"
+    config.idUri = settings.local_uri
     config.priority = 0
     # Contact (RFC 3261 §8.1.1.8, §12.1.1): others reach a server where it listens. The port of one TCP connection is no
     # address once PJSIP has closed it for being idle: a BYE would go nowhere. Nor is it the only way to us (RFC 5626 §4.3).
@@ -68,18 +66,11 @@ def local_config(settings: UaSettings) -> Any:
 
 
 def registered_config(settings: UaSettings) -> Any:
-    """The account that registers (RFC 3261 §10.2) and answers digest challenges (§22).
-
-    A ``sips:`` registrar makes a ``sips:`` address of record (§26.2.2): calls to and from it use TLS on every hop.
-    """
+    """The account that registers (RFC 3261 §10.2) and answers digest challenges (§22)."""
     config = _common(settings)
-    registrar = settings.registrar if settings.registrar.startswith(("sip:", "sips:")) else f"sip:{settings.registrar}"
-    registrar = with_transport(registrar, settings.transports)
-    scheme, _, rest = registrar.partition(":")
-    host = rest.split(";", 1)[0]
-    config.idUri = f"{scheme}:{settings.username}@{host}"
+    config.idUri = settings.account_uri
     config.priority = 1
-    config.regConfig.registrarUri = registrar
+    config.regConfig.registrarUri = settings.registrar_uri
     config.regConfig.timeoutSec = settings.expires_s
     config.regConfig.retryIntervalSec = settings.retry_s
     config.regConfig.firstRetryIntervalSec = min(5, settings.retry_s)
@@ -125,8 +116,3 @@ def _set_srtp(media: Any, settings: UaSettings) -> None:
         suite.name = name
         media.srtpOpt.cryptos.append(suite)
     media.srtpOpt.keyings.append(pj.PJMEDIA_SRTP_KEYING_SDES)
-
-
-def _host_for_uri(settings: UaSettings) -> str:
-    host = settings.public_address or settings.host
-    return "127.0.0.1" if host == "0.0.0.0" else host

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -64,6 +65,8 @@ class UaClient:
 
     def __init__(self, config: Config, *, clock: Clock) -> None:
         self._config = config
+        settings = settings_of(config)
+        self.default_caller = re.sub(r":[0-9]+$", "", settings.account_uri)  # From has no port (RFC 3261 §19.1.1)
         self._listener: UaListener | None = None
         self._accepting = True
         self.registered: bool | None = None
@@ -75,7 +78,7 @@ class UaClient:
                 name="ua",
                 argv=python_module("cc_tts.ua"),
                 messages=FROM_UA,
-                stdin=msgspec.json.encode(settings_of(config)),
+                stdin=msgspec.json.encode(settings),
             ),
             clock=clock,
             on_message=self._on_message,
@@ -196,9 +199,9 @@ class UaClient:
         """RFC 4733 events."""
         self._send(SendDtmf(call_id=call_id, digits=digits, duration_ms=duration_ms))
 
-    def originate(self, call_id: str, *, to: str, from_: str, headers: dict[str, str]) -> None:
+    def originate(self, call_id: str, *, to: str, from_: str, headers: dict[str, str], display_name: str = "") -> None:
         """Place a call."""
-        self._send(Originate(call_id=call_id, to=to, from_=from_, headers=headers))
+        self._send(Originate(call_id=call_id, to=to, from_=from_, headers=headers, display_name=display_name))
 
     def begin(self, call_id: str, utterance_id: str, *, start_threshold_ms: int, not_before_ns: int = 0) -> None:
         """Queue an utterance, which is not to start before an instant."""
@@ -290,6 +293,7 @@ def settings_of(config: Config) -> UaSettings:
         realm=config.registration.realm,
         expires_s=config.registration.expires_s,
         retry_s=config.registration.retry_s,
+        registration_stop_on=config.registration.stop_on,
         log_level=config.log.level,
         log_json=config.log.json,
         pjsip_log_level=config.log.pjsip_level,
@@ -299,6 +303,7 @@ def settings_of(config: Config) -> UaSettings:
         tls_port=config.sip.tls_port,
         trusted_peers=config.sip.trusted_peers,
         allowed_peers=config.sip.allowed_peers,
+        follow_redirects=config.sip.follow_redirects,
         max_requests_per_source_s=config.sip.max_requests_per_source_s,
         auth=config.auth,
         allow_pypi_wheel=config.sip.allow_pypi_wheel,

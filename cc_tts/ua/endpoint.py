@@ -18,7 +18,7 @@ from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.processes.channel import Message
-from cc_tts.ua import l16, leg_events, pjsua2_build, sip_message, sip_uri, transports
+from cc_tts.ua import bye, l16, leg_events, pjsua2_build, sip_message, sip_uri, transports
 from cc_tts.ua.account import Account, local_config, registered_config
 from cc_tts.ua.audio_port import AudioPorts
 from cc_tts.ua.c_library import CLibrary
@@ -61,7 +61,10 @@ from cc_tts.ua.messages import (
 )
 from cc_tts.ua.pjsua2_build import TRY_OUT_WHEEL, Pjsua2Build
 from cc_tts.ua.port_quarantine import MAX_PAIRS, PortQuarantine, num_pairs
+from cc_tts.ua.redirects import Redirects
+from cc_tts.ua.registration import Registration
 from cc_tts.ua.sip_thread import SipThread, pj_detail
+from cc_tts.ua.source_limits import PeerList
 
 POLL_MS: Final = 4
 """Longest wait in one poll of the library: the delay a command or an event may meet."""
@@ -136,7 +139,7 @@ class UserAgent:
         self._endpoint: Any = pj.Endpoint()
         self._ports: AudioPorts
         self._local: Account
-        self._registered: Account | None = None
+        self._registration: Registration | None = None
 
     # --- life ------------------------------------------------------------------------------------------------------
 
@@ -195,9 +198,17 @@ class UserAgent:
             clock=self._clock,
         )
         self._ports = AudioPorts(self.max_calls, self._format, self._clock, self._lateness)
-        self._local = self._account(local_config(self._settings))
+        self._local = Account(on_incoming=self._on_incoming, on_registration=self._send)
+        self._local.create(local_config(self._settings))
         if self._settings.registrar:
-            self._registered = self._account(registered_config(self._settings))
+            self._registration = Registration(
+                registered_config(self._settings),
+                on_incoming=self._on_incoming,
+                retry_s=self._settings.retry_s,
+                stop_on=self._settings.registration_stop_on,
+                clock=self._clock,
+                send=self._send,
+            )
         return {
             "pjsip": self._endpoint.libVersion().full,
             "max_calls": str(self.max_calls),
@@ -222,6 +233,8 @@ class UserAgent:
             self._tell_lateness(now_ns)
             self._tell_refused(now_ns)
             self._tell_assertions(now_ns)
+            if self._registration is not None:
+                self._registration.turn(is_idle=not self._legs and not lines_taken)
             timeout_s = self._settings.rtp_inactivity_timeout_s
             for leg in tuple(self._legs.values()):
                 leg.tick(now_ns)
@@ -234,8 +247,8 @@ class UserAgent:
         SipThread.check()
         self._accepting = False
         self._end_all()
-        if self._registered is not None:
-            self._registered.shutdown()
+        if self._registration is not None:
+            self._registration.shutdown()
         self._local.shutdown()
         self._endpoint.libDestroy()
 
@@ -349,15 +362,18 @@ class UserAgent:
         if self._is_full() or self._lateness.refusing:
             self._never_was(message.call_id, 503, "All lines are busy")
             return
-        account = self._registered or self._local
+        account = self._registration.account if self._registration is not None else self._local
         self._make_room()
         self._before_offer("")
         leg = self._new_leg(account, pj.PJSUA_INVALID_ID, message.call_id)
         param = leg_events.call_options()
+        if self._settings.follow_redirects:
+            leg.follow_redirects(Redirects(message.to, functools.partial(self._may_redirect, message)))
         for name, value in message.headers.items():
             leg_events.add_header(param, name, value)
-        if message.from_:
-            param.txOption.localUri = f"<{message.from_}>"
+        if message.from_ or message.display_name:
+            name = f"{bye.quoted(message.display_name)} " if message.display_name else ""
+            param.txOption.localUri = f"{name}<{message.from_ or self._settings.account_uri}>"
         self._legs[message.call_id] = leg
         try:
             to = sip_uri.with_transport(message.to, self._settings.transports)
@@ -375,6 +391,13 @@ class UserAgent:
                 if leg.dialog == dialog and not leg.over:
                     leg.take_key(cseq, key, duration_ms=duration_ms)
                     return
+
+    def _may_redirect(self, message: Originate, target: str) -> bool:
+        if "P-Asserted-Identity" in message.headers and not sip_uri.is_trusted_target(
+            target, peers=PeerList(self._settings.trusted_peers), registrar=self._settings.registrar
+        ):
+            return False
+        return sip_uri.may_redirect(message.to, target, self._settings.transports)
 
     def _never_was(self, call_id: str, sip_code: int, reason: str) -> None:
         self._send(
@@ -419,6 +442,7 @@ class UserAgent:
                 headers=sip_message.extension_headers(message),
                 at_ns=self._clock.now_ns(),
                 transport=sip_message.via_transport(message),
+                identity=sip_message.identity_headers(message),
             )
         )
 
@@ -608,11 +632,6 @@ class UserAgent:
     def _before_offer(self, codec: str) -> None:
         if self._l16 is not None:
             self._l16.before_offer(codec)
-
-    def _account(self, config: Any) -> Account:
-        account = Account(on_incoming=self._on_incoming, on_registration=self._send)
-        account.create(config)
-        return account
 
 
 def _feed(leg: Leg, message: Message, payload: bytes) -> None:

@@ -1,6 +1,8 @@
 """One leg: a call of pjsua2 with its playout buffer. Runs on: the SIP thread, except where a docstring says otherwise."""
 
+import secrets
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import pjsua2 as pj
@@ -20,6 +22,7 @@ from cc_tts.ua.messages import (
     CallEnded,
     CallEstablished,
     CallRinging,
+    CommandFailed,
     DtmfBegan,
     DtmfReceived,
     EndedBy,
@@ -28,6 +31,7 @@ from cc_tts.ua.messages import (
     MediaQuality,
     QualityReport,
 )
+from cc_tts.ua.redirects import Redirects
 from cc_tts.ua.rtp_source import RtpSourceWatch, port_of
 from cc_tts.ua.sip_thread import SipThread, callback, pj_detail
 
@@ -35,6 +39,9 @@ log = logs.get(__name__)
 
 PauseReason = Literal["hold", "request", "unacked"]
 SIP_REQUEST_TIMEOUT: Final = 408
+SIP_REQUEST_PENDING: Final = 491
+MAX_REINVITES: Final = 5
+"""How often a hold is tried while the far side answers 491."""
 NOT_ACCEPTABLE_HERE: Final = 488
 _NO_MEDIA: Final = frozenset((406, 415, NOT_ACCEPTABLE_HERE, 606))
 """With which pjsua ends an answered call for its SDP, or for want of one (RFC 3261 §21.4)."""
@@ -47,6 +54,20 @@ _HELD_BY: Final[dict[int, Literal["local", "remote", "none"]]] = {
     pj.PJSUA_CALL_MEDIA_REMOTE_HOLD: "remote",
     pj.PJSUA_CALL_MEDIA_LOCAL_HOLD: "local",
 }
+
+
+@dataclass(slots=True)
+class _HoldRequest:
+    """A re-INVITE to hold or to take back that has no answer yet; ``again_ns`` is when to send it once more."""
+
+    hold: bool
+    num_pending: int = 0
+    again_ns: int | None = None
+
+
+def glare_pause(*, owns_call_id: bool) -> int:
+    """How long to wait after a 491, in units of 10 ms (RFC 3261 §14.1)."""
+    return 210 + secrets.randbelow(191) if owns_call_id else secrets.randbelow(201)
 
 
 class Leg(pj.Call):  # type: ignore[misc]
@@ -82,6 +103,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.underruns = 0
         self._utterance_id = ""  # the last one that began
         self._played_ms = 0.0  # of it
+        self._incoming = pj_call_id != pj.PJSUA_INVALID_ID
         self._audio_format = audio_format
         self._ports = ports
         self._clock = clock
@@ -98,6 +120,9 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._server = server  # the header of that name
         self._sent_over = ""
         self._media_sent: MediaActive | None = None
+        self._codec = ""
+        self._hold: _HoldRequest | None = None
+        self._redirects: Redirects | None = None
         self._clocked = False
         self._streaming = False
         self._stream_index = 0
@@ -189,6 +214,18 @@ class Leg(pj.Call):  # type: ignore[misc]
     def set_hold(self, *, hold: bool) -> None:
         """Re-INVITE (RFC 3264 §8.4)."""
         SipThread.check()
+        self._hold = _HoldRequest(hold)
+        try:
+            self._reinvite(hold=hold)
+        except pj.Error:
+            self._hold = None
+            raise
+
+    def follow_redirects(self, redirects: Redirects) -> None:
+        """Go on where a 3xx sends us, as far as ``redirects`` allows."""
+        self._redirects = redirects
+
+    def _reinvite(self, *, hold: bool) -> None:
         self._before_offer(self._media_sent.codec if self._media_sent else "")
         param = leg_events.call_options()
         if hold:
@@ -274,6 +311,13 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._mute()
         if self._port is not None and not self._clocked:
             self.buffer.read_frame(now_ns)
+        request = self._hold
+        if request is not None and request.again_ns is not None and now_ns >= request.again_ns and not self.over:
+            request.again_ns = None
+            try:
+                self._reinvite(hold=request.hold)
+            except pj.Error as error:  # one of the far side's is under way
+                self._hold_again(pj_detail(error))
 
     # --- what pjsua2 reports ---------------------------------------------------------------------------------------
 
@@ -313,9 +357,42 @@ class Leg(pj.Call):  # type: ignore[misc]
             if not self._negotiated:
                 self._refuse_media("No usable answer to our offer")  # in the ACK: PJSIP lets such a call be
         elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
-            self.finish(sip_code=int(info.lastStatusCode), sip_reason=info.lastReason)
+            response = leg_events.received(prm)
+            sip_code = int(info.lastStatusCode)
+            if not self._incoming and not self._answered and self._ended_by is None and not response:
+                self._is_unreachable(sip_code, info.lastReason)
+            is_redirect = sip_code // 100 == 3  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
+            self.finish(
+                sip_code=sip_code,
+                sip_reason=info.lastReason,
+                contacts=tuple(sip_message.contacts(response)) if is_redirect else (),
+            )
 
-    def finish(self, *, sip_code: int, sip_reason: str) -> None:
+    def onCallRedirected(self, prm: Any) -> int:
+        """A 3xx came, or the refusal of somebody whom a 3xx named, and ``prm.targetUri`` is next. REJECT asks for the one
+        after it, and ends the call with the last status if there is none.
+        """
+        try:
+            follow = self._follows(sip_message.readable(str(prm.targetUri)), leg_events.received(prm))
+        except Exception:
+            log.exception("callback_failed", callback="Leg.onCallRedirected")
+            follow = False
+        return int(pj.PJSIP_REDIRECT_ACCEPT if follow else pj.PJSIP_REDIRECT_REJECT)
+
+    @callback
+    def onCallTsxState(self, prm: Any) -> None:
+        """A transaction moved on: of interest is the answer to a re-INVITE that holds or takes back."""
+        if self._hold is None or self.over:
+            return
+        status = leg_events.status_of_reinvite(prm)
+        if status == SIP_REQUEST_PENDING:
+            self._hold_again("491 Request Pending")
+        elif status >= pj.PJSIP_SC_MULTIPLE_CHOICES and status not in (401, 407):  # PJSIP answers those
+            self._hold_failed(f"the far side answered {status}")
+        elif 0 < status < pj.PJSIP_SC_MULTIPLE_CHOICES:
+            self._hold = None
+
+    def finish(self, *, sip_code: int, sip_reason: str, contacts: tuple[str, ...] = ()) -> None:
         """Say the last word and give the port back. Happens once."""
         if self.over:
             return
@@ -338,6 +415,7 @@ class Leg(pj.Call):  # type: ignore[misc]
                 ended_by=self._ended_by,
                 quality=quality,
                 at_ns=self._clock.now_ns(),
+                contacts=contacts,
             )
         )
 
@@ -367,6 +445,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._streaming = True
         if self._is_muted:
             self._library.pause_stream(self._stream, paused=True)
+        self._codec = ""  # it may be another one
         self._source_watch.new_stream()
         if self._port is not None:
             self._port.expect_a_pause()
@@ -434,6 +513,39 @@ class Leg(pj.Call):  # type: ignore[misc]
         info = self.getInfo()
         return bool(info.role == pj.PJSIP_ROLE_UAS and info.state < pj.PJSIP_INV_STATE_CONNECTING)
 
+    def _is_unreachable(self, sip_code: int, reason: str) -> None:
+        """No response ended the call. With a status of a server's it is PJSIP's own: the INVITE could not be sent."""
+        if sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
+            self._ended_by = "unreachable"
+            log.warning("unreachable", call_id=self.call_id, detail=sip_message.readable(reason)[:200])
+
+    def _follows(self, target: str, response: str) -> bool:
+        """Whether to try ``target``."""
+        if self._redirects is None or self._ended_by is not None:
+            return False
+        is_redirect = response.startswith("SIP/2.0 3")
+        if not self._redirects.follow(target, sip_message.contacts(response) if is_redirect else ()):
+            log.warning("redirect_not_followed", call_id=self.call_id)
+            return False
+        self._sent_over = ""
+        log.info("redirected", call_id=self.call_id)
+        return True
+
+    def _hold_again(self, detail: str) -> None:
+        """After both sides sent a re-INVITE at once, after a time that differs between them (RFC 3261 §14.1)."""
+        request = self._hold
+        if request is None:
+            return
+        request.num_pending += 1
+        if request.num_pending >= MAX_REINVITES:
+            self._hold_failed(detail)
+            return
+        request.again_ns = self._clock.now_ns() + 10 * NS_PER_MS * glare_pause(owns_call_id=not self._incoming)
+
+    def _hold_failed(self, detail: str) -> None:
+        self._hold = None
+        self._send(CommandFailed(call_id=self.call_id, command="hold", detail=detail))
+
     def _respond(self, code: int) -> None:
         param = leg_events.call_options()
         param.statusCode = code
@@ -457,10 +569,11 @@ class Leg(pj.Call):  # type: ignore[misc]
             if must:
                 raise
         if self._clocked:
-            codec = self._media_sent.codec if self._media_sent else self.getStreamInfo(self._stream_index).codecName
+            if not self._codec:
+                self._codec = self.getStreamInfo(self._stream_index).codecName
             media = MediaActive(
                 call_id=self.call_id,
-                codec=codec,
+                codec=self._codec,
                 clock_rate_hz=self._audio_format.rate_hz,
                 srtp=is_encrypted,
             )

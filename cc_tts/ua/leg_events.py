@@ -66,17 +66,28 @@ def is_encrypted(call: Any) -> bool:
 
 def answered_over(state: Any) -> str:
     """The transport of an outgoing call, from the response that moved it on; empty if that was something else."""
-    return sip_message.via_transport(_received(state))
+    return sip_message.via_transport(received(state))
 
 
 def fault_of_answer(state: Any) -> str:
     """What cannot be used in the keys of an answer to our offer, in a response or an ACK, as
     :func:`cc_tts.ua.srtp_sdp.fault_of` says it; empty if nothing, or if neither moved the call on.
     """
-    return srtp_sdp.fault_of(_received(state).partition("\r\n\r\n")[2])
+    return srtp_sdp.fault_of(received(state).partition("\r\n\r\n")[2])
 
 
-def _received(state: Any) -> str:
+def status_of_reinvite(state: Any) -> int:
+    """The final status of an INVITE of ours that this event is about, told once; 0 if it is about anything else."""
+    if state.e.type != pj.PJSIP_EVENT_TSX_STATE:
+        return 0
+    change = state.e.body.tsxState
+    if change.tsx.role != pj.PJSIP_ROLE_UAC or change.tsx.method != "INVITE":
+        return 0
+    is_final = change.tsx.state >= pj.PJSIP_TSX_STATE_COMPLETED and change.prevState < pj.PJSIP_TSX_STATE_COMPLETED
+    return int(change.tsx.statusCode) if is_final else 0
+
+
+def received(state: Any) -> str:
     """The message that moved the call on; empty if it was none that came in."""
     event = state.e
     if event.type == pj.PJSIP_EVENT_RX_MSG:

@@ -9,6 +9,7 @@ import msgspec
 
 from cc_tts.processes.channel import Message
 from cc_tts.security_config import AuthConfig, SrtpUse, TlsConfig
+from cc_tts.ua.sip_uri import with_transport
 
 # --- configuration: written to the child's standard input as JSON --------------------------------------------------
 
@@ -35,6 +36,7 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     realm: str = "*"
     expires_s: int = 300
     retry_s: int = 15
+    registration_stop_on: tuple[int, ...] = ()
     log_level: str = "info"
     log_json: bool = True
     pjsip_log_level: int = 1
@@ -48,9 +50,39 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls_port: int = 0
     trusted_peers: tuple[str, ...] = ()
     allowed_peers: tuple[str, ...] = ()
+    follow_redirects: bool = False
     max_requests_per_source_s: float = 0.0
     auth: AuthConfig = AuthConfig()
     allow_pypi_wheel: bool = False
+
+    @property
+    def own_host(self) -> str:
+        """The host of our own URIs."""
+        host = self.public_address or self.host
+        return "127.0.0.1" if host == "0.0.0.0" else host
+
+    @property
+    def local_uri(self) -> str:
+        """The address of record of calls by address."""
+        return f"sip:cc-tts@{self.own_host}:{self.tls_port if self.transports == ('tls',) else self.port}"
+
+    @property
+    def registrar_uri(self) -> str:
+        """The registrar; empty without one."""
+        is_uri = self.registrar.startswith(("sip:", "sips:"))
+        uri = self.registrar if is_uri or not self.registrar else f"sip:{self.registrar}"
+        return with_transport(uri, self.transports) if uri else ""
+
+    @property
+    def account_uri(self) -> str:
+        """Who calls that we place come from, if nobody says otherwise: the registered user, or ourselves.
+
+        A ``sips:`` registrar makes a ``sips:`` address of record (RFC 3261 §26.2.2): TLS on every hop of its calls.
+        """
+        if not self.registrar:
+            return self.local_uri
+        scheme, _, rest = self.registrar_uri.partition(":")
+        return f"{scheme}:{self.username}@{rest.split(';', 1)[0]}"
 
 
 # --- server → UA: signalling ---------------------------------------------------------------------------------------
@@ -121,6 +153,7 @@ class Originate(Message, frozen=True):
     to: str
     from_: str
     headers: dict[str, str]
+    display_name: str = ""
 
 
 # --- server → UA: media ---------------------------------------------------------------------------------------------
@@ -169,7 +202,9 @@ class SetPaused(Message, frozen=True):
 
 
 class IncomingCall(Message, frozen=True):
-    """An INVITE outside a dialog. ``source`` is the address it came from, without port."""
+    """An INVITE outside a dialog. ``source`` is the address it came from, without port; ``identity`` is what it asserts of
+    the caller, to be believed only of trusted peers.
+    """
 
     call_id: str
     sip_call_id: str
@@ -180,6 +215,7 @@ class IncomingCall(Message, frozen=True):
     headers: dict[str, str]
     at_ns: int
     transport: str = ""
+    identity: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class CallRinging(Message, frozen=True):
@@ -256,12 +292,12 @@ class QualityReport(Message, frozen=True):
     quality: MediaQuality
 
 
-EndedBy = Literal["local", "remote", "rtp_inactivity", "failure", "not_acceptable"]
-"""``not_acceptable``: there was no media to agree on, by us."""
+EndedBy = Literal["local", "remote", "rtp_inactivity", "failure", "not_acceptable", "unreachable"]
+"""``not_acceptable``: there was no media to agree on, by us. ``unreachable``: the INVITE could not be sent."""
 
 
 class CallEnded(Message, frozen=True):
-    """The last word about a call."""
+    """The last word about a call. ``contacts`` are those of a redirection that was not followed."""
 
     call_id: str
     sip_code: int
@@ -269,6 +305,7 @@ class CallEnded(Message, frozen=True):
     ended_by: EndedBy
     quality: MediaQuality
     at_ns: int
+    contacts: tuple[str, ...] = ()
 
 
 class CommandFailed(Message, frozen=True):

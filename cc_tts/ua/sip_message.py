@@ -15,6 +15,11 @@ _BARE_LINE_END: Final = re.compile(r"(?<!\r)\n|\r(?!\n)")
 _SINGLE: Final = (("call-id", "i"), ("from", "f"), ("to", "t"), ("cseq",))
 _OPTION_TAG: Final = re.compile(r"[a-z0-9.!%*_+`'~-]{1,64}")
 MAX_OPTION_TAGS: Final = 20
+MAX_CONTACTS: Final = 10
+MAX_CONTACT_CHARS: Final = 512
+_CONTACT: Final = re.compile(r"<([^<>]*)>[^,]*|([^,;<>]+)[^,<>]*")
+"""An address in brackets, or without (RFC 3261 §20.10: then what follows a semicolon is no part of the URI)."""
+_IDENTITY: Final = ("P-Asserted-Identity", "Remote-Party-ID", "Diversion", "History-Info")
 MAX_LENGTH_DIGITS: Final = 9
 """Of Content-Length; PJSIP takes no more than 65,535 bytes."""
 _TAG: Final = re.compile(r";\s*tag\s*=\s*([^\s;,?]+)", re.IGNORECASE)
@@ -138,6 +143,25 @@ def extension_headers(message: str) -> dict[str, str]:
             seen.add(key)
             found[name] = value.strip()[:MAX_VALUE_CHARS]
     return found
+
+
+def identity_headers(message: str) -> dict[str, str]:
+    """Who is calling and by which detour, as the network before us asserts it: P-Asserted-Identity (RFC 3325),
+    Remote-Party-ID, Diversion (RFC 5806), History-Info (RFC 7044). A header that comes more than once is a list.
+    """
+    found = {name: ", ".join(header_values(message, name.lower())[:MAX_HEADERS]) for name in _IDENTITY}
+    return {name: value[:MAX_VALUE_CHARS] for name, value in found.items() if value}
+
+
+def contacts(message: str) -> list[str]:
+    """URIs in Contact, at most :data:`MAX_CONTACTS` of at most :data:`MAX_CONTACT_CHARS` characters."""
+    found: list[str] = []
+    for value in header_values(message, "contact", "m"):
+        for each in _CONTACT.finditer(_QUOTED.sub("", value)):
+            uri = (each[1] or each[2]).strip()
+            if uri and uri != "*":
+                found.append(uri[:MAX_CONTACT_CHARS])
+    return found[:MAX_CONTACTS]
 
 
 def header_values(message: str, *names: str) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.configured import server_with, ua_starts, until, until_readyz
+from tests.e2e.configured import logged, server_with, ua_starts, until, until_readyz
 from tests.e2e.peers import HOST, Sipp
 from tests.e2e.raw_sip import RawCaller, RawPeer, digest_response
 from tests.e2e.server_under_test import Json, Server
@@ -86,6 +86,69 @@ async def test_a_registrar_that_answers_with_a_star(tmp_path: Path) -> None:
                 assert (await caller.bye()).status == 200
             assert "assertion_failed" not in server.log
             assert len(ua_starts(server)) == 1, "the UA process lives"
+
+
+def registering(registrar: RawPeer, **more: str) -> dict[str, str]:
+    """Settings with which the server registers, and again after a second."""
+    return {
+        "registration__registrar": f"sip:{HOST}:{registrar.port}",
+        "registration__username": "greet",
+        "registration__retry_s": "1",
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    "refusals",
+    [
+        ("302 Moved Temporarily", "403 Forbidden", "404 Not Found"),
+        ("400 Bad Request", "501 Not Implemented", "603 Decline"),
+    ],
+)
+async def test_a_registrar_is_asked_again_after_every_refusal(tmp_path: Path, refusals: tuple[str, ...]) -> None:
+    async with RawPeer() as registrar, server_with(tmp_path, **registering(registrar)) as server:
+        for status in refusals:
+            await registrar.expect("REGISTER", timeout_s=20)
+            registrar.answer(status, headers=f"Contact: <sip:greet@{HOST}:9>\r\n" if status[0] == "3" else "")
+            await until_readyz(server, 503, reason="not registered with the PBX")
+        register = await registrar.expect("REGISTER", timeout_s=20)
+        assert f"Contact: <sip:greet@{HOST}:{server.sip_port}" in register
+        registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
+        await until_readyz(server, 200)
+
+
+async def test_a_registrar_is_asked_again_during_a_call(tmp_path: Path) -> None:
+    async with (
+        RawPeer() as registrar,
+        server_with(tmp_path, **registering(registrar)) as server,
+        server.events() as log,
+    ):
+        await registrar.expect("REGISTER")
+        async with RawCaller("silent", server.sip_port) as caller:
+            caller.invite()
+            assert (await caller.final()).status == 200
+            caller.ack()
+            await log.wait("call.established")
+            registrar.answer("403 Forbidden")
+            await registrar.expect("REGISTER", timeout_s=20)
+            registrar.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
+            await until_readyz(server, 200)
+            assert (await caller.bye()).status == 200
+
+
+@pytest.mark.parametrize("status", ["403 Forbidden", "603 Decline"])
+async def test_a_registrar_is_not_asked_again_after_an_answer_that_the_configuration_stops_on(
+    tmp_path: Path, status: str
+) -> None:
+    async with RawPeer() as registrar:
+        settings = registering(registrar, registration__stop_on="[403, 603]")
+        async with server_with(tmp_path, **settings) as server:
+            await registrar.expect("REGISTER")
+            registrar.answer(status)
+            await until(lambda: logged(server, "registration_stopped"), 10)
+            with pytest.raises(TimeoutError):
+                await registrar.expect("REGISTER", timeout_s=4)  # four times registration.retry_s
+            assert (await server.get("/readyz"))[0] == 503
 
 
 async def test_places_a_call_and_speaks(server: Server) -> None:

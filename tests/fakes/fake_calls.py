@@ -122,6 +122,7 @@ class FakeCall:
         self.callee = "sip:bob@127.0.0.1"
         self.sip_call_id = f"sip-{id_}"
         self.headers: dict[str, str] = {"X-Queue": "sales"}
+        self.uri_parameters: dict[str, str] = {}
         self.codec: str | None = None
         self.clock_rate_hz: int | None = None
         self.transport: str | None = None

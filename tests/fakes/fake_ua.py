@@ -28,6 +28,7 @@ class FakeUa:
         self.build: dict[str, str] = {}
         self.registered: bool | None = None
         self.accepting = True
+        self.default_caller = "sip:cc-tts@127.0.0.1:5060"
         self.asked: list[tuple[Any, ...]] = []
         self.causes: list[str] = []
         self.tails_ms: dict[str, int] = {}
@@ -74,7 +75,7 @@ class FakeUa:
     def send_dtmf(self, call_id: str, digits: str, *, duration_ms: int) -> None:
         self._ask("dtmf", call_id, digits, duration_ms)
 
-    def originate(self, call_id: str, *, to: str, from_: str, headers: dict[str, str]) -> None:
+    def originate(self, call_id: str, *, to: str, from_: str, headers: dict[str, str], display_name: str = "") -> None:
         self._ask("originate", call_id, to, from_, headers)
 
     def begin(self, call_id: str, utterance_id: str, *, start_threshold_ms: int, not_before_ns: int = 0) -> None:

@@ -34,6 +34,7 @@ async def test_a_call_as_clients_see_it(api: RunningApi) -> None:
         "callee": "sip:bob@127.0.0.1",
         "sip_call_id": "sip-c1",
         "headers": {"X-Queue": "sales"},
+        "uri_parameters": {},
         "codec": None,
         "clock_rate_hz": None,
         "transport": None,

@@ -2,6 +2,7 @@
 
 import itertools
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +52,9 @@ CEILING = 4.41
         (False, "remote", 480, None, "outbound", "rejected", "unavailable"),
         (False, "remote", 486, None, "outbound", "rejected", "busy"),
         (False, "remote", 488, None, "outbound", "rejected", "not_acceptable"),
+        (False, "remote", 302, None, "outbound", "rejected", "redirected"),
+        (False, "remote", 399, None, "outbound", "rejected", "redirected"),
+        (False, "local", 302, None, "inbound", "rejected", "declined"),
         (False, "remote", 499, None, "outbound", "rejected", "sip_error"),
         (False, "remote", 600, None, "outbound", "rejected", "busy"),
         (False, "remote", 603, None, "outbound", "rejected", "declined"),
@@ -128,3 +132,19 @@ def test_the_score_never_rises_with_loss_or_delay(
 @pytest.mark.parametrize("round_trip_ms", [0.0, 10_000.0])
 def test_the_ends_of_the_scale(loss: float, round_trip_ms: float) -> None:
     assert 1 <= mean_opinion_score(loss=loss, round_trip_ms=round_trip_ms) <= CEILING
+
+
+def test_a_call_that_could_not_be_sent_has_no_status() -> None:
+    ending = ending_of(
+        was_established=False, ended_by="unreachable", sip_code=503, local_reason=None, direction="outbound"
+    )
+    assert ending == Ending("failed", "unreachable", None)
+
+
+def test_only_a_redirection_has_contacts() -> None:
+    uris = ("sip:a@b", "tel:+1")
+    ending = ending_of(
+        was_established=False, ended_by="remote", sip_code=302, local_reason=None, direction="outbound", contacts=uris
+    )
+    assert msgspec.to_builtins(ending)["contacts"] == uris
+    assert msgspec.to_builtins(Ending("completed", "x", 200)) == {"result": "completed", "reason": "x", "sip_code": 200}

@@ -14,6 +14,7 @@ from cc_tts.errors import (
     DuplicateId,
     NothingToSay,
     UnknownVoice,
+    Unprocessable,
     UserAgentUnavailable,
     UtteranceNotFound,
 )
@@ -401,3 +402,49 @@ async def test_what_pjsip_refuses(exchange: Exchange, command: str) -> None:
     call_id = exchange.ua.incoming("silent")
     exchange.ua.report(messages.CommandFailed(call_id=call_id, command=command, detail="no"))
     assert len(exchange.ua.commands("hangup")) == (command == "answer")
+
+
+async def test_a_target_that_cannot_be_reached_is_refused_before_there_is_a_call(exchange: Exchange) -> None:
+    for to, identity, pointer in (
+        ("sips:x@h", "", "/to"),
+        ("sip:x@[::1]", "", "/to"),
+        ("sip:x@192.0.2.1", "tel:+1", "/asserted_identity"),
+    ):
+        with pytest.raises(Unprocessable) as caught:
+            await exchange.registry.originate(OriginateRequest(to=to, asserted_identity=identity))
+        assert [fault.pointer for fault in caught.value.field_errors] == [pointer]
+    assert exchange.ua.asked == []
+    assert exchange.registry.num_live == 0
+
+
+async def test_an_asserted_identity_goes_to_a_trusted_peer(exchange: Exchange) -> None:
+    request = OriginateRequest(to="sip:x@127.0.0.1", asserted_identity="tel:+1", display_name='A "B"')
+    call = await exchange.registry.originate(request)
+    ((_, to, from_, headers),) = exchange.ua.commands("originate")
+    assert (to, from_, headers) == ("sip:x@127.0.0.1", "", {"P-Asserted-Identity": "<tel:+1>"})
+    assert call.caller == f'"A \\"B\\"" <{exchange.ua.default_caller}>'
+    assert call.headers == {}
+
+
+async def test_what_is_asserted_of_a_caller_is_told_of_trusted_peers(exchange: Exchange) -> None:
+    for source, headers, parameters in (
+        ("127.0.0.1", {"X-A": "1", "Diversion": "<sip:d>"}, {"tenant": "red"}),
+        ("10.1.2.3", {"X-A": "1"}, {}),
+    ):
+        exchange.ua.report(
+            messages.IncomingCall(
+                call_id=source,
+                sip_call_id="s",
+                caller="<sip:alice@h>",
+                callee="<sip:silent@h>",
+                request_uri="sip:silent@h;tenant=red",
+                source=source,
+                headers={"X-A": "1"},
+                at_ns=0,
+                identity={"Diversion": "<sip:d>"},
+            )
+        )
+        call = exchange.registry.call(source)
+        assert (call.headers, call.uri_parameters) == (headers, parameters)
+        (event,) = [event for event in exchange.seen if event.call_id == source and event.type == "call.incoming"]
+        assert (event.data["headers"], event.data["uri_parameters"]) == (headers, parameters)

@@ -3,13 +3,17 @@
 import pytest
 
 from cc_tts.ua.sip_message import (
+    MAX_CONTACT_CHARS,
+    MAX_CONTACTS,
     MAX_HEADERS,
     MAX_OPTION_TAGS,
     MAX_VALUE_CHARS,
+    contacts,
     contradiction,
     dialog_of,
     extension_headers,
     header_values,
+    identity_headers,
     option_tags,
     request_uri,
     required_extensions,
@@ -183,3 +187,23 @@ def test_an_unclosed_quote_takes_one_pass() -> None:
 def test_what_contradicts_itself(message: str, said: str) -> None:
     assert bool(contradiction(message)) is bool(said)
     assert said in contradiction(message)
+
+
+def test_identities_are_lists_under_their_own_names() -> None:
+    message = invite("P-ASSERTED-IDENTITY: <sip:a@b>", "p-asserted-identity: <tel:+1>", "Diversion: <sip:c>", "X-A: 1")
+    assert identity_headers(message) == {"P-Asserted-Identity": "<sip:a@b>, <tel:+1>", "Diversion": "<sip:c>"}
+    assert identity_headers(invite("History-Info:")) == {}
+    long = identity_headers(invite(*("Diversion: " + "d" * 2000 for _ in range(100))))
+    assert len(long["Diversion"]) == MAX_VALUE_CHARS
+
+
+def test_contacts_of_a_redirection() -> None:
+    message = (
+        'SIP/2.0 302 Moved\r\nContact: "a, <b>" <sip:a@b;x=y?h=1>;q=0.5, sip:c@d;q=1\r\n'
+        "m: <tel:+1>\r\nContact: *\r\n\r\nContact: <sip:no@body>"
+    )
+    assert contacts(message) == ["sip:a@b;x=y?h=1", "sip:c@d", "tel:+1"]
+    many = "SIP/2.0 300 Many\r\n" + "Contact: <sip:a@b>, <" + "c" * 1000 + ">\r\n" * 1
+    assert contacts(many) == ["sip:a@b", "c" * MAX_CONTACT_CHARS]
+    assert len(contacts("SIP/2.0 300 Many\r\n" + "Contact: <sip:a@b>\r\n" * 50)) == MAX_CONTACTS
+    assert contacts("") == []

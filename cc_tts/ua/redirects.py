@@ -1,0 +1,37 @@
+"""Which of the addresses that a redirection names are tried (RFC 3261 §8.1.3.4). No pjsua2 here."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+MAX_REDIRECTS: Final = 5
+"""Of one call."""
+_ADDRESS: Final = re.compile(r"sips?:(?:[^@]*@)?(?:\[[^\]]*\]|[^:;?>\s]*)", re.IGNORECASE)
+
+
+class Redirects:
+    """The redirections of one call to ``first``; ``may_follow`` says whether a URI may be tried at all."""
+
+    def __init__(self, first: str, may_follow: Callable[[str], bool]) -> None:
+        self._may_follow = may_follow
+        self._tried = {first.lower()}
+        self._named: list[str] = []
+
+    def follow(self, target: str, contacts: Sequence[str]) -> bool:
+        """Whether to try ``target``, the next one of PJSIP's; ``contacts`` are those of the response that has just come.
+
+        PJSIP shows its target without port, parameters and headers, so that it may be any of those named with the same user
+        and host that was not tried yet: all of these must be fit to be tried.
+        """
+        self._named += [uri for uri in contacts if uri not in self._named]
+        address = _address(target)
+        possible = [uri for uri in self._named if uri.lower() not in self._tried and _address(uri) == address]
+        if len(self._tried) > MAX_REDIRECTS or not possible or not all(map(self._may_follow, possible)):
+            return False
+        self._tried.add(possible[0].lower())
+        return True
+
+
+def _address(uri: str) -> str:
+    match = _ADDRESS.search(uri)
+    return match[0].lower() if match else uri

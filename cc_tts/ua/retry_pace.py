@@ -1,0 +1,42 @@
+"""When to try again what has failed: pauses that grow. No pjsua2 here."""
+
+from typing import Final
+
+from cc_tts.clock import Clock
+
+MAX_PAUSE_S: Final = 300.0
+NS_PER_S: Final = 1_000_000_000
+
+
+class RetryPace:
+    """Pauses of ``first_s``, ``base_s``, twice that and so on, to :data:`MAX_PAUSE_S` or ``base_s`` if that is more."""
+
+    def __init__(self, *, first_s: float, base_s: float, clock: Clock) -> None:
+        self._first_s = first_s
+        self._base_s = base_s
+        self._clock = clock
+        self._failures = 0
+        self._due_ns: int | None = None
+
+    def failed(self) -> None:
+        """It failed: the next try is after the next pause."""
+        pause_s = self._first_s
+        if self._failures:
+            pause_s = min(self._base_s * 2.0 ** min(self._failures - 1, 20), max(MAX_PAUSE_S, self._base_s))
+        self._failures += 1
+        self._due_ns = self._clock.now_ns() + round(pause_s * NS_PER_S)
+
+    def succeeded(self) -> None:
+        """It worked: nothing to do until it fails again."""
+        self._failures, self._due_ns = 0, None
+
+    def stop(self) -> None:
+        """No more tries."""
+        self._due_ns = None
+
+    def is_due(self) -> bool:
+        """Whether to try now; says so once."""
+        if self._due_ns is None or self._clock.now_ns() < self._due_ns:
+            return False
+        self._due_ns = None
+        return True

@@ -20,7 +20,14 @@ from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig
 from cc_tts.tts.cosyvoice2.graphs import can_record
 from cc_tts.tts.cosyvoice2.kv_cache import FlowArena
 from cc_tts.tts.cosyvoice2.loader import DtypePolicy, SpeechModel, load_weights, refuse_other_directory
-from cc_tts.tts.cosyvoice2.memory_plan import MemoryPlan, choose_coarseness, device_free_bytes, plan_memory, spare_slots
+from cc_tts.tts.cosyvoice2.memory_plan import (
+    MemoryPlan,
+    can_measure,
+    choose_coarseness,
+    device_free_bytes,
+    plan_memory,
+    spare_slots,
+)
 from cc_tts.tts.cosyvoice2.model_description import estimator_head_dim
 from cc_tts.tts.cosyvoice2.model_runner import COARSENESS, MIN_PAGES, ModelRunner, OutOfDeviceMemory, RunnerConfig
 from cc_tts.tts.cosyvoice2.networks import LANGUAGES, RATE_HZ, TOKENIZER_FOLDER, check_speaker, load_networks
@@ -141,7 +148,7 @@ class BatchedEngine:
         """
         config = self._config
         has_graphs = config.graphs and can_record(config.device)
-        measured = self._measured(model, tokenizer, on_progress) if has_graphs else None
+        measured = self._measured(model, tokenizer, on_progress) if has_graphs and can_measure(config.device) else None
         coarseness = 0
         while True:
             graph_bytes = 0
@@ -157,7 +164,7 @@ class BatchedEngine:
                 log.warning(
                     "voices_not_kept", num_voices=len(left), detail="their prompts are computed at their first use"
                 )
-            if measured is None:
+            if not has_graphs:
                 return runner, plan
             try:
                 runner.warm_up(on_progress, max_rows=self._max_rows(plan.num_streams), coarseness=coarseness)

@@ -103,6 +103,11 @@ def spare_slots(num_streams: int) -> int:
     return max(1, num_streams // 8)
 
 
+def can_measure(device: torch.device) -> bool:
+    """Whether the device tells what is free of it alone."""
+    return device.type == "cuda"
+
+
 def device_free_bytes(device: torch.device) -> int:
     """What the driver says is free."""
     free_bytes, _ = torch.cuda.mem_get_info(device)

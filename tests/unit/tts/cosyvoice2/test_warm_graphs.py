@@ -62,6 +62,7 @@ class Card:
         monkeypatch.setattr(torch.cuda, "Stream", lambda: None)
         monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
         monkeypatch.setattr(GraphedCall, "_record", self._record_in(self))
+        monkeypatch.setattr(batched, "can_measure", lambda _: True)
         for module in (memory_plan, batched):
             monkeypatch.setattr(module, "device_free_bytes", lambda _: self.free_bytes)
         monkeypatch.setattr(memory_plan, "_free_bytes", lambda _: int(0.85 * self.free_bytes))

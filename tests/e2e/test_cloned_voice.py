@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 TEXT = "hello"
 LONG_TEXT = "please hold the line and we will be with you shortly. " * 6
 COMMAND_TIMEOUT_S = 120.0
-FIRST_PIECE_MS = 800
+FIRST_PIECE_MS = 280
+"""Less than the first sound of 320 ms: the resampler looks at what follows."""
 SPEAK_TIMEOUT_S = 150.0
 
 

@@ -184,3 +184,16 @@ def test_more_load_never_shortens_the_wait(
     assert asked.preview(NOW, more).first_audio_ms >= asked.preview(NOW, now).first_audio_ms - 1e-9
     # a quarter of the streams is rounded up to rows
     assert asked.preview(NOW, more).utilisation >= asked.preview(NOW, now).utilisation - 0.005
+
+
+def test_it_closes_on_what_was_measured_whatever_is_predicted() -> None:
+    door = admission(guard_ms=60.0)
+    assert door.decide(NOW, situation(measured_slack_ms=31.0)).admit
+    for slack_ms in (29.0, -5.0):
+        refused = door.decide(NOW, situation(measured_slack_ms=slack_ms))
+        assert (refused.admit, refused.code) == (False, RefusalCode.STARVING)
+        assert "listeners run dry" in refused.reason
+    assert not door.decide(NOW, situation(measured_slack_ms=59.0)).admit
+    assert door.decide(NOW, situation(measured_slack_ms=61.0)).admit
+    assert door.decide(NOW, situation(measured_slack_ms=31.0)).admit
+    assert admission(guard_ms=60.0).decide(NOW, situation(num_streams=0, measured_slack_ms=-5.0)).admit

@@ -349,3 +349,40 @@ def test_a_text_chunk_is_prepared_as_one_that_goes_on_until_the_last() -> None:
     hall.engine.end(0)
     hall.run()
     assert sorted(told) == [("four,", False), ("one,", True), ("three", True), ("two,", True)]
+
+
+def test_all_sequences_draw_in_one_step() -> None:
+    hall = Hall(num_slots=100, max_streams=100)
+    for stream_id in range(100):
+        hall.open(stream_id, TEXTS[0])
+    hall.run()
+    assert max(len(slots) for name, slots in hall.device.calls if name == "decode") == 100
+
+
+def test_a_decode_step_is_learnt_by_the_rows_that_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    hall = Hall()
+    seen: list[int] = []
+    monkeypatch.setattr(hall.costs, "observe_lm_step", lambda num_rows, _: seen.append(num_rows))
+    for stream_id in range(6):
+        hall.open(stream_id, *TEXTS)
+    hall.step()
+    for stream_id in range(5):  # the highest slot stays in use, so all below it are computed
+        hall.engine.cancel(stream_id)
+    seen.clear()
+    hall.run()
+    assert 6 in seen
+    assert 1 not in seen[: seen.index(6) + 1]
+
+
+def test_newcomers_are_refused_after_an_underrun_until_it_is_over() -> None:
+    hall = Hall(admits_all=False, guard_ms=60.0, first_audio_target_ms=60_000.0)
+    hall.open(0, *TEXTS * 4)
+    while not hall.heard[0].pieces:
+        hall.step()
+    hall.clock.pass_ms(5000.0)
+    while hall.engine.num_underruns == 0:
+        hall.step()
+    with pytest.raises(EngineOverloaded, match="run dry"):
+        hall.open(1, TEXTS[0])
+    hall.play(2500.0)
+    hall.open(2, TEXTS[0])

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.tts.cosyvoice2.listener_clock import ListenerClock
+from cc_tts.tts.cosyvoice2.listener_clock import ListenerClock, SlackWindow
 
 pytestmark = pytest.mark.unit
 
@@ -151,3 +151,15 @@ def test_without_underruns_audio_ends_when_its_length_has_passed(pieces: list[tu
         dry_ms = clock.deadline_ms + GUARD_MS
         assert clock.ahead_ms(now_ms) == pytest.approx(dry_ms - now_ms)
     assert dry_ms == pytest.approx(min(pieces[0][0], math.inf) + clock.sent_ms)
+
+
+def test_the_slack_of_the_last_two_seconds_is_known() -> None:
+    window = SlackWindow()
+    assert window.low_ms(0.0) == math.inf
+    for number in range(100):
+        window.add(1000.0, 100.0 + number)
+    assert window.low_ms(1000.0) == 105.0
+    window.add(1500.0, -1.0)
+    assert window.low_ms(1500.0) == -1.0
+    assert window.low_ms(3400.0) == -1.0
+    assert window.low_ms(3501.0) == math.inf

@@ -11,7 +11,7 @@ from cc_tts.errors import UnknownVoice, Unprocessable
 from cc_tts.tts.cosyvoice2.bistream import BistreamState
 from cc_tts.tts.cosyvoice2.models.lm_input import SpeechIds, Table
 from cc_tts.tts.cosyvoice2.seeds import MAX_SEED
-from cc_tts.tts.cosyvoice2.text_front import LIKELY_SPEECH_PER_TEXT, TextFront
+from cc_tts.tts.cosyvoice2.text_front import LIKELY_SPEECH_PER_TEXT, MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS, TextFront
 from cc_tts.tts.cosyvoice2.tokenizer import TextTokenizer
 from tests.support.tiny_model import NUM_CODES, write_tokenizer
 from tests.support.tiny_speakers import tiny_speaker
@@ -104,3 +104,20 @@ def test_a_piece_longer_than_an_interleaved_sequence_is_refused(tokenizer: TextT
     assert front.max_interleaved("zero_shot") == 55 // 9
     with pytest.raises(Unprocessable, match="too long"):
         front.text_ids("zero_shot", "hello and welcome to the service line. your call is important to us")
+
+
+@pytest.mark.parametrize("text", ["one two, three. " * 40, "word " * 200, "x" * 900, "short"])
+def test_a_long_text_chunk_becomes_several_sequences(tokenizer: TextTokenizer, text: str) -> None:
+    front = make_front(tokenizer, num_positions=2048)
+    pieces, rest = [], text
+    while rest:
+        piece, rest = front.cut(rest)
+        assert 0 < len(tokenizer.encode(piece)) <= MAX_TEXT_TOKENS
+        pieces.append(piece)
+        prepared = front.prepare("zero_shot", piece)
+        assert prepared is None or prepared.feed.rules.max_drawn <= MAX_SPEECH_TOKENS
+    assert "".join(pieces) == text
+    if "," in text:
+        assert all(piece.rstrip()[-1] in ",." for piece in pieces)
+    elif " " in text:
+        assert all(piece.endswith(" ") for piece in pieces)

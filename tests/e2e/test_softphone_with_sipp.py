@@ -91,7 +91,7 @@ async def test_pjmedia_opens_no_socket_of_its_own(phone: SoftphoneProcess, tmp_p
     await phone.hangup()
     await peer.passed()
     assert len(before) == 1
-    assert during - before == {dialing["rtp_port"]}
+    assert during - before == {dialing["rtp_port"], dialing["rtp_port"] + 1}, "RTP and RTCP"
     assert udp_ports_of(phone.pid) == before
 
 

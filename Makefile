@@ -55,7 +55,7 @@ unit: $(DEVSTAMP) ## the quick tests only, on every core
 
 test: $(DEVSTAMP) check ## everything CI runs
 	$(BIN)/pytest -q -n auto -m "unit or architecture"
-	$(BIN)/pytest -q -n 2 --dist worksteal -m "not unit and not architecture" --ignore-glob='*/test_asterisk*.py' --durations=25
+	$(BIN)/pytest -q -n 4 --dist worksteal -m "not unit and not architecture" --ignore-glob='*/test_asterisk*.py' --durations=25
 	$(BIN)/pytest -q tests/e2e/test_asterisk*.py # one at a time: what Asterisk records is compared frame by frame
 
 test-gpu: $(DEVSTAMP) $(NEURALSTAMP) ## what needs a CUDA device; skipped without one

@@ -30,8 +30,6 @@ _GATE_PRIORITY: Final = 62
 METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "INFO", "PRACK", "UPDATE")
 ALLOWED: Final = ", ".join(METHODS)
 _SERVED: Final = frozenset((b"INVITE", b"OPTIONS", b"ACK"))
-_DECLINED: Final = frozenset((b"REFER", b"NOTIFY"))
-"""Methods that are not served, which pjsua answers inside a dialog: 603, and 481 without a subscription."""
 _STRAY: Final = frozenset((b"BYE", b"CANCEL", b"INFO", b"PRACK", b"UPDATE", b"NOTIFY"))
 """Methods that belong into a dialog: without one 481 (RFC 3261 §12.2.2)."""
 EXTENSIONS: Final = ("100rel", "timer")
@@ -130,8 +128,13 @@ class Gate:
             if refusal.code:
                 self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
             return True
-        if method.decode() not in METHODS and method not in _DECLINED and in_dialog():
-            self._refuse_method(rdata, method)
+        if method.decode() not in METHODS and in_dialog():
+            if method == b"REFER":
+                self._c.respond(rdata, 603)  # whoever calls us could make us call anybody
+            elif method == b"NOTIFY":
+                self._c.respond(rdata, 481)  # there is no subscription (RFC 6665 §4.1.3)
+            else:
+                self._refuse_method(rdata, method)
             return True
         if method == b"OPTIONS" and in_dialog():
             self._tell_capabilities(

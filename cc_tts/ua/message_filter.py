@@ -86,11 +86,14 @@ class MessageFilter:
             if (dialog is not None) is not in_call:
                 return False
             if method == b"INFO":
-                return dialog is not None and self._c.has_dialog(*dialog) and self._take_info(rdata, message, dialog)
-            fault = self._fault_of(rdata, is_answer=method == b"ACK")
+                return dialog is not None and self._take_info(rdata, message, dialog)
+            is_answer = method == b"ACK"
+            if is_answer and not message.partition("\r\n\r\n")[2]:
+                return False
+            fault = self._fault_of(rdata, is_answer=is_answer)
             if fault is None:
                 return False
-            if fault.status == 400 or method == b"ACK":  # noqa: PLR2004 - Bad Request
+            if fault.status == 400 or is_answer:  # noqa: PLR2004 - Bad Request
                 self._on_malformed(host)
             if method == b"ACK":
                 self._c.drop_body(rdata)
@@ -152,7 +155,9 @@ class MessageFilter:
     def _take_info(self, rdata: int, message: str, dialog: tuple[str, str, str]) -> bool:
         """Answer an INFO of a call (RFC 6086 Appendix A: those without a package)."""
         key = sip_message.key_of(message)
-        if not message.partition("\r\n\r\n")[2]:
+        if not self._c.has_dialog(*dialog):  # PJSIP may know it by less, as long as the far side has no tag
+            self._c.respond(rdata, 481)
+        elif not message.partition("\r\n\r\n")[2]:
             self._c.respond(rdata, 200)
         elif sip_message.media_type(message) not in sip_message.DTMF_TYPES:
             self._c.respond(rdata, 415, (("Accept", ", ".join(sip_message.DTMF_TYPES)),))

@@ -24,8 +24,9 @@ MAX_LENGTH_DIGITS: Final = 9
 """Of Content-Length; PJSIP takes no more than 65,535 bytes."""
 _TAG: Final = re.compile(r";\s*tag\s*=\s*([^\s;,?]+)", re.IGNORECASE)
 _SIP_URI: Final = re.compile(
-    r"sips?:(?:[^@<>\s]+@)?(?:\[[0-9a-f:.]+\]|[\w.-]+)(?::\d{1,5})?(?:[;?][^<>\s]*)?", re.IGNORECASE | re.ASCII
+    r"sips?:(?:[^@<>\s]+@)?(?:\[[0-9a-f:.]+\]|[\w.-]{1,253})(?::\d{1,5})?(?:[;?][^<>\s]*)?", re.IGNORECASE | re.ASCII
 )
+"""PJSIP asserts that the name of a host is no longer (RFC 1035 §2.3.4)."""
 _ADDRESSES: Final = re.compile(r"(?:[^,<]|<[^>]*>)+")
 _EXPIRES: Final = re.compile(r";\s*expires\s*=\s*([^\s;,>]*)", re.IGNORECASE)
 _DTMF_RELAY: Final = re.compile(r"[ \t]*signal[ \t]*=[ \t]*([0-9A-D*#R])[ \t]*", re.IGNORECASE)
@@ -74,7 +75,7 @@ def request_uri(message: str) -> str:
 
 
 def has_foreign_uri(message: str, *names: str) -> bool:
-    """Whether a header of these names holds something else than SIP URIs."""
+    """Whether a header of these names holds something else than SIP URIs of a host that can be looked up."""
     for value in header_values(message, *names):
         addresses = _ADDRESSES.findall(_QUOTED.sub("", value))
         if not addresses or not all(_SIP_URI.fullmatch(_uri_of(address)) for address in addresses):

@@ -41,7 +41,8 @@ async def test_a_call_runs_its_course(server: Server, phone: SoftphoneProcess, i
         assert over["data"]["ending"]["result"] == "completed"
         (sent,) = network.sent
         assert sent.holes == 0
-        assert set(sent.steps()) == {SAMPLES_PER_PACKET}
+        # RTP pauses while the ACK is lost for longer than rtp.unacked_ms; nothing else makes its timestamps step
+        assert len([step for step in sent.steps() if step != SAMPLES_PER_PACKET]) <= 1
         assert len(sent.packets) >= said["played_ms"] / 20
         assert network.counts["lost"] >= network.counts["sent"] * impairment.loss / 2
         assert report["rtp"]["lost"] > 0

@@ -257,7 +257,8 @@ def test_what_is_not_served_inside_a_dialog() -> None:
     wanted: dict[str, int | str] = {
         "INFO": "passed",
         "UPDATE": "passed",
-        "REFER": "passed",
+        "REFER": 603,
+        "NOTIFY": 481,
         "MESSAGE": 405,
         "TELEPORT": 405,
         "SUBSCRIBE": 489,

@@ -51,8 +51,8 @@ class FakeLibrary:
         body = self._message.partition("\r\n\r\n")[2]
         return (body, "a=\r" not in body) if body.startswith("v=") else None
 
-    def has_dialog(self, *_name: str) -> bool:
-        return True
+    def has_dialog(self, _call_id: str, local_tag: str, _remote_tag: str) -> bool:
+        return local_tag == "ours"
 
     def respond(self, _rdata: int, code: int, headers: Headers = (), *, reason: str = "") -> None:
         self.answers.append((code, headers))
@@ -172,3 +172,20 @@ def test_what_it_fails_on_goes_no_further(library: FakeLibrary) -> None:
     library.fails = True
     assert library.receive("INVITE sip:a@b SIP/2.0", GOOD) == [True, True]
     assert library.receive("SIP/2.0 200 OK", GOOD, method="INVITE") == [True]
+
+
+def test_an_ack_without_a_body_answers_nothing(library: FakeLibrary) -> None:
+    assert library.receive("ACK sip:a@b SIP/2.0") == [False, False]
+    assert (library.dropped, library.malformed) == ([], [])
+
+
+def test_an_info_of_a_dialog_that_is_not_known_by_both_tags_is_not_left_to_pjsip(library: FakeLibrary) -> None:
+    content = "Content-Type: application/dtmf-relay"
+    assert library.receive("INFO sip:a@b SIP/2.0", "Signal=", content, to_tag="unknown") == [True, False]
+    assert [status for status, _ in library.answers] == [481]
+
+
+@pytest.mark.parametrize(("chars", "dropped"), [(253, False), (254, True)])
+def test_a_host_that_dns_cannot_be_asked_for_is_no_target(library: FakeLibrary, chars: int, dropped: bool) -> None:
+    assert library.receive("SIP/2.0 180 Ringing", "", f"Contact: <sip:x@{'h' * chars}>", method="INVITE") == [False]
+    assert bool(library.dropped) is dropped

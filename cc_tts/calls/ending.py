@@ -16,6 +16,7 @@ _REFUSALS: Final = {
     401: "auth_failed",
     403: "forbidden",
     404: "not_found",
+    406: "not_acceptable",
     407: "auth_failed",
     408: "no_answer",
     415: "not_acceptable",

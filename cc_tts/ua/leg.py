@@ -403,6 +403,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._before_end()
         if self._ended_by is None:
             self._ended_by = self._whose_end(sip_code)
+        if self._ended_by == "not_acceptable":
+            sip_code = NOT_ACCEPTABLE_HERE  # PJSIP has 406 or 415 for some of its reasons, of which none was sent
         if self._port is not None:
             self._ports.take_back(self._port)
             self._port = None

@@ -53,7 +53,7 @@ async def test_useless_answers_end_the_call(tmp_path: Path, srtp: str) -> None:
                 peer.answer("200 OK")
                 ended = await until_ended(server, call_id)
                 assert ended["ending"]["reason"] == "not_acceptable", name
-                assert ended["ending"]["sip_code"] in (406, 415, 488), name
+                assert ended["ending"]["sip_code"] == 488, name
                 assert ended["srtp"] is None, name
         async with RawPeer() as peer:
             call_id = await answered(server, peer, offer("RTP/SAVP", CRYPTO))

@@ -313,6 +313,27 @@ async def test_forks_with_useless_answers(server: Server, good_first: bool) -> N
         await until(server, call_id, "terminated")
 
 
+@pytest.mark.parametrize("ended", [False, True])
+async def test_requests_of_a_far_side_whose_tag_nobody_has_named(server: Server, ended: bool) -> None:
+    async with RawPeer() as peer:
+        call_id = await placed(server, peer)
+        invite = peer.request
+        if ended:
+            peer.answer("100 Trying", tag="")
+            assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+            await peer.expect("CANCEL")
+            peer.answer("200 OK")
+            peer.request = invite
+        for number, method in enumerate(("INFO", "REFER", "NOTIFY", "MESSAGE", "SUBSCRIBE", "OPTIONS", "X"), start=1):
+            assert (await peer.request_inside(method, number)).startswith("SIP/2.0 481 "), method
+        if ended:
+            peer.answer("487 Request Terminated")
+            await until(server, call_id, "terminated")
+        else:
+            peer.answer("200 OK", body=GOOD)
+            await until(server, call_id, "established")
+
+
 async def until_bye_of(peer: RawPeer, tag: str) -> None:
     """Answer BYEs until that of this branch has come."""
     while True:

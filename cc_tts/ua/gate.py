@@ -118,30 +118,29 @@ class Gate:
         """Tell PJSIP whether the request is taken or goes on."""
         host, message = self._c.message(rdata)
 
+        dialog = sip_message.dialog_of(message)
+
         @functools.cache
         def in_dialog() -> bool:
-            name = sip_message.dialog_of(message)
-            return name is not None and self._c.has_dialog(*name)
+            return dialog is not None and self._c.has_dialog(*dialog)
 
         refusal = self._policy.on_request(method, host, message, in_dialog=in_dialog)
         if refusal is not None:
             if refusal.code:
                 self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
             return True
-        if method.decode() not in METHODS and in_dialog():
-            if method == b"REFER":
-                self._c.respond(rdata, 603)  # whoever calls us could make us call anybody
-            elif method == b"NOTIFY":
-                self._c.respond(rdata, 481)  # there is no subscription (RFC 6665 §4.1.3)
-            else:
-                self._refuse_method(rdata, method)
-            return True
-        if method == b"OPTIONS" and in_dialog():
-            self._tell_capabilities(
-                rdata, message
-            )  # the dialogs would answer 500 (RFC 3261 §11: as an OPTIONS outside)
-            return True
-        return False
+        if dialog is None or (method != b"OPTIONS" and method.decode() in METHODS):
+            return False
+        if not in_dialog() or method == b"NOTIFY":
+            # There is no subscription (RFC 6665 §4.1.3). PJSIP takes a call whose far side has no tag yet for any dialog.
+            self._c.respond(rdata, 481)
+        elif method == b"OPTIONS":
+            self._tell_capabilities(rdata, message)  # as outside a dialog (RFC 3261 §11); PJSIP would answer 500
+        elif method == b"REFER":
+            self._c.respond(rdata, 603)  # whoever calls us could make us call anybody
+        else:
+            self._refuse_method(rdata, method)
+        return True
 
     def _at_the_gate(self, rdata: int, method: bytes) -> bool:
         """Tell PJSIP whether the request, which belongs to no dialog, is taken or goes on."""

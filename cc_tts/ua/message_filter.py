@@ -7,7 +7,8 @@ offer nobody answered (RFC 3264 §4).
 
 In a response, which cannot be refused: what could not be used is taken out. A 183 is then as a 180, so that the call waits
 for its 200; a 200 without an answer ends the call; where Contact is no SIP URI requests go to the one that we called; a
-registrar's ``Contact: *`` or endless ``Expires`` count as not said.
+registrar's ``Contact: *`` or endless ``Expires`` count as not said. Without a tag in To it belongs to no dialog once the far
+side has one (RFC 3261 §12.1.2), and is dropped.
 
 Runs on: the SIP thread.
 """
@@ -109,6 +110,10 @@ class MessageFilter:
             host, message = self._c.message(rdata)
             status = message.partition(" ")[2][:3]
             method = "".join(sip_message.header_values(message, "cseq")).rpartition(" ")[2]
+            if method == "INVITE" and "100" < status < "300" and self._is_nobodys(message):
+                log.debug("response_without_tag", sip_code=status)
+                self._on_malformed(host)
+                return True
             if status < "300" and method in _ANSWERING:
                 has_body = bool(message.partition("\r\n\r\n")[2])
                 if has_body and (fault := self._fault_of(rdata, is_answer=True)):
@@ -127,6 +132,11 @@ class MessageFilter:
             log.exception("filter_failed")
             return True
         return False
+
+    def _is_nobodys(self, message: str) -> bool:
+        """Whether a response has no tag where the far side has named one: PJSIP takes it for another branch of a fork."""
+        dialog = sip_message.untagged_dialog_of(message)
+        return dialog is not None and not self._c.has_dialog(*dialog, "")
 
     def _fault_of(self, rdata: int, *, is_answer: bool) -> sdp_check.Fault | None:
         """What keeps the message's description from being used. In an answer something else than a description does, too."""

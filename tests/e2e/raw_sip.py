@@ -227,6 +227,21 @@ class RawPeer(UdpEndpoint):
             head += f"Content-Type: {content_type}\r\nContact: {contact or f'<sip:peer@{self.own}>'}\r\n"
         self.transmit(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self._sender)
 
+    async def request_inside(self, method: str, cseq: int, *, tag: str = "peer") -> str:
+        """Send a request inside the dialog of the last request; returns the response to it."""
+        headers = dict(line.split(": ", 1) for line in repeated(self.request, tag=tag).splitlines())
+        branch = f"z9hG4bK-{method}-{cseq}"
+        head = (
+            f"{method} sip:{HOST}:{self._sender[1]} SIP/2.0\r\nVia: SIP/2.0/UDP {self.own};branch={branch}\r\n"
+            f"From: {headers['To']}\r\nTo: {headers['From']}\r\nCall-ID: {headers['Call-ID']}\r\nCSeq: {cseq} {method}\r\n"
+        )
+        self.transmit(f"{head}Max-Forwards: 70\r\nContent-Length: 0\r\n\r\n".encode(), self._sender)
+        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            while True:
+                text, _ = await self._received.get()
+                if text.startswith("SIP/2.0 ") and branch in text:
+                    return text
+
 
 class RtpEar(UdpEndpoint):
     """Takes down RTP packets. Use it as a context manager."""

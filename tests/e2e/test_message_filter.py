@@ -313,6 +313,49 @@ async def test_forks_with_useless_answers(server: Server, good_first: bool) -> N
         await until(server, call_id, "terminated")
 
 
+@pytest.mark.parametrize("ended", [False, True])
+async def test_requests_of_a_far_side_whose_tag_nobody_has_named(server: Server, ended: bool) -> None:
+    async with RawPeer() as peer:
+        call_id = await placed(server, peer)
+        invite = peer.request
+        if ended:
+            peer.answer("100 Trying", tag="")
+            assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+            await peer.expect("CANCEL")
+            peer.answer("200 OK")
+            peer.request = invite
+        for number, method in enumerate(("INFO", "REFER", "NOTIFY", "MESSAGE", "SUBSCRIBE", "OPTIONS", "X"), start=1):
+            assert (await peer.request_inside(method, number)).startswith("SIP/2.0 481 "), method
+        if ended:
+            peer.answer("487 Request Terminated")
+            await until(server, call_id, "terminated")
+        else:
+            peer.answer("200 OK", body=GOOD)
+            await until(server, call_id, "established")
+
+
+async def test_answers_without_a_tag_after_one_that_has_it(server: Server) -> None:
+    async with RawPeer() as peer:
+        call_id = await placed(server, peer)
+        peer.answer("180 Ringing", tag="")
+        peer.answer("183 Session Progress", body=GOOD, tag="one")
+        await until(server, call_id, "early")
+        for status in ("180 Ringing", "183 Session Progress", "200 OK"):
+            peer.answer(status, body=GOOD, tag="")
+        peer.answer("200 OK", body=GOOD, tag="one")
+        await peer.expect("ACK")
+        await until(server, call_id, "established")
+        assert (await server.post(f"/v1/calls/{call_id}/hold", {}))[0] in (200, 202, 204)
+        reinvite = await peer.expect("INVITE")
+        peer.request = reinvite.replace(";tag=one", "")
+        peer.answer("200 OK", body=GOOD, tag="")
+        peer.request = reinvite
+        peer.answer("200 OK", body=GOOD)
+        await server.post(f"/v1/calls/{call_id}/hangup", {})
+        await until_bye_of(peer, "one")
+        await until(server, call_id, "terminated")
+
+
 async def until_bye_of(peer: RawPeer, tag: str) -> None:
     """Answer BYEs until that of this branch has come."""
     while True:

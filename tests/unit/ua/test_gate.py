@@ -176,7 +176,7 @@ def test_options_inside_a_dialog_is_200() -> None:
     door.library.dialogs.add(("c", "ours", "theirs"))
     assert door.receive("OPTIONS", to_tag="ours") == 200
     assert "INVITE" in door.header("Allow")
-    assert door.receive("OPTIONS", to_tag="other") == 503
+    assert door.receive("OPTIONS", to_tag="other") == 481
     assert door.receive("BYE", to_tag="ours") == "passed"
 
 
@@ -264,6 +264,15 @@ def test_what_is_not_served_inside_a_dialog() -> None:
         "SUBSCRIBE": 489,
     }
     assert {method: door.receive(method, to_tag="ours") for method in wanted} == wanted
+    assert {
+        method: door.receive(method, to_tag="another") for method in wanted if method not in ("INFO", "UPDATE")
+    } == {
+        "REFER": 481,
+        "NOTIFY": 481,
+        "MESSAGE": 481,
+        "TELEPORT": 481,
+        "SUBSCRIBE": 481,
+    }
     assert door.receive("MESSAGE", to_tag="ours") == 405
     assert door.header("Allow") == ALLOWED
 

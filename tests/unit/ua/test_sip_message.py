@@ -17,6 +17,7 @@ from cc_tts.ua.sip_message import (
     option_tags,
     request_uri,
     required_extensions,
+    untagged_dialog_of,
     via_transport,
 )
 
@@ -207,3 +208,17 @@ def test_contacts_of_a_redirection() -> None:
     assert contacts(many) == ["sip:a@b", "c" * MAX_CONTACT_CHARS]
     assert len(contacts("SIP/2.0 300 Many\r\n" + "Contact: <sip:a@b>\r\n" * 50)) == MAX_CONTACTS
     assert contacts("") == []
+
+
+@pytest.mark.parametrize(
+    ("to", "dialog"),
+    [
+        ("To: <sip:x@y>;tag=theirs", None),
+        ("t: <sip:x@y;tag=no>", ("c", "ours")),
+        ("To: <sip:x@y>;tag=", ("c", "ours")),
+        ("To: <sip:x@y>;tag=a\r\nTo: <sip:x@y>", ("c", "ours")),
+    ],
+)
+def test_a_response_whose_to_has_no_tag(to: str, dialog: tuple[str, str] | None) -> None:
+    message = f"SIP/2.0 200 OK\r\nCall-ID: c\r\nFrom: <sip:a@b>;tag=ours\r\n{to}\r\n\r\n"
+    assert untagged_dialog_of(message) == dialog

@@ -66,15 +66,15 @@ bench: $(STAMP) ## speed, measured on the wire; results to bench/results/
 	$(BIN)/python -m bench.growth
 
 bench-engine: $(NEURALSTAMP) ## the neural engine's speed and quality gates, small weights on the CPU; results to bench/results/
-	$(BIN)/python -m bench.engine_ladder --name engine_ladder
-	$(BIN)/python -m bench.engine_comparable --name engine_comparable
-	$(BIN)/python -m bench.engine_phone --name engine_phone
-	$(BIN)/python -m bench.quality_gates --name engine_quality
+	$(BIN)/python -m bench.engine.ladder --name engine_ladder
+	$(BIN)/python -m bench.engine.comparable --name engine_comparable
+	$(BIN)/python -m bench.engine.phone --name engine_phone
+	$(BIN)/python -m bench.engine.quality_gates --name engine_quality
 
 neural: $(NEURALSTAMP) ## PyTorch and what else the neural engine needs; its tests skip without it
 
 parity: $(NEURALSTAMP) ## the networks of the neural engine against the reference's numbers; GOLDEN=DIR: at full size
-	$(BIN)/python -m cc_tts.tts.cosyvoice2.parity $(if $(GOLDEN),'$(GOLDEN)' --size full,tests/data/golden --size tiny) --engine
+	$(BIN)/python -m tests.parity $(if $(GOLDEN),'$(GOLDEN)' --size full,tests/data/golden --size tiny) --engine
 
 pjsua2: $(STAMP) ## the server build of pjsua2, for 2,000 calls instead of 4: four minutes, then CC_TTS_PJSUA2=server chooses it
 	PYTHON='$(abspath $(BIN)/python)' sip/pjproject/build.sh $(VENV)/pjsua2-server

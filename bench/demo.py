@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from bench.lab import Json, LabServer
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
 
 RECORDING = Path("demo.wav")
 ENGLISH = "Welcome. Your balance is $1,234.56, and your next payment is due on 3 December."

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from bench.lab import BusyCores, Json, LabServer, machine, percentiles, save, show
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
 
 WORDS = ("Ready.", "Thank you.", "One moment.", "Please wait.", "Your call is next.")
 LONG = (

@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 from bench.lab import Json, LabServer, machine, save
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
 
 CALLS_AT_ONCE = 3
 SAMPLES = 10

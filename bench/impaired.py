@@ -13,9 +13,9 @@ import sys
 from typing import Any
 
 from bench.lab import HOST, LabServer, machine, percentiles, save, show
+from bench.softphone import SoftphoneProcess
+from cc_tts.softphone.rtp.packets import SAMPLES_PER_PACKET
 from cc_tts.ua import pjsua2_build
-from cc_tts.ua.rtp import SAMPLES_PER_PACKET
-from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.impairer import Impairment, Network, Sent
 
 CALLS_A_PHONE = 4

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cc_tts import __version__
 
 if TYPE_CHECKING:
-    from cc_tts.config import Config
+    from cc_tts.config.schema import Config
     from cc_tts.voices.enrolment import PromptEncoder
     from cc_tts.voices.voice import Voice
 
@@ -28,9 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["call"]:
         # the softphone is a user agent of its own and keeps pjsua2 out of this process
-        os.execv(sys.executable, [sys.executable, "-m", "cc_tts.ua.softphone", *arguments[1:]])  # noqa: S606
+        os.execv(sys.executable, [sys.executable, "-m", "cc_tts.softphone", *arguments[1:]])  # noqa: S606
     options = _parser(arguments).parse_args(arguments)
-    from cc_tts import config as configuration
+    from cc_tts.config import load as configuration
     from cc_tts.errors import CcTtsError, ConfigError
 
     try:
@@ -82,7 +82,7 @@ def _parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
         add_voice_commands(voices, make_encoder=_prompt_encoder, normalize=_normalized, parents=[common])
 
     def fill_model(model: argparse.ArgumentParser) -> None:
-        from cc_tts.tts.cosyvoice2.model_dir import add_model_commands
+        from cc_tts.engines.cosyvoice2.model.directory import add_model_commands
 
         add_model_commands(model, parents=[common])
 
@@ -133,7 +133,7 @@ class _Collect(argparse.Action):
 
 
 def _serve(options: argparse.Namespace, config: "Config") -> int:
-    from cc_tts import config as configuration
+    from cc_tts.config import load as configuration
     from cc_tts.server import serve
 
     return serve(
@@ -169,10 +169,10 @@ def _say(options: argparse.Namespace, config: "Config") -> int:
 async def _speak(options: argparse.Namespace, config: "Config", text: str) -> bytes:
     import asyncio
 
-    from cc_tts.calls.prompt import TextContent
-    from cc_tts.calls.speech_source import SpeechSource
+    from cc_tts.engines.factory import make_engine
+    from cc_tts.speech.prompt import TextContent
+    from cc_tts.speech.source import SpeechSource
     from cc_tts.text.normalizer import Normalizer
-    from cc_tts.tts.factory import make_engine
 
     doing = ["starting the engine"]
     engine = make_engine(config, purpose="say", on_starting=doing.append)
@@ -205,7 +205,7 @@ def _voices(options: argparse.Namespace, config: "Config") -> int:
     import asyncio
 
     from cc_tts import logs
-    from cc_tts.tts.factory import make_engine
+    from cc_tts.engines.factory import make_engine
     from cc_tts.voices.catalog import normalised_language
 
     logs.configure(level="critical", json=False, process="voices")
@@ -232,7 +232,7 @@ def _normalized(text: str, language: str) -> str:
 
 
 def _prompt_encoder(model: Path) -> "PromptEncoder":
-    from cc_tts.tts.cosyvoice2.speaker_encoder import CosyVoicePromptEncoder
+    from cc_tts.engines.cosyvoice2.voice.encoder import CosyVoicePromptEncoder
 
     return CosyVoicePromptEncoder(model)
 

@@ -16,24 +16,25 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from cc_tts import __version__, logs, port_owner, startup, tls_files
-from cc_tts import config as configuration
+from cc_tts import __version__, logs, port_owner, startup
 from cc_tts.api.app import ApiContext, Listener, build_app, connection_options, runner_options, set_tokens
-from cc_tts.calls.cached_source import CachedSource
 from cc_tts.calls.events import EventBus
-from cc_tts.calls.prompt_key import engine_identity
 from cc_tts.calls.registry import CallRegistry
-from cc_tts.calls.speech_source import SpeechSource
 from cc_tts.clock import MonotonicClock
-from cc_tts.config import Config
+from cc_tts.config import load as configuration
+from cc_tts.config import tls as tls_files
+from cc_tts.config.schema import Config
+from cc_tts.engines.factory import make_engine
+from cc_tts.engines.worker.client import WorkerEngine
+from cc_tts.engines.worker.gauges import EngineGauges
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
-from cc_tts.media.prompt_cache import PromptCache
 from cc_tts.metrics import Metrics
+from cc_tts.speech.cached_source import CachedSource
+from cc_tts.speech.prompt_cache import PromptCache
+from cc_tts.speech.prompt_key import engine_identity
+from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextProcess
-from cc_tts.tts.factory import make_engine
-from cc_tts.tts.worker.client import WorkerEngine
-from cc_tts.tts.worker.gauges import EngineGauges
 from cc_tts.ua.client import UaClient
 from cc_tts.ua.pjsua2_build import WHEEL_MAX_CALLS, advice
 from cc_tts.voices.catalog import VoiceCatalog

@@ -11,15 +11,15 @@ import errno
 import socket
 from typing import Any, Final
 
-from cc_tts import tls_files
-from cc_tts.calls.speech_source import SpeechSource
 from cc_tts.clock import MonotonicClock
-from cc_tts.config import Config
+from cc_tts.config import tls as tls_files
+from cc_tts.config.schema import Config
+from cc_tts.engines.factory import make_engine
 from cc_tts.errors import ConfigError
-from cc_tts.media.prompt_cache import PromptCache
 from cc_tts.metrics import Metrics
+from cc_tts.speech.prompt_cache import PromptCache
+from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
-from cc_tts.tts.factory import make_engine
 from cc_tts.ua import pjsua2_build
 
 PORTS_A_CALL: Final = 2

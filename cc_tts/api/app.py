@@ -8,12 +8,13 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from cc_tts.api import audio_speech, auth, events, middlewares, openapi
-from cc_tts.api.connections import Listener
+from cc_tts.api import audio_speech, events
 from cc_tts.api.context import CONTEXT, ApiContext
-from cc_tts.api.idempotency import IdempotencyStore
+from cc_tts.api.http import auth, middlewares, openapi
+from cc_tts.api.http.connections import Listener
+from cc_tts.api.http.idempotency import IdempotencyStore
 from cc_tts.api.routes import ROUTES
-from cc_tts.config import TokenConfig
+from cc_tts.config.schema import TokenConfig
 
 __all__ = ["ApiContext", "Listener", "build_app", "connection_options", "runner_options", "set_tokens"]
 

@@ -13,10 +13,10 @@ from typing import Final
 from aiohttp import web
 
 from cc_tts import logs
-from cc_tts.api import bodies, schemas
-from cc_tts.api.connections import is_gone
+from cc_tts.api import schemas
 from cc_tts.api.context import CONTEXT, ApiContext
-from cc_tts.calls.speech_source import PieceStream, SpeechPiece
+from cc_tts.api.http import bodies
+from cc_tts.api.http.connections import is_gone
 from cc_tts.clock import ms_between
 from cc_tts.errors import (
     CapacityExceeded,
@@ -29,6 +29,7 @@ from cc_tts.errors import (
     UnknownVoice,
 )
 from cc_tts.media.g711 import ulaw_encode
+from cc_tts.speech.source import PieceStream, SpeechPiece
 
 DEFAULT_RATE_HZ: Final = 24_000
 ULAW_RATE_HZ: Final = 8000

@@ -5,8 +5,9 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from cc_tts.api import bodies, schemas, views
+from cc_tts.api import schemas, views
 from cc_tts.api.context import CONTEXT
+from cc_tts.api.http import bodies
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.errors import (

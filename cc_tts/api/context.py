@@ -7,10 +7,10 @@ from typing import Final
 from aiohttp import web
 
 from cc_tts.calls.registry import CallRegistry
-from cc_tts.calls.speech_source import SpeechSource
 from cc_tts.clock import Clock
-from cc_tts.config import Config
+from cc_tts.config.schema import Config
 from cc_tts.metrics import Metrics
+from cc_tts.speech.source import SpeechSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from cc_tts import logs
 from cc_tts.api.calls import MAX_ID_CHARS, check_query
 from cc_tts.api.context import CONTEXT, ApiContext
-from cc_tts.api.problems import UpgradeRequired
+from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.calls.events import EVENT_TYPES, Subscription
 from cc_tts.errors import MalformedRequest
 

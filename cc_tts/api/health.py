@@ -3,8 +3,9 @@
 from aiohttp import web
 
 from cc_tts import metrics
-from cc_tts.api import bodies, problems, schemas, views
+from cc_tts.api import schemas, views
 from cc_tts.api.context import CONTEXT
+from cc_tts.api.http import bodies, problems
 
 
 async def healthz(_request: web.Request, _body: None) -> web.Response:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
-from cc_tts.api import audio_speech, calls, events, health, openapi, schemas, speech, views
-from cc_tts.api.problems import NotReady, UpgradeRequired
-from cc_tts.api.route import Query, Route
+from cc_tts.api import audio_speech, calls, events, health, schemas, speech, views
+from cc_tts.api.http import openapi
+from cc_tts.api.http.problems import NotReady, UpgradeRequired
+from cc_tts.api.http.route import Query, Route
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import EVENT_TYPES
 from cc_tts.errors import (

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.api import sip_fields
-from cc_tts.calls.prompt import Content, Prompt, Queueing, SilenceContent, TextContent, Then, ToneContent
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
 from cc_tts.media.tones import MAX_TONE_MS
+from cc_tts.speech.prompt import Content, Prompt, Queueing, SilenceContent, TextContent, Then, ToneContent
 
 NOT_YET: Final = "not in this version"
 

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from cc_tts.api import bodies, schemas, views
+from cc_tts.api import schemas, views
 from cc_tts.api.calls import MAX_ID_CHARS, call_of
 from cc_tts.api.context import CONTEXT
-from cc_tts.calls.prompt import Prompt, ToneContent
+from cc_tts.api.http import bodies
 from cc_tts.errors import (
     DuplicateId,
     LanguageUnsupported,
@@ -22,6 +22,7 @@ from cc_tts.errors import (
     Unprocessable,
     UtteranceNotFound,
 )
+from cc_tts.speech.prompt import Prompt, ToneContent
 
 _SPEAK_FIELDS: Final[dict[type[TheirFault], str]] = {
     DuplicateId: "/utterance_id",

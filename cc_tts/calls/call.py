@@ -12,15 +12,15 @@ from cc_tts import logs
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, StateMachine, UtteranceState
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import EventBus
-from cc_tts.calls.prompt import Prompt, TextContent
-from cc_tts.calls.prompt_player import PromptPlayer
+from cc_tts.calls.player import PromptPlayer
 from cc_tts.calls.quality import Quality
-from cc_tts.calls.speech_source import SpeechSource
 from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.config import Config
+from cc_tts.config.schema import Config
 from cc_tts.errors import QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.media.start_threshold import StartThreshold
+from cc_tts.speech.prompt import Prompt, TextContent
+from cc_tts.speech.source import SpeechSource
 from cc_tts.ua.client import UaClient
 
 CUT_TIMEOUT_S: Final = 0.5

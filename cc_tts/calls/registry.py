@@ -14,12 +14,10 @@ from cc_tts.calls.call import Call, CallServices
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import EventBus
-from cc_tts.calls.prompt import Prompt
 from cc_tts.calls.quality import Quality, mean_opinion_score
-from cc_tts.calls.speech_source import SpeechSource
 from cc_tts.calls.utterance import CompletionCause, Utterance
 from cc_tts.clock import Clock, ms_between
-from cc_tts.config import Config
+from cc_tts.config.schema import Config
 from cc_tts.errors import (
     CallNotFound,
     CapacityExceeded,
@@ -35,9 +33,13 @@ from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED
-from cc_tts.ua import bye, messages, sip_uri
+from cc_tts.speech.prompt import Prompt
+from cc_tts.speech.source import SpeechSource
+from cc_tts.ua import messages
 from cc_tts.ua.client import UaClient
-from cc_tts.ua.source_limits import PeerList
+from cc_tts.ua.guard.limits import PeerList
+from cc_tts.ua.sip import bye
+from cc_tts.ua.sip import uri as sip_uri
 from cc_tts.voices.catalog import VoiceCatalog
 
 OVERLOAD_EVENT_INTERVAL_S: Final = 1.0

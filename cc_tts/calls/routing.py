@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import unquote_to_bytes
 
-from cc_tts.calls.prompt import Prompt, TextContent, Then
-from cc_tts.config import MAX_LEAD_IN_MS, CallsConfig, Config, RouteConfig
+from cc_tts.config.schema import MAX_LEAD_IN_MS, CallsConfig, Config, RouteConfig
 from cc_tts.errors import Forbidden, MalformedRequest, NotFound, NothingToSay, PromptNotFound, TextTooLong, did_you_mean
+from cc_tts.speech.prompt import Prompt, TextContent, Then
 
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192

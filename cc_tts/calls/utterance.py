@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import Final
 
 from cc_tts.calls.call_state import UTTERANCE_TABLE, StateMachine, UtteranceEvent, UtteranceState
-from cc_tts.calls.prompt import Prompt, TextContent
 from cc_tts.clock import ms_between
+from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.text.characters import has_speech
 from cc_tts.text.language import is_unspaced
 

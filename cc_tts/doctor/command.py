@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-from cc_tts.config import Config
+from cc_tts.config.schema import Config
 from cc_tts.doctor import machine, network, software
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, QUICK_S, TORCH_S, Check, CheckFunction, Finding, Subject
 from cc_tts.doctor.probes import MachineProbes, Probes

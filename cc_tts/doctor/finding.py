@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from cc_tts.config import Config
+from cc_tts.config.schema import Config
 from cc_tts.doctor.probes import Probes
 
 Status = Literal["ok", "warn", "fail"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from cc_tts.config import Config
+from cc_tts.config.schema import Config
 from cc_tts.doctor.finding import QUICK_S, Finding, Subject
 from cc_tts.doctor.probes import Probes
 

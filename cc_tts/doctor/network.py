@@ -5,8 +5,8 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Final
 
-from cc_tts import tls_files
 from cc_tts.clock import MonotonicClock
+from cc_tts.config import tls as tls_files
 from cc_tts.doctor.finding import Finding, Subject
 from cc_tts.doctor.probes import Probes
 from cc_tts.errors import ConfigError
@@ -114,7 +114,7 @@ def _port(probes: Probes, kind: Kind, host: str, port: int, *, key: str) -> Find
 
 def is_ours(command_line: str) -> bool:
     """Whether a command line is one of our processes."""
-    return any(word in command_line for word in ("cc_tts.ua", "cc-tts serve", "cc_tts.cli", "cc_tts.tts.worker"))
+    return any(word in command_line for word in ("cc_tts.ua", "cc-tts serve", "cc_tts.cli", "cc_tts.engines.worker"))
 
 
 def check_rtp(subject: Subject, probes: Probes) -> Iterator[Finding]:

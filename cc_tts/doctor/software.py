@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from cc_tts.config import Config
+from cc_tts.config.schema import Config
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, TORCH_S, Finding, Subject
 from cc_tts.doctor.probes import Probes, Ran
+from cc_tts.engines.cosyvoice2.model.directory import PUBLISHED
+from cc_tts.engines.espeak.engine import EspeakEngine
+from cc_tts.engines.factory import COSYVOICE2, make_engine
 from cc_tts.errors import CcTtsError, ConfigError
-from cc_tts.tts.cosyvoice2.model_dir import PUBLISHED
-from cc_tts.tts.espeak import EspeakEngine
-from cc_tts.tts.factory import COSYVOICE2, make_engine
 from cc_tts.ua.pjsua2_build import NO_TLS, VARIABLE, WHEEL_MAX_CALLS, check_address
 from cc_tts.ua.pjsua2_build import advice as build_advice
 from cc_tts.voices.library import VoiceLibrary
@@ -28,7 +28,7 @@ from cc_tts.ua import pjsua2_build
 build = pjsua2_build.chosen()
 pjsua2_build.select(build)
 import pjsua2 as pj
-from cc_tts.ua.c_library import CLibrary
+from cc_tts.ua.guard.c_library import CLibrary
 endpoint, config = pj.Endpoint(), pj.EpConfig()
 endpoint.libCreate()
 config.uaConfig.threadCnt, config.uaConfig.maxCalls = 0, 1 << 16
@@ -41,7 +41,7 @@ endpoint.libDestroy()
 """
 ESPEAK: Final = """
 import json, sys
-from cc_tts.tts.espeak_library import EspeakLibrary, EspeakVoices
+from cc_tts.engines.espeak.library import EspeakLibrary, EspeakVoices
 from cc_tts.errors import CcTtsError, ConfigError
 library, problem = EspeakLibrary(), ""
 try:

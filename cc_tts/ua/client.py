@@ -9,9 +9,9 @@ from typing import Protocol
 
 import msgspec
 
-from cc_tts import tls_files
 from cc_tts.clock import Clock
-from cc_tts.config import Config, is_ip_address
+from cc_tts.config import tls as tls_files
+from cc_tts.config.schema import Config, is_ip_address
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Hello, Message
 from cc_tts.processes.supervisor import ChildSpec, ProcessState, Supervisor, python_module

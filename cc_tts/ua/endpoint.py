@@ -18,16 +18,13 @@ from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.processes.channel import Message
-from cc_tts.ua import bye, l16, leg_events, pjsua2_build, sip_message, sip_uri, transports
-from cc_tts.ua.account import Account, local_config, registered_config
-from cc_tts.ua.audio_port import AudioPorts
-from cc_tts.ua.c_library import CLibrary
-from cc_tts.ua.gate import Gate, tell_what_is_served
-from cc_tts.ua.inbound_policy import InboundPolicy
-from cc_tts.ua.l16 import L16
-from cc_tts.ua.lateness import BeatLateness, Lateness
+from cc_tts.ua import leg_events, pjsua2_build
+from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.guard.limits import PeerList
+from cc_tts.ua.guard.message_filter import MessageFilter
+from cc_tts.ua.guard.policy import InboundPolicy
+from cc_tts.ua.guard.request_filter import Gate, tell_what_is_served
 from cc_tts.ua.leg import Leg
-from cc_tts.ua.message_filter import MessageFilter
 from cc_tts.ua.messages import (
     Answer,
     ApplySettings,
@@ -60,11 +57,18 @@ from cc_tts.ua.messages import (
     UaSettings,
 )
 from cc_tts.ua.pjsua2_build import TRY_OUT_WHEEL, Pjsua2Build
-from cc_tts.ua.port_quarantine import MAX_PAIRS, PortQuarantine, num_pairs
-from cc_tts.ua.redirects import Redirects
-from cc_tts.ua.registration import Registration
+from cc_tts.ua.rtp import l16
+from cc_tts.ua.rtp.audio_port import AudioPorts
+from cc_tts.ua.rtp.l16 import L16
+from cc_tts.ua.rtp.lateness import BeatLateness, Lateness
+from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortQuarantine, num_pairs
+from cc_tts.ua.sip import bye, transports
+from cc_tts.ua.sip import message as sip_message
+from cc_tts.ua.sip import uri as sip_uri
+from cc_tts.ua.sip.account import Account, local_config, registered_config
+from cc_tts.ua.sip.redirects import Redirects
+from cc_tts.ua.sip.registration import Registration
 from cc_tts.ua.sip_thread import SipThread, pj_detail
-from cc_tts.ua.source_limits import PeerList
 
 POLL_MS: Final = 4
 """Longest wait in one poll of the library: the delay a command or an event may meet."""
@@ -87,7 +91,7 @@ MIN_RESTING_CALLS: Final = 20
 SPARE_FILES: Final = 64
 """Of the process's open files, likewise."""
 _CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
-"""Of the codecs that are always on; L16 is not, see :mod:`cc_tts.ua.l16`."""
+"""Of the codecs that are always on; L16 is not, see :mod:`cc_tts.ua.rtp.l16`."""
 _SPOKEN: Final = {"PCMU": "PCMU/8000", "PCMA": "PCMA/8000", "G722": "G722/8000", l16.NAME: l16.SPOKEN}
 """The same as an SDP names them; G.722's clock rate is 8000 there (RFC 3551 §4.5.2)."""
 _TOP_PRIORITY: Final = 255

@@ -10,14 +10,12 @@ import pjsua2 as pj
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.config.security import SrtpUse
 from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.processes.channel import Message
-from cc_tts.security_config import SrtpUse
-from cc_tts.ua import bye, leg_events, sip_message
-from cc_tts.ua.audio_port import AudioPort, AudioPorts
-from cc_tts.ua.c_library import CLibrary
-from cc_tts.ua.keys import Key, Keypad
+from cc_tts.ua import leg_events
+from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.messages import (
     CallEnded,
     CallEstablished,
@@ -31,8 +29,12 @@ from cc_tts.ua.messages import (
     MediaQuality,
     QualityReport,
 )
-from cc_tts.ua.redirects import Redirects
-from cc_tts.ua.rtp_source import RtpSourceWatch, port_of
+from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts
+from cc_tts.ua.rtp.keys import Key, Keypad
+from cc_tts.ua.rtp.source import RtpSourceWatch, port_of
+from cc_tts.ua.sip import bye
+from cc_tts.ua.sip import message as sip_message
+from cc_tts.ua.sip.redirects import Redirects
 from cc_tts.ua.sip_thread import SipThread, callback, pj_detail
 
 log = logs.get(__name__)

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import pjsua2 as pj
 
-from cc_tts.ua import sip_message, srtp_sdp
+from cc_tts.ua.guard import srtp_sdp
 from cc_tts.ua.messages import MediaQuality
+from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip_thread import SipThread
 
 DTMF_IS_UPDATE: Final = 1
@@ -71,7 +72,7 @@ def answered_over(state: Any) -> str:
 
 def fault_of_answer(state: Any) -> str:
     """What cannot be used in the keys of an answer to our offer, in a response or an ACK, as
-    :func:`cc_tts.ua.srtp_sdp.fault_of` says it; empty if nothing, or if neither moved the call on.
+    :func:`cc_tts.ua.guard.srtp_sdp.fault_of` says it; empty if nothing, or if neither moved the call on.
     """
     return srtp_sdp.fault_of(received(state).partition("\r\n\r\n")[2])
 

@@ -7,9 +7,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from cc_tts.config.security import AuthConfig, SrtpUse, TlsConfig
 from cc_tts.processes.channel import Message
-from cc_tts.security_config import AuthConfig, SrtpUse, TlsConfig
-from cc_tts.ua.sip_uri import with_transport
+from cc_tts.ua.sip.uri import with_transport
 
 # --- configuration: written to the child's standard input as JSON --------------------------------------------------
 

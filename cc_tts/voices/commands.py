@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from cc_tts.config import Config
+from cc_tts.config.schema import Config
 from cc_tts.errors import ConfigError
 from cc_tts.voices.embedding_cache import EnrolledVoice
 from cc_tts.voices.enrolment import (

@@ -1,6 +1,6 @@
 """A voice from a recording and its transcript: checked, turned into numbers once, kept (spec §7.3, §12).
 
-``enrol`` is the way in. It knows nothing of networks: a ``PromptEncoder`` (``tts/cosyvoice2/speaker_encoder``) computes
+``enrol`` is the way in. It knows nothing of networks: a ``PromptEncoder`` (``engines/cosyvoice2/voice/encoder``) computes
 tokens, mel and embedding; ``embedding_cache`` keeps them under a key made of all that they depend on.
 """
 
@@ -69,7 +69,7 @@ class PromptFeatures:
 
 
 class PromptEncoder(Protocol):
-    """Turns a recording into numbers; ``tts/cosyvoice2/speaker_encoder`` has the one that does."""
+    """Turns a recording into numbers; ``engines/cosyvoice2/voice/encoder`` has the one that does."""
 
     @property
     def fingerprint(self) -> str:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts import config, errors
+from cc_tts import errors
 from cc_tts.calls.events import EVENT_TYPES
+from cc_tts.config import load as configuration
+from cc_tts.config import schema
 from tests.architecture import state_tables
 from tests.architecture.state_tables import ROOT
 
@@ -50,7 +52,7 @@ def test_files_that_are_named_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_configuration_keys_that_are_named_exist(path: Path) -> None:
-    sections = {field: type(getattr(config.Config(), field)) for field in config.Config.__dataclass_fields__}
+    sections = {field: type(getattr(schema.Config(), field)) for field in schema.Config.__dataclass_fields__}
     del sections["routes"]
     for section, key in re.findall(r"`(?:--set )?'?([a-z]+)\.([a-z_]+)(?:=[^`]*)?'?`", path.read_text("utf-8")):
         if section in sections and key not in ("py", "md", "toml", "json", "xml", "conf"):
@@ -66,7 +68,7 @@ def test_settings_on_command_lines_are_accepted(path: Path) -> None:
             if "--set" in line:
                 words = shlex.split(line, comments=True)
                 overrides = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
-                assert config.load(overrides=overrides)
+                assert configuration.load(overrides=overrides)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
@@ -75,7 +77,7 @@ def test_toml_in_documents_is_accepted(path: Path, tmp_path: Path) -> None:
         tomllib.loads(block)
         file = tmp_path / f"{number}.toml"
         file.write_text(block, encoding="utf-8")
-        assert config.load(file)
+        assert configuration.load(file)
 
 
 def test_every_key_of_the_error_codes_is_one_of_a_kind() -> None:

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from cc_tts import __version__, config
+from cc_tts import __version__
+from cc_tts.config import load as configuration
+from cc_tts.config import schema
+from cc_tts.engines.factory import COSYVOICE2
 from cc_tts.metrics import Metrics
-from cc_tts.tts.factory import COSYVOICE2
 
 pytestmark = pytest.mark.architecture
 
@@ -121,7 +123,7 @@ def test_every_alert_says_what_to_do_and_is_tested() -> None:
 
 def test_configuration_keys_that_alerts_name_exist() -> None:
     text = (PROMETHEUS / "alerts.yml").read_text(encoding="utf-8")
-    defaults = config.Config()
+    defaults = schema.Config()
     keys = re.findall(r"\b(sip|rtp|http|tts|calls|cache)\.([a-z_]+)", text)
     assert keys
     for section, key in keys:
@@ -130,9 +132,9 @@ def test_configuration_keys_that_alerts_name_exist() -> None:
 
 def test_the_targets_of_the_alerts_are_the_defaults() -> None:
     (late,) = (rule["expr"] for rule in rules() if rule["alert"] == "FirstAudioLate")
-    assert f"> {config.TtsConfig().first_audio_target_ms / 1000:g}" in late
+    assert f"> {schema.TtsConfig().first_audio_target_ms / 1000:g}" in late
     (busy,) = (rule["expr"] for rule in rules() if rule["alert"] == "EngineBusy")
-    assert float(busy.rpartition(">")[2]) < config.TtsConfig().max_utilisation
+    assert float(busy.rpartition(">")[2]) < schema.TtsConfig().max_utilisation
 
 
 @pytest.mark.skipif(
@@ -186,14 +188,14 @@ def test_prometheus_scrapes_the_server() -> None:
     assert job["job_name"] == "cc-tts"
     (target,) = job["static_configs"][0]["targets"]
     host, _, port = target.partition(":")
-    assert int(port) == config.HttpConfig().port
+    assert int(port) == schema.HttpConfig().port
     for name in ("cc-tts", "cc-tts-gpu"):
         assert host in service(name)["networks"]["telephony"]["aliases"]
     assert job["authorization"]["credentials_file"] == f"/run/secrets/{service('prometheus')['secrets'][0]}"
 
 
 def test_the_configuration_for_a_gpu_is_accepted() -> None:
-    loaded = config.load(ROOT / "configs/cc_tts.gpu.toml")
+    loaded = configuration.load(ROOT / "configs/cc_tts.gpu.toml")
     assert loaded.tts.engine == COSYVOICE2
     assert loaded.tts.model_dir.startswith("/models/")
     mounts = {volume.split(":")[1] for volume in service("cc-tts-gpu")["volumes"]}
@@ -206,7 +208,7 @@ def test_the_settings_of_the_services_are_accepted(name: str) -> None:
         key: re.sub(r"\$\{\w+:\?[^}]*\}", "a-token-of-enough-length", re.sub(r"\$\{\w+:-\}", "", value))
         for key, value in service(name)["environment"].items()
     }
-    loaded = config.load(environ=environment)
+    loaded = configuration.load(environ=environment)
     assert [token.scopes for token in loaded.http.tokens] == [("read",), ("read", "call", "admin")]
     assert f"{loaded.rtp.port_min}-{loaded.rtp.port_max}:" in " ".join(service(name)["ports"])
     assert loaded.sip.max_calls * 2 <= loaded.rtp.port_max - loaded.rtp.port_min + 1

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.softphone import SoftphoneProcess
 from cc_tts.ua import pjsua2_build
-from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.children import Child
 from tests.e2e.configured import server_with
 from tests.e2e.server_under_test import SMALL_MAX_CALLS, Server

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from cc_tts.ua.rtp import RtpPacket, is_rtcp
+from cc_tts.softphone.rtp.packets import RtpPacket, is_rtcp
 from tests.e2e.peers import HOST, free_ports
 
 MAX_DATAGRAM_BYTES: Final = 65_535

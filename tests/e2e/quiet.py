@@ -1,6 +1,6 @@
 """Waiting until the softphone hears nothing any more."""
 
-from cc_tts.ua.softphone_driver import Event, SoftphoneProcess
+from bench.softphone import Event, SoftphoneProcess
 
 QUIET_S = 1.5
 

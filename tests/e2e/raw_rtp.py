@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final, Self
 
-from cc_tts.ua.rtp import (
+from cc_tts.softphone.rtp.packets import (
     EVENT_PAYLOAD_TYPE,
     SAMPLES_PER_PACKET,
     RtpPacket,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
 from tests.e2e.asterisk import NODES, Asterisk
 from tests.e2e.asterisk_lab import (
     MOST,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
 from tests.e2e.asterisk import ADDRESS, NODES, Asterisk, require_asterisk
 from tests.e2e.asterisk_lab import asterisk_for, heard_at_asterisk, node
 from tests.e2e.configured import logged

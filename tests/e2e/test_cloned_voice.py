@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
 from tests.e2e.children import Child
 from tests.e2e.configured import is_running, logged, server_with, until_readyz
 from tests.e2e.server_under_test import Server

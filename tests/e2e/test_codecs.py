@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.softphone import SoftphoneProcess
 from cc_tts.media import g711
-from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.configured import server_with
 from tests.e2e.raw_sip import RawCaller, RtpEar
 from tests.e2e.server_under_test import GREETING, Server, engine_pcm

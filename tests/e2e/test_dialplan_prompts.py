@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
 from tests.e2e.configured import of_kind, server_with
 from tests.e2e.raw_sip import RawCaller, invite_once
 from tests.e2e.server_under_test import LONG_GREETING, Server, engine_pcm

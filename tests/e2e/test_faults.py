@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
 from tests.e2e.configured import is_running, logged, of_kind, server_with, ua_pid, until, until_readyz
 from tests.e2e.peers import HOST, Sipp
 from tests.e2e.raw_sip import RawCaller, invite_once, options, tcp_options

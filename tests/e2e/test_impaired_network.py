@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.ua.rtp import SAMPLES_PER_PACKET
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
+from cc_tts.softphone.rtp.packets import SAMPLES_PER_PACKET
 from tests.e2e.configured import server_with
 from tests.e2e.impairer import Impairment, Network
 from tests.e2e.peers import HOST

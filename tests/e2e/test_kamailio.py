@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
 from tests.e2e.configured import logged, until
 from tests.e2e.kamailio import (
     ENDED_WITHIN_S,

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cc_tts.ua.rtp import EVENT_PAYLOAD_TYPE, SAMPLES_PER_PACKET, RtpPacket, TelephoneEvent, event_code
+from cc_tts.softphone.rtp.packets import EVENT_PAYLOAD_TYPE, SAMPLES_PER_PACKET, RtpPacket, TelephoneEvent, event_code
 from tests.e2e.configured import of_kind
 from tests.e2e.raw_rtp import Address, RtpPeer
 from tests.e2e.raw_sip import RawCaller

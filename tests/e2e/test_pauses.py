@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.softphone import SoftphoneProcess
 from cc_tts.processes.supervisor import HEARTBEAT_TIMEOUT_S
-from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.configured import logged, server_with, ua_pid, until_readyz
 from tests.e2e.raw_sip import RawCaller, options
 from tests.e2e.server_under_test import Server

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.ua.port_quarantine import SPARE_PAIRS
+from cc_tts.ua.rtp.port_cooldown import SPARE_PAIRS
 from tests.e2e.configured import server_with, until
 from tests.e2e.peers import HOST, free_ports
 from tests.e2e.raw_sip import RawCaller

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.ua.gate import ALLOWED
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
+from cc_tts.ua.guard.request_filter import ALLOWED
 from tests.e2e.configured import server_with
 from tests.e2e.peers import Sipp
 from tests.e2e.raw_sip import options

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
 from tests.e2e.children import Child
 from tests.e2e.configured import until
 from tests.e2e.peers import free_ports

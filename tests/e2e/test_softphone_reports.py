@@ -2,7 +2,7 @@
 
 import pytest
 
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
 from tests.e2e.server_under_test import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cc_tts.ua.softphone_driver import SoftphoneProcess
+from bench.softphone import SoftphoneProcess
 from tests.e2e.baresip import Baresip
 from tests.e2e.peers import HOST
 from tests.e2e.quiet import until_quiet

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.softphone import SoftphoneProcess
 from cc_tts.errors import ProcessFailed
 from cc_tts.media import g711
-from cc_tts.ua.softphone_driver import SoftphoneProcess
 from tests.e2e.children import Child
 from tests.e2e.peers import HOST, Sipp, free_ports
 from tests.e2e.quiet import until_quiet
@@ -215,7 +215,7 @@ async def test_quit_hangs_up_what_is_still_talking(tmp_path: Path) -> None:
 
 
 async def run_command_line(*arguments: str, log_path: Path) -> Child:
-    return await Child.start([sys.executable, "-m", "cc_tts.ua.softphone", *arguments], log_path=log_path)
+    return await Child.start([sys.executable, "-m", "cc_tts.softphone", *arguments], log_path=log_path)
 
 
 async def test_command_line_prints_one_json_document(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, cast
 
 from cc_tts.calls.events import Event, EventBus, Subscription
 from cc_tts.calls.registry import CallRegistry
-from cc_tts.config import CallsConfig, Config, RouteConfig, TtsConfig
+from cc_tts.config.schema import CallsConfig, Config, RouteConfig, TtsConfig
 from cc_tts.metrics import Metrics
 from tests.fakes.fake_engine import FakeEngine, FakeSource
 from tests.fakes.fake_line import FakeClock

@@ -20,13 +20,11 @@ from cc_tts.calls.call import Direction, StopResult
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, StateMachine
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import EventBus
-from cc_tts.calls.prompt import Content, Prompt, TextContent, ToneContent
 from cc_tts.calls.quality import Quality
 from cc_tts.calls.registry import OriginateRequest
-from cc_tts.calls.speech_source import SpeechPiece
 from cc_tts.calls.utterance import Marks, Utterance
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.config import CallsConfig, Config, HttpConfig, TtsConfig
+from cc_tts.config.schema import CallsConfig, Config, HttpConfig, TtsConfig
 from cc_tts.errors import (
     CallNotFound,
     CapacityExceeded,
@@ -43,6 +41,8 @@ from cc_tts.errors import (
     WrongState,
 )
 from cc_tts.metrics import Metrics
+from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
+from cc_tts.speech.source import SpeechPiece
 from cc_tts.voices.voice import Voice
 
 VOICES = (Voice(id="en-us", engine="fake", language="en-US"), Voice(id="de", engine="fake", language="de"))

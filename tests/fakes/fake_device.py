@@ -14,14 +14,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
+from cc_tts.engines.cosyvoice2.engine.device import (
+    PagesExhausted,
+    PreparedText,
+    SlotFeed,
+    SpeakJob,
+    Spoken,
+    SpokenBatch,
+)
+from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
+from cc_tts.engines.cosyvoice2.engine.sequence import Feed
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds, Table, unistream_inputs
 from cc_tts.errors import UnknownVoice, Unprocessable
-from cc_tts.tts.cosyvoice2.bistream import Bistream
-from cc_tts.tts.cosyvoice2.device import PreparedText, SlotFeed, SpeakJob, Spoken, SpokenBatch
-from cc_tts.tts.cosyvoice2.draw_rules import DrawRules
-from cc_tts.tts.cosyvoice2.kv_cache import PagesExhausted
-from cc_tts.tts.cosyvoice2.models.lm_input import LengthLimits, SpeechIds, Table, unistream_inputs
-from cc_tts.tts.cosyvoice2.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
-from cc_tts.tts.cosyvoice2.sequence import Feed
 
 IDS: Final = SpeechIds(num_codes=200)
 VOICES: Final = {"anna": 45, "ben": 0, "cleo": 30, "dora": 38}
@@ -122,7 +128,7 @@ class FakeFront:
 
 
 class FakeDevice:
-    """See :class:`cc_tts.tts.cosyvoice2.device.Device`."""
+    """See :class:`cc_tts.engines.cosyvoice2.engine.device.Device`."""
 
     def __init__(
         self, clock: VirtualClock, *, num_slots: int = 8, num_pages: int = 1000, costs: FakeCosts | None = None

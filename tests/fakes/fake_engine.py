@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from cc_tts.audio import AudioFormat, PcmChunk
-from cc_tts.calls.prompt import Content, SilenceContent, TextContent, ToneContent
-from cc_tts.calls.speech_source import SpeechPiece
+from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
-from cc_tts.tts.engine import SynthesisRequest
+from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
+from cc_tts.speech.source import SpeechPiece
 from cc_tts.voices.voice import Voice
 
 PIECE_MS = 200

@@ -9,8 +9,8 @@ import pytest
 import structlog
 
 from cc_tts.api import audio_speech
-from cc_tts.calls.prompt import TextContent
 from cc_tts.errors import EngineFailed, NothingToSay, UnknownVoice
+from cc_tts.speech.prompt import TextContent
 from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_api
 
 pytestmark = pytest.mark.integration

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.prompt import Prompt, SilenceContent, TextContent, ToneContent
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan
 from cc_tts.errors import EngineOverloaded
+from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent, ToneContent
 from tests.fakes.fake_calls import BUSY, UA_DOWN, RunningApi, running_api
 
 pytestmark = pytest.mark.integration

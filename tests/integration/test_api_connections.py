@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 import structlog
 
-from cc_tts.api import connections
+from cc_tts.api.http import connections
 from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_api
 
 pytestmark = pytest.mark.integration

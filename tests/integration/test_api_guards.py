@@ -9,7 +9,7 @@ import pytest
 import structlog
 from aiohttp import ClientSession, WSServerHandshakeError
 
-from cc_tts.config import TokenConfig
+from cc_tts.config.schema import TokenConfig
 from tests.fakes.fake_calls import Answered, RunningApi, make_config, running_api
 
 pytestmark = pytest.mark.integration

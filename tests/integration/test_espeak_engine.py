@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pytest
 
 from cc_tts.audio import PcmChunk
+from cc_tts.engines.engine import SynthesisRequest
+from cc_tts.engines.espeak.engine import KEEP_LEAD_MS, EspeakEngine
+from cc_tts.engines.espeak.library import EspeakLibrary, OnAudio
 from cc_tts.errors import EngineFailed, LanguageUnsupported, UnknownVoice
 from cc_tts.media.speech_activity import has_speech
-from cc_tts.tts.engine import SynthesisRequest
-from cc_tts.tts.espeak import KEEP_LEAD_MS, EspeakEngine
-from cc_tts.tts.espeak_library import EspeakLibrary, OnAudio
 
 pytestmark = pytest.mark.integration
 

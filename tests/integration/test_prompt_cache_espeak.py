@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.calls.cached_source import CachedSource
-from cc_tts.calls.prompt import TextContent
-from cc_tts.calls.prompt_key import engine_identity
-from cc_tts.calls.speech_source import SpeechPiece, SpeechSource
-from cc_tts.config import CacheConfig, Config
-from cc_tts.media.prompt_cache import PromptCache
+from cc_tts.config.schema import CacheConfig, Config
+from cc_tts.engines.espeak.engine import EspeakEngine
 from cc_tts.metrics import Metrics
+from cc_tts.speech.cached_source import CachedSource
+from cc_tts.speech.prompt import TextContent
+from cc_tts.speech.prompt_cache import PromptCache
+from cc_tts.speech.prompt_key import engine_identity
+from cc_tts.speech.source import SpeechPiece, SpeechSource
 from cc_tts.text.normalizer import Normalizer
-from cc_tts.tts.espeak import EspeakEngine
 
 pytestmark = pytest.mark.integration
 

@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
-from cc_tts.calls.prompt import TextContent
-from cc_tts.calls.speech_source import SpeechSource
 from cc_tts.clock import MonotonicClock
-from cc_tts.config import TtsConfig
+from cc_tts.config.schema import TtsConfig
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
+from cc_tts.speech.prompt import TextContent
+from cc_tts.speech.source import SpeechSource
 from cc_tts.text.chunker import TextChunk, chunk_text
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process import client

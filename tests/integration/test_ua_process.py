@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cc_tts.clock import MonotonicClock
-from cc_tts.config import Config, RtpConfig, SipConfig
+from cc_tts.config.schema import Config, RtpConfig, SipConfig
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Message
 from cc_tts.ua.client import UaClient

@@ -14,12 +14,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.clock import MonotonicClock  # noqa: E402
+from cc_tts.engines.engine import SynthesisRequest  # noqa: E402
+from cc_tts.engines.worker import link as link_module  # noqa: E402
+from cc_tts.engines.worker.client import WorkerEngine  # noqa: E402
+from cc_tts.engines.worker.link import WorkerStream  # noqa: E402
+from cc_tts.engines.worker.messages import WorkerSettings  # noqa: E402
 from cc_tts.errors import EngineFailed, EngineOverloaded, ProcessFailed, Unprocessable  # noqa: E402
-from cc_tts.tts.engine import SynthesisRequest  # noqa: E402
-from cc_tts.tts.worker import link as link_module  # noqa: E402
-from cc_tts.tts.worker.client import WorkerEngine  # noqa: E402
-from cc_tts.tts.worker.link import WorkerStream  # noqa: E402
-from cc_tts.tts.worker.messages import WorkerSettings  # noqa: E402
 from tests.support.tiny_model import make_tiny_model  # noqa: E402
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]

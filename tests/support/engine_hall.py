@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cc_tts.tts.cosyvoice2.costs import DefaultCosts, StageCosts
-from cc_tts.tts.cosyvoice2.engine import Engine, EngineConfig
-from cc_tts.tts.stepped import SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.cosyvoice2.engine.costs import DefaultCosts, StageCosts
+from cc_tts.engines.cosyvoice2.engine.engine import Engine, EngineConfig
+from cc_tts.engines.stepped import SpeechOut, StepOut, StreamDone, StreamRequest
 from tests.fakes.fake_device import FakeCosts, FakeDevice, FakeFront, VirtualClock
 
 BYTES_PER_MS: Final = 48

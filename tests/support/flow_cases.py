@@ -8,11 +8,11 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.tts.cosyvoice2.flow_runner import FlowRow, FlowRunner
-from cc_tts.tts.cosyvoice2.models.flow import Flow, FlowConfig, fixed_noise
-from cc_tts.tts.cosyvoice2.models.flow_encoder import EncoderConfig
-from cc_tts.tts.cosyvoice2.models.flow_estimator import EstimatorConfig
-from cc_tts.tts.cosyvoice2.token2wav import FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import EncoderConfig
+from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import EstimatorConfig
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowConfig, fixed_noise
+from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
+from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
 from tests.support.tiny_model import tiny_states
 
 CLOSE: Final = {"rtol": 0.0, "atol": 1e-5}

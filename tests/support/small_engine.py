@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from cc_tts.tts.cosyvoice2.batched import BatchedConfig, BatchedEngine
-from cc_tts.tts.cosyvoice2.engine import EngineConfig
-from cc_tts.tts.cosyvoice2.speakers import Speaker
-from cc_tts.tts.stepped import StepOut, StreamDone, StreamRequest
+from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedEngine
+from cc_tts.engines.cosyvoice2.engine.engine import EngineConfig
+from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
+from cc_tts.engines.stepped import StepOut, StreamDone, StreamRequest
 from tests.support.stepped_streams import endings, pcm_of, run
 from tests.support.tiny_speakers import tiny_speaker
 

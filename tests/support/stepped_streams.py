@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cc_tts.audio import AudioFormat
-from cc_tts.tts.stepped import SpeechOut, StepOut, SteppedEngine, StreamDone
+from cc_tts.engines.stepped import SpeechOut, StepOut, SteppedEngine, StreamDone
 
 MAX_STEPS: Final = 500
 

@@ -17,8 +17,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cc_tts.tts.cosyvoice2.checkpoint_shapes import TEXT_EMBEDDING, TIED_HEAD, FlowDims, HiftDims, LlmDims, Part, Shape
-from cc_tts.tts.cosyvoice2.golden_fill import fill_by_kind
+from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import (
+    TEXT_EMBEDDING,
+    TIED_HEAD,
+    FlowDims,
+    HiftDims,
+    LlmDims,
+    Part,
+    Shape,
+)
+from tests.parity.golden_fill import fill_by_kind
 
 NUM_CODES: Final = 243
 NUM_HEADS: Final = 4

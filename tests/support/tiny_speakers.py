@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cc_tts.tts.cosyvoice2.speakers import Mode, Speaker
+from cc_tts.engines.cosyvoice2.voice.speakers import Mode, Speaker
 from tests.support.tiny_model import NUM_CODES, random_values
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     fake = FakeEngine()
-    monkeypatch.setattr("cc_tts.tts.factory.make_engine", lambda *_arguments, **_more: fake)
+    monkeypatch.setattr("cc_tts.engines.factory.make_engine", lambda *_arguments, **_more: fake)
     monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
     for name in ("CC_TTS_SIP__PORT", "CC_TTS_TTS__VOICE"):
         monkeypatch.delenv(name, raising=False)
@@ -118,7 +118,7 @@ def test_call_is_handed_to_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(cli, "_parser", lambda _arguments: (_ for _ in ()).throw(SystemExit(0)))
     with pytest.raises(SystemExit):
         cli.main(["call", "sip:x@h", "--json"])
-    assert given == [sys.executable, [sys.executable, "-m", "cc_tts.ua.softphone", "sip:x@h", "--json"]]
+    assert given == [sys.executable, [sys.executable, "-m", "cc_tts.softphone", "sip:x@h", "--json"]]
 
 
 @pytest.mark.parametrize("argv", [[], ["nonsense"], ["say"]])

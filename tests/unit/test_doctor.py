@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from cc_tts import config as configuration
-from cc_tts.config import Config
+from cc_tts.config import load as configuration
+from cc_tts.config.schema import Config
 from cc_tts.doctor import machine, network, software
 from cc_tts.doctor.command import CHECKS, bounded, examine, run
 from cc_tts.doctor.finding import Check, Finding, Subject
 from cc_tts.doctor.probes import Probes, Ran
+from cc_tts.engines.cosyvoice2.model.directory import PUBLISHED
 from cc_tts.port_owner import Kind
-from cc_tts.tts.cosyvoice2.model_dir import PUBLISHED
 
 pytestmark = pytest.mark.unit
 

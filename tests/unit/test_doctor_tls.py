@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from cc_tts import config as configuration
+from cc_tts.config import load as configuration
 from cc_tts.doctor import network
 from cc_tts.doctor.finding import Finding, Subject
 from cc_tts.doctor.probes import Probes

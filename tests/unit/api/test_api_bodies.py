@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_tts.api import bodies, schemas
+from cc_tts.api import schemas
+from cc_tts.api.http import bodies
 from cc_tts.errors import FieldError, MalformedRequest, NothingToSay, TheirFault, UnknownVoice, Unprocessable
 
 pytestmark = pytest.mark.unit

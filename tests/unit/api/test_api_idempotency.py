@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from cc_tts.api.idempotency import Answer, IdempotencyStore, Key, check_key
+from cc_tts.api.http.idempotency import Answer, IdempotencyStore, Key, check_key
 from cc_tts.errors import CapacityExceeded, IdempotencyMismatch, MalformedRequest
 
 pytestmark = pytest.mark.unit

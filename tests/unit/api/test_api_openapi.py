@@ -7,11 +7,11 @@ import msgspec
 import pytest
 from openapi_spec_validator import validate
 
-from cc_tts.api import openapi
 from cc_tts.api.app import build_app
+from cc_tts.api.http import openapi
 from cc_tts.api.routes import ROUTES
 from cc_tts.api.schemas import Speak
-from cc_tts.config import ALL_SCOPES
+from cc_tts.config.schema import ALL_SCOPES
 from tests.fakes.fake_calls import make_context
 
 pytestmark = pytest.mark.unit

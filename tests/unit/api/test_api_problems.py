@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from cc_tts.api import problems
+from cc_tts.api.http import problems
 from cc_tts.errors import CcTtsError, Draining, FieldError, OurFault, QueueFull, TheirFault, Unauthorized, WrongState
 
 pytestmark = pytest.mark.unit

@@ -6,14 +6,14 @@ import re
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from cc_tts.api import auth
 from cc_tts.api.audio_speech import wav_header
+from cc_tts.api.http import auth
 from cc_tts.calls.call import Call
 from cc_tts.calls.registry import CallRegistry
-from cc_tts.calls.speech_source import SpeechSource
-from cc_tts.config import TokenConfig
+from cc_tts.config.schema import TokenConfig
 from cc_tts.errors import Forbidden, Unauthorized
 from cc_tts.metrics import Metrics
+from cc_tts.speech.source import SpeechSource
 from cc_tts.voices.catalog import VoiceCatalog
 from tests.fakes.fake_calls import FakeCall, FakeCallRegistry, FakeSpeechSource, FakeVoices
 

@@ -1,6 +1,6 @@
 import pytest
 
-from bench.engine_clock import WorkClock
+from bench.engine.clock import WorkClock
 from cc_tts.clock import NS_PER_MS
 
 pytestmark = pytest.mark.unit

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from bench.engine_figures import ROW_SECONDS, flatness, ratios, shards, spread
-from bench.engine_seams import COMB, RATE_HZ, end_noise, jump, seams
+from bench.engine.figures import ROW_SECONDS, flatness, ratios, shards, spread
+from bench.engine.seams import COMB, RATE_HZ, end_noise, jump, seams
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from bench.engine_foretold import (
+from bench.engine.foretold import (
     MAX_STREAMS,
     FixedClock,
     Foretold,
@@ -20,9 +20,9 @@ from bench.engine_foretold import (
     prefill_ms,
     vocoder_ms,
 )
-from bench.engine_phone import always, burst
-from bench.engine_phone_load import PhoneLoad
-from cc_tts.tts.cosyvoice2.engine import Engine
+from bench.engine.phone import always, burst
+from bench.engine.phone_load import PhoneLoad
+from cc_tts.engines.cosyvoice2.engine.engine import Engine
 
 pytestmark = pytest.mark.unit
 

@@ -5,9 +5,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from bench.engine_listener import Listener
-from bench.engine_phone import burst, most_sustained, poisson
-from bench.engine_phone_load import Tally, figures
+from bench.engine.listener import Listener
+from bench.engine.phone import burst, most_sustained, poisson
+from bench.engine.phone_load import Tally, figures
 
 pytestmark = pytest.mark.unit
 

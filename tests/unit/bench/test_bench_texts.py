@@ -6,14 +6,14 @@ import pytest
 
 pytest.importorskip("torch")
 
-from bench import engine_gpu
-from bench.engine_front import num_tokens_of, sentences, sized_text
-from bench.engine_gpu import Step, plan, run
-from bench.engine_model import PROMPT_TOKENS, VOICE, model_at, voice, voices
-from bench.engine_variants import DoublingHops
+from bench.engine import gpu as engine_gpu
+from bench.engine.front import num_tokens_of, sentences, sized_text
+from bench.engine.gpu import Step, plan, run
+from bench.engine.model import PROMPT_TOKENS, VOICE, model_at, voice, voices
+from bench.engine.variants import DoublingHops
+from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
+from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream, hops_of
 from cc_tts.errors import Unprocessable
-from cc_tts.tts.cosyvoice2.listener_clock import ListenerClock
-from cc_tts.tts.cosyvoice2.sequence import Sequence, Stream, hops_of
 
 pytestmark = pytest.mark.unit
 

@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from bench.hostile_answers import CALLEE, Here, Scene, Step, registered, reply, to_register, to_request
-from bench.hostile_media import OWN, bad_rtcp, bad_rtp, info_body, json_body, mutate_sdp, offer, rtp
-from bench.hostile_peer import header, on_loopback, repeated
-from bench.hostile_sip import MUTATIONS, Mutation, Sip, mutate, spoil
+from bench.hostile.answers import CALLEE, Here, Scene, Step, registered, reply, to_register, to_request
+from bench.hostile.media import OWN, bad_rtcp, bad_rtp, info_body, json_body, mutate_sdp, offer, rtp
+from bench.hostile.peer import header, on_loopback, repeated
+from bench.hostile.sip import MUTATIONS, Mutation, Sip, mutate, spoil
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,9 @@ import pytest
 from cc_tts.calls import call as call_module
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState, UtteranceState
-from cc_tts.calls.prompt import Prompt, SilenceContent, TextContent, ToneContent
 from cc_tts.calls.utterance import CompletionCause
 from cc_tts.errors import DuplicateId, EngineOverloaded, NothingToSay, QueueFull, UserAgentUnavailable, WrongState
+from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent, ToneContent
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceState
-from cc_tts.calls.prompt import Content, Prompt, TextContent, ToneContent
-from cc_tts.calls.prompt_player import MAX_ON_LINE, PromptPlayer
-from cc_tts.calls.speech_source import SpeechPiece
+from cc_tts.calls.player import MAX_ON_LINE, PromptPlayer
 from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
 from cc_tts.errors import EngineFailed, EngineOverloaded
+from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
+from cc_tts.speech.source import SpeechPiece
 from tests.fakes.fake_engine import FakeSource, Step, pcm
 from tests.fakes.fake_line import RATE_HZ, FakeClock, FakeLine
 
@@ -511,7 +511,7 @@ def _patch_sleep(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], Await
             await sleep(delay_s)
         await real_sleep(0)
 
-    monkeypatch.setattr("cc_tts.calls.prompt_player.asyncio.sleep", instead)
+    monkeypatch.setattr("cc_tts.calls.player.asyncio.sleep", instead)
 
 
 async def _overload(

@@ -5,7 +5,6 @@ import asyncio
 import pytest
 
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.prompt import Prompt, TextContent
 from cc_tts.calls.registry import OVERLOAD_EVENT_INTERVAL_S, OriginateRequest
 from cc_tts.errors import (
     CallNotFound,
@@ -18,6 +17,7 @@ from cc_tts.errors import (
     UserAgentUnavailable,
     UtteranceNotFound,
 )
+from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
 

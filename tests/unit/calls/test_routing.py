@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.calls.prompt import Prompt, TextContent
 from cc_tts.calls.routing import MAX_URI_CHARS, RouteDecision, decide, is_trusted, parse_uri, percent_decode
-from cc_tts.config import CallsConfig, Config, RouteConfig, SipConfig, TtsConfig
+from cc_tts.config.schema import CallsConfig, Config, RouteConfig, SipConfig, TtsConfig
 from cc_tts.errors import (
     CcTtsError,
     Forbidden,
@@ -22,6 +21,7 @@ from cc_tts.errors import (
     TextTooLong,
     TheirFault,
 )
+from cc_tts.speech.prompt import Prompt, TextContent
 
 pytestmark = pytest.mark.unit
 

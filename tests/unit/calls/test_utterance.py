@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceEvent
-from cc_tts.calls.prompt import Prompt, SilenceContent, TextContent
 from cc_tts.calls.utterance import Marks, SpokenSpan, Utterance
+from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
 
 pytestmark = pytest.mark.unit
 

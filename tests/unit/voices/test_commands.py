@@ -62,7 +62,7 @@ def write_wav(path: Path, seconds: float, *, peak: float = 0.5, rate_hz: int = 2
 def encoder(monkeypatch: pytest.MonkeyPatch) -> CountingEncoder:
     fake = CountingEncoder()
     monkeypatch.setattr(cli, "_prompt_encoder", lambda _model: fake)
-    monkeypatch.setattr("cc_tts.tts.factory.make_engine", lambda *_arguments, **_more: FakeEngine())
+    monkeypatch.setattr("cc_tts.engines.factory.make_engine", lambda *_arguments, **_more: FakeEngine())
     monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
     return fake
 
@@ -341,7 +341,7 @@ def test_enrolled_lists_a_line_a_voice(
     run("enrol", "bruno", mode="cross_lingual", language="de")
     run("enrol", "anna", transcript=TEXT, description="our Anna")
     capsys.readouterr()
-    monkeypatch.setattr("cc_tts.tts.factory.make_engine", lambda *_a, **_k: pytest.fail("an engine was started"))
+    monkeypatch.setattr("cc_tts.engines.factory.make_engine", lambda *_a, **_k: pytest.fail("an engine was started"))
     assert run("enrolled") == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [

@@ -1,0 +1,356 @@
+"""The engine's own work, and what its schedule makes of a card that is not at hand: the real engine, a device that counts.
+
+python -m bench.engine.foretold [--calls 1,64,128,256] [--seconds 30] [--name engine_foretold]
+
+The loads are those of ``bench.engine.phone``. The device draws and speaks nothing; each call takes the time that is foretold
+for one H200 in bfloat16 with graphs (engine-performance §4.2, §4.7, §4.8), and the engine's own work the processor time that
+it takes here, in the same thread and on the same clock, as with a card. So ``host_ms`` is measured; ``first_audio_ms`` and
+``most_sustained`` hold as far as the costs do, and do not count what the runner itself does for a call.
+
+With ``--planning-us N`` the engine's own work in a step is taken to be 0.1 ms and N µs a stream. Then nothing depends on the
+machine or on what else it does: two schedules can be compared.
+"""
+
+import argparse
+import json
+import random
+import tempfile
+from collections.abc import Mapping
+from collections.abc import Sequence as Row
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from bench.engine.clock import WorkClock
+from bench.engine.figures import spread
+from bench.engine.front import SizedFront
+from bench.engine.model import NUM_CODES, voices
+from bench.engine.phone import BURST_S, STAGGER_MS, always, burst, most_sustained, poisson
+from bench.engine.phone_load import Caller, PhoneLoad, figures
+from bench.engine.variants import FirstComeFirstServed
+from bench.lab import RESULTS, Json, machine
+from cc_tts import logs
+from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS
+from cc_tts.engines.cosyvoice2.engine.costs import StageCosts
+from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, SlotFeed, SpeakJob, Spoken, SpokenBatch
+from cc_tts.engines.cosyvoice2.engine.engine import Engine, EngineConfig
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
+from cc_tts.engines.cosyvoice2.engine.scheduler import FRAMES_PER_TOKEN
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SpeechIds
+from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice2.runners.crossfade import SEAM_FRAMES
+from cc_tts.engines.cosyvoice2.runners.graphs import tier_of
+from cc_tts.engines.cosyvoice2.runners.lm import ROW_TIERS
+from tests.support import tiny_model
+
+BYTES_PER_FRAME: Final = 960
+KEYS_LIKE_ONE_FRAME: Final = 1160.0
+MAX_STREAMS: Final = 320
+STEP_MS: Final = 0.1
+PAGE_BYTES: Final = 2.29e6 * CHUNK_TOKENS * FRAMES_PER_TOKEN
+"""Of the flow's state, for a second of speech (§4.5)."""
+LOADS: Final[tuple[tuple[str, type[Engine]], ...]] = (
+    ("always", Engine),
+    ("burst", Engine),
+    ("poisson", Engine),
+    ("always", FirstComeFirstServed),
+)
+STATE_BYTES: Final = 0.75 * 140e9 - 10e9
+"""What is left of the card for pages."""
+
+
+class FixedClock(WorkClock):
+    """Goes on by what it is told to skip, and by nothing else."""
+
+    def now_ns(self) -> int:
+        """Instant, ns."""
+        return self._skipped_ns
+
+
+@dataclass(slots=True)
+class _Slot:
+    """What a sequence has had of the device."""
+
+    num_prompt: int
+    to_draw: int
+    num_drawn: int = 0
+    num_told: int = 0
+    num_spoken: int = 0
+    num_given: int = 0
+    num_pages: int | None = 0
+    """Besides those of its voice; None: it goes on without pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    ids: tuple[int, ...]
+    stopped: bool
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class ForetoldDevice:
+    """See :class:`cc_tts.engines.cosyvoice2.engine.device.Device`; every voice is kept."""
+
+    clock: WorkClock
+    num_prompts: Mapping[str, int]
+    num_slots: int
+    num_pages: int
+    max_tokens: int = NUM_POSITIONS
+    silent_tokens: frozenset[int] = frozenset()
+    num_not_finite: int = 0
+    device_ms: float = 0.0
+    num_free_pages: int = 0
+    _slots: dict[int, _Slot] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.num_free_pages = self.num_pages - sum(_final(count) for count in self.num_prompts.values())
+
+    def start(self, feeds: Row[SlotFeed]) -> None:
+        """Every text is a sequence of its own here."""
+        for each in feeds:
+            assert not each.feed.goes_on
+            self._slots[each.slot] = _Slot(self.num_prompts[each.voice_id], each.feed.rules.max_drawn, num_drawn=1)
+        self._pass(prefill_ms(sum(len(each.feed.inputs) for each in feeds)))
+
+    def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, _Drawn]:
+        """So many tokens more for each."""
+        for number, limit in until.items():
+            slot = self._slots[number]
+            slot.num_drawn = min(slot.to_draw, limit, slot.num_drawn + num_steps)
+        self._pass(num_steps * lm_step_ms(self.num_rows))
+        return {number: _news(slot) for number, slot in self._slots.items()}
+
+    def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
+        """Silence of the right length, but for what the seam holds back."""
+        needs = [self._pages_wanted(self._slots[job.slot], len(job.tokens)) for job in jobs]
+        if sum(needs) > self.num_free_pages:
+            raise PagesExhausted(f"{sum(needs)} pages are needed and {self.num_free_pages} are free")
+        pieces, num_frames, num_keys = [], 0, 0
+        for job, need in zip(jobs, needs, strict=True):
+            slot = self._slots[job.slot]
+            if slot.num_pages is not None:
+                slot.num_pages += need
+                self.num_free_pages -= need
+            slot.num_spoken += len(job.tokens)
+            end = slot.num_spoken if job.is_last else _on_grid(slot)
+            new, keys = (end - slot.num_given) * FRAMES_PER_TOKEN, (slot.num_prompt + end) * FRAMES_PER_TOKEN
+            held = (0 if job.is_last else SEAM_FRAMES) - (0 if job.is_first else SEAM_FRAMES)
+            pieces.append(Spoken(bytes(max(0, new - held) * BYTES_PER_FRAME)))
+            num_frames, num_keys = max(num_frames, new if slot.num_pages is not None else keys), max(num_keys, keys)
+            slot.num_given = end
+        spoken_ms = flow_ms(len(jobs) * num_frames, num_keys), vocoder_ms(len(jobs) * num_frames)
+        self._pass(sum(spoken_ms))
+        return SpokenBatch(pieces, *spoken_ms)
+
+    def recompute(self, slot: int) -> None:
+        """Its pages come back."""
+        self.num_free_pages += self._slots[slot].num_pages or 0
+        self._slots[slot].num_pages = None
+
+    def release(self, slot: int, *, wipe: bool = False) -> None:
+        """Its pages come back."""
+        del wipe
+        gone = self._slots.pop(slot, None)
+        self.num_free_pages += (gone.num_pages or 0) if gone else 0
+
+    def pages_needed(self, voice_id: str, num_tokens: int) -> int:
+        """Besides those of its voice."""
+        return _own_pages(self.num_prompts[voice_id], num_tokens)
+
+    @property
+    def num_rows(self) -> int:
+        """All up to the highest slot in use, filled up: what a step computes, whoever draws."""
+        return min(tier_of(max(self._slots, default=0) + 1, ROW_TIERS), self.num_slots)
+
+    @property
+    def num_used(self) -> int:
+        """Slots in use."""
+        return len(self._slots)
+
+    def _pages_wanted(self, slot: _Slot, num_new: int) -> int:
+        if slot.num_pages is None:
+            return 0
+        return max(0, _own_pages(slot.num_prompt, slot.num_spoken + num_new) - slot.num_pages)
+
+    def _pass(self, ms: float) -> None:
+        self.device_ms += ms
+        self.clock.rest(ms)
+
+
+def prefill_ms(num_positions: int) -> float:
+    """§4.7: 2 to 4 ms for one; what more cost is by their arithmetic."""
+    return 3.0 + num_positions / 1000.0
+
+
+def lm_step_ms(num_rows: int) -> float:
+    """§4.2, the realistic column: 1.1 ms for one, 1.6 for 64, 3 for 256."""
+    return 1.1 + 0.5 * num_rows / 64 if num_rows <= 64 else 1.6 + 1.4 * (num_rows - 64) / 192
+
+
+def flow_ms(num_frames: int, num_keys: int) -> float:
+    """§4.7 and §4.8: 10 to 15 ms for one chunk, 50 to 80 for 64, encoder included; for 16 some more than it says."""
+    return 10.0 + 0.0115 * num_frames * (1.0 + num_keys / KEYS_LIKE_ONE_FRAME)
+
+
+def vocoder_ms(num_frames: int) -> float:
+    """§4.6 and §4.8: 3 to 5 ms for one chunk, 10 to 15 for 64."""
+    return 4.0 + 0.0025 * num_frames
+
+
+def foretold_costs() -> StageCosts:
+    """What start-up would have measured, in the same sizes."""
+    costs = StageCosts()
+    for _ in range(40):  # a mean moves by a fifth each time
+        for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+            costs.observe_lm_step(rows, lm_step_ms(rows))
+            costs.observe_prefill(100 * rows, prefill_ms(100 * rows))
+        for rows in (1, 2, 4, 8, 16, 32):
+            for chunks, keys in ((1, 400), (2, 500), (4, 800)):
+                frames = 50 * chunks
+                costs.observe_flow(rows, rows * frames, keys, flow_ms(rows * frames, keys))
+                costs.observe_vocoder(rows, rows * frames, vocoder_ms(rows * frames))
+    return costs
+
+
+class Foretold:
+    """Makes engines over such devices."""
+
+    def __init__(self, folder: Path, clock: WorkClock) -> None:
+        self.clock = clock
+        self.speakers = voices("full")
+        tokenizer = folder / "tokenizer"
+        tiny_model.write_tokenizer(tokenizer)
+        self._front = SizedFront(
+            TextTokenizer.from_directory(tokenizer),
+            self.speakers,
+            speech_ids=SpeechIds(NUM_CODES["full"]),
+            num_positions=NUM_POSITIONS,
+        )
+        self._table = foretold_costs().as_table()
+
+    def device(self, max_streams: int) -> ForetoldDevice:
+        """As many slots as a worker would have for so many streams."""
+        prompts = {voice_id: len(speaker.flow_tokens) for voice_id, speaker in self.speakers.items()}
+        num_slots = max_streams + max(1, max_streams // 8)
+        num_pages = min(int(STATE_BYTES / PAGE_BYTES), 40 * num_slots)
+        return ForetoldDevice(self.clock, prompts, num_slots, num_pages)
+
+    def engine(self, device: ForetoldDevice, kind: type[Engine], max_streams: int, *, target_ms: float) -> Engine:
+        """With costs as if measured at start-up."""
+        config = EngineConfig(first_audio_target_ms=target_ms, max_streams=max_streams)
+        return kind(device, self._front, StageCosts.from_table(self._table), config, clock=self.clock)
+
+
+def measure(foretold: Foretold, kind: type[Engine], callers: list[Caller], arguments: argparse.Namespace) -> Json:
+    """One load on an engine of its own."""
+    device = foretold.device(MAX_STREAMS)
+    engine = foretold.engine(device, kind, MAX_STREAMS, target_ms=arguments.target_ms)
+    own_ms: list[float] = []
+    step = engine.step
+
+    def timed() -> Row[object]:
+        begin_ns, device_ms = foretold.clock.now_ns(), device.device_ms
+        if arguments.planning_us is not None:
+            foretold.clock.rest(STEP_MS + arguments.planning_us / 1000.0 * device.num_used)
+        outs = step()
+        own_ms.append((foretold.clock.now_ns() - begin_ns) / 1e6 - (device.device_ms - device_ms))
+        return outs
+
+    engine.step = timed  # type: ignore[method-assign, assignment]
+    load = PhoneLoad(engine, foretold.clock, seed=arguments.seed)
+    is_burst = not callers[0].speaks_on and callers[0].next_ms == callers[-1].next_ms
+    for_ms = 1000.0 * (min(arguments.seconds, BURST_S) if is_burst else arguments.seconds)
+    tally = load.run(
+        callers,
+        for_ms=for_ms,
+        warm_up_ms=0.0 if is_burst else min(STAGGER_MS, for_ms / 2),
+        num_pages_used=lambda: device.num_pages - device.num_free_pages,
+    )
+    engine.close()
+    return figures(tally) | {"host_ms": spread(own_ms), "host_share": round(sum(own_ms) / tally.wall_ms, 3)}
+
+
+def _callers(load: str, count: int, arguments: argparse.Namespace) -> list[Caller]:
+    draw = random.Random(count)
+    if load == "burst":
+        return burst(count)
+    return poisson(count, 1000.0 * arguments.seconds, draw) if load == "poisson" else always(count, draw)
+
+
+def run(arguments: argparse.Namespace) -> Json:
+    """All loads by deadline and, where everybody always listens, first come, first served."""
+    calls = [int(each) for each in arguments.calls.split(",")]
+    loads: Json = {}
+    result: Json = {
+        "what": arguments.what,
+        "costs": "a decode step costs what the rows cost that it computes: all up to the highest slot in use",
+        "seconds": arguments.seconds,
+        "first_audio_target_ms": arguments.target_ms,
+        "planning_us_a_stream": arguments.planning_us,
+        "pages": int(STATE_BYTES / PAGE_BYTES),
+        "loads": loads,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        foretold = Foretold(Path(folder), WorkClock() if arguments.planning_us is None else FixedClock())
+        for load, kind in LOADS:
+            name = load if kind is Engine else f"{load}, first come, first served"
+            loads[name] = {}
+            for count in calls:
+                cell = loads[name][str(count)] = measure(foretold, kind, _callers(load, count, arguments), arguments)
+                _print(load if kind is Engine else "arrival", count, cell)
+        result["most_sustained"] = most_sustained(loads["always"], arguments.target_ms)
+    return result
+
+
+def _print(load: str, count: int, cell: Json) -> None:
+    first, host = cell["first_audio_ms"], cell["host_ms"]
+    print(
+        f"{load:8} {count:>4}  first audio p50 {first.get('p50', '-'):>7} p95 {first.get('p95', '-'):>7} ms"
+        f"  underruns {cell['underrun_rate']['any']}  refused {cell['refused']:>4}  pages {cell['max_pages']:>4}"
+        f"  host p50 {host['p50']:>5} p99 {host['p99']:>6} ms",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Run, print, save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", default="1,16,64,128,192,224,256")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--target-ms", type=float, default=300.0)
+    parser.add_argument("--planning-us", type=float, help="of a step, for each stream; measured without")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--what", default="the schedule as it is", help="which schedule this is, for the file")
+    parser.add_argument("--name", help="save NAME.json")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    logs.configure(level="error", json=False, process="bench")
+    result = run(arguments)
+    if arguments.name:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        path = arguments.out / f"{arguments.name}.json"
+        path.write_text(json.dumps({"machine": machine(), **result}, indent=1) + "\n", encoding="utf-8")
+        print(f"\nsaved {path}")
+
+
+def _news(slot: _Slot) -> _Drawn:
+    news, slot.num_told = slot.num_drawn - slot.num_told, slot.num_drawn
+    return _Drawn((0,) * news, slot.num_drawn == slot.to_draw)
+
+
+def _own_pages(num_prompt: int, num_tokens: int) -> int:
+    return -(-(num_prompt + num_tokens) // CHUNK_TOKENS) - _final(num_prompt)
+
+
+def _final(num_prompt: int) -> int:
+    return max(0, num_prompt - LOOKAHEAD_TOKENS) // CHUNK_TOKENS
+
+
+def _on_grid(slot: _Slot) -> int:
+    num_known = slot.num_prompt + slot.num_spoken - LOOKAHEAD_TOKENS
+    return num_known // CHUNK_TOKENS * CHUNK_TOKENS - slot.num_prompt
+
+
+if __name__ == "__main__":
+    main()

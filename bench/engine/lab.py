@@ -1,0 +1,210 @@
+"""What every bench of the engine needs: its command line, the loaded engine, and a description of the machine."""
+
+import argparse
+import contextlib
+import gc
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from bench.engine.clock import BenchClock, RealClock, WorkClock
+from bench.engine.front import SizedFront
+from bench.engine.model import NUM_CODES, Size, model_at, voices
+from bench.lab import RESULTS, Json, machine
+from cc_tts import logs
+from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedEngine
+from cc_tts.engines.cosyvoice2.engine.costs import StageCosts
+from cc_tts.engines.cosyvoice2.engine.engine import Engine, EngineConfig
+from cc_tts.engines.cosyvoice2.model.bundle import TOKENIZER_FOLDER
+from cc_tts.engines.cosyvoice2.model.description import estimator_head_dim
+from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SpeechIds
+from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner
+from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
+from cc_tts.engines.cosyvoice2.worker_engine import (
+    CPU_CALIBRATION_ROWS,
+    CUDA_CALIBRATION_ROWS,
+    choose_device,
+    choose_policy,
+)
+
+MAX_STREAMS: Final[Mapping[str, int]] = {"cpu": 32, "cuda": 512}
+RULE_FILLED: Final = "weights filled by rule: speed is that of trained ones, the sound means nothing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lab:
+    """Where and with what a bench runs."""
+
+    size: Size
+    model_dir: Path
+    device: torch.device
+    dtype: str
+    graphs: bool
+    pages_bytes: int
+    is_real_time: bool
+    notes: tuple[str, ...]
+    begin_s: float
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether it is a card."""
+        return self.device.type == "cuda"
+
+    @property
+    def has_work_clock(self) -> bool:
+        """Whether time is that of the processor, which other programs do not make longer."""
+        return not (self.is_cuda or self.is_real_time)
+
+    def model(self) -> SpeechModel:
+        """The networks alone."""
+        return load_model(
+            self.model_dir,
+            device=self.device,
+            policy=choose_policy(self.device, self.dtype),
+            estimator_head_dim=estimator_head_dim(self.model_dir),
+        )
+
+    def rig(self, *, max_streams: int | None = None, num_cold: int = 0) -> "Rig":
+        """The engine, loaded, warm and measured, with the memory of what was deleted before."""
+        if self.is_cuda:
+            gc.collect()  # a runner and its graphs know each other
+            torch.cuda.empty_cache()
+        return Rig(self, max_streams or MAX_STREAMS[self.device.type], voices(self.size, num_cold))
+
+    def synchronize(self) -> None:
+        """Wait for the device."""
+        if self.is_cuda:
+            torch.cuda.synchronize()
+
+    def described(self, result: Json) -> Json:
+        """``result`` with what it was taken on."""
+        setting: Json = {
+            "size": self.size,
+            "device": str(self.device),
+            "dtype": self.dtype,
+            "graphs": self.graphs and self.is_cuda,
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+            "clock": "processor time, idle time skipped" if self.has_work_clock else "real time",
+            "took_s": round(time.monotonic() - self.begin_s, 1),
+        }
+        if self.is_cuda:
+            card = torch.cuda.get_device_properties(self.device)
+            setting["card"] = {"name": card.name, "memory_gib": round(card.total_memory / 2**30, 1)}
+        return {"machine": machine(), "setting": setting, "notes": list(self.notes), **result}
+
+
+class Rig:
+    """A loaded ``BatchedEngine``, and engines over its device whose texts have the length that the bench chooses."""
+
+    def __init__(self, lab: Lab, max_streams: int, speakers: Mapping[str, Speaker]) -> None:
+        self.lab = lab
+        self.clock: BenchClock = WorkClock() if lab.has_work_clock else RealClock()
+        self.batched = BatchedEngine(
+            lab.model_dir,
+            lambda: speakers,
+            BatchedConfig(
+                engine=EngineConfig(max_streams=max_streams),
+                device=lab.device,
+                policy=choose_policy(lab.device, lab.dtype),
+                memory_bytes=lab.pages_bytes,
+                graphs=lab.graphs,
+                calibration_rows=CUDA_CALIBRATION_ROWS if lab.is_cuda else CPU_CALIBRATION_ROWS,
+            ),
+            clock=self.clock,
+        )
+        self.batched.load(lambda line: print(f"  {line}", flush=True))
+        self.max_streams = min(max_streams, self.runner.num_slots)
+        self._front = SizedFront(
+            TextTokenizer.from_directory(lab.model_dir / TOKENIZER_FOLDER),
+            speakers,
+            speech_ids=SpeechIds(NUM_CODES[lab.size]),
+            num_positions=NUM_POSITIONS,
+        )
+
+    @property
+    def runner(self) -> ModelRunner:
+        """What touches tensors."""
+        runner = self.batched.runner
+        assert runner is not None
+        return runner
+
+    def engine(self, config: EngineConfig, kind: type[Engine] = Engine) -> Engine:
+        """An engine with the costs as they were measured at the start; close it before the next one is used."""
+        costs = StageCosts.from_table(self.batched.costs.as_table())
+        return kind(self.runner, self._front, costs, config.with_streams(self.max_streams), clock=self.clock)
+
+    def forget_voices(self) -> None:
+        """Drop the state of voices that nobody speaks with, so that the next request has to make it."""
+        self.runner._drop_idle_voices()  # noqa: SLF001 - a cold prompt is one whose state is gone; nobody else needs that
+
+    def memory(self) -> Json:
+        """Bytes of pages and slots, and on a card the most that torch has held."""
+        result: Json = {"state_mib": round(self.runner.bytes_of_state / 2**20, 1), "pages": self.runner.num_pages}
+        if self.lab.is_cuda:
+            result["device_max_gib"] = round(torch.cuda.max_memory_allocated(self.lab.device) / 2**30, 2)
+        return result
+
+
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """The arguments that all benches of the engine have."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=("tiny", "full"), default="tiny", help="of the networks")
+    parser.add_argument("--model-dir", type=Path, help="where the model is, or is made; a temporary folder without it")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
+    parser.add_argument("--dtype", choices=("auto", "float32", "bfloat16", "float16"), default="auto")
+    parser.add_argument("--graphs", action=argparse.BooleanOptionalAction, default=True, help="CUDA graphs, on a card")
+    parser.add_argument("--threads", type=int, default=1, help="of torch")
+    parser.add_argument("--real-time", action="store_true", help="on a CPU, too; otherwise processor time counts there")
+    parser.add_argument("--pages-gib", type=float, default=0.0, help="for the flow's pages; 0: what is free")
+    parser.add_argument("--note", action="append", default=[], help="what else to know of this run; goes into the JSON")
+    parser.add_argument("--name", help="save NAME.json; without it nothing is saved")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the folder it is saved in")
+    parser.add_argument("--quick", action="store_true", help="less of everything")
+    return parser
+
+
+@contextlib.contextmanager
+def lab_of(arguments: argparse.Namespace) -> Iterator[Lab]:
+    """What the command line asks for.
+
+    Raises:
+        ConfigError: the device is not there.
+
+    """
+    logs.configure(level="warning", json=False, process="bench")
+    torch.set_num_threads(arguments.threads)
+    with contextlib.ExitStack() as stack:
+        folder = arguments.model_dir
+        if folder is None:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        device = choose_device(arguments.device)
+        print(f"{arguments.size} on {device}, {arguments.dtype}", flush=True)
+        yield Lab(
+            size=arguments.size,
+            model_dir=model_at(folder, arguments.size),
+            device=device,
+            dtype=arguments.dtype,
+            graphs=arguments.graphs,
+            pages_bytes=int(arguments.pages_gib * 2**30),
+            is_real_time=arguments.real_time,
+            notes=(RULE_FILLED, *arguments.note),
+            begin_s=time.monotonic(),
+        )
+
+
+def keep(lab: Lab, arguments: argparse.Namespace, result: Json) -> None:
+    """Save what was measured so far, if a name was given."""
+    if arguments.name:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        path = arguments.out / f"{arguments.name}.json"
+        path.write_text(json.dumps(lab.described(result), indent=1) + "\n", encoding="utf-8")
+        print(f"\nsaved {path}")

@@ -1,0 +1,95 @@
+"""A model directory of rule-filled weights, small or of the published size, and voices of made-up numbers.
+
+Rule-filled weights cost what trained ones do and say nothing that means anything: for speed they are as good, for quality
+their figures only show whether two ways of computing agree.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+import torch
+
+from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import TEXT_EMBEDDING, TIED_HEAD, FlowDims, HiftDims, LlmDims
+from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
+from tests.parity.golden_fill import fill_by_kind
+from tests.support import tiny_model
+
+Size = Literal["tiny", "full"]
+
+PROMPT_TOKENS: Final = 113
+"""4.5 s, 13 more than a multiple of 25, as enrolment leaves it: the first hop is 12."""
+PROMPT_TEXT: Final = "please hold the line, your call is important to us, thank you for calling."
+VOICE: Final = "cached"
+NUM_CODES: Final[Mapping[Size, int]] = {"tiny": tiny_model.NUM_CODES, "full": FlowDims().codes}
+_HEAD_DIM: Final[Mapping[Size, int]] = {"tiny": tiny_model.ESTIMATOR_HEAD_DIM, "full": 64}
+_LM_HEAD_DIM: Final[Mapping[Size, int]] = {"tiny": tiny_model.LLM.hidden // tiny_model.NUM_HEADS, "full": 64}
+
+
+def model_at(directory: Path, size: Size) -> Path:
+    """``directory`` with a model in it: the one that is there, or one that is made, which at full size takes 2.5 GB."""
+    if (directory / "hift.pt").exists():
+        return directory
+    directory.mkdir(parents=True, exist_ok=True)
+    llm = tiny_model.LLM if size == "tiny" else LlmDims()
+    flow = tiny_model.FLOW if size == "tiny" else FlowDims()
+    hift = tiny_model.HIFT if size == "tiny" else HiftDims()
+    description = f"# rule-filled\nsample_rate: 24000\nattention_head_dim: {_HEAD_DIM[size]}\n"
+    (directory / "cosyvoice2.yaml").write_text(description)
+    tokenizer = directory / "CosyVoice-BlankEN"
+    tiny_model.write_tokenizer(tokenizer)
+    _describe(tokenizer / "config.json", llm, _LM_HEAD_DIM[size])
+    weights = fill_by_kind({key: shape for key, shape in llm.shapes().items() if key != TIED_HEAD}, "llm.")
+    weights[TIED_HEAD] = weights[TEXT_EMBEDDING]
+    torch.save(weights, directory / "llm.pt")
+    torch.save(fill_by_kind(flow.shapes(), "flow."), directory / "flow.pt")
+    torch.save(fill_by_kind(hift.shapes(), "hift."), directory / "hift.pt")  # last: with it the directory is complete
+    return directory
+
+
+def _describe(path: Path, llm: LlmDims, head_dim: int) -> None:
+    config = json.loads(path.read_text())
+    config |= {
+        "hidden_size": llm.hidden,
+        "intermediate_size": llm.intermediate,
+        "num_hidden_layers": llm.layers,
+        "num_attention_heads": llm.query_width // head_dim,
+        "num_key_value_heads": llm.key_width // head_dim,
+        "vocab_size": llm.text_rows,
+    }
+    path.write_text(json.dumps(config))
+
+
+def voice(voice_id: str, size: Size, *, num_prompt: int = PROMPT_TOKENS, language: str = "en") -> Speaker:
+    """A zero-shot voice; its numbers depend on its id alone."""
+    codes = NUM_CODES[size]
+    start = sum(voice_id.encode()) % codes
+    tokens = ((np.arange(num_prompt) * 7 + start) % codes).astype(np.int32)
+    return Speaker(
+        id=voice_id,
+        language=language,
+        mode="zero_shot",
+        prompt_text=PROMPT_TEXT,
+        llm_tokens=tokens,
+        flow_tokens=tokens,
+        flow_mel=tiny_model.random_values(f"mel.{voice_id}", (2 * num_prompt, 80)),
+        embedding=tiny_model.random_values(f"embedding.{voice_id}", (192,)),
+    )
+
+
+def voices(size: Size, num_cold: int = 0) -> dict[str, Speaker]:
+    """:data:`VOICE`, and so many others whose state is to be made in the request."""
+    return {each.id: each for each in _voices(size, num_cold)}
+
+
+def _voices(size: Size, num_cold: int) -> Iterator[Speaker]:
+    yield voice(VOICE, size)
+    for number in range(num_cold):
+        yield voice(cold_voice(number), size)
+
+
+def cold_voice(number: int) -> str:
+    """The id of one of them."""
+    return f"cold-{number}"

@@ -1,0 +1,1 @@
+"""Hostile traffic: mutated SIP, SDP, RTP, RTCP and REST."""

@@ -1,0 +1,1 @@
+"""What every request passes: connections, tokens, bodies, problem details; and the OpenAPI document."""

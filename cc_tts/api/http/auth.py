@@ -1,0 +1,137 @@
+"""Who may do what: bearer tokens (RFC 6750) with scopes, and the guard of a server that has none.
+
+Without tokens the server binds loopback only, but a web page in a browser on the same machine could still reach it: by
+a cross-origin request that needs no preflight, by a WebSocket (which knows no same-origin rule), or by DNS rebinding.
+So every request must then name ``localhost`` or a loopback address in ``Host``, and must not come from a page of another
+origin, as told by ``Origin`` (RFC 6454 §7) and ``Sec-Fetch-Site`` (W3C Fetch Metadata).
+"""
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import web
+
+from cc_tts.config.schema import ALL_SCOPES, Scope, TokenConfig
+from cc_tts.errors import Forbidden, Unauthorized
+
+REALM: Final = "cc-tts"
+
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?")
+_HTTP_PORT: Final = "80"
+"""Left out of ``Host`` and ``Origin`` by browsers (RFC 6454 §6.1)."""
+_FETCHED_BY_NOBODY_ELSE: Final = frozenset({"same-origin", "none"})
+"""``Sec-Fetch-Site`` of a page of ours, and of an address that the user typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who sent a request. ``key`` tells holders apart without being the token."""
+
+    key: str
+    scopes: frozenset[Scope]
+
+
+ANYBODY: Final = Holder("", frozenset(ALL_SCOPES))
+
+
+class Doorkeeper:
+    """Checks ``Authorization`` against the configured tokens, in constant time.
+
+    Digests are compared, so that neither the length nor the first differing character of a token shows in the time, and
+    all tokens are compared, so that their order does not show either.
+    """
+
+    def __init__(self, tokens: Sequence[TokenConfig]) -> None:
+        self._holders: tuple[tuple[bytes, Holder], ...] = ()
+        self.set_tokens(tokens)
+
+    def set_tokens(self, tokens: Sequence[TokenConfig]) -> None:
+        """Know these from now on, and no others. A holder's key is its token's digest, whatever its place in the list."""
+        digests = [(_digest(token.token), token.scopes) for token in tokens]
+        self._holders = tuple((digest, Holder(digest.hex(), frozenset(scopes))) for digest, scopes in digests)
+
+    def admit(self, request: web.Request, scope: Scope) -> Holder:
+        """Whose request this is.
+
+        Raises:
+            Unauthorized: no token or an unknown one.
+            Forbidden: the token lacks ``scope``.
+        """
+        if not self._holders:
+            return ANYBODY
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise Unauthorized("send Authorization: Bearer TOKEN")
+        holder = self._holder(token.strip())
+        if holder is None:
+            raise Unauthorized("this token is not known")
+        if scope not in holder.scopes:
+            raise Forbidden(f"the token lacks the scope {scope}")
+        return holder
+
+    def check_origin(self, request: web.Request) -> None:
+        """Keep web pages out while there are no tokens. For every request, those without a scope included.
+
+        Raises:
+            Forbidden: ``Host`` is not this machine's loopback, or a page of another origin asks.
+        """
+        if not self._holders:
+            _check_same_origin(request)
+
+    def _holder(self, token: str) -> Holder | None:
+        digest = _digest(token)
+        found: Holder | None = None
+        for known, holder in self._holders:
+            if hmac.compare_digest(known, digest):
+                found = holder
+        return found
+
+
+def challenge(request: web.Request, status: int) -> str | None:
+    """``WWW-Authenticate`` of an answer (RFC 6750 §3); ``None`` where none belongs."""
+    match status:
+        case 401 if "Authorization" in request.headers:
+            return f'Bearer realm="{REALM}", error="invalid_token"'
+        case 401:
+            return f'Bearer realm="{REALM}"'
+        case 403 if "Authorization" in request.headers:
+            return f'Bearer realm="{REALM}", error="insufficient_scope"'
+    return None
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def _check_same_origin(request: web.Request) -> None:
+    hosts = [_authority(host) for host in request.headers.getall("Host", ())]
+    if hosts and (len(hosts) > 1 or not _is_loopback(hosts[0])):
+        raise Forbidden("without http.tokens this server is reached as localhost or by a loopback address")
+    for origin in request.headers.getall("Origin", ()):
+        scheme, _, authority = origin.partition("://")
+        if scheme.lower() != "http" or not hosts or _authority(authority) != hosts[0]:
+            raise Forbidden("without http.tokens no web page of another origin may ask")
+    if not _FETCHED_BY_NOBODY_ELSE.issuperset(request.headers.getall("Sec-Fetch-Site", ())):
+        raise Forbidden("without http.tokens no web page of another origin may ask")
+
+
+def _authority(text: str) -> tuple[str, str]:
+    """Host and port as browsers compare them; two empty strings if it is none."""
+    match = _HOST.fullmatch(text.lower())
+    return (match[1], match[2] or _HTTP_PORT) if match else ("", "")
+
+
+def _is_loopback(authority: tuple[str, str]) -> bool:
+    """``localhost`` or a loopback address: not a name under it, which need not be ours, and no name that DNS tells."""
+    host = authority[0].strip("[]")
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,207 @@
+"""Request bodies: bounded in bytes and time, JSON only, decoded into one of ``schemas.py``; and JSON answers.
+
+400 is for what is not JSON or not of the right shape (type, missing or unknown field), 422 for the right shape with a
+value out of bounds. The fault is named by a JSON pointer (RFC 6901).
+"""
+
+import asyncio
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+from aiohttp import ClientError, HttpVersion11, web
+from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
+from aiohttp.web_protocol import RequestPayloadError
+
+from cc_tts.api.http.problems import ExpectationFailed, RequestTimeout
+from cc_tts.errors import (
+    BodyTooLarge,
+    FieldError,
+    MalformedRequest,
+    TheirFault,
+    Unprocessable,
+    UnsupportedMediaType,
+    did_you_mean,
+)
+
+JSON: Final = "application/json"
+
+T = TypeVar("T")
+
+_ENCODER: Final = msgspec.json.Encoder()
+_AT: Final = re.compile(r"(?P<what>.*) - at `(?:key in `)?(?P<path>\$[^`]*)`+", re.DOTALL)
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
+_INVALID_ENUM: Final = re.compile(r"Invalid enum value (.*)", re.DOTALL)
+MAX_SHOWN_CHARS: Final = 60
+_WRONG_TYPE: Final = re.compile(r"Expected `[^`]*`, got ")
+
+
+async def read(request: web.Request, *, max_bytes: int, timeout_s: float) -> bytes:
+    """The body as it came; empty if there is none.
+
+    Raises:
+        UnsupportedMediaType: it is not JSON in UTF-8, or it is compressed.
+        BodyTooLarge: more than ``max_bytes`` bytes, announced or sent.
+        RequestTimeout: it did not arrive within ``timeout_s``.
+        MalformedRequest: it broke off.
+    """
+    if not request.body_exists:
+        return b""
+    _check_media_type(request)
+    if request.content_length is not None and request.content_length > max_bytes:
+        raise BodyTooLarge(f"{request.content_length} bytes; http.max_body_bytes is {max_bytes}")
+    await _invite(request)
+    try:
+        async with asyncio.timeout(timeout_s):
+            body = await request.read()
+    except TimeoutError:
+        raise RequestTimeout(f"the body did not arrive within {timeout_s:g} s") from None
+    except HTTPRequestEntityTooLarge:
+        raise BodyTooLarge(f"http.max_body_bytes is {max_bytes}") from None
+    except (RequestPayloadError, ClientError, ConnectionError):
+        raise MalformedRequest("the body broke off") from None
+    if len(body) > max_bytes:
+        raise BodyTooLarge(f"{len(body)} bytes; http.max_body_bytes is {max_bytes}")
+    return body
+
+
+def decode(body: bytes, kind: type[T]) -> T:
+    """JSON into ``kind``.
+
+    Raises:
+        MalformedRequest: not JSON, not UTF-8, or of the wrong shape.
+        Unprocessable: a value is out of its bounds.
+    """
+    try:
+        decoder: msgspec.json.Decoder[T] = _decoder(cast("Hashable", kind))
+        decoded = decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise _explained(str(error), kind) from None
+    except UnicodeDecodeError:
+        raise MalformedRequest("the body is not UTF-8") from None
+    except msgspec.DecodeError as error:
+        raise MalformedRequest(f"not JSON: {_lower(str(error))}" if body else "a JSON body is needed") from None
+    except RecursionError:
+        raise MalformedRequest("not JSON that can be read: nested too deeply") from None
+    return decoded
+
+
+def answer(
+    value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None, content_type: str = JSON
+) -> web.Response:
+    """``value`` as JSON."""
+    return web.Response(body=_ENCODER.encode(value), status=status, headers=headers, content_type=content_type)
+
+
+def located(error: TheirFault, pointers: Mapping[type[TheirFault], str]) -> TheirFault:
+    """``error`` with the pointer to the field it is about, if its class is in ``pointers`` and it names none yet."""
+    pointer = pointers.get(type(error))
+    if pointer is not None and not error.field_errors:
+        error.field_errors = (FieldError(pointer, error.detail),)
+    return error
+
+
+def pointer_to(*names: str) -> str:
+    """A JSON pointer (RFC 6901 §3: ``~`` and ``/`` are escaped)."""
+    return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def _check_media_type(request: web.Request) -> None:
+    if request.headers.get("Content-Type") is None or request.content_type != JSON:
+        raise UnsupportedMediaType("send the body with Content-Type: application/json")
+    if (request.charset or "utf-8").lower() not in ("utf-8", "utf8", "us-ascii"):
+        raise UnsupportedMediaType("JSON is UTF-8 (RFC 8259 §8.1)")
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise UnsupportedMediaType("a compressed body is not taken")
+
+
+async def _invite(request: web.Request) -> None:
+    """Answer ``Expect: 100-continue`` now that the body is wanted (RFC 9110 §10.1.1)."""
+    expected = request.headers.get("Expect", "").lower()
+    if not expected or request.version < HttpVersion11:
+        return
+    if expected != "100-continue":
+        raise ExpectationFailed("only 100-continue can be expected")
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # aiohttp counts from here whether an answer has begun
+
+
+def _explained(message: str, kind: Any) -> TheirFault:
+    """The words of msgspec as an error with a pointer."""
+    located_at = _AT.fullmatch(message)
+    what, names = message, list[str]()
+    if located_at is not None:
+        what, names = located_at["what"], _names(located_at["path"])
+    detail = _lower(what)
+    if unknown := _UNKNOWN.fullmatch(what):
+        known = _fields(_type_at(kind, names))
+        hint = did_you_mean(unknown[1], known) or f"; known here: {', '.join(known) or 'none'}"
+        names, detail = [*names, unknown[1]], "unknown field" + hint
+    elif missing := _MISSING.fullmatch(what):
+        names, detail = [*names, missing[1]], "this field is needed"
+    elif invalid := _INVALID_ENUM.fullmatch(what):
+        values = [str(value) for value in _values(_type_at(kind, names))]
+        detail = f"{invalid[1][:MAX_SHOWN_CHARS]} is none of {', '.join(values)}" + did_you_mean(
+            invalid[1].strip("'"), values
+        )
+        return Unprocessable(f"{pointer_to(*names)}: {detail}", field_errors=[FieldError(pointer_to(*names), detail)])
+    elif not _WRONG_TYPE.match(what):
+        return Unprocessable(f"{pointer_to(*names)}: {detail}", field_errors=[FieldError(pointer_to(*names), detail)])
+    pointer = pointer_to(*names)
+    return MalformedRequest(f"{pointer or 'the body'}: {detail}", field_errors=[FieldError(pointer, detail)])
+
+
+def _type_at(kind: Any, names: Sequence[str]) -> list[Any]:
+    """The types that a value may have at this place in a body of type ``kind``."""
+    kinds = _alternatives(kind)
+    for name in names:
+        inner: list[Any] = []
+        for each in kinds:
+            if isinstance(each, type) and issubclass(each, msgspec.Struct):
+                fields = {field.encode_name: field.type for field in msgspec.structs.fields(each)}
+                inner += _alternatives(fields.get(name))
+            else:
+                inner += [part for argument in get_args(each) for part in _alternatives(argument)]
+        kinds = inner
+    return kinds
+
+
+def _alternatives(kind: Any) -> list[Any]:
+    if get_origin(kind) is Annotated:
+        return _alternatives(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [each for argument in get_args(kind) for each in _alternatives(argument)]
+    return [kind]
+
+
+def _fields(kinds: Iterable[Any]) -> list[str]:
+    structs = [each for each in kinds if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    return [field.encode_name for each in structs for field in msgspec.structs.fields(each)]
+
+
+def _values(kinds: Iterable[Any]) -> list[Any]:
+    return [value for each in kinds if get_origin(each) is Literal for value in get_args(each)]
+
+
+def _names(path: str) -> list[str]:
+    """``$.x[0].y`` → x, 0, y. A key that msgspec does not tell (``[...]``) ends it."""
+    names: list[str] = []
+    for name, index, untold in _STEP.findall(path):
+        if untold:
+            break
+        names.append(name or index)
+    return names
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

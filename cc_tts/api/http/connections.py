@@ -1,0 +1,268 @@
+"""The listening socket of the control API: how many connections there may be, and for how long one may send nothing.
+
+asyncio's own listener accepts as many connections as wait, whatever files are left, and reports each failure to accept
+without end. This one accepts them one by one. When there are as many as allowed, the connection that has been without a
+request for longest makes room: one that was opened and says nothing, or half of a request, costs nobody else his own.
+Runs on: the event loop.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import resource
+import socket
+from contextlib import suppress
+from typing import Any, Final
+
+from aiohttp import web
+
+from cc_tts import logs
+from cc_tts.api.http import problems
+from cc_tts.clock import Clock
+from cc_tts.config.schema import HttpConfig
+from cc_tts.errors import MalformedRequest
+
+SERVER: Final = "cc-tts"
+"""The header ``Server``, without versions (RFC 9110 §10.2.4)."""
+BACKLOG: Final = 128
+"""Connections that the kernel completes before they are accepted."""
+SPARE_FILES: Final = 64
+"""Open files of the server process that are not for connections."""
+MIN_CONNECTIONS: Final = 8
+"""Allowed however few files may be open."""
+ACCEPT_PAUSE_S: Final = 0.5
+"""How long nothing is accepted after the system refused, as when open files or memory have run out."""
+_NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+_IPV6_PREFIX_BITS: Final = 64
+_REFUSAL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"
+    b"Connection: close\r\nContent-Length: %d\r\n\r\n%s"
+)
+_REFUSED_BODY: Final = (
+    b'{"type":"urn:cc-tts:problem:capacity_exceeded","title":"At capacity","status":503,'
+    b'"detail":"too many connections (http.max_connections, http.max_connections_per_source)",'
+    b'"instance":"/","code":"capacity_exceeded"}'
+)
+
+log = logs.get(__name__)
+
+
+class Connection(web.RequestHandler):
+    """One connection. It is idle until a whole request head has come, and again after the answer."""
+
+    __slots__ = ("_head_timer", "_listener", "idle_since_ns", "source")
+
+    def __init__(self, listener: "Listener", server: web.Server, source: str, **options: Any) -> None:
+        super().__init__(server, loop=asyncio.get_running_loop(), **options)
+        self._listener = listener
+        self._head_timer: asyncio.TimerHandle | None = None
+        self.source = source
+        self.idle_since_ns: int | None = listener.now_ns()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Asyncio: it begins."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Asyncio: it is over."""
+        self._forget_timer()
+        self._listener.remove(self)
+        super().connection_lost(exc)
+
+    def handle_error(self, request: Any, status: int = 500, exc: Any = None, message: str | None = None) -> Any:
+        """Aiohttp: a request that cannot be read as HTTP, or an exception that no middleware saw."""
+        super().handle_error(request, status, exc, message)  # raises if an answer has begun
+        error = MalformedRequest("this cannot be read as HTTP") if status < 500 else None  # noqa: PLR2004
+        response = problems.response_for(error, instance="/") if error else problems.internal_error(instance="/")
+        response.headers["Server"] = SERVER
+        response.force_close()
+        return response
+
+    def data_received(self, data: bytes) -> None:
+        """Asyncio: a piece of a request."""
+        if self.idle_since_ns is not None and self._head_timer is None:
+            self._await_head()
+        super().data_received(data)
+
+    def request_began(self) -> None:
+        """A whole head has come."""
+        self._forget_timer()
+        self.idle_since_ns = None
+
+    def request_ended(self) -> None:
+        """The answer is complete."""
+        self.idle_since_ns = self._listener.now_ns()
+
+    def drop(self) -> None:
+        """Close it at once."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _await_head(self) -> None:
+        self._head_timer = asyncio.get_running_loop().call_later(self._listener.header_timeout_s, self.drop)
+
+    def _forget_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+class Listener:
+    """Accepts connections for an ``AppRunner`` that is set up."""
+
+    def __init__(self, runner: web.AppRunner, http: HttpConfig, *, clock: Clock, **options: Any) -> None:
+        self._runner = runner
+        self._options = options
+        self.now_ns = clock.now_ns
+        self.header_timeout_s = http.header_timeout_s
+        self._host, self._port = http.host, http.port
+        self._max_per_source = http.max_connections_per_source
+        self._max_connections = http.max_connections
+        self._connections: set[Connection] = set()
+        self._sockets: list[socket.socket] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return int(self._sockets[0].getsockname()[1])
+
+    @property
+    def num_connections(self) -> int:
+        """Open connections."""
+        return len(self._connections)
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address is taken or not ours.
+        """
+        self._max_connections = allow_files(self._max_connections)
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        failure: OSError | None = None
+        for family, _, _, _, address in dict.fromkeys(found):
+            try:
+                self._sockets.append(_listening(family, address))
+            except OSError as error:
+                failure = error
+                if error.errno not in _NOT_HERE:  # localhost has an IPv6 address on machines without IPv6
+                    break
+        if failure is not None and (not self._sockets or failure.errno not in _NOT_HERE):
+            await self.stop()
+            raise failure
+        self._tasks = [asyncio.create_task(self._accept_all(each), name="accept") for each in self._sockets]
+
+    async def stop(self) -> None:
+        """Accept no more. Connections go on until the runner's cleanup."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for listening in self._sockets:
+            listening.close()
+
+    def remove(self, connection: Connection) -> None:
+        """It is over."""
+        self._connections.discard(connection)
+
+    async def _accept_all(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, address = await loop.sock_accept(listening)
+            except OSError as error:
+                if not isinstance(error, ConnectionError):  # else: a client that has left again
+                    log.error("cannot_accept", detail=str(error), consequence=f"a pause of {ACCEPT_PAUSE_S:g} s")
+                    await asyncio.sleep(ACCEPT_PAUSE_S)
+                continue
+            try:
+                await self._take(accepted, source_of(address[0]))
+            except Exception:  # the next one must be accepted all the same
+                accepted.close()
+                log.exception("connection_failed")
+
+    async def _take(self, accepted: socket.socket, source: str) -> None:
+        ours = [each for each in self._connections if each.source == source]
+        crowd = ours if len(ours) >= self._max_per_source else self._connections
+        limit = self._max_per_source if crowd is ours else self._max_connections
+        if len(crowd) >= limit and not await self._make_room(crowd):
+            log.warning("connection_refused", source=source, open=len(self._connections), of_this_source=len(ours))
+            _refuse(accepted)
+            return
+        server = self._runner.server
+        assert server is not None  # the runner is set up
+        connection = Connection(self, server, source, **self._options)
+        self._connections.add(connection)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
+        except BaseException:
+            self.remove(connection)
+            raise
+
+    async def _make_room(self, crowd: "set[Connection] | list[Connection]") -> bool:
+        idle = [each for each in crowd if each.idle_since_ns is not None]
+        if not idle:
+            return False
+        oldest = min(idle, key=lambda each: each.idle_since_ns or 0)
+        self.remove(oldest)
+        oldest.drop()
+        await asyncio.sleep(0)  # asyncio closes the file in the next turn of the loop
+        return True
+
+
+def _listening(family: int, address: Any) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.settimeout(0)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def is_gone(request: web.BaseRequest) -> bool:
+    """Whether the client's connection is closed."""
+    return request.transport is None or request.transport.is_closing()
+
+
+def source_of(host: str) -> str:
+    """What is counted as one source: an IPv4 address, or an IPv6 network of 64 bits."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and not address.is_loopback:
+        return str(ipaddress.ip_network((address, _IPV6_PREFIX_BITS), strict=False))
+    return str(address)
+
+
+def allow_files(max_connections: int) -> int:
+    """Raise the soft limit of open files to what so many connections need.
+
+    Returns:
+        For how many connections there are files.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = max_connections + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return max_connections
+    allowed = max(MIN_CONNECTIONS, soft - SPARE_FILES)
+    log.warning("few_open_files", allowed=soft, needed=needed, consequence=f"{allowed} HTTP connections at once")
+    return min(allowed, max_connections)
+
+
+def _refuse(accepted: socket.socket) -> None:
+    """Answer 503 as far as the socket, which does not block, takes it now, and close it."""
+    with suppress(OSError):
+        accepted.recv(65_536)  # closing with something unread would take the answer back (RFC 1122 §4.2.2.13)
+    with suppress(OSError):
+        accepted.send(_REFUSAL % (len(_REFUSED_BODY), _REFUSED_BODY))
+        accepted.shutdown(socket.SHUT_WR)
+    accepted.close()

@@ -1,0 +1,211 @@
+"""What happens around every handler.
+
+::
+
+    observe       X-Request-Id · problem+json for every error · request metrics · one debug line · origin of web pages
+     └─ guarded   token and scope ▸ Idempotency-Key ▸ body (bytes and time bounded) ▸ decode ▸ handler (time bounded)
+
+No thread, no executor, no waiting between the last byte of a body and the handler's first line.
+"""
+
+import asyncio
+import hashlib
+import re
+import secrets
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from http import HTTPStatus
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+from cc_tts import logs
+from cc_tts.api.context import CONTEXT, ApiContext
+from cc_tts.api.http import auth, bodies, problems
+from cc_tts.api.http.connections import SERVER, Connection, is_gone
+from cc_tts.api.http.idempotency import Answer, IdempotencyStore, Key, check_key
+from cc_tts.api.http.route import Route
+from cc_tts.api.routes import about_unknown_path
+from cc_tts.clock import ms_between
+from cc_tts.config.schema import Scope
+from cc_tts.errors import CcTtsError
+
+MAX_REQUEST_ID_CHARS: Final = 128
+UNMATCHED: Final = "unmatched"
+"""Label ``route`` of requests for unknown paths."""
+CLIENT_GONE_STATUS: Final = 499
+"""Label ``status`` of requests whose client hung up before the answer, which nobody reads."""
+_TRACEPARENT: Final = re.compile(
+    r"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})(?P<span>[0-9a-f]{16})-[0-9a-f]{2}(?P<more>-.*)?"
+)
+"""W3C Trace Context §3.2; later versions may carry more."""
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_GIVEN_AGAIN: Final = ("Content-Type", "Location", "Retry-After", "WWW-Authenticate")
+"""Headers kept with an answer for its Idempotency-Key."""
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+DOORKEEPER: Final = web.AppKey("doorkeeper", auth.Doorkeeper)
+IDEMPOTENCY: Final = web.AppKey("idempotency", IdempotencyStore)
+
+_request_id: ContextVar[str] = ContextVar("request_id", default="")
+"""Of the request that this task answers; aiohttp answers each in a task of its own."""
+
+log = logs.get(__name__)
+
+
+@web.middleware
+async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The outermost layer: whatever happens inside becomes an answer, a count and a line."""
+    context = request.app[CONTEXT]
+    started_ns = context.clock.now_ns()
+    connection = request.protocol if isinstance(request.protocol, Connection) else None
+    if connection is not None:
+        connection.request_began()
+    _request_id.set(_id_of(request))
+    structlog.contextvars.bind_contextvars(request_id=_request_id.get(), **_trace_of(request))
+    resource = request.match_info.route.resource
+    route = UNMATCHED if resource is None else resource.canonical
+    status = str(CLIENT_GONE_STATUS)
+    streamed = False
+    try:
+        response = await answered(request, _same_origin(handler))
+        status, streamed = str(response.status), response.prepared
+    finally:
+        if connection is not None:
+            connection.request_ended()
+        method = request.method if request.method in _METHODS else "other"
+        elapsed_ms = ms_between(started_ns, context.clock.now_ns())
+        context.metrics.http_requests.labels(method=method, route=route, status=status).inc()
+        if not streamed:
+            context.metrics.http_request_duration.labels(route=route).observe(elapsed_ms / 1000)
+        log.debug("http_request", method=method, route=route, status=status, ms=elapsed_ms)
+    return response
+
+
+async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The handler's answer, or the problem document for what it raised. Raises nothing but cancellation."""
+    try:
+        return await handler(request)
+    except CcTtsError as error:
+        response = problems.response_for(error, instance=request.path)
+    except web.HTTPException as error:
+        not_found = about_unknown_path(request.path) if error.status == HTTPStatus.NOT_FOUND else ""
+        response = problems.response_for_http(error, method=request.method, instance=request.path, not_found=not_found)
+    except Exception as error:  # the outermost layer
+        if isinstance(error, ConnectionError) and is_gone(request):
+            return web.Response(status=CLIENT_GONE_STATUS)
+        log.exception("http_handler_failed", method=request.method)
+        response = problems.internal_error(instance=request.path)
+    if (challenge := auth.challenge(request, response.status)) is not None:
+        response.headers["WWW-Authenticate"] = challenge
+    if request.body_exists and not request.content.is_eof():
+        response.force_close()  # the rest of the body is not read
+    return response
+
+
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Signal ``on_response_prepare``: headers of every answer, streamed ones included."""
+    response.headers["Server"] = SERVER
+    response.headers["X-Request-Id"] = _request_id.get() or _id_of(request)
+    response.headers.setdefault("Cache-Control", "no-store")
+    response.headers["X-Content-Type-Options"] = "nosniff"
+
+
+async def defer_continue(_request: web.Request) -> None:
+    """Hook for ``Expect``: 100 Continue is sent when the body is wanted, not before (RFC 9110 §10.1.1)."""
+
+
+def guarded(route: Route) -> Handler:
+    """The route's handler behind token, body and time limits."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        context = request.app[CONTEXT]
+        holder = auth.ANYBODY if route.scope is None else _admit(request, route.scope)
+        if route.streams and route.body is None:
+            return await route.handler(request, None)
+        value = request.headers.get("Idempotency-Key") if route.method == "POST" else None
+        key = None if value is None else Key(holder.key, route.method, request.path, check_key(value))
+        body = await _body(request, route, context)
+
+        async def work(_request: web.Request) -> web.StreamResponse:
+            return await _call(route, request, _decoded(route, body), context)
+
+        if key is None or route.streams:
+            return await work(request)
+        return await _once(request, key, body, work)
+
+    return handle
+
+
+def _same_origin(handler: Handler) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        request.app[DOORKEEPER].check_origin(request)
+        return await handler(request)
+
+    return handle
+
+
+def _admit(request: web.Request, scope: Scope) -> auth.Holder:
+    return request.app[DOORKEEPER].admit(request, scope)
+
+
+async def _body(request: web.Request, route: Route, context: ApiContext) -> bytes:
+    if route.body is None:
+        return b""
+    http = context.config.http
+    return await bodies.read(request, max_bytes=http.max_body_bytes, timeout_s=http.request_timeout_s)
+
+
+def _decoded(route: Route, body: bytes) -> Any:
+    if route.body is None:
+        return None
+    return bodies.decode(b"{}" if route.body_is_optional and not body else body, route.body)
+
+
+async def _call(route: Route, request: web.Request, body: Any, context: ApiContext) -> web.StreamResponse:
+    if route.streams:
+        return await route.handler(request, body)
+    limit_s = context.config.http.request_timeout_s
+    try:
+        async with asyncio.timeout(limit_s) as deadline:
+            return await route.handler(request, body)
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        raise problems.DeadlineExceeded(f"not done within {limit_s:g} s") from None
+
+
+async def _once(request: web.Request, key: Key, body: bytes, work: Handler) -> web.Response:
+    store = request.app[IDEMPOTENCY]
+
+    async def make() -> Answer:
+        response = await answered(request, work)
+        assert isinstance(response, web.Response)
+        assert isinstance(response.body, bytes | None)
+        headers = tuple((name, response.headers[name]) for name in _GIVEN_AGAIN if name in response.headers)
+        return Answer(response.status, headers, response.body or b"")
+
+    answer, is_replayed = await store.answer(key, hashlib.sha256(body).digest(), make)
+    response = web.Response(body=answer.body, status=answer.status, headers=answer.headers)
+    if is_replayed:
+        response.headers["Idempotency-Replayed"] = "true"
+    return response
+
+
+def _id_of(request: web.Request) -> str:
+    """The client's own id if it can be echoed safely, else a new one."""
+    given = request.headers.get("X-Request-Id", "")
+    if 0 < len(given) <= MAX_REQUEST_ID_CHARS and given.isascii() and given.isprintable():
+        return given
+    return f"req_{secrets.token_hex(8)}"
+
+
+def _trace_of(request: web.Request) -> dict[str, str]:
+    """Ids of the client's trace for the lines of this request; none if it sends no trace context that can be read."""
+    found = request.headers.getall("traceparent", ())
+    match = _TRACEPARENT.fullmatch(found[0]) if len(found) == 1 else None
+    if match is None or (match["version"] == "00" and match["more"]):
+        return {}
+    return {"trace_id": match["trace"], "span_id": match["span"]}

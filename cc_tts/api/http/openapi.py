@@ -1,0 +1,151 @@
+"""``GET /v1/openapi.json``: OpenAPI 3.1, made from the route table and the types that validate requests."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from cc_tts import __version__
+from cc_tts.api.http import problems
+from cc_tts.api.http.bodies import JSON
+from cc_tts.api.http.route import Route
+from cc_tts.errors import (
+    BodyTooLarge,
+    CcTtsError,
+    Forbidden,
+    IdempotencyMismatch,
+    MalformedRequest,
+    Unauthorized,
+    Unprocessable,
+    UnsupportedMediaType,
+)
+
+DOCUMENT: Final = web.AppKey("openapi", bytes)
+_REF: Final = "#/components/schemas/{name}"
+_PATH_NAME: Final = re.compile(r"\{(\w+)\}")
+_SWITCHING_PROTOCOLS: Final = 101
+_DESCRIPTION: Final = (
+    "Errors are application/problem+json (RFC 9457) with a stable `code` and, for a bad body, `errors` with JSON "
+    "pointers. Times of day are seconds since the Unix epoch. Every answer carries `X-Request-Id`."
+)
+_RETRY_AFTER: Final = {
+    "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}},
+}
+
+
+async def openapi_json(request: web.Request, _body: None) -> web.Response:
+    """The document, made once when the application is built."""
+    return web.Response(body=request.app[DOCUMENT], content_type=JSON)
+
+
+def document(routes: Sequence[Route]) -> dict[str, Any]:
+    """The OpenAPI document of ``routes``."""
+    types = {kind for route in routes for kind in (route.body, route.answer) if kind is not None}
+    ordered = sorted(types | {problems.Problem}, key=lambda kind: kind.__name__)
+    schemas, components = msgspec.json.schema_components(ordered, ref_template=_REF)
+    refs = dict(zip(ordered, schemas, strict=True))
+    paths: dict[str, dict[str, Any]] = defaultdict(dict)
+    for route in routes:
+        paths[route.path][route.method.lower()] = _operation(route, refs)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "cc-tts control API", "version": __version__, "description": _DESCRIPTION},
+        "paths": dict(paths),
+        "components": {
+            "schemas": _plain(components),
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": f"{route.method.lower()}_{route.handler.__name__}",
+        "summary": route.summary,
+        "responses": _responses(route, refs),
+    }
+    if parameters := _parameters(route):
+        operation["parameters"] = parameters
+    if route.scope is not None:
+        operation["security"] = [{"bearer": []}]
+        operation["description"] = f"Needs the scope `{route.scope}` where tokens are configured."
+    if route.body is not None:
+        operation["requestBody"] = {
+            "required": not route.body_is_optional,
+            "content": {JSON: {"schema": refs[route.body]}},
+        }
+    return operation
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PATH_NAME.findall(route.path)
+    ]
+    parameters += [
+        {"name": query.name, "in": "query", "description": query.description, "schema": query.schema}
+        for query in route.query
+    ]
+    if route.method == "POST":
+        parameters.append(
+            {
+                "name": "Idempotency-Key",
+                "in": "header",
+                "description": "The same key and body give the first answer again.",
+                "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+            }
+        )
+    return parameters
+
+
+def _responses(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:
+    done: dict[str, Any] = {"description": "Switching to WebSocket" if route.status == _SWITCHING_PROTOCOLS else "Done"}
+    if route.answer is not None:
+        done["content"] = {JSON: {"schema": refs[route.answer]}}
+    elif route.content_types:
+        done["content"] = {name: {} for name in route.content_types}
+    if route.status == 201:  # noqa: PLR2004 - Created
+        done["headers"] = {"Location": {"description": "Path of what was made.", "schema": {"type": "string"}}}
+    responses: dict[str, Any] = {str(route.status): done}
+    by_status: dict[int, list[type[CcTtsError]]] = defaultdict(list)
+    possible: list[type[CcTtsError]] = [*_guards(route), *route.errors, CcTtsError]
+    for error in possible:
+        if error not in by_status[error.http_status]:
+            by_status[error.http_status].append(error)
+    for status, errors in sorted(by_status.items()):
+        answer: dict[str, Any] = {
+            "description": "; ".join(f"{error.title} (`{error.code}`)" for error in errors),
+            "content": {problems.CONTENT_TYPE: {"schema": refs[problems.Problem]}},
+        }
+        if status in problems.RETRYABLE:
+            answer["headers"] = _RETRY_AFTER
+        responses[str(status)] = answer
+    return responses
+
+
+def _guards(route: Route) -> Iterable[type[CcTtsError]]:
+    """What the layers around a handler may answer."""
+    if route.scope is not None:
+        yield from (Unauthorized, Forbidden)
+    if route.query:
+        yield MalformedRequest
+    if route.body is not None:
+        yield from (MalformedRequest, BodyTooLarge, UnsupportedMediaType, Unprocessable, problems.RequestTimeout)
+        yield problems.DeadlineExceeded
+    if route.method == "POST":
+        yield IdempotencyMismatch
+
+
+def _plain(node: Any) -> Any:
+    """Docstrings as Markdown, and patterns without the part that only Python needs."""
+    match node:
+        case dict():
+            return {key: _plain(value) for key, value in node.items()}
+        case list() | tuple():
+            return [_plain(value) for value in node]
+        case str():
+            return node.replace("``", "`").removesuffix(r"(?!\n)")
+    return node

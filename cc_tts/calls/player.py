@@ -1,0 +1,284 @@
+"""THE FLOW ON ONE PAGE: prompts queue on a call, become PCM, and go to the line no faster than it plays.
+
+::
+
+    enqueue ─▸ _waiting ─▸ _feed: source.open ─▸ pieces ─▸ room in the window? ─▸ line ─▸ _on_line ─▸ finished()
+                             stop / barge-in / replace: cancel the feed, cut the line, complete with the cause
+
+One task a call feeds one utterance after the other. The next is fed while the last of the one before still plays, so that
+queued prompts follow each other without a gap; an utterance is *in progress* from the moment it is the first on the line.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from cc_tts import logs
+from cc_tts.audio import AudioFormat
+from cc_tts.calls.call_state import UtteranceEvent
+from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance
+from cc_tts.clock import Clock, ms_between
+from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
+from cc_tts.speech.prompt import Content, SilenceContent
+from cc_tts.speech.source import PieceStream, SpeechSource
+
+OVERLOAD_POLL_MS: Final = 50.0
+MAX_ON_LINE: Final = 8
+"""Utterances the line holds at once; matters only for very short ones."""
+
+log = logs.get(__name__)
+
+
+class Line(Protocol):
+    """The leg's playout buffer, across the process boundary."""
+
+    def begin(self, utterance_id: str) -> None:
+        """Queue an utterance."""
+
+    def audio(self, utterance_id: str, pcm: bytes) -> None:
+        """Append audio of it."""
+
+    def finish(self, utterance_id: str) -> None:
+        """No more audio will come for it."""
+
+    def cut(self, utterance_id: str) -> None:
+        """Silence it within one frame."""
+
+
+class PromptPlayer:
+    """The prompts of one call. Runs on: the event loop."""
+
+    def __init__(
+        self,
+        line: Line,
+        source: SpeechSource,
+        *,
+        rate_hz: int,
+        window_ms: int,
+        clock: Clock,
+        on_complete: Callable[[Utterance], None],
+        overload_wait_ms: float = 0.0,
+    ) -> None:
+        self._line = line
+        self._source = source
+        self._format = AudioFormat(rate_hz)
+        self._window_ms = window_ms
+        self._clock = clock
+        self._on_complete = on_complete
+        self._overload_wait_ms = overload_wait_ms
+        self._waiting: deque[Utterance] = deque()
+        self._on_line: deque[Utterance] = deque()
+        self._fed_ms: dict[str, float] = {}
+        self._causes: dict[str, CompletionCause] = {}
+        self._waited: set[str] = set()
+        self._feeding: tuple[Utterance, asyncio.Task[None]] | None = None
+        self._open = False
+        self._moved = asyncio.Event()
+
+    @property
+    def queue(self) -> list[Utterance]:
+        """Everything not complete, in order."""
+        return [*self._on_line, *self._waiting]
+
+    def open_line(self) -> None:
+        """The call can be heard: begin."""
+        self._open = True
+        self._next()
+
+    def stop_feeding(self) -> None:
+        """The call is about to end: begin nothing more."""
+        self._open = False
+
+    def enqueue(self, utterance: Utterance) -> None:
+        """Queue one. It waits for a turn of its own only behind a prompt that is played to its end, not behind a cut."""
+        if any(earlier.id not in self._causes for earlier in self.queue):
+            self._waited.add(utterance.id)
+        self._waiting.append(utterance)
+        self._next()
+
+    def discard(self, utterance: Utterance, cause: CompletionCause) -> float:
+        """Empty every layer of one utterance; returns how much produced audio is dropped, ms. It completes at once if the
+        line never had it, else when the line says it is silent.
+        """
+        if utterance in self._waiting:
+            self._waiting.remove(utterance)
+            self._complete(utterance, cause)
+            return 0.0
+        if utterance not in self._on_line or utterance.id in self._causes:
+            return 0.0
+        self._causes[utterance.id] = cause
+        self._stop_feeding(utterance)
+        self._line.cut(utterance.id)
+        return max(0.0, self._fed_ms.get(utterance.id, 0.0) - utterance.played_ms)
+
+    def progress(self, utterance_id: str, played_ms: float) -> None:
+        """The line has come this far."""
+        for utterance in self._on_line:
+            if utterance.id == utterance_id:
+                utterance.played_ms = played_ms
+        self._moved.set()
+
+    def finished(self, utterance_id: str, *, cut: bool, played_ms: float, underruns: int, at_ns: int) -> None:
+        """The line is done with one."""
+        for utterance in tuple(self._on_line):
+            if utterance.id == utterance_id:
+                utterance.played_ms, utterance.underruns = played_ms, underruns
+                utterance.marks.completed_ns = at_ns
+                self._on_line.remove(utterance)
+                if cut:
+                    self._stop_feeding(utterance)
+                self._complete(utterance, self._causes.pop(utterance_id, _natural(utterance, cut=cut)))
+                self._turn()
+        self._moved.set()
+        self._next()
+
+    def close(self, cause: CompletionCause) -> None:
+        """The call is over: everything completes now, without asking the line."""
+        self._open = False
+        if self._feeding is not None:
+            self._feeding[1].cancel()
+        pending = self.queue
+        self._waiting.clear()
+        self._on_line.clear()
+        for utterance in pending:
+            self._complete(utterance, self._causes.pop(utterance.id, cause))
+
+    def _stop_feeding(self, utterance: Utterance) -> None:
+        """Cancel its feed; not from within, where the stream has still to be freed."""
+        if self._feeding is not None and self._feeding[0] is utterance:
+            task = self._feeding[1]
+            if task is not asyncio.current_task():
+                task.cancel()
+
+    def _next(self) -> None:
+        last = self._on_line[-1] if self._on_line else None
+        full = len(self._on_line) >= MAX_ON_LINE or (last is not None and last.prompt.then == "hangup")
+        if self._open and self._waiting and self._feeding is None and not full:
+            utterance = self._waiting.popleft()
+            self._on_line.append(utterance)
+            self._turn()
+            with contextlib.suppress(UserAgentUnavailable):  # its end closes this player
+                self._line.begin(utterance.id)
+            task = asyncio.create_task(self._feed(utterance), name=f"feed {utterance.id}", context=utterance.context)
+            self._feeding = (utterance, task)
+            task.add_done_callback(self._fed)
+
+    def _fed(self, _task: asyncio.Task[None]) -> None:
+        self._feeding = None
+        self._next()
+
+    def _turn(self) -> None:
+        """The first on the line is in progress; its clock starts when its turn comes, not while it waits."""
+        if self._on_line and self._on_line[0].machine.can(UtteranceEvent.START):
+            head = self._on_line[0]
+            head.machine.fire(UtteranceEvent.START)
+            if head.id in self._waited:
+                head.marks.origin_ns = self._clock.now_ns()
+
+    async def _feed(self, utterance: Utterance) -> None:
+        prompt = utterance.prompt
+        try:
+            for turn in range(prompt.repeat):
+                if turn and prompt.delay_ms:
+                    await self._say(SilenceContent(prompt.delay_ms), utterance, spans=False)
+                    if self._over_time(utterance):
+                        break
+                await self._say(prompt.content, utterance, spans=turn == 0)
+                if self._over_time(utterance):
+                    break
+            self._line.finish(utterance.id)
+        except Exception as error:  # noqa: BLE001 - whatever broke, the utterance completes and the call goes on
+            self._fail(utterance, error)
+
+    async def _say(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
+        """Produce; while the engine is full, wait for room a bounded time. A worker says that it is full when it has been
+        asked, not at once.
+        """
+        begun_ns, fed_before_ms = self._clock.now_ns(), self._fed_ms.get(utterance.id, 0.0)
+        was_open = False
+        while True:
+            stream: PieceStream | None = None
+            try:
+                stream = self._source.open(
+                    content, rate_hz=self._format.rate_hz, utterance_id=utterance.id, is_again=was_open
+                )
+                was_open = True
+                await self._pour(utterance, stream, spans=spans)
+            except EngineOverloaded:
+                has_begun = self._fed_ms.get(utterance.id, 0.0) > fed_before_ms
+                if has_begun or ms_between(begun_ns, self._clock.now_ns()) >= self._overload_wait_ms:
+                    raise
+            else:
+                return
+            finally:
+                if stream is not None:
+                    await stream.cancel()
+            await asyncio.sleep(OVERLOAD_POLL_MS / 1000)
+
+    async def _pour(self, utterance: Utterance, stream: PieceStream, *, spans: bool) -> None:
+        async for piece in stream:
+            fed_ms = self._fed_ms.setdefault(utterance.id, 0.0)
+            if utterance.marks.first_pcm_ns is None:
+                utterance.marks.first_pcm_ns = self._clock.now_ns()
+                utterance.cached = piece.cached
+            if piece.begins_source is not None and spans:
+                _close_span(utterance, fed_ms)
+                utterance.spans.append(SpokenSpan(piece.begins_source, fed_ms))
+            if piece.words and spans and utterance.spans:
+                utterance.spans[-1].words.extend(piece.words)
+            while self._ahead_ms() > self._window_ms:
+                self._moved.clear()
+                await self._moved.wait()
+            data = self._within_limit(utterance, piece.data)
+            if data:
+                self._line.audio(utterance.id, data)
+            self._fed_ms[utterance.id] = fed_ms + self._format.ms_for_bytes(len(data))
+            stream.playing(self._ahead_ms())
+            if self._over_time(utterance):
+                break
+        if spans and not self._over_time(utterance):  # what was cut off was not said to its end
+            _close_span(utterance, self._fed_ms.get(utterance.id, 0.0))
+
+    def _ahead_ms(self) -> float:
+        return sum(self._fed_ms.get(u.id, 0.0) - u.played_ms for u in self._on_line)
+
+    def _within_limit(self, utterance: Utterance, data: bytes) -> bytes:
+        limit_ms = utterance.prompt.max_duration_ms
+        if limit_ms is None:
+            return data
+        return data[: self._format.bytes_for_ms(max(0.0, limit_ms - self._fed_ms.get(utterance.id, 0.0)))]
+
+    def _over_time(self, utterance: Utterance) -> bool:
+        limit_ms = utterance.prompt.max_duration_ms
+        return limit_ms is not None and self._fed_ms.get(utterance.id, 0.0) >= limit_ms
+
+    def _fail(self, utterance: Utterance, error: Exception) -> None:
+        if isinstance(error, UserAgentUnavailable):
+            return  # the line is gone; its end completes the utterance with the call's
+        known = error if isinstance(error, CcTtsError) else EngineFailed()
+        log.error("utterance_failed", utterance_id=utterance.id, code=known.code, exc_info=error)
+        utterance.error_code, utterance.error_detail = known.code, known.detail
+        with contextlib.suppress(UserAgentUnavailable):  # the line is gone as well
+            self.discard(utterance, CompletionCause.ERROR)
+
+    def _complete(self, utterance: Utterance, cause: CompletionCause) -> None:
+        if utterance.is_complete:
+            return
+        utterance.completion_cause = cause
+        utterance.machine.fire(UtteranceEvent.COMPLETE)
+        self._fed_ms.pop(utterance.id, None)
+        self._waited.discard(utterance.id)
+        self._on_complete(utterance)
+
+
+def _natural(utterance: Utterance, *, cut: bool) -> CompletionCause:
+    if utterance.error_code is not None:
+        return CompletionCause.ERROR
+    return CompletionCause.CANCELLED if cut else CompletionCause.NORMAL
+
+
+def _close_span(utterance: Utterance, at_ms: float) -> None:
+    if utterance.spans and utterance.spans[-1].end_ms is None:
+        utterance.spans[-1].end_ms = at_ms

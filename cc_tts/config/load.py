@@ -1,0 +1,200 @@
+"""Reading the configuration: defaults, then the TOML file, the environment (``CC_TTS_SECTION__KEY``) and
+``--set section.key=value``, later ones first; and what a running server can take over of a new one.
+"""
+
+import dataclasses
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from cc_tts.config.schema import Config, RouteConfig, check_sense
+from cc_tts.errors import ConfigError
+
+ENV_PREFIX = "CC_TTS_"
+
+
+def load(
+    path: Path | None = None, *, environ: Mapping[str, str] | None = None, overrides: Iterable[str] = ()
+) -> Config:
+    """Build the configuration.
+
+    Args:
+        path: a TOML file, or ``None`` for the defaults.
+        environ: usually ``os.environ``; only ``CC_TTS_SECTION__KEY`` names are read.
+        overrides: ``section.key=value`` texts, in order.
+
+    Raises:
+        ConfigError: a key is unknown (the nearest one is named), a value has the wrong type or is out of range, or two
+            values contradict each other.
+    """
+    tree: dict[str, Any] = {}
+    if path is not None:
+        tree = _read_toml(path)
+    for name, value in sorted((environ or {}).items()):
+        if name.startswith(ENV_PREFIX) and "__" in name:
+            _set(tree, name.removeprefix(ENV_PREFIX).lower().split("__"), value, origin=f"environment {name}")
+    for override in overrides:
+        key, sign, value = override.partition("=")
+        if not sign:
+            raise ConfigError(f"--set {override}: write it as section.key=value")
+        _set(tree, _split_key(key.strip()), value.strip(), origin=f"--set {key}")
+    return from_tree(tree)
+
+
+RELOADABLE: Final = (
+    "log.level",
+    "log.pjsip_level",
+    "http.tokens",
+    "sip.allowed_peers",
+    "sip.trusted_peers",
+    "sip.max_requests_per_source_s",
+    "auth",
+    "tls",
+    "routes",
+)
+"""Sections and keys that a running server takes over; every other one needs a restart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reload:
+    """What a new configuration means for a running server. Keys are named, values are not: some are secrets."""
+
+    config: Config
+    """The running one with what can be taken over."""
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+
+
+def reload(running: Config, wanted: Config) -> Reload:
+    """Compare the running configuration with a new one.
+
+    Raises:
+        ConfigError: what can be taken over makes no sense together with what cannot.
+    """
+    changed: list[str] = []
+    needs_restart: list[str] = []
+    sections: dict[str, Any] = {}
+    for name in (section.name for section in dataclasses.fields(Config)):
+        old, new = getattr(running, name), getattr(wanted, name)
+        if name == "routes":
+            changed += (f"routes.{user}" for user in sorted(old | new) if old.get(user) != new.get(user))
+            sections[name] = new
+            continue
+        differing = [key.name for key in dataclasses.fields(old) if getattr(old, key.name) != getattr(new, key.name)]
+        taken = [key for key in differing if name in RELOADABLE or f"{name}.{key}" in RELOADABLE]
+        changed += (f"{name}.{key}" for key in taken)
+        needs_restart += (f"{name}.{key}" for key in differing if key not in taken)
+        sections[name] = dataclasses.replace(old, **{key: getattr(new, key) for key in taken})
+    config = Config(**sections)
+    try:
+        check_sense(config)
+    except ConfigError as error:
+        raise ConfigError(f"{error.detail} (as long as {', '.join(needs_restart)} waits for a restart)") from None
+    return Reload(config=config, changed=tuple(changed), needs_restart=tuple(needs_restart))
+
+
+def from_tree(tree: Mapping[str, Any]) -> Config:
+    """Check a tree of plain values and turn it into a :class:`Config`."""
+    _check_keys(tree, Config, "")
+    tree = _expand_tokens(tree)
+    try:
+        config = msgspec.convert(tree, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_readable(str(error))) from error
+    check_sense(config)
+    return config
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; configs/cc_tts.toml is the one to start from") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def _split_key(key: str) -> list[str]:
+    """Split ``routes."7.1".greeting`` at the dots that stand outside quotes."""
+    parts = re.findall(r'"([^"]*)"|([^.]+)', key)
+    return [quoted or plain for quoted, plain in parts]
+
+
+def _set(tree: dict[str, Any], keys: list[str], text: str, *, origin: str) -> None:
+    if len(keys) < 2:  # noqa: PLR2004 - a section and a key
+        raise ConfigError(f"{origin}: name a section and a key, as in sip.port")
+    node = tree
+    for key in keys[:-1]:
+        child = node.setdefault(key, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"{origin}: {key} is a value, not a section")
+        node = child
+    node[keys[-1]] = _parse_value(text, is_text=_field_is_text(keys))
+
+
+def _parse_value(text: str, *, is_text: bool) -> Any:
+    """Read a value as TOML would; anything that is not TOML, and anything meant for a text field, is text."""
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return text
+    return text if is_text and not isinstance(value, str) else value
+
+
+def _field_is_text(keys: list[str]) -> bool:
+    section = get_type_hints(Config).get(keys[0])
+    if keys[0] == "routes":
+        section = RouteConfig
+    if section is None or not dataclasses.is_dataclass(section):
+        return False
+    return get_type_hints(section).get(keys[-1]) is str
+
+
+def _check_keys(tree: Mapping[str, Any], cls: Any, where: str) -> None:
+    hints = get_type_hints(cls)
+    for key, value in tree.items():
+        if key not in hints:
+            raise ConfigError(_unknown_key(where, key, hints))
+        if key == "routes" and cls is Config:
+            if isinstance(value, Mapping):
+                for user, route in value.items():
+                    if isinstance(route, Mapping):
+                        _check_keys(route, RouteConfig, f"routes.{user}.")
+        elif dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
+            _check_keys(value, hints[key], f"{where}{key}.")
+
+
+def _unknown_key(where: str, key: str, known: Iterable[str]) -> str:
+    for section, cls in get_type_hints(Config).items():
+        if dataclasses.is_dataclass(cls) and key in get_type_hints(cls):
+            return f"unknown key {where}{key}: did you mean {section}.{key}?"
+    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
+    if near:
+        return f"unknown key {where}{key}: did you mean {where}{near[0]}?"
+    return f"unknown key {where}{key}; known here: {', '.join(sorted(known))}"
+
+
+def _expand_tokens(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A token given as plain text has every scope."""
+    result = {key: dict(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
+    tokens = result.get("http", {}).get("tokens") if isinstance(result.get("http"), dict) else None
+    if isinstance(tokens, str):
+        tokens = [part for part in tokens.split(",") if part]
+    if isinstance(tokens, list):
+        result["http"]["tokens"] = [{"token": t} if isinstance(t, str) else t for t in tokens]
+    return result
+
+
+def _readable(message: str) -> str:
+    """Msgspec writes ``Expected `int`, got `str` - at `$.sip.port```; say ``sip.port: …`` instead."""
+    match = re.search(r"^(.*?)(?: - at `\$\.?(.*?)`)?$", message)
+    if match and match[2]:
+        return f"{match[2]}: {match[1][0].lower()}{match[1][1:]}"
+    return message

@@ -1,0 +1,301 @@
+"""The configuration's sections: frozen dataclasses with a unit in every field name, and what must hold between them.
+
+``configs/cc_tts.toml`` lists every key; a test keeps the two in step.
+"""
+
+import ipaddress
+import re
+import socket
+from dataclasses import dataclass, field
+from typing import Annotated, Literal, get_args
+
+import msgspec
+
+from cc_tts.config.security import AuthConfig, SrtpUse, TlsConfig, check_auth, check_peers
+from cc_tts.errors import ConfigError
+
+Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Scope = Literal["read", "call", "admin"]
+ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
+MAX_LEAD_IN_MS = 10_000
+"""Silence before a call's first prompt, of ``routes.USER.lead_in_ms`` and of ``X-TTS-Delay``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """``[server]``: this server among others."""
+
+    node: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[A-Za-z0-9._-]*$")] = ""
+
+    @property
+    def node_name(self) -> str:
+        """``node``, or the machine's name."""
+        return self.node or socket.gethostname()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SipConfig:
+    """``[sip]``: where the user agent listens and what it accepts."""
+
+    host: str = "127.0.0.1"
+    port: Port = 5060
+    transports: tuple[Literal["udp", "tcp", "tls"], ...] = ("udp", "tcp")
+    tls_port: Port = 5061
+    public_address: str = ""
+    max_calls: Count = 0
+    retry_after_s: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 5
+    max_media_lateness_ms: Annotated[float, msgspec.Meta(ge=0, le=1000)] = 60.0
+    trusted_peers: tuple[str, ...] = ("127.0.0.0/8",)
+    allowed_peers: tuple[str, ...] = ()
+    max_requests_per_source_s: Annotated[float, msgspec.Meta(ge=0, le=100_000)] = 50.0
+    follow_redirects: bool = False
+    user_agent: str = "cc-tts"
+    allow_pypi_wheel: bool = False
+    nameservers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrationConfig:
+    """``[registration]``: register with a PBX (RFC 3261 §10) and answer its digest challenges. Empty registrar: off."""
+
+    registrar: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    realm: str = "*"
+    expires_s: Annotated[int, msgspec.Meta(ge=30, le=86_400)] = 300
+    retry_s: Annotated[int, msgspec.Meta(ge=1, le=3600)] = 15
+    stop_on: tuple[Annotated[int, msgspec.Meta(ge=300, le=699)], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RtpConfig:
+    """``[rtp]``: media."""
+
+    port_min: Annotated[int, msgspec.Meta(ge=1024, le=65534)] = 16384
+    port_max: Annotated[int, msgspec.Meta(ge=1025, le=65535)] = 16584
+    codecs: tuple[Literal["PCMU", "PCMA", "G722", "L16"], ...] = ("PCMU", "PCMA", "G722", "L16")
+    srtp: SrtpUse = "off"
+    inactivity_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
+    quarantine_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 5.0
+    unacked_ms: Annotated[int, msgspec.Meta(ge=0, le=32_000)] = 2000
+    clock_rate_hz: Literal[8000, 16000] = 8000
+
+
+@dataclass(frozen=True, slots=True)
+class TokenConfig:
+    """One bearer token and what it may do."""
+
+    token: Annotated[str, msgspec.Meta(min_length=8, max_length=512)] = field(repr=False)
+    scopes: tuple[Scope, ...] = ALL_SCOPES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpConfig:
+    """``[http]``: the control API."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8080
+    tokens: tuple[TokenConfig, ...] = ()
+    max_body_bytes: Annotated[int, msgspec.Meta(ge=1024, le=64 * 1024 * 1024)] = 262_144
+    request_timeout_s: Seconds = 15.0
+    header_timeout_s: Seconds = 10.0
+    max_connections: Annotated[int, msgspec.Meta(ge=8, le=100_000)] = 1000
+    max_connections_per_source: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 250
+    idempotency_ttl_s: Seconds = 86_400.0
+    max_idempotency_keys: Count = 10_000
+    max_event_subscribers: Count = 100
+    event_queue_size: Annotated[int, msgspec.Meta(ge=10, le=100_000)] = 1000
+    max_speech_streams: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TtsConfig:
+    """``[tts]``: the engine and the limits of a prompt."""
+
+    engine: str = "espeak"
+    voice: str = ""
+    language: str = ""
+    speed: Annotated[float, msgspec.Meta(ge=0.5, le=2.0)] = 1.0
+    max_text_chars: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 5000
+    first_chunk_max_chars: Annotated[int, msgspec.Meta(ge=10, le=1000)] = 60
+    chunk_max_chars: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 200
+    model_dir: str = ""
+    voices_dir: str = ""
+    devices: tuple[str, ...] = ("auto",)
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    num_threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0
+    max_streams: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 256
+    interleaved_text: bool = False
+    refuse_when_full: bool = True
+    overload_wait_ms: Annotated[float, msgspec.Meta(ge=0, le=600_000)] = 1000.0
+    first_audio_target_ms: Annotated[float, msgspec.Meta(ge=10, le=600_000)] = 300.0
+    max_utilisation: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.9
+    first_hop_tokens: Annotated[int, msgspec.Meta(ge=8, le=100)] = 12
+    state_memory_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
+    graphs: bool = True
+    worker_start_timeout_s: Seconds = 600.0
+    stall_timeout_ms: Annotated[float, msgspec.Meta(ge=100, le=600_000)] = 3000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayoutConfig:
+    """``[playout]``: the buffer between the engine and the 20 ms beat."""
+
+    start_threshold_min_ms: Annotated[int, msgspec.Meta(ge=20, le=5000)] = 40
+    start_threshold_max_ms: Annotated[int, msgspec.Meta(ge=20, le=5000)] = 300
+    window_ms: Annotated[int, msgspec.Meta(ge=200, le=10_000)] = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallsConfig:
+    """``[calls]``: limits and habits of calls."""
+
+    max_queued_prompts: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
+    max_duration_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 7200.0
+    manual_answer_timeout_s: Seconds = 60.0
+    originate_timeout_s: Seconds = 60.0
+    ended_retention_s: Seconds = 300.0
+    max_ended_calls: Count = 1000
+    drain_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
+    barge_in_dtmf: bool = True
+    max_repeat: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
+    max_announcement_s: Seconds = 300.0
+    hangup_tail_ms: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """``[cache]``: audio of repeated prompts."""
+
+    enabled: bool = True
+    memory_bytes: Annotated[int, msgspec.Meta(ge=1 << 20, le=1 << 40)] = 67_108_864
+    disk_dir: str = ""
+    disk_bytes: Annotated[int, msgspec.Meta(ge=1 << 20, le=1 << 50)] = 1_073_741_824
+    max_prompt_s: Annotated[float, msgspec.Meta(gt=0, le=600)] = 60.0
+    min_uses: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """``[log]``."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    json: bool = True
+    pjsip_level: Annotated[int, msgspec.Meta(ge=0, le=6)] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteConfig:
+    """``[routes.USER]``: what happens to an INVITE whose Request-URI has this user. ``*`` takes every other user."""
+
+    answer: Literal["now", "ring", "manual"] = "now"
+    ring_ms: Annotated[int, msgspec.Meta(ge=0, le=300_000)] = 2000
+    greeting: str = ""
+    unanswered_greeting: str = ""
+    voice: str = ""
+    language: str = ""
+    then: Literal["stay", "hangup"] = "stay"
+    lead_in_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_LEAD_IN_MS)] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole configuration."""
+
+    server: ServerConfig = field(default_factory=ServerConfig)
+    sip: SipConfig = field(default_factory=SipConfig)
+    tls: TlsConfig = field(default_factory=TlsConfig)
+    auth: AuthConfig = field(default_factory=AuthConfig)
+    registration: RegistrationConfig = field(default_factory=RegistrationConfig)
+    rtp: RtpConfig = field(default_factory=RtpConfig)
+    http: HttpConfig = field(default_factory=HttpConfig)
+    tts: TtsConfig = field(default_factory=TtsConfig)
+    playout: PlayoutConfig = field(default_factory=PlayoutConfig)
+    calls: CallsConfig = field(default_factory=CallsConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})
+
+
+def check_sense(config: Config) -> None:  # noqa: C901, PLR0912 - a list of checks
+    """Refuse values that contradict each other.
+
+    Raises:
+        ConfigError: two of them do; the message names both.
+    """
+    if config.rtp.port_max - config.rtp.port_min < 1:
+        raise ConfigError("rtp.port_max must be above rtp.port_min; a call needs two ports")
+    if not config.sip.transports:
+        raise ConfigError('sip.transports is empty; use any of "udp", "tcp", "tls"')
+    _check_tls_sense(config)
+    if not config.rtp.codecs:
+        raise ConfigError('rtp.codecs is empty; use any of "PCMU", "PCMA", "G722", "L16"')
+    if set(config.rtp.codecs) == {"L16"}:
+        raise ConfigError('rtp.codecs has "L16" alone, which is answered but not offered; add "PCMU", "PCMA" or "G722"')
+    if not config.tts.devices:
+        raise ConfigError('tts.devices is empty; use ["auto"], ["cuda:0"] or ["cpu"]')
+    for device in config.tts.devices:
+        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", device):
+            raise ConfigError(f"tts.devices: {device!r} is not a device; use auto, cpu, cuda or cuda:N")
+    if config.playout.start_threshold_min_ms > config.playout.start_threshold_max_ms:
+        raise ConfigError("playout.start_threshold_min_ms is above playout.start_threshold_max_ms")
+    if config.playout.start_threshold_max_ms > config.playout.window_ms:
+        raise ConfigError(
+            "playout.start_threshold_max_ms is above playout.window_ms: a prompt that waits for so much audio would never "
+            "start; raise playout.window_ms"
+        )
+    check_peers("sip.trusted_peers", config.sip.trusted_peers)
+    check_peers("sip.allowed_peers", config.sip.allowed_peers)
+    check_peers("auth.exempt_peers", config.auth.exempt_peers)
+    check_auth(config.auth)
+    for key, host in (("sip.host", config.sip.host), ("sip.public_address", config.sip.public_address)):
+        if host and (":" in host or not is_ip_address(host)):
+            raise ConfigError(f"{key}: {host!r} is not an IPv4 address, and SIP and RTP are spoken over IPv4 only")
+    for address in config.sip.nameservers:
+        if not is_ip_address(address):
+            raise ConfigError(f"sip.nameservers: {address!r} is not an IP address")
+    if not config.http.tokens and not _is_loopback(config.http.host):
+        raise ConfigError(
+            f"http.host is {config.http.host} but no token is configured: anybody there could make calls. "
+            "Set http.tokens, or bind 127.0.0.1"
+        )
+    for user, route in config.routes.items():
+        if route.unanswered_greeting and route.answer != "manual":
+            raise ConfigError(
+                f'routes.{user}.unanswered_greeting is for answer = "manual"; with "{route.answer}" every call is answered'
+            )
+    if config.registration.registrar and not config.registration.username:
+        raise ConfigError("registration.registrar is set but registration.username is empty")
+
+
+def _check_tls_sense(config: Config) -> None:
+    sip, tls = config.sip, config.tls
+    if "tls" in sip.transports:
+        if "tcp" in sip.transports and sip.port == sip.tls_port != 0:
+            raise ConfigError(f"sip.port and sip.tls_port are both {sip.port}, but TCP and TLS need a port each")
+        if not (tls.certificate_file and tls.private_key_file):
+            raise ConfigError(
+                'sip.transports has "tls": set tls.certificate_file and tls.private_key_file, or take "tls" out'
+            )
+    if bool(tls.certificate_file) != bool(tls.private_key_file):
+        raise ConfigError("tls.certificate_file and tls.private_key_file are set together or not at all")
+    if tls.verify_client and not tls.ca_file:
+        raise ConfigError("tls.verify_client is on but tls.ca_file is empty: name the CA whose clients are let in")
+
+
+def is_ip_address(text: str) -> bool:
+    """Whether ``text`` is an IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,186 @@
+"""The certificate, its key and the CAs of ``[tls]``: whether SIP over TLS can work with them, before anything starts.
+
+OpenSSL itself is the judge, by way of :mod:`ssl`: the pair is loaded as the server will load it, and shaken hands with in
+memory. That tells what peers that verify will say of the certificate, its validity among it.
+"""
+
+import contextlib
+import hashlib
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from cc_tts.config.security import TlsConfig
+from cc_tts.errors import ConfigError
+
+WARN_DAYS: Final = 30
+"""A certificate that ends sooner than this is worth a warning."""
+_SECONDS_A_DAY: Final = 86_400
+_MAX_FLIGHTS: Final = 8
+"""Of messages there and back in a handshake; TLS 1.2 takes two."""
+_NOT_YET_VALID: Final = 9
+_EXPIRED: Final = 10
+_WORLD_READABLE: Final = 0o004
+SYSTEM_CA_FILES: Final = (
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+)
+"""Where Debian, Red Hat and Alpine keep the public CAs in one file."""
+
+
+def check(tls: TlsConfig, *, now_s: float) -> list[str]:
+    """Look at every file of ``[tls]`` that is named.
+
+    Args:
+        tls: what is configured.
+        now_s: seconds since the epoch.
+
+    Returns:
+        What still works and should be looked after, a sentence each: an expired certificate, one that soon will be…
+
+    Raises:
+        ConfigError: a file is missing or of no use; the sentence says which and what to do.
+    """
+    warnings: list[str] = []
+    if tls.certificate_file:
+        warnings += _check_pair(tls, now_s)
+    if tls.ca_file:
+        _readable("tls.ca_file", tls.ca_file)
+        try:
+            _client().load_verify_locations(cafile=tls.ca_file)
+        except ssl.SSLError:
+            raise ConfigError(f"tls.ca_file: {tls.ca_file} holds no certificate in PEM form") from None
+    return warnings
+
+
+def fingerprint(tls: TlsConfig) -> bytes:
+    """A digest of what the files of ``[tls]`` hold now; files that cannot be read count as empty."""
+    digest = hashlib.sha256()
+    for path in (tls.certificate_file, tls.private_key_file, tls.ca_file):
+        data = b""
+        with contextlib.suppress(OSError):
+            data = Path(path).read_bytes() if path else b""
+        digest.update(hashlib.sha256(data).digest())
+    return digest.digest()
+
+
+def ca_file(tls: TlsConfig) -> str:
+    """The CAs that peers' certificates are checked against; those of the system unless ``tls.ca_file`` names others.
+
+    Raises:
+        ConfigError: a check is asked for and there are none.
+    """
+    if tls.ca_file or not tls.verify_server:
+        return tls.ca_file
+    for path in SYSTEM_CA_FILES:
+        if Path(path).is_file():
+            return path
+    raise ConfigError(
+        "tls.verify_server is on, tls.ca_file is empty and this machine has no list of CAs; set tls.ca_file, install the "
+        "package ca-certificates, or set tls.verify_server = false"
+    )
+
+
+def _check_pair(tls: TlsConfig, now_s: float) -> list[str]:
+    _readable("tls.certificate_file", tls.certificate_file)
+    _readable("tls.private_key_file", tls.private_key_file)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.minimum_version = ssl.TLSVersion.TLSv1_2
+    leaf, client = _leaf(tls.certificate_file), _client()
+    try:
+        client.load_verify_locations(cadata=leaf)
+    except ssl.SSLError:
+        raise ConfigError(f"tls.certificate_file: {tls.certificate_file} holds a damaged certificate") from None
+    try:
+        # without a function OpenSSL would ask for a password at the terminal
+        server.load_cert_chain(tls.certificate_file, tls.private_key_file, password=lambda: tls.private_key_password)
+    except ssl.SSLError as error:
+        raise ConfigError(_pair_fault(tls, error.reason or "")) from None
+    except ValueError:
+        raise ConfigError("tls.private_key_password is too long") from None
+    warnings = _validity(tls.certificate_file, server, client, now_s)
+    if Path(tls.private_key_file).stat().st_mode & _WORLD_READABLE:
+        warnings.append(
+            f"{tls.private_key_file} can be read by everybody on this machine; chmod o-r {tls.private_key_file}"
+        )
+    return warnings
+
+
+def _pair_fault(tls: TlsConfig, reason: str) -> str:
+    if reason == "KEY_VALUES_MISMATCH":
+        return f"{tls.private_key_file} is not the key of {tls.certificate_file}; set tls.private_key_file to the one it is"
+    if "ENCRYPTED" in Path(tls.private_key_file).read_text(encoding="ascii", errors="replace"):
+        how = "is not its password" if tls.private_key_password else "is empty: set CC_TTS_TLS__PRIVATE_KEY_PASSWORD"
+        return f"{tls.private_key_file} is encrypted, and tls.private_key_password {how}"
+    if reason.startswith(("EE_KEY", "CA_KEY", "CA_MD")):
+        return f"{tls.certificate_file}: its key or signature is too weak for OpenSSL ({reason}); have a new one issued"
+    detail = f" ({reason})" if reason else ""
+    return f"{tls.private_key_file} holds no private key in PEM form that OpenSSL can read{detail}"
+
+
+def _leaf(path: str) -> str:
+    """The first certificate of a file, the one the server is known by."""
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    text = Path(path).read_text(encoding="ascii", errors="replace")
+    _, found, rest = text.partition(begin)
+    body, ended, _ = rest.partition(end)
+    if not found or not ended:
+        raise ConfigError(f"tls.certificate_file: {path} holds no certificate in PEM form")
+    return f"{begin}{body}{end}\n"
+
+
+def _validity(path: str, server: ssl.SSLContext, client: ssl.SSLContext, now_s: float) -> list[str]:
+    """Shake hands with a client that trusts this very certificate: only its dates and its purpose can displease it."""
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        seen = _peer_certificate(server, client)
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code == _EXPIRED:
+            return [f"{path} has expired: peers that verify refuse every call; have it renewed"]
+        if error.verify_code == _NOT_YET_VALID:
+            return [f"{path} is not valid yet: peers that verify refuse every call; is this machine's clock right?"]
+        return [f"{path}: peers that verify will refuse it: {error.verify_message}"]
+    except ssl.SSLError as error:
+        raise ConfigError(f"{path}: TLS does not work with it: {error.reason or error}") from None
+    ends_s = ssl.cert_time_to_seconds(str(seen["notAfter"]))
+    days = int((ends_s - now_s) // _SECONDS_A_DAY)
+    if days < WARN_DAYS:
+        day = datetime.fromtimestamp(ends_s, UTC).date().isoformat()
+        return [f"{path} expires in {days} days, on {day}; have it renewed"]
+    return []
+
+
+def _client() -> ssl.SSLContext:
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    return client
+
+
+def _peer_certificate(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, object]:
+    """What the client sees, after a handshake without a network."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(to_client, to_server)
+    answering = server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(_MAX_FLIGHTS):
+        done = 0
+        for side in (asking, answering):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            done += 1
+        if done:
+            break
+    return dict(asking.getpeercert() or {})
+
+
+def _readable(key: str, path: str) -> None:
+    try:
+        with Path(path).open("rb"):
+            return
+    except FileNotFoundError:
+        raise ConfigError(f"{key}: {path}: no such file") from None
+    except OSError as error:
+        raise ConfigError(f"{key}: {path}: {error.strerror}; the server's user must be able to read it") from None

@@ -1,0 +1,351 @@
+"""The batched engine as a worker drives it: loads, warms up, measures, and then is :class:`Engine`, step by step.
+
+Runs on: the thread that owns the device.
+"""
+
+import gc
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from cc_tts import logs
+from cc_tts.clock import Clock, MonotonicClock
+from cc_tts.engines.cosyvoice2.engine.costs import StageCosts
+from cc_tts.engines.cosyvoice2.engine.engine import Engine, EngineConfig
+from cc_tts.engines.cosyvoice2.model.bundle import LANGUAGES, RATE_HZ, TOKENIZER_FOLDER, check_speaker, load_networks
+from cc_tts.engines.cosyvoice2.model.description import estimator_head_dim
+from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, SpeechModel, load_weights, refuse_other_directory
+from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice2.runners.graphs import can_record
+from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
+from cc_tts.engines.cosyvoice2.runners.memory_plan import (
+    MemoryPlan,
+    can_measure,
+    choose_coarseness,
+    device_free_bytes,
+    plan_memory,
+    spare_slots,
+)
+from cc_tts.engines.cosyvoice2.runners.runner import COARSENESS, MIN_PAGES, ModelRunner, OutOfDeviceMemory, RunnerConfig
+from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
+from cc_tts.engines.cosyvoice2.voice.text_front import TextFront
+from cc_tts.engines.stepped import EngineLoad, StepOut, StreamDone, StreamRequest
+from cc_tts.errors import ConfigError, EngineFailed, Unprocessable
+from cc_tts.voices.voice import Voice
+
+NUM_POSITIONS: Final = 1024
+"""Of a slot of the language model: 8 s of reference with its words, a text, and 24 s of speech."""
+CALIBRATION_TEXT: Final = "This sentence is only said to find out how long it takes."
+CALIBRATION_PIECES: Final = 3
+CALIBRATION_TOKENS: Final = 125
+"""Of speech, at most, in the text above."""
+MAX_CALIBRATION_STEPS: Final = 2000
+
+MIN_SPEED: Final = 0.5
+MAX_SPEED: Final = 2.0
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchedConfig:
+    """What a worker is told."""
+
+    engine: EngineConfig
+    device: torch.device
+    policy: DtypePolicy | None = None
+    num_threads: int = 0
+    """Of torch; 0: as it is."""
+    memory_bytes: int = 0
+    """For the flow's pages; 0: what the device has left."""
+    graphs: bool = True
+    checks_only: bool = False
+    """Load no networks: it can then tell its voices and nothing else."""
+    num_positions: int = NUM_POSITIONS
+    calibration_rows: tuple[int, ...] = (1,)
+    """How many streams are spoken at a time to measure the stages."""
+
+
+class BatchedEngine:
+    """See :class:`cc_tts.engines.stepped.SteppedEngine`."""
+
+    def __init__(
+        self,
+        model_dir: Path,
+        speakers: Callable[[], Mapping[str, Speaker]],
+        config: BatchedConfig,
+        *,
+        clock: Clock | None = None,
+    ) -> None:
+        self._model_dir = model_dir
+        self._source = speakers
+        self._config = config
+        self._clock = clock or MonotonicClock()
+        self._speakers: Mapping[str, Speaker] = {}
+        self._loaded: Engine | None = None
+        self.runner: ModelRunner | None = None
+        self.costs = StageCosts()
+
+    @property
+    def rate_hz(self) -> int:
+        """Sample rate of the audio, Hz."""
+        return RATE_HZ
+
+    @property
+    def voices(self) -> Sequence[Voice]:
+        """Every voice, once loaded."""
+        return tuple(speaker.voice for speaker in self._speakers.values())
+
+    @property
+    def languages(self) -> Sequence[str]:
+        """What every voice speaks besides its own."""
+        return LANGUAGES
+
+    def load(self, on_progress: Callable[[str], None]) -> None:
+        """Load the voices and the networks, allocate, warm up, measure.
+
+        Raises:
+            CcTtsError: something of it cannot be used; the message says what.
+
+        """
+        config = self._config
+        if config.num_threads:
+            torch.set_num_threads(config.num_threads)
+        refuse_other_directory(self._model_dir)
+        self._speakers = dict(self._source())  # before the weights: a fault of theirs shows in a second
+        if config.checks_only:
+            load_weights(self._model_dir, device="meta")
+            TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)
+            return
+        model, tokenizer = load_networks(
+            self._model_dir,
+            device=config.device,
+            policy=config.policy,
+            estimator_head_dim=estimator_head_dim(self._model_dir),
+            on_share=_in_tenths(on_progress),
+        )
+        for speaker in self._speakers.values():
+            check_speaker(model, speaker)
+        runner, plan = self._warm_runner(model, tokenizer, on_progress)
+        engine_config = config.engine.with_streams(plan.num_streams)
+        front = TextFront(
+            tokenizer, self._speakers, speech_ids=model.lm.config.speech_ids, num_positions=config.num_positions
+        )
+        self._calibrate(runner, front, engine_config, on_progress)
+        self.runner = runner
+        self._loaded = Engine(runner, front, self.costs, engine_config, clock=self._clock)
+
+    def _warm_runner(
+        self, model: SpeechModel, tokenizer: TextTokenizer, on_progress: Callable[[str], None]
+    ) -> tuple[ModelRunner, MemoryPlan]:
+        """A runner with voices and graphs in it, with as many sizes of graphs as the memory holds.
+
+        Raises:
+            ConfigError: not even the fewest fit.
+
+        """
+        config = self._config
+        has_graphs = config.graphs and can_record(config.device)
+        measured = self._measured(model, tokenizer, on_progress) if has_graphs and can_measure(config.device) else None
+        coarseness = 0
+        while True:
+            graph_bytes = 0
+            if measured is not None:
+                free_bytes = device_free_bytes(config.device)
+                coarseness, graph_bytes = choose_coarseness(*measured, free_bytes, coarseness)
+            plan = self._plan(model, graph_bytes)
+            on_progress(f"state: {plan}")
+            runner = self._runner(model, tokenizer, plan)
+            on_progress(f"prompts of {len(self._speakers)} voices")
+            left = runner.keep_voices()
+            if left:
+                log.warning(
+                    "voices_not_kept", num_voices=len(left), detail="their prompts are computed at their first use"
+                )
+            if not has_graphs:
+                return runner, plan
+            try:
+                runner.warm_up(on_progress, max_rows=self._max_rows(plan.num_streams), coarseness=coarseness)
+            except OutOfDeviceMemory:
+                log.warning("graphs_do_not_fit", coarseness=coarseness, detail="fewer sizes are tried")
+            else:
+                return runner, plan
+            coarseness += 1
+            del runner
+            _give_memory_back(config.device)
+
+    def _measured(
+        self, model: SpeechModel, tokenizer: TextTokenizer, on_progress: Callable[[str], None]
+    ) -> tuple[Sequence[Mapping[str, int]], Mapping[str, int], int]:
+        """How many graphs there are by coarseness, what one of each stage takes, and what all share; of a small runner."""
+        config = self._config
+        on_progress("memory of a graph")
+        page_bytes = FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_page
+        runner = self._runner(model, tokenizer, MemoryPlan(1, 2, 0, MIN_PAGES * page_bytes))
+        num_streams = config.engine.max_streams
+        num_slots = num_streams + spare_slots(num_streams)
+        counts = [
+            runner.num_graphs(self._max_rows(num_streams), num_slots, coarseness)
+            for coarseness in range(len(COARSENESS))
+        ]
+        try:
+            each_bytes, shared_bytes = runner.graph_bytes(lambda: device_free_bytes(config.device))
+        except OutOfDeviceMemory:
+            raise ConfigError("not even one CUDA graph fits into the device; set tts.graphs = false") from None
+        del runner
+        _give_memory_back(config.device)
+        return counts, each_bytes, shared_bytes
+
+    def _max_rows(self, num_streams: int) -> int:
+        return min(num_streams, self._config.engine.limits.max_flow_rows)
+
+    def _plan(self, model: SpeechModel, graph_bytes: int) -> MemoryPlan:
+        config = self._config
+        return plan_memory(
+            model,
+            max_streams=config.engine.max_streams,
+            num_positions=config.num_positions,
+            memory_bytes=config.memory_bytes,
+            graph_bytes=graph_bytes,
+        )
+
+    def _runner(self, model: SpeechModel, tokenizer: TextTokenizer, plan: MemoryPlan) -> ModelRunner:
+        config = RunnerConfig(
+            num_slots=plan.num_slots,
+            num_positions=self._config.num_positions,
+            memory_bytes=plan.page_bytes,
+            graphs=self._config.graphs,
+        )
+        try:
+            return ModelRunner(model, tokenizer, self._speakers, config, clock=self._clock)
+        except torch.OutOfMemoryError:
+            raise ConfigError(
+                "the device's memory does not hold the state of the streams; lower tts.max_streams or tts.state_memory_bytes"
+            ) from None
+
+    def _calibrate(
+        self, runner: ModelRunner, front: TextFront, config: EngineConfig, on_progress: Callable[[str], None]
+    ) -> None:
+        """Speak to nobody, in company of each size twice: first what is lazy comes up, then it is measured."""
+        voice_id = next(iter(self._speakers))
+        own_pages = runner.pages_needed(voice_id, CALIBRATION_TOKENS)
+        rows = [num_rows for num_rows in self._config.calibration_rows if num_rows <= config.max_streams]
+        for number, num_rows in enumerate(rows, start=1):
+            has_pages = num_rows == 1 or num_rows * own_pages <= runner.num_free_pages
+            if not has_pages:  # without pages the flow runs in another way
+                continue
+            on_progress(f"measuring {number}/{len(rows)}")
+            for costs, num_pieces in ((StageCosts(), 1), (self.costs, CALIBRATION_PIECES)):
+                engine = Engine(runner, front, costs, config.without_admission(), clock=self._clock)
+                try:
+                    _rehearse(engine, voice_id, num_rows, num_pieces)
+                finally:
+                    engine.close()
+
+    # --- what a worker calls
+
+    def open(self, request: StreamRequest) -> None:
+        """Begin a stream; see :meth:`Engine.open`.
+
+        Raises:
+            Unprocessable: the speed is out of bounds.
+
+        """
+        check_speed(request.speed)
+        self._engine.open(request)
+
+    def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
+        """Append a text chunk."""
+        self._engine.push(stream_id, text, text_chunk_index)
+
+    def end(self, stream_id: int) -> None:
+        """No more text will come."""
+        self._engine.end(stream_id)
+
+    def cancel(self, stream_id: int) -> None:
+        """Free all that the stream holds."""
+        self._engine.cancel(stream_id)
+
+    def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
+        """The listener's side reports."""
+        self._engine.taken(stream_id, taken_ms, ahead_ms)
+
+    def step(self) -> Sequence[StepOut]:
+        """One round for whoever is most urgent."""
+        return self._engine.step()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether :meth:`step` would do something."""
+        return self._engine.has_work
+
+    def load_report(self) -> EngineLoad:
+        """How busy it is."""
+        return self._engine.load_report(next(iter(self._speakers)))
+
+    def close(self) -> None:
+        """Free everything."""
+        if self._loaded is not None:
+            self._loaded.close()
+        self._loaded = self.runner = None
+
+    @property
+    def _engine(self) -> Engine:
+        if self._loaded is None:
+            raise EngineFailed("the engine is not loaded")
+        return self._loaded
+
+
+def _in_tenths(on_progress: Callable[[str], None]) -> Callable[[float], None]:
+    """Tell of every tenth of the weights."""
+    told = -1
+
+    def on_share(share: float) -> None:
+        nonlocal told
+        if told < int(10 * share):
+            told = int(10 * share)
+            on_progress(f"loading {10 * told} %")
+
+    return on_share
+
+
+def _give_memory_back(device: torch.device) -> None:
+    """What no longer is referred to goes back to the device: PyTorch keeps it else."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _rehearse(engine: Engine, voice_id: str, num_rows: int, num_pieces: int) -> None:
+    """Let so many streams give out so many pieces each, or all they have."""
+    left = dict.fromkeys(range(num_rows), num_pieces)
+    for number in left:
+        engine.open(StreamRequest(stream_id=number, voice=voice_id))
+        engine.push(number, CALIBRATION_TEXT, 0)
+        engine.end(number)
+    for _ in range(MAX_CALIBRATION_STEPS):
+        for out in engine.step():
+            if isinstance(out, StreamDone):
+                left[out.stream_id] = 0
+                if out.error is not None:
+                    raise out.error
+            else:
+                left[out.stream_id] -= 1
+                engine.taken(out.stream_id, math.inf, None)
+        if all(count <= 0 for count in left.values()):
+            return
+    raise EngineFailed("the rehearsal does not come to an end")
+
+
+def check_speed(speed: float) -> None:
+    """Raise if ``speed`` is out of bounds.
+
+    Raises:
+        Unprocessable: it is.
+
+    """
+    if not MIN_SPEED <= speed <= MAX_SPEED:
+        raise Unprocessable(f"a speed of {speed} is not between {MIN_SPEED} and {MAX_SPEED}")

@@ -1,0 +1,162 @@
+"""What the engine asks of the one who touches tensors, and of the one who turns text into tokens. No torch here.
+
+Runs on: the thread that owns the device.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Row
+from dataclasses import dataclass
+from typing import Protocol
+
+from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
+from cc_tts.engines.cosyvoice2.engine.sequence import Feed
+from cc_tts.errors import EngineOverloaded
+
+
+class PagesExhausted(EngineOverloaded):
+    """There are not as many free pages as were asked for; nothing has been taken."""
+
+
+class DrawnIds(Protocol):
+    """What a slot of the language model has drawn; see :class:`cc_tts.engines.cosyvoice2.runners.lm.Drawn`."""
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Since the slot was asked last."""
+        ...
+
+    @property
+    def stopped(self) -> bool:
+        """It draws no more until it is fed."""
+        ...
+
+    @property
+    def failed(self) -> bool:
+        """Its numbers were not finite, or it has filled its place."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFeed:
+    """A feeding of a slot."""
+
+    slot: int
+    voice_id: str
+    feed: Feed
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeakJob:
+    """New tokens of a slot that are to become audio."""
+
+    slot: int
+    tokens: Row[int]
+    is_first: bool
+    is_last: bool
+    seed: int = 0
+    speed: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """The audio of a job; ``failed``: its numbers were not finite."""
+
+    pcm: bytes
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenBatch:
+    """The answers to a batch of jobs, in their order, and what its stages took, ms."""
+
+    pieces: Row[Spoken]
+    flow_ms: float
+    vocoder_ms: float
+
+
+class Device(Protocol):
+    """What runs the networks; see :class:`cc_tts.engines.cosyvoice2.runners.runner.ModelRunner`."""
+
+    num_slots: int
+    max_tokens: int
+    """Speech tokens of a sequence, those of the flow's prompt among them."""
+    silent_tokens: frozenset[int]
+    """Speech tokens that sound of nothing."""
+
+    def start(self, feeds: Row[SlotFeed]) -> None:
+        """Feed slots of the language model; a slot that does not go on is opened, for the flow as well.
+
+        Raises ``CcTtsError`` when one of them cannot be fed; nothing has changed then. Here and below: ``DeviceLost``.
+        """
+
+    def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, DrawnIds]:
+        """So many steps for these slots, up to so many ids each; what each slot has drawn since the last call."""
+
+    def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
+        """Flow and vocoder. Raises ``PagesExhausted`` before anything changed."""
+
+    def recompute(self, slot: int) -> None:
+        """Give the pages of a slot back; its flow is run from the start from now on."""
+
+    def release(self, slot: int, *, wipe: bool = False) -> None:
+        """Free all that a slot holds."""
+
+    def pages_needed(self, voice_id: str, num_tokens: int) -> int:
+        """Pages that a sequence takes besides those of its voice; with them, while the voice is not there."""
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that a decode step computes: up to the highest slot in use, filled up to a size that has a graph."""
+        ...
+
+    @property
+    def num_not_finite(self) -> int:
+        """Pieces of work whose numbers were not finite, since the start."""
+        ...
+
+    @property
+    def num_free_pages(self) -> int:
+        """Pages that can be taken."""
+        ...
+
+    @property
+    def num_pages(self) -> int:
+        """All pages."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedText:
+    """A text chunk in tokens."""
+
+    feed: Feed
+    seed: int
+
+
+class TextFront(Protocol):
+    """Turns text into what the language model is fed; see :class:`cc_tts.engines.cosyvoice2.voice.text_front.TextFront`."""
+
+    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> PreparedText | None:
+        """A text chunk as a sequence of its own, with more text behind it if it ``goes_on``; None if it says nothing.
+
+        Raises ``Unprocessable``.
+        """
+
+    def cut(self, text: str) -> tuple[str, str]:
+        """As much of a text chunk as a sequence may have, and the rest. Raises ``Unprocessable``."""
+
+    def begin_interleaved(self, voice_id: str) -> Bistream:
+        """A sequence whose text comes in pieces."""
+
+    def text_ids(self, voice_id: str, text: str) -> tuple[int, ...]:
+        """The tokens of a piece of it. Raises ``Unprocessable``, too, when they are more than :meth:`max_interleaved`."""
+
+    def max_interleaved(self, voice_id: str) -> int:
+        """How many text tokens such a sequence may have."""
+
+    def seed(self, voice_id: str, text: str) -> int:
+        """What decides about the draws."""
+
+    def num_flow_prompt(self, voice_id: str) -> int:
+        """Speech tokens of the flow's prompt. Raises ``UnknownVoice``."""

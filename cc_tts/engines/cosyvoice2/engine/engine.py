@@ -1,0 +1,268 @@
+"""The engine: many streams, one device, step by step.
+
+::
+
+    open · push ─▸ admit ─▸ LM ─▸ flow ─▸ vocoder ─▸ emit        Engine.step(), again and again
+                     ▲       ▲      ▲
+    listener clocks ─┴───────┴──────┴── who is next (scheduler), and who may come in (admission)
+
+No torch here: a :class:`Device` touches tensors, and tests put one in its place that only counts. Every stream ends: spoken,
+cancelled, or failed with an error of its own that no other stream notices.
+
+Runs on: the thread that owns the device.
+"""
+
+import math
+from collections.abc import Sequence as Row
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.clock import Clock, ms_between
+from cc_tts.engines.cosyvoice2.engine.admission import Admission, AdmissionConfig, RefusalCode
+from cc_tts.engines.cosyvoice2.engine.costs import StageCosts
+from cc_tts.engines.cosyvoice2.engine.device import Device, TextFront
+from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
+from cc_tts.engines.cosyvoice2.engine.lm_stage import LmStage
+from cc_tts.engines.cosyvoice2.engine.load_meter import Crowd, LoadMeter
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FIRST_HOP_TOKENS, LOOKAHEAD_TOKENS
+from cc_tts.engines.cosyvoice2.engine.scheduler import HOPS, Scheduler, SchedulerLimits, choose_hop
+from cc_tts.engines.cosyvoice2.engine.sequence import FRAMES_PER_TOKEN, Sequence, Stream
+from cc_tts.engines.cosyvoice2.engine.speech_stage import SpeechStage
+from cc_tts.engines.cosyvoice2.engine.stream_table import StreamTable
+from cc_tts.engines.cosyvoice2.engine.text_stage import TextStage
+from cc_tts.engines.stepped import EngineLoad, StepOut, StreamRequest
+from cc_tts.errors import EngineOverloaded, TextTooLong
+
+TYPICAL_TOKENS: Final = 250
+"""Speech tokens of a sequence, for the memory that a newcomer is taken to need: 10 s."""
+MAX_WAITING_TEXTS: Final = 4096
+"""Text chunks of a stream that have not begun; a book of 200 pages in sentences."""
+_AIM: Final = 2 / 3
+"""Of the target for first audio: when the schedule has it due. Others come in between, and costs are predictions."""
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """How the engine decides."""
+
+    first_audio_target_ms: float = 300.0
+    guard_ms: float = 60.0
+    """How long before a listener runs dry the next piece must be handed out."""
+    max_streams: int = 256
+    max_utilisation: float = 0.9
+    first_hop_tokens: int = FIRST_HOP_TOKENS
+    """Of the first piece at least; it is filled up to the chunk grid (:func:`schedule.hop_to_grid`)."""
+    interleaved: bool = False
+    """The text chunks of a stream feed one sequence; not of those whose speed is changed."""
+    max_recomputed: int = 4
+    """Sequences that may run without pages at a time; beyond them newcomers are refused."""
+    limits: SchedulerLimits = field(default_factory=SchedulerLimits)
+    admits_all: bool = False
+    """Refuse only for want of a slot: for rehearsals and comparisons."""
+
+    def with_streams(self, max_streams: int) -> "EngineConfig":
+        """The same for so many streams."""
+        return replace(self, max_streams=max_streams)
+
+    def without_admission(self) -> "EngineConfig":
+        """The same for a rehearsal."""
+        return replace(self, admits_all=True)
+
+
+class Engine:
+    """Moves all streams on; see :class:`cc_tts.engines.stepped.SteppedEngine` for most methods."""
+
+    def __init__(
+        self, device: Device, front: TextFront, costs: StageCosts, config: EngineConfig, *, clock: Clock
+    ) -> None:
+        if device.num_slots < config.max_streams:
+            raise ValueError(f"{device.num_slots} slots are not enough for {config.max_streams} streams")
+        self._device = device
+        self._front = front
+        self._config = config
+        self._clock = clock
+        self._begin_ns = clock.now_ns()
+        self._scheduler = Scheduler(config.limits, costs)
+        self._meter = LoadMeter(
+            device,
+            Admission(_admission_limits(config), costs),
+            max_streams=config.max_streams,
+            max_recomputed=config.max_recomputed,
+        )
+        self._table = table = StreamTable(
+            device, max_streams=config.max_streams, first_hop_tokens=config.first_hop_tokens
+        )
+        self._text = TextStage(table, front)
+        self._lm = LmStage(table, device, costs, run_ahead_tokens=config.limits.run_ahead_tokens, clock=clock)
+        self._speech = SpeechStage(table, device, costs, choose_hop=self._choose_hop, now_ms=self._now_ms)
+
+    # --- steps
+
+    def step(self) -> Row[StepOut]:
+        """One round of each stage, for whoever is most urgent.
+
+        Raises:
+            DeviceLost: there is nothing left to step.
+
+        """
+        self._text.begin()
+        self._scheduler.num_rows = self._device.num_rows
+        round_ = self._scheduler.plan_lm(self._now_ms(), self._lm.candidates(), self._speech.candidates())
+        self._lm.draw(round_)
+        ready, drawing = self._speech.candidates(), self._lm.candidates()
+        self._speech.speak(self._scheduler.plan_flow(self._now_ms(), ready, drawing, may_wait=round_.num_steps > 0))
+        self._table.settle()
+        return self._table.take_outs()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether :meth:`step` would do something; if not, only news from outside brings anything on."""
+        return self._table.has_outs or any(self._has_work(stream) for stream in self._table.streams.values())
+
+    def _has_work(self, stream: Stream) -> bool:
+        if stream.is_over or self._text.has_work(stream):
+            return True
+        head = stream.head
+        if head is not None and (head.is_mute or (head.is_ready and not head.is_well_ahead)):
+            return True
+        return any(self._lm.may_draw(sequence) for sequence in stream.sequences)
+
+    def _choose_hop(self, sequence: Sequence, now_ms: float) -> None:
+        behind = sequence.num_prompt + sequence.num_given
+
+        def predicted_ms(hop: int) -> float:
+            missing = max(0, sequence.num_given + hop + LOOKAHEAD_TOKENS - len(sequence.tokens))
+            frames, keys = FRAMES_PER_TOKEN * (hop + LOOKAHEAD_TOKENS), FRAMES_PER_TOKEN * (behind + hop)
+            return self._scheduler.hop_ms(missing, frames, keys, num_streams=max(1, len(self._table.streams)))
+
+        slack_ms = sequence.stream.clock.slack_ms(now_ms)
+        # The second piece is the tightest, and what hops cost that are far from those seen last is a guess.
+        if sequence.num_given < 2 * CHUNK_TOKENS:
+            slack_ms /= 2
+        longest = max(CHUNK_TOKENS, 2 * sequence.hops.hop)
+        hops = tuple(hop for hop in HOPS if hop <= longest)
+        sequence.hops.hop = choose_hop(slack_ms, predicted_ms, behind=behind, hops=hops)
+
+    # --- streams
+
+    def open(self, request: StreamRequest) -> None:
+        """Begin a stream.
+
+        Raises:
+            UnknownVoice: no voice has this id.
+            EngineOverloaded: admission refuses it.
+
+        """
+        self._front.num_flow_prompt(request.voice)
+        if request.stream_id in self._table.streams:
+            raise ValueError(f"stream {request.stream_id} is open already")
+        now_ms = self._now_ms()
+        decision = self._meter.decide(self._crowd(request.voice))
+        if not decision.admit and not (self._config.admits_all and decision.code is not RefusalCode.SLOTS):
+            log.info("stream_refused", code=decision.code, reason=decision.reason)
+            raise EngineOverloaded(decision.reason, retry_after_s=decision.retry_after_s)
+        config = self._config
+        listener = ListenerClock(
+            opened_ms=now_ms, first_audio_target_ms=_AIM * config.first_audio_target_ms, guard_ms=config.guard_ms
+        )
+        self._table.add(
+            Stream(
+                stream_id=request.stream_id,
+                voice_id=request.voice,
+                speed=request.speed,
+                is_interleaved=config.interleaved and request.speed == 1.0,
+                clock=listener,
+            )
+        )
+
+    def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
+        """Append a text chunk; ignored when the stream is not there or has ended.
+
+        Raises:
+            TextTooLong: too many chunks wait to be spoken; the stream goes on without this one.
+
+        """
+        stream = self._table.streams.get(stream_id)
+        if stream is None or stream.has_ended:
+            return
+        if len(stream.texts) >= MAX_WAITING_TEXTS:
+            raise TextTooLong(f"{MAX_WAITING_TEXTS} text chunks wait to be spoken already")
+        stream.texts.append((text_chunk_index, text))
+        stream.clock.text_came(self._now_ms())
+
+    def end(self, stream_id: int) -> None:
+        """No more text will come."""
+        stream = self._table.streams.get(stream_id)
+        if stream is not None and not stream.has_ended:
+            stream.has_ended = True
+            if stream.sequences:  # the rest of an interleaved text is due now
+                stream.clock.text_came(self._now_ms())
+
+    def cancel(self, stream_id: int) -> None:
+        """Free all that the stream holds."""
+        self._table.remove(stream_id)
+
+    def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
+        """The listener's side reports; what makes no sense is ignored."""
+        stream = self._table.streams.get(stream_id)
+        if stream is None or not taken_ms >= 0.0:
+            return
+        stream.taken_ms = max(stream.taken_ms, taken_ms)
+        if ahead_ms is not None and 0.0 <= ahead_ms < math.inf and taken_ms < math.inf:
+            stream.clock.taken(self._now_ms(), taken_ms, ahead_ms)
+
+    def close(self) -> None:
+        """Free every stream."""
+        for stream_id in list(self._table.streams):
+            self._table.remove(stream_id)
+
+    # --- how busy it is
+
+    @property
+    def num_free_slots(self) -> int:
+        """Slots that no sequence has."""
+        return self._table.num_free_slots
+
+    @property
+    def num_underruns(self) -> int:
+        """How often a listener had run dry when audio came that was owed."""
+        return self._table.num_underruns
+
+    def load_report(self, voice_id: str) -> EngineLoad:
+        """How busy it is; ``voice_id`` is that of a usual newcomer."""
+        recent = self._meter.recent(self._now_ms(), len(self._table.streams))
+        return recent or self._meter.report(self._crowd(voice_id), num_underruns=self._table.num_underruns)
+
+    def _crowd(self, voice_id: str) -> Crowd:
+        now_ms, table = self._now_ms(), self._table
+        sequences = table.sequences.values()
+        return Crowd(
+            now_ms=now_ms,
+            num_streams=len(table.streams),
+            num_first_pending=sum(1 for stream in table.streams.values() if stream.clock.is_first),
+            spare_ms=self._scheduler.spare_ms(now_ms, self._lm.candidates(), self._speech.candidates()),
+            num_sequences=len(sequences),
+            num_rows=self._device.num_rows,
+            measured_slack_ms=table.slacks.low_ms(now_ms),
+            num_recomputed=len(table.recomputed),
+            pending_positions=sum(len(each.feed.inputs) for each in sequences if each.feed is not None),
+            pages_each=self._device.pages_needed(voice_id, TYPICAL_TOKENS),
+            slots_used=self._device.num_slots - table.num_free_slots,
+            next_end_ms=now_ms + min((stream.left_ms for stream in table.streams.values()), default=math.inf),
+        )
+
+    def _now_ms(self) -> float:
+        return ms_between(self._begin_ns, self._clock.now_ns())
+
+
+def _admission_limits(config: EngineConfig) -> AdmissionConfig:
+    return AdmissionConfig(
+        guard_ms=config.guard_ms,
+        first_audio_target_ms=config.first_audio_target_ms,
+        max_streams=config.max_streams,
+        max_utilisation=config.max_utilisation,
+        max_flow_rows=config.limits.max_flow_rows,
+    )

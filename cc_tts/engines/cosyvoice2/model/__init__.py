@@ -1,0 +1,1 @@
+"""A model directory and what is in it."""

@@ -1,0 +1,262 @@
+"""The three weight files: read without running what is in them, and hold every tensor against the specification.
+
+``llm.pt`` (spec §3.6), ``flow.pt`` (§4.8) and ``hift.pt`` (§5.4) are state dicts. Which tensors they must hold follows
+from a few dimensions, which are read off the file itself, so small models of the same structure pass too;
+``is_published`` says whether the dimensions are those of CosyVoice2-0.5B (§2).
+
+torch is imported by the functions that read tensors; the rest works without it.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import DIMS, Dims, Part, Shape
+from cc_tts.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+OTHER_DESCRIPTIONS: Final = {"cosyvoice.yaml": 1, "cosyvoice3.yaml": 3}
+"""The file that describes the modules; in the directory that we want it is called ``cosyvoice2.yaml`` (spec §1, §8)."""
+
+_LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
+_ZIP: Final = b"PK\x03\x04"
+_NAMES_SHOWN: Final = 5
+
+
+class ModelError(ConfigError):
+    """The model directory cannot be used; the message says which file and why."""
+
+    code = "model"
+    title = "The model cannot be used"
+
+
+class ModelFileMissing(ModelError):
+    """A file that the engine needs is not there."""
+
+    code = "model_file_missing"
+    title = "A model file is missing"
+
+
+class ModelFileDamaged(ModelError):
+    """A file is there, but cut short, empty, or something else under the right name."""
+
+    code = "model_file_damaged"
+    title = "A model file is damaged"
+
+
+class UnsafeCheckpoint(ModelError):
+    """The file would run code on being read. It was not run."""
+
+    code = "unsafe_checkpoint"
+    title = "A model file contains code"
+
+
+class WrongModelVersion(ModelError):
+    """The directory holds CosyVoice 1 or 3."""
+
+    code = "wrong_model_version"
+    title = "Not a CosyVoice 2 model"
+
+
+class TensorMismatch(ModelError):
+    """A weight file lacks tensors, has others than it should, or has them in other shapes."""
+
+    code = "tensor_mismatch"
+    title = "A model file has the wrong tensors"
+
+    def __init__(
+        self, file: str, *, missing: Sequence[str] = (), unexpected: Sequence[str] = (), wrong: Sequence[str] = ()
+    ) -> None:
+        parts = (("missing", missing), ("unexpected", unexpected), ("wrong shape", wrong))
+        super().__init__(
+            f"{file}: " + "; ".join(f"{len(names)} {what}: {_some(names)}" for what, names in parts if names)
+        )
+        self.file, self.missing, self.unexpected, self.wrong = file, tuple(missing), tuple(unexpected), tuple(wrong)
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def sha256_of(path: Path) -> str:
+    """Hash a file of any size without holding it in memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def refuse_stand_in(path: Path) -> None:
+    """Raise if ``path`` is missing, empty, or holds a stand-in for what its name promises.
+
+    Raises:
+        ModelFileMissing: there is no such file.
+        ModelFileDamaged: it is empty, a Git LFS pointer or a web page.
+
+    """
+    if not path.is_file():
+        raise ModelFileMissing(f"{path}: no such file")
+    with path.open("rb") as file:
+        head = file.read(512)
+    if not head:
+        raise ModelFileDamaged(f"{path}: the file is empty")
+    if head.startswith(_LFS_POINTER):
+        raise ModelFileDamaged(
+            f"{path}: this is a Git LFS pointer, not the file; run `git lfs pull` there, or `cc-tts model download`"
+        )
+    if head.lstrip().lower().startswith((b"<!doctype", b"<html")):
+        raise ModelFileDamaged(f"{path}: this is a web page, not the file; the download went wrong")
+
+
+def read_checkpoint(path: Path) -> dict[str, "Tensor"]:
+    """Read a state dict; its tensors stay on disk (mmap) until they are used.
+
+    Raises:
+        ModelFileMissing, ModelFileDamaged: there is no whole checkpoint in this place.
+        UnsafeCheckpoint: reading it would call a function of somebody's choice.
+        TensorMismatch: it holds something besides tensors.
+
+    """
+    import pickle
+
+    import torch
+
+    refuse_stand_in(path)
+    with path.open("rb") as file:
+        magic = file.read(len(_ZIP))
+    if magic.startswith(b"\x80"):
+        raise UnsafeCheckpoint(
+            f"{path}: this is a bare pickle, which runs code when read; the published file is not one"
+        )
+    if magic != _ZIP:
+        raise ModelFileDamaged(f"{path}: this is not a PyTorch checkpoint")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # noqa: BLE001 - a damaged index makes the reader fail in any way
+        called = re.search(r"GLOBAL ([\w.]+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
+        if called:
+            raise UnsafeCheckpoint(f"{path}: refused, it calls {called[1]}; a checkpoint has no need of that") from None
+        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        raise ModelFileDamaged(
+            f"{path}: cannot be read, {path.stat().st_size:,} bytes are probably not the whole file ({reason})"
+        ) from None
+    if not isinstance(content, dict):
+        raise TensorMismatch(path.name, unexpected=[f"a {type(content).__name__} in place of named tensors"])
+    odd = [f"{key} ({type(value).__name__})" for key, value in content.items() if not isinstance(value, torch.Tensor)]
+    odd += [f"{key} ({value.dtype})" for key, value in content.items() if _is_integer(value)]
+    if odd:
+        raise TensorMismatch(path.name, unexpected=odd)
+    return {str(key): value for key, value in content.items()}
+
+
+def _is_integer(value: object) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
+
+
+def canonical_names(file: str, state: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
+    """Name the tensors of ``hift.pt`` in one way: no ``generator.``, weight norm as parametrizations (spec §1).
+
+    Raises:
+        TensorMismatch: two tensors get the same name.
+
+    """
+    result: dict[str, Tensor] = {}
+    for key, value in state.items():
+        name = key.replace("generator.", "")
+        for old, new in ((".weight_g", ".original0"), (".weight_v", ".original1")):
+            if name.endswith(old):
+                name = name.removesuffix(old) + ".parametrizations.weight" + new
+        if name in result:
+            raise TensorMismatch(file, unexpected=[f"{key} (the same tensor under a second name)"])
+        result[name] = value
+    return result
+
+
+def shapes_of(state: Mapping[str, "Tensor"]) -> dict[str, Shape]:
+    """Take the shapes of ``state``."""
+    return {key: tuple(value.shape) for key, value in state.items()}
+
+
+def check_tensors(file: str, found: Mapping[str, Shape], expected: Mapping[str, Shape]) -> None:
+    """Hold the tensors found against those expected, none left out.
+
+    Raises:
+        TensorMismatch: they differ; all three kinds of difference are reported at once.
+
+    """
+    missing = [key for key in expected if key not in found]
+    unexpected = [key for key in found if key not in expected]
+    wrong = [
+        f"{key} is {_by(found[key])}, must be {_by(shape)}"
+        for key, shape in expected.items()
+        if key in found and found[key] != shape
+    ]
+    if missing or unexpected or wrong:
+        raise TensorMismatch(file, missing=missing, unexpected=unexpected, wrong=wrong)
+
+
+def _by(shape: Shape) -> str:
+    return "×".join(map(str, shape)) or "a scalar"
+
+
+def refuse_other_version(file: str, part: Part, found: Mapping[str, Shape]) -> None:
+    """Raise if the tensors are recognisably those of CosyVoice 1 or 3 (spec §8).
+
+    Raises:
+        WrongModelVersion: they are.
+
+    """
+    version = _OTHER_VERSION[part](found)
+    if version:
+        raise WrongModelVersion(
+            f"{file} is of CosyVoice {version}; this engine speaks with CosyVoice 2 (iic/CosyVoice2-0.5B)"
+        )
+
+
+def _llm_version(found: Mapping[str, Shape]) -> int:
+    if any(key.startswith(("text_encoder.", "llm.encoders.")) for key in found):
+        return 1
+    return (
+        3 if "speech_embedding.weight" in found and not {"llm_embedding.weight", "llm_decoder.bias"} & set(found) else 0
+    )
+
+
+def _flow_version(found: Mapping[str, Shape]) -> int:
+    if any(key.startswith("length_regulator.") for key in found):
+        return 1
+    return 3 if any(key.startswith("decoder.estimator.transformer_blocks.") for key in found) else 0
+
+
+def _hift_version(found: Mapping[str, Shape]) -> int:
+    if "conv_pre.bias" in found and "ups.2.bias" not in found:
+        return 1  # two stages of upsampling, for 22.05 kHz
+    first_up = found.get("ups.0.parametrizations.weight.original1")
+    return (
+        3 if first_up and first_up[0] < first_up[1] else 0
+    )  # a plain convolution is [out, in, k], a transposed one [in, out, k]
+
+
+_OTHER_VERSION: Final[Mapping[Part, Callable[[Mapping[str, Shape]], int]]] = {
+    "llm": _llm_version,
+    "flow": _flow_version,
+    "hift": _hift_version,
+}
+
+
+def check_part(file: str, part: Part, found: Mapping[str, Shape]) -> Dims:
+    """Check the tensors of one weight file and say what dimensions they have.
+
+    Raises:
+        WrongModelVersion: the file is of CosyVoice 1 or 3.
+        TensorMismatch: the tensors are not those of the specification.
+
+    """
+    refuse_other_version(file, part, found)
+    dims = DIMS[part].of(found)
+    check_tensors(file, found, dims.shapes())
+    return dims

@@ -1,0 +1,257 @@
+"""``cc-tts model check DIR`` and ``cc-tts model download``: is everything there, and is it what was published (spec §1).
+
+The check reads every file once. It hashes all, and where torch is installed it reads the weight files and holds their
+tensors against the specification. A file that differs from the published one but has the right structure is a remark,
+not a fault: fine-tuned weights are such files.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from cc_tts.engines.cosyvoice2.model import checkpoint_files, checkpoint_shapes, download
+from cc_tts.engines.cosyvoice2.model.checkpoint_files import ModelError
+from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import PARTS, Part
+
+Need = Literal["engine", "enrolment", "check", "none"]
+State = Literal["published", "differs", "missing", "unused", "wrong"]
+
+STOCK_MERGES_BYTES: Final = 1_600_000
+"""The stock Qwen2 merges are 1.67 MB; CosyVoice's file has fewer (spec §1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedFile:
+    """One file of the release (spec §1): the hash is the first 16 digits of its sha256."""
+
+    name: str
+    num_bytes: int
+    sha256: str
+    need: Need
+
+
+PUBLISHED: Final = (
+    PublishedFile("cosyvoice2.yaml", 7_330, "0af2c0d010c47718", "check"),
+    PublishedFile("llm.pt", 2_023_316_821, "b144ef55b51ce8cf", "engine"),
+    PublishedFile("flow.pt", 450_575_567, "ff4c2f867674411e", "engine"),
+    PublishedFile("hift.pt", 83_390_254, "3386cc880324d4e9", "engine"),
+    PublishedFile("CosyVoice-BlankEN/config.json", 659, "168aa1bd401abc3b", "engine"),
+    PublishedFile("CosyVoice-BlankEN/tokenizer_config.json", 1_287, "482bd97988142337", "engine"),
+    PublishedFile("CosyVoice-BlankEN/vocab.json", 2_776_833, "ca10d7e9fb3ed185", "engine"),
+    PublishedFile("CosyVoice-BlankEN/merges.txt", 1_402_109, "ac8ff86a72bee708", "engine"),
+    PublishedFile("campplus.onnx", 28_303_423, "a6ac6a63997761ae", "enrolment"),
+    PublishedFile("speech_tokenizer_v2.onnx", 496_082_973, "d43342aa12163a80", "enrolment"),
+    PublishedFile("CosyVoice-BlankEN/model.safetensors", 988_097_824, "130282af0dfa9fe5", "none"),
+    PublishedFile("speech_tokenizer_v2.batch.onnx", 496_095_794, "5b45a98572ed21e3", "none"),
+    PublishedFile("flow.decoder.estimator.fp32.onnx", 286_317_026, "cd54e4281701e663", "none"),
+    PublishedFile("CosyVoice-BlankEN/generation_config.json", 242, "e558847a8b440261", "none"),
+)
+NEEDED_FILES: Final = tuple(file.name for file in PUBLISHED if file.need != "none")
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What was found in the place of one published file."""
+
+    name: str
+    need: Need
+    state: State
+    num_bytes: int | None
+    sha256: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDirReport:
+    """The whole check."""
+
+    directory: Path
+    files: tuple[FileReport, ...]
+    faults: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0: the engine can run on it; 1: it cannot."""
+        return 1 if self.faults else 0
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield str(self.directory)
+        width = max((len(file.name) for file in self.files), default=0)
+        for file in self.files:
+            size = "-" if file.num_bytes is None else f"{file.num_bytes:,}"
+            yield f"  {file.name:{width}}  {size:>13}  {file.sha256[:16]:16}  {file.state:9}  {file.detail}".rstrip()
+        yield from (f"wrong: {fault}" for fault in self.faults)
+        yield from (f"note: {remark}" for remark in self.remarks)
+        yield "This directory cannot be used." if self.faults else "This directory can be used."
+
+
+def check_model_dir(directory: Path) -> ModelDirReport:
+    """Look at every file of a model directory; never raises for what it finds there."""
+    if not directory.is_dir():
+        return ModelDirReport(directory, (), (f"{directory}: no such directory",), ())
+    files, remarks = [], []
+    version = _other_version(directory)
+    for published in PUBLISHED:
+        file, notes = _check_file(directory, published)
+        files.append(file)
+        remarks += notes
+    faults = [*version, *(f"{file.name}: {file.detail}" for file in files if file.state in {"missing", "wrong"})]
+    if not _installed("torch"):
+        remarks.append("torch is not installed here, so the tensors in the weight files were not looked at")
+    elif not faults:
+        faults += _check_together(directory)
+    return ModelDirReport(directory, tuple(files), tuple(faults), tuple(remarks))
+
+
+def _check_together(directory: Path) -> list[str]:
+    """Whether the files are of one model, as the engine will find them."""
+    from cc_tts.engines.cosyvoice2.model import loader
+
+    try:
+        loader.load_weights(directory)
+    except ModelError as error:
+        return [error.detail]
+    return []
+
+
+def _installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
+
+
+def _other_version(directory: Path) -> list[str]:
+    for name, version in checkpoint_files.OTHER_DESCRIPTIONS.items():
+        if (directory / name).exists() and not (directory / "cosyvoice2.yaml").exists():
+            return [f"{name} is the description of CosyVoice {version}; this engine speaks with CosyVoice 2"]
+    return []
+
+
+def _check_file(directory: Path, published: PublishedFile) -> tuple[FileReport, list[str]]:
+    path = directory / published.name
+
+    def report(state: State, detail: str = "", *, sha256: str = "") -> FileReport:
+        size = path.stat().st_size if path.is_file() else None
+        return FileReport(published.name, published.need, state, size, sha256, detail)
+
+    if not path.is_file():
+        if published.need == "none":
+            return report("unused", "not there, not needed"), []
+        return report("missing", f"not there; needed for {_WHY[published.need]}"), []
+    if published.need == "none":
+        return report("unused", "not needed"), []
+    try:
+        sha256 = checkpoint_files.sha256_of(path)
+    except OSError as error:
+        return report("wrong", f"cannot be read: {error.strerror}"), []
+    if path.stat().st_size == published.num_bytes and sha256.startswith(published.sha256):
+        return report("published", sha256=sha256), []
+    try:
+        notes = _check_content(path)
+    except ModelError as error:
+        return report("wrong", error.detail.removeprefix(f"{path}: "), sha256=sha256), []
+    same_size = path.stat().st_size == published.num_bytes
+    differs = "other content than published" if same_size else f"published: {published.num_bytes:,} bytes"
+    return report("differs", differs, sha256=sha256), notes
+
+
+_WHY: Final[dict[Need, str]] = {
+    "engine": "speaking",
+    "enrolment": "enrolling voices",
+    "check": "telling what model this is",
+}
+
+
+def _check_content(path: Path) -> list[str]:
+    """Look into a file that is not the published one, byte for byte; returns remarks.
+
+    Raises:
+        ModelError: it cannot be used.
+
+    """
+    checkpoint_files.refuse_stand_in(path)
+    part: Part | None = next((part for part in PARTS if path.name == f"{part}.pt"), None)
+    if part is not None:
+        return _check_weights(path, part)
+    if path.suffix == ".json":
+        with contextlib.suppress(ValueError):
+            if isinstance(json.loads(path.read_bytes()), dict):
+                return []
+        raise ModelError(f"{path}: not a JSON object")
+    if path.name == "merges.txt" and path.stat().st_size > STOCK_MERGES_BYTES:
+        raise ModelError(
+            f"{path}: this is the stock Qwen2 file; CosyVoice 2 has fewer merges, and others split Chinese text"
+        )
+    if path.suffix == ".onnx":
+        return _check_graph(path)
+    return []
+
+
+def _check_weights(path: Path, part: Part) -> list[str]:
+    if not _installed("torch"):
+        return []
+    state = checkpoint_files.read_checkpoint(path)
+    if part == "hift":
+        state = checkpoint_files.canonical_names(path.name, state)
+    dims = checkpoint_files.check_part(path.name, part, checkpoint_files.shapes_of(state))
+    differences = checkpoint_shapes.differences(dims)
+    return [f"{path.name} is of another size of model: {', '.join(differences)}"] if differences else []
+
+
+def _check_graph(path: Path) -> list[str]:
+    from cc_tts.engines.cosyvoice2.voice import encoder as speaker_encoder
+
+    if not _installed("onnxruntime"):
+        return [f"onnxruntime is not installed here, so {path.name} was not opened"]
+    if path.name == speaker_encoder.SPEAKER_FILE:
+        speaker_encoder.SpeakerEncoder(path)
+    else:
+        speaker_encoder.SpeechTokenizer(path)
+    return []
+
+
+def add_model_commands(model: argparse.ArgumentParser, *, parents: Sequence[argparse.ArgumentParser] = ()) -> None:
+    """Add ``check`` and ``download`` to ``cc-tts model``.
+
+    Args:
+        model: the parser of ``cc-tts model``.
+        parents: parsers of options that every command takes (``--config``, ``--set``).
+
+    """
+    commands = model.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    check = commands.add_parser(
+        "check", parents=list(parents), help="is a model directory whole, and is it CosyVoice 2"
+    )
+    check.add_argument("directory", type=Path, metavar="DIR")
+    check.set_defaults(run=_run_check)
+
+    fetch = commands.add_parser(
+        "download", parents=list(parents), help="fetch CosyVoice2-0.5B from ModelScope (3.1 GB)"
+    )
+    fetch.add_argument(
+        "--to", type=Path, metavar="DIR", default=None, help=f"where to ({download.default_directory()})"
+    )
+    fetch.set_defaults(run=_run_download)
+    if not parents:
+        for command in (check, fetch):
+            command.set_defaults(config=None, set=[])
+
+
+def _run_check(options: argparse.Namespace, _config: object) -> int:
+    report = check_model_dir(options.directory)
+    sys.stdout.write(f"{report}\n")
+    return report.exit_code
+
+
+def _run_download(options: argparse.Namespace, _config: object) -> int:
+    directory = download.download_model(options.to or download.default_directory(), files=NEEDED_FILES)
+    return _run_check(argparse.Namespace(directory=directory), None)

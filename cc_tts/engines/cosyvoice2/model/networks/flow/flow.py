@@ -1,0 +1,381 @@
+"""The flow: speech tokens become a mel spectrogram (§4).
+
+:meth:`Flow.forward` runs whole sequences, as the reference does for every chunk. :meth:`Flow.step` runs what is new and
+keeps the rest: keys and values of encoder and estimator (of every Euler step) and the last inputs of the causal
+convolutions. Under the chunk mask both give the same frames, because nothing behind the end of a chunk is seen in it.
+
+Lengths that shapes depend on are numbers of the host; no tensor is asked for its value.
+
+Runs on: the thread that owns the device.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Self, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+
+from cc_tts.engines.cosyvoice2.model.networks.flow.config import FlowConfig
+from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN, EncoderCache, FlowEncoder
+from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import NUM_PAST, Estimator, EstimatorCache, EstimatorConfig
+from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid, fixed_noise
+from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowState, StepPlan
+from cc_tts.engines.cosyvoice2.model.networks.layers import CausalConv, Span, within
+
+__all__ = ["Flow", "FlowConfig", "FlowState", "fixed_noise"]
+
+
+class _Decoder(nn.Module):
+    """Gives the estimator its place in the keys."""
+
+    def __init__(self, config: EstimatorConfig) -> None:
+        super().__init__()
+        self.estimator = Estimator(config)
+
+
+class Flow(nn.Module):
+    """Speech tokens, a prompt and a speaker in, mel frames out (§4)."""
+
+    def __init__(self, config: FlowConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.input_embedding = nn.Embedding(config.vocab_size, config.encoder.width)
+        self.spk_embed_affine_layer = nn.Linear(config.num_embedding, config.estimator.num_speaker)
+        self.encoder = FlowEncoder(config.encoder)
+        self.encoder_proj = nn.Linear(config.encoder.width, config.estimator.num_mels)
+        self.decoder = _Decoder(config.estimator)
+        self._grid = euler_grid(config.num_steps)
+        self._shifts: list[tuple[Tensor, ...]] = []
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Tensor], *, estimator_head_dim: int = 64) -> Self:
+        """The flow whose weights are the tensors of ``state``, not copies; strict about missing and unknown keys."""
+        config = FlowConfig.from_state_dict(state, estimator_head_dim=estimator_head_dim)
+        with torch.device("meta"):
+            flow = cls(config)
+        flow.load_state_dict(state, strict=True, assign=True)
+        return flow.requires_grad_(requires_grad=False).eval()
+
+    @property
+    def estimator(self) -> Estimator:
+        """The velocity of the frames."""
+        return self.decoder.estimator
+
+    @torch.no_grad()
+    def keep_constants(self, num_chunks: int) -> None:
+        """Have what depends on weights, distances and Euler steps alone at hand from now on; of sequences of ``num_chunks``.
+
+        For one type and one place: not to be called before the weights are where they will be used.
+        """
+        self.encoder.keep_distances(num_chunks, self.config.chunk_tokens)
+        self._shifts = [self._shifts_at(moment) for moment, _ in self._grid]
+        for module in self.modules():
+            if isinstance(module, CausalConv):
+                module.keep_flat()
+
+    def _shifts_at(self, moment: float) -> tuple[Tensor, ...]:
+        device = self.encoder_proj.weight.device
+        return self.estimator.shifts(torch.full((1,), moment, dtype=torch.float32, device=device))
+
+    def speaker(self, embedding: Tensor) -> Tensor:
+        """The speaker vector [B, speaker] of a speaker embedding [B, embedding] (§4.1)."""
+        weight = self.spk_embed_affine_layer.weight
+        return cast("Tensor", self.spk_embed_affine_layer(functional.normalize(embedding, dim=1).to(weight.dtype)))
+
+    def encode(self, token: Tensor, token_len: Tensor, *, streaming: bool, finalize: bool) -> Tensor:
+        """The encoder on whole sequences: ``token`` [B, N] to [B, 2 S, width] (§4.2 to §4.5).
+
+        S is N when ``finalize``, else N less the tokens of lookahead, which are only looked at.
+        """
+        lookahead = self.config.encoder.lookahead
+        window = functional.pad(token, (0, lookahead)) if finalize else token
+        num_new = token_len if finalize else token_len - lookahead
+        tokens, frames = self._spans(num_new, window.shape[1] - lookahead, streaming=streaming)
+        return self._encode(window, within(token_len, window.shape[1]), tokens, frames, None)
+
+    def forward(
+        self,
+        token: Tensor,
+        prompt_token: Tensor,
+        prompt_feat: Tensor,
+        embedding: Tensor,
+        *,
+        streaming: bool,
+        finalize: bool,
+        noise: Tensor,
+        token_len: Tensor | None = None,
+        prompt_token_len: Tensor | None = None,
+    ) -> Tensor:
+        """Mel frames of whole sequences.
+
+        Args:
+            token: speech tokens, [B, N].
+            prompt_token: speech tokens of the prompt, [B, P]; P may be 0.
+            prompt_feat: mel of the prompt, [B, 2 P, mels].
+            embedding: speaker embedding, [B, embedding].
+            streaming: attention ends with the chunk (§4.4); otherwise every frame sees every frame.
+            finalize: no tokens will follow; otherwise the last three are only looked at (§4.2).
+            noise: what the frames start from, [1 or B, mels, at least 2 (P + N)], see :func:`fixed_noise`.
+            token_len: how many tokens of each row are real, [B]; all, when left out.
+            prompt_token_len: the same of the prompt.
+
+        Returns:
+            [B, mels, 2 N], or six frames less when not ``finalize``; float32, zeros behind the end of a row
+
+        """
+        num_rows, num_tokens = token.shape
+        num_prompt = prompt_token.shape[1]
+        _check_prompt(prompt_token, prompt_feat)
+        lookahead = self.config.encoder.lookahead
+        lengths = token.new_full((num_rows,), num_tokens) if token_len is None else token_len
+        prompts = token.new_full((num_rows,), num_prompt) if prompt_token_len is None else prompt_token_len
+
+        places = torch.arange(num_prompt + num_tokens, device=token.device).expand(num_rows, -1)  # [B, P + N]
+        source = torch.where(places < prompts[:, None], places, places + (num_prompt - prompts)[:, None])
+        joined = torch.cat((prompt_token, token), dim=1).gather(1, source.clamp(max=num_prompt + num_tokens - 1))
+        window = functional.pad(joined, (0, lookahead)) if finalize else joined
+        known = within(prompts + lengths, window.shape[1])
+        num_new = prompts + lengths if finalize else prompts + lengths - lookahead
+        tokens, frames = self._spans(num_new, window.shape[1] - lookahead, streaming=streaming)
+
+        num_frames = frames.visible.shape[2]
+        cond = functional.pad(prompt_feat, (0, 0, 0, num_frames - prompt_feat.shape[1]))
+        cond = cond.masked_fill(~within(prompts * FRAMES_PER_TOKEN, num_frames)[..., None], 0.0)
+        start = noise[:, :, :num_frames].transpose(1, 2).expand(num_rows, -1, -1)
+        mu = self._project(self._encode(window, known, tokens, frames, None))
+        mel = self._solve(mu, self.speaker(embedding), cond, start, frames, None)  # [B, 2 (P + N), mels]
+
+        num_given = max(0, num_frames - num_prompt * FRAMES_PER_TOKEN)
+        return _cut(mel, prompts * FRAMES_PER_TOKEN, (num_new - prompts) * FRAMES_PER_TOKEN, num_given)
+
+    def init_state(
+        self,
+        prompt_token: Tensor,
+        prompt_feat: Tensor,
+        embedding: Tensor,
+        *,
+        noise: Tensor,
+        max_tokens: int,
+        prompt_token_len: Sequence[int] | None = None,
+    ) -> FlowState:
+        """Run the whole chunks of the prompts, for :meth:`step` to go on from (§9.3).
+
+        Args:
+            prompt_token: as in :meth:`forward`.
+            prompt_feat: as in :meth:`forward`.
+            embedding: as in :meth:`forward`.
+            noise: [1, mels, at least ``2 max_tokens``].
+            max_tokens: room for so many tokens of each sequence, the prompt included.
+            prompt_token_len: how many tokens of each prompt are real; all, when left out.
+
+        """
+        num_rows, num_prompt = prompt_token.shape
+        prompts = (num_prompt,) * num_rows if prompt_token_len is None else tuple(prompt_token_len)
+        num_frames = max_tokens * FRAMES_PER_TOKEN
+        _check_prompt(prompt_token, prompt_feat)
+        if noise.shape[2] < num_frames:
+            raise ValueError(f"noise for {noise.shape[2]} frames is not enough for {num_frames}")
+        none = (0,) * num_rows
+        state = FlowState(
+            encoder=self.encoder.new_cache(num_rows, max_tokens),
+            estimator=self.estimator.new_cache(self.config.num_steps, 2 * num_rows, num_frames),
+            noise=noise,
+            speaker=self.speaker(embedding),
+            prompt_feat=prompt_feat,
+            prompt_frames=torch.tensor(prompts, device=prompt_token.device) * FRAMES_PER_TOKEN,
+            pending=prompt_token[:, :0],
+            num_pending=none,
+            num_kept=none,
+            num_given=prompts,
+            num_new_frames=none,
+        )
+        return self.step(state, prompt_token, is_last=False, token_len=prompts)[1]
+
+    def step(
+        self,
+        state: FlowState,
+        new_tokens: Tensor,
+        *,
+        is_last: bool | Sequence[bool],
+        token_len: Sequence[int] | None = None,
+        partial: bool = False,
+    ) -> tuple[Tensor, FlowState]:
+        """Run new tokens under the chunk mask.
+
+        A chunk can be run once the tokens of lookahead behind it are known; what is left over waits in the state.
+
+        Args:
+            state: the past.
+            new_tokens: tokens since the last call, [B, n].
+            is_last: no tokens will follow, of all rows or of each.
+            token_len: how many of the new tokens of each row are real; all, when left out.
+            partial: run the begun chunk too and give its frames out. It is not kept but run again when it is whole, so the
+                frames that follow are those of the whole chunk: a hop that ends within a chunk costs exactness there (§4.9).
+
+        Returns:
+            The new frames [B, mels, most new frames], float32, and the state, with ``num_new_frames`` of each row.
+
+        """
+        config = self.config
+        lookahead = config.encoder.lookahead
+        plan = StepPlan.of(
+            state,
+            num_new=new_tokens.shape[1],
+            token_len=token_len,
+            is_last=is_last,
+            partial=partial,
+            chunk=config.chunk_tokens,
+            lookahead=lookahead,
+        )
+        if plan.num_keys > state.encoder.tokens.shape[-2] - 1:
+            raise ValueError("more tokens than the state has room for")
+        pairs = zip(state.pending, state.num_pending, new_tokens, plan.known, strict=True)
+        rows = [torch.cat((old[:pending], new[: known - pending])) for old, pending, new, known in pairs]
+        mel = state.noise.new_zeros((len(rows), config.estimator.num_mels, 0))
+        if width := max(plan.run):
+            window = pad_sequence(rows, batch_first=True)
+            window = functional.pad(window, (0, max(0, width + lookahead - window.shape[1])))[:, : width + lookahead]
+            counts = torch.tensor(plan.counts, dtype=torch.int64, device=window.device)  # [6, B]
+            frames = self.run_window(state, window, counts[:4], plan.num_keys)
+            mel = _cut(frames, counts[4], counts[5], max(plan.num_frames))
+        left = [row[count:] for row, count in zip(rows, plan.kept, strict=True)]
+        return mel, plan.after(state, pad_sequence(left, batch_first=True))
+
+    def run_window(self, state: FlowState, window: Tensor, counts: Tensor, num_keys: int) -> Tensor:
+        """The work of one step; made of tensors only, so that it can be captured in a CUDA graph.
+
+        Args:
+            state: the past, whose caches are written; the numbers of the host in it are not looked at.
+            window: the T tokens that are run and those of the lookahead, [B, T + lookahead].
+            counts: of each row, [4, B]: tokens kept so far; tokens of the window that are known, are run, will be kept.
+            num_keys: attention looks at so many tokens of the caches, at least ``max(kept so far + run)``.
+
+        Returns:
+            [B, 2 T, mels], float32
+
+        """
+        starts, known, run, kept = counts.unbind()
+        width = window.shape[1] - self.config.encoder.lookahead
+        tokens, frames = self._spans(
+            run,
+            width,
+            streaming=True,
+            num_kept=kept,
+            starts=starts,
+            num_keys=num_keys,
+            capacity=state.encoder.tokens.shape[-2] - 1,
+        )
+        places = torch.arange(width * FRAMES_PER_TOKEN, device=window.device)
+        places = starts[:, None] * FRAMES_PER_TOKEN + places  # [B, 2 T]
+        cond = functional.pad(state.prompt_feat, (0, 0, 0, 1))  # the row behind the last prompt is zeros
+        in_prompt = places < state.prompt_frames[:, None]
+        source = torch.where(in_prompt, places, cond.shape[1] - 1)
+        cond = cond.gather(1, source[..., None].expand(-1, -1, cond.shape[2]))
+        noise = state.noise[0].transpose(0, 1)[places.clamp(max=state.noise.shape[2] - 1)]  # [B, 2 T, mels]
+        hidden = self._encode(window, within(known, window.shape[1]), tokens, frames, state.encoder)
+        return self._solve(self._project(hidden), state.speaker, cond, noise, frames, state.estimator)
+
+    def run_pages(
+        self,
+        encoder: EncoderCache,
+        estimator: EstimatorCache,
+        window: Tensor,
+        counts: Tensor,
+        *,
+        pages: Tensor,
+        slots: Tensor,
+        speaker: Tensor,
+        cond: Tensor,
+        noise: Tensor,
+    ) -> Tensor:
+        """:meth:`run_window` for rows of any age, whose past lies in pages that many sequences share; of tensors only, too.
+
+        Args:
+            encoder: see :meth:`FlowEncoder.new_pages`.
+            estimator: see :meth:`Estimator.new_pages`.
+            window: as of :meth:`run_window`.
+            counts: as of :meth:`run_window`. Rows that are only there to fill the batch have zeros.
+            pages: the pages of each row, from the start of its sequence, [B, n]; any, say 0, behind the last one.
+            slots: where the contexts of each row lie, [B].
+            speaker: speaker vector of each row, [B, speaker].
+            cond: the prompt's mel at those of the 2 T frames that belong to it, zeros at the others, [B, 2 T, mels].
+            noise: what the frames start from, [B, 2 T, mels].
+
+        Returns:
+            [B, 2 T, mels], float32
+
+        """
+        starts, known, run, kept = counts.unbind()
+        width = window.shape[1] - self.config.encoder.lookahead
+        tokens, frames = self._spans(run, width, streaming=True, num_kept=kept, starts=starts, pages=pages, slots=slots)
+        hidden = self._encode(window, within(known, window.shape[1]), tokens, frames, encoder)
+        return self._solve(self._project(hidden), speaker, cond, noise, frames, estimator)
+
+    def _spans(
+        self,
+        num_new: Tensor,
+        width: int,
+        *,
+        streaming: bool,
+        num_kept: Tensor | None = None,
+        starts: Tensor | None = None,
+        num_keys: int | None = None,
+        capacity: int = 0,
+        pages: Tensor | None = None,
+        slots: Tensor | None = None,
+    ) -> tuple[Span, Span]:
+        """The span of the tokens and that of their frames."""
+        spans = [
+            Span.of(
+                num_new * scale,
+                width * scale,
+                chunk=self.config.chunk_tokens * scale if streaming else None,
+                num_kept=None if num_kept is None else num_kept * scale,
+                starts=None if starts is None else starts * scale,
+                num_keys=None if num_keys is None else num_keys * scale,
+                capacity=capacity * scale,
+                pages=pages,
+                slots=slots,
+            )
+            for scale in (1, FRAMES_PER_TOKEN)
+        ]
+        return spans[0], spans[1]
+
+    def _encode(self, window: Tensor, known: Tensor, tokens: Span, frames: Span, cache: EncoderCache | None) -> Tensor:
+        embedded = self.input_embedding(window.clamp(min=0))
+        return cast("Tensor", self.encoder(embedded, known, tokens, frames, cache))
+
+    def _project(self, hidden: Tensor) -> Tensor:
+        return cast("Tensor", self.encoder_proj(hidden))
+
+    def _solve(
+        self, mu: Tensor, speaker: Tensor, cond: Tensor, x: Tensor, frames: Span, cache: EstimatorCache | None
+    ) -> Tensor:
+        """Integrate from noise ``x`` [B, T, mels] to mel, with and without condition at once (§4.6)."""
+        dtype = mu.dtype
+        both = frames.twice().for_many_layers(dtype, num_past=NUM_PAST)
+        mu, speaker, cond = (torch.cat((part, torch.zeros_like(part))) for part in (mu, speaker, cond.to(dtype)))
+        guidance = self.config.guidance
+        x = x.to(torch.float32)
+        for step, (moment, length) in enumerate(self._grid):
+            shifts = self._shifts[step] if self._shifts else self._shifts_at(moment)
+            rows = torch.cat((x, x)).to(dtype)
+            past = None if cache is None else cache.at(step)
+            with_, without = self.estimator(rows, mu, shifts, speaker, cond, both, past).to(torch.float32).chunk(2)
+            x = torch.add(x, torch.lerp(with_, without, -guidance), alpha=length)
+        return x
+
+
+def _cut(mel: Tensor, starts: Tensor, counts: Tensor, width: int) -> Tensor:
+    """Of each row of ``mel`` [B, T, mels] ``counts`` frames from ``starts`` on: [B, mels, width], zeros behind them."""
+    places = (starts[:, None] + torch.arange(width, device=mel.device)).clamp(max=mel.shape[1] - 1)
+    cut = mel.gather(1, places[..., None].expand(-1, -1, mel.shape[2]))
+    return cut.masked_fill(~within(counts, width)[..., None], 0.0).transpose(1, 2)
+
+
+def _check_prompt(token: Tensor, feat: Tensor) -> None:
+    """A prompt whose mel is longer or shorter than its tokens would shift everything after it (§4)."""
+    if feat.shape[1] != token.shape[1] * FRAMES_PER_TOKEN:
+        raise ValueError(f"a prompt of {token.shape[1]} tokens cannot have {feat.shape[1]} mel frames")

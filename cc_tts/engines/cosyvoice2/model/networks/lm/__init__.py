@@ -1,0 +1,1 @@
+"""The language model: text tokens to speech tokens (§3)."""

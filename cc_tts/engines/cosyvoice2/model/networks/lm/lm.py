@@ -1,0 +1,386 @@
+"""The language model: a Qwen2 backbone with speech tokens at both ends (§3).
+
+The keys of the state dict are those of the published ``llm.pt`` (§3.6). Keys and values of past positions live in a cache
+that the caller owns: ``[layers, 2, slots, kv_heads, positions, head_dim]``, one slot a sequence, written in place at each
+row's own positions and handed back. Nothing here asks a tensor for its value, so a step can be captured in a CUDA graph.
+
+The last position of every slot is scratch: padding and inactive rows write there and nobody reads it as past. A slot
+thus holds one position less than the cache is long, see :func:`cache_capacity`. Stale numbers of a slot's former sequence
+need not be cleared, for a row sees no position after its own.
+
+Runs on: the thread that owns the device.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from cc_tts.engines.cosyvoice2.model.networks.layers import JoinedLinears, untouched_zeros
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, LmInput, SpeechIds
+from cc_tts.engines.cosyvoice2.model.networks.lm.rope import inverse_frequencies, rotate, rotation
+
+LM_HEAD_KEY: Final = "llm.model.lm_head.weight"
+_EMBEDDING_KEY: Final = "llm.model.model.embed_tokens.weight"
+_LAYER_PREFIX: Final = "llm.model.model.layers."
+
+
+@dataclass(frozen=True, slots=True)
+class LmConfig:
+    """Sizes of the language model (§2). The defaults are those of CosyVoice2-0.5B."""
+
+    hidden_size: int = 896
+    intermediate_size: int = 4864
+    num_layers: int = 24
+    num_heads: int = 14
+    num_kv_heads: int = 2
+    head_dim: int = 64
+    text_vocab_size: int = 151_936
+    num_speech_codes: int = 6561
+    rope_theta: float = 1_000_000.0
+    norm_eps: float = 1e-6
+
+    @property
+    def speech_ids(self) -> SpeechIds:
+        """The ids of the head."""
+        return SpeechIds(self.num_speech_codes)
+
+    @classmethod
+    def from_state_dict(cls, shapes: Mapping[str, Sequence[int] | Tensor], *, head_dim: int = 64) -> Self:
+        """Read the sizes off the shapes (or the tensors) of ``llm.pt``.
+
+        The size of a head, the base of the rotary positions and the epsilon of the norms leave no trace in the shapes:
+        ``head_dim`` is an argument, the other two are those of Qwen2.
+
+        Raises:
+            ValueError: a key is missing, or the projections are not whole heads.
+
+        """
+        sizes = {key: tuple(value.shape if isinstance(value, Tensor) else value) for key, value in shapes.items()}
+        first = _LAYER_PREFIX + "0."
+        try:
+            text_vocab_size, hidden_size = sizes[_EMBEDDING_KEY]
+            query_size = sizes[first + "self_attn.q_proj.weight"][0]
+            key_size = sizes[first + "self_attn.k_proj.weight"][0]
+            intermediate_size = sizes[first + "mlp.gate_proj.weight"][0]
+            num_speech_rows = sizes["speech_embedding.weight"][0]
+        except KeyError as error:
+            raise ValueError(f"not a state dict of the language model: {error} is missing") from error
+        if query_size % head_dim or key_size % head_dim or query_size % key_size:
+            raise ValueError(f"queries of {query_size} and keys of {key_size} are not whole heads of {head_dim}")
+        layers = {key.removeprefix(_LAYER_PREFIX).split(".")[0] for key in sizes if key.startswith(_LAYER_PREFIX)}
+        return cls(
+            hidden_size=hidden_size,
+            intermediate_size=intermediate_size,
+            num_layers=len(layers),
+            num_heads=query_size // head_dim,
+            num_kv_heads=key_size // head_dim,
+            head_dim=head_dim,
+            text_vocab_size=text_vocab_size,
+            num_speech_codes=num_speech_rows - NUM_SPECIAL_SPEECH_IDS,
+        )
+
+
+def cache_capacity(cache: Tensor) -> int:
+    """How many positions of a sequence a slot of ``cache`` holds; the one after them is scratch."""
+    return cache.shape[-2] - 1
+
+
+class RmsNorm(nn.Module):
+    """Root mean square norm, in float32 whatever the type of its input (§3.7)."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normed ``x`` [..., size]."""
+        return functional.rms_norm(x, x.shape[-1:], self.weight, self.eps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the new positions of a step lie; the same for all layers."""
+
+    cos: Tensor  # [B, T, head_dim]
+    sin: Tensor  # [B, T, head_dim]
+    slots: Tensor  # [B, 1]: the slot of each row
+    written: Tensor  # [B, T]: the position in the slot that is written
+    bias: Tensor  # [B, 1, T or groups * T, K]: what is added to scores, -inf where a query does not see
+    gather: bool  # whether rows are other than the slots from the first on
+    num_keys: int  # K
+
+
+class Attention(nn.Module):
+    """Grouped-query attention over a slot of the cache (§3.7): ``groups`` query heads share one head of keys and values."""
+
+    def __init__(self, config: LmConfig) -> None:
+        super().__init__()
+        self.num_kv_heads = config.num_kv_heads
+        self.num_groups = config.num_heads // config.num_kv_heads
+        self.head_dim = config.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, config.num_heads * config.head_dim)
+        self.k_proj = nn.Linear(config.hidden_size, config.num_kv_heads * config.head_dim)
+        self.v_proj = nn.Linear(config.hidden_size, config.num_kv_heads * config.head_dim)
+        self.o_proj = nn.Linear(config.num_heads * config.head_dim, config.hidden_size, bias=False)
+        self._project = JoinedLinears(self.q_proj, self.k_proj, self.v_proj)
+
+    def forward(self, x: Tensor, cache: Tensor, places: _Places) -> Tensor:
+        """Mix ``x`` [B, T, hidden] with the past in this layer's ``cache`` [2, slots, kv_heads, positions, D]."""
+        num_rows, num_new, _ = x.shape
+        heads = self._project(x).view(num_rows, num_new, -1, self.head_dim)  # [B, T, heads + 2 kv_heads, D]
+        rotated, values = heads[:, :, : -self.num_kv_heads], heads[:, :, -self.num_kv_heads :]
+        rotated = rotate(rotated, places.cos, places.sin)
+        queries, keys = rotated[:, :, : -self.num_kv_heads], rotated[:, :, -self.num_kv_heads :]
+
+        cache[:, places.slots, :, places.written] = torch.stack((keys, values), dim=2)
+        seen = cache[:, :, :, : places.num_keys]
+        seen = seen[:, places.slots[:, 0]] if places.gather else seen[:, :num_rows]  # [2, B, kv_heads, K, D]
+
+        # Query heads that share a key head become more queries of that head: keys and values are never repeated.
+        queries = queries.transpose(1, 2).reshape(num_rows, self.num_kv_heads, -1, self.head_dim)
+        mixed = functional.scaled_dot_product_attention(queries, seen[0], seen[1], attn_mask=places.bias)
+        mixed = mixed.reshape(num_rows, -1, num_new, self.head_dim).transpose(1, 2)  # [B, T, heads, D]
+        return cast("Tensor", self.o_proj(mixed.reshape(num_rows, num_new, -1)))  # [B, T, hidden]
+
+
+class Mlp(nn.Module):
+    """The gated feed-forward part of a layer (§3.7)."""
+
+    def __init__(self, config: LmConfig) -> None:
+        super().__init__()
+        self.gate_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.up_proj = nn.Linear(config.hidden_size, config.intermediate_size, bias=False)
+        self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
+        self._project = JoinedLinears(self.gate_proj, self.up_proj)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The gated feed-forward of ``x`` [B, T, hidden]."""
+        gate, up = self._project(x).chunk(2, dim=-1)
+        return cast("Tensor", self.down_proj(functional.silu(gate) * up))
+
+
+class Layer(nn.Module):
+    """One layer of the backbone: attention and feed-forward, each on the normed input and added to it."""
+
+    def __init__(self, config: LmConfig) -> None:
+        super().__init__()
+        self.self_attn = Attention(config)
+        self.mlp = Mlp(config)
+        self.input_layernorm = RmsNorm(config.hidden_size, config.norm_eps)
+        self.post_attention_layernorm = RmsNorm(config.hidden_size, config.norm_eps)
+
+    def forward(self, x: Tensor, cache: Tensor, places: _Places) -> Tensor:
+        """One layer on ``x`` [B, T, hidden]."""
+        x = x + self.self_attn(self.input_layernorm(x), cache, places)
+        return cast("Tensor", x + self.mlp(self.post_attention_layernorm(x)))
+
+
+class Backbone(nn.Module):
+    """Qwen2 without its head: embeddings in, hidden states after the final norm out."""
+
+    frequencies: Tensor
+
+    def __init__(self, config: LmConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed_tokens = nn.Embedding(config.text_vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
+        self.norm = RmsNorm(config.hidden_size, config.norm_eps)
+        frequencies = inverse_frequencies(config.head_dim, config.rope_theta)
+        self.register_buffer("frequencies", frequencies, persistent=False)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:  # noqa: FBT001, FBT002 - torch calls it so
+        """Move or cast the weights; the angles go along and stay what they are, float32."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        frequencies = inverse_frequencies(self.config.head_dim, self.config.rope_theta)
+        self.frequencies = frequencies.to(self.norm.weight.device)
+        return self
+
+    def _places(
+        self, x: Tensor, starts: Tensor, num_new: Tensor, cache: Tensor, slots: Tensor | None, num_keys: int
+    ) -> _Places:
+        num_rows, width, _ = x.shape
+        offsets = torch.arange(width, device=x.device)  # [T]
+        positions = starts[:, None] + offsets  # [B, T]
+        is_new = offsets < num_new[:, None]  # [B, T]
+        cos, sin = rotation(positions, self.frequencies)
+        visible = torch.arange(num_keys, device=x.device) <= positions[..., None]  # [B, T, K]
+        visible = visible[:, None]  # [B, 1, T, K]
+        if width > 1:
+            visible = visible.repeat(1, 1, self.config.num_heads // self.config.num_kv_heads, 1)
+        bias = torch.where(visible, 0.0, -torch.inf).to(x.dtype)
+        rows = torch.arange(num_rows, device=x.device) if slots is None else slots  # [B]
+        written = torch.where(is_new, positions, cache_capacity(cache))  # the position after the capacity is scratch
+        return _Places(cos, sin, rows[:, None], written, bias, slots is not None, num_keys)
+
+    def forward(
+        self, x: Tensor, starts: Tensor, num_new: Tensor, cache: Tensor, slots: Tensor | None, num_keys: int
+    ) -> Tensor:
+        """Hidden states [B, T, hidden] of the new positions ``x``; arguments as in :meth:`SpeechLm.prefill`."""
+        places = self._places(x, starts, num_new, cache, slots, num_keys)
+        for layer, layer_cache in zip(self.layers, cache, strict=True):
+            x = layer(x, layer_cache, places)
+        return cast("Tensor", self.norm(x))  # [B, T, hidden]
+
+
+class _CausalLm(nn.Module):
+    """Gives the backbone its place in the keys: ``llm.model.model``."""
+
+    def __init__(self, config: LmConfig) -> None:
+        super().__init__()
+        self.model = Backbone(config)
+
+
+class _Encoder(nn.Module):
+    """Gives the backbone its place in the keys: ``llm.model``."""
+
+    def __init__(self, config: LmConfig) -> None:
+        super().__init__()
+        self.model = _CausalLm(config)
+
+
+class SpeechLm(nn.Module):
+    """Text tokens and speech tokens in, log-probabilities of the next speech token out (§3)."""
+
+    def __init__(self, config: LmConfig) -> None:
+        super().__init__()
+        self.config = config
+        num_speech_rows = config.num_speech_codes + NUM_SPECIAL_SPEECH_IDS
+        self.llm_embedding = nn.Embedding(2, config.hidden_size)
+        self.speech_embedding = nn.Embedding(num_speech_rows, config.hidden_size)
+        self.llm_decoder = nn.Linear(config.hidden_size, num_speech_rows)
+        self.llm = _Encoder(config)
+        self.register_load_state_dict_pre_hook(_drop_tied_head)  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Tensor], *, head_dim: int = 64) -> Self:
+        """The model whose weights are the tensors of ``state``, not copies; strict about missing and unknown keys."""
+        config = LmConfig.from_state_dict(state, head_dim=head_dim)
+        with torch.device("meta"):
+            lm = cls(config)
+        lm.load_state_dict(state, strict=True, assign=True)
+        return lm.to(lm.device).requires_grad_(requires_grad=False).eval()
+
+    @property
+    def backbone(self) -> Backbone:
+        """The Qwen2 layers."""
+        return self.llm.model.model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.llm_decoder.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of weights, activations and cache."""
+        return self.llm_decoder.weight.dtype
+
+    def new_cache(self, num_slots: int, num_positions: int) -> Tensor:
+        """Room for ``num_slots`` sequences of ``num_positions`` positions each, with the scratch position after them."""
+        config = self.config
+        shape = (config.num_layers, 2, num_slots, config.num_kv_heads, num_positions + 1, config.head_dim)
+        return untouched_zeros(shape, self.llm_decoder.weight)
+
+    def pack(self, inputs: Sequence[Sequence[LmInput]]) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows of inputs as tensors: tables [B, T], their rows [B, T] (both padded with zeros) and the lengths [B]."""
+        width = max(len(row) for row in inputs)
+        padded = [[*row, *[(0, 0)] * (width - len(row))] for row in inputs]
+        both = torch.tensor(padded, dtype=torch.int64, device=self.device)  # [B, T, 2]
+        lengths = torch.tensor([len(row) for row in inputs], dtype=torch.int64, device=self.device)
+        return both[..., 0], both[..., 1], lengths
+
+    def embed(self, tables: Tensor, rows: Tensor) -> Tensor:
+        """Embeddings [B, T, hidden] of inputs that come from any of the three tables (§3.1)."""
+        x = torch.zeros((*rows.shape, self.config.hidden_size), dtype=self.dtype, device=rows.device)
+        for table, embedding in enumerate((self.llm_embedding, self.backbone.embed_tokens, self.speech_embedding)):
+            chosen = tables == table  # [B, T]
+            x = torch.where(chosen[..., None], embedding(torch.where(chosen, rows, 0)), x)
+        return x
+
+    def prefill(
+        self,
+        x: Tensor,
+        num_new: Tensor,
+        cache: Tensor,
+        *,
+        starts: Tensor | None = None,
+        slots: Tensor | None = None,
+        num_keys: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Run rows of several new positions and answer for the last one of each.
+
+        Args:
+            x: embeddings [B, T, hidden], each row padded on the right.
+            num_new: how many of the T are real, [B]; a row with 0 leaves its slot as it was and answers nonsense.
+            cache: keys and values of the past; written in place.
+            starts: how many positions each row has in the cache already, [B]; none, when left out.
+            slots: the slot of each row, [B], all different; row i has slot i, when left out.
+            num_keys: look at the first so many positions of the slots only; at least ``max(starts + num_new)``. A number of
+                the host, so a bucket of it means a graph of its own. Left out: at all.
+
+        Returns:
+            Log-probabilities [B, codes + 3] in float32 after each row's last real position, and the cache.
+
+        """
+        starts = torch.zeros_like(num_new) if starts is None else starts
+        num_keys = cache_capacity(cache) if num_keys is None else num_keys
+        hidden = self.backbone(x, starts, num_new, cache, slots, num_keys)  # [B, T, hidden]
+        last = (num_new - 1).clamp(min=0)[:, None, None].expand(-1, 1, hidden.shape[-1])  # [B, 1, hidden]
+        return self._log_probs(hidden.gather(1, last)[:, 0]), cache
+
+    def decode(
+        self,
+        speech_ids: Tensor,
+        starts: Tensor,
+        cache: Tensor,
+        *,
+        active: Tensor | None = None,
+        slots: Tensor | None = None,
+        num_keys: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Run one speech token of each row, rows at different lengths.
+
+        Args:
+            speech_ids: the tokens drawn last, [B].
+            starts: how many positions each row has in the cache already, [B].
+            cache: keys and values of the past; written in place.
+            active: rows that are really there, [B]; the others leave their slot as it was and answer nonsense.
+            slots: as in :meth:`prefill`.
+            num_keys: as in :meth:`prefill`; at least ``max(starts) + 1``.
+
+        Returns:
+            Log-probabilities [B, codes + 3] in float32 of the next token, and the cache.
+
+        """
+        num_new = torch.ones_like(starts) if active is None else active.to(starts.dtype)
+        num_keys = cache_capacity(cache) if num_keys is None else num_keys
+        x = self.speech_embedding(speech_ids)[:, None]  # [B, 1, hidden]
+        hidden = self.backbone(x, starts, num_new, cache, slots, num_keys)
+        return self._log_probs(hidden[:, 0]), cache
+
+    def _log_probs(self, hidden: Tensor) -> Tensor:
+        """In float32 from the sum of products on: rounded to a half type first, near ties would be sampled otherwise."""
+        weight, bias = self.llm_decoder.weight, self.llm_decoder.bias.to(torch.float32)
+        if hidden.dtype != torch.float32 and hidden.is_cuda:
+            logits = torch.mm(hidden, weight.t(), out_dtype=torch.float32) + bias  # half operands, float32 out
+        else:
+            logits = functional.linear(hidden.to(torch.float32), weight.to(torch.float32), bias)
+        return functional.log_softmax(logits, dim=-1)
+
+
+def _drop_tied_head(_module: nn.Module, state: dict[str, Any], _prefix: str, *rest: Any) -> None:
+    """Take the unused head of Qwen2 out of a state dict (§1), after a check that it is the text embedding again."""
+    head = state.pop(LM_HEAD_KEY, None)
+    embedding = state.get(_EMBEDDING_KEY)
+    if head is None or embedding is None:
+        return
+    same_memory = head.data_ptr() == embedding.data_ptr() and head.shape == embedding.shape
+    if not same_memory and not torch.equal(head, embedding):
+        errors: list[str] = rest[-1]
+        errors.append(f"{LM_HEAD_KEY} differs from {_EMBEDDING_KEY}, to which it must be tied")

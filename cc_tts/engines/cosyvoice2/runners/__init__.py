@@ -1,0 +1,1 @@
+"""The networks in batches on one device."""

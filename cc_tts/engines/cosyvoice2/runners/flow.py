@@ -1,0 +1,406 @@
+"""The flow for many sequences that come and go: :meth:`Flow.step` of each of them, run together (§4.9).
+
+::
+
+    add_voice ──▸ FlowVoice ──open(slot)──▸ step(rows) … step(rows) ──▸ close(slot)
+                  pages of the prompt        pages of its own, taken as chunks begin
+
+A sequence has a slot, given by the engine, and a table of pages: those of its voice's prompt, which all sequences of the
+voice share and nobody writes, then its own. One opened, or going on, with ``recompute`` has no pages and runs prompt and
+tokens again at every step; it gives the same frames and costs more the longer it lasts.
+
+Runs on: the thread that owns the device.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow
+from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt, Progress, StepPlan
+from cc_tts.engines.cosyvoice2.runners.flow_inputs import PAGE_TIERS, FlowInputs, FlowShape, RowCounts
+from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, can_record
+from cc_tts.engines.cosyvoice2.runners.kv_cache import SCRATCH, FlowArena, PagePool
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRow:
+    """What is new of one sequence; see :meth:`Flow.step`."""
+
+    slot: int
+    new_tokens: Sequence[int] | Tensor  # a tensor on another device is waited for
+    is_last: bool
+    partial: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class FlowVoice:
+    """A prompt whose final chunks have been run: as many as have three tokens behind them."""
+
+    prompt: FlowPrompt
+    tokens: tuple[int, ...]  # the P tokens of the prompt
+    pages: tuple[int, ...]
+    contexts: tuple[Tensor, ...]  # of convolutions, behind the last page
+    speaker: Tensor  # [speaker]
+    is_dropped: bool = False
+
+
+@dataclass(slots=True)
+class _Sequence:
+    voice: FlowVoice
+    tokens: list[int]  # the prompt's and those generated
+    pages: list[int] | None  # None: everything is run again
+    num_kept: int
+    num_given: int
+    is_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One row of a batch; counts are of tokens and as in :class:`StepPlan`."""
+
+    slot: int  # of the arena
+    voice: FlowVoice
+    tokens: Sequence[int]  # from the start of the prompt
+    pages: Sequence[int]
+    start: int
+    run: int
+    kept: int
+    num_skipped: int  # frames
+    num_frames: int
+
+
+class FlowRunner:
+    """Steps of the flow over sequences of any age.
+
+    Args:
+        flow: the flow, on its device; arena and caches have the dtype of its weights.
+        num_slots: sequences that can be open at a time; slots are 0 to ``num_slots - 1``.
+        num_pages: pages that can be given out, of one chunk each; see :attr:`FlowArena.bytes_per_page`.
+        noise: see :meth:`Flow.forward`; [1, mels, at least ``2 max_tokens``].
+        max_tokens: most tokens of a sequence, the prompt included.
+        graphs: fill shapes up to tiers, see :class:`FlowShape`, and on a CUDA device record a graph of each.
+
+    """
+
+    def __init__(
+        self, flow: Flow, *, num_slots: int, num_pages: int, noise: Tensor, max_tokens: int, graphs: bool = False
+    ) -> None:
+        if noise.shape[2] < max_tokens * FRAMES_PER_TOKEN:
+            raise ValueError(f"noise for {noise.shape[2]} frames is not enough for {max_tokens} tokens")
+        if num_slots < 1 or max_tokens < 1:
+            raise ValueError("a runner needs a slot and room for a token")
+        config, weight = flow.config, flow.encoder_proj.weight
+        self.flow = flow
+        self.max_tokens = max_tokens
+        self.num_slots = num_slots
+        flow.keep_constants(min(-(-max_tokens // config.chunk_tokens), PAGE_TIERS[-1]))
+        self.pool = PagePool(num_pages + 1)
+        self.arena = FlowArena.of(flow, num_slots=num_slots + 1, num_pages=num_pages + 1)
+        self._device = weight.device
+        self._noise = noise.to(self._device)
+        self._noise_rows = self._noise[0].transpose(0, 1).contiguous()  # [frames, mels]
+        self._speakers = weight.new_zeros((num_slots + 1, config.estimator.num_speaker))
+        self._sequences: dict[int, _Sequence] = {}
+        self._has_tiers = graphs
+        self._graphs = GraphedCall(self._solve, enabled=graphs and can_record(self._device))
+
+    def pages_needed(self, num_prompt: int, num_tokens: int) -> int:
+        """Pages that a sequence of ``num_tokens`` takes besides the shared ones of a prompt of ``num_prompt`` tokens."""
+        chunk = self.flow.config.chunk_tokens
+        return -(-(num_prompt + num_tokens) // chunk) - self._num_final(num_prompt)
+
+    @torch.inference_mode()
+    def warm_up(self, shapes: Iterable[FlowShape]) -> None:
+        """Run the tiers that ``shapes`` fall in once, on scratch, the largest first; only these have graphs then."""
+        for tier in sorted(filter(None, {shape.tier(self.flow.config.chunk_tokens) for shape in shapes}), reverse=True):
+            self.record(tier)
+        self._graphs.freeze()
+
+    @torch.inference_mode()
+    def record(self, tier: FlowShape) -> None:
+        """Run and record one shape, on scratch."""
+        self._graphs.call(tier, **self._inputs(tier, ())._asdict())
+
+    @torch.inference_mode()
+    def add_voice(self, prompt: FlowPrompt) -> FlowVoice:
+        """Run the final chunks of a prompt into pages that its sequences share.
+
+        Args:
+            prompt: tokens [1, P] with their mel [1, 2 P, mels] and an embedding [1, embedding]; P may be 0.
+
+        Raises:
+            ValueError: the parts do not fit together or the model, or P is more than ``max_tokens``.
+            PagesExhausted: there are not enough pages; nothing has changed.
+
+        """
+        config = self.flow.config
+        num_prompt = prompt.token.shape[-1]
+        mel_shape = (1, num_prompt * FRAMES_PER_TOKEN, config.estimator.num_mels)
+        if prompt.token.shape != (1, num_prompt) or tuple(prompt.feat.shape) != mel_shape:
+            raise ValueError(f"a prompt of {num_prompt} tokens cannot have a mel of {tuple(prompt.feat.shape)}")
+        if prompt.embedding.shape != (1, config.num_embedding):
+            raise ValueError(f"not a speaker embedding: {tuple(prompt.embedding.shape)}")
+        tokens = self._ids(prompt.token)
+        if num_prompt > self.max_tokens:
+            raise ValueError(f"a prompt of {num_prompt} tokens is more than {self.max_tokens}")
+        here = FlowPrompt(*(part.to(self._device) for part in (prompt.token, prompt.feat, prompt.embedding)))
+        pages = self.pool.take(self._num_final(num_prompt))
+        try:
+            voice = FlowVoice(here, tuple(tokens), tuple(pages), (), self.flow.speaker(here.embedding)[0])
+            contexts = self.arena.contexts(SCRATCH)
+            for context in contexts:
+                context.zero_()
+            if pages:
+                self._speakers[SCRATCH] = voice.speaker
+                run = len(pages) * config.chunk_tokens
+                self._run([_Work(SCRATCH, voice, tokens, pages, 0, run, run, 0, 0)], has_tiers=False)
+            voice.contexts = tuple(context.clone() for context in contexts)
+        except BaseException:
+            self.pool.release(pages)
+            raise
+        return voice
+
+    def drop_voice(self, voice: FlowVoice) -> None:
+        """No sequence will be opened with ``voice`` any more; its pages are free when the last one has been closed."""
+        if not voice.is_dropped:
+            voice.is_dropped = True
+            self.pool.release(voice.pages)
+
+    @torch.inference_mode()
+    def open(self, slot: int, voice: FlowVoice, *, recompute: bool = False) -> None:
+        """Begin a sequence; takes no pages yet, and none at all with ``recompute``.
+
+        Raises:
+            ValueError: there is no such slot, it is in use, or the voice has been dropped.
+
+        """
+        if not 0 <= slot < self.num_slots or slot in self._sequences:
+            raise ValueError(f"slot {slot} is not free")
+        if voice.is_dropped:
+            raise ValueError("the voice has been dropped")
+        if not recompute:
+            self.pool.share(voice.pages)
+            for context, kept in zip(self.arena.contexts(slot + 1), voice.contexts, strict=True):
+                context.copy_(kept)
+            self._speakers[slot + 1] = voice.speaker
+        num_prompt = len(voice.tokens)
+        num_kept = self._num_final(num_prompt) * self.flow.config.chunk_tokens
+        pages = None if recompute else list(voice.pages)
+        self._sequences[slot] = _Sequence(voice, list(voice.tokens), pages, num_kept, num_prompt)
+
+    def close(self, slot: int, *, wipe: bool = False) -> None:
+        """Give everything back that the sequence holds; a slot that is not open is none of our business.
+
+        ``wipe``: its frames were not finite; write zeros wherever they may have gone, for the sequences after it.
+        """
+        sequence = self._sequences.pop(slot, None)
+        if sequence is None or sequence.pages is None:
+            return
+        if wipe:
+            own = sequence.pages[len(sequence.voice.pages) :]
+            self.arena.wipe((SCRATCH, *own), slot + 1)
+        self.pool.release(sequence.pages)
+
+    def recompute(self, slot: int) -> None:
+        """Give the pages of an open sequence back; from now on it is run from the start at every step.
+
+        Raises:
+            ValueError: the slot is not open.
+
+        """
+        sequence = self._open(slot)
+        if sequence.pages is not None:
+            self.pool.release(sequence.pages)
+            sequence.pages = None
+
+    @torch.inference_mode()
+    def step(self, rows: Sequence[FlowRow]) -> list[Tensor]:
+        """Run the new tokens of each row, all rows at once; see :meth:`Flow.step` for what a row gives.
+
+        Returns:
+            The new frames of each row, [mels, n], float32, n perhaps 0.
+
+        Raises:
+            ValueError: a slot is not open, named twice or over, or a token or their number is beyond the model.
+            PagesExhausted: there are not enough pages for all rows. Nothing has changed, in this case as in the other.
+
+        """
+        slots = [row.slot for row in rows]
+        if len(set(slots)) < len(slots):
+            raise ValueError("a sequence can be stepped once at a time")
+        sequences = [self._open(slot) for slot in slots]
+        news = [self._ids(row.new_tokens) for row in rows]
+        for sequence, new in zip(sequences, news, strict=True):
+            if sequence.is_over:
+                raise ValueError("the sequence is over")
+            if len(sequence.tokens) + len(new) > self.max_tokens:
+                raise ValueError(f"more tokens than the {self.max_tokens} there is room for")
+        plan = self._plan(rows, sequences, news)
+        due = [_is_due(plan, i, sequence) for i, sequence in enumerate(sequences)]
+        self._take_pages(plan, sequences, due)
+
+        mels = [self._noise.new_zeros((self.flow.config.estimator.num_mels, 0)) for _ in rows]
+        for group, is_last in ((None, False), (False, False), (True, True)):
+            chosen = [i for i, row in enumerate(rows) if _group(sequences[i], row) is group and due[i]]
+            if chosen:
+                works = [self._work(plan, i, slots[i], sequences[i], news[i]) for i in chosen]
+                new_mels = (
+                    self._run(works, has_tiers=self._has_tiers)
+                    if group is None
+                    else self._run_again(works, is_last=is_last)
+                )
+                for i, mel in zip(chosen, new_mels, strict=True):
+                    mels[i] = mel
+        for i, sequence in enumerate(sequences):
+            sequence.tokens.extend(news[i])
+            sequence.num_kept += plan.kept[i]
+            sequence.num_given = plan.given[i]
+            sequence.is_over = rows[i].is_last
+        return mels
+
+    def _plan(self, rows: Sequence[FlowRow], sequences: Sequence[_Sequence], news: Sequence[Sequence[int]]) -> StepPlan:
+        config = self.flow.config
+        progress = Progress(
+            tuple(len(sequence.tokens) - sequence.num_kept for sequence in sequences),
+            tuple(sequence.num_kept for sequence in sequences),
+            tuple(sequence.num_given for sequence in sequences),
+        )
+        return StepPlan.of(
+            progress,
+            num_new=0,
+            token_len=[len(new) for new in news],
+            is_last=[row.is_last for row in rows],
+            partial=[row.partial for row in rows],
+            chunk=config.chunk_tokens,
+            lookahead=config.encoder.lookahead,
+        )
+
+    def _take_pages(self, plan: StepPlan, sequences: Sequence[_Sequence], due: Sequence[bool]) -> None:
+        chunk = self.flow.config.chunk_tokens
+        needs = [0] * len(sequences)
+        for i, sequence in enumerate(sequences):
+            if sequence.pages is not None and due[i]:
+                needs[i] = max(0, -(-(plan.kept_before[i] + plan.run[i]) // chunk) - len(sequence.pages))
+        taken = iter(self.pool.take(sum(needs)))
+        for sequence, need in zip(sequences, needs, strict=True):
+            if sequence.pages is not None:
+                sequence.pages.extend(next(taken) for _ in range(need))
+
+    def _work(self, plan: StepPlan, i: int, slot: int, sequence: _Sequence, new: Sequence[int]) -> _Work:
+        return _Work(
+            slot=slot + 1,
+            voice=sequence.voice,
+            tokens=[*sequence.tokens, *new],
+            pages=sequence.pages or (),
+            start=plan.kept_before[i],
+            run=plan.run[i],
+            kept=plan.kept[i],
+            num_skipped=plan.num_skipped[i],
+            num_frames=plan.num_frames[i],
+        )
+
+    def _run(self, works: Sequence[_Work], *, has_tiers: bool) -> list[Tensor]:
+        """What the rows give out, with what their pages remember."""
+        wanted = FlowShape(len(works), max(work.run for work in works), max(len(work.pages) for work in works))
+        tier = wanted.tier(self.flow.config.chunk_tokens) if has_tiers else None
+        if tier is not None:
+            tier = FlowShape(*self._graphs.fit(tier))
+        inputs = self._inputs(tier or wanted, works)._asdict()
+        (mel,) = self._graphs.call(tier, **inputs) if tier else self._solve(**inputs)  # [B, 2 T, mels]
+        return [
+            mel[row, work.num_skipped : work.num_skipped + work.num_frames].transpose(0, 1)
+            for row, work in enumerate(works)
+        ]
+
+    def _run_again(self, works: Sequence[_Work], *, is_last: bool) -> list[Tensor]:
+        """The same by running everything from the start."""
+        lookahead = 0 if is_last else self.flow.config.encoder.lookahead
+        prompts = [len(work.voice.tokens) for work in works]
+        pairs = list(zip(works, prompts, strict=True))
+        generated = [torch.tensor(work.tokens[n : work.start + work.run + lookahead]) for work, n in pairs]
+        voices = [work.voice.prompt for work in works]
+        mel = self.flow(
+            pad_sequence(generated, batch_first=True).to(self._device),
+            pad_sequence([voice.token[0] for voice in voices], batch_first=True),
+            pad_sequence([voice.feat[0] for voice in voices], batch_first=True),
+            torch.cat([voice.embedding for voice in voices]),
+            streaming=True,
+            finalize=is_last,
+            noise=self._noise,
+            token_len=torch.tensor([len(tokens) for tokens in generated], device=self._device),
+            prompt_token_len=torch.tensor(prompts, device=self._device),
+        )
+        ends = [(work.start + work.run - count) * FRAMES_PER_TOKEN for work, count in pairs]
+        return [mel[row, :, end - works[row].num_frames : end] for row, end in enumerate(ends)]
+
+    def _inputs(self, shape: FlowShape, works: Sequence[_Work]) -> FlowInputs:
+        config = self.flow.config
+        width = shape.num_tokens + config.encoder.lookahead
+        windows = [work.tokens[work.start : work.start + width] for work in works]
+        pairs = zip(works, windows, strict=True)
+        inputs = FlowInputs.of(
+            shape,
+            windows=windows,
+            counts=[RowCounts(work.start, len(window), work.run, work.kept) for work, window in pairs],
+            # Behind its last page a row sees nothing; with that page again it has no part in another row's faults either.
+            pages=[[*work.pages, *[work.pages[-1]] * (shape.num_pages - len(work.pages))] for work in works],
+            slots=[work.slot for work in works],
+            lookahead=config.encoder.lookahead,
+            num_mels=config.estimator.num_mels,
+            device=self._device,
+        )
+        for row, work in enumerate(works):
+            part = work.voice.prompt.feat[0, work.start * FRAMES_PER_TOKEN :][: inputs.cond.shape[1]]
+            if part.shape[0]:
+                inputs.cond[row, : part.shape[0]] = part
+        return inputs
+
+    def _solve(
+        self, *_shape: int, window: Tensor, counts: Tensor, pages: Tensor, slots: Tensor, cond: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Mel [B, 2 T, mels]; see :class:`FlowInputs`. Made of tensors only."""
+        places = torch.arange(cond.shape[1], device=self._device)
+        places = counts[0][:, None] * FRAMES_PER_TOKEN + places
+        mel = self.flow.run_pages(
+            self.arena.encoder,
+            self.arena.estimator,
+            window,
+            counts,
+            pages=pages,
+            slots=slots,
+            speaker=self._speakers.index_select(0, slots),
+            cond=cond,
+            noise=self._noise_rows[places.clamp(max=self._noise_rows.shape[0] - 1)],
+        )
+        return (mel,)
+
+    def _num_final(self, num_prompt: int) -> int:
+        """Chunks of a prompt that nothing behind it can change."""
+        config = self.flow.config
+        return max(0, num_prompt - config.encoder.lookahead) // config.chunk_tokens
+
+    def _open(self, slot: int) -> _Sequence:
+        if slot not in self._sequences:
+            raise ValueError(f"slot {slot} is not open")
+        return self._sequences[slot]
+
+    def _ids(self, tokens: Sequence[int] | Tensor) -> list[int]:
+        ids = tokens.flatten().tolist() if isinstance(tokens, Tensor) else list(tokens)
+        if ids and max(ids) >= self.flow.config.vocab_size:
+            raise ValueError(f"there is no speech token {max(ids)}")
+        return ids
+
+
+def _group(sequence: _Sequence, row: FlowRow) -> bool | None:
+    """None: rows with pages. Those without are run apart when they end and when they do not."""
+    return None if sequence.pages is not None else row.is_last
+
+
+def _is_due(plan: StepPlan, i: int, sequence: _Sequence) -> bool:
+    """Whether running row i gives frames, or something to remember."""
+    return plan.num_frames[i] > 0 or (plan.kept[i] > 0 and sequence.pages is not None)

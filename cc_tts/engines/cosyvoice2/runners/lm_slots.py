@@ -1,0 +1,147 @@
+"""What each slot of the language model remembers on the device, and how its next id is drawn (§3.3, §3.4, §3.5).
+
+All of it is tensors of fixed places, written in place, and no value is asked for: a step can be recorded in a CUDA graph.
+
+Runs on: the thread that owns the device.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, SpeechIds
+from cc_tts.engines.cosyvoice2.runners.sampler import (
+    NO_TOKEN,
+    RasParams,
+    empty_history,
+    forbid,
+    push_history,
+    sample_ras,
+)
+
+
+class Column(IntEnum):
+    """The numbers of a slot. The first :data:`NUM_TOLD` of them are read by the host after each decode."""
+
+    LENGTH = 0  # positions in the cache
+    NUM_DRAWN = 1  # ids drawn since the sequence began, all of them
+    FLAGS = 2
+    NUM_OUT = 3  # ids the host has not read
+    LAST = 4  # the id drawn last, to be fed next
+    NUM_SAMPLED = 5  # ids the sampler was asked for: its step
+    UNTIL = 6  # pauses when so many were drawn
+    SEED = 7
+    MIN_DRAWN = 8
+    MAX_DRAWN = 9
+    FILL_AT = 10  # -1: never
+    FORBIDDEN = 11  # a bit for each special id, the first one lowest
+    REPORTS_SPECIAL = 12
+
+
+NUM_TOLD: Final = 4
+KEPT: Final = (Column.NUM_DRAWN, Column.NUM_OUT, Column.NUM_SAMPLED, Column.SEED)  # when a sequence goes on
+
+
+class Flag(IntFlag):
+    """Why a slot draws nothing."""
+
+    NONE = 0
+    STOPPED = 1
+    NOT_FINITE = 2
+    FULL = 4
+
+
+def numbers_of(rules: DrawRules, *, seed: int, length: int) -> list[int]:
+    """A row of numbers of a sequence that has drawn nothing, in the order of :class:`Column`."""
+    forbidden = sum(int(is_forbidden) << bit for bit, is_forbidden in enumerate(rules.forbidden))
+    fill_at = -1 if rules.forced_fill_at is None else rules.forced_fill_at
+    counts = [rules.min_drawn, rules.max_drawn, fill_at, forbidden, int(rules.reports_special)]
+    return [length, 0, 0, 0, 0, 0, 0, seed, *counts]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRows:
+    """Some slots: all, the first few (views), or a choice of them (copies)."""
+
+    numbers: Tensor  # [B, columns], int64
+    history: Tensor  # [B, window], int64
+    out: Tensor  # [B, max_out + 1], int64: ids the host has not read; the last place is scratch
+
+    @classmethod
+    def new(cls, num_rows: int, *, max_out: int, params: RasParams, device: torch.device) -> "SlotRows":
+        """Slots that hold nothing."""
+        numbers = torch.zeros((num_rows, len(Column)), dtype=torch.int64, device=device)
+        out = torch.zeros((num_rows, max_out + 1), dtype=torch.int64, device=device)
+        return cls(numbers, empty_history(num_rows, params, device), out)
+
+    def first(self, num_rows: int) -> "SlotRows":
+        """The first slots; what is written there is written here."""
+        return SlotRows(self.numbers[:num_rows], self.history[:num_rows], self.out[:num_rows])
+
+    def fed(self, slots: Tensor, ordered: Tensor, fresh: Tensor, kept: Tensor) -> "SlotRows":
+        """Copies of ``slots`` [B] after a feeding.
+
+        Args:
+            slots: which, [B].
+            ordered: their numbers as :func:`numbers_of` gives them, [B, columns].
+            fresh: rows that begin; the others go on, [B].
+            kept: columns that stay when a sequence goes on, [columns].
+
+        """
+        numbers = torch.where(fresh[:, None] | ~kept, ordered, self.numbers[slots])
+        history = self.history[slots].masked_fill(fresh[:, None], NO_TOKEN)
+        return SlotRows(numbers, history, self.out[slots])
+
+    def put(self, slots: Tensor, rows: "SlotRows") -> None:
+        """Write copies back."""
+        self.numbers[slots] = rows.numbers
+        self.history[slots] = rows.history
+        self.out[slots] = rows.out
+
+    def column(self, column: Column) -> Tensor:
+        """One number of each slot, [B], a view."""
+        return self.numbers[:, column]
+
+    def draw(self, log_probs: Tensor, drawing: Tensor, ids: SpeechIds, params: RasParams) -> None:
+        """Draw the next id of the rows that are ``drawing`` [B] from ``log_probs`` [B, codes + 3], by their rules.
+
+        A row whose numbers are not all finite is flagged and stopped.
+        """
+        num_drawn = self.column(Column.NUM_DRAWN)
+        drawing = drawing & (num_drawn < self.column(Column.MAX_DRAWN))
+        finite = log_probs.isfinite().all(dim=-1)
+        log_probs = log_probs.masked_fill(~finite[:, None], 0.0)
+        masked = forbid(log_probs, self._forbidden())
+        seeds, steps = self.column(Column.SEED), self.column(Column.NUM_SAMPLED)
+        sampled = sample_ras(masked, self.history, seeds, steps, params)
+        forced = num_drawn == self.column(Column.FILL_AT)
+        drawn = torch.where(forced, ids.fill, sampled)
+
+        drew, broken = drawing & finite, drawing & ~finite
+        special = drawn >= ids.num_codes
+        reported = drew & (~special | self.column(Column.REPORTS_SPECIAL).bool())
+        places = torch.where(reported, self.column(Column.NUM_OUT), self.out.shape[1] - 1)
+        self.out.scatter_(1, places[:, None], drawn[:, None])
+        self.history.copy_(torch.where(drew[:, None], push_history(self.history, drawn), self.history))
+        self.column(Column.LAST).copy_(torch.where(drew, drawn, self.column(Column.LAST)))
+        self.column(Column.NUM_OUT).add_(reported)
+        self.column(Column.NUM_SAMPLED).add_(drew & ~forced)
+        num_drawn.add_(drew)
+        stopped = (drew & special) | broken | (num_drawn >= self.column(Column.MAX_DRAWN))
+        self.raise_flags(Flag.STOPPED, stopped)
+        self.raise_flags(Flag.NOT_FINITE, broken)
+
+    def raise_flags(self, flag: Flag, where: Tensor) -> None:
+        """Set a flag on the rows ``where`` [B] says so."""
+        self.column(Column.FLAGS).bitwise_or_(where * int(flag))
+
+    def _forbidden(self) -> Tensor:
+        """What must not be drawn now, [B, 3]."""
+        bits = torch.arange(NUM_SPECIAL_SPEECH_IDS, device=self.numbers.device)
+        always = (self.column(Column.FORBIDDEN)[:, None] >> bits) & 1  # [B, 3]
+        early = self.column(Column.NUM_DRAWN) < self.column(Column.MIN_DRAWN)  # [B]
+        return always.bool() | (early[:, None] & (bits == 0))

@@ -1,0 +1,423 @@
+"""The three networks with their slots and pages: what alone touches tensors (``device.Device``).
+
+::
+
+    start · decode ─▸ LmRunner        slots of keys and values
+    speak ─▸ FlowRunner ─▸ VocoderRunner     pages of keys and values, seams
+
+A sequence has the same slot in all three. Everything is allocated when the runner is made; nothing grows afterwards.
+
+Runs on: the thread that owns the device.
+"""
+
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Sequence as Row
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from cc_tts.clock import Clock, ms_between
+from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, SlotFeed, SpeakJob, Spoken, SpokenBatch
+from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import fixed_noise
+from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
+from cc_tts.engines.cosyvoice2.runners.edges import soften
+from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
+from cc_tts.engines.cosyvoice2.runners.flow_inputs import ROW_TIERS, FlowShape
+from cc_tts.engines.cosyvoice2.runners.graphs import can_record, thinned, tiers_up_to
+from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
+from cc_tts.engines.cosyvoice2.runners.lm import Drawn, LmFeed, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
+from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, SpeakerTokenizer
+from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
+from cc_tts.engines.stepped import DeviceLost
+from cc_tts.errors import CcTtsError, ConfigError
+
+MAX_PAGES_PER_SLOT: Final = 40
+"""40 s of a sequence: memory beyond that would never be used."""
+MIN_PAGES: Final = 32
+WARM_CHUNKS: Final = (1, 2, 4, 5)
+"""Chunks that a flow call runs: hops of 25 to 100 tokens, and up to two tokens more in the last call."""
+WARM_PAGES: Final = (8, 16, 24, 32)
+"""Pages that it looks at: 8 s of reference and 24 s of speech are 32."""
+NUM_INPUT_MARKS: Final = 2
+"""In a feeding of the language model, besides text and speech."""
+COARSENESS: Final = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4))
+"""How sparse the graphs may become where memory is short: every so many-th size of rows, and of pages. What lies between
+two sizes is filled up to the larger one, which costs time and no exactness.
+"""
+
+
+PUBLISHED_CODES: Final = 6561
+SILENT_TOKENS: Final = frozenset((1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323))
+"""Of the published codebook. The reference knows the list since its version 3, and leaves it empty for version 2."""
+
+
+class OutOfDeviceMemory(Exception):
+    """What a stage needed while it ran did not fit; what it had taken has been given back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerConfig:
+    """How much there is of everything."""
+
+    num_slots: int
+    num_positions: int = 1024
+    """Of a sequence: inputs and speech tokens of the language model; prompt and speech of the flow."""
+    memory_bytes: int
+    """For the flow's pages."""
+    graphs: bool = False
+
+
+@dataclass(slots=True)
+class _VoiceState:
+    """What the device keeps of a voice."""
+
+    flow: FlowVoice
+    lm: LmVoice | None
+    num_users: int = 0
+
+
+class ModelRunner:
+    """See :class:`cc_tts.engines.cosyvoice2.engine.device.Device`.
+
+    Raises:
+        ConfigError: the memory does not hold the least number of pages.
+
+    """
+
+    def __init__(
+        self,
+        model: SpeechModel,
+        tokenizer: SpeakerTokenizer,
+        speakers: Mapping[str, Speaker],
+        config: RunnerConfig,
+        *,
+        clock: Clock,
+        noise: Tensor | None = None,
+        draws_seeded: bool = True,
+    ) -> None:
+        self.num_slots = config.num_slots
+        self.max_tokens = config.num_positions
+        is_published = model.lm.config.num_speech_codes == PUBLISHED_CODES
+        self.silent_tokens = SILENT_TOKENS if is_published else frozenset()
+        self._model = model
+        self._tokenizer = tokenizer
+        self._speakers = speakers
+        self._clock = clock
+        self._device = model.lm.device
+        num_pages = _num_pages(model, config)
+        graphs = config.graphs and can_record(self._device)
+        self._lm = LmRunner(model.lm, num_slots=config.num_slots, num_positions=config.num_positions, graphs=graphs)
+        self._flow = FlowRunner(
+            model.flow,
+            num_slots=config.num_slots,
+            num_pages=num_pages,
+            noise=fixed_noise() if noise is None else noise,
+            max_tokens=config.num_positions,
+            graphs=graphs,
+        )
+        self._vocoder = VocoderRunner(
+            model.vocoder, num_slots=config.num_slots, graphs=graphs, draws_seeded=draws_seeded
+        )
+        self._voices: OrderedDict[str, _VoiceState] = OrderedDict()
+        self._voice_of: dict[int, str] = {}
+
+    @property
+    def num_pages(self) -> int:
+        """All pages but the scratch page."""
+        return self._flow.pool.num_pages - 1
+
+    @property
+    def num_free_pages(self) -> int:
+        """Pages that can be taken, those of voices that nobody speaks with among them."""
+        idle = sum(len(voice.flow.pages) for voice in self._voices.values() if not voice.num_users)
+        return self._flow.pool.num_free + idle
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that a decode step of the language model computes now."""
+        return self._lm.num_rows
+
+    @property
+    def num_not_finite(self) -> int:
+        """Sequences and pieces of audio whose numbers were not finite."""
+        return self._lm.num_not_finite + self._vocoder.num_not_finite
+
+    @property
+    def bytes_of_state(self) -> int:
+        """Memory of the flow's pages and slots."""
+        return self._flow.arena.bytes_total
+
+    def pages_needed(self, voice_id: str, num_tokens: int) -> int:
+        """Pages that a sequence takes besides those of its voice; with them, while the voice is not there."""
+        num_prompt = len(self._speakers[voice_id].flow_tokens)
+        own = self._flow.pages_needed(num_prompt, num_tokens)
+        if voice_id in self._voices:
+            return own
+        return own + self._flow.pages_needed(0, num_prompt) - self._flow.pages_needed(num_prompt, 0)
+
+    def start(self, feeds: Row[SlotFeed]) -> None:
+        """Feed slots of the language model; a slot that does not go on is opened, for the flow as well.
+
+        Raises:
+            CcTtsError: one of them cannot be fed, or its voice has no place (``PagesExhausted``); nothing has changed.
+
+        """
+        opened: list[int] = []
+        with self._guarded():
+            try:
+                rows = [self._row(each, opened) for each in feeds]
+                self._lm.start(rows)
+            except CcTtsError:
+                for slot in opened:
+                    self._close(slot, wipe=False)
+                raise
+
+    def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Drawn]:
+        """Decode steps; see :meth:`LmRunner.decode`."""
+        with self._guarded():
+            return self._lm.decode(until, num_steps)
+
+    @torch.inference_mode()
+    def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
+        """Flow and vocoder of all jobs together.
+
+        Raises:
+            PagesExhausted: there are not enough pages; nothing has changed.
+
+        """
+        with self._guarded():
+            return self._speak(jobs)
+
+    def _speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
+        begin_ns = self._clock.now_ns()
+        rows = [FlowRow(job.slot, job.tokens, job.is_last) for job in jobs]
+        try:
+            mels = self._flow.step(rows)
+        except PagesExhausted:
+            if not self._drop_idle_voices():
+                raise
+            mels = self._flow.step(rows)
+        self._wait()
+        flow_ns = self._clock.now_ns()
+        chunks = [
+            VocoderRow(job.slot, _at_speed(mel, job.speed), job.is_first, job.is_last, job.seed)
+            for job, mel in zip(jobs, mels, strict=True)
+        ]
+        audio = self._vocoder.synthesise(chunks)
+        pieces = [
+            Spoken(soften(piece.pcm, is_first=job.is_first, is_last=job.is_last), piece.failed)
+            for job, piece in zip(jobs, audio, strict=True)
+        ]
+        end_ns = self._clock.now_ns()
+        return SpokenBatch(pieces, ms_between(begin_ns, flow_ns), ms_between(flow_ns, end_ns))
+
+    def recompute(self, slot: int) -> None:
+        """Give the pages of a slot back; its flow is run from the start from now on."""
+        self._flow.recompute(slot)
+
+    def release(self, slot: int, *, wipe: bool = False) -> None:
+        """Free all that a slot holds; a slot that holds nothing stays so."""
+        with self._guarded():
+            self._lm.release(slot)
+            self._vocoder.release(slot)
+            self._close(slot, wipe=wipe)
+
+    @property
+    def num_slots_in_use(self) -> int:
+        """Slots that hold something; for tests of leaks."""
+        return len(self._voice_of)
+
+    def keep_voices(self) -> tuple[str, ...]:
+        """Compute the prompts of as many voices as half of the pages hold; those that are left wait for their first use."""
+        left = []
+        for voice_id in self._speakers:
+            num_pages = self.pages_needed(voice_id, 0)
+            if num_pages <= self._flow.pool.num_free - self.num_pages // 2:
+                self._voice(voice_id)
+            else:
+                left.append(voice_id)
+        return tuple(left)
+
+    def warm_up(self, on_progress: Callable[[str], None], *, max_rows: int, coarseness: int = 0) -> None:
+        """Run every shape that there can be at speed 1 once, and record its graph; ``max_rows`` streams at a time.
+
+        Args:
+            on_progress: told what is recorded now.
+            max_rows: of a call of flow and vocoder.
+            coarseness: an index of :data:`COARSENESS`.
+
+        Raises:
+            ValueError: a slot is in use.
+            OutOfDeviceMemory: the graphs do not fit.
+
+        """
+        row_step, _ = COARSENESS[coarseness]
+        with self._guarded():
+            on_progress("graphs of the language model")
+            self._lm.warm_up(max_width=self.max_width, step=row_step)
+            shapes = self.flow_shapes(max_rows, coarseness)
+            on_progress(f"graphs of the flow: {len(shapes)}")
+            self._flow.warm_up(shapes)
+            on_progress("graphs of the vocoder")
+            self._vocoder.warm_up(max_rows=max_rows, step=row_step)
+
+    @property
+    def max_width(self) -> int:
+        """Inputs of the longest feeding of the language model: a text, and the speech of the longest reference."""
+        longest = max((len(speaker.llm_tokens) for speaker in self._speakers.values()), default=0)
+        return longest + MAX_TEXT_TOKENS + NUM_INPUT_MARKS
+
+    def flow_shapes(self, max_rows: int, coarseness: int = 0) -> list[FlowShape]:
+        """The shapes of the flow whose graphs are recorded: up to the pages of the longest reference and sequence."""
+        row_step, page_step = COARSENESS[coarseness]
+        chunk = self._model.flow.config.chunk_tokens
+        longest = max((len(speaker.flow_tokens) for speaker in self._speakers.values()), default=0)
+        most = -(-min(longest + MAX_SPEECH_TOKENS, self.max_tokens) // chunk)
+        rows = thinned(tiers_up_to(max_rows, ROW_TIERS), row_step)
+        pages = thinned(tiers_up_to(most, WARM_PAGES), page_step)
+        return [
+            FlowShape(num_rows, chunks * chunk, num_pages)
+            for num_rows, chunks, num_pages in itertools.product(rows, WARM_CHUNKS, pages)
+        ]
+
+    def num_graphs(self, max_rows: int, num_slots: int, coarseness: int) -> dict[str, int]:
+        """How many graphs of each stage :meth:`warm_up` records in a runner with so many slots."""
+        row_step, _ = COARSENESS[coarseness]
+        prefill = self._lm.prefill_keys(self.max_width, step=row_step)
+        return {
+            "lm": len(self._lm.step_keys(num_slots, step=row_step)) + len(prefill),
+            "flow": len(self.flow_shapes(max_rows, coarseness)),
+            "vocoder": len(self._vocoder.keys(max_rows, step=row_step)),
+        }
+
+    def graph_bytes(self, free_bytes: Callable[[], int]) -> tuple[dict[str, int], int]:
+        """What a graph of each stage takes, and what all of them share: two of each are recorded and looked at.
+
+        Raises:
+            OutOfDeviceMemory: not even these fit.
+
+        """
+        each: dict[str, int] = {}
+        shared = 0
+        flow = self.flow_shapes(1, len(COARSENESS) - 1)
+        works: dict[str, list[Callable[[], object]]] = {
+            "lm": [partial(self._lm.record_step, key) for key in self._lm.step_keys()[:2]],
+            "flow": [partial(self._flow.record, shape) for shape in flow[:2]],
+            "vocoder": [partial(self._vocoder.record, key) for key in self._vocoder.keys(1)[:2]],
+        }
+        with self._guarded():
+            for stage, records in works.items():
+                taken = []
+                for record in records:
+                    before = free_bytes()
+                    record()
+                    taken.append(before - free_bytes())
+                each[stage] = max(0, taken[-1])
+                shared += max(0, taken[0] - taken[-1])
+        return each, shared
+
+    def _row(self, each: SlotFeed, opened: list[int]) -> LmFeed:
+        """What the language model is fed, its slot of the flow opened if it begins."""
+        feed = each.feed
+        if feed.goes_on:
+            return LmFeed(each.slot, feed.inputs, feed.rules, goes_on=True)
+        state = self._voice(each.voice_id)
+        self._flow.open(each.slot, state.flow)
+        opened.append(each.slot)
+        state.num_users += 1
+        self._voice_of[each.slot] = each.voice_id
+        return LmFeed(each.slot, feed.inputs, feed.rules, each.seed, state.lm)
+
+    def _close(self, slot: int, *, wipe: bool) -> None:
+        self._flow.close(slot, wipe=wipe)
+        voice_id = self._voice_of.pop(slot, None)
+        if voice_id is not None:
+            self._voices[voice_id].num_users -= 1
+
+    def _voice(self, voice_id: str) -> _VoiceState:
+        """The state of a voice, made when it is first spoken with; the one used last is the last to go."""
+        state = self._voices.get(voice_id)
+        if state is None:
+            speaker = self._speakers[voice_id]
+            prompt = self._prompt(speaker)
+            try:
+                flow = self._flow.add_voice(prompt)
+            except PagesExhausted:
+                if not self._drop_idle_voices():
+                    raise
+                flow = self._flow.add_voice(prompt)
+            text = speaker.lm_request_of(self._tokenizer, ()).prompt_text
+            state = self._voices[voice_id] = _VoiceState(flow, self._lm.add_voice(text) if text else None)
+        self._voices.move_to_end(voice_id)
+        return state
+
+    def _drop_idle_voices(self) -> bool:
+        """Free the pages of voices that nobody speaks with; whether there were any."""
+        idle = [voice_id for voice_id, voice in self._voices.items() if not voice.num_users]
+        for voice_id in idle:
+            self._flow.drop_voice(self._voices.pop(voice_id).flow)
+        return bool(idle)
+
+    def _prompt(self, speaker: Speaker) -> FlowPrompt:
+        weight = self._model.flow.encoder_proj.weight
+        return FlowPrompt(
+            torch.from_numpy(speaker.flow_tokens).long()[None].to(self._device),
+            torch.from_numpy(speaker.flow_mel)[None].to(self._device, weight.dtype),
+            torch.from_numpy(speaker.embedding)[None].to(self._device, weight.dtype),
+        )
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Tell a device that is full from one that is gone.
+
+        Raises:
+            OutOfDeviceMemory: it is full.
+            DeviceLost: it is gone.
+
+        """
+        try:
+            yield
+        except torch.OutOfMemoryError:
+            pass  # the frames of the error hold on to tensors until here
+        except RuntimeError as error:
+            if "CUDA error" not in str(error):
+                raise
+            if "out of memory" not in str(error):  # so the driver says, where a graph does not fit
+                raise DeviceLost(str(error).partition("\n")[0][:200]) from None
+        else:
+            return
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        raise OutOfDeviceMemory
+
+    def _wait(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.current_stream().synchronize()
+
+
+def _at_speed(mel: Tensor, speed: float) -> Tensor:
+    """Stretch ``mel`` [mels, n] in time, as the reference does with speech that is there as a whole (§6)."""
+    if speed == 1.0 or not mel.shape[1]:
+        return mel
+    return functional.interpolate(mel[None], size=max(1, int(mel.shape[1] / speed)), mode="linear")[0]
+
+
+def _num_pages(model: SpeechModel, config: RunnerConfig) -> int:
+    """Pages that the memory holds, as many as can be of use at most."""
+    bytes_per_page = FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_page
+    fitting = config.memory_bytes // bytes_per_page
+    if fitting < MIN_PAGES:
+        raise ConfigError(
+            f"tts.state_memory_bytes: {config.memory_bytes:,} hold {fitting} pages of {bytes_per_page:,} bytes, a second of "
+            f"speech each; at least {MIN_PAGES} are needed"
+        )
+    return int(min(fitting, MAX_PAGES_PER_SLOT * config.num_slots))

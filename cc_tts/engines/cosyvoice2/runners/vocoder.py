@@ -1,0 +1,270 @@
+"""Chunks of mel of many streams become chunks of PCM together (§5; engine-performance §5.1).
+
+::
+
+    rows ─▸ by length, padded ─▸ mel, seams ─▸ pitch ─▸ source ─▸ audio ─▸ fade ─▸ int16 ─▸ ONE copy ─▸ PCM
+                                     ▲                                      │
+                                     └───────── seam of each slot ◂─────────┘
+
+Each row is what ``fade.ChunkedVocoder`` makes of it alone. The noise of a row depends on its seed and on where in the speech
+it is, nothing else.
+
+Runs on: the thread that owns the device.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from cc_tts.engines.cosyvoice2.model.networks.layers import within
+from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder
+from cc_tts.engines.cosyvoice2.runners.counted_random import counted_normals
+from cc_tts.engines.cosyvoice2.runners.crossfade import SEAM_FRAMES, cross_fade, seam_window
+from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, can_record, thinned, tier_of, tiers_up_to, upload
+
+ROW_TIERS: Final = (1, 2, 4, 8, 16, 32, 64)
+FRAME_TIERS: Final = (
+    *(SEAM_FRAMES + new for new in (8, 16, 30)),
+    50,
+    *(SEAM_FRAMES + new for new in (50, 100, 200, 204)),
+)
+"""24 is a first hop of 12 tokens, which has no seam before it; 204 new ones are the last call of a hop of 100 tokens, which
+takes up to two more that had not enough behind them for a call of their own.
+"""
+
+_FULL_SCALE: Final = 32767.0
+
+
+@dataclass(frozen=True, slots=True)
+class VocoderRow:
+    """The next chunk of a stream."""
+
+    slot: int
+    mel: Tensor  # [mels, frames], on the device; there may be no frames in the last chunk
+    is_first: bool
+    is_last: bool
+    seed: int = 0
+    """Of the noise; a signed number of 64 bits, the same for all chunks of a stream."""
+
+    @property
+    def num_frames(self) -> int:
+        """Frames of mel, those of the seam not counted."""
+        return self.mel.shape[1]
+
+
+@dataclass(frozen=True, slots=True)
+class PcmOut:
+    """The audio of a row."""
+
+    pcm: bytes
+    """Signed 16-bit little-endian mono; empty when it failed."""
+    failed: bool = False
+    """The numbers were not finite. The slot is free again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A row, and what comes before it."""
+
+    row: VocoderRow
+    num_done: int  # frames of the stream before the new ones
+
+    @property
+    def has_seam(self) -> bool:
+        return not self.row.is_first
+
+    @property
+    def num_frames(self) -> int:
+        return self.row.num_frames + (SEAM_FRAMES if self.has_seam else 0)
+
+    @property
+    def num_given(self) -> int:
+        """Frames whose audio is given out."""
+        return self.num_frames - (0 if self.row.is_last else SEAM_FRAMES)
+
+    @property
+    def numbers(self) -> list[int]:
+        """Slot, frames, whether there is a seam, the first frame's place in the speech, seed."""
+        start = self.num_done - (SEAM_FRAMES if self.has_seam else 0)
+        return [self.row.slot, self.num_frames, int(self.has_seam), start, self.row.seed]
+
+
+class VocoderRunner:
+    """The vocoder with the seams of a fixed number of slots; whoever uses it chooses them.
+
+    Args:
+        vocoder: the network.
+        num_slots: how many streams there can be at a time.
+        graphs: fill shapes up to tiers, and on a CUDA device record a graph of each.
+        draws_seeded: put seeded noise into the source; otherwise the noise is zeros, for comparisons.
+
+    """
+
+    def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False, draws_seeded: bool = True) -> None:
+        if num_slots < 1:
+            raise ValueError("there must be a slot")
+        self.num_slots = num_slots
+        self.num_not_finite = 0
+        """Chunks whose numbers were not finite."""
+        self._vocoder = vocoder
+        self._config = vocoder.config
+        self._hop = vocoder.config.hop_samples
+        self._draws_seeded = draws_seeded
+        self._device = vocoder.conv_pre.weight.device
+        self._window = seam_window(SEAM_FRAMES * self._hop).to(self._device)
+        # One slot more than there are: rows that only fill a batch up read and write there.
+        num_samples = SEAM_FRAMES * self._hop
+        self._seam_mel = torch.zeros((num_slots + 1, self._config.num_mels, SEAM_FRAMES), device=self._device)
+        self._seam_source = torch.zeros((num_slots + 1, 1, num_samples), device=self._device)
+        self._seam_audio = torch.zeros((num_slots + 1, num_samples), device=self._device)
+        self._num_done: dict[int, int] = {}  # frames so far of the streams that go on
+        self._has_tiers = graphs
+        self._run = GraphedCall(self._run_batch, enabled=graphs and can_record(self._device))
+
+    @torch.inference_mode()
+    def warm_up(self, *, max_rows: int = ROW_TIERS[-1], step: int = 1) -> None:
+        """Run each shape of up to ``max_rows`` rows once; only these have graphs then. Running streams are not touched.
+
+        ``step``: every so many-th number of rows is enough.
+        """
+        for key in self.keys(max_rows, step=step):
+            self.record(key)
+        self._run.freeze()
+
+    @torch.inference_mode()
+    def record(self, key: tuple[int, int, int]) -> None:
+        """Run and record one shape, on scratch."""
+        num_rows, num_frames, is_even = key
+        self._call([], num_rows, num_frames, is_even=bool(is_even))
+
+    def keys(self, max_rows: int, *, step: int = 1) -> list[tuple[int, int, int]]:
+        """Rows, frames and evenness of what there can be at speed 1, the largest first."""
+        row_tiers = thinned(tiers_up_to(min(max_rows, ROW_TIERS[-1]), ROW_TIERS), step)
+        return list(itertools.product(row_tiers, FRAME_TIERS[::-1], (0, 1)))
+
+    @torch.inference_mode()
+    def synthesise(self, rows: Sequence[VocoderRow]) -> list[PcmOut]:
+        """The audio of each row, in their order.
+
+        A chunk that is not the last one holds the audio of its last eight frames back.
+
+        Raises:
+            ValueError: a slot is out of range or there twice, a stream goes on that never began, a first chunk is shorter
+                than the seam and not the last, the mel has another shape, or the seed is out of range. Nothing is run then.
+
+        """
+        if len({row.slot for row in rows}) < len(rows):
+            raise ValueError("a slot is there twice")
+        by_tier: dict[int, list[_Placed]] = {}
+        for placed in [self._placed(row) for row in rows]:
+            by_tier.setdefault(tier_of(placed.num_frames, FRAME_TIERS), []).append(placed)
+        batches = []
+        for tier, alike in by_tier.items():
+            for first in range(0, len(alike), ROW_TIERS[-1]):
+                batch = alike[first : first + ROW_TIERS[-1]]
+                num_rows, num_frames, _ = self._run.fit((tier_of(len(batch), ROW_TIERS), tier, 0))
+                if not self._has_tiers:
+                    num_rows, num_frames = len(batch), max(SEAM_FRAMES, *(placed.num_frames for placed in batch))
+                is_even = all(placed.num_frames == num_frames for placed in batch)
+                batches.append((batch, self._call(batch, num_rows, num_frames, is_even=is_even)))
+        done: dict[int, PcmOut] = {}
+        for batch, samples in batches:  # all are under way before the first is waited for
+            done.update(zip((placed.row.slot for placed in batch), self._to_pcm(batch, samples), strict=True))
+        return [done[row.slot] for row in rows]
+
+    def release(self, slot: int) -> None:
+        """Forget the stream of a slot, whatever it is doing. A free slot stays free.
+
+        Raises:
+            ValueError: the slot is out of range.
+
+        """
+        self._check_slot(slot)
+        self._num_done.pop(slot, None)
+
+    def _check_slot(self, slot: int) -> None:
+        if not 0 <= slot < self.num_slots:
+            raise ValueError(f"slot {slot} of {self.num_slots}")
+
+    def _placed(self, row: VocoderRow) -> _Placed:
+        self._check_slot(row.slot)
+        if row.mel.ndim != 2 or row.mel.shape[0] != self._config.num_mels:  # noqa: PLR2004 - mels and frames
+            raise ValueError(f"mel of shape {tuple(row.mel.shape)}, which is not [{self._config.num_mels}, frames]")
+        if not -(2**63) <= row.seed < 2**63:
+            raise ValueError("a seed is a signed number of 64 bits")
+        if row.is_first:
+            if row.num_frames < SEAM_FRAMES and not row.is_last:
+                raise ValueError(f"a chunk of {row.num_frames} frames is shorter than the seam")
+            return _Placed(row, 0)
+        if row.slot not in self._num_done:
+            raise ValueError(f"nothing was begun in slot {row.slot}")
+        return _Placed(row, self._num_done[row.slot])
+
+    def _call(self, batch: Sequence[_Placed], num_rows: int, num_frames: int, *, is_even: bool) -> Tensor:
+        """Samples of a batch, and behind those of each row whether they are finite: [rows, samples + 1], int16.
+
+        ``is_even``: no row is shorter than ``num_frames``, so nothing needs to be blanked behind its end.
+        """
+        mel = torch.zeros((num_rows, self._config.num_mels, num_frames), device=self._device)
+        for place, placed in enumerate(batch):
+            mel[place, :, placed.num_frames - placed.row.num_frames : placed.num_frames] = placed.row.mel
+            if placed.row.is_last:
+                self._num_done.pop(placed.row.slot, None)
+            else:
+                self._num_done[placed.row.slot] = placed.num_done + placed.row.num_frames
+        filler = [self.num_slots, 0, 0, 0, 0]
+        packed = torch.tensor([placed.numbers for placed in batch] + [filler] * (num_rows - len(batch)))
+        numbers = upload(packed, self._device)
+        return self._run.call((num_rows, num_frames, int(is_even)), mel=mel, numbers=numbers)[0][: len(batch)]
+
+    def _run_batch(
+        self, num_rows: int, num_frames: int, is_even: int, *, mel: Tensor, numbers: Tensor
+    ) -> tuple[Tensor]:
+        slots, lengths, has_seam, starts, seeds = numbers.unbind(dim=1)  # [B] each
+        ends = None if is_even else lengths
+        seam = has_seam.bool()[:, None]  # [B, 1]
+        num_held = SEAM_FRAMES * self._hop
+        old_mel, new_mel = self._seam_mel[slots], mel[:, :, :SEAM_FRAMES]
+        mel = torch.cat((torch.where(seam[..., None], old_mel, new_mel), mel[:, :, SEAM_FRAMES:]), dim=2)
+
+        draws = self._draws(seeds, starts, num_frames) if self._draws_seeded else None
+        source = self._vocoder.source(self._vocoder.f0(mel, ends), draws=draws)  # [B, 1, samples]
+        begun = torch.where(seam[..., None], self._seam_source[slots], source[:, :, :num_held])
+        source = torch.cat((begun, source[:, :, num_held:]), dim=2)
+        audio = self._vocoder.synthesize(mel, source, ends)  # [B, samples]
+        audio = torch.where(seam, cross_fade(audio, self._seam_audio[slots], self._window), audio)
+
+        frames = (lengths[:, None] - SEAM_FRAMES).clamp(min=0) + torch.arange(SEAM_FRAMES, device=mel.device)  # [B, 8]
+        samples = (lengths[:, None] * self._hop - num_held).clamp(min=0) + torch.arange(num_held, device=mel.device)
+        self._seam_mel[slots] = mel.gather(2, frames[:, None].expand(-1, mel.shape[1], -1))
+        self._seam_source[slots] = source.gather(2, samples[:, None])
+        self._seam_audio[slots] = audio.gather(1, samples)
+
+        known = within(lengths, num_frames)  # [B, T]
+        finite = audio.isfinite().all(dim=1) & (mel.isfinite() | ~known[:, None]).all(dim=2).all(dim=1)
+        pcm = (audio.nan_to_num(0.0).clamp(-1.0, 1.0) * _FULL_SCALE).round()
+        assert pcm.shape == (num_rows, num_frames * self._hop)
+        return (torch.cat((pcm, finite[:, None].to(pcm.dtype)), dim=1).to(torch.int16),)
+
+    def _draws(self, seeds: Tensor, starts: Tensor, num_frames: int) -> Tensor:
+        """Standard normal numbers [B, samples, harmonics], a function of seed and place in the speech."""
+        frames = starts[:, None] + torch.arange(num_frames, device=starts.device)  # [B, T]
+        of_each = (seeds[:, None].expand_as(frames).flatten(), frames.flatten())
+        normals = counted_normals(*of_each, self._hop * self._config.num_harmonics)
+        return normals.view(len(seeds), -1, self._config.num_harmonics)
+
+    def _to_pcm(self, batch: Sequence[_Placed], samples: Tensor) -> list[PcmOut]:
+        """Bring a batch to the host, in one copy; here it waits for the device."""
+        told = samples.cpu().numpy().astype("<i2", copy=False)
+        result = []
+        for placed, row in zip(batch, told, strict=True):
+            failed = not row[-1]
+            if failed:
+                self.num_not_finite += 1
+                self.release(placed.row.slot)
+            result.append(PcmOut(b"" if failed else row[: placed.num_given * self._hop].tobytes(), failed=failed))
+        return result

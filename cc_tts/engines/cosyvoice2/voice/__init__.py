@@ -1,0 +1,1 @@
+"""Reference recordings and texts, as the networks take them."""

@@ -1,0 +1,339 @@
+"""Who speaks, as the networks need it: enrolled voices, and those of a ``spk2info.pt`` (§1, §3.2, §7.5).
+
+::
+
+    mode            text before the text      speech before the speech     flow's prompt
+    zero_shot       transcript                llm_tokens                   flow_tokens, flow_mel
+    cross_lingual   -                         -                            flow_tokens, flow_mel
+    instruct        instruction, end mark     -                            flow_tokens, flow_mel
+    builtin         -                         -                            -
+
+torch is imported by the functions that need it; the rest works without it.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from cc_tts.engines.cosyvoice2.model.checkpoint_files import (
+    ModelError,
+    ModelFileDamaged,
+    UnsafeCheckpoint,
+    refuse_stand_in,
+)
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
+from cc_tts.engines.cosyvoice2.voice.spoken_text import Encoder, text_ids
+from cc_tts.errors import CcTtsError
+from cc_tts.voices.embedding_cache import EMBEDDING_SIZE, MEL_BINS, EnrolledVoice
+from cc_tts.voices.enrolment import MAX_LM_TOKENS, num_flow_tokens
+from cc_tts.voices.voice import Voice
+
+ENGINE: Final = "cosyvoice2"
+SPK2INFO: Final = "spk2info.pt"
+MAX_PROMPT_TOKENS: Final = 750
+"""30 s, all that the speech tokenizer takes (§7.3)."""
+MAX_PROMPT_TEXT_TOKENS: Final = 1000
+MAX_SPEAKERS: Final = 1000
+MAX_TABLE_BYTES: Final = 512 * 1024 * 1024
+
+Mode = Literal["zero_shot", "cross_lingual", "instruct", "builtin"]
+EnrolledMode = Literal["zero_shot", "cross_lingual", "instruct"]
+
+_ZIP: Final = b"PK\x03\x04"
+_LANGUAGES: Final = {"英文": "en", "日语": "ja", "韩语": "ko", "粤语": "yue"}
+_ZERO_SHOT_KEYS: Final = (
+    "prompt_text",
+    "llm_prompt_speech_token",
+    "flow_prompt_speech_token",
+    "prompt_speech_feat",
+    "flow_embedding",
+)
+
+
+class SpeakerTokenizer(Encoder, Protocol):
+    """What is needed of ``TextTokenizer``."""
+
+    end_of_prompt: int
+
+    @property
+    def num_tokens(self) -> int:
+        """Words and special tokens."""
+        ...
+
+
+def _no_tokens() -> npt.NDArray[np.int32]:
+    return np.empty(0, np.int32)
+
+
+def _no_mel() -> npt.NDArray[np.float32]:
+    return np.empty((0, MEL_BINS), np.float32)
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Speaker:
+    """A voice with its numbers. ``prompt_text`` is the transcript of the prompt, or with ``instruct`` the instruction."""
+
+    id: str
+    language: str
+    mode: Mode
+    embedding: npt.NDArray[np.float32]  # [192]
+    prompt_text: str = ""
+    prompt_text_ids: tuple[int, ...] | None = None
+    """The tokens of ``prompt_text``, where only those are known, as in a ``spk2info.pt``."""
+    llm_tokens: npt.NDArray[np.int32] = field(default_factory=_no_tokens)  # [P]
+    flow_tokens: npt.NDArray[np.int32] = field(default_factory=_no_tokens)  # [P']
+    flow_mel: npt.NDArray[np.float32] = field(default_factory=_no_mel)  # [2P', 80]
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        """Check that the numbers go together.
+
+        Raises:
+            ModelError: they do not.
+
+        """
+        _check(self)
+
+    @property
+    def voice(self) -> Voice:
+        """What a caller is told of it."""
+        kind: Literal["builtin", "zero_shot"] = "builtin" if self.mode == "builtin" else "zero_shot"
+        return Voice(self.id, engine=ENGINE, language=self.language, kind=kind, description=self.description)
+
+    def lm_request(self, tokenizer: SpeakerTokenizer, text: str) -> LmRequest:
+        """What the language model is asked to say, see the table above.
+
+        Raises:
+            Unprocessable: the text holds something that looks like a special token and is none.
+            ModelError: the speaker's text tokens are not of this tokenizer.
+
+        """
+        return self.lm_request_of(tokenizer, text_ids(tokenizer, text))
+
+    def lm_request_of(self, tokenizer: SpeakerTokenizer, ids: Sequence[int]) -> LmRequest:
+        """The same for text tokens."""
+        if self.mode == "builtin":
+            return LmRequest.built_in_speaker(ids)
+        if self.mode == "cross_lingual":
+            return LmRequest.cross_lingual(ids)
+        prompt_text = self._prompt_ids(tokenizer)
+        if self.mode == "instruct":
+            return LmRequest.instruct(ids, instruction=prompt_text, end_of_prompt=tokenizer.end_of_prompt)
+        return LmRequest.zero_shot(ids, prompt_text=prompt_text, prompt_speech=self.llm_tokens.tolist())
+
+    def _prompt_ids(self, tokenizer: SpeakerTokenizer) -> Sequence[int]:
+        if self.prompt_text_ids is None:
+            return tokenizer.encode(self.prompt_text)
+        if max(self.prompt_text_ids, default=0) >= tokenizer.num_tokens:
+            raise ModelError(f"the speaker {self.id!r} has text tokens that are not of this model")
+        return self.prompt_text_ids
+
+
+def _check(speaker: Speaker) -> None:
+    tokens = {"llm_tokens": speaker.llm_tokens, "flow_tokens": speaker.flow_tokens}
+    wrong = [
+        f"{name} {value.shape} of {value.dtype}"
+        for name, value in tokens.items()
+        if value.ndim != 1 or value.dtype != np.int32 or len(value) > MAX_PROMPT_TOKENS or (value < 0).any()
+    ]
+    numbers = {
+        "flow_mel": (speaker.flow_mel, (2 * len(speaker.flow_tokens), MEL_BINS)),
+        "embedding": (speaker.embedding, (EMBEDDING_SIZE,)),
+    }
+    wrong += [
+        f"{name} {value.shape} of {value.dtype}"
+        for name, (value, shape) in numbers.items()
+        if value.shape != shape or value.dtype != np.float32 or not np.isfinite(value).all()
+    ]
+    ids = speaker.prompt_text_ids or ()
+    if len(ids) > MAX_PROMPT_TEXT_TOKENS or min(ids, default=0) < 0:
+        wrong.append(f"prompt_text of {len(ids)} tokens")
+    if wrong:
+        raise ModelError(f"the speaker {speaker.id[:80]!r} cannot be used: {', '.join(wrong)}")
+
+
+class VoiceRecord(Protocol):
+    """What is needed of an entry of the voice library."""
+
+    @property
+    def id(self) -> str:
+        """The voice's name."""
+        ...
+
+    @property
+    def language(self) -> str:
+        """BCP 47 tag."""
+        ...
+
+    @property
+    def mode(self) -> EnrolledMode:
+        """What of the recording the language model gets."""
+        ...
+
+    @property
+    def instruction(self) -> str:
+        """How to speak, with ``instruct``."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """For people."""
+        ...
+
+
+class EnrolledVoices(Protocol):
+    """What is needed of the voice library."""
+
+    def records(self) -> Sequence[VoiceRecord]:
+        """Every voice."""
+        ...
+
+    def load(self, voice_id: str) -> tuple[VoiceRecord, EnrolledVoice]:
+        """One voice with its numbers."""
+        ...
+
+
+def enrolled_speakers(library: EnrolledVoices, *, on_fault: Callable[[str], None] | None = None) -> dict[str, Speaker]:
+    """The voices of the library, by id.
+
+    A voice that cannot be loaded is told to ``on_fault`` and left out.
+
+    Raises:
+        CcTtsError: a voice cannot be loaded, and there is no ``on_fault``.
+
+    """
+    speakers = {}
+    for record in library.records():
+        try:
+            speakers[record.id] = enrolled_speaker(*library.load(record.id))
+        except CcTtsError as error:
+            if on_fault is None:
+                raise
+            on_fault(f"the voice {record.id!r} is left out: {error.detail}")
+    return speakers
+
+
+def enrolled_speaker(record: VoiceRecord, voice: EnrolledVoice) -> Speaker:
+    """One voice of the library."""
+    prompt_text = {"zero_shot": voice.transcript, "cross_lingual": "", "instruct": record.instruction}[record.mode]
+    speaker = Speaker(
+        id=record.id,
+        language=record.language,
+        mode=record.mode,
+        prompt_text=prompt_text,
+        llm_tokens=voice.llm_tokens if record.mode == "zero_shot" else _no_tokens(),
+        flow_tokens=voice.flow_tokens,
+        flow_mel=voice.flow_mel,
+        embedding=voice.embedding,
+        description=record.description,
+    )
+    return _with_short_reference(speaker)
+
+
+def _with_short_reference(speaker: Speaker) -> Speaker:
+    """The speaker, but that a reference which is none or too long for the language model is not given to it."""
+    if speaker.mode != "zero_shot" or 0 < len(speaker.llm_tokens) <= MAX_LM_TOKENS:
+        return speaker
+    return replace(speaker, mode="cross_lingual", prompt_text="", prompt_text_ids=None, llm_tokens=_no_tokens())
+
+
+def built_in_speakers(model_dir: Path) -> dict[str, Speaker]:
+    """The speakers of ``spk2info.pt``, by id; none, when the file is not there, as in the published model.
+
+    An entry with a prompt becomes a zero-shot speaker, one with an ``embedding`` only a speaker known by that.
+
+    Raises:
+        ModelError: the file is damaged, would run code, or an entry is of neither kind.
+
+    """
+    path = model_dir / SPK2INFO
+    if not path.exists():
+        return {}
+    table = _read_table(path)
+    if len(table) > MAX_SPEAKERS:
+        raise ModelError(f"{path}: {len(table)} speakers, there may be {MAX_SPEAKERS}")
+    return {speaker_id: _speaker(path, speaker_id, entry) for speaker_id, entry in table.items()}
+
+
+def _read_table(path: Path) -> Mapping[str, Any]:
+    import pickle
+
+    import torch
+
+    refuse_stand_in(path)
+    if path.stat().st_size > MAX_TABLE_BYTES:
+        raise ModelFileDamaged(f"{path}: {path.stat().st_size:,} bytes are too many for a table of speakers")
+    with path.open("rb") as file:
+        if file.read(len(_ZIP)) != _ZIP:
+            raise ModelFileDamaged(f"{path}: this is not a file that torch.save wrote since version 1.6")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:  # noqa: BLE001 - a damaged index makes the reader fail in any way
+        called = re.search(r"GLOBAL ([\w.]+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
+        if called:
+            raise UnsafeCheckpoint(f"{path}: refused, it calls {called[1]}; speakers have no need of that") from None
+        raise ModelFileDamaged(f"{path}: cannot be read ({type(error).__name__})") from None
+    if not isinstance(content, dict) or not all(isinstance(key, str) and key for key in content):
+        raise ModelError(f"{path}: not a table of speakers by name")
+    return content
+
+
+def _speaker(path: Path, speaker_id: str, entry: object) -> Speaker:
+    where = f"{path}: the speaker {speaker_id[:80]!r}"
+    if not isinstance(entry, dict):
+        raise ModelError(f"{where} is a {type(entry).__name__}, not an entry")
+    language = next((tag for name, tag in _LANGUAGES.items() if name in speaker_id), "cmn")
+    if all(key in entry for key in _ZERO_SHOT_KEYS):
+        flow_tokens = _integers(where, entry, "flow_prompt_speech_token")
+        flow_mel = _floats(where, entry, "prompt_speech_feat")
+        surplus = len(flow_tokens) - num_flow_tokens(len(flow_tokens))
+        speaker = Speaker(
+            id=speaker_id,
+            language=language,
+            mode="zero_shot",
+            prompt_text_ids=tuple(_integers(where, entry, "prompt_text").tolist()),
+            llm_tokens=_integers(where, entry, "llm_prompt_speech_token"),
+            flow_tokens=flow_tokens[surplus:],
+            flow_mel=flow_mel[2 * surplus :],
+            embedding=_floats(where, entry, "flow_embedding"),
+        )
+        return _with_short_reference(speaker)
+    if "embedding" in entry:
+        return Speaker(id=speaker_id, language=language, mode="builtin", embedding=_floats(where, entry, "embedding"))
+    keys = ", ".join(sorted(str(key)[:40] for key in entry)[:10])
+    raise ModelError(f"{where} has neither a prompt nor an embedding, but: {keys or 'nothing'}")
+
+
+def _integers(where: str, entry: Mapping[str, Any], key: str) -> npt.NDArray[np.int32]:
+    value = _row(where, entry, key, num_dims=1)
+    if value.dtype.is_floating_point or value.dtype.is_complex:
+        raise ModelError(f"{where}: {key} is {value.dtype}, must be whole numbers")
+    numbers = value.long().numpy()
+    if ((numbers < 0) | (numbers > np.iinfo(np.int32).max)).any():
+        raise ModelError(f"{where}: {key} holds numbers that are no tokens")
+    return np.array(numbers, np.int32)
+
+
+def _floats(where: str, entry: Mapping[str, Any], key: str) -> npt.NDArray[np.float32]:
+    value = _row(where, entry, key, num_dims=2 if key == "prompt_speech_feat" else 1)
+    if not value.dtype.is_floating_point:
+        raise ModelError(f"{where}: {key} is {value.dtype}, must be floating point")
+    return np.array(value.float().numpy(), np.float32)
+
+
+def _row(where: str, entry: Mapping[str, Any], key: str, *, num_dims: int) -> Any:
+    """The tensor without its leading dimension of one; bounded by what the largest prompt needs."""
+    import torch
+
+    value = entry[key]
+    if not isinstance(value, torch.Tensor):
+        raise ModelError(f"{where}: {key} is a {type(value).__name__}, must be a tensor")
+    row = value[0] if value.ndim == num_dims + 1 and value.shape[0] == 1 else value
+    if row.ndim != num_dims or row.numel() > 2 * MAX_PROMPT_TOKENS * MEL_BINS or row.layout is not torch.strided:
+        raise ModelError(f"{where}: {key} has the shape {tuple(value.shape)}")
+    return row

@@ -1,0 +1,143 @@
+"""Text chunks in, what the language model is fed out, for each voice (§3.2, §7.2, §7.5).
+
+Runs on: the thread that owns the device.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
+from cc_tts.engines.cosyvoice2.engine.device import PreparedText
+from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
+from cc_tts.engines.cosyvoice2.engine.seeds import seed_of
+from cc_tts.engines.cosyvoice2.engine.sequence import Feed
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds
+from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
+from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
+from cc_tts.engines.cosyvoice2.voice.spoken_text import text_ids
+from cc_tts.errors import Unprocessable
+from cc_tts.voices.catalog import unknown_voice
+
+LIKELY_SPEECH_PER_TEXT: Final = 8
+"""Speech tokens that a text token becomes at most, as a rule; the hard limit is 20 (§3.3)."""
+MAX_SPEECH_TOKENS: Final = 600
+"""Of a sequence, 24 s: twice what its text takes as a rule. Drawing ends there, whatever the model wants."""
+MAX_TEXT_TOKENS: Final = MAX_SPEECH_TOKENS // LIKELY_SPEECH_PER_TEXT
+"""Of a sequence; a longer text chunk becomes several."""
+_CLAUSE_END: Final = re.compile(r"[.?!,;:](?=\s)|[。？！，、；：]")
+_SPACE: Final = re.compile(r"\s")
+
+
+class TextFront:
+    """See :class:`cc_tts.engines.cosyvoice2.engine.device.TextFront`.
+
+    Args:
+        tokenizer: of the model.
+        speakers: by id.
+        speech_ids: the ids of the model's head.
+        num_positions: how long a sequence may become, inputs and speech together.
+        seed: with the voice and the text it decides what is drawn.
+
+    """
+
+    def __init__(
+        self,
+        tokenizer: TextTokenizer,
+        speakers: Mapping[str, Speaker],
+        *,
+        speech_ids: SpeechIds,
+        num_positions: int,
+        seed: int = 0,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._speakers = speakers
+        self._speech_ids = speech_ids
+        self._num_positions = num_positions
+        self._seed = seed
+
+    def cut(self, text: str) -> tuple[str, str]:
+        """As much of ``text`` as a sequence may have, up to the end of a clause if it can be, and the rest."""
+        num_ids = len(self._tokenizer.encode(text))
+        end = len(text)
+        while num_ids > MAX_TEXT_TOKENS and end > 1:
+            end = max(1, min(end - 1, end * MAX_TEXT_TOKENS // num_ids))
+            for boundary in (_CLAUSE_END, _SPACE):
+                ends = [found.end() for found in boundary.finditer(text, 0, end + 1) if found.end() <= end]
+                if ends and ends[-1] > end // 2:
+                    end = ends[-1]
+                    break
+            num_ids = len(self._tokenizer.encode(text[:end]))
+        return text[:end], text[end:]
+
+    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> PreparedText | None:
+        """A text chunk as a sequence of its own, with more text behind it if it ``goes_on``; None if it says nothing.
+
+        Raises:
+            Unprocessable: it holds something that looks like a special token and is none, or is too long for the model.
+
+        """
+        ids = text_ids(self._tokenizer, text, goes_on=goes_on)
+        if not ids:
+            return None
+        speaker = self._speaker(voice_id)
+        request = speaker.lm_request_of(self._tokenizer, ids)
+        inputs, limits = request.inputs, request.limits
+        room = self._num_positions - max(len(inputs), len(speaker.flow_tokens))
+        if room < LIKELY_SPEECH_PER_TEXT * len(ids):
+            raise Unprocessable(
+                f"a text chunk of {len(ids)} tokens after a prompt of {len(inputs) - len(ids)} is too long for the model's "
+                f"{self._num_positions} positions; lower tts.chunk_max_chars"
+            )
+        limits = LengthLimits(limits.min_len, min(limits.max_len, room, MAX_SPEECH_TOKENS))
+        return PreparedText(Feed(inputs, DrawRules.of_request(limits)), self.seed(voice_id, text))
+
+    def begin_interleaved(self, voice_id: str) -> Bistream:
+        """A sequence whose text comes in pieces (§3.5).
+
+        A long prompt would keep it silent until five text tokens are there for each fifteen of its speech tokens. So only
+        the text of an instruction goes before, and the voice comes from the flow.
+        """
+        return Bistream(self._instruction(voice_id), (), speech_ids=self._speech_ids)
+
+    def text_ids(self, voice_id: str, text: str) -> tuple[int, ...]:
+        """The tokens of a piece of an interleaved text.
+
+        Raises:
+            Unprocessable: as of :meth:`prepare`.
+
+        """
+        ids = tuple(self._tokenizer.encode(text))
+        if len(ids) > self.max_interleaved(voice_id):
+            raise Unprocessable(
+                f"a text chunk of {len(ids)} tokens is too long for the model; lower tts.chunk_max_chars"
+            )
+        return ids
+
+    def max_interleaved(self, voice_id: str) -> int:
+        """Text tokens of an interleaved sequence, at which it still has room for their speech."""
+        num_prompt = max(len(self._instruction(voice_id)), self.num_flow_prompt(voice_id))
+        return min(MAX_TEXT_TOKENS, max(1, (self._num_positions - num_prompt) // (1 + LIKELY_SPEECH_PER_TEXT)))
+
+    def _instruction(self, voice_id: str) -> tuple[int, ...]:
+        speaker = self._speaker(voice_id)
+        return speaker.lm_request_of(self._tokenizer, ()).prompt_text if speaker.mode == "instruct" else ()
+
+    def seed(self, voice_id: str, text: str) -> int:
+        """The same voice says the same text in the same way."""
+        return seed_of(self._seed, voice_id, text)
+
+    def num_flow_prompt(self, voice_id: str) -> int:
+        """Speech tokens of the flow's prompt.
+
+        Raises:
+            UnknownVoice: no voice has this id.
+
+        """
+        return len(self._speaker(voice_id).flow_tokens)
+
+    def _speaker(self, voice_id: str) -> Speaker:
+        speaker = self._speakers.get(voice_id)
+        if speaker is None:
+            raise unknown_voice(voice_id, [each.voice for each in self._speakers.values()])
+        return speaker

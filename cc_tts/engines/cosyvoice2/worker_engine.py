@@ -1,0 +1,152 @@
+"""From a worker's settings to the engine it drives.
+
+Runs on: the thread that owns the device.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import torch
+
+from cc_tts import logs
+from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedEngine
+from cc_tts.engines.cosyvoice2.engine.engine import EngineConfig
+from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, dtype_policy
+from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
+from cc_tts.engines.stepped import SteppedEngine
+from cc_tts.engines.worker.messages import WorkerSettings
+from cc_tts.errors import ConfigError
+from cc_tts.voices.library import VoiceLibrary
+
+_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+CUDA_GUARD_MS: Final = 60.0
+CPU_GUARD_MS: Final = 250.0
+"""How long before its listener runs dry a piece is due. What a processor does besides makes single calls take up to 2.5
+times as long as they did before and do after (docs/engine-notes.md).
+"""
+CUDA_CALIBRATION_ROWS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
+CPU_CALIBRATION_ROWS: Final = (1, 2)
+"""How many streams are spoken at a time at start-up, to measure what the stages cost."""
+
+log = logs.get(__name__)
+
+
+def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
+    """Build the engine, not yet loaded.
+
+    Raises:
+        ConfigError: the device is not there, or this PyTorch has no kernels for it.
+
+    """
+    device = choose_device(settings.device)
+    check_build(device)
+    model_dir = Path(settings.model_dir)
+    voices_dir = Path(settings.voices_dir) if settings.voices_dir else None
+    is_cuda = device.type == "cuda"
+    config = BatchedConfig(
+        engine=EngineConfig(
+            first_audio_target_ms=settings.first_audio_target_ms,
+            guard_ms=CUDA_GUARD_MS if is_cuda else CPU_GUARD_MS,
+            max_streams=settings.max_streams,
+            max_utilisation=settings.max_utilisation,
+            first_hop_tokens=settings.first_hop_tokens,
+            interleaved=settings.interleaved_text,
+            admits_all=settings.purpose == "say",
+        ),
+        device=device,
+        policy=choose_policy(device, settings.dtype),
+        num_threads=1 if is_cuda else settings.num_threads,
+        memory_bytes=settings.memory_bytes,
+        graphs=settings.graphs,
+        checks_only=settings.purpose == "check",
+        calibration_rows=_calibration_rows(settings, is_cuda=is_cuda),
+    )
+    return BatchedEngine(model_dir, lambda: load_speakers(model_dir, voices_dir), config)
+
+
+def _calibration_rows(settings: WorkerSettings, *, is_cuda: bool) -> tuple[int, ...]:
+    if settings.purpose == "say":  # nobody has to be kept waiting or refused
+        return ()
+    return CUDA_CALIBRATION_ROWS if is_cuda else CPU_CALIBRATION_ROWS
+
+
+def choose_device(wanted: str) -> torch.device:
+    """The device of a setting; ``auto`` is a CUDA device if there is one.
+
+    Raises:
+        ConfigError: it is not there.
+
+    """
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(wanted)
+    if device.type == "cuda":
+        num_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= num_devices:
+            raise ConfigError(f"tts.devices: there is no {wanted} here: torch sees {num_devices} CUDA devices")
+    return device
+
+
+def check_build(device: torch.device) -> None:
+    """Look whether this build of PyTorch has kernels for ``device``; without, each call would fail by itself.
+
+    Raises:
+        ConfigError: it has none; the message says which build has.
+
+    """
+    if device.type != "cuda":
+        return
+    major, minor = torch.cuda.get_device_capability(device)
+    built = torch.cuda.get_arch_list()
+    if any(_runs_on(arch, major, minor) for arch in built):
+        return
+    name, has = torch.cuda.get_device_name(device), ", ".join(built) or "no GPU"
+    raise ConfigError(
+        f"tts.devices: {name} is sm_{major}{minor}, and this PyTorch ({torch.__version__}) is built for {has}; a V100 "
+        '(sm_70) needs one of CUDA 12.6, older than 2.15: pip install "torch<2.15" --index-url '
+        "https://download.pytorch.org/whl/cu126"
+    )
+
+
+def _runs_on(arch: str, major: int, minor: int) -> bool:
+    """Whether what was built for ``arch``, such as ``sm_90`` or ``compute_120``, runs on a device of this capability."""
+    kind, _, digits = arch.partition("_")
+    number = re.match(r"\d+", digits)
+    if number is None:
+        return False
+    built = divmod(int(number[0]), 10)
+    if kind == "compute":  # compiled by the driver for what is newer
+        return built <= (major, minor)
+    return built[0] == major and built[1] <= minor and (digits[-1].isdigit() or built[1] == minor)
+
+
+def choose_policy(device: torch.device, dtype: str) -> DtypePolicy:
+    """The types to compute in: those that suit the device, or ``dtype`` for language model and flow."""
+    if dtype == "auto":
+        return dtype_policy(device)
+    return DtypePolicy(llm=_DTYPES[dtype], flow=_DTYPES[dtype])
+
+
+def load_speakers(model_dir: Path, voices_dir: Path | None) -> Mapping[str, Speaker]:
+    """Every voice: those of the model, and those that were enrolled, which win.
+
+    Raises:
+        ConfigError: there is none.
+
+    """
+    speakers = dict(built_in_speakers(model_dir))
+    if voices_dir is not None:
+        library = VoiceLibrary(voices_dir)
+        for fault in library.faults():
+            log.warning("voice_unreadable", detail=fault)
+        speakers |= enrolled_speakers(library, on_fault=lambda fault: log.warning("voice_unusable", detail=fault))
+    if not speakers:
+        where = f"tts.voices_dir ({voices_dir})" if voices_dir is not None else "tts.voices_dir, which is empty"
+        raise ConfigError(
+            f"there is no voice to speak with in {where}; enrol one: "
+            "cc-tts voices enrol ID --wav FILE --transcript TEXT --language TAG"
+        )
+    return speakers

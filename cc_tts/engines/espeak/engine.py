@@ -1,0 +1,585 @@
+"""The embedded engine: espeak-ng in the server process. Robotic, in a hundred languages, a thousand times real time.
+
+::
+
+    event loop                                    the espeak thread
+    open · push · end ──▸ texts ──▸ turns ──▸ one passage of one stream ──▸ trim ──▸ PcmChunk
+    async for ◂──────────────────────────────────────────────────────── queue of the stream
+
+Streams take turns, a passage each: the first passage of a new stream goes before later ones of running streams, and a
+stream whose reader is :data:`MAX_AHEAD_MS` behind gets no turn until it has read. Nothing waits for a slow reader.
+
+Between passages there is a pause by punctuation: up to 100 ms of it end the passage, the rest begins the next one, so
+that an utterance's last passage does not hold the line for long.
+"""
+
+import asyncio
+import contextlib
+import re
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from cc_tts import logs
+from cc_tts.audio import AudioFormat, PcmChunk, WordMark
+from cc_tts.clock import Clock, MonotonicClock
+from cc_tts.engines.engine import SynthesisRequest
+from cc_tts.engines.espeak.library import (
+    ENGINE_NAME,
+    MAX_RATE_WPM,
+    MIN_RATE_WPM,
+    EspeakLibrary,
+    EspeakVoice,
+    EspeakVoices,
+    OnAudio,
+    WordEvent,
+)
+from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
+from cc_tts.media.silence_trimmer import SilenceTrimmer
+from cc_tts.processes.liveness import Silence
+from cc_tts.voices.voice import Voice
+
+NATURAL_RATE_WPM: Final = 175
+MAX_AHEAD_MS: Final = 4000.0
+"""Audio queued for a reader from which on its stream gets no turn, ms."""
+MAX_PASSAGE_CHARS: Final = 240
+"""A longer text chunk is said in several passages: 240 characters keep the thread for about 20 ms."""
+KEEP_LEAD_MS: Final = 5.0
+_TAIL_MS: Final = 100.0
+_RETRY_AFTER_S: Final = 2
+STALL_LOOK_S: Final = 0.2
+"""How often the thread is looked after while streams are open."""
+STOP_TIMEOUT_S: Final = 5.0
+"""For the passage that is under way when the engine stops."""
+
+_UNSPEAKABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_SENTENCE_END: Final = ".!?。！？…\u0964\u061f"
+_CLAUSE_END: Final = ",;:，、；：\u060c"
+_CLOSING: Final = "\"')]}»”’」』）】 "
+_SENTENCE_PAUSE_MS: Final = 300.0
+_CLAUSE_PAUSE_MS: Final = 150.0
+_OTHER_PAUSE_MS: Final = 30.0
+
+log = logs.get(__name__)
+
+
+class SpeechLibrary(Protocol):
+    """What the engine asks of espeak-ng. Runs on: the espeak thread."""
+
+    @property
+    def sample_rate_hz(self) -> int:
+        """Rate of the PCM, Hz."""
+        ...
+
+    def voices(self) -> tuple[EspeakVoice, ...]:
+        """Every voice."""
+        ...
+
+    def variants(self) -> tuple[str, ...]:
+        """Every variant of a voice."""
+        ...
+
+    def synthesise(self, text: str, *, voice: str, rate_wpm: int, on_audio: OnAudio) -> None:
+        """Say ``text``; see :class:`EspeakLibrary`."""
+        ...
+
+    def close(self) -> None:
+        """Free it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Passage:
+    """What is synthesised in one turn: ``text`` begins at ``position`` of text chunk ``index``."""
+
+    text: str
+    position: int
+    index: int
+    is_chunk_start: bool
+
+
+def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[int, str]]:
+    """Cut ``text`` into passages of at most ``max_chars`` characters: after a sentence, a clause, a word, or anywhere.
+
+    Returns the position of each and its text; together they are the whole text.
+    """
+    passages = []
+    start = 0
+    while len(text) - start > max_chars:
+        window = text[start : start + max_chars]
+        end = max_chars
+        for stops in (_SENTENCE_END, _CLAUSE_END, " "):
+            # not in the first third: crumbs sound worse than a pause at a lesser place
+            if (found := max(window.rfind(stop) for stop in stops)) >= max_chars // 3:
+                end = found + 1
+                break
+        passages.append((start, text[start : start + end]))
+        start += end
+    passages.append((start, text[start:]))
+    return passages
+
+
+def pause_after_ms(text: str) -> float:
+    """Pause between ``text`` and what follows, at natural speed, ms."""
+    last = text.rstrip(_CLOSING)[-1:]
+    if last and last in _SENTENCE_END:
+        return _SENTENCE_PAUSE_MS
+    return _CLAUSE_PAUSE_MS if last and last in _CLAUSE_END else _OTHER_PAUSE_MS
+
+
+class EspeakStream:
+    """One utterance; see ``tts.engine.SpeechStream``. Runs on: the event loop, methods marked otherwise aside."""
+
+    def __init__(
+        self, turns: "_Turns", *, identifier: str, rate_wpm: int, speed: float, forget: Callable[["EspeakStream"], None]
+    ) -> None:
+        self.identifier = identifier
+        self.rate_wpm = rate_wpm
+        self.speed = speed
+        self._turns = turns
+        self._forget = forget
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        # below: guarded by turns.lock
+        self.passages: deque[_Passage] = deque()
+        self.queued: deque[PcmChunk] = deque()
+        self.queued_ms = 0.0
+        self.is_started = False
+        self.has_turn = False
+        self.is_cancelled = False
+        self._is_ended = False
+        self._is_told = False
+        self._failure: EngineFailed | None = None
+        # the espeak thread's own
+        self.carried_pause_ms = 0.0
+        self.chunk_ms = 0.0
+
+    def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
+        """Append one text chunk. Never blocks."""
+        text = _UNSPEAKABLE.sub(" ", spoken_text)
+        passages = [
+            _Passage(part, position, text_chunk_index, is_chunk_start=position == 0)
+            for position, part in split_passages(text)
+        ]
+        with self._turns.lock:
+            if self._is_ended:
+                raise ValueError("push after end")
+            if self.is_cancelled or self._failure is not None:
+                return
+            self.passages.extend(passages)
+            self._turns.ask(self)
+
+    def end(self) -> None:
+        """No more text will come."""
+        with self._turns.lock:
+            self._is_ended = True
+        self._news.set()
+
+    def playing(self, ahead_ms: float) -> None:
+        """Nothing to do: espeak-ng is a thousand times faster than any listener."""
+
+    def __aiter__(self) -> AsyncIterator[PcmChunk]:
+        return self
+
+    async def __anext__(self) -> PcmChunk:
+        while True:
+            with self._turns.lock:
+                self._is_told = False
+                self._news.clear()
+                if self.queued:
+                    chunk = self.queued.popleft()
+                    self.queued_ms -= chunk.duration_ms
+                    self._turns.ask(self)
+                    return chunk
+                failure = self._failure
+                is_over = self.is_cancelled or (self._is_ended and not self.passages and not self.has_turn)
+            if failure is not None:
+                self._forget(self)
+                raise EngineFailed(failure.detail) from failure
+            if is_over:
+                self._forget(self)
+                raise StopAsyncIteration
+            await self._news.wait()
+
+    async def cancel(self) -> None:
+        """Stop now and free everything. The iteration ends. Safe to call twice and after the end."""
+        self.drop()
+
+    def drop(self) -> None:
+        """Do what :meth:`cancel` does."""
+        with self._turns.lock:
+            self.is_cancelled = True
+            self.passages.clear()
+            self.queued.clear()
+            self.queued_ms = 0.0
+            self._turns.withdraw(self)
+        self._news.set()
+        self._forget(self)
+
+    def deliver(self, chunk: PcmChunk) -> bool:
+        """Queue audio for the reader; ``False`` once the stream was cancelled. Runs on: the espeak thread."""
+        with self._turns.lock:
+            if self.is_cancelled or self._failure is not None:
+                return False
+            self.queued.append(chunk)
+            self.queued_ms += chunk.duration_ms
+            return self._tell()
+
+    def turn_over(self, failure: EngineFailed | None) -> None:
+        """Note that the turn has ended, well or not. Runs on: the espeak thread."""
+        with self._turns.lock:
+            self.has_turn = False
+            if failure is not None:
+                self._failure = failure
+                self.passages.clear()
+            self._turns.ask(self)
+            self._tell()
+
+    def break_off(self, failure: EngineFailed) -> None:
+        """Fail it: what is queued is still given out."""
+        with self._turns.lock:
+            self._failure = failure
+            self.passages.clear()
+            self._turns.withdraw(self)
+        self._news.set()
+
+    def _tell(self) -> bool:
+        """Wake the reader, once until it has looked; ``False`` if there is no event loop any more."""
+        if not self._is_told:
+            self._is_told = True
+            try:
+                self._loop.call_soon_threadsafe(self._news.set)
+            except RuntimeError:  # the loop is closed: nobody will read
+                self.is_cancelled = True
+                self.passages.clear()
+                self.queued.clear()
+        return not self.is_cancelled
+
+
+class _Turns:
+    """Whose passage is next. Every method but :meth:`next` is called with ``lock`` held."""
+
+    def __init__(self, max_ahead_ms: float) -> None:
+        self.lock = threading.Condition()
+        self._max_ahead_ms = max_ahead_ms
+        self._first: deque[EspeakStream] = deque()
+        self._later: deque[EspeakStream] = deque()
+        self._is_closed = False
+        self.num_turns = 0
+        self.is_busy = False
+        """Whether the turn given out last is under way."""
+
+    def ask(self, stream: EspeakStream) -> None:
+        """Line ``stream`` up if it has text and its reader keeps up."""
+        if stream.has_turn or not stream.passages or stream.queued_ms >= self._max_ahead_ms:
+            return
+        stream.has_turn = True
+        (self._later if stream.is_started else self._first).append(stream)
+        self.lock.notify()
+
+    def withdraw(self, stream: EspeakStream) -> None:
+        """Take ``stream`` out of the line."""
+        for line in (self._first, self._later):
+            with contextlib.suppress(ValueError):
+                line.remove(stream)
+                stream.has_turn = False
+
+    def close(self) -> None:
+        """Let :meth:`next` return ``None`` from now on."""
+        self._is_closed = True
+        self.lock.notify_all()
+
+    def next(self) -> tuple[EspeakStream, _Passage] | None:
+        """Wait for the next turn. Runs on: the espeak thread."""
+        with self.lock:
+            self.is_busy = False
+            while not self._is_closed:
+                line = self._first or self._later
+                if line:
+                    stream = line.popleft()
+                    stream.is_started = True
+                    self.num_turns += 1
+                    self.is_busy = True
+                    return stream, stream.passages.popleft()
+                self.lock.wait()
+        return None
+
+
+class EspeakEngine:
+    """See ``tts.engine.Engine``."""
+
+    name = ENGINE_NAME
+
+    def __init__(
+        self,
+        *,
+        default_voice: str = "en-us",
+        max_streams: int = 512,
+        max_ahead_ms: float = MAX_AHEAD_MS,
+        stall_timeout_ms: float = 3000.0,
+        clock: Clock | None = None,
+        open_library: Callable[[], SpeechLibrary] = EspeakLibrary,
+    ) -> None:
+        self._default_voice = default_voice
+        self._max_streams = max_streams
+        self._max_ahead_ms = max_ahead_ms
+        self._stall_timeout_ms = stall_timeout_ms
+        self._clock = clock or MonotonicClock()
+        self._open_library = open_library
+        self._watch: asyncio.Task[None] | None = None
+        self._format = AudioFormat(22050)  # espeak-ng's; start() asks it
+        self._voices: EspeakVoices | None = None
+        self._turns: _Turns | None = None
+        self._thread: threading.Thread | None = None
+        self._ended: asyncio.Future[None] | None = None
+        self._streams: set[EspeakStream] = set()
+        self._not_ready_because: str | None = "not started"
+
+    @property
+    def audio_format(self) -> AudioFormat:
+        """22,050 Hz."""
+        return self._format
+
+    @property
+    def not_ready_because(self) -> str | None:
+        """Why a stream could not be opened now; ``None`` when it could."""
+        if self._not_ready_because is None and len(self._streams) >= self._max_streams:
+            return f"{len(self._streams)} streams are open, as many as configured"
+        return self._not_ready_because
+
+    async def start(self) -> None:
+        """Start the thread, load espeak-ng and let it say something.
+
+        Raises:
+            EngineFailed: espeak-ng cannot be loaded.
+            ConfigError: the default voice does not exist.
+
+        """
+        if self._thread is not None:
+            return
+        loop = asyncio.get_running_loop()
+        loaded: asyncio.Future[None] = loop.create_future()
+        self._ended = loop.create_future()
+        self._turns = _Turns(self._max_ahead_ms)
+        self._thread = threading.Thread(
+            target=self._run, args=(self._turns, loop, loaded, self._ended), name="espeak", daemon=True
+        )
+        self._not_ready_because = "starting"
+        self._thread.start()
+        try:
+            await loaded
+        except CcTtsError as error:
+            await self.stop()
+            self._not_ready_because = error.detail
+            raise
+        except asyncio.CancelledError:
+            await self.stop()
+            raise
+        self._not_ready_because = None
+
+    async def stop(self) -> None:
+        """Cancel every stream, end the thread and free espeak-ng. Safe to call twice; the engine can start again."""
+        self._not_ready_because = "stopped"
+        for stream in tuple(self._streams):
+            stream.drop()
+        if self._thread is None or self._turns is None or self._ended is None:
+            return
+        thread, self._thread = self._thread, None
+        with self._turns.lock:
+            self._turns.close()
+        done, _ = await asyncio.wait({self._ended}, timeout=STOP_TIMEOUT_S)
+        if done:
+            thread.join()  # its last act was to say that it ends
+        else:
+            log.error("engine_does_not_end", engine=self.name)
+
+    def voices(self) -> tuple[Voice, ...]:
+        """Every voice, without variants; none before the start."""
+        return self._voices.voices if self._voices is not None else ()
+
+    def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
+        """Find the voice for a request: an id, perhaps with ``+variant``, else the best one for a BCP 47 tag.
+
+        Raises:
+            UnknownVoice: no voice has this id, or there is no such variant.
+            LanguageUnsupported: no voice was asked for and none speaks the language.
+            EngineFailed: the engine was never started.
+
+        """
+        if self._voices is None:
+            raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
+        return self._voices.resolve(voice, language)
+
+    def open(self, request: SynthesisRequest) -> EspeakStream:
+        """Begin one utterance.
+
+        Raises:
+            UnknownVoice: no voice has this id.
+            EngineOverloaded: as many streams as configured are open.
+            EngineFailed: the engine is not running.
+
+        """
+        if self._not_ready_because is not None or self._voices is None or self._turns is None:
+            raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
+        voice = self._voices.resolve(request.voice, None)
+        if len(self._streams) >= self._max_streams:
+            raise EngineOverloaded(self.not_ready_because or "", retry_after_s=_RETRY_AFTER_S)
+        rate_wpm = min(max(round(NATURAL_RATE_WPM * request.speed), MIN_RATE_WPM), MAX_RATE_WPM)
+        stream = EspeakStream(
+            self._turns,
+            identifier=self._voices.identifier(voice),
+            rate_wpm=rate_wpm,
+            speed=rate_wpm / NATURAL_RATE_WPM,
+            forget=self._streams.discard,
+        )
+        self._streams.add(stream)
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._watch_thread(self._turns), name="watch the espeak thread")
+        return stream
+
+    async def _watch_thread(self, turns: _Turns) -> None:
+        """While streams are open: when one passage keeps the thread for too long, every stream fails, and the engine is not
+        ready until the passage is over. A thread cannot be ended.
+        """
+        silence = Silence(self._clock, max_step_s=2 * STALL_LOOK_S)
+        last_turn = 0
+        while self._streams and self._not_ready_because is None:
+            await asyncio.sleep(STALL_LOOK_S)
+            if turns.is_busy and turns.num_turns == last_turn:
+                silence.look()
+            else:
+                silence.heard()
+            last_turn = turns.num_turns
+            if silence.seconds * 1000 > self._stall_timeout_ms:
+                self._not_ready_because = f"espeak-ng has been busy with one passage for {silence.seconds:.1f} s"
+                log.error("engine_stalled", engine=self.name, num_streams=len(self._streams))
+                for stream in tuple(self._streams):
+                    stream.break_off(EngineFailed(self._not_ready_because, retry_after_s=_RETRY_AFTER_S))
+                while turns.is_busy and turns.num_turns == last_turn and self._thread is not None:  # noqa: ASYNC110 - a thread
+                    await asyncio.sleep(STALL_LOOK_S)
+                if self._thread is not None:
+                    self._not_ready_because = None
+
+    def _run(
+        self,
+        turns: _Turns,
+        loop: asyncio.AbstractEventLoop,
+        loaded: "asyncio.Future[None]",
+        ended: "asyncio.Future[None]",
+    ) -> None:
+        """Load, serve turns until closed, free. Runs on: the espeak thread, which this is."""
+        try:
+            library = self._load(loop, loaded)
+            if library is not None:
+                try:
+                    while (turn := turns.next()) is not None:
+                        self._serve(library, *turn)
+                finally:
+                    library.close()
+        finally:
+            _settle(loop, ended, None)
+
+    def _load(self, loop: asyncio.AbstractEventLoop, loaded: "asyncio.Future[None]") -> SpeechLibrary | None:
+        try:
+            library = self._open_library()
+            try:
+                voices = EspeakVoices(library.voices(), library.variants(), self._default_voice)
+                warm_up = voices.identifier(voices.resolve(None, None))
+                library.synthesise("1", voice=warm_up, rate_wpm=NATURAL_RATE_WPM, on_audio=lambda _pcm, _words: True)
+                self._voices, self._format = voices, AudioFormat(library.sample_rate_hz)
+            except BaseException:
+                library.close()
+                raise
+        except CcTtsError as error:
+            _settle(loop, loaded, error)
+        except Exception as error:  # noqa: BLE001 whatever a C library's data may cause
+            _settle(loop, loaded, EngineFailed(f"espeak-ng did not start: {error!r}"))
+        else:
+            _settle(loop, loaded, None)
+            return library
+        return None
+
+    def _serve(self, library: SpeechLibrary, stream: EspeakStream, passage: _Passage) -> None:
+        failure = None
+        try:
+            _PassageSynthesis(self._format, stream, passage).run(library)
+        except EngineFailed as error:
+            failure = error
+        except Exception as error:  # noqa: BLE001 one stream's trouble must not end the thread
+            failure = EngineFailed(f"espeak-ng: {error!r}")
+        if failure is not None:
+            log.error("synthesis_failed", engine=self.name, detail=failure.detail, text_chars=len(passage.text))
+        stream.turn_over(failure)
+
+
+def _settle(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[None]", error: Exception | None) -> None:
+    """Resolve a future of ``loop`` from another thread; nothing if the loop is gone."""
+
+    def resolve() -> None:
+        if not future.done():
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(resolve)
+
+
+class _PassageSynthesis:
+    """One turn: trims the silence, puts pauses and words in place, delivers. Runs on: the espeak thread."""
+
+    def __init__(self, audio_format: AudioFormat, stream: EspeakStream, passage: _Passage) -> None:
+        self._format = audio_format
+        self._stream = stream
+        self._passage = passage
+        self._trimmer = SilenceTrimmer(audio_format, keep_lead_ms=KEEP_LEAD_MS)
+        self._words: deque[WordEvent] = deque()
+        self._start_ms = 0.0 if passage.is_chunk_start else stream.chunk_ms  # of the passage's speech in its text chunk
+        self._is_delivered = False
+        if passage.is_chunk_start:
+            stream.chunk_ms = 0.0
+
+    def run(self, library: SpeechLibrary) -> None:
+        """Synthesise and deliver the passage."""
+        stream = self._stream
+        if not self._passage.text.strip():
+            return
+        library.synthesise(
+            self._passage.text, voice=stream.identifier, rate_wpm=stream.rate_wpm, on_audio=self._on_audio
+        )
+        if not self._trimmer.heard or stream.is_cancelled:
+            return
+        pause_ms = pause_after_ms(self._passage.text) / stream.speed
+        tail_ms = min(pause_ms, _TAIL_MS)
+        stream.carried_pause_ms = pause_ms - tail_ms
+        self._deliver(self._trimmer.finish(tail_ms), is_last=True)
+
+    def _on_audio(self, pcm: bytes, words: tuple[WordEvent, ...]) -> bool:
+        if self._stream.is_cancelled:
+            return False
+        self._words.extend(words)
+        speech = self._trimmer.process(pcm)
+        return not speech or self._deliver(speech, is_last=False)
+
+    def _deliver(self, speech: bytes, *, is_last: bool) -> bool:
+        stream = self._stream
+        if not self._is_delivered:
+            self._is_delivered = True
+            pause = bytes(self._format.bytes_for_ms(stream.carried_pause_ms))
+            stream.carried_pause_ms = 0.0
+            self._start_ms += self._format.ms_for_bytes(len(pause))
+            speech = pause + speech
+        stream.chunk_ms += self._format.ms_for_bytes(len(speech))
+        marks = []
+        while self._words and (is_last or self._offset_ms(self._words[0]) < stream.chunk_ms):
+            word = self._words.popleft()
+            position = self._passage.position + min(word.position, len(self._passage.text))
+            marks.append(WordMark(position, min(self._offset_ms(word), stream.chunk_ms)))
+        return stream.deliver(PcmChunk(self._format, speech, self._passage.index, tuple(marks)))
+
+    def _offset_ms(self, word: WordEvent) -> float:
+        sample = max(0, word.sample - self._trimmer.trimmed_lead_samples)
+        return round(self._start_ms + self._format.ms_for_samples(sample), 3)

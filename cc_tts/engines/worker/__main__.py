@@ -1,0 +1,135 @@
+"""An engine worker: ``python -m cc_tts.engines.worker --channel-fd N``, its settings as JSON on standard input.
+
+Threads: this one owns the device and moves the engine on; the reader thread takes records off the channel.
+"""
+
+import argparse
+import contextlib
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+from typing import Final
+
+import msgspec
+
+from cc_tts import logs
+from cc_tts.clock import MonotonicClock, ms_between
+from cc_tts.engines.stepped import DeviceLost, EngineLoad, SteppedEngine
+from cc_tts.engines.worker.loop import Inbox, WorkerLoop
+from cc_tts.engines.worker.messages import TO_WORKER, EngineDescription, LoadReport, WorkerSettings
+from cc_tts.errors import CcTtsError, ProcessFailed
+from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Ready, Shutdown, StartFailed, Starting
+
+EXIT_SERVER_GONE: Final = 3
+EXIT_NO_START: Final = 4
+EXIT_DEVICE_LOST: Final = 5
+MAX_REASON_CHARS: Final = 500
+
+log = logs.get("cc_tts.engines.worker")
+
+
+def main() -> int:
+    """Run until told to shut down or the server is gone; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m cc_tts.engines.worker", description="the speech engine's process")
+    parser.add_argument("--channel-fd", type=int, required=True)
+    arguments = parser.parse_args()
+    loaded = threading.Event()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    settings = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerSettings)
+    logs.configure(level=settings.log_level, json=settings.log_json, process="worker")
+    channel = ChildChannel(socket.socket(fileno=arguments.channel_fd), TO_WORKER)
+    clock = MonotonicClock()
+    try:
+        channel.send(Hello(protocol=PROTOCOL_VERSION, process="worker", pid=os.getpid(), build=_build(settings)))
+        started_ns = clock.now_ns()
+        try:
+            inbox: Inbox = queue.SimpleQueue()
+            reader = threading.Thread(target=_read, args=(channel, inbox, loaded), name="reader", daemon=True)
+            reader.start()  # before torch is imported, which may take longer than anybody waits for an end
+            engine = _engine(settings)
+            loop = WorkerLoop(engine, channel, clock=clock, inbox=inbox)
+
+            def tell(what: str) -> None:
+                log.info("loading", what=what, ms=round(ms_between(started_ns, clock.now_ns())))
+                channel.send(Starting(what))
+
+            engine.load(tell)
+        except CcTtsError as error:
+            return _refuse(channel, error.detail)
+        except Exception as error:  # noqa: BLE001 - whatever torch throws, the reason must reach the operator
+            return _refuse(channel, f"{type(error).__name__}: {error}")
+        if settings.purpose == "check":
+            _describe(channel, engine)
+            channel.send(LoadReport(EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0)))
+            reader.join()  # it ends the process when the server has what it wants to know
+        log.info("loaded", num_voices=len(engine.voices), ms=ms_between(started_ns, clock.now_ns()))
+        signal.signal(signal.SIGTERM, lambda *_: loop.stop())  # before, it ends the process at once
+        loaded.set()
+        _describe(channel, engine)
+        loop.turn(wait=False)  # the first report
+        if not loop.run():
+            return EXIT_SERVER_GONE
+        engine.close()
+        channel.flush()
+    except DeviceLost as error:  # what it holds is freed by the end of the process only; the supervisor starts another
+        log.error("device_lost", detail=str(error))
+        return EXIT_DEVICE_LOST
+    except ProcessFailed as error:
+        log.error("server_gone", detail=error.detail)
+        return EXIT_SERVER_GONE
+    finally:
+        channel.close()
+    return 0
+
+
+def _build(settings: WorkerSettings) -> dict[str, str]:
+    return {"engine": settings.engine, "device": settings.device}
+
+
+def _engine(settings: WorkerSettings) -> SteppedEngine:
+    try:
+        from cc_tts.engines.cosyvoice2.worker_engine import make_worker_engine
+    except ImportError as error:
+        raise CcTtsError(
+            f"the neural engine needs packages that are not installed here ({error.name}): "
+            "pip install 'cc-tts[gpu]', or `make neural` in a checkout"
+        ) from error
+    return make_worker_engine(settings)
+
+
+def _describe(channel: ChildChannel, engine: SteppedEngine) -> None:
+    channel.send(Ready())
+    voices, languages = tuple(engine.voices), tuple(engine.languages)
+    channel.send(EngineDescription(rate_hz=engine.rate_hz, voices=voices, languages=languages))
+
+
+def _refuse(channel: ChildChannel, detail: str) -> int:
+    log.error("worker_cannot_start", detail=detail)
+    with contextlib.suppress(ProcessFailed):
+        channel.send(StartFailed(detail=detail[:MAX_REASON_CHARS]))
+    return EXIT_NO_START
+
+
+def _read(channel: ChildChannel, inbox: Inbox, loaded: threading.Event) -> None:
+    """Fill the inbox. While the engine loads nobody empties it, so a shutdown ends the process here.
+
+    Runs on: the reader thread.
+    """
+    try:
+        while records := channel.read():
+            for message, _payload in records:
+                if isinstance(message, Shutdown) and not loaded.is_set():
+                    os._exit(0)
+                inbox.put(message)
+    except ProcessFailed as error:
+        log.error("channel_broken", detail=error.detail)
+    if not loaded.is_set():
+        os._exit(EXIT_SERVER_GONE)
+    inbox.put(None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

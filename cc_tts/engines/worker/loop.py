@@ -1,0 +1,180 @@
+"""The worker's loop: messages first, then one step of the engine, then what came of it.
+
+::
+
+    reader thread ─▸ inbox ─▸ handle ─▸ engine.step() ─▸ StreamAudio · StreamEnded · StreamFailed ─▸ channel
+
+Runs on: the thread that owns the device, the inbox's filling aside.
+"""
+
+import queue
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from cc_tts import logs
+from cc_tts.clock import Clock, ms_between
+from cc_tts.engines.stepped import DeviceLost, EngineLoad, SpeechOut, SteppedEngine, StreamDone, StreamRequest
+from cc_tts.engines.worker.messages import (
+    CancelStream,
+    EndText,
+    LoadReport,
+    OpenStream,
+    PushText,
+    StreamAudio,
+    StreamEnded,
+    StreamFailed,
+    Taken,
+)
+from cc_tts.errors import CcTtsError, EngineFailed
+from cc_tts.processes.channel import Message, Ping, Pong, Shutdown
+
+IDLE_WAIT_S: Final = 0.5
+"""How long the loop sleeps when there is nothing to do; news wakes it."""
+BACKLOG_WAIT_S: Final = 0.005
+"""The same, while the socket has not taken everything."""
+REPORT_INTERVAL_MS: Final = 200.0
+MAX_RECORD_BYTES: Final = 1 << 20
+"""Audio is cut into records of at most this size."""
+
+Inbox = queue.SimpleQueue[Message | None]
+"""What the reader thread took off the channel; ``None`` means the server is gone."""
+
+log = logs.get(__name__)
+
+
+class Sender(Protocol):
+    """The child's end of the channel."""
+
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        """Queue a record."""
+
+    def flush(self) -> None:
+        """Send what the socket takes."""
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether something is still to be sent."""
+
+
+class WorkerLoop:
+    """Moves the engine on and carries news in and out."""
+
+    def __init__(self, engine: SteppedEngine, sender: Sender, *, clock: Clock, inbox: Inbox | None = None) -> None:
+        self._engine = engine
+        self._sender = sender
+        self._clock = clock
+        self._inbox: Inbox = queue.SimpleQueue() if inbox is None else inbox
+        self._reported: EngineLoad | None = None
+        self._reported_ns = 0
+        self.is_stopping = False
+
+    def deliver(self, message: Message | None) -> None:
+        """Put a message into the inbox."""
+        self._inbox.put(message)
+
+    def stop(self) -> None:
+        """End :meth:`run` after the turn that is under way. May be called by a signal handler."""
+        self.is_stopping = True
+
+    def run(self) -> bool:
+        """Work until told to shut down; returns whether the server is still there.
+
+        Raises:
+            ProcessFailed: the server is gone or has stopped reading.
+            DeviceLost: the engine has nothing left to work with.
+        """
+        while not self.is_stopping:
+            if not self.turn(wait=True):
+                return False
+        return True
+
+    def turn(self, *, wait: bool) -> bool:
+        """Handle what came, do one step, send what came of it; ``False`` when the server is gone."""
+        for message in self._news(wait=wait):
+            if message is None:
+                return False
+            self._handle(message)
+        if not self.is_stopping:
+            self._step()
+            self._report()
+        self._sender.flush()
+        return True
+
+    def _news(self, *, wait: bool) -> list[Message | None]:
+        found: list[Message | None] = []
+        try:
+            if wait and not self._engine.has_work:
+                timeout_s = BACKLOG_WAIT_S if self._sender.has_backlog else IDLE_WAIT_S
+                found.append(self._inbox.get(timeout=timeout_s))
+            while True:
+                found.append(self._inbox.get_nowait())
+        except queue.Empty:
+            return found
+
+    def _handle(self, message: Message) -> None:
+        engine = self._engine
+        match message:
+            case OpenStream():
+                request = StreamRequest(
+                    stream_id=message.stream_id, voice=message.voice, language=message.language, speed=message.speed
+                )
+                self._guarded(message.stream_id, lambda: engine.open(request))
+            case PushText():
+                self._guarded(
+                    message.stream_id, lambda: engine.push(message.stream_id, message.text, message.text_chunk_index)
+                )
+            case EndText():
+                self._guarded(message.stream_id, lambda: engine.end(message.stream_id))
+            case CancelStream():
+                engine.cancel(message.stream_id)
+            case Taken():
+                self._guarded(
+                    message.stream_id, lambda: engine.taken(message.stream_id, message.taken_ms, message.ahead_ms)
+                )
+            case Ping():
+                self._sender.send(Pong(serial=message.serial))
+            case Shutdown():
+                self.stop()
+            case _:
+                log.warning("unexpected_message", message=type(message).__name__)
+
+    def _guarded(self, stream_id: int, action: Callable[[], None]) -> None:
+        """Run ``action``; what goes wrong ends this stream and no other."""
+        try:
+            action()
+        except DeviceLost:
+            raise
+        except CcTtsError as error:
+            self._engine.cancel(stream_id)
+            self._fail(stream_id, error)
+        except Exception as error:
+            log.exception("stream_failed", stream_id=stream_id)
+            self._engine.cancel(stream_id)
+            self._fail(stream_id, EngineFailed(f"the engine broke off: {type(error).__name__}"))
+
+    def _step(self) -> None:
+        for out in self._engine.step():
+            match out:
+                case SpeechOut():
+                    for start in range(0, len(out.pcm), MAX_RECORD_BYTES):
+                        piece = out.pcm[start : start + MAX_RECORD_BYTES]
+                        self._sender.send(StreamAudio(out.stream_id, out.text_chunk_index), piece)
+                case StreamDone(error=None):
+                    self._sender.send(StreamEnded(out.stream_id))
+                case StreamDone(error=error):
+                    assert error is not None
+                    self._fail(out.stream_id, error)
+
+    def _fail(self, stream_id: int, error: CcTtsError) -> None:
+        log.warning("stream_refused_or_failed", stream_id=stream_id, code=error.code, detail=error.detail)
+        self._sender.send(StreamFailed(stream_id, error.code, error.detail, error.retry_after_s))
+
+    def _report(self) -> None:
+        load = self._engine.load_report()
+        now_ns = self._clock.now_ns()
+        old = self._reported
+        is_news = old is None or (load.num_streams, load.room, load.refusal) != (old.num_streams, old.room, old.refusal)
+        is_due = ms_between(self._reported_ns, now_ns) >= REPORT_INTERVAL_MS and load != old
+        if is_news or is_due:
+            self._sender.send(LoadReport(load))
+            self._reported, self._reported_ns = load, now_ns

@@ -1,0 +1,134 @@
+"""What crosses the boundary between the server process and an engine worker.
+
+::
+
+    server ──▸ OpenStream · PushText · EndText · CancelStream · Taken ──▸ worker
+    server ◂── EngineDescription · StreamAudio · StreamEnded · StreamFailed · LoadReport ◂── worker
+
+``stream_id`` is the server's name of an utterance in the worker; it is never used twice in the life of a server.
+"""
+
+from typing import Final, Literal
+
+import msgspec
+
+from cc_tts.engines.stepped import EngineLoad
+from cc_tts.processes.channel import Message
+from cc_tts.voices.voice import Voice
+
+# --- configuration: written to the child's standard input as JSON --------------------------------------------------
+
+
+Purpose = Literal["serve", "say", "check"]
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a worker needs to know at its start.
+
+    ``purpose``: ``serve`` calls; ``say`` one text, for which nothing is measured; or ``check`` what there is, the device and
+    the voices, without loading the networks and without speaking.
+    """
+
+    engine: str
+    model_dir: str
+    purpose: Purpose = "serve"
+    voices_dir: str = ""
+    device: str = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    num_threads: int = 0
+    max_streams: int = 64
+    interleaved_text: bool = False
+    first_audio_target_ms: float = 300.0
+    max_utilisation: float = 0.9
+    memory_bytes: int = 0
+    """For the state of running streams; 0: what the device has left."""
+    first_hop_tokens: int = 12
+    graphs: bool = True
+    log_level: str = "info"
+    log_json: bool = True
+
+
+# --- server → worker -------------------------------------------------------------------------------------------------
+
+
+class OpenStream(Message, frozen=True):
+    """Begin an utterance."""
+
+    stream_id: int
+    voice: str
+    language: str | None = None
+    speed: float = 1.0
+
+
+class PushText(Message, frozen=True):
+    """One more text chunk of it."""
+
+    stream_id: int
+    text: str
+    text_chunk_index: int
+
+
+class EndText(Message, frozen=True):
+    """No more text will come."""
+
+    stream_id: int
+
+
+class CancelStream(Message, frozen=True):
+    """Free it; no answer is sent, and what is under way is dropped by the server."""
+
+    stream_id: int
+
+
+class Taken(Message, frozen=True):
+    """The listener's side has taken so much of the audio since the start; ``ahead_ms`` of it is not played yet, or nobody
+    knows (speech without a call).
+    """
+
+    stream_id: int
+    taken_ms: float
+    ahead_ms: float | None = None
+
+
+# --- worker → server -------------------------------------------------------------------------------------------------
+
+
+class EngineDescription(Message, frozen=True):
+    """After ``Ready``, once: what the worker can do."""
+
+    rate_hz: int
+    voices: tuple[Voice, ...]
+    languages: tuple[str, ...] = ()
+    """What every voice speaks besides its own."""
+
+
+class StreamAudio(Message, frozen=True):
+    """Audio of a stream; the payload is signed 16-bit little-endian PCM."""
+
+    stream_id: int
+    text_chunk_index: int
+
+
+class StreamEnded(Message, frozen=True):
+    """All of it was spoken."""
+
+    stream_id: int
+
+
+class StreamFailed(Message, frozen=True):
+    """It broke off, or was refused. ``code`` is that of the error (:mod:`cc_tts.errors`)."""
+
+    stream_id: int
+    code: str
+    detail: str
+    retry_after_s: int | None = None
+
+
+class LoadReport(Message, frozen=True):
+    """How busy the engine is: with every change, and at an interval while it works."""
+
+    load: EngineLoad
+
+
+TO_WORKER: Final[tuple[type[Message], ...]] = (OpenStream, PushText, EndText, CancelStream, Taken)
+FROM_WORKER: Final[tuple[type[Message], ...]] = (EngineDescription, StreamAudio, StreamEnded, StreamFailed, LoadReport)

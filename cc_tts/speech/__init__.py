@@ -1,0 +1,1 @@
+"""From a call's text to PCM at the line's rate: engine, resampler, shared synthesis and the prompt cache."""

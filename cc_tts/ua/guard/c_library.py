@@ -1,0 +1,305 @@
+"""PJSIP's C functions, as the pjsua2 extension module exports them, for what pjsua2 does not wrap: modules, stateless
+answers, and requests before they are calls.
+
+Only the public head of ``pjsip_module``, ``pj_str_t`` and the two list pointers of a header are laid out here; everything
+else is opaque. What a request says comes from pjsua2's own ``SipRxData``, filled by its C++ method, since the layout of
+``pjsip_rx_data`` depends on how the library was built. Runs on: the SIP thread.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from cc_tts.ua.guard.limits import host_of
+
+_POOL_BYTES: Final = 2048
+_FROM_PJ: Final = "_ZN2pj9SipRxData6fromPjER13pjsip_rx_data"
+"""``pj::SipRxData::fromPj(pjsip_rx_data &)`` as the Itanium C++ ABI spells it."""
+_FALSE: Final = 0
+_MAX_RX_DATA_BYTES: Final = 20_000
+"""More than a ``pjsip_rx_data``, most of which is the packet."""
+_BODY_AT: Final = 104
+"""In a ``pjsip_msg``, behind the type, the start line and the list of headers."""
+_PORT_AT: Final = 16
+"""In a ``pjmedia_sdp_media``, behind the kind."""
+_MEDIA_AT: Final = 712
+"""In a ``pjmedia_sdp_session``, behind 68 attributes: how many m-lines there are, and where they are."""
+_ENCODING: Final = 1
+"""``PJMEDIA_DIR_ENCODING``."""
+
+OnMessage = Callable[[int], bool]
+"""Takes a ``pjsip_rx_data *``; says whether the message is done with."""
+Headers = Sequence[tuple[str, str]]
+
+
+class String(ctypes.Structure):
+    """``pj_str_t``."""
+
+    _fields_ = (("ptr", ctypes.c_char_p), ("slen", ctypes.c_ssize_t))
+
+
+def _string(text: str) -> String:
+    data = text.encode("utf-8", "surrogateescape")
+    return String(data, len(data))
+
+
+class _ListHead(ctypes.Structure):
+    _fields_ = (("prev", ctypes.c_void_p), ("next", ctypes.c_void_p), ("rest", ctypes.c_byte * 128))
+
+
+class _SdpInfo(ctypes.Structure):
+    """``pjsip_sdp_info`` (pjsip-ua/sip_inv.h)."""
+
+    _fields_ = (
+        ("body", ctypes.c_void_p),
+        ("length", ctypes.c_ssize_t),
+        ("error", ctypes.c_int),
+        ("sdp", ctypes.c_void_p),
+    )
+
+
+class _Message(ctypes.Structure):
+    """The first fields of ``pjsip_rx_data.msg_info`` (pjsip/sip_transport.h)."""
+
+    _fields_ = (("text", ctypes.c_size_t), ("length", ctypes.c_int), ("message", ctypes.c_size_t))
+
+
+class _ArrayHeader(ctypes.Structure):
+    """``pjsip_generic_array_hdr`` (pjsip/sip_msg.h)."""
+
+    _fields_ = (
+        ("links", ctypes.c_void_p * 2),
+        ("type", ctypes.c_int),
+        ("name", String),
+        ("short_name", String),
+        ("vptr", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+        ("values", String * 32),
+    )
+
+
+_OnRx = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+
+
+class _Module(ctypes.Structure):
+    """``struct pjsip_module`` (pjsip/sip_module.h)."""
+
+    _fields_ = (
+        ("prev", ctypes.c_void_p),
+        ("next", ctypes.c_void_p),
+        ("name", String),
+        ("id", ctypes.c_int),
+        ("priority", ctypes.c_int),
+        ("load", ctypes.c_void_p),
+        ("start", ctypes.c_void_p),
+        ("stop", ctypes.c_void_p),
+        ("unload", ctypes.c_void_p),
+        ("on_rx_request", _OnRx),
+        ("on_rx_response", _OnRx),
+        ("on_tx_request", ctypes.c_void_p),
+        ("on_tx_response", ctypes.c_void_p),
+        ("on_tsx_state", ctypes.c_void_p),
+    )
+
+
+class CLibrary:
+    """The functions that are needed.
+
+    Raises:
+        AttributeError: the build hides one of them.
+    """
+
+    def __init__(self) -> None:
+        import pjsua2
+
+        extension: Any = getattr(pjsua2, "_pjsua2", None)
+        if extension is None:
+            from pjsua2 import pjsua2 as wrapper
+
+            extension = wrapper._pjsua2  # noqa: SLF001 - where SWIG keeps the extension module
+        self._library = ctypes.CDLL(extension.__file__)
+        pointer, integer = ctypes.c_void_p, ctypes.c_int
+        self._register_module = self._bind("pjsip_endpt_register_module", integer, pointer, pointer)
+        self._respond_stateless = self._bind(
+            "pjsip_endpt_respond_stateless", integer, pointer, pointer, integer, pointer, pointer, pointer
+        )
+        self._header_create = self._bind("pjsip_generic_string_hdr_create", pointer, pointer, pointer, pointer)
+        self._rx_data_info = self._bind("pjsip_rx_data_get_info", ctypes.c_char_p, pointer)
+        self._find_dialog = self._bind("pjsip_ua_find_dialog", pointer, pointer, pointer, pointer, integer)
+        self._sdp_info = self._bind("pjsip_rdata_get_sdp_info", pointer, pointer)
+        self._find_header = self._bind("pjsip_msg_find_hdr_by_name", pointer, pointer, pointer, pointer)
+        self._erase = self._bind("pj_list_erase", None, pointer)
+        self._capability = self._bind("pjsip_endpt_get_capability", pointer, pointer, integer, pointer)
+        self._endpoint = self._bind("pjsua_get_pjsip_endpt", pointer)
+        self._pool_create = self._bind("pjsua_pool_create", pointer, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t)
+        self._pool_release = self._bind("pj_pool_release", None, pointer)
+        self._from_pj = self._bind(_FROM_PJ, None, pointer, pointer)
+        self.set_log_level = self._bind("pj_log_set_level", None, integer)
+        self._stream_pause = self._bind("pjmedia_stream_pause", integer, pointer, integer)
+        self._stream_report = self._bind("pjmedia_stream_send_rtcp_sdes", integer, pointer)
+        self._stream_resume = self._bind("pjmedia_stream_resume", integer, pointer, integer)
+        self._media_endpoint = self._bind("pjsua_get_pjmedia_endpt", pointer)
+        self._codec_manager = self._bind("pjmedia_endpt_get_codec_mgr", pointer, pointer)
+        self._register_factory = self._bind("pjmedia_codec_mgr_register_factory", integer, pointer, pointer)
+        self.num_calls = self._bind("pjsua_call_get_count", ctypes.c_uint)
+        self.max_calls = self._bind("pjsua_call_get_max_count", ctypes.c_uint)
+        self._received: Any = pjsua2.SipRxData()
+        self._received_at = int(self._received.this)
+        self._modules: list[tuple[_Module, Any]] = []
+        self.server_header: Headers = ()
+        """What every answer carries."""
+        self._message_at = 0
+        self._told: list[String] = []
+
+    def _bind(self, name: str, result: Any, *arguments: Any) -> Any:
+        return ctypes.CFUNCTYPE(result, *arguments)((name, self._library))
+
+    def register_module(
+        self, name: bytes, priority: int, *, on_request: OnMessage | None = None, on_response: OnMessage | None = None
+    ) -> None:
+        """Have PJSIP ask about each request or response that gets as far as ``priority``. Neither function may raise.
+
+        Raises:
+            RuntimeError: PJSIP refuses the module.
+        """
+        callbacks = {
+            field: _OnRx(asked)
+            for field, asked in (("on_rx_request", on_request), ("on_rx_response", on_response))
+            if asked
+        }
+        module = _Module(name=String(name, len(name)), id=-1, priority=priority, **callbacks)
+        self._modules.append((module, callbacks))  # kept alive as long as PJSIP may call them
+        if status := self._register_module(self._endpoint(), ctypes.addressof(module)):
+            raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
+
+    def pause_stream(self, stream: int, *, paused: bool) -> None:
+        """Let a ``pjmedia_stream *`` send no RTP, or send it again; its timestamps go on."""
+        (self._stream_pause if paused else self._stream_resume)(stream, _ENCODING)
+
+    def send_report(self, stream: int) -> None:
+        """Let a ``pjmedia_stream *`` send its RTCP report now."""
+        self._stream_report(stream)
+
+    @property
+    def l16_deinit(self) -> int:
+        """Address of the function that ends PJMEDIA's L16 codec.
+
+        Raises:
+            AttributeError: the build has no such codec.
+        """
+        return ctypes.cast(self._library.pjmedia_codec_l16_deinit, ctypes.c_void_p).value or 0
+
+    def register_codec_factory(self, factory: int) -> int:
+        """Add a ``pjmedia_codec_factory *``; returns PJMEDIA's status."""
+        return int(self._register_factory(self._codec_manager(self._media_endpoint()), factory))
+
+    def method_of(self, rdata: int) -> bytes:
+        """The method of a request as PJSIP read it, or the status of a response."""
+        words = self._rx_data_info(rdata).split(
+            b" ", 3
+        )  # "Request msg INVITE/cseq=1", "Response msg 200/INVITE/cseq=1"
+        return bytes(words[2].split(b"/", 1)[0]) if len(words) > 2 else b""  # noqa: PLR2004 - the third word
+
+    def message(self, rdata: int) -> tuple[str, str]:
+        """The host it came from and its text, with lone surrogates for what is no UTF-8 (PEP 383)."""
+        self._from_pj(self._received_at, rdata)
+        return host_of(self._received.srcAddress), self._received.wholeMsg
+
+    def sdp(self, rdata: int) -> tuple[str, bool] | None:
+        """The session description as PJSIP finds it in the body, or in a part of it, and whether PJSIP could read it.
+
+        ``None`` if there is none.
+        """
+        info = _SdpInfo.from_address(self._sdp_info(rdata))
+        if not info.body:
+            return None
+        return ctypes.string_at(info.body, info.length).decode("utf-8", "surrogateescape"), not info.error
+
+    def switch_off(self, rdata: int, indexes: Sequence[int], *, num_media: int) -> None:
+        """Make PJSIP read the port 0 in these m-lines of a description (RFC 3264 §6).
+
+        Raises:
+            RuntimeError: PJSIP could not read it, or its build lays it out otherwise.
+        """
+        info = _SdpInfo.from_address(self._sdp_info(rdata))
+        if info.error or not info.sdp or ctypes.c_uint.from_address(info.sdp + _MEDIA_AT).value != num_media:
+            raise RuntimeError("the session description is not laid out as expected")
+        media = (ctypes.c_size_t * num_media).from_address(info.sdp + _MEDIA_AT + 8)
+        kinds = [ctypes.c_size_t.from_address(each).value for each in media]
+        if not all(info.body <= kind < info.body + info.length for kind in kinds):
+            raise RuntimeError("the session description is not laid out as expected")
+        for index in indexes:
+            ctypes.c_uint16.from_address(media[index] + _PORT_AT).value = 0
+
+    def drop_body(self, rdata: int) -> None:
+        """Make PJSIP read a message without body. Raises as :meth:`drop_headers`."""
+        ctypes.c_size_t.from_address(self._parsed(rdata) + _BODY_AT).value = 0
+
+    def drop_headers(self, rdata: int, name: str) -> None:
+        """Make PJSIP read a message without headers of this name, of which it knows the compact form by itself.
+
+        Raises:
+            RuntimeError: the build lays out what it received otherwise.
+        """
+        message, text = self._parsed(rdata), _string(name)
+        while found := self._find_header(message, ctypes.addressof(text), None):
+            self._erase(found)
+
+    def _parsed(self, rdata: int) -> int:
+        """The ``pjsip_msg`` of what was received. How far in front of it the packet begins depends on how the library was
+        built, so it is found by what stands beside it: where the text is, and how long.
+        """
+        self._from_pj(self._received_at, rdata)
+        text = self._received.wholeMsg.encode("utf-8", "surrogateescape")
+        for at in (self._message_at, *range(0, _MAX_RX_DATA_BYTES, 8)):
+            found = _Message.from_address(rdata + at)
+            is_inside = rdata < found.text < rdata + _MAX_RX_DATA_BYTES and found.length == len(text)
+            if is_inside and ctypes.string_at(found.text, len(text)) == text:
+                self._message_at = at
+                return int(found.message)
+        raise RuntimeError("the received message is not laid out as expected")
+
+    def set_capability(self, kind: int, name: str, tokens: Sequence[str]) -> None:
+        """What PJSIP tells in a header of this kind, a ``pjsip_hdr_e``, of its own accord: its modules add what each can do.
+
+        Raises:
+            RuntimeError: the build lays it out otherwise.
+        """
+        at = self._capability(self._endpoint(), kind, None)
+        header = _ArrayHeader.from_address(at) if at else None
+        if header is None or header.type != kind or (header.name.ptr or b"")[: header.name.slen] != name.encode():
+            raise RuntimeError(f"the header {name} is not laid out as expected")
+        told = [_string(token) for token in tokens]
+        self._told += told  # kept alive, as the header points to them
+        for index, each in enumerate(told):
+            header.values[index] = each
+        header.count = len(told)
+
+    def has_dialog(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
+        """Whether there is a dialog of this name (RFC 3261 §12)."""
+        names = [_string(text) for text in (call_id, local_tag, remote_tag)]
+        return bool(self._find_dialog(*(ctypes.addressof(name) for name in names), _FALSE))
+
+    def respond(self, rdata: int, code: int, headers: Headers = (), *, reason: str = "") -> None:
+        """Answer without a transaction (RFC 3261 §8.2.7)."""
+        text = _string(reason)
+        text_at = ctypes.addressof(text) if reason else None
+        headers = (*headers, *self.server_header)
+        if not headers:
+            self._respond_stateless(self._endpoint(), rdata, code, text_at, None, None)
+            return
+        pool = self._pool_create(b"gate", _POOL_BYTES, _POOL_BYTES)
+        try:
+            head = _ListHead()
+            at = [ctypes.addressof(head), *(self._header(pool, name, value) for name, value in headers)]
+            for index, address in enumerate(at):
+                links = _ListHead.from_address(address)
+                links.prev, links.next = at[index - 1], at[(index + 1) % len(at)]
+            # PJSIP clones the listed headers into the response before it returns
+            self._respond_stateless(self._endpoint(), rdata, code, text_at, at[0], None)
+        finally:
+            self._pool_release(pool)
+
+    def _header(self, pool: int, name: str, value: str) -> int:
+        texts = [_string(text) for text in (name, value)]
+        return int(self._header_create(pool, *(ctypes.addressof(text) for text in texts)))

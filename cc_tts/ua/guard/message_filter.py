@@ -1,0 +1,197 @@
+"""Keeps from PJSIP what it asserts of a message and does not check, and answers what it answers wrongly.
+
+In a request: a session description that is none, or of which nothing can be served, is refused with 400 or 488 and a Warning
+(RFC 3261 §20.43), also inside a call; INFO is answered here, as PJSIP reads past the end of a line that has none, and knows
+no ``application/dtmf``. An ACK cannot be answered: such a description is taken out of it, so that the call ends as one whose
+offer nobody answered (RFC 3264 §4).
+
+In a response, which cannot be refused: what could not be used is taken out. A 183 is then as a 180, so that the call waits
+for its 200; a 200 without an answer ends the call; where Contact is no SIP URI requests go to the one that we called; a
+registrar's ``Contact: *`` or endless ``Expires`` count as not said. Without a tag in To it belongs to no dialog once the far
+side has one (RFC 3261 §12.1.2), and is dropped.
+
+Runs on: the SIP thread.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.ua.guard import sdp_check, srtp_sdp
+from cc_tts.ua.guard.c_library import CLibrary, Headers
+from cc_tts.ua.sip import message as sip_message
+
+_RESPONSE_PRIORITY: Final = 13
+"""After the leash (12), before PJSIP_MOD_PRIORITY_TSX_LAYER (16)."""
+_IN_CALLS_PRIORITY: Final = 31
+"""After the door (30), before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32), where requests go to their dialogs."""
+_PRIORITY: Final = 63
+"""After the gate, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
+_OFFERING: Final = frozenset((b"INVITE", b"UPDATE", b"PRACK"))
+"""Requests that may carry an offer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5); ACK may carry an answer."""
+_ANSWERING: Final = frozenset(("INVITE", "UPDATE", "PRACK"))
+_ROUTING: Final = {"Contact": ("contact", "m"), "Record-Route": ("record-route",), "Service-Route": ("service-route",)}
+"""Headers of a response that say where requests are to be sent, and how they may be spelt."""
+MAX_SERVICE_ROUTES: Final = 8
+"""PJSUA_ACC_MAX_PROXIES; pjsua writes more of these headers past the end of its table (RFC 3608)."""
+MAX_EXPIRES_S: Final = 1 << 31
+"""PJSIP takes 2^32 - 1 for "not said" and asserts that it was."""
+WARN_AGENT: Final = "cc-tts"
+
+log = logs.get(__name__)
+
+
+class MessageFilter:
+    """``codecs`` are those that are served, as :func:`cc_tts.ua.guard.sdp_check.check` wants them. ``on_key`` hears of a key
+    that was sent by INFO: Call-ID, the far side's tag, CSeq, key, duration in ms; ``on_offer`` which of ``codecs`` a request
+    offers, just before PJSIP answers it; ``on_malformed`` who sent what cannot be used.
+    """
+
+    def __init__(
+        self,
+        library: CLibrary,
+        *,
+        codecs: frozenset[str],
+        srtp: bool,
+        on_key: Callable[[str, str, int, str, int], None],
+        on_offer: Callable[[frozenset[str]], None],
+        on_malformed: Callable[[str], None],
+    ) -> None:
+        self._c = library
+        self._codecs = codecs
+        self._srtp = srtp
+        self._on_key = on_key
+        self._on_offer = on_offer
+        self._on_malformed = on_malformed
+
+    def install(self) -> None:
+        """Register with PJSIP.
+
+        Raises:
+            RuntimeError: PJSIP refuses a module.
+        """
+        register = self._c.register_module
+        register(b"mod-cc-tts-filter-responses", _RESPONSE_PRIORITY, on_response=self._on_response)
+        in_call = functools.partial(self._on_request, in_call=True)
+        register(b"mod-cc-tts-filter-in-calls", _IN_CALLS_PRIORITY, on_request=in_call)
+        register(b"mod-cc-tts-filter", _PRIORITY, on_request=functools.partial(self._on_request, in_call=False))
+
+    def _on_request(self, rdata: int, *, in_call: bool) -> bool:
+        """Tell PJSIP whether the request is taken or goes on."""
+        try:
+            method = self._c.method_of(rdata)
+            if method not in _OFFERING and method not in (b"INFO", b"ACK"):
+                return False
+            host, message = self._c.message(rdata)
+            dialog = sip_message.dialog_of(message)
+            if (dialog is not None) is not in_call:
+                return False
+            if method == b"INFO":
+                return dialog is not None and self._take_info(rdata, message, dialog)
+            is_answer = method == b"ACK"
+            if is_answer and not message.partition("\r\n\r\n")[2]:
+                return False
+            fault = self._fault_of(rdata, is_answer=is_answer)
+            if fault is None:
+                return False
+            if fault.status == 400 or is_answer:  # noqa: PLR2004 - Bad Request
+                self._on_malformed(host)
+            if method == b"ACK":
+                self._c.drop_body(rdata)
+                return False
+            self._c.respond(rdata, fault.status, warning(fault))
+        except Exception:
+            log.exception("filter_failed")
+        return True
+
+    def _on_response(self, rdata: int) -> bool:
+        """Tell PJSIP whether the response is done with."""
+        try:
+            host, message = self._c.message(rdata)
+            status = message.partition(" ")[2][:3]
+            method = "".join(sip_message.header_values(message, "cseq")).rpartition(" ")[2]
+            if method == "INVITE" and "100" < status < "300" and self._is_nobodys(message):
+                log.debug("response_without_tag", sip_code=status)
+                self._on_malformed(host)
+                return True
+            if status < "300" and method in _ANSWERING:
+                has_body = bool(message.partition("\r\n\r\n")[2])
+                if has_body and (fault := self._fault_of(rdata, is_answer=True)):
+                    log.debug("answer_unusable", method=method, sip_code=status, detail=fault.text)
+                    self._on_malformed(host)
+                    self._c.drop_body(rdata)
+            unusable = {name for name, forms in _ROUTING.items() if sip_message.has_foreign_uri(message, *forms)}
+            if method == "REGISTER":
+                if _is_endless(message):
+                    unusable |= {"Expires", "Contact"}
+                if len(sip_message.header_values(message, "service-route")) > MAX_SERVICE_ROUTES:
+                    unusable.add("Service-Route")
+            for name in sorted(unusable):
+                self._c.drop_headers(rdata, name)
+        except Exception:
+            log.exception("filter_failed")
+            return True
+        return False
+
+    def _is_nobodys(self, message: str) -> bool:
+        """Whether a response has no tag where the far side has named one: PJSIP takes it for another branch of a fork."""
+        dialog = sip_message.untagged_dialog_of(message)
+        return dialog is not None and not self._c.has_dialog(*dialog, "")
+
+    def _fault_of(self, rdata: int, *, is_answer: bool) -> sdp_check.Fault | None:
+        """What keeps the message's description from being used. In an answer something else than a description does, too."""
+        found = self._c.sdp(rdata)
+        if found is None:
+            if is_answer:
+                return _NO_SDP
+            self._on_offer(frozenset())
+            return None
+        sdp, is_readable = found
+        checked = sdp_check.check(sdp, codecs=self._codecs, secure=self._srtp)
+        if checked.fault is not None:
+            return checked.fault
+        if not is_readable:
+            return _UNREADABLE
+        if self._srtp and not is_answer and (text := srtp_sdp.fault_of(sdp)):
+            return sdp_check.Fault(488, 399, text)  # 399: what has no number of its own (RFC 3261 §20.43)
+        if checked.unusable:
+            if is_answer:
+                return _NOT_OFFERED
+            self._c.switch_off(rdata, checked.unusable, num_media=checked.num_media)
+        if not is_answer:
+            self._on_offer(checked.codecs)
+        return None
+
+    def _take_info(self, rdata: int, message: str, dialog: tuple[str, str, str]) -> bool:
+        """Answer an INFO of a call (RFC 6086 Appendix A: those without a package)."""
+        key = sip_message.key_of(message)
+        if not self._c.has_dialog(*dialog):  # PJSIP may know it by less, as long as the far side has no tag
+            self._c.respond(rdata, 481)
+        elif not message.partition("\r\n\r\n")[2]:
+            self._c.respond(rdata, 200)
+        elif sip_message.media_type(message) not in sip_message.DTMF_TYPES:
+            self._c.respond(rdata, 415, (("Accept", ", ".join(sip_message.DTMF_TYPES)),))
+        elif key is None:
+            self._c.respond(rdata, 400, reason="The body names no key")
+        else:
+            self._c.respond(rdata, 200)
+            cseq = "".join(sip_message.header_values(message, "cseq")).partition(" ")[0]
+            self._on_key(dialog[0], dialog[2], int(cseq) if cseq.isdigit() else 0, *key)
+        return True
+
+
+_NO_SDP: Final = sdp_check.Fault(488, 399, "The body is no SDP")
+_UNREADABLE: Final = sdp_check.Fault(400, 399, "The SDP is malformed")
+_NOT_OFFERED: Final = sdp_check.Fault(488, 399, "More was answered than was offered")
+
+
+def warning(fault: sdp_check.Fault) -> Headers:
+    """The header that tells of a fault (RFC 3261 §20.43)."""
+    return (("Warning", f'{fault.warning} {WARN_AGENT} "{fault.text}"'),)
+
+
+def _is_endless(message: str) -> bool:
+    """Whether a registrar's answer names a lifetime that PJSIP cannot count."""
+    lifetimes = [*sip_message.header_values(message, "expires"), *sip_message.contact_lifetimes(message)]
+    return not all(text.isascii() and text.isdigit() and int(text[:12]) < MAX_EXPIRES_S for text in lifetimes)

@@ -1,0 +1,188 @@
+"""Who may call us: the peers that are listened to, how much of each, and whose password is asked for. No pjsua2 here.
+
+Silence is what a stranger gets: a scanner moves on where nothing answers, and an answer to a forged source address would
+be sent to somebody who never asked. An honest peer over its limit is told so with 503 (RFC 3261 §21.5.4) for INVITEs, as
+many a second as it may send, and no more than that.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from cc_tts.clock import Clock
+from cc_tts.ua.guard.digest import Credentials, DigestGuard, Finding, MalformedCredentials, parse_credentials
+from cc_tts.ua.guard.limits import PeerList, SourceLimits, Verdict, source_of
+from cc_tts.ua.messages import RefusedCause, UaSettings
+from cc_tts.ua.sip import message as sip_message
+
+MAX_WRONG_ANSWERS: Final = 10
+"""Wrong passwords for one user name of one source in :data:`WRONG_ANSWERS_WINDOW_S`; beyond, 403 until some of that time
+has gone by.
+"""
+MAX_WRONG_ANSWERS_OF_A_SOURCE: Final = 100
+"""For all names: many phones may be behind one address, and one of them has an old password."""
+WRONG_ANSWERS_WINDOW_S: Final = 60.0
+MAX_AUTHORIZATIONS: Final = 4
+"""Authorization headers of one request; there may be one a realm (RFC 3261 §22.1)."""
+MAX_SOURCES_TOLD: Final = 5
+"""Sources named in one line of the log."""
+_TARGETING: Final = frozenset((b"INVITE", b"UPDATE"))
+"""Methods whose Contact says where our requests go (RFC 3261 §12.1.1, §12.2.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a request gets instead of being taken; ``code`` 0 is silence."""
+
+    code: int
+    headers: tuple[tuple[str, str], ...] = ()
+    reason: str = ""
+
+
+_SILENCE: Final = Refusal(0)
+
+
+@dataclass(slots=True)
+class Refused:
+    """How many requests were refused for one cause since last told, and some of their sources."""
+
+    count: int = 0
+    sources: set[str] = field(default_factory=set)
+
+
+class InboundPolicy:
+    """Judges requests. Runs on: the SIP thread."""
+
+    def __init__(self, settings: UaSettings, *, clock: Clock) -> None:
+        auth = settings.auth
+        self._settings = settings
+        self._clock = clock
+        self._retry_after_s = settings.retry_after_s
+        self._allowed = PeerList(settings.allowed_peers)
+        self._trusted = PeerList(settings.trusted_peers)
+        self._exempt = PeerList(auth.exempt_peers)
+        per_s = settings.max_requests_per_source_s
+        self._limits = SourceLimits(per_s=per_s, clock=clock) if per_s else None
+        self._wrong_answers = SourceLimits(
+            per_s=MAX_WRONG_ANSWERS / WRONG_ANSWERS_WINDOW_S, burst_s=WRONG_ANSWERS_WINDOW_S, clock=clock
+        )
+        self._wrong_by_source = SourceLimits(
+            per_s=MAX_WRONG_ANSWERS_OF_A_SOURCE / WRONG_ANSWERS_WINDOW_S, burst_s=WRONG_ANSWERS_WINDOW_S, clock=clock
+        )
+        self._digest: DigestGuard | None = None
+        if auth.users:
+            self._digest = DigestGuard(
+                realm=auth.realm,
+                users=[(user.username, user.password) for user in auth.users],
+                algorithms=auth.algorithms,
+                nonce_lifetime_s=auth.nonce_lifetime_s,
+                clock=clock,
+            )
+        self.has_password = bool(settings.registrar)
+        self._refused: dict[RefusedCause, Refused] = {}
+
+    def reload(self, settings: UaSettings) -> None:
+        """Judge by these from now on. What is counted and what was challenged stays, unless its own settings changed."""
+        fresh, before = InboundPolicy(settings, clock=self._clock), self._settings
+        self._settings = settings
+        self._allowed, self._trusted, self._exempt = fresh._allowed, fresh._trusted, fresh._exempt
+        if settings.max_requests_per_source_s != before.max_requests_per_source_s:
+            self._limits = fresh._limits
+        if settings.auth != before.auth:
+            self._digest = fresh._digest
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether somebody is kept out, so that the server must not run without the gate."""
+        return bool(self._allowed) or self._digest is not None
+
+    def on_request(self, method: bytes, host: str, message: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:
+        """Look at a request other than ACK as it comes in; ``None`` lets it pass.
+
+        ``in_dialog`` is asked only where it matters: what belongs to a dialog is not stopped here, since the far side of a
+        call that we place need not be an allowed peer, and a dialog's tags cannot be guessed (RFC 3261 §19.3).
+        """
+        is_ambiguous = sip_message.is_ambiguous(message)
+        if self._allowed and host not in self._allowed:
+            return None if not is_ambiguous and in_dialog() else self._refuse("peer", host, _SILENCE)
+        may_be_many = method == b"CANCEL" or host in self._trusted
+        if self._limits is not None and not may_be_many and (is_ambiguous or not in_dialog()):
+            verdict = self._limits.ask(source_of(host))
+            is_answered = verdict is Verdict.ANSWER and method in (b"INVITE", b"OPTIONS")
+            if verdict is not Verdict.TAKE and not is_answered:
+                return self._refuse("rate", host, _SILENCE)
+            # a peer that hears nothing to its OPTIONS takes us for dead, and 503 would say that we are full
+            if is_answered and method == b"INVITE":
+                return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._retry_after_s)),)))
+        if is_ambiguous:
+            return self._refuse("malformed", host, Refusal(400, reason="Line ends or a header that may come once"))
+        if fault := sip_message.contradiction(message):
+            return self._refuse("malformed", host, Refusal(400, reason=fault))
+        if not sip_message.is_for_sip(message):
+            return Refusal(416)
+        if method in _TARGETING and sip_message.has_foreign_uri(message, "contact", "m", "record-route"):
+            return self._refuse("malformed", host, Refusal(400, reason="Contact or Record-Route is no SIP URI"))
+        return None
+
+    def on_invite(self, host: str, message: str) -> Refusal | None:
+        """Look at an INVITE outside a dialog; ``None`` if it is one of a user, or nobody is asked for a password."""
+        if self._digest is None or host in self._exempt:
+            return None
+        try:
+            answers = _credentials(message)
+        except MalformedCredentials as error:
+            return self._refuse("malformed", host, Refusal(400, reason=f"Authorization: {error}"))
+        source = source_of(host)
+        tried = {f"{source} {answer.username}" for answer in answers}
+        if answers and not (
+            self._wrong_by_source.has_room(source) and all(self._wrong_answers.has_room(each) for each in tried)
+        ):
+            return self._refuse("attempts", host, Refusal(403))
+        findings = [self._digest.judge(answer, method="INVITE", source=source) for answer in answers]
+        if Finding.VALID in findings:
+            if self._limits is not None:
+                self._limits.give_back(source)  # the challenge before it was counted already
+            return None
+        stale = Finding.STALE in findings
+        challenge = Refusal(
+            401, tuple(("WWW-Authenticate", value) for value in self._digest.challenges(source, stale=stale))
+        )
+        wrong = findings.count(Finding.WRONG)
+        if wrong:
+            self._wrong_by_source.ask(source)
+            for each in tried:
+                self._wrong_answers.ask(each)
+        return self._refuse("credentials", host, challenge) if wrong else challenge
+
+    def is_bait(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
+        """Whether a 401 or 407 is neither for a REGISTER, nor for a call that we placed, nor of a trusted peer."""
+        if not sip_message.is_ambiguous(response):
+            method = "".join(sip_message.header_values(response, "cseq")).rpartition(" ")[2]
+            call_id = "".join(sip_message.header_values(response, "call-id", "i"))
+            if method == "REGISTER" or host in self._trusted or is_ours(call_id):
+                return False
+        self._refuse("bait", host, _SILENCE)
+        return True
+
+    def note_malformed(self, host: str) -> None:
+        """Count what was found to be malformed elsewhere."""
+        self._refuse("malformed", host, _SILENCE)
+
+    def take_refused(self) -> dict[RefusedCause, Refused]:
+        """What was refused since the last time."""
+        refused, self._refused = self._refused, {}
+        return refused
+
+    def _refuse(self, cause: RefusedCause, host: str, refusal: Refusal) -> Refusal:
+        refused = self._refused.setdefault(cause, Refused())
+        refused.count += 1
+        if len(refused.sources) < MAX_SOURCES_TOLD:
+            refused.sources.add(host)
+        return refusal
+
+
+def _credentials(message: str) -> list[Credentials]:
+    values = sip_message.header_values(message, "authorization")
+    if len(values) > MAX_AUTHORIZATIONS:
+        raise MalformedCredentials("too many")
+    return [found for value in values if (found := parse_credentials(value)) is not None]

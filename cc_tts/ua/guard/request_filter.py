@@ -1,0 +1,187 @@
+"""Answers what must not become a call, in front of pjsua: OPTIONS (RFC 3261 §11.2), 503 with Retry-After to it and to
+INVITE over the limit (§21.5.4, §20.33), 405, 481 or 489 to methods that are not served outside a dialog (§8.2.1, §12.2.2),
+and what :mod:`cc_tts.ua.guard.policy` has to say to strangers: nothing, 401, 403 or 503.
+
+pjsua answers 486 when its call table is full and always 200 to OPTIONS, with methods in Allow and extensions in Supported
+that we decline, and offers no callback to change either. PJSIP's own way is a module in front of pjsua's. The *door* sees
+every request, before the dialogs do. The *gate* sits just before the application layer, so retransmissions and requests
+inside a dialog never reach it, and what it is asked about is outside a dialog by PJSIP's own reading. The *leash*, where
+we have a password of our own, sees responses: whoever calls us could challenge our BYE, and PJSIP would answer with a
+digest of that password, to be guessed at leisure. If PJSIP refuses a module, the gate says so and pjsua's answers stand,
+unless somebody is to be kept out: then the user agent does not start.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.guard.policy import InboundPolicy
+from cc_tts.ua.sip import message as sip_message
+from cc_tts.ua.sip_thread import SipThread
+
+_LEASH_PRIORITY: Final = 12
+"""Before PJSIP_MOD_PRIORITY_TSX_LAYER (16), which hands responses to those who wait for them."""
+_DOOR_PRIORITY: Final = 30
+"""After PJSIP_MOD_PRIORITY_TSX_LAYER (16), which takes retransmissions, before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32)."""
+_GATE_PRIORITY: Final = 62
+"""Before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialogs' usages (48)."""
+METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "INFO", "PRACK", "UPDATE")
+ALLOWED: Final = ", ".join(METHODS)
+_SERVED: Final = frozenset((b"INVITE", b"OPTIONS", b"ACK"))
+_STRAY: Final = frozenset((b"BYE", b"CANCEL", b"INFO", b"PRACK", b"UPDATE", b"NOTIFY"))
+"""Methods that belong into a dialog: without one 481 (RFC 3261 §12.2.2)."""
+EXTENSIONS: Final = ("100rel", "timer")
+_ACCEPTED: Final = "application/sdp"
+_CAPABILITIES: Final = (("Allow", ALLOWED), ("Accept", _ACCEPTED), ("Supported", ", ".join(EXTENSIONS)))
+"""What 200 to OPTIONS tells (RFC 3261 §11.2)."""
+_TOLD_BY_PJSIP: Final = ((0, "Accept", (_ACCEPTED,)), (4, "Allow", METHODS), (36, "Supported", EXTENSIONS))
+"""The same for the answers that PJSIP makes, with its numbers of these headers (``pjsip_hdr_e``)."""
+
+log = logs.get(__name__)
+
+
+def tell_what_is_served(library: CLibrary) -> None:
+    """Have PJSIP tell in its own answers what we tell in ours."""
+    for kind, name, tokens in _TOLD_BY_PJSIP:
+        try:
+            library.set_capability(kind, name, tokens)
+        except RuntimeError as error:
+            log.warning("capability_untold", detail=str(error), consequence="answers name what is not served")
+
+
+class Gate:
+    """The modules in front of pjsua. ``refusal`` is asked for each new INVITE and OPTIONS that may be taken: seconds for
+    Retry-After, or ``None`` to let it pass. ``is_ours`` says of a Call-ID whether we placed that call. Runs on: the SIP
+    thread.
+    """
+
+    def __init__(
+        self,
+        library: CLibrary,
+        *,
+        policy: InboundPolicy,
+        refusal: Callable[[], int | None],
+        on_refused: Callable[[], None],
+        is_ours: Callable[[str], bool],
+    ) -> None:
+        self._c = library
+        self._policy = policy
+        self._refusal = refusal
+        self._on_refused = on_refused
+        self._is_ours = is_ours
+
+    def install(self) -> None:
+        """Register with PJSIP.
+
+        Raises:
+            RuntimeError: PJSIP refuses a module.
+        """
+        SipThread.check()
+        self._c.register_module(b"mod-cc-tts-door", _DOOR_PRIORITY, on_request=self._guarded(self._at_the_door))
+        self._c.register_module(b"mod-cc-tts-gate", _GATE_PRIORITY, on_request=self._guarded(self._at_the_gate))
+        if self._policy.has_password:
+            self._c.register_module(b"mod-cc-tts-leash", _LEASH_PRIORITY, on_response=self._on_leash)
+
+    def install_or_say_why(self) -> bool:
+        """As :meth:`install`; returns whether it is in place, where it is not indispensable.
+
+        Raises:
+            RuntimeError: it is not in place and somebody is to be kept out.
+        """
+        try:
+            self.install()
+        except RuntimeError as error:
+            if self._policy.is_closed:
+                raise RuntimeError(
+                    f"the gate cannot be installed ({error}), so sip.allowed_peers and [auth] would keep nobody out"
+                ) from None
+            log.warning("gate_missing", detail=str(error), consequence="over the limit PJSIP answers 486, not 503")
+            return False
+        return True
+
+    def _guarded(self, step: Callable[[int, bytes], bool]) -> Callable[[int], bool]:
+        """``step`` for PJSIP. A request that it fails on passes only where nobody is kept out."""
+
+        def on_request(rdata: int) -> bool:
+            try:
+                method = self._c.method_of(rdata)
+                return method != b"ACK" and step(rdata, method)  # nothing answers an ACK (RFC 3261 §17)
+            except Exception:
+                log.exception("gate_failed")
+                return self._policy.is_closed
+
+        return on_request
+
+    def _at_the_door(self, rdata: int, method: bytes) -> bool:
+        """Tell PJSIP whether the request is taken or goes on."""
+        host, message = self._c.message(rdata)
+
+        dialog = sip_message.dialog_of(message)
+
+        @functools.cache
+        def in_dialog() -> bool:
+            return dialog is not None and self._c.has_dialog(*dialog)
+
+        refusal = self._policy.on_request(method, host, message, in_dialog=in_dialog)
+        if refusal is not None:
+            if refusal.code:
+                self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
+            return True
+        if dialog is None or (method != b"OPTIONS" and method.decode() in METHODS):
+            return False
+        if not in_dialog() or method == b"NOTIFY":
+            # There is no subscription (RFC 6665 §4.1.3). PJSIP takes a call whose far side has no tag yet for any dialog.
+            self._c.respond(rdata, 481)
+        elif method == b"OPTIONS":
+            self._tell_capabilities(rdata, message)  # as outside a dialog (RFC 3261 §11); PJSIP would answer 500
+        elif method == b"REFER":
+            self._c.respond(rdata, 603)  # whoever calls us could make us call anybody
+        else:
+            self._refuse_method(rdata, method)
+        return True
+
+    def _at_the_gate(self, rdata: int, method: bytes) -> bool:
+        """Tell PJSIP whether the request, which belongs to no dialog, is taken or goes on."""
+        if method in _STRAY:
+            self._c.respond(rdata, 481)
+        elif method not in _SERVED:
+            self._refuse_method(rdata, method)
+        elif method == b"INVITE" and (refusal := self._policy.on_invite(*self._c.message(rdata))) is not None:
+            self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
+        elif (retry_after_s := self._refusal()) is not None:
+            self._c.respond(rdata, 503, (("Retry-After", str(retry_after_s)),))
+            if method == b"INVITE":
+                self._on_refused()
+        elif method == b"OPTIONS":
+            self._tell_capabilities(rdata, self._c.message(rdata)[1])
+        else:
+            return False
+        return True
+
+    def _refuse_method(self, rdata: int, method: bytes) -> None:
+        """Answer a method that is not served."""
+        if method == b"SUBSCRIBE":
+            self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.2.1): no event package is served
+        else:
+            self._c.respond(rdata, 405, (("Allow", ALLOWED),))
+
+    def _tell_capabilities(self, rdata: int, message: str) -> None:
+        """Answer OPTIONS: 200, or 420 if it requires what we do not have (RFC 3261 §8.2.2.3)."""
+        unknown = [tag for tag in sip_message.required_extensions(message) if tag not in EXTENSIONS]
+        if unknown:
+            told = sip_message.option_tags(unknown)
+            self._c.respond(rdata, 420, (("Unsupported", told),) if told else ())
+        else:
+            self._c.respond(rdata, 200, _CAPABILITIES)
+
+    def _on_leash(self, rdata: int) -> bool:
+        """Drop challenges that our password must not answer; the request then ends as one that nobody answers."""
+        try:
+            if self._c.method_of(rdata) not in (b"401", b"407", b""):  # empty: PJSIP cannot tell in its own words
+                return False
+            return self._policy.is_bait(*self._c.message(rdata), is_ours=self._is_ours)
+        except Exception:
+            log.exception("gate_failed")
+            return True

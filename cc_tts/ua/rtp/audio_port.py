@@ -1,0 +1,141 @@
+"""The last step in Python before the wire. REAL-TIME: PJMEDIA asks for a frame every 20 ms, for every leg.
+
+Ports are lent to legs and taken back: PJMEDIA's clock may still hold a port for a moment after its call ended, so none is
+ever destroyed while the library runs. They are made as they are needed, because the bridge visits every one every 20 ms.
+"""
+
+import ctypes
+import threading
+from collections import deque
+from typing import Any, Final
+
+import pjsua2 as pj
+
+from cc_tts.audio import PTIME_MS, AudioFormat
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.ua.rtp.lateness import BeatLateness
+from cc_tts.ua.sip_thread import SipThread
+
+LATE_AFTER_NS: Final = 2 * PTIME_MS * NS_PER_MS
+"""A frame asked for later than this after the one before counts as late."""
+MIN_FREE_PORTS: Final = 8
+"""So many rest before one is lent again, as long as more can be made."""
+
+_clock_thread = threading.local()
+
+
+def _know_this_thread() -> None:
+    """Let Python keep what it knows of this thread; else it makes that anew for each frame, with a system call for memory
+    and one to give it back, which costs more than all the rest.
+    """
+    ctypes.pythonapi.PyGILState_Ensure()
+    _clock_thread.known = True
+
+
+class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
+    """Gives PJMEDIA the next frame of the leg it is lent to; silence when it is lent to none.
+
+    Runs on: the media clock's thread (:meth:`onFrameRequested`); the SIP thread (the rest).
+    """
+
+    def __init__(self, index: int, audio_format: AudioFormat, clock: Clock, lateness: BeatLateness) -> None:
+        SipThread.check()
+        super().__init__()
+        self._clock = clock
+        self._lateness = lateness
+        self._silent_bytes = bytes(audio_format.frame_bytes)
+        self._silence = pj.ByteVector(self._silent_bytes)
+        self._vector = pj.ByteVector(self._silent_bytes)
+        self._copies = hasattr(pj.ByteVector, "assign_from_bytes")
+        self._buffer: PlayoutBuffer | None = None
+        self._last_ns = 0
+        self.late_frames = 0
+        media_format = pj.MediaFormatAudio()
+        media_format.init(pj.PJMEDIA_FORMAT_PCM, audio_format.rate_hz, 1, PTIME_MS * 1000, 16)
+        self.createPort(f"leg{index}", media_format)
+
+    def lend(self, buffer: PlayoutBuffer) -> None:
+        """Play ``buffer`` from the next frame on."""
+        self._last_ns = 0
+        self.late_frames = 0
+        self._buffer = buffer
+
+    def take_back(self) -> None:
+        """Play silence from the next frame on."""
+        self._buffer = None
+
+    def expect_a_pause(self) -> None:
+        """What comes next belongs to a new stream: the time since the last frame says nothing about the beat."""
+        self._last_ns = 0
+
+    def onFrameRequested(self, frame: Any) -> None:
+        """REAL-TIME. Called by PJMEDIA."""
+        if not hasattr(_clock_thread, "known"):
+            _know_this_thread()
+        buffer = self._buffer
+        frame.type = pj.PJMEDIA_FRAME_TYPE_AUDIO
+        if buffer is None:
+            frame.buf = self._silence
+            return
+        now_ns = self._clock.now_ns()
+        if self._last_ns:
+            gap_ns = now_ns - self._last_ns
+            self._lateness.add(gap_ns)
+            if gap_ns > LATE_AFTER_NS:
+                self.late_frames += 1
+        self._last_ns = now_ns
+        data = buffer.read_frame(now_ns)
+        if data == self._silent_bytes:
+            frame.buf = self._silence
+        elif self._copies:
+            self._vector.assign_from_bytes(data)
+            frame.buf = self._vector
+        else:  # before pjproject 2.16 a vector is filled byte by byte, which takes thirty times as long
+            frame.buf = pj.ByteVector(data)
+
+    def onFrameReceived(self, frame: Any) -> None:
+        """REAL-TIME. Called by PJMEDIA with what the caller says; nobody listens yet."""
+
+
+class AudioPorts:
+    """The ports, lent and taken back. Runs on: the SIP thread."""
+
+    def __init__(self, max_ports: int, audio_format: AudioFormat, clock: Clock, lateness: BeatLateness) -> None:
+        self._format = audio_format
+        self._clock = clock
+        self._lateness = lateness
+        self._max_ports = max_ports
+        self._all: list[AudioPort] = []
+        self._free: deque[AudioPort] = deque()
+        while len(self._all) < min(max_ports, MIN_FREE_PORTS):
+            self._make()
+
+    def _make(self) -> None:
+        port = AudioPort(len(self._all), self._format, self._clock, self._lateness)
+        self._all.append(port)
+        self._free.append(port)
+
+    @property
+    def num_free(self) -> int:
+        """Ports that could be lent."""
+        return self._max_ports - len(self._all) + len(self._free)
+
+    def lend(self, buffer: PlayoutBuffer) -> AudioPort:
+        """Lend a port.
+
+        Raises:
+            IndexError: all are lent.
+        """
+        SipThread.check()
+        if len(self._free) <= MIN_FREE_PORTS and len(self._all) < self._max_ports:
+            self._make()
+        port = self._free.popleft()
+        port.lend(buffer)
+        return port
+
+    def take_back(self, port: AudioPort) -> None:
+        """Take a port back; it goes to the end of the line, so that it rests longest before it is lent again."""
+        SipThread.check()
+        port.take_back()
+        self._free.append(port)

@@ -1,0 +1,1 @@
+"""SIP beside PJSIP: accounts, registration, headers, URIs."""

@@ -1,0 +1,118 @@
+"""The accounts of the user agent: one that takes whatever comes in, one more when we register with a PBX.
+
+Runs on: the SIP thread.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pjsua2 as pj
+
+from cc_tts.ua.guard.srtp_sdp import CRYPTO_SUITES
+from cc_tts.ua.messages import RegistrationChanged, UaSettings
+from cc_tts.ua.rtp.port_cooldown import num_pairs
+from cc_tts.ua.sip.message import readable
+from cc_tts.ua.sip_thread import SipThread, callback
+
+_SRTP_USE: Final = {
+    "off": pj.PJMEDIA_SRTP_DISABLED,
+    "optional": pj.PJMEDIA_SRTP_OPTIONAL,
+    "required": pj.PJMEDIA_SRTP_MANDATORY,
+}
+
+
+class Account(pj.Account):  # type: ignore[misc]
+    """Hands incoming calls on."""
+
+    def __init__(
+        self,
+        *,
+        on_incoming: Callable[["Account", int, Any], None],
+        on_registration: Callable[[RegistrationChanged], None],
+    ) -> None:
+        SipThread.check()
+        super().__init__()
+        self._on_incoming = on_incoming
+        self._on_registration = on_registration
+
+    @callback
+    def onIncomingCall(self, prm: Any) -> None:
+        """An INVITE outside a dialog."""
+        self._on_incoming(self, prm.callId, prm.rdata)
+
+    @callback
+    def onRegState(self, prm: Any) -> None:
+        """The registrar answered, or did not."""
+        info = self.getInfo()
+        self._on_registration(
+            RegistrationChanged(
+                registered=bool(info.regIsActive and prm.code // 100 == 2),  # noqa: PLR2004 - a 2xx answer
+                sip_code=int(prm.code),
+                detail=readable(str(prm.reason))[:200],
+            )
+        )
+
+
+def local_config(settings: UaSettings) -> Any:
+    """The account for calls that come in by address."""
+    config = _common(settings)
+    config.idUri = settings.local_uri
+    config.priority = 0
+    # Contact (RFC 3261 §8.1.1.8, §12.1.1): others reach a server where it listens. The port of one TCP connection is no
+    # address once PJSIP has closed it for being idle: a BYE would go nowhere. Nor is it the only way to us (RFC 5626 §4.3).
+    config.natConfig.contactUseSrcPort = 0
+    config.natConfig.sipOutboundUse = 0
+    return config
+
+
+def registered_config(settings: UaSettings) -> Any:
+    """The account that registers (RFC 3261 §10.2) and answers digest challenges (§22)."""
+    config = _common(settings)
+    config.idUri = settings.account_uri
+    config.priority = 1
+    config.regConfig.registrarUri = settings.registrar_uri
+    config.regConfig.timeoutSec = settings.expires_s
+    config.regConfig.retryIntervalSec = settings.retry_s
+    config.regConfig.firstRetryIntervalSec = min(5, settings.retry_s)
+    credentials = pj.AuthCredInfo("digest", settings.realm, settings.username, 0, settings.password)
+    config.sipConfig.authCreds.append(credentials)
+    return config
+
+
+def _common(settings: UaSettings) -> Any:
+    config = pj.AccountConfig()
+    media = config.mediaConfig
+    media.transportConfig.port = settings.rtp_port_min
+    # how far above the first the last even port may be, so that its RTCP is in the range too; 0 would mean any port
+    media.transportConfig.portRange = max(1, 2 * (num_pairs(settings.rtp_port_min, settings.rtp_port_max) - 1))
+    # after a restart the callers of before still send to their ports, and PJMEDIA answers to where packets come from: a
+    # new call on such a port would be heard by the wrong person
+    media.transportConfig.randomizePort = True
+    if settings.host != "0.0.0.0":
+        media.transportConfig.boundAddress = settings.host
+    if settings.public_address:
+        media.transportConfig.publicAddress = settings.public_address
+    _set_srtp(media, settings)
+    media.lockCodecEnabled = False
+    media.streamKaEnabled = False
+    config.natConfig.iceEnabled = False
+    config.natConfig.turnEnabled = False
+    config.natConfig.contactRewriteUse = 0
+    config.natConfig.viaRewriteUse = 0
+    config.natConfig.sdpNatRewriteUse = 0
+    config.natConfig.udpKaIntervalSec = 0
+    config.callConfig.timerUse = pj.PJSUA_SIP_TIMER_OPTIONAL
+    return config
+
+
+def _set_srtp(media: Any, settings: UaSettings) -> None:
+    """SRTP with keys in the SDP (RFC 4568), over any transport: whether others can read them there is for the operator, who
+    is warned at the start.
+    """
+    media.srtpUse = _SRTP_USE[settings.srtp]
+    media.srtpSecureSignaling = 0
+    for name in CRYPTO_SUITES:
+        suite = pj.SrtpCrypto()
+        suite.name = name
+        media.srtpOpt.cryptos.append(suite)
+    media.srtpOpt.keyings.append(pj.PJMEDIA_SRTP_KEYING_SDES)

@@ -1,0 +1,78 @@
+"""Registering with a PBX, again and again until it takes us. Runs on: the SIP thread.
+
+PJSIP tries again after some answers only, and never after 302, 403 or 404. So its timer is cancelled after every failure,
+and ours counts. PJSIP's own remains for a connection that is lost.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, Final
+
+import pjsua2 as pj
+
+from cc_tts import logs
+from cc_tts.clock import Clock
+from cc_tts.processes.channel import Message
+from cc_tts.ua.messages import RegistrationChanged
+from cc_tts.ua.sip.account import Account
+from cc_tts.ua.sip.retry_pace import RetryPace
+from cc_tts.ua.sip_thread import SipThread, pj_detail
+
+FIRST_RETRY_S: Final = 5.0
+
+log = logs.get(__name__)
+
+
+class Registration:
+    """The account that registers, and when it does so again."""
+
+    def __init__(
+        self,
+        config: Any,
+        *,
+        on_incoming: Callable[[Account, int, Any], None],
+        retry_s: float,
+        stop_on: tuple[int, ...],
+        clock: Clock,
+        send: Callable[[Message], None],
+    ) -> None:
+        SipThread.check()
+        self._config = config
+        self._pace = RetryPace(first_s=min(FIRST_RETRY_S, retry_s), base_s=retry_s, clock=clock)
+        self._stop_on = frozenset(stop_on)
+        self._send = send
+        self.account = Account(on_incoming=on_incoming, on_registration=self._on_answer)
+        self.account.create(config)
+
+    def turn(self, *, is_idle: bool) -> None:
+        """Register again if it is time. ``is_idle``: no call has to do with the account."""
+        if not self._pace.is_due():
+            return
+        try:
+            if is_idle:
+                # Contact is made with the account: it may name a TCP connection that is closed by now
+                self.account.shutdown()
+                self.account.create(self._config)
+            else:
+                self.account.setRegistration(True)
+        except pj.Error as error:
+            log.warning("registration_failed", detail=pj_detail(error))
+            self._pace.failed()
+
+    def shutdown(self) -> None:
+        """Remove the binding."""
+        self._pace.stop()
+        self.account.shutdown()
+
+    def _on_answer(self, answer: RegistrationChanged) -> None:
+        self._send(answer)
+        if answer.registered:
+            self._pace.succeeded()
+            return
+        with contextlib.suppress(pj.Error):  # it is not registered, so that this only stops PJSIP's timer
+            self.account.setRegistration(False)
+        if answer.sip_code in self._stop_on:
+            self._pace.stop()
+            log.error("registration_stopped", sip_code=answer.sip_code, setting="registration.stop_on")
+        else:
+            self._pace.failed()

@@ -1,0 +1,105 @@
+"""The sockets SIP is spoken on: UDP, TCP, TLS. Runs on: the SIP thread.
+
+What PJSIP does with a certificate it does not believe: it completes the handshake and then closes the connection without
+having read or sent a SIP message (both directions).
+"""
+
+from typing import Any, Final
+
+import msgspec
+import pjsua2 as pj
+
+from cc_tts import logs, port_owner
+from cc_tts.config.security import TlsConfig
+from cc_tts.ua.messages import UaSettings
+from cc_tts.ua.pjsua2_build import NO_TLS
+from cc_tts.ua.sip_thread import SipThread, pj_detail
+
+log = logs.get(__name__)
+
+HANDSHAKE_TIMEOUT_MS: Final = 5000
+"""A peer that connects and does not finish its TLS handshake is dropped after this."""
+_TYPES: Final = {"udp": "PJSIP_TRANSPORT_UDP", "tcp": "PJSIP_TRANSPORT_TCP", "tls": "PJSIP_TRANSPORT_TLS"}
+_TLS_1_2_OR_1_3: Final = 1 << 4 | 1 << 5
+"""PJ_SSL_SOCK_PROTO_TLS1_2 and _TLS1_3; RFC 8996 deprecates what is older. Not everything of PJLIB has a name in Python."""
+
+_CIPHERS: Final = (0x1301, 0x1302, 0x1303, 0xC02B, 0xC02C, 0xCCA9, 0xC02F, 0xC030, 0xCCA8, 0x9E, 0x9F, 0xCCAA)
+"""AEAD suites with forward secrecy only, by IANA's numbers: those of TLS 1.3, and ECDHE or DHE with GCM or ChaCha20 of
+TLS 1.2 (RFC 9325 §4.2). No CBC, no key exchange by RSA. OpenSSL offers those of TLS 1.3 in any case.
+"""
+
+
+def open_all(endpoint: Any, settings: UaSettings, *, is_wheel: bool) -> None:
+    """Listen on each of ``settings.transports``.
+
+    Raises:
+        RuntimeError: an address is taken or not ours, or this build is not fit for TLS.
+    """
+    SipThread.check()
+    for name in settings.transports:
+        config = pj.TransportConfig()
+        config.port = settings.port
+        if settings.host != "0.0.0.0":
+            config.boundAddress = settings.host
+        if settings.public_address:
+            config.publicAddress = settings.public_address
+            if is_wheel and name == "tcp":
+                log.warning(
+                    "public_address_over_udp_only",
+                    detail="over TCP the try-out wheel of pjsua2 writes the machine's own address into Contact: make "
+                    "pjsua2, then start with CC_TTS_PJSUA2=server",
+                )
+        if name == "tls":
+            if is_wheel:
+                raise RuntimeError(NO_TLS)
+            assert settings.tls is not None
+            config.port = settings.tls_port
+            _secure(config.tlsConfig, settings.tls)
+        try:
+            endpoint.transportCreate(getattr(pj, _TYPES[name]), config)
+        except pj.Error as error:
+            where = f"{settings.host}:{config.port}/{name}"
+            owner = port_owner.find("udp" if name == "udp" else "tcp", config.port)
+            why = f"the port is taken by {owner}" if owner else pj_detail(error)
+            raise RuntimeError(f"cannot listen on {where}: {why}") from None
+
+
+def renew_tls(endpoint: Any, settings: UaSettings, *, before: UaSettings) -> str | None:
+    """Listen for TLS anew, with the files and the checks of ``settings``. Connections that are up go on.
+
+    Returns:
+        Why the new ones cannot be used; those of ``before`` are in force then, as far as they still can be read.
+    """
+    SipThread.check()
+    for transport_id in endpoint.transportEnum():
+        if endpoint.transportGetInfo(transport_id).type == pj.PJSIP_TRANSPORT_TLS:
+            endpoint.transportClose(transport_id)
+    try:
+        _open_tls(endpoint, settings)
+    except RuntimeError as error:
+        log.error("tls_not_renewed", detail=str(error))
+        try:
+            _open_tls(endpoint, before)
+        except RuntimeError as failure:
+            return f"{error}; nor can the ones before be used any more: {failure}"
+        return str(error)
+    return None
+
+
+def _open_tls(endpoint: Any, settings: UaSettings) -> None:
+    open_all(endpoint, msgspec.structs.replace(settings, transports=("tls",)), is_wheel=False)
+
+
+def _secure(secured: Any, tls: TlsConfig) -> None:
+    secured.certFile = tls.certificate_file
+    secured.privKeyFile = tls.private_key_file
+    secured.password = tls.private_key_password
+    secured.CaListFile = tls.ca_file
+    secured.proto = _TLS_1_2_OR_1_3
+    secured.verifyClient = tls.verify_client
+    secured.requireClientCert = tls.verify_client
+    secured.verifyServer = tls.verify_server
+    for number in _CIPHERS:
+        secured.ciphers.append(number)
+    secured.enableRenegotiation = False
+    secured.msecTimeout = HANDSHAKE_TIMEOUT_MS

@@ -1,0 +1,67 @@
+"""SIP URIs that we send requests to. No pjsua2 here."""
+
+import re
+from typing import Final
+
+from cc_tts.ua.guard.limits import PeerList
+
+_AFTER_USER: Final = re.compile(r"sips?:(?:[^@]*@)?(\[[^\]]*\]|[^:;?\s]*)(?::[0-9]*)?((?:;[^?]*)?)", re.IGNORECASE)
+
+
+def with_transport(uri: str, transports: tuple[str, ...]) -> str:
+    """``uri`` with a ``;transport=`` that is served here, if it names none and PJSIP's choice, UDP, is not
+    (RFC 3263 §4.1). Secure before clear.
+    """
+    scheme, _, rest = uri.partition(":")
+    named = any(each.lower().startswith("transport=") for each in rest.split(";")[1:])
+    if named or scheme.lower() == "sips" or "udp" in transports:
+        return uri
+    return f"{uri};transport={'tls' if 'tls' in transports else 'tcp'}"
+
+
+def destination(uri: str) -> str:
+    """The host that a request to ``uri`` is sent to, in lower case: ``maddr``, else the host (RFC 3261 §19.1.1); empty if
+    it is no SIP URI.
+    """
+    match = _AFTER_USER.match(uri)
+    return (_parameters(match[2]).get("maddr") or match[1]).lower() if match else ""
+
+
+def fault_of_target(uri: str, transports: tuple[str, ...]) -> str:
+    """Why no request can be sent to ``uri`` from here, in words; empty if one can."""
+    match = _AFTER_USER.match(uri)
+    if match is None:
+        return "write a sip: or sips: URI"
+    if any(":" in host for host in (match[1], _parameters(match[2]).get("maddr", ""))):
+        return "SIP is spoken over IPv4 only"
+    secure = uri[:5].lower() == "sips:"
+    transport = _parameters(match[2]).get("transport", "").lower()
+    if secure and "tls" not in transports:
+        return 'sips: needs TLS, and sip.transports has no "tls"'
+    if transport and transport not in transports:
+        return f"this server has no transport {transport[:16]!r}; sip.transports is {', '.join(transports)}"
+    return ""
+
+
+def is_trusted_target(uri: str, *, peers: PeerList, registrar: str) -> bool:
+    """Whether a request to ``uri`` goes to a trusted peer or to the registrar, so that it may assert an identity
+    (RFC 3325 §6). A name is trusted only if it is the registrar's.
+    """
+    host = destination(uri)
+    if registrar and not re.match("sips?:", registrar, re.IGNORECASE):
+        registrar = f"sip:{registrar}"
+    return bool(host) and (host in peers or host == destination(registrar))
+
+
+def may_redirect(first: str, target: str, transports: tuple[str, ...]) -> bool:
+    """Whether a call to ``first`` may go on to ``target``, which the far side named: a URI that we can reach, that adds no
+    headers to the INVITE (RFC 3261 §19.1.5) and does not leave TLS (§26.2.2).
+    """
+    is_downgrade = first[:5].lower() == "sips:" and target[:5].lower() != "sips:"
+    is_reachable = not fault_of_target(target, transports) and with_transport(target, transports) == target
+    return is_reachable and "?" not in target and not is_downgrade
+
+
+def _parameters(text: str) -> dict[str, str]:
+    pairs = (part.partition("=") for part in text.split(";") if part)
+    return {name.strip().lower(): value.strip() for name, _, value in pairs}

@@ -1,0 +1,248 @@
+"""The recorded request in the engine's language model runner, among others that come and go (``parity --engine``).
+
+A runner draws and nobody can tell it what. Here it is handed a model that is certain of the recorded ids and keeps what it
+would have thought. All else is the runner's: slots, ragged prefills, what is kept of a voice, steps of all slots together.
+
+Runs on: the thread that owns the device.
+"""
+
+import dataclasses
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, LengthLimits, LmRequest
+from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice2.runners.sampler import RasParams, SeededRas, forbid
+from cc_tts.errors import EngineFailed
+from tests.parity.cases import Recorded
+from tests.parity.generation import speak
+from tests.parity.orders import count_differences
+from tests.parity.result import EXACT, Comparison, Comparisons
+
+NUM_SLOTS: Final = 8
+NUM_SPOKEN: Final = 10
+"""Requests whose ids are compared: two find the slot of one that has gone."""
+
+_NUM_BYSTANDERS: Final = 12
+_WITHOUT_REPEATS: Final = RasParams(max_repeats=2.0)  # what a teacher gives may occur as often as it likes
+_NEVER: Final = (
+    -1e4
+)  # finite, for the runner stops a sequence whose numbers are not; its probability is zero all the same
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """How the others are drawn, and whether CUDA graphs are replayed."""
+
+    seed: int = 0
+    graphs: bool = False
+
+    def draw(self, purpose: str) -> random.Random:
+        """A generator that begins anew each time."""
+        return random.Random(f"{purpose} {self.seed}")
+
+    @property
+    def num_runs(self) -> int:
+        """How often everything is run; the last time is compared."""
+        return 2 if self.graphs else 1
+
+
+def happens(draw: random.Random, chance: float) -> bool:
+    """What has this chance."""
+    return draw.random() < chance
+
+
+class TaughtLm(SpeechLm):
+    """A model with the same weights that, after some positions of some slots, is certain of a given id.
+
+    What it really thought there is kept. Made of tensors only, so a runner can record it in CUDA graphs.
+
+    Args:
+        lm: whose weights.
+        num_slots: slots of the runner.
+        num_positions: of each slot.
+
+    """
+
+    def __init__(self, lm: SpeechLm, *, num_slots: int, num_positions: int) -> None:
+        with torch.device("meta"):
+            super().__init__(lm.config)
+        for name, network in lm.named_children():
+            setattr(self, name, network)
+        self._ids = torch.arange(lm.config.num_speech_codes + NUM_SPECIAL_SPEECH_IDS, device=lm.device)
+        shape = (num_slots + 1, num_positions + 1)  # the runner has a slot for rows that only fill a batch up
+        self._given = torch.full(shape, -1, dtype=torch.int64, device=lm.device)
+        self._thought = torch.zeros((*shape, len(self._ids)), device=lm.device)
+
+    def teach(self, slot: int, num_inputs: int, ids: Sequence[int]) -> None:
+        """Give ``ids``, the first of them after ``num_inputs`` positions."""
+        self._given[slot, num_inputs : num_inputs + len(ids)] = torch.tensor(ids, device=self._given.device)
+
+    def thoughts(self, slot: int, lengths: Sequence[int]) -> Tensor:
+        """Log-probabilities [n, codes + 3] after so many positions of a slot; nothing is forbidden yet."""
+        return self._thought[slot, list(lengths)]
+
+    def forget(self) -> None:
+        """Drop what was kept."""
+        self._thought.fill_(torch.nan)
+
+    def prefill(
+        self,
+        x: Tensor,
+        num_new: Tensor,
+        cache: Tensor,
+        *,
+        starts: Tensor | None = None,
+        slots: Tensor | None = None,
+        num_keys: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """See :meth:`SpeechLm.prefill`. Rows without slots belong to no sequence, and are nobody's business."""
+        answer, cache = super().prefill(x, num_new, cache, starts=starts, slots=slots, num_keys=num_keys)
+        if starts is None or slots is None:
+            return answer, cache
+        return self._taught(answer, slots, torch.where(num_new > 0, starts + num_new, 0)), cache
+
+    def decode(
+        self,
+        speech_ids: Tensor,
+        starts: Tensor,
+        cache: Tensor,
+        *,
+        active: Tensor | None = None,
+        slots: Tensor | None = None,
+        num_keys: int | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """See :meth:`SpeechLm.decode`."""
+        answer, cache = super().decode(speech_ids, starts, cache, active=active, slots=slots, num_keys=num_keys)
+        slots = torch.arange(len(starts), device=starts.device) if slots is None else slots
+        lengths = starts + 1 if active is None else torch.where(active, starts + 1, 0)
+        return self._taught(answer, slots, lengths), cache
+
+    def _taught(self, log_probs: Tensor, slots: Tensor, lengths: Tensor) -> Tensor:
+        """Place 0 of a slot is scratch: no answer comes after no positions."""
+        self._thought[slots, lengths] = log_probs
+        given = self._given[slots, lengths][:, None]  # [B, 1]
+        certain = torch.zeros_like(log_probs).masked_fill(self._ids != given, _NEVER)
+        return torch.where(given < 0, log_probs, certain)
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What a slot of the language model is asked to say."""
+
+    slot: int
+    request: LmRequest
+    rules: DrawRules
+    seed: int = 0
+    has_voice: bool = False
+
+    @property
+    def num_positions(self) -> int:
+        return len(self.request.inputs) + self.rules.max_drawn
+
+
+def lm_in_company(lm: SpeechLm, recorded: Recorded, company: Company) -> Comparisons:
+    """Log-probabilities with the drawn ids given, of the request with a prompt and of the one without."""
+    draw = company.draw("taught")
+    slots = draw.sample(range(NUM_SLOTS), NUM_SLOTS)
+    text, prompt_text, prompt_speech, forced = (
+        recorded.numbers(f"llm_{key}") for key in ("text", "prompt_text", "prompt_speech", "forced")
+    )
+    prompted = LmRequest.zero_shot(text, prompt_text=prompt_text, prompt_speech=prompt_speech)
+    lessons = (
+        ("llm_logp", prompted, recorded.numbers("llm_logp_steps")),
+        ("llm_noprompt_logp", LmRequest.cross_lingual(text), range(len(recorded.array("llm_noprompt_logp")))),
+    )
+    texts = []
+    for slot, (_, request, steps) in zip(slots, lessons, strict=False):
+        rules = dataclasses.replace(DrawRules.of_request(request.limits, compat=True), max_drawn=max(steps) + 1)
+        texts.append(_Text(slot, request, rules, has_voice=bool(request.prompt_text)))
+    free = slots[len(lessons) :]
+    texts += [_random_text(lm, draw, free[number % len(free)], prompt_text) for number in range(_NUM_BYSTANDERS)]
+    num_positions = max(each.num_positions for each in texts)
+
+    taught = TaughtLm(lm, num_slots=NUM_SLOTS, num_positions=num_positions)
+    for each, (_, request, steps) in zip(texts, lessons, strict=False):
+        taught.teach(each.slot, len(request.inputs), forced[: max(steps) + 1])
+    runner = LmRunner(
+        taught, num_slots=NUM_SLOTS, num_positions=num_positions, params=_WITHOUT_REPEATS, graphs=company.graphs
+    )
+    voice = runner.add_voice(prompt_text)
+    for _ in range(company.num_runs):
+        taught.forget()
+        _speak_together(runner, texts, voice, company.draw("taught rounds"))
+    for each, (key, request, steps) in zip(texts, lessons, strict=False):
+        thoughts = taught.thoughts(each.slot, [len(request.inputs) + step for step in steps])
+        early = [[step < each.rules.min_drawn, False, False] for step in steps]
+        log_probs = forbid(thoughts, torch.tensor(early, device=lm.device))
+        yield recorded.compare(key, log_probs, case=f"engine {key}")
+
+
+def ids_in_company(lm: SpeechLm, recorded: Recorded, company: Company) -> Comparisons:
+    """Ids that random requests draw together and alone; in half precision two of them may change places, so not there."""
+    if lm.dtype is not torch.float32:
+        return
+    draw = company.draw("ids")
+    prompt_text = recorded.numbers("llm_prompt_text")
+    slots = draw.sample(range(NUM_SLOTS), NUM_SLOTS)
+    texts = [_random_text(lm, draw, slots[number % NUM_SLOTS], prompt_text) for number in range(NUM_SPOKEN)]
+    num_positions = max(each.num_positions for each in texts)
+    runner = LmRunner(lm, num_slots=NUM_SLOTS, num_positions=num_positions, graphs=company.graphs)
+    voice = runner.add_voice(prompt_text)
+    together: list[list[int]] = []
+    for _ in range(company.num_runs):
+        together = _speak_together(runner, texts, voice, company.draw("ids rounds"))
+    alone = []
+    for each in texts:
+        limits = LengthLimits(each.rules.min_drawn, each.rules.max_drawn)
+        alone.append(list(speak(lm, each.request, SeededRas(each.seed), limits=limits)))
+    yield Comparison("engine ids", *count_differences(together, alone), EXACT)
+
+
+def _random_text(lm: SpeechLm, draw: random.Random, slot: int, prompt_text: Sequence[int]) -> _Text:
+    text = [draw.randrange(lm.config.text_vocab_size) for _ in range(draw.randint(1, 12))]
+    prompt_speech = [draw.randrange(lm.config.num_speech_codes) for _ in range(draw.randint(0, 60))]
+    is_prompted = happens(draw, 0.7)
+    request = LmRequest.zero_shot(text, prompt_text=prompt_text, prompt_speech=prompt_speech)
+    request = request if is_prompted else LmRequest.cross_lingual(text)
+    rules = DrawRules.of_request(LengthLimits(draw.randint(0, 6), draw.randint(8, 24)))
+    return _Text(slot, request, rules, draw.getrandbits(40), has_voice=is_prompted and happens(draw, 0.5))
+
+
+def _speak_together(runner: LmRunner, texts: Sequence[_Text], voice: LmVoice, draw: random.Random) -> list[list[int]]:
+    """Begin, run and end the texts in random rounds; what each has said."""
+    spoken: list[list[int]] = [[] for _ in texts]
+    waiting = list(range(len(texts)))
+    running: dict[int, int] = {}
+    while waiting or running:
+        begun: dict[int, int] = {}
+        for number in waiting:
+            slot = texts[number].slot
+            if slot not in running and slot not in begun and happens(draw, 0.4):
+                begun[slot] = number
+        waiting = [number for number in waiting if number not in begun.values()]
+        running |= begun
+        fed = [(slot, texts[number]) for slot, number in begun.items()]
+        runner.start(
+            [
+                LmFeed(slot, each.request.inputs, each.rules, each.seed, voice if each.has_voice else None)
+                for slot, each in fed
+            ]
+        )
+        chosen = [slot for slot in running if happens(draw, 0.8)]
+        until = {slot: len(spoken[running[slot]]) + draw.randint(1, 12) for slot in chosen}
+        for slot, drawn in runner.decode(until, draw.randint(1, 8)).items():
+            if drawn.failed:
+                raise EngineFailed(f"slot {slot} of the language model broke off")
+            spoken[running[slot]] += drawn.ids
+            if drawn.stopped:
+                runner.release(slot)
+                del running[slot]
+    return spoken

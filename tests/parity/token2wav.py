@@ -1,0 +1,71 @@
+"""Speech tokens to audio, chunk after chunk, of one sequence: flow, vocoder and the seams between chunks (§6)."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from torch import Tensor
+
+from cc_tts.engines.cosyvoice2.engine.schedule import FlowCall
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow
+from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
+from cc_tts.engines.cosyvoice2.runners.crossfade import ChunkedVocoder, MelToWav, Seam
+
+
+def stream_mel(
+    flow: Flow,
+    prompt: FlowPrompt,
+    tokens: Tensor,
+    calls: Iterable[FlowCall],
+    *,
+    noise: Tensor,
+    incremental: bool = True,
+) -> Iterator[tuple[Tensor, bool]]:
+    """Mel frames [1, mels, frames] of each call, and whether it is the last one.
+
+    Args:
+        flow: the flow.
+        prompt: the voice.
+        tokens: all generated tokens, [1, N].
+        calls: which of them are known to the flow when, see :mod:`cc_tts.engines.cosyvoice2.engine.schedule`.
+        noise: see :meth:`Flow.forward`.
+        incremental: keep what has been run; otherwise run everything again in each call, as the reference does. A call that
+            is not streaming runs everything anyway.
+
+    """
+    voice = (prompt.token, prompt.feat, prompt.embedding)
+    max_tokens = prompt.token.shape[1] + tokens.shape[1]
+    state = flow.init_state(*voice, noise=noise, max_tokens=max_tokens) if incremental else None
+    num_known = 0
+    for call in calls:
+        if state is not None and call.streaming:
+            fresh = tokens[:, num_known : call.num_tokens]
+            mel, state = flow.step(state, fresh, is_last=call.finalize, partial=True)
+            num_known = call.num_tokens
+        else:
+            known = tokens[:, : call.num_tokens]
+            mel = flow(known, *voice, streaming=call.streaming, finalize=call.finalize, noise=noise)
+            mel = mel[:, :, 2 * call.num_given :]
+        yield mel, call.finalize
+
+
+def stream_wav(
+    flow: Flow,
+    vocoder: MelToWav,
+    prompt: FlowPrompt,
+    tokens: Tensor,
+    calls: Iterable[FlowCall],
+    *,
+    noise: Tensor,
+    incremental: bool = True,
+    draw: Callable[[int], Tensor] | None = None,
+) -> Iterator[Tensor]:
+    """Audio [1, samples] of each call; arguments as of :func:`stream_mel`.
+
+    ``draw`` gives standard normal numbers [1, samples, harmonics] for so many mel frames; without it they are zeros.
+    """
+    chunked = ChunkedVocoder(vocoder)
+    seam: Seam | None = None
+    for mel, is_last in stream_mel(flow, prompt, tokens, calls, noise=noise, incremental=incremental):
+        num_frames = mel.shape[2] + (0 if seam is None else seam.mel.shape[2])
+        draws = None if draw is None else draw(num_frames)
+        audio, seam = chunked.push(mel, seam, is_last=is_last, draws=draws)
+        yield audio

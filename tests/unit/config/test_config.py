@@ -1,0 +1,131 @@
+"""Every key of the configuration, from every source, right and wrong."""
+
+import dataclasses
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from cc_tts.config import load as config
+from cc_tts.config.schema import Config
+from cc_tts.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+SHIPPED = Path("configs/cc_tts.toml")
+
+
+def test_the_shipped_file_states_every_key_with_its_default() -> None:
+    tree = tomllib.loads(SHIPPED.read_text(encoding="utf-8"))
+    defaults = Config()
+    assert config.load(SHIPPED) == defaults
+    for section in dataclasses.fields(defaults):
+        value = getattr(defaults, section.name)
+        keys = tree["routes"]["*"] if section.name == "routes" else tree[section.name]
+        known = value["*"] if section.name == "routes" else value
+        assert set(keys) == {key.name for key in dataclasses.fields(known)}, section.name
+
+
+def test_every_key_of_the_shipped_file_has_a_comment() -> None:
+    for line in SHIPPED.read_text(encoding="utf-8").splitlines():
+        if "=" in line and not line.startswith("#") and not line.startswith("port = 8080"):
+            assert "#" in line, line
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text("[sip]\nport = 1111\nhost = '127.0.0.2'\n[http]\nport = 1\n")
+    loaded = config.load(
+        file, environ={"CC_TTS_SIP__PORT": "2222", "CC_TTS_HTTP__PORT": "2", "PATH": "x"}, overrides=["http.port=3"]
+    )
+    assert (loaded.sip.host, loaded.sip.port, loaded.http.port) == ("127.0.0.2", 2222, 3)
+
+
+def test_a_password_of_digits_stays_text() -> None:
+    assert config.load(overrides=["registration.password=0042"]).registration.password == "0042"
+    assert config.load(environ={"CC_TTS_TTS__VOICE": "de"}).tts.voice == "de"
+
+
+@pytest.mark.parametrize(
+    ("text", "scopes"),
+    [
+        ('http.tokens=["secret-one"]', ("read", "call", "admin")),
+        ('http.tokens=[{token="secret-one", scopes=["read"]}]', ("read",)),
+        ("http.tokens=secret-one", ("read", "call", "admin")),
+    ],
+)
+def test_tokens(text: str, scopes: tuple[str, ...]) -> None:
+    (token,) = config.load(overrides=[text]).http.tokens
+    assert token.token == "secret-one"
+    assert token.scopes == scopes
+    assert "secret-one" not in repr(token)
+
+
+def test_a_route_with_dots_in_its_user() -> None:
+    loaded = config.load(overrides=['routes."7.1".greeting=Hello'])
+    assert loaded.routes["7.1"].greeting == "Hello"
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("sip.prot=1", "did you mean sip.port?"),
+        ("http.max_calls=4", "did you mean sip.max_calls?"),
+        ("rout.x=1", "did you mean routes?"),
+        ("routes.a.greting=hi", "did you mean routes.a.greeting?"),
+        ("sip.port=x", "sip.port: expected `int`"),
+        ("sip.port=99999", "sip.port: expected `int` <= 65535"),
+        ("sip.port", "section.key=value"),
+        ("port=3", "name a section and a key"),
+        ("sip.host=example.com", "is not an IPv4 address"),
+        ("sip.host=::1", "over IPv4 only"),
+        ("sip.public_address=2001:db8::1", "over IPv4 only"),
+        ("sip.trusted_peers=['10.0.0.1/8']", "has host bits set"),
+        ("sip.transports=[]", "sip.transports is empty"),
+        ("sip.transports=['sctp']", "sip.transports[0]"),
+        ("sip.transports=['tls']", "set tls.certificate_file and tls.private_key_file"),
+        ("tls.certificate_file=a.pem", "set together"),
+        ("tls.verify_client=true", "name the CA whose clients"),
+        ("tls.certificat_file=a.pem", "did you mean tls.certificate_file?"),
+        ("rtp.srtp=maybe", "rtp.srtp"),
+        ("rtp.port_max=1030", "above rtp.port_min"),
+        ("rtp.codecs=[]", "rtp.codecs is empty"),
+        ('rtp.codecs=["L16"]', 'rtp.codecs has "L16" alone'),
+        ("http.host=0.0.0.0", "no token is configured"),
+        ("http.tokens=short", "length >= 8"),
+        ("playout.start_threshold_max_ms=30", "start_threshold"),
+        ("playout.window_ms=299", "raise playout.window_ms"),
+        ("registration.registrar=pbx", "username is empty"),
+        ("routes.a.unanswered_greeting=Hi", 'is for answer = "manual"'),
+        ("log.json.deep=1", "log.json"),
+    ],
+)
+def test_wrong_values_say_what_is_right(override: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.load(overrides=[override])
+    assert said in caught.value.detail
+
+
+def test_tcp_and_tls_need_a_port_each() -> None:
+    wanted = ["sip.transports=['tcp', 'tls']", "tls.certificate_file=a", "tls.private_key_file=b"]
+    assert config.load(overrides=wanted).sip.tls_port == 5061
+    with pytest.raises(ConfigError, match="need a port each"):
+        config.load(overrides=[*wanted, "sip.tls_port=5060"])
+
+
+def test_the_password_of_the_key_is_text_and_not_shown() -> None:
+    loaded = config.load(environ={"CC_TTS_TLS__PRIVATE_KEY_PASSWORD": "0042"})
+    assert loaded.tls.private_key_password == "0042"
+    assert "0042" not in repr(loaded)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        config.load(tmp_path / "none.toml")
+
+
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "broken.toml"
+    file.write_text("[sip\nport = 1")
+    with pytest.raises(ConfigError, match=r"broken\.toml"):
+        config.load(file)

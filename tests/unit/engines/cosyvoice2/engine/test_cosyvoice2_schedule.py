@@ -1,0 +1,166 @@
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from cc_tts.engines.cosyvoice2.engine.schedule import (  # noqa: E402
+    CHUNK_TOKENS,
+    LOOKAHEAD_TOKENS,
+    FlowCall,
+    HopSchedule,
+    calls_for,
+    calls_with_hops,
+)
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, fixed_noise  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.layers import fold_weight_norm  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.crossfade import ChunkedVocoder, Seam  # noqa: E402
+from tests.parity.golden_fill import fill_by_kind  # noqa: E402
+from tests.parity.token2wav import stream_mel, stream_wav  # noqa: E402
+from tests.support.golden import read_json, read_tensors, tiny_shapes  # noqa: E402
+from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+pytestmark = pytest.mark.unit
+
+CASES: Final[list[dict[str, Any]]] = read_json("spec/schedule.json")
+
+_one_thread_without_gradients = pytest.fixture(autouse=True, scope="module")(one_thread_without_gradients)
+
+
+@pytest.fixture(scope="module")
+def golden() -> "dict[str, Tensor]":
+    return read_tensors("tiny.npz")
+
+
+@pytest.fixture(scope="module")
+def flow() -> Flow:
+    return Flow.from_state_dict(fill_by_kind(tiny_shapes("flow"), "flow."), estimator_head_dim=16)
+
+
+@pytest.fixture(scope="module")
+def vocoder() -> Vocoder:
+    return Vocoder.from_state_dict(fold_weight_norm(fill_by_kind(tiny_shapes("hift"), "hift.")), compat=True)
+
+
+@pytest.fixture(scope="module")
+def prompt(golden: "dict[str, Tensor]") -> FlowPrompt:
+    return FlowPrompt(golden["flow_prompt_token"], golden["flow_prompt_feat"], golden["flow_embedding"])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['prompt_tokens']}-{case['total_tokens']}")
+def test_calls_are_those_of_the_reference(case: dict[str, Any]) -> None:
+    schedule = HopSchedule(case["prompt_tokens"], hop=case["hop_at_start"], compat=True)
+    calls = list(calls_for(schedule, case["total_tokens"]))
+    assert [
+        {"tokens": call.num_tokens, "streaming": call.streaming, "finalize": call.finalize} for call in calls
+    ] == case["flow_calls"]
+    assert schedule.hop == case["hop_after"]
+    vocoder_calls: list[dict[str, int]] = []
+
+    def silence(
+        mel: "Tensor", *, cache_source: "Tensor | None" = None, draws: "Tensor | None" = None
+    ) -> "tuple[Tensor, Tensor]":
+        num_frames = mel.shape[2]
+        vocoder_calls.append({"mel": num_frames, "cache": 0 if cache_source is None else cache_source.shape[2]})
+        return torch.zeros(1, 480 * num_frames), torch.zeros(1, 1, 480 * num_frames)
+
+    chunked = ChunkedVocoder(silence)
+    seam: Seam | None = None
+    num_samples = []
+    for call in calls:
+        audio, seam = chunked.push(torch.zeros(1, 1, 2 * call.num_new), seam, is_last=call.finalize)
+        num_samples.append(audio.shape[1])
+    assert vocoder_calls == case["hift_calls"]
+    assert num_samples == case["out_samples"]
+
+
+@given(num_prompt=st.integers(0, 200), num_tokens=st.integers(0, 700), hop=st.integers(1, 120))
+def test_every_token_is_given_out_once_and_hops_end_on_the_grid(num_prompt: int, num_tokens: int, hop: int) -> None:
+    calls = list(calls_for(HopSchedule(num_prompt, hop=hop), num_tokens))
+    given_out = 0
+    for call in calls:
+        assert call.num_given == given_out
+        given_out += call.num_new
+        if not call.finalize:
+            assert call.num_tokens == given_out + LOOKAHEAD_TOKENS
+            assert (num_prompt + given_out) % CHUNK_TOKENS == 0 or (given_out == hop < CHUNK_TOKENS)
+    assert given_out == num_tokens
+    assert [call.finalize for call in calls] == [False] * (len(calls) - 1) + [True]
+    assert all(call.streaming for call in calls)
+
+
+@given(num_prompt=st.integers(0, 60), steps=st.lists(st.integers(1, 40), min_size=1, max_size=12))
+def test_it_does_not_matter_how_the_tokens_arrive(num_prompt: int, steps: list[int]) -> None:
+    schedule = HopSchedule(num_prompt)
+    calls: list[FlowCall] = []
+    num_tokens = 0
+    for step in steps:
+        num_tokens += step
+        while (call := schedule.poll(num_tokens, finished=False)) is not None:
+            calls.append(call)
+        assert num_tokens < schedule.needed_tokens
+    calls.extend(calls_for(schedule, num_tokens))
+    assert calls == list(calls_for(HopSchedule(num_prompt), num_tokens))
+    assert schedule.poll(num_tokens, finished=True) is None
+
+
+def test_the_first_call_waits_for_what_the_prompt_lacks() -> None:
+    assert HopSchedule(100).needed_tokens == 28
+    assert HopSchedule(101).needed_tokens == 52
+    assert HopSchedule(100, hop=10).needed_tokens == 13
+    assert HopSchedule(30, hop=100).needed_tokens == 123
+    assert HopSchedule(30, hop=100, compat=True).needed_tokens == 173
+
+
+def test_a_hop_must_lead_somewhere() -> None:
+    with pytest.raises(ValueError, match="nowhere"):
+        HopSchedule(0, hop=0)
+
+
+class TestTokensToAudio:
+    """Flow, vocoder and seams together."""
+
+    @pytest.mark.parametrize("incremental", [True, False])
+    def test_audio_of_the_reference(
+        self, flow: Flow, vocoder: Vocoder, prompt: FlowPrompt, golden: "dict[str, Tensor]", incremental: bool
+    ) -> None:
+        tokens = golden["flow_token"]
+        calls = calls_with_hops(golden["chunk_hops"].tolist(), tokens.shape[1])
+        noise = fixed_noise(400)
+        chunks = list(stream_wav(flow, vocoder, prompt, tokens, calls, noise=noise, incremental=incremental))
+        assert len(chunks) == 4
+        for index, audio in enumerate(chunks):
+            torch.testing.assert_close(audio[0], golden[f"wav_chunk{index}"], rtol=0.0, atol=1e-5)
+
+    def test_the_last_call_of_the_reference_sees_everything(
+        self, flow: Flow, prompt: FlowPrompt, golden: "dict[str, Tensor]"
+    ) -> None:
+        tokens, noise = golden["flow_token"], fixed_noise(400)
+        calls = calls_for(HopSchedule(prompt.token.shape[1], compat=True), tokens.shape[1])
+        mels = [mel for mel, _ in stream_mel(flow, prompt, tokens, calls, noise=noise)]
+        tail = golden["mel_offline"][:, -mels[-1].shape[2] :]
+        torch.testing.assert_close(mels[-1][0], tail, rtol=0.0, atol=2e-5)
+
+    def test_draws_fit_the_chunks(
+        self, flow: Flow, vocoder: Vocoder, prompt: FlowPrompt, golden: "dict[str, Tensor]"
+    ) -> None:
+        generator = torch.Generator().manual_seed(0)
+        asked: list[int] = []
+
+        def draw(num_frames: int) -> "Tensor":
+            asked.append(num_frames)
+            draws: Tensor = torch.randn(1, num_frames * 480, 9, generator=generator)
+            return draws
+
+        tokens = golden["flow_token"][:, :30]
+        calls = calls_with_hops([13], 30)
+        chunks = list(stream_wav(flow, vocoder, prompt, tokens, calls, noise=fixed_noise(400), draw=draw))
+        assert asked == [26, 42]
+        assert sum(chunk.shape[1] for chunk in chunks) == 30 * 960

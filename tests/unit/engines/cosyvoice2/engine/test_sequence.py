@@ -1,0 +1,194 @@
+"""Sequences and streams by themselves."""
+
+import math
+from typing import Any
+
+import pytest
+
+from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
+from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
+from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
+from cc_tts.engines.cosyvoice2.engine.schedule import HopSchedule
+from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS, Feed, OneHop, Sequence, Stream, hops_of
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds, unistream_inputs
+
+pytestmark = pytest.mark.unit
+
+IDS = SpeechIds(num_codes=100)
+
+
+def make_stream(**fields: Any) -> Stream:
+    clock = ListenerClock(opened_ms=0.0, first_audio_target_ms=300.0, guard_ms=60.0)
+    return Stream(**{"stream_id": 1, "voice_id": "anna", "speed": 1.0, "clock": clock, **fields})
+
+
+def make_sequence(stream: Stream, *, num_prompt: int = 45, **fields: Any) -> Sequence:
+    sequence = Sequence(
+        **{
+            "key": len(stream.sequences),
+            "stream": stream,
+            "text_chunk_index": 0,
+            "seed": 0,
+            "hops": hops_of(num_prompt, first_hop=25, speed=stream.speed),
+            "num_prompt": num_prompt,
+            "slot": len(stream.sequences),
+            **fields,
+        }
+    )
+    stream.sequences.append(sequence)
+    return sequence
+
+
+def plain_feed() -> Feed:
+    return Feed(unistream_inputs((), (1, 2), ()), DrawRules.of_request(LengthLimits(2, 40)))
+
+
+def test_a_plain_sequence_goes_from_feed_to_tokens() -> None:
+    sequence = make_sequence(make_stream(), feed=plain_feed())
+    assert sequence.is_drawing
+    sequence.was_fed()
+    assert sequence.is_drawing
+    assert sequence.feed is None
+    sequence.drew([1] * 32, stopped=False)
+    assert not sequence.is_ready  # 30 tokens fill the prompt's grid, three more are looked at
+    sequence.drew([2], stopped=False)
+    assert sequence.is_ready
+    assert sequence.num_needed == 33
+    assert sequence.num_frames == 2 * (20 + 33)
+    assert sequence.num_keys == 2 * (45 + 33)
+    sequence.drew((), stopped=True)
+    assert sequence.is_drawn
+    assert not sequence.is_drawing
+    assert not sequence.is_mute
+    assert sequence.unsent_ms == 33 * 40
+
+
+def test_a_sequence_without_tokens_is_mute() -> None:
+    sequence = make_sequence(make_stream(), feed=plain_feed())
+    sequence.was_fed()
+    sequence.drew((), stopped=True)
+    assert sequence.is_mute
+    assert not sequence.is_ready
+
+
+def test_an_interleaved_sequence_waits_for_text_and_is_never_fed_while_it_runs() -> None:
+    stream = make_stream(is_interleaved=True)
+    sequence = make_sequence(stream, bistream=Bistream((), (), speech_ids=IDS))
+    sequence.add_text((1, 2, 3), text_chunk_index=0)
+    assert sequence.feed is None
+    assert stream.owes_nothing
+    sequence.add_text((4, 5, 6), text_chunk_index=1)
+    assert sequence.feed is not None
+    assert not sequence.feed.goes_on
+    assert not stream.owes_nothing
+    sequence.was_fed()
+    sequence.add_text((7, 8, 9, 10), text_chunk_index=2)
+    sequence.end_text()
+    assert sequence.feed is None
+    sequence.drew([7] * 15, stopped=False)
+    assert sequence.feed is None
+    sequence.drew([IDS.fill], stopped=True)
+    assert sequence.feed is not None
+    assert sequence.feed.goes_on
+    assert sequence.num_unspoken == 1
+    sequence.was_fed()
+    sequence.drew([8] * 15 + [IDS.fill], stopped=True)
+    sequence.was_fed()
+    sequence.drew([9, IDS.end], stopped=True)
+    assert sequence.is_drawn
+    assert len(sequence.tokens) == 31
+    assert sequence.num_text == 10
+
+
+@pytest.mark.parametrize(("num_given", "index"), [(0, 0), (11, 0), (12, 1), (17, 1), (18, 3), (500, 3)])
+def test_audio_counts_for_the_text_chunk_that_is_spoken_then(num_given: int, index: int) -> None:
+    """Four text tokens in chunk 0, two in chunk 1, none in chunk 2; three speech tokens to a text token."""
+    sequence = make_sequence(make_stream(), marks=[(0, 0), (4, 1), (6, 2), (6, 3)], num_given=num_given)
+    assert sequence.index_now == index
+    assert sequence.last_index == 3
+
+
+def test_an_interleaved_text_that_ends_without_a_word_is_over() -> None:
+    sequence = make_sequence(make_stream(), bistream=Bistream((), (), speech_ids=IDS))
+    sequence.end_text()
+    assert sequence.is_mute
+    assert not sequence.takes_text
+
+
+def test_deadlines_of_later_sequences_are_behind_what_comes_before() -> None:
+    stream = make_stream()
+    first, second = make_sequence(stream, tokens=[1] * 50), make_sequence(stream)
+    assert first.deadline_ms == stream.clock.deadline_ms == 300.0
+    assert second.deadline_ms == 300.0 + 50 * 40
+
+
+def test_who_is_ahead_of_the_reader() -> None:
+    stream = make_stream()
+    first, second = make_sequence(stream, tokens=[1] * 99), make_sequence(stream)
+    assert not first.is_well_ahead
+    assert not second.is_well_ahead
+    first.tokens.append(1)
+    assert not first.is_well_ahead
+    assert second.is_well_ahead
+    stream.clock.sent(0.0, MAX_AHEAD_MS)
+    assert first.is_well_ahead
+    stream.taken_ms = 1.0
+    assert not first.is_well_ahead
+    assert second.is_well_ahead
+
+
+def test_speed_counts_in_what_is_unsent() -> None:
+    stream = make_stream(speed=2.0)
+    assert make_sequence(stream, tokens=[1] * 10).unsent_ms == 200.0
+
+
+def test_hops_by_speed() -> None:
+    assert isinstance(hops_of(0, first_hop=25, speed=1.0), HopSchedule)
+    hops = hops_of(0, first_hop=25, speed=1.5)
+    assert isinstance(hops, OneHop)
+    assert hops.poll(1000, finished=False) is None
+    call = hops.poll(1000, finished=True)
+    assert call is not None
+    assert (call.num_tokens, call.num_new, call.finalize) == (1000, 1000, True)
+    assert hops.poll(1000, finished=True) is None
+
+
+def test_when_a_stream_will_be_done_with_is_known_once_all_is_drawn() -> None:
+    stream = make_stream()
+    sequence = make_sequence(stream, feed=plain_feed())
+    sequence.was_fed()
+    sequence.drew([1] * 150, stopped=True)  # 6 s
+    assert stream.left_ms == math.inf  # more text may come
+    stream.has_ended = True
+    assert stream.left_ms == 6000.0 - MAX_AHEAD_MS
+    stream.clock.sent(0.0, 2000.0)
+    sequence.num_given = 50
+    stream.taken_ms = 1500.0
+    assert stream.left_ms == 500.0
+    stream.texts.append((1, "more"))
+    assert stream.left_ms == math.inf
+    stream.texts.clear()
+    make_sequence(stream, feed=plain_feed())
+    assert stream.left_ms == math.inf
+
+
+def test_a_stream_with_nothing_left_is_done_with_now() -> None:
+    assert make_stream(has_ended=True).left_ms == 0.0
+
+
+def test_the_sixth_silent_token_in_a_row_and_those_after_it_are_left_out() -> None:
+    sequence = make_sequence(make_stream(), feed=plain_feed(), silent_tokens=frozenset({1, 2}))
+    sequence.was_fed()
+    sequence.drew([1, 2, 1, 2], stopped=False)
+    sequence.drew([1, 2, 1, 7, 2, 2, 2, 2, 2, 2, 9], stopped=True)
+    assert sequence.tokens == [1, 2, 1, 2, 1, 7, 2, 2, 2, 2, 2, 9]
+    assert sequence.num_unspoken == 3
+
+
+def test_silence_of_an_interleaved_text_is_left_out_as_well() -> None:
+    sequence = make_sequence(make_stream(), bistream=Bistream((), (), speech_ids=IDS), silent_tokens=frozenset({3}))
+    sequence.add_text((1, 2, 3, 4, 5), text_chunk_index=0)
+    sequence.was_fed()
+    sequence.drew([3] * 8 + [4], stopped=False)
+    assert sequence.tokens == [3] * 5 + [4]
+    assert sequence.num_unspoken == 3

@@ -1,0 +1,395 @@
+import zlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+torch = pytest.importorskip("torch")
+
+from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import relative_positions  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowConfig, FlowState, fixed_noise  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.layers import Span  # noqa: E402
+from tests.parity.golden_fill import fill_by_hash, fill_by_kind  # noqa: E402
+from tests.support.flow_cases import SMALL  # noqa: E402
+from tests.support.golden import full_shapes, read_tensors, tiny_shapes  # noqa: E402
+from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+pytestmark = pytest.mark.unit
+
+GOLDEN_CLOSE: Final = {"rtol": 0.0, "atol": 2e-5}
+CLOSE: Final = {"rtol": 0.0, "atol": 5e-5}
+CHUNK: Final = SMALL.chunk_tokens
+
+_one_thread_without_gradients = pytest.fixture(autouse=True, scope="module")(one_thread_without_gradients)
+
+
+@pytest.fixture(scope="module")
+def golden() -> "dict[str, Tensor]":
+    return read_tensors("tiny.npz")
+
+
+@pytest.fixture(scope="module")
+def noise() -> "Tensor":
+    return fixed_noise()
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Flow:
+    return Flow.from_state_dict(fill_by_kind(tiny_shapes("flow"), "flow."), estimator_head_dim=16)
+
+
+@pytest.fixture(scope="module")
+def full() -> Flow:
+    return Flow.from_state_dict(fill_by_hash(full_shapes("flow")))
+
+
+def voice_of(golden: "Mapping[str, Tensor]") -> "tuple[Tensor, Tensor, Tensor]":
+    return golden["flow_prompt_token"], golden["flow_prompt_feat"], golden["flow_embedding"]
+
+
+def lengths_of(token: "Tensor") -> "Tensor":
+    lengths: Tensor = torch.full((token.shape[0],), token.shape[1])
+    return lengths
+
+
+class TestGolden:
+    """Numbers of the reference implementation."""
+
+    def test_noise(self, golden: "dict[str, Tensor]", noise: "Tensor") -> None:
+        torch.testing.assert_close(noise[0, :4, :16], golden["noise_head"], rtol=0.0, atol=1e-6)
+        assert zlib.crc32(noise.numpy().tobytes()) == golden["noise_crc"]
+        assert torch.equal(fixed_noise(70), noise[:, :, :70])
+        with pytest.raises(ValueError, match="15000"):
+            fixed_noise(15_001)
+
+    def test_euler_grid(self) -> None:
+        ends = read_tensors("spec/flow.npz")["t_span"].tolist()
+        moments = [moment for moment, _ in euler_grid(10)]
+        assert moments == pytest.approx(ends[:-1], abs=1e-6)
+        assert sum(length for _, length in euler_grid(10)) == pytest.approx(1.0, abs=1e-6)
+
+    @pytest.mark.parametrize("streaming", [True, False])
+    def test_estimator(self, tiny: Flow, golden: "dict[str, Tensor]", streaming: bool) -> None:
+        span = Span.of(torch.tensor([120, 120]), 120, chunk=50 if streaming else None)
+        x, mu, cond = (golden[name].mT for name in ("est_x", "est_mu", "est_cond"))
+        out = tiny.estimator(x, mu, tiny.estimator.shifts(golden["est_t"]), golden["est_spk"], cond, span)
+        torch.testing.assert_close(out.mT, golden[f"est_out_streaming_{streaming}"], **GOLDEN_CLOSE)
+
+    @pytest.mark.parametrize("streaming", [True, False])
+    def test_encoder(self, tiny: Flow, golden: "dict[str, Tensor]", streaming: bool) -> None:
+        token = golden["enc_tokens"]
+        hidden = tiny.encode(token, lengths_of(token), streaming=streaming, finalize=True)
+        torch.testing.assert_close(hidden[0], golden[f"enc_out_streaming_{streaming}"], **GOLDEN_CLOSE)
+
+    def test_encoder_with_lookahead(self, tiny: Flow, golden: "dict[str, Tensor]") -> None:
+        token = golden["enc_tokens"]
+        hidden = tiny.encode(token, lengths_of(token), streaming=True, finalize=False)
+        torch.testing.assert_close(hidden[0], golden["enc_out_context"], **GOLDEN_CLOSE)
+
+    @pytest.mark.parametrize(("streaming", "name"), [(False, "mel_offline"), (True, "mel_stream_final")])
+    def test_mel(self, tiny: Flow, golden: "dict[str, Tensor]", noise: "Tensor", streaming: bool, name: str) -> None:
+        token, voice = golden["flow_token"], voice_of(golden)
+        mel = tiny(token, *voice, streaming=streaming, finalize=True, noise=noise)
+        torch.testing.assert_close(mel[0], golden[name], **GOLDEN_CLOSE)
+
+    def test_constants_at_hand_change_nothing(
+        self, golden: "dict[str, Tensor]", noise: "Tensor", monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        flow = Flow.from_state_dict(fill_by_kind(tiny_shapes("flow"), "flow."), estimator_head_dim=16)
+        token, voice = golden["flow_token"], voice_of(golden)
+        before = flow(token, *voice, streaming=True, finalize=True, noise=noise)
+        flow.keep_constants(8)
+        monkeypatch.setattr(flow.estimator, "shifts", lambda _t: pytest.fail("they are at hand"))
+        torch.testing.assert_close(
+            flow(token, *voice, streaming=True, finalize=True, noise=noise), before, **GOLDEN_CLOSE
+        )
+
+    def test_mel_in_chunks(self, tiny: Flow, golden: "dict[str, Tensor]", noise: "Tensor") -> None:
+        token, voice = golden["flow_token"], voice_of(golden)
+        state = tiny.init_state(*voice, noise=noise, max_tokens=150)
+        num_fed = num_given = 0
+        for index, hop in enumerate(golden["chunk_hops"].tolist()):
+            num_known = num_given + hop + 3
+            whole = tiny(token[:, :num_known], *voice, streaming=True, finalize=False, noise=noise)
+            torch.testing.assert_close(whole[0, :, 2 * num_given :], golden[f"mel_chunk{index}"], **GOLDEN_CLOSE)
+            mel, state = tiny.step(state, token[:, num_fed:num_known], is_last=False)
+            torch.testing.assert_close(mel[0], golden[f"mel_chunk{index}"], **GOLDEN_CLOSE)
+            num_fed, num_given = num_known, num_given + hop
+        mel, state = tiny.step(state, token[:, num_fed:], is_last=True)
+        torch.testing.assert_close(mel[0], golden["mel_stream_final"][:, 2 * num_given :], **GOLDEN_CLOSE)
+
+    @pytest.mark.parametrize("streaming", [1, 0])
+    def test_full_size_encoder_and_estimator(self, full: Flow, streaming: int) -> None:
+        golden = read_tensors("spec/flow.npz")
+        token = torch.cat((golden["prompt_token"], golden["token"]), dim=1)
+        for finalize, name in ((True, "final"), (False, "lookahead")):
+            hidden = full.encode(token, lengths_of(token), streaming=bool(streaming), finalize=finalize)
+            torch.testing.assert_close(
+                full.encoder_proj(hidden), golden[f"mu_streaming{streaming}_{name}"], **GOLDEN_CLOSE
+            )
+        span = Span.of(torch.tensor([120, 120]), 120, chunk=50 if streaming else None)
+        x, mu, cond = (golden[name].mT for name in ("est_x", "est_mu", "est_cond"))
+        out = full.estimator(x, mu, full.estimator.shifts(golden["est_t"]), golden["est_spks"], cond, span)
+        torch.testing.assert_close(out.mT, golden[f"est_out_streaming{streaming}"], **GOLDEN_CLOSE)
+
+
+class TestConfig:
+    """Sizes from shapes."""
+
+    def test_published_sizes(self) -> None:
+        config = FlowConfig.from_state_dict(full_shapes("flow"))
+        assert (config.vocab_size, config.encoder.num_layers, config.encoder.num_up_layers) == (6561, 6, 4)
+        assert (config.estimator.num_mid_blocks, config.estimator.num_blocks, config.estimator.in_channels) == (
+            12,
+            4,
+            320,
+        )
+        assert config.chunk_frames == 50
+
+    @pytest.mark.parametrize(
+        ("shapes", "head_dim"), [(full_shapes("flow"), 64), (tiny_shapes("flow"), 16)], ids=["full", "tiny"]
+    )
+    def test_keys_are_those_of_the_state_dict(self, shapes: dict[str, list[int]], head_dim: int) -> None:
+        with torch.device("meta"):
+            flow = Flow(FlowConfig.from_state_dict(shapes, estimator_head_dim=head_dim))
+        assert {key: list(value.shape) for key, value in flow.state_dict().items()} == shapes
+
+    def test_other_files_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="not a state dict of the flow"):
+            FlowConfig.from_state_dict({"conv_pre.weight": [1, 2, 3]})
+        with pytest.raises(ValueError, match="whole heads"):
+            FlowConfig.from_state_dict(tiny_shapes("flow"), estimator_head_dim=15)
+
+
+def small_flow(seed: int = 0) -> Flow:
+    torch.manual_seed(seed)
+    flow = Flow(SMALL).eval()
+    for name, parameter in flow.named_parameters():
+        scale = 0.3 if "pos_bias" in name else 1.0
+        parameter.copy_(parameter + scale * torch.randn_like(parameter) * 0.1)
+    return flow
+
+
+def small_voice(num_prompt: int, seed: int = 5, num_rows: int = 1) -> "tuple[Tensor, Tensor, Tensor]":
+    generator = torch.Generator().manual_seed(seed)
+    token = torch.randint(0, SMALL.vocab_size, (num_rows, num_prompt), generator=generator)
+    feat = torch.randn((num_rows, 2 * num_prompt, 4), generator=generator)
+    return token, feat, torch.randn((num_rows, 6), generator=generator)
+
+
+def small_tokens(num_tokens: int, seed: int = 6, num_rows: int = 1) -> "Tensor":
+    generator = torch.Generator().manual_seed(seed)
+    token: Tensor = torch.randint(0, SMALL.vocab_size, (num_rows, num_tokens), generator=generator)
+    return token
+
+
+SMALL_NOISE: Final = fixed_noise(200, 4)
+
+
+def whole(flow: Flow, token: "Tensor", voice: "tuple[Tensor, Tensor, Tensor]", **kwargs: Any) -> "Tensor":
+    mel: Tensor = flow(token, *voice, noise=SMALL_NOISE, **{"streaming": True, "finalize": True, **kwargs})
+    return mel
+
+
+class TestSteps:
+    """What is kept gives the same as what is run again."""
+
+    @settings(max_examples=25, deadline=None)
+    @given(
+        num_prompt=st.integers(0, 13),
+        pieces=st.lists(st.integers(0, 9), min_size=1, max_size=6),
+        more=st.integers(1, 8),
+    )
+    def test_any_pieces_give_the_whole(self, num_prompt: int, pieces: list[int], more: int) -> None:
+        flow, voice = small_flow(), small_voice(num_prompt)
+        token = small_tokens(sum(pieces) + more)
+        state = flow.init_state(*voice, noise=SMALL_NOISE, max_tokens=num_prompt + token.shape[1])
+        mels, fed = [], 0
+        for size in (*pieces, more):
+            is_last = fed + size == token.shape[1]
+            mel, state = flow.step(state, token[:, fed : fed + size], is_last=is_last)
+            assert mel.shape[2] == state.num_new_frames[0]
+            assert is_last or state.num_kept[0] % CHUNK == 0
+            mels.append(mel)
+            fed += size
+        torch.testing.assert_close(torch.cat(mels, dim=2), whole(flow, token, voice), **CLOSE)
+
+    @settings(max_examples=15, deadline=None)
+    @given(num_prompt=st.integers(0, 13), hops=st.lists(st.integers(1, 9), min_size=1, max_size=5))
+    def test_a_begun_chunk_is_what_the_tokens_so_far_give(self, num_prompt: int, hops: list[int]) -> None:
+        flow, voice = small_flow(), small_voice(num_prompt)
+        token = small_tokens(sum(hops) + 3)
+        state = flow.init_state(*voice, noise=SMALL_NOISE, max_tokens=num_prompt + token.shape[1])
+        given_out = fed = 0
+        for hop in hops:
+            known = given_out + hop + 3
+            mel, state = flow.step(state, token[:, fed:known], is_last=False, partial=True)
+            expected = whole(flow, token[:, :known], voice, finalize=False)[:, :, 2 * given_out :]
+            torch.testing.assert_close(mel, expected, **CLOSE)
+            given_out, fed = given_out + hop, known
+        mel, _ = flow.step(state, token[:, fed:], is_last=True)
+        torch.testing.assert_close(mel, whole(flow, token, voice)[:, :, 2 * given_out :], **CLOSE)
+
+    def test_rows_of_a_batch_are_at_different_places(self) -> None:
+        flow = small_flow()
+        prompts, counts, pieces = (9, 0, 5), (11, 6, 14), ((7, 4), (2, 4), (8, 6))
+        voice, token = small_voice(9, num_rows=3), small_tokens(14, num_rows=3)
+        state = flow.init_state(*voice, noise=SMALL_NOISE, max_tokens=23, prompt_token_len=prompts)
+        rows: list[list[Tensor]] = [[], [], []]
+        fed = [0, 0, 0]
+        for turn in range(2):
+            sizes = [piece[turn] for piece in pieces]
+            fresh = torch.zeros(3, max(sizes), dtype=torch.int64)
+            for row, size in enumerate(sizes):
+                fresh[row, :size] = token[row, fed[row] : fed[row] + size]
+                fed[row] += size
+            mel, state = flow.step(state, fresh, is_last=[turn == 1, turn == 1, turn == 1], token_len=sizes)
+            for row, count in enumerate(state.num_new_frames):
+                rows[row].append(mel[row : row + 1, :, :count])
+                assert not mel[row, :, count:].any()
+        for row in range(3):
+            one = tuple(part[row : row + 1] for part in voice)
+            alone = (one[0][:, : prompts[row]], one[1][:, : 2 * prompts[row]], one[2])
+            expected = whole(flow, token[row : row + 1, : counts[row]], alone)
+            torch.testing.assert_close(torch.cat(rows[row], dim=2), expected, **CLOSE)
+
+    def test_rows_may_end_at_different_times(self) -> None:
+        flow, voice, token = small_flow(), small_voice(4, num_rows=2), small_tokens(10, num_rows=2)
+        state = flow.init_state(*voice, noise=SMALL_NOISE, max_tokens=14)
+        first, state = flow.step(state, token[:, :8], is_last=[True, False])
+        assert state.num_new_frames == (16, 8)
+        second, state = flow.step(state, token[:, 8:], is_last=True, token_len=[0, 2])
+        assert state.num_new_frames == (0, 12)
+        voices = [tuple(part[row : row + 1] for part in voice) for row in range(2)]
+        torch.testing.assert_close(
+            first[:1], flow(token[:1, :8], *voices[0], streaming=True, finalize=True, noise=SMALL_NOISE)
+        )
+        both = torch.cat((first[1:, :, :8], second[1:]), dim=2)
+        expected = flow(token[1:], *voices[1], streaming=True, finalize=True, noise=SMALL_NOISE)
+        torch.testing.assert_close(both, expected, **CLOSE)
+
+    def test_the_state_after_a_prompt_serves_many(self) -> None:
+        flow, voice = small_flow(), small_voice(10)
+        prompt_state = flow.init_state(*voice, noise=SMALL_NOISE, max_tokens=30)
+        for seed in (1, 2):
+            token = small_tokens(9, seed=seed)
+            mel, _ = flow.step(prompt_state.fork(), token, is_last=True)
+            torch.testing.assert_close(mel, whole(flow, token, voice), **CLOSE)
+
+    def test_a_step_costs_its_own_frames(self) -> None:
+        flow, voice, token = small_flow(), small_voice(8), small_tokens(40)
+        widths: list[int] = []
+        flow.estimator.register_forward_hook(lambda _module, args, _out: widths.append(args[0].shape[1]))
+        state = flow.init_state(*voice, noise=SMALL_NOISE, max_tokens=48)
+        for start in range(0, 40, 8):
+            _, state = flow.step(state, token[:, start : start + 8], is_last=start == 32)
+        assert max(widths) <= 2 * (8 + CHUNK + 3)
+
+    def test_too_many_tokens_are_refused(self) -> None:
+        flow, voice = small_flow(), small_voice(8)
+        state = flow.init_state(*voice, noise=SMALL_NOISE, max_tokens=12)
+        with pytest.raises(ValueError, match="room"):
+            flow.step(state, small_tokens(5), is_last=True)
+
+    def test_too_little_noise_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="noise"):
+            small_flow().init_state(*small_voice(8), noise=SMALL_NOISE, max_tokens=101)
+
+    def test_nothing_new_gives_nothing(self) -> None:
+        flow, voice = small_flow(), small_voice(8)
+        state: FlowState = flow.init_state(*voice, noise=SMALL_NOISE, max_tokens=12)
+        mel, after = flow.step(state, small_tokens(0), is_last=False)
+        assert mel.shape == (1, 4, 0)
+        assert (after.num_kept, after.num_given) == (state.num_kept, state.num_given)
+
+
+class TestBatch:
+    """A batch gives what its rows give alone."""
+
+    @pytest.mark.parametrize("streaming", [True, False])
+    @pytest.mark.parametrize("finalize", [True, False])
+    def test_rows_of_different_lengths(self, streaming: bool, finalize: bool) -> None:
+        flow = small_flow()
+        prompts, counts = (7, 0, 10), (5, 12, 9)
+        voice, token = small_voice(10, num_rows=3), small_tokens(12, num_rows=3)
+        how = {"streaming": streaming, "finalize": finalize}
+        mels = whole(flow, token, voice, token_len=torch.tensor(counts), prompt_token_len=torch.tensor(prompts), **how)
+        assert mels.shape == (3, 4, 24 if finalize else 18)
+        for row, (prompt, count) in enumerate(zip(prompts, counts, strict=True)):
+            one = tuple(part[row : row + 1] for part in voice)
+            alone = (one[0][:, :prompt], one[1][:, : 2 * prompt], one[2])
+            mel = whole(flow, token[row : row + 1, :count], alone, **how)
+            torch.testing.assert_close(mels[row : row + 1, :, : mel.shape[2]], mel, **CLOSE)
+            assert not mels[row, :, mel.shape[2] :].any()
+
+
+class TestTraps:
+    """What is easy to get wrong (§13)."""
+
+    def test_a_prefix_never_changes_under_the_chunk_mask(self) -> None:
+        flow, voice, token = small_flow(), small_voice(4), small_tokens(20)
+        long = whole(flow, token, voice)
+        short = whole(flow, token[:, :11], voice, finalize=False)  # two whole chunks and their lookahead
+        torch.testing.assert_close(short, long[:, :, :16], **CLOSE)
+        assert (whole(flow, token, voice, streaming=False)[:, :, :16] - short).abs().max() > 1e-3
+
+    def test_the_end_is_silence_and_not_token_zero(self) -> None:
+        flow, voice, token = small_flow(), small_voice(4), small_tokens(8)
+        with_zeros = torch.cat((token, torch.zeros(1, 3, dtype=torch.int64)), dim=1)
+        ended = whole(flow, token, voice)
+        assert (ended - whole(flow, with_zeros, voice, finalize=False)).abs().max() > 1e-4
+
+    def test_negative_tokens_count_as_zero(self) -> None:
+        flow, voice = small_flow(), small_voice(4)
+        torch.testing.assert_close(
+            whole(flow, torch.tensor([[-1, 3, 4]]), voice), whole(flow, torch.tensor([[0, 3, 4]]), voice)
+        )
+
+    def test_a_prompt_has_two_frames_a_token(self) -> None:
+        flow, (token, feat, embedding) = small_flow(), small_voice(4)
+        with pytest.raises(ValueError, match="4 tokens cannot have 7"):
+            whole(flow, small_tokens(3), (token, feat[:, :7], embedding))
+
+    @pytest.mark.parametrize("num_tokens", [0, 2])
+    def test_less_than_the_lookahead_gives_nothing_yet(self, num_tokens: int) -> None:
+        mel = whole(small_flow(), small_tokens(num_tokens), small_voice(6), finalize=False)
+        assert mel.shape == (1, 4, 0)
+
+    def test_only_the_direction_of_the_embedding_counts(self) -> None:
+        flow = small_flow()
+        _, _, embedding = small_voice(1)
+        torch.testing.assert_close(flow.speaker(7 * embedding), flow.speaker(embedding))
+
+    def test_positions_may_be_negative(self) -> None:
+        table = relative_positions(-2, 3, 8, torch.device("cpu"))
+        torch.testing.assert_close(table[2], torch.tensor([0.0, 1.0] * 4))
+        torch.testing.assert_close(table[1, 0::2], -table[3, 0::2])
+        torch.testing.assert_close(table[1, 1::2], table[3, 1::2])
+
+    def test_no_tensor_is_asked_for_its_value(self) -> None:
+        """On the meta device tensors have none; what runs there can be captured in a CUDA graph."""
+        with torch.device("meta"):
+            flow = Flow(SMALL)
+            token, prompt, noise = torch.zeros(2, 9).long(), torch.zeros(2, 5).long(), torch.zeros(1, 4, 60)
+            lengths = torch.zeros(2).long()
+            voice = prompt, torch.zeros(2, 10, 4), torch.zeros(2, 6)
+            how = {"noise": noise, "token_len": lengths, "prompt_token_len": lengths}
+            for streaming in (True, False):
+                assert flow(token, *voice, streaming=streaming, finalize=False, **how).shape == (2, 4, 12)
+            state = flow.init_state(*voice, noise=noise, max_tokens=30)
+            assert flow.run_window(state, token, torch.zeros(4, 2).long(), 20).shape == (2, 12, 4)
+
+    def test_half_precision_inside_float32_outside(self) -> None:
+        flow, voice, token = small_flow().to(torch.bfloat16), small_voice(6), small_tokens(9)
+        state = flow.init_state(*voice, noise=SMALL_NOISE, max_tokens=20)
+        mel, _ = flow.step(state, token, is_last=True)
+        exact = whole(small_flow(), token, voice)
+        assert mel.dtype == torch.float32
+        torch.testing.assert_close(mel, exact, rtol=0.0, atol=0.2)
+        torch.testing.assert_close(whole(flow, token, voice), exact, rtol=0.0, atol=0.2)

@@ -1,0 +1,167 @@
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn.utils import parametrizations  # noqa: E402
+
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.layers import (  # noqa: E402
+    CausalConv,
+    JoinedLinears,
+    Span,
+    fold_weight_norm,
+    folded_shapes,
+    join_linears,
+    remember,
+    within,
+)
+from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
+from tests.support.tiny_model import tiny_states  # noqa: E402
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+pytestmark = pytest.mark.unit
+
+MAGNITUDE: Final = "parametrizations.weight.original0"
+DIRECTION: Final = "parametrizations.weight.original1"
+
+
+@pytest.mark.parametrize("conv", [nn.Conv1d(3, 5, 7), nn.ConvTranspose1d(3, 5, 4)], ids=["conv", "transposed"])
+@pytest.mark.parametrize("spelling", ["new", "old"])
+@pytest.mark.parametrize("prefix", ["", "generator."])
+def test_weight_norm_is_multiplied_out(conv: nn.Module, spelling: str, prefix: str) -> None:
+    normed = parametrizations.weight_norm(type(conv)(3, 5, 7))
+    normed.state_dict()[MAGNITUDE].mul_(1.5)
+    state = {prefix + "ups.0." + key: value for key, value in normed.state_dict().items()}
+    if spelling == "old":
+        old = {MAGNITUDE: "weight_g", DIRECTION: "weight_v"}
+        state = {
+            key.replace(MAGNITUDE, old[MAGNITUDE]).replace(DIRECTION, old[DIRECTION]): v for key, v in state.items()
+        }
+    folded = fold_weight_norm(state)
+    assert set(folded) == {"ups.0.weight", "ups.0.bias"}
+    torch.testing.assert_close(folded["ups.0.weight"], normed.weight.detach())
+    assert folded_shapes(state) == {key: tuple(value.shape) for key, value in folded.items()}
+
+
+def test_what_has_no_weight_norm_stays() -> None:
+    state = {"generator.m_source.l_linear.weight": torch.ones(1, 9)}
+    assert list(fold_weight_norm(state)) == ["m_source.l_linear.weight"]
+
+
+def test_lengths_become_places() -> None:
+    assert within(torch.tensor([0, 2]), 3).tolist() == [[False] * 3, [True, True, False]]
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 3, 4])
+@pytest.mark.parametrize("start", [0, 4, 5])
+def test_a_query_sees_to_the_end_of_its_chunk_and_of_its_row(chunk: int | None, start: int) -> None:
+    lengths, width, num_keys = [3, 5], 6, 12
+    starts = torch.tensor([start, 0])
+    span = Span.of(torch.tensor(lengths), width, chunk=chunk, starts=starts, num_keys=num_keys, capacity=20)
+    for row, first in enumerate((start, 0)):
+        end = first + lengths[row]
+        for query in range(width):
+            place = first + query
+            limit = end if chunk is None else min(end, (place // chunk + 1) * chunk)
+            assert span.visible[row, 0, query].tolist() == [key < limit for key in range(num_keys)]
+            assert span.distance[row, query].tolist() == [place - key for key in range(num_keys)]
+            assert span.written[row, query] == (place if query < lengths[row] else 20)
+            assert chunk is None or place - (limit - 1) >= span.lowest
+
+
+def test_a_span_for_both_halves_repeats_itself() -> None:
+    span = Span.of(torch.tensor([2, 3]), 3, chunk=2)
+    both = span.twice()
+    assert torch.equal(both.visible[2:], span.visible)
+    assert torch.equal(both.num_kept, torch.tensor([2, 3, 2, 3]))
+
+
+def test_padding_is_remembered_where_nobody_looks() -> None:
+    cache = torch.zeros(2, 2, 1, 5, 1)
+    span = Span.of(torch.tensor([1, 2]), 2, chunk=None, starts=torch.tensor([1, 0]), num_keys=2, capacity=4)
+    keys, values = remember(torch.tensor([1.0, 2.0]).view(2, 1, 1).expand(2, 2, 2, 1, 1), cache, span)
+    assert keys.flatten(1).tolist() == [[0, 1], [1, 1]]
+    assert values.flatten(1).tolist() == [[0, 2], [2, 2]]
+
+
+def test_a_causal_convolution_goes_on_where_each_row_ended() -> None:
+    torch.manual_seed(0)
+    conv = CausalConv(2, 3, 4).requires_grad_(requires_grad=False)
+    x = torch.randn(2, 9, 2)
+    whole = conv(x)
+    context = torch.zeros(2, 3, 2)
+    first = conv(x[:, :5], context, torch.tensor([1, 5]))  # of the first row one position is kept, the others run again
+    second = conv(torch.stack((x[0, 1:5], x[1, 5:])), context, torch.tensor([4, 4]))
+    torch.testing.assert_close(first, whole[:, :5])
+    torch.testing.assert_close(second, torch.stack((whole[0, 1:5], whole[1, 5:])))
+
+
+@pytest.mark.parametrize("with_context", [False, True])
+def test_a_convolution_as_a_linear_map(with_context: bool) -> None:
+    conv = CausalConv(5, 3, 4).requires_grad_(requires_grad=False)
+    x, num_kept = torch.randn(2, 9, 5), torch.tensor([9, 6])
+    contexts = [torch.ones(2, 3, 5), torch.ones(2, 3, 5)]
+    before = conv(x, contexts[0] if with_context else None, num_kept)
+    conv.keep_flat()
+    torch.testing.assert_close(conv(x, contexts[1] if with_context else None, num_kept), before)
+    assert torch.equal(contexts[0], contexts[1])
+
+
+def test_joined_maps_give_what_each_gives_and_hold_nothing_twice() -> None:
+    maps = [nn.Linear(4, size) for size in (3, 2)]
+    joined = JoinedLinears(*maps)
+    x = torch.randn(2, 5, 4)
+
+    def apart() -> "Tensor":
+        cat: Tensor = torch.cat([each(x) for each in maps], dim=-1)
+        return cat
+
+    expected = apart()
+    assert torch.equal(joined(x), expected)
+    assert maps[0].weight.untyped_storage().data_ptr() != maps[1].weight.untyped_storage().data_ptr()
+    joined.join()
+    with torch.inference_mode():
+        torch.testing.assert_close(joined(x), expected)
+    assert maps[0].weight.untyped_storage().data_ptr() == maps[1].weight.untyped_storage().data_ptr()
+    torch.testing.assert_close(apart(), expected)
+    with torch.no_grad():
+        maps[1].weight.mul_(2.0)  # seen without being joined again
+        torch.testing.assert_close(joined(x), apart())
+
+
+def test_maps_that_were_loaded_or_moved_are_apart_again() -> None:
+    first, second = nn.Linear(4, 3), nn.Linear(4, 2)
+    layer = nn.ModuleDict({"first": first, "second": second})
+    joined = JoinedLinears(first, second)
+    x = torch.randn(1, 4)
+    with torch.no_grad():
+        joined.join()
+        layer.load_state_dict({key: torch.randn_like(value) for key, value in layer.state_dict().items()}, assign=True)
+        assert torch.equal(joined(x), torch.cat((first(x), second(x)), dim=-1))
+        joined.join()
+        layer.to(torch.float64)
+        assert torch.equal(joined(x.double()), torch.cat((first(x.double()), second(x.double())), dim=-1))
+
+
+def test_all_maps_of_a_network_are_joined() -> None:
+    states = tiny_states()
+    for network in (
+        SpeechLm.from_state_dict(states["llm"], head_dim=16),
+        Flow.from_state_dict(states["flow"], estimator_head_dim=16),
+    ):
+        before = {key: value.clone() for key, value in network.state_dict().items()}
+        joined = [
+            part for module in network.modules() for part in vars(module).values() if isinstance(part, JoinedLinears)
+        ]
+        assert len(joined) >= 2
+        num_bytes = sum(part.num_bytes for part in joined)
+        join_linears(network, most_bytes=num_bytes - 1)
+        assert not any(part._joined_at for part in joined)
+        join_linears(network, most_bytes=num_bytes)
+        assert all(map(torch.equal, before.values(), network.state_dict().values()))
+        assert all(part._joined_at == part._places() for part in joined)

@@ -1,0 +1,247 @@
+import copy
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from cc_tts.engines.cosyvoice2.model.networks.layers import fold_weight_norm, folded_shapes  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.vocoder.spectrum import istft, stft  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder, VocoderConfig  # noqa: E402
+from tests.parity.golden_fill import fill_by_hash, fill_by_kind  # noqa: E402
+from tests.support.golden import full_shapes, read_tensors, tiny_shapes  # noqa: E402
+from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+pytestmark = pytest.mark.unit
+
+CLOSE: Final = {"rtol": 0.0, "atol": 2e-6}
+SMALL: Final = VocoderConfig(
+    num_mels=4,
+    channels=(8, 6, 4),
+    up_kernels=(6, 5),
+    up_rates=(4, 3),
+    res_kernels=(3, 5),
+    source_kernels=(6, 1),
+    source_strides=(3, 1),
+    source_res_kernels=(5, 3),
+    num_dilations=2,
+    edge_kernels=(7, 7),
+    n_fft=16,
+    num_hidden_f0=6,
+    num_convs_f0=2,
+    kernel_f0=3,
+    num_harmonics=3,
+    hop_samples=48,
+)
+
+_one_thread_without_gradients = pytest.fixture(autouse=True, scope="module")(one_thread_without_gradients)
+
+
+@pytest.fixture(scope="module")
+def golden() -> "dict[str, Tensor]":
+    return read_tensors("tiny.npz")
+
+
+@pytest.fixture(scope="module")
+def spec() -> "dict[str, Tensor]":
+    return read_tensors("spec/hift.npz")
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Vocoder:
+    return Vocoder.from_state_dict(fold_weight_norm(fill_by_kind(tiny_shapes("hift"), "hift.")), compat=True)
+
+
+@pytest.fixture(scope="module")
+def full() -> Vocoder:
+    return Vocoder.from_state_dict(fold_weight_norm(fill_by_hash(full_shapes("hift"), vocoder=True)), compat=True)
+
+
+def small_vocoder() -> Vocoder:
+    torch.manual_seed(3)
+    vocoder = Vocoder(SMALL).eval()
+    vocoder.f0_predictor.classifier.bias.add_(200.0)
+    vocoder.f0_predictor.classifier.weight.mul_(100.0)
+    return vocoder
+
+
+class TestGolden:
+    """Numbers of the reference implementation."""
+
+    @pytest.mark.parametrize("name", ["hift_a", "hift_b"])
+    def test_tiny(self, tiny: Vocoder, golden: "dict[str, Tensor]", name: str) -> None:
+        mel = golden[name + "_mel"][None]
+        torch.testing.assert_close(tiny.f0(mel)[0], golden[name + "_f0"], rtol=0.0, atol=1e-5)
+        source = tiny.source(golden[name + "_f0"][None])
+        torch.testing.assert_close(source[0], golden[name + "_source"], **CLOSE)
+        audio, own_source = tiny(mel)
+        torch.testing.assert_close(own_source[0], golden[name + "_source"], rtol=0.0, atol=1e-4)
+        torch.testing.assert_close(audio[0], golden[name + "_wav"], rtol=0.0, atol=1e-4)
+        torch.testing.assert_close(tiny.synthesize(mel, source)[0], golden[name + "_wav"], **CLOSE)
+
+    def test_source_of_a_pitch_that_comes_and_goes(self, tiny: Vocoder, golden: "dict[str, Tensor]") -> None:
+        source = tiny.source(golden["source_f0"])
+        torch.testing.assert_close(source[0], golden["source_out"], **CLOSE)
+        audio = tiny.synthesize(golden["hift_a_mel"][None], source)
+        torch.testing.assert_close(audio[0], golden["source_wav"], **CLOSE)
+
+    def test_the_pitch_has_whole_float32(self, tiny: Vocoder, monkeypatch: pytest.MonkeyPatch) -> None:
+        seen: list[bool] = []
+        predict = tiny.f0_predictor.forward
+
+        def predictor(*arguments: Any) -> Any:
+            seen.append(torch.backends.cudnn.allow_tf32)
+            return predict(*arguments)
+
+        monkeypatch.setattr(tiny.f0_predictor, "forward", predictor)
+        before = torch.backends.cudnn.allow_tf32
+        tiny.f0(torch.zeros(1, 80, 6))
+        assert seen == [False]
+        assert torch.backends.cudnn.allow_tf32 is before
+
+    def test_full_size(self, full: Vocoder, spec: "dict[str, Tensor]") -> None:
+        exact = copy.deepcopy(full.f0_predictor).to(torch.float64)
+        in_float64 = exact(spec["mel"].to(torch.float64), None)
+        torch.testing.assert_close(in_float64, spec["f0"].to(torch.float64), rtol=0.0, atol=1e-4)
+        # float32 alone is off by more than that at 230 Hz on some CPUs
+        torch.testing.assert_close(full.f0(spec["mel"]), spec["f0"], rtol=0.0, atol=5e-4)
+        torch.testing.assert_close(full.source(spec["f0"], draws=spec["noise"]), spec["source"], **CLOSE)
+        torch.testing.assert_close(full.synthesize(spec["mel"], spec["source"]), spec["wave"], rtol=0.0, atol=1e-6)
+
+    def test_full_size_with_a_cached_source(self, full: Vocoder, spec: "dict[str, Tensor]") -> None:
+        audio, source = full(spec["mel"], cache_source=spec["cache_source"], draws=spec["noise"])
+        torch.testing.assert_close(audio, spec["wave_with_cache"], rtol=0.0, atol=2e-5)
+        assert torch.equal(source[:, :, :3840], spec["cache_source"])
+
+
+class TestConfig:
+    """Sizes from shapes."""
+
+    @pytest.mark.parametrize("shapes", [full_shapes("hift"), tiny_shapes("hift")], ids=["full", "tiny"])
+    @pytest.mark.parametrize("prefix", ["", "generator."])
+    def test_sizes_and_keys(self, shapes: dict[str, list[int]], prefix: str) -> None:
+        shapes = {prefix + key: shape for key, shape in shapes.items()}
+        config = VocoderConfig.from_state_dict(shapes)
+        assert (config.up_rates, config.source_strides, config.dilations) == ((8, 5, 3), (15, 3, 1), (1, 3, 5))
+        assert (config.n_fft, config.stft_hop, config.num_harmonics) == (16, 4, 9)
+        with torch.device("meta"):
+            vocoder = Vocoder(config)
+        assert {key: tuple(value.shape) for key, value in vocoder.state_dict().items()} == folded_shapes(shapes)
+
+    def test_small_sizes_are_read_back(self) -> None:
+        assert VocoderConfig.from_state_dict(Vocoder(SMALL).state_dict(), hop_samples=48) == SMALL
+
+    def test_other_files_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="not a state dict of the vocoder"):
+            VocoderConfig.from_state_dict({"encoder_proj.weight": [80, 512]})
+        with pytest.raises(ValueError, match="rates"):
+            VocoderConfig.from_state_dict(tiny_shapes("hift"), hop_samples=500)
+
+
+class TestSource:
+    """The excitation (§5.2)."""
+
+    def test_the_phase_is_the_sum_of_the_pitch(self) -> None:
+        source = small_vocoder().m_source
+        f0 = 100 + 300 * torch.rand(2, 30, generator=torch.Generator().manual_seed(1))
+        ends = (f0.to(torch.float64).cumsum(1) * 48 / 24_000).numpy()
+        places = np.clip((np.arange(30 * 48) + 0.5) / 48 - 0.5, 0, 29)
+        turns = np.stack([np.interp(places, np.arange(30), row) for row in ends])
+        phase = source._phase(f0)
+        for harmonic in range(3):
+            expected = torch.from_numpy(np.sin(2 * np.pi * (harmonic + 1) * turns)).to(torch.float32)
+            torch.testing.assert_close(phase[:, harmonic].sin(), expected, rtol=0.0, atol=1e-5)
+        assert phase.abs().max() < 2 * math.pi + 1e-3
+
+    def test_both_phases_agree_while_they_are_short(self) -> None:
+        source = small_vocoder().m_source
+        f0 = torch.tensor([[0.0, 5.0, 220.0, 230.0, 0.0, 150.0]])
+        torch.testing.assert_close(source(f0, None, compat=True), source(f0, None, compat=False), rtol=0.0, atol=1e-5)
+
+    def test_noise_is_strong_only_without_voice(self) -> None:
+        source = small_vocoder().m_source
+        source.l_linear.weight.fill_(1.0)
+        source.l_linear.bias.zero_()
+        f0, draws = torch.tensor([[0.0, 200.0]]), torch.ones(1, 96, 3)
+        noise = source(f0, draws, compat=False).atanh() - source(f0, None, compat=False).atanh()
+        torch.testing.assert_close(noise[0, 0, :48], torch.full((48,), 0.1))
+        torch.testing.assert_close(noise[0, 0, 48:], torch.full((48,), 0.009), rtol=1e-3, atol=1e-6)
+
+
+class TestSpectrum:
+    """The transform and its inverse, against those of torch."""
+
+    def test_there(self) -> None:
+        samples = torch.randn(2, 40, generator=torch.Generator().manual_seed(2))
+        window = torch.hann_window(16)
+        expected = torch.stft(samples, 16, 4, window=window, return_complex=True)
+        ours = stft(samples, torch.tensor([40, 40]), 16)
+        torch.testing.assert_close(ours, torch.cat((expected.real, expected.imag), dim=1), rtol=0.0, atol=1e-5)
+
+    def test_and_back(self) -> None:
+        parts = torch.randn(2, 18, 11, generator=torch.Generator().manual_seed(2))
+        expected = torch.istft(torch.complex(parts[:, :9], parts[:, 9:]), 16, 4, window=torch.hann_window(16))
+        torch.testing.assert_close(istft(parts, torch.tensor([40, 40]), 40, 16), expected, rtol=0.0, atol=1e-5)
+
+    def test_a_row_ends_at_its_own_end(self) -> None:
+        samples = torch.randn(2, 40, generator=torch.Generator().manual_seed(2))
+        spectra = stft(samples, torch.tensor([40, 24]), 16)
+        torch.testing.assert_close(spectra[1:, :, :7], stft(samples[1:, :24], torch.tensor([24]), 16))
+        back = istft(spectra, torch.tensor([40, 24]), 40, 16)
+        torch.testing.assert_close(back[0], samples[0], rtol=0.0, atol=1e-5)
+        torch.testing.assert_close(back[1, :24], samples[1, :24], rtol=0.0, atol=1e-5)
+        assert not back[1, 24:].any()
+
+
+@pytest.mark.parametrize("compat", [True, False])
+def test_a_batch_gives_what_its_rows_give_alone(compat: bool) -> None:
+    vocoder = small_vocoder()
+    vocoder.compat = compat
+    generator = torch.Generator().manual_seed(4)
+    lengths = [9, 4, 13]
+    mel = torch.randn(3, 4, 13, generator=generator)
+    draws = torch.randn(3, 13 * 48, 3, generator=generator)
+    cache = torch.randn(3, 1, 60, generator=generator)
+    audio, source = vocoder(mel, mel_len=torch.tensor(lengths), draws=draws, cache_source=cache)
+    assert audio.abs().max() < 0.99
+    for row, length in enumerate(lengths):
+        one, samples = slice(row, row + 1), length * 48
+        alone, its_source = vocoder(mel[one, :, :length], draws=draws[one, :samples], cache_source=cache[one])
+        torch.testing.assert_close(audio[one, :samples], alone, **CLOSE)
+        torch.testing.assert_close(source[one, :, :samples], its_source, **CLOSE)
+        assert not audio[row, samples:].any()
+
+
+def test_all_lengths_given_change_nothing() -> None:
+    vocoder, mel = small_vocoder(), torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(5))
+    torch.testing.assert_close(vocoder(mel, mel_len=torch.tensor([6, 6]))[0], vocoder(mel)[0], **CLOSE)
+
+
+@pytest.mark.parametrize("compat", [True, False])
+def test_no_tensor_is_asked_for_its_value(compat: bool) -> None:
+    """On the meta device tensors have none; what runs there can be captured in a CUDA graph."""
+    with torch.device("meta"):
+        vocoder = Vocoder(SMALL, compat=compat)
+        mel, lengths, cache = torch.zeros(2, 4, 5), torch.zeros(2).long(), torch.zeros(2, 1, 60)
+        audio, source = vocoder(mel, mel_len=lengths, cache_source=cache, draws=torch.zeros(2, 240, 3))
+    assert (audio.shape, source.shape) == ((2, 240), (2, 1, 240))
+
+
+def test_pitch_and_source_stay_float32() -> None:
+    state = {
+        key: value if key.startswith(("f0_predictor.", "m_source.")) else value.to(torch.bfloat16)
+        for key, value in fold_weight_norm(fill_by_kind(tiny_shapes("hift"), "hift.")).items()
+    }
+    vocoder = Vocoder.from_state_dict(state)
+    exact = Vocoder.from_state_dict(fold_weight_norm(fill_by_kind(tiny_shapes("hift"), "hift.")))
+    mel = torch.randn(1, 80, 5, generator=torch.Generator().manual_seed(6))
+    audio, source = vocoder(mel)
+    assert (audio.dtype, source.dtype) == (torch.float32, torch.float32)
+    expected, expected_source = exact(mel)
+    assert torch.equal(source, expected_source)
+    torch.testing.assert_close(audio, expected, rtol=0.0, atol=0.05)

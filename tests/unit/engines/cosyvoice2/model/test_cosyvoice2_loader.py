@@ -1,0 +1,343 @@
+"""Loading: everything in the published layout is taken, everything else is refused in words."""
+
+import json
+import os
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+
+from cc_tts.engines.cosyvoice2.model import checkpoint_files, checkpoint_shapes  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.checkpoint_files import (  # noqa: E402
+    ModelError,
+    ModelFileDamaged,
+    ModelFileMissing,
+    TensorMismatch,
+    UnsafeCheckpoint,
+    WrongModelVersion,
+    check_part,
+)
+from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import FlowDims, HiftDims, LlmDims, Part  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.loader import (  # noqa: E402
+    OVERFLOW_NOTE,
+    DtypePolicy,
+    dtype_policy,
+    load_model,
+    load_weights,
+)
+from cc_tts.errors import ConfigError  # noqa: E402
+from tests.support import tiny_model  # noqa: E402
+
+pytestmark = pytest.mark.unit
+
+KEYS = Path(__file__).parents[4] / "data" / "golden" / "keys"
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_model.make_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def model(published: Path, tmp_path: Path) -> Path:
+    """A directory of one's own to spoil: links, so replace files rather than write into them."""
+    return Path(shutil.copytree(published, tmp_path / "model", copy_function=os.link))
+
+
+def listed(name: str) -> dict[str, tuple[int, ...]]:
+    path = KEYS / name
+    if not path.exists():
+        pytest.skip(f"{name} is not in tests/data/golden/keys")
+    return {key: tuple(shape) for key, shape in json.loads(path.read_text()).items()}
+
+
+def replace(path: Path, data: bytes) -> None:
+    path.unlink()
+    path.write_bytes(data)
+
+
+def change(model: Path, part: Part, edit: Callable[[dict[str, Any]], object]) -> None:
+    path = model / f"{part}.pt"
+    state = torch.load(path, weights_only=True)
+    edit(state)
+    path.unlink()
+    torch.save(state, path)
+
+
+def test_a_whole_directory_loads(published: Path) -> None:
+    weights = load_weights(published, checksums=True)
+    assert weights.report.num_tensors == {"llm.pt": 31, "flow.pt": 230, "hift.pt": 328}
+    assert weights.report.sha256["hift.pt"] == checkpoint_files.sha256_of(published / "hift.pt")
+    assert set(weights.report.sha256) == {"llm.pt", "flow.pt", "hift.pt"}
+    assert weights.head_dim == 16
+    assert len(weights.llm) == 30  # the tied head is dropped
+    assert weights.flow.keys() == tiny_model.FLOW.shapes().keys()
+    assert weights.hift["conv_pre.weight"].shape == (32, 80, 7)
+    assert not any("original" in key for key in weights.hift)
+    assert any("layers 2, published 24" in note for note in weights.report.notes)
+    assert all(value.dtype == torch.float32 for value in weights.hift.values())
+
+
+@pytest.mark.parametrize("prefix", ["", "generator."])
+@pytest.mark.parametrize("old", [False, True])
+def test_every_spelling_of_the_vocoder_gives_the_same_weights(
+    published: Path, tmp_path: Path, prefix: str, *, old: bool
+) -> None:
+    expected = load_weights(published).hift
+    other = load_weights(tiny_model.make_tiny_model(tmp_path, hift_prefix=prefix, old_weight_norm=old)).hift
+    assert other.keys() == expected.keys()
+    for key, value in expected.items():
+        torch.testing.assert_close(other[key], value, rtol=0, atol=0)
+
+
+def test_weight_norm_is_folded_as_torch_computes_it(published: Path) -> None:
+    stored = torch.load(published / "hift.pt", weights_only=True)
+    loaded = load_weights(published).hift
+    assert not [key for key in loaded if "original" in key]
+    for name, conv in (("conv_pre", torch.nn.Conv1d(80, 32, 7)), ("ups.0", torch.nn.ConvTranspose1d(32, 16, 16))):
+        normed = torch.nn.utils.parametrizations.weight_norm(conv)
+        prefix = f"{name}."
+        normed.load_state_dict({key.removeprefix(prefix): stored[key] for key in stored if key.startswith(prefix)})
+        torch.testing.assert_close(loaded[f"{name}.weight"], normed.weight.detach(), rtol=1e-5, atol=1e-7)
+
+
+def test_the_networks_take_the_weights_and_run(published: Path) -> None:
+    model = load_model(published, estimator_head_dim=tiny_model.ESTIMATOR_HEAD_DIM)
+    for network in (model.lm, model.flow, model.vocoder):
+        assert not network.training
+        assert not [name for name, value in network.named_parameters() if value.requires_grad or value.is_meta]
+    f0 = model.vocoder.f0(torch.zeros(1, 80, 6))
+    assert f0.shape == (1, 6)
+    mel = model.flow(
+        torch.arange(10)[None],
+        torch.arange(25)[None],
+        torch.zeros(1, 50, 80),
+        torch.ones(1, 192),
+        streaming=True,
+        finalize=True,
+        noise=torch.zeros(1, 80, 100),
+    )
+    assert torch.isfinite(mel).all()
+    assert model.report.num_tensors["llm.pt"] == 31
+
+
+def test_a_weight_norm_without_direction_is_refused(model: Path) -> None:
+    change(model, "hift", lambda state: state["conv_pre.parametrizations.weight.original1"].zero_())
+    with pytest.raises(TensorMismatch, match=r"conv_pre.*zero"):
+        load_weights(model)
+
+
+@pytest.mark.parametrize(
+    ("part", "dims", "num_tensors", "num_values"),
+    [
+        ("llm", LlmDims(), 295, 505_803_812 + 151_936 * 896),
+        ("flow", FlowDims(), 1121, 112_549_360),
+        ("hift", HiftDims(), 328, 20_821_295),
+    ],
+)
+def test_the_shapes_of_the_specification_add_up(part: Part, dims: Any, num_tensors: int, num_values: int) -> None:
+    shapes = dims.shapes()
+    assert len(shapes) == num_tensors
+    assert sum(torch.Size(shape).numel() for shape in shapes.values()) == num_values
+    assert check_part(f"{part}.pt", part, shapes) == dims
+
+
+@pytest.mark.parametrize("part", ["llm", "flow", "hift"])
+def test_the_shapes_are_those_of_the_published_files(part: Part) -> None:
+    dims = check_part(f"{part}.pt", part, listed(f"cosyvoice2_{part}_pt.json"))
+    assert checkpoint_shapes.differences(dims) == []
+
+
+@pytest.mark.parametrize("part", ["llm", "flow", "hift"])
+def test_the_small_model_has_the_tensors_of_the_small_reference(part: Part) -> None:
+    path = KEYS.parent / "tiny_state_dict.json"
+    if not path.exists():
+        pytest.skip("tiny_state_dict.json is not in tests/data/golden")
+    stored = json.loads(path.read_text())[f"{part}.pt"]
+    made = {"llm": tiny_model.LLM.shapes(), "flow": tiny_model.FLOW.shapes(), "hift": tiny_model.HIFT.shapes()}[part]
+    assert {key: tuple(shape) for key, (shape, _dtype) in stored.items()} == made
+
+
+@pytest.mark.parametrize("keep", [0.5, 0.999])
+def test_a_file_cut_short_is_refused(model: Path, keep: float) -> None:
+    whole = (model / "hift.pt").read_bytes()
+    replace(model / "hift.pt", whole[: int(len(whole) * keep)])
+    with pytest.raises(ModelFileDamaged, match=r"hift\.pt: cannot be read, .* bytes are probably not the whole file"):
+        load_weights(model)
+
+
+class Code:
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.system, ("exit 1",)
+
+
+def test_code_in_a_checkpoint_is_not_run(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change(model, "flow", lambda state: state.update(extra=Code()))
+    monkeypatch.setattr(os, "system", lambda _command: pytest.fail("the code was run"))
+    with pytest.raises(UnsafeCheckpoint, match=r"flow\.pt: refused, it calls \w+\.system"):
+        load_weights(model)
+
+
+def test_a_bare_pickle_is_refused(model: Path) -> None:
+    replace(model / "flow.pt", pickle.dumps({"weight": Code()}))
+    with pytest.raises(UnsafeCheckpoint, match="bare pickle"):
+        load_weights(model)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "the file is empty"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:b144\nsize 2023316821\n", "git lfs pull"),
+        (b"<!DOCTYPE html><html>404</html>", "this is a web page"),
+        (b"GGUF\x03\x00\x00\x00", "not a PyTorch checkpoint"),
+        (b"PK\x03\x04 nothing of use", "cannot be read"),
+    ],
+)
+def test_stand_ins_are_told_apart(model: Path, content: bytes, message: str) -> None:
+    replace(model / "llm.pt", content)
+    with pytest.raises(ModelFileDamaged, match=message):
+        load_weights(model)
+
+
+def test_missing_and_extra_and_misshapen_tensors_are_reported_together(model: Path) -> None:
+    def edit(state: dict[str, Any]) -> None:
+        del state["encoder_proj.bias"], state["decoder.estimator.mid_blocks.1.0.res_conv.bias"]
+        state["decoder.noise"] = torch.zeros(3)
+        state["encoder.after_norm.weight"] = torch.zeros(511)
+
+    change(model, "flow", edit)
+    with pytest.raises(TensorMismatch) as caught:
+        load_weights(model)
+    assert caught.value.missing == ("encoder_proj.bias", "decoder.estimator.mid_blocks.1.0.res_conv.bias")
+    assert caught.value.unexpected == ("decoder.noise",)
+    assert caught.value.wrong == ("encoder.after_norm.weight is 511, must be 512",)
+    assert "flow.pt: 2 missing: encoder_proj.bias" in caught.value.detail
+    assert isinstance(caught.value, ConfigError)
+
+
+def test_only_the_first_few_names_are_spelled_out(model: Path) -> None:
+    change(model, "hift", lambda state: [state.pop(key) for key in list(state) if key.startswith("resblocks.4")])
+    with pytest.raises(TensorMismatch, match=r"24 missing: (\S+, ){4}\S+ and 19 more"):
+        load_weights(model)
+
+
+@pytest.mark.parametrize("extra", [7, "text", [1.0], None])
+def test_what_is_no_tensor_is_refused(model: Path, extra: object) -> None:
+    change(model, "hift", lambda state: state.update(epoch=extra))
+    with pytest.raises(TensorMismatch, match="epoch"):
+        load_weights(model)
+
+
+def test_integer_tensors_and_bare_tensors_are_refused(model: Path) -> None:
+    change(model, "hift", lambda state: state.update({"conv_pre.bias": torch.zeros(32, dtype=torch.int64)}))
+    with pytest.raises(TensorMismatch, match=r"conv_pre\.bias \(torch\.int64\)"):
+        load_weights(model)
+    (model / "hift.pt").unlink()
+    torch.save(torch.zeros(3), model / "hift.pt")
+    with pytest.raises(TensorMismatch, match="a Tensor in place of named tensors"):
+        load_weights(model)
+
+
+def test_one_tensor_under_two_names_is_refused(model: Path) -> None:
+    change(model, "hift", lambda state: state.update({"generator.conv_pre.bias": torch.zeros(32)}))
+    with pytest.raises(TensorMismatch, match="second name"):
+        load_weights(model)
+
+
+def test_the_tied_head_must_be_the_text_embedding(model: Path) -> None:
+    change(model, "llm", lambda state: state.update({checkpoint_shapes.TIED_HEAD: torch.zeros(512, 64)}))
+    with pytest.raises(TensorMismatch, match=r"lm_head\.weight differs from"):
+        load_weights(model)
+
+
+def test_a_copy_of_the_text_embedding_is_accepted_as_the_head(model: Path) -> None:
+    change(
+        model,
+        "llm",
+        lambda state: state.update({checkpoint_shapes.TIED_HEAD: state[checkpoint_shapes.TEXT_EMBEDDING].clone()}),
+    )
+    assert checkpoint_shapes.TIED_HEAD not in load_weights(model).llm
+
+
+def test_a_missing_last_layer_is_noticed_by_the_description(model: Path) -> None:
+    change(model, "llm", lambda state: [state.pop(key) for key in list(state) if ".layers.1." in key])
+    with pytest.raises(TensorMismatch, match=r"layers is 1, config\.json says 2"):
+        load_weights(model)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"hidden_size": 64}', b"null"])
+def test_a_description_that_cannot_be_read_is_refused(model: Path, content: bytes) -> None:
+    replace(model / "CosyVoice-BlankEN" / "config.json", content)
+    with pytest.raises(ModelFileDamaged, match=r"config\.json: not the description"):
+        load_weights(model)
+
+
+def test_missing_files_are_listed_at_once(model: Path) -> None:
+    (model / "flow.pt").unlink()
+    (model / "hift.pt").unlink()
+    with pytest.raises(ModelFileMissing, match=r"lacks flow\.pt, hift\.pt"):
+        load_weights(model)
+    with pytest.raises(ModelError, match="no such directory"):
+        load_weights(model / "nowhere")
+
+
+@pytest.mark.parametrize(("name", "version"), [("cosyvoice.yaml", 1), ("cosyvoice3.yaml", 3)])
+def test_another_version_is_known_by_its_description(model: Path, name: str, version: int) -> None:
+    (model / "cosyvoice2.yaml").rename(model / name)
+    with pytest.raises(WrongModelVersion, match=f"CosyVoice {version}"):
+        load_weights(model)
+
+
+OTHER_VERSIONS: list[tuple[Part, int, dict[str, tuple[int, ...]]]] = [
+    ("llm", 1, {"llm_embedding.weight": (2, 1024), "text_encoder.embed.out.0.weight": (512, 512)}),
+    ("llm", 3, {"speech_embedding.weight": (6761, 896), "llm_decoder.weight": (6761, 896)}),
+    ("flow", 1, {"input_embedding.weight": (4096, 512), "length_regulator.model.0.weight": (80, 80, 3)}),
+    ("flow", 3, {"decoder.estimator.transformer_blocks.0.attn.to_q.weight": (1024, 1024)}),
+    ("hift", 1, {"conv_pre.bias": (512,), "ups.0.bias": (256,), "ups.1.bias": (128,)}),
+    (
+        "hift",
+        3,
+        {"conv_pre.bias": (512,), "ups.2.bias": (64,), "ups.0.parametrizations.weight.original1": (256, 512, 16)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("part", "version", "shapes"), OTHER_VERSIONS)
+def test_another_version_is_known_by_its_tensors(part: Part, version: int, shapes: dict[str, tuple[int, ...]]) -> None:
+    with pytest.raises(WrongModelVersion, match=rf"{part}\.pt is of CosyVoice {version}"):
+        check_part(f"{part}.pt", part, shapes)
+
+
+@pytest.mark.parametrize("part", ["flow", "hift"])
+def test_the_tensors_of_version_3_as_published_are_refused(part: Part) -> None:
+    with pytest.raises(WrongModelVersion, match="CosyVoice 3"):
+        check_part(f"{part}.pt", part, listed(f"cosyvoice3_{part}_pt.json"))
+
+
+def test_types_follow_the_device() -> None:
+    assert dtype_policy("cpu") == DtypePolicy()
+    for capability in ((8, 0), (8, 9), (9, 0), (12, 0)):
+        policy = dtype_policy("cuda", capability)
+        assert (policy.llm, policy.flow, policy.hift) == (torch.bfloat16, torch.bfloat16, torch.float32)
+        assert not policy.note
+    for capability in ((7, 0), (7, 5)):
+        policy = dtype_policy("cuda:0", capability)
+        assert (policy.llm, policy.flow, policy.hift) == (torch.float16, torch.float16, torch.float32)
+        assert policy.note == OVERFLOW_NOTE
+    assert dtype_policy("cuda", (6, 1)).llm == torch.float32
+
+
+def test_pitch_and_source_stay_float32_in_any_policy(published: Path) -> None:
+    weights = load_weights(published, policy=DtypePolicy(llm=torch.float16, flow=torch.bfloat16, hift=torch.bfloat16))
+    assert {value.dtype for value in weights.llm.values()} == {torch.float16}
+    assert {value.dtype for value in weights.flow.values()} == {torch.bfloat16}
+    for key, value in weights.hift.items():
+        exact = key.startswith(("f0_predictor.", "m_source."))
+        assert value.dtype == (torch.float32 if exact else torch.bfloat16), key

@@ -1,0 +1,87 @@
+from typing import Final
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
+    SOS,
+    LengthLimits,
+    LmInput,
+    LmRequest,
+    Table,
+    speech_inputs,
+    text_inputs,
+)
+from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.lm import DrawRules, LmFeed, LmRunner  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.sampler import SeededRas  # noqa: E402
+from cc_tts.errors import EngineFailed  # noqa: E402
+from tests.parity.generation import speak  # noqa: E402
+from tests.support.tiny_model import NUM_CODES, tiny_states  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
+
+pytestmark = pytest.mark.unit
+
+_one_thread = pytest.fixture(autouse=True)(one_thread)
+
+
+@pytest.fixture(scope="module")
+def lm() -> SpeechLm:
+    return SpeechLm.from_state_dict(tiny_states()["llm"], head_dim=16)
+
+
+RULES: Final = DrawRules.of_request(LengthLimits(0, 9))
+
+
+@pytest.mark.parametrize(
+    ("feed", "message"),
+    [
+        (LmFeed(-1, [SOS], RULES), "slot -1 of 3"),
+        (LmFeed(3, [SOS], RULES), "slot 3 of 3"),
+        (LmFeed(0, [], RULES), "nothing to feed"),
+        (LmFeed(0, text_inputs([512]), RULES), "past the end"),
+        (LmFeed(0, text_inputs([-1]), RULES), "past the end"),
+        (LmFeed(0, speech_inputs([NUM_CODES]), RULES), "past the end"),
+        (LmFeed(0, [LmInput(Table.SPECIAL, 2)], RULES), "past the end"),
+        (LmFeed(0, [SOS], RULES, 2**63), "64 bits"),
+        (LmFeed(0, [SOS], RULES, goes_on=True), "cannot go on"),
+        (LmFeed(1, [SOS], RULES), "in use"),
+        (LmFeed(1, [SOS], RULES, goes_on=True), "cannot go on"),
+        (LmFeed(2, [SOS], RULES), "twice"),
+    ],
+)
+def test_a_feeding_that_cannot_be_is_refused_and_nothing_is_fed(lm: SpeechLm, feed: LmFeed, message: str) -> None:
+    runner = LmRunner(lm, num_slots=3, num_positions=200)
+    request, limits = LmRequest.cross_lingual([1]), LengthLimits(9, 9)
+    runner.start([LmFeed(1, request.inputs, DrawRules.of_request(limits), 1)])
+    with pytest.raises(ValueError, match=message):
+        runner.start([LmFeed(2, request.inputs, RULES, 1), feed])
+    drawn = runner.decode({1: 9}, 9)
+    assert {slot: list(news.ids) for slot, news in drawn.items()} == {
+        1: list(speak(lm, request, SeededRas(1), limits=limits))
+    }
+
+
+def test_inputs_that_do_not_fit_are_refused(lm: SpeechLm) -> None:
+    runner = LmRunner(lm, num_slots=2, num_positions=4)
+    with pytest.raises(EngineFailed, match="5 positions does not fit into 4"):
+        runner.start([LmFeed(0, [SOS] * 4, RULES), LmFeed(1, [SOS] * 5, RULES)])
+    with pytest.raises(ValueError, match="5 positions does not fit"):
+        runner.add_voice(range(4))
+    with pytest.raises(ValueError, match="past the end"):
+        runner.add_voice([512])
+    assert runner.decode({}, 0) == {}
+
+
+def test_what_cannot_be_decoded_is_refused(lm: SpeechLm) -> None:
+    runner = LmRunner(lm, num_slots=2, num_positions=9, max_steps=3)
+    for num_steps in (-1, 4):
+        with pytest.raises(ValueError, match="0 to 3"):
+            runner.decode({}, num_steps)
+    with pytest.raises(ValueError, match="not in use"):
+        runner.decode({0: 1}, 1)
+    with pytest.raises(ValueError, match="slot 2"):
+        runner.release(2)
+    with pytest.raises(ValueError, match="at least 1"):
+        LmRunner(lm, num_slots=0, num_positions=9)

@@ -1,0 +1,178 @@
+"""Slots, pages and voices of the three networks together."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+
+from cc_tts.clock import MonotonicClock  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.device import (  # noqa: E402
+    PagesExhausted,
+    SlotFeed,
+    SpeakJob,
+)
+from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.sequence import Feed  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, unistream_inputs  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.runner import MIN_PAGES, ModelRunner, RunnerConfig  # noqa: E402
+from cc_tts.errors import ConfigError, EngineFailed  # noqa: E402
+from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, make_tiny_model  # noqa: E402
+from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
+
+pytestmark = pytest.mark.unit
+
+SPEAKERS = {  # of long and other one fits into the least memory
+    "short": tiny_speaker("cross_lingual", num_prompt=30, id="short"),
+    "long": tiny_speaker("cross_lingual", num_prompt=400, id="long"),
+    "other": tiny_speaker("cross_lingual", num_prompt=475, id="other"),
+    "builtin": tiny_speaker("builtin"),
+}
+NUM_SLOTS = 4
+
+_one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[SpeechModel, TextTokenizer]:
+    directory: Path = make_tiny_model(tmp_path_factory.mktemp("tiny"))
+    tokenizer = TextTokenizer.from_directory(directory / "CosyVoice-BlankEN")
+    return load_model(directory, device="cpu", estimator_head_dim=ESTIMATOR_HEAD_DIM), tokenizer
+
+
+def make_runner(model: tuple[SpeechModel, TextTokenizer], *, num_pages: int = 60) -> ModelRunner:
+    page_bytes = ModelRunner(
+        *model, {}, RunnerConfig(num_slots=1, num_positions=512, memory_bytes=1 << 30), clock=MonotonicClock()
+    )._flow.arena.bytes_per_page
+    config = RunnerConfig(num_slots=NUM_SLOTS, num_positions=512, memory_bytes=num_pages * page_bytes)
+    return ModelRunner(*model, SPEAKERS, config, clock=MonotonicClock())
+
+
+def feed(slot: int, voice_id: str, num_inputs: int = 3, num_drawn: int = 40, **fields: Any) -> SlotFeed:
+    inputs = unistream_inputs((), range(num_inputs), ())
+    rules = DrawRules.of_request(LengthLimits(num_drawn, num_drawn))
+    return SlotFeed(slot, voice_id, Feed(inputs, rules, **fields), seed=slot)
+
+
+def job(slot: int, num_tokens: int = 40, **fields: Any) -> SpeakJob:
+    tokens = [token % 200 for token in range(num_tokens)]
+    return SpeakJob(**{"slot": slot, "tokens": tokens, "is_first": True, "is_last": True, **fields})
+
+
+def held(runner: ModelRunner) -> tuple[int, int, int, int]:
+    used = (len(runner._lm._used), len(runner._flow._sequences), len(runner._vocoder._num_done))
+    return (*used, runner.num_slots_in_use)
+
+
+def test_a_sequence_takes_its_slot_everywhere_and_gives_it_back(model: Any) -> None:
+    runner = make_runner(model)
+    runner.start([feed(0, "short"), feed(2, "builtin")])
+    assert held(runner) == (2, 2, 0, 2)
+    drawn = runner.decode({0: 40, 2: 40}, 39)
+    assert {slot: len(answer.ids) for slot, answer in drawn.items()} == {0: 40, 2: 40}
+    batch = runner.speak([job(0, is_last=False), job(2)])
+    assert [piece.failed for piece in batch.pieces] == [False, False]
+    assert len(batch.pieces[1].pcm) == 40 * 1920
+    assert held(runner)[2] == 1
+    assert runner.num_free_pages < runner.num_pages
+    for slot in (0, 2, 0, 3):
+        runner.release(slot)
+    assert held(runner) == (0, 0, 0, 0)
+    assert runner.num_free_pages == runner.num_pages
+
+
+def test_pages_needed_are_the_pages_taken(model: Any) -> None:
+    runner = make_runner(model)
+    for voice_id in ("short", "builtin"):
+        needed = runner.pages_needed(voice_id, 40)
+        free = runner.num_free_pages
+        runner.start([feed(0, voice_id)])
+        runner.speak([job(0)])
+        shared = len(runner._voices[voice_id].flow.pages)
+        assert free - runner.num_free_pages == needed
+        runner.release(0)
+        assert runner.pages_needed(voice_id, 40) == needed - shared
+
+
+def test_voices_are_computed_once_and_make_room_when_nobody_speaks_with_them(model: Any) -> None:
+    runner = make_runner(model, num_pages=MIN_PAGES)
+    runner.start([feed(0, "long")])
+    with pytest.raises(PagesExhausted):
+        runner.start([feed(1, "builtin"), feed(2, "other")])
+    assert held(runner) == (1, 1, 0, 1)
+    runner.start([feed(1, "long")])
+    assert list(runner._voices) == ["builtin", "long"]
+    runner.release(0)
+    with pytest.raises(PagesExhausted):
+        runner.start([feed(2, "other")])
+    runner.release(1)
+    runner.start([feed(2, "other")])
+    assert list(runner._voices) == ["other"]
+    runner.release(2)
+    assert runner.num_free_pages == runner.num_pages
+
+
+def test_idle_voices_give_way_to_speech(model: Any) -> None:
+    runner = make_runner(model, num_pages=MIN_PAGES)
+    runner._voice("long")
+    runner.start([feed(0, "builtin", num_drawn=450)])
+    runner.speak([job(0, 450)])
+    assert "long" not in runner._voices
+
+
+def test_a_feeding_that_does_not_fit_changes_nothing(model: Any) -> None:
+    runner = make_runner(model)
+    with pytest.raises(EngineFailed, match="does not fit into 512"):
+        runner.start([feed(0, "short"), feed(1, "short", num_inputs=511)])
+    assert held(runner) == (0, 0, 0, 0)
+    assert runner.num_free_pages == runner.num_pages
+    runner.start([feed(0, "short"), feed(1, "short")])
+
+
+def test_without_pages_the_frames_are_the_same(model: Any) -> None:
+    runner = make_runner(model)
+    pcm = []
+    for is_recomputed in (False, True):
+        runner.start([feed(0, "short")])
+        if is_recomputed:
+            runner.recompute(0)
+        free = runner.num_free_pages
+        (first,) = runner.speak([job(0, 28, is_last=False)]).pieces
+        (rest,) = runner.speak([job(0, 30, is_first=False)]).pieces
+        assert (runner.num_free_pages == free) == is_recomputed
+        pcm.append(first.pcm + rest.pcm)
+        runner.release(0)
+    ours = [torch.frombuffer(bytearray(each), dtype=torch.int16).int() for each in pcm]
+    assert (ours[0] - ours[1]).abs().max() <= 2
+
+
+def test_as_many_prompts_are_kept_as_half_of_the_pages_hold(model: Any) -> None:
+    assert make_runner(model, num_pages=100).keep_voices() == ()
+    runner = make_runner(model, num_pages=MIN_PAGES)
+    assert runner.keep_voices() == ("long", "other")
+    assert list(runner._voices) == ["short", "builtin"]
+
+
+def test_warming_up_leaves_nothing(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = make_runner(model)
+    monkeypatch.setattr(runner._lm, "warm_up", lambda **_: None)
+    monkeypatch.setattr(runner._vocoder, "warm_up", lambda **_: None)
+    told: list[str] = []
+    runner.warm_up(told.append, max_rows=1)
+    assert [line.split(":")[0] for line in told] == [
+        "graphs of the language model",
+        "graphs of the flow",
+        "graphs of the vocoder",
+    ]
+    assert held(runner) == (0, 0, 0, 0)
+    assert runner.num_free_pages == runner.num_pages
+
+
+def test_too_little_memory_is_refused(model: Any) -> None:
+    with pytest.raises(ConfigError, match=r"hold 31 pages of .* at least 32 are needed"):
+        make_runner(model, num_pages=MIN_PAGES - 1)

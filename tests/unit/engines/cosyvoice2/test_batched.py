@@ -1,0 +1,296 @@
+"""The batched engine with the small model: what it says is what the plain engine says, and nothing is left behind."""
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+
+from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedEngine  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.engine import Engine, EngineConfig  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.checkpoint_files import ModelError  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners import runner as model_runner  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner  # noqa: E402
+from cc_tts.engines.cosyvoice2.voice.speakers import Speaker  # noqa: E402
+from cc_tts.engines.stepped import DeviceLost, SpeechOut, StreamDone, StreamRequest  # noqa: E402
+from cc_tts.errors import ConfigError, EngineFailed, UnknownVoice, Unprocessable  # noqa: E402
+from tests.parity import audio_track  # noqa: E402
+from tests.parity.single_stream import SingleStreamEngine  # noqa: E402
+from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
+from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, make_tiny_model  # noqa: E402
+from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
+from tests.support.torch_threads import one_thread  # noqa: E402
+
+pytestmark = pytest.mark.unit
+
+MAX_STREAMS: Final = 9
+MEMORY_BYTES: Final = 400 << 20
+WORDS: Final = ("hello", "and", "welcome", "to", "the", "service", "line", "please", "hold")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _same_every_time() -> Iterator[None]:
+    """One thread; hops that double whatever the listener holds, because seams lie where hops end."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "_choose_hop", lambda *_: None)
+        yield from one_thread()
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_model(tmp_path_factory.mktemp("tiny"))
+
+
+def speakers() -> dict[str, Speaker]:
+    modes = (tiny_speaker("zero_shot"), tiny_speaker("cross_lingual", num_prompt=30), tiny_speaker("instruct"))
+    return {each.id: each for each in (*modes, tiny_speaker("builtin"))}
+
+
+def make_engine(directory: Path, make_speakers: Callable[[], dict[str, Speaker]] = speakers, **options: Any) -> Any:
+    engine = EngineConfig(max_streams=MAX_STREAMS, first_audio_target_ms=60_000.0, admits_all=True)
+    config: dict[str, Any] = {
+        "engine": engine,
+        "device": torch.device("cpu"),
+        "memory_bytes": MEMORY_BYTES,
+        "calibration_rows": (),
+        "num_positions": 512,
+        **options,
+    }
+    return BatchedEngine(directory, make_speakers, BatchedConfig(**config))
+
+
+@pytest.fixture(scope="module")
+def loaded(directory: Path) -> BatchedEngine:
+    engine: BatchedEngine = make_engine(directory)
+    engine.load(lambda _: None)
+    return engine
+
+
+@pytest.fixture
+def engine(loaded: BatchedEngine) -> Iterator[BatchedEngine]:
+    """One engine for all, empty before and after."""
+    yield loaded
+    for stream_id in range(20):
+        loaded.cancel(stream_id)
+    check_empty(loaded)
+
+
+def check_empty(engine: BatchedEngine) -> None:
+    runner = engine.runner
+    assert runner is not None
+    assert runner.num_slots_in_use == 0
+    assert not runner._lm._used
+    assert not runner._flow._sequences
+    assert not runner._vocoder._num_done
+    assert engine._engine.num_free_slots == runner.num_slots
+    assert runner.num_free_pages == runner.num_pages
+    assert not engine.has_work
+
+
+def open_stream(engine: Any, stream_id: int, voice: str, *texts: str, speed: float = 1.0) -> None:
+    engine.open(StreamRequest(stream_id=stream_id, voice=voice, speed=speed))
+    for index, text in enumerate(texts):
+        engine.push(stream_id, text, index)
+    engine.end(stream_id)
+
+
+def some_text(rng: random.Random) -> str:
+    return rng.choice(WORDS)
+
+
+def samples(pcm: bytes) -> Any:
+    return np.frombuffer(pcm, dtype="<i2").astype(np.int32)
+
+
+def test_eight_at_a_time_say_what_each_says_in_the_plain_engine(
+    directory: Path, engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without noise in the source, whose draws are other numbers in each of them, and without the fades of this one."""
+    assert engine.runner is not None
+    monkeypatch.setattr(model_runner, "soften", lambda pcm, **_: pcm)
+    monkeypatch.setattr(engine.runner._vocoder, "_draws_seeded", False)
+    monkeypatch.setattr(audio_track, "SourceDraws", lambda *_: lambda _frames: None)
+    rng = random.Random(8)
+    voices = ["zero_shot", "cross_lingual", "instruct", "builtin"] * 2
+    said = {number: (voice, [some_text(rng) for _ in range(1 + number % 2)]) for number, voice in enumerate(voices)}
+    for number, (voice, texts) in said.items():
+        open_stream(engine, number, voice, *texts)
+    outs = run(engine)
+    assert endings(outs) == {number: StreamDone(number) for number in said}
+
+    plain = SingleStreamEngine(directory, voices=speakers, estimator_head_dim=ESTIMATOR_HEAD_DIM, max_streams=8)
+    plain.load(lambda _: None)
+    for number, (voice, texts) in said.items():
+        open_stream(plain, number, voice, *texts)
+    plain_outs = run(plain)
+    for number in said:
+        ours, theirs = samples(pcm_of(outs, number)), samples(pcm_of(plain_outs, number))
+        assert len(ours) == len(theirs) > 0
+        assert np.abs(ours - theirs).max() <= 2
+        indices = [out.text_chunk_index for out in outs if isinstance(out, SpeechOut) and out.stream_id == number]
+        assert indices == sorted(indices)
+
+
+def test_a_stream_sounds_the_same_in_whatever_company(engine: BatchedEngine) -> None:
+    open_stream(engine, 0, "instruct", "welcome")
+    alone = pcm_of(run(engine), 0)
+    for number, voice in enumerate(["builtin", "zero_shot", "instruct"]):
+        open_stream(engine, number, voice, "welcome" if number == 2 else "to")
+    assert np.abs(samples(pcm_of(run(engine), 2)) - samples(alone)).max() <= 2
+
+
+def test_a_changed_speed_changes_the_length(engine: BatchedEngine) -> None:
+    lengths = []
+    for number, speed in enumerate([1.0, 2.0, 0.5]):
+        open_stream(engine, number, "cross_lingual", "to us", speed=speed)
+        outs = run(engine)
+        assert endings(outs) == {number: StreamDone(number)}
+        lengths.append(len(pcm_of(outs, number)))
+    assert abs(lengths[1] - lengths[0] / 2) <= 960
+    assert abs(lengths[2] - lengths[0] * 2) <= 960
+
+
+def poison(runner: ModelRunner, slot: int, where: str) -> None:
+    """Numbers that are not finite in the past of a slot."""
+    if where == "language model":
+        runner._lm._cache[:, :, slot, :, :1] = float("nan")
+    else:
+        sequence = runner._flow._sequences[slot]
+        assert sequence.pages is not None
+        own = sequence.pages[len(sequence.voice.pages)]
+        runner._flow.arena.estimator.attention[:, :, 2 * own : 2 * own + 2] = float("nan")
+
+
+@pytest.mark.parametrize("where", ["language model", "flow"])
+def test_numbers_that_are_not_finite_end_one_stream_and_reach_nobody_after_it(
+    engine: BatchedEngine, where: str
+) -> None:
+    text = "is line line your"
+    open_stream(engine, 0, "cross_lingual", text)
+    expected = pcm_of(run(engine), 0)
+    before = engine.load_report().num_not_finite
+    for number in range(3):
+        open_stream(engine, number, "cross_lingual", text)
+    outs = list(engine.step())
+    while not all(any(out.stream_id == number for out in outs) for number in range(3)):
+        outs += engine.step()
+    table = engine._engine._table
+    assert engine.runner is not None
+    poison(engine.runner, table.streams[1].sequences[0].slot, where)
+    outs += run(engine)
+    done = endings(outs)
+    assert isinstance(done[1].error, EngineFailed)
+    for number in (0, 2):
+        assert done[number] == StreamDone(number)
+        assert np.abs(samples(pcm_of(outs, number)) - samples(expected)).max() <= 2
+    check_empty(engine)
+    for number in range(2):  # in the slots and pages of those
+        open_stream(engine, number, "cross_lingual", text)
+    outs = run(engine)
+    for number in range(2):
+        assert np.abs(samples(pcm_of(outs, number)) - samples(expected)).max() <= 2
+    assert engine._engine._device.num_not_finite == before + 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("Tried to allocate 20 GiB"),
+        RuntimeError("CUDA error: out of memory\nand much more"),  # of the driver, where a graph does not fit
+    ],
+    ids=["allocator", "driver"],
+)
+def test_a_full_device_ends_the_batch_and_the_engine_lives_on(
+    engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    assert engine.runner is not None
+    open_stream(engine, 0, "builtin", "please hold")
+    with monkeypatch.context() as patch:
+
+        def full(*_: object) -> None:
+            raise error
+
+        patch.setattr(engine.runner._flow, "step", full)
+        done = endings(run(engine))
+    assert isinstance(done[0].error, EngineFailed)
+    assert str(done[0].error) == "flow or vocoder: OutOfDeviceMemory"
+    check_empty(engine)
+    open_stream(engine, 1, "builtin", "please hold")
+    assert endings(run(engine)) == {1: StreamDone(1)}
+
+
+def test_a_lost_device_ends_the_loop(engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert engine.runner is not None
+    open_stream(engine, 0, "builtin", "please hold")
+    with monkeypatch.context() as patch:
+
+        def lost(*_: object) -> None:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered\nand much more")
+
+        patch.setattr(engine.runner._lm, "decode", lost)
+        with pytest.raises(DeviceLost, match=r"illegal memory access was encountered$"):
+            run(engine)
+
+
+def test_what_cannot_be_opened_is_refused(engine: BatchedEngine) -> None:
+    with pytest.raises(UnknownVoice):
+        open_stream(engine, 0, "nobody", "hello")
+    for speed in (0.0, 0.4, 2.5, float("nan")):
+        with pytest.raises(Unprocessable):
+            open_stream(engine, 0, "builtin", "hello", speed=speed)
+    open_stream(engine, 0, "builtin", "hello <|nonsense|> there")
+    assert isinstance(endings(run(engine))[0].error, Unprocessable)
+
+
+def test_it_describes_itself(loaded: BatchedEngine) -> None:
+    assert loaded.rate_hz == 24_000
+    assert {voice.id for voice in loaded.voices} == set(speakers())
+    assert "en" in loaded.languages
+    load = loaded.load_report()
+    assert load.num_streams == 0
+    assert load.room > 0
+    assert load.slots_total == MAX_STREAMS + 1
+
+
+# --- loading
+
+
+def test_it_tells_what_it_does_and_measures_what_stages_cost(directory: Path) -> None:
+    engine = make_engine(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1, 2, 64))
+    with pytest.raises(EngineFailed, match="not loaded"):
+        engine.open(StreamRequest(stream_id=0, voice="builtin"))
+    told: list[str] = []
+    engine.load(told.append)
+    assert [line for line in told if line.startswith("measuring")] == ["measuring 1/2", "measuring 2/2"]
+    assert {row["stage"] for row in engine.costs.as_table()} == {"prefill", "lm_step", "flow", "vocoder"}
+    check_empty(engine)
+    engine.close()
+    assert engine.runner is None
+    engine.close()
+
+
+def test_a_company_without_pages_is_not_measured(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ModelRunner, "num_free_pages", 1)
+    engine = make_engine(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1, 2))
+    told: list[str] = []
+    engine.load(told.append)
+    assert [line for line in told if line.startswith("measuring")] == ["measuring 1/2"]
+    engine.close()
+
+
+def test_too_little_memory_is_told_in_the_words_of_the_configuration(directory: Path) -> None:
+    engine = make_engine(directory, memory_bytes=1000)
+    with pytest.raises(ConfigError, match=r"tts\.state_memory_bytes: 1,000 hold 0 pages"):
+        engine.load(lambda _: None)
+
+
+def test_a_voice_of_another_model_is_refused(directory: Path) -> None:
+    alien = tiny_speaker("cross_lingual", flow_tokens=np.full(45, 6000, np.int32))
+    engine = make_engine(directory, lambda: {"alien": alien})
+    with pytest.raises(ModelError, match="speech tokens that this model does not know"):
+        engine.load(lambda _: None)

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+
+from cc_tts.config import load as configuration
+from cc_tts.config.schema import Config
+from cc_tts.engines.espeak.engine import EspeakEngine
+from cc_tts.engines.factory import make_engine, worker_settings
+from cc_tts.engines.worker.client import WorkerEngine
+from cc_tts.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+
+def config(**tts: object) -> Config:
+    return configuration.from_tree({"tts": tts})
+
+
+def test_espeak_is_made_and_not_started() -> None:
+    engine = make_engine(config())
+    assert isinstance(engine, EspeakEngine)
+    assert engine.name == "espeak"
+    assert engine.not_ready_because == "not started"
+
+
+@pytest.mark.parametrize(
+    ("tts", "message"),
+    [
+        ({"engine": "espeek"}, "did you mean 'espeak'"),
+        ({"engine": "cosyvoice"}, "did you mean 'cosyvoice2'"),
+        ({"engine": ""}, "no engine is called ''"),
+        ({"engine": "cosyvoice2"}, "tts.model_dir is empty; `cc-tts model download`"),
+        ({"engine": "cosyvoice2", "model_dir": "/nowhere"}, "tts.model_dir: /nowhere: no such directory"),
+    ],
+)
+def test_what_cannot_be_made(tts: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_engine(config(**tts))
+
+
+@pytest.mark.parametrize("devices", [[], ["gpu"], ["cuda:x"], ["cpu", "cuda:1;"]])
+def test_a_device_must_be_one(devices: list[str]) -> None:
+    with pytest.raises(ConfigError, match=r"tts\.devices"):
+        config(devices=devices)
+
+
+def test_cosyvoice2_is_made_with_a_worker_for_each_device(tmp_path: Path) -> None:
+    wanted = config(engine="cosyvoice2", model_dir=str(tmp_path), devices=["cuda:0", "cuda:1"], max_streams=7)
+    engine = make_engine(wanted)
+    assert isinstance(engine, WorkerEngine)
+    assert engine.name == "cosyvoice2"
+    assert engine.pids == (None, None)
+    assert engine.not_ready_because == "the engine is not started"
+    settings = worker_settings(wanted, "cuda:1")
+    assert (settings.device, settings.max_streams, settings.model_dir) == ("cuda:1", 7, str(tmp_path))
+    assert settings.num_threads >= 1

@@ -1,0 +1,216 @@
+"""The worker's loop with an engine that does what the test says."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from cc_tts.engines.stepped import DeviceLost, EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.worker.loop import MAX_RECORD_BYTES, WorkerLoop
+from cc_tts.engines.worker.messages import (
+    CancelStream,
+    EndText,
+    LoadReport,
+    OpenStream,
+    PushText,
+    StreamAudio,
+    StreamEnded,
+    StreamFailed,
+    Taken,
+)
+from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
+from cc_tts.processes.channel import Message, Ping, Pong, Shutdown
+from cc_tts.voices.voice import Voice
+
+pytestmark = pytest.mark.unit
+
+
+class FakeStepped:
+    """Notes what it is told and gives out what it was given."""
+
+    rate_hz = 24_000
+    voices = (Voice("anna", "cosyvoice2", "en"),)
+    languages = ("en",)
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, ...]] = []
+        self.outs: list[list[StepOut]] = []
+        self.error: Exception | None = None
+        self.load_now = EngineLoad(num_streams=0, first_audio_ms=10.0, utilisation=0.0, room=3)
+        self.is_closed = False
+
+    def load(self, on_progress: Callable[[str], None]) -> None:
+        on_progress("weights")
+
+    def open(self, request: StreamRequest) -> None:
+        self.told.append(("open", request))
+        if self.error is not None:
+            raise self.error
+
+    def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
+        self.told.append(("push", stream_id, text, text_chunk_index))
+        if self.error is not None:
+            raise self.error
+
+    def end(self, stream_id: int) -> None:
+        self.told.append(("end", stream_id))
+
+    def cancel(self, stream_id: int) -> None:
+        self.told.append(("cancel", stream_id))
+
+    def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
+        self.told.append(("taken", stream_id, taken_ms, ahead_ms))
+
+    def step(self) -> Sequence[StepOut]:
+        return self.outs.pop(0) if self.outs else ()
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.outs)
+
+    def load_report(self) -> EngineLoad:
+        return self.load_now
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class FakeSender:
+    def __init__(self) -> None:
+        self.sent: list[tuple[Message, bytes]] = []
+        self.has_backlog = False
+
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        self.sent.append((message, payload))
+
+    def flush(self) -> None:
+        pass
+
+    def but_reports(self) -> list[tuple[Message, bytes]]:
+        return [each for each in self.sent if not isinstance(each[0], LoadReport)]
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.ns = 10**12
+
+    def now_ns(self) -> int:
+        return self.ns
+
+    def wall_s(self) -> float:
+        return 0.0
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.engine, self.sender, self.clock = FakeStepped(), FakeSender(), FakeClock()
+        self.loop = WorkerLoop(self.engine, self.sender, clock=self.clock)
+
+    def turn(self, *messages: Message | None) -> bool:
+        for message in messages:
+            self.loop.deliver(message)
+        return self.loop.turn(wait=False)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_messages_become_calls_in_their_order(bench: Bench) -> None:
+    bench.turn(
+        OpenStream(7, "anna", "en", 1.2), PushText(7, "Hi.", 0), Taken(7, 120.0, 40.0), EndText(7), CancelStream(7)
+    )
+    request = StreamRequest(stream_id=7, voice="anna", language="en", speed=1.2)
+    assert bench.engine.told == [
+        ("open", request),
+        ("push", 7, "Hi.", 0),
+        ("taken", 7, 120.0, 40.0),
+        ("end", 7),
+        ("cancel", 7),
+    ]
+
+
+def test_what_the_engine_gives_out_is_sent(bench: Bench) -> None:
+    bench.engine.outs = [[SpeechOut(7, b"\1\0" * 10, 2), StreamDone(7), StreamDone(8, EngineFailed("not a number"))]]
+    bench.turn()
+    assert bench.sender.but_reports() == [
+        (StreamAudio(7, 2), b"\1\0" * 10),
+        (StreamEnded(7), b""),
+        (StreamFailed(8, "engine_failed", "not a number"), b""),
+    ]
+
+
+def test_long_audio_is_cut_into_records_that_the_channel_takes(bench: Bench) -> None:
+    pcm = bytes(range(256)) * (MAX_RECORD_BYTES // 128 + 3)
+    bench.engine.outs = [[SpeechOut(7, pcm, 0)]]
+    bench.turn()
+    payloads = [payload for message, payload in bench.sender.sent if isinstance(message, StreamAudio)]
+    assert b"".join(payloads) == pcm
+    assert len(payloads) > 1
+    assert max(len(payload) for payload in payloads) <= MAX_RECORD_BYTES
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "detail", "retry_after_s"),
+    [
+        (EngineOverloaded("no slot is free", retry_after_s=3), "engine_overloaded", "no slot is free", 3),
+        (ValueError("secret text"), "engine_failed", "the engine broke off: ValueError", None),
+    ],
+)
+def test_a_stream_that_cannot_be_opened_fails_alone(
+    bench: Bench, error: Exception, code: str, detail: str, retry_after_s: int | None
+) -> None:
+    bench.engine.error = error
+    assert bench.turn(OpenStream(7, "anna"))
+    bench.engine.error = None
+    assert bench.turn(OpenStream(8, "anna"))
+    failed = [message for message, _ in bench.sender.but_reports()]
+    assert failed == [StreamFailed(7, code, detail, retry_after_s)]
+    assert ("cancel", 7) in bench.engine.told
+
+
+def test_an_error_of_theirs_keeps_its_code(bench: Bench) -> None:
+    bench.turn(OpenStream(7, "anna"))
+    bench.engine.error = CcTtsError("of any kind")
+    bench.turn(PushText(7, "x", 0))
+    assert bench.sender.but_reports()[0][0] == StreamFailed(7, "internal", "of any kind")
+
+
+def test_a_lost_device_ends_the_loop(bench: Bench) -> None:
+    bench.engine.error = DeviceLost("CUDA error")
+    with pytest.raises(DeviceLost):
+        bench.turn(OpenStream(7, "anna"))
+
+
+def test_ping_is_answered_by_the_thread_that_works_and_shutdown_ends_it(bench: Bench) -> None:
+    assert bench.turn(Ping(5), Shutdown())
+    assert bench.sender.but_reports() == [(Pong(5), b"")]
+    assert bench.loop.is_stopping
+    assert bench.loop.run()
+
+
+def test_a_server_that_is_gone_ends_the_loop(bench: Bench) -> None:
+    assert not bench.turn(None)
+
+
+def test_reports_come_with_news_at_once_else_at_an_interval(bench: Bench) -> None:
+    def reports() -> list[EngineLoad]:
+        return [message.load for message, _ in bench.sender.sent if isinstance(message, LoadReport)]
+
+    table = [
+        # ms   streams  utilisation   reports so far
+        (0, 0, 0.0, 1),
+        (5, 0, 0.0, 1),
+        (10, 1, 0.0, 2),
+        (15, 1, 0.1, 2),
+        (199, 1, 0.2, 2),
+        (210, 1, 0.2, 3),
+        (500, 1, 0.2, 3),
+    ]
+    for at_ms, num_streams, utilisation, count in table:
+        bench.clock.ns = 10**12 + at_ms * 1_000_000
+        bench.engine.load_now = EngineLoad(
+            num_streams=num_streams, first_audio_ms=10.0, utilisation=utilisation, room=3 - num_streams
+        )
+        bench.turn()
+        assert len(reports()) == count, at_ms

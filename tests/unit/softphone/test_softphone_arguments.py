@@ -1,0 +1,120 @@
+from pathlib import Path
+
+import pytest
+
+from cc_tts.softphone.arguments import PASSWORD_VARIABLE, parse, parse_header, parse_key_plan, parse_uri
+from cc_tts.softphone.plan import TimedKeys
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sip:greet@127.0.0.1:5070", ("sip:greet@127.0.0.1:5070", "127.0.0.1", 5070)),
+        ("sip:pbx.example", ("sip:pbx.example", "pbx.example", 5060)),
+        ("greet@127.0.0.1", ("sip:greet@127.0.0.1", "127.0.0.1", 5060)),
+        ("sip:annc@h:5;play=tts:Hi%20there", ("sip:annc@h:5;play=tts:Hi%20there", "h", 5)),
+    ],
+)
+def test_uris(text: str, expected: tuple[str, str, int]) -> None:
+    assert parse_uri(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "sips:a@b", "tel:+1", "sip:", "sip:a@b:99999", "sip:a@b:0", "sip:a b@c", "sip:a@[::1]", "sip:a@b>"),
+        *("1000", "+49301234", "sip:1000", "hello", "sip:a@1000", "sip:a@300.1.1.1", "sip:a@10.0.0"),
+    ],
+)
+def test_wrong_uris_name_what_is_right(text: str) -> None:
+    with pytest.raises(ValueError, match="right is sip:USER@HOST"):
+        parse_uri(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("12@2.5s,#@4s", (TimedKeys("12", 2500), TimedKeys("#", 4000))),
+        ("5", (TimedKeys("5", 0),)),
+        ("*@300ms, A@1", (TimedKeys("*", 300), TimedKeys("A", 1000))),
+    ],
+)
+def test_key_plans(text: str, expected: tuple[TimedKeys, ...]) -> None:
+    assert parse_key_plan(text) == expected
+
+
+@pytest.mark.parametrize("text", ["1@", "@2s", "x@1s", "1@soon", "1@-1s", ",", "1@²s"])
+def test_wrong_key_plans(text: str) -> None:
+    with pytest.raises(ValueError, match=r"right (is|are)"):
+        parse_key_plan(text)
+
+
+def test_headers() -> None:
+    assert parse_header("X-TTS-Text: Hello%20you: now") == ("X-TTS-Text", "Hello%20you: now")
+
+
+@pytest.mark.parametrize("text", ["X-Foo", ": x", "X Foo: x", "X-Foo: a\r\nVia: b", "X-Foo: ä", "X\n-: x"])
+def test_headers_that_would_break_the_message(text: str) -> None:
+    with pytest.raises(ValueError, match=r"right is|printable"):
+        parse_header(text)
+
+
+def test_password_comes_from_the_environment_and_the_command_line_wins() -> None:
+    assert parse(["sip:a@b"], {PASSWORD_VARIABLE: "geheim"}).password == "geheim"
+    assert parse(["sip:a@b", "--password", "x"], {PASSWORD_VARIABLE: "geheim"}).password == "x"
+
+
+def test_tcp_is_asked_for_in_the_uri() -> None:
+    assert parse(["sip:a@b", "--transport", "tcp"], {}).uri == "sip:a@b;transport=tcp"
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["nonsense:"], "right is sip:USER@HOST"),
+        (["1000"], "sip:1000@127.0.0.1:5060 for a server on this machine"),
+        (["sip:a@b:70000"], "70000 is no port"),
+        (["sip:a@b", "--codec", "opus"], "pcmu"),
+        (["sip:a@b", "--record", "heard.mp3"], "only WAV is written, not .mp3; name it heard.wav"),
+        (["sip:a@b", "--record", "/"], "it is a folder"),
+        (["sip:a@b", "--speak", " ", "--api", "http://h"], "empty text"),
+        (["sip:a@b", "--dtmf", "z"], "right are 0 1 2"),
+        (["sip:a@b", "--duration", "0"], "right is seconds"),
+        (["sip:a@b", "--local-port", "70000"], "65535"),
+        (["sip:a@b", "--speak", "hi"], "right is http://HOST:PORT"),
+        (["sip:a@b", "--speak", "hi", "--api", "ftp://x"], "right is http://HOST:PORT"),
+        (["sip:a@b", "--voice", "x"], "--speak"),
+        (["sip:a@b", "--record", "/no/such/folder/a.wav"], "does not exist"),
+        (["sip:a@b", "--header", "foo"], "X-Name: value"),
+    ],
+)
+def test_wrong_arguments_name_what_is_right(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parse(argv, {})
+    assert stop.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_everything_at_once(tmp_path: Path) -> None:
+    argv = ["sip:a@b", "--codec", "pcma", "--dtmf", "1@1s", "--duration", "2.5s", "--record", str(tmp_path / "a.wav")]
+    argv += [
+        "--header",
+        "X-A: 1",
+        "--header",
+        "X-B: 2",
+        "--timeout",
+        "500ms",
+        "--json",
+        "--quiet",
+        "--rtp-port",
+        "4000",
+    ]
+    argv += ["--speak", "hi", "--api", "http://127.0.0.1:8080", "--token", "tttttttt", "--voice", "v"]
+    given = parse(argv, {})
+    assert (given.codec, given.duration_s, given.timeout_s, given.rtp_port) == ("pcma", 2.5, 0.5, 4000)
+    assert given.headers == {"X-A": "1", "X-B": "2"}
+    assert given.speak is not None
+    assert (given.speak.voice, given.is_json, given.is_quiet) == ("v", True, True)
+    assert "tttttttt" not in repr(given)

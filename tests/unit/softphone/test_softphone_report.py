@@ -1,0 +1,107 @@
+import msgspec
+import numpy as np
+import pytest
+
+from cc_tts.softphone.report import (
+    CallReport,
+    Ending,
+    Gaps,
+    KeyReport,
+    RecordingReport,
+    Result,
+    RtpReport,
+    SpeakReport,
+    Spurt,
+    gaps_of,
+    rtp_report,
+    table,
+)
+from cc_tts.softphone.rtp.receiver import RtpReceiver, Talkspurt
+
+pytestmark = pytest.mark.unit
+
+MS = 1_000_000
+
+
+def report(*, is_answered: bool = True, ending: Ending | None = None) -> CallReport:
+    return CallReport(
+        call="1",
+        uri="sip:a@b",
+        sip_call_id="xyz",
+        codec="pcmu",
+        ending=ending or Ending("completed", "them", 200, "OK"),
+        invite_at_ns=0,
+        answered_at_ns=1000 * MS if is_answered else None,
+        ended_at_ns=3000 * MS,
+        trying_ms=1.0,
+        ringing_ms=None,
+        answered_ms=1000.0,
+        talk_ms=2000.0,
+        first_rtp_at_ns=1,
+        first_speech_at_ns=1,
+        answer_to_first_rtp_ms=5.0,
+        answer_to_first_speech_ms=25.0,
+        rtp=RtpReport(packets=3, ssrcs=("0x00000001",), gap_ms=Gaps(2, 19.9, 20.0, 20.0, 20.1, 20.2, 20.3)),
+        talkspurts=(Spurt(25.0, 1500.0, 1, 2),),
+        dtmf_sent=(KeyReport("5", 700.0, 1, 100.0),),
+        dtmf_received=(),
+        recording=RecordingReport("a.wav", 1500.0, 1, is_truncated=False),
+        speak=SpeakReport(error="HTTP 404"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "code"),
+    [("completed", 0), ("refused", 1), ("no_answer", 1), ("cancelled", 1), ("failed", 1), ("unreachable", 2)],
+)
+def test_exit_codes(result: Result, code: int) -> None:
+    assert Ending(result, "us").exit_code == code
+
+
+def test_gap_percentiles() -> None:
+    gaps = gaps_of(np.array([20 * MS] * 99 + [80 * MS], np.int64))
+    assert (gaps.count, gaps.min, gaps.mean, gaps.p50, gaps.max) == (100, 20.0, 20.6, 20.0, 80.0)
+    assert gaps_of(np.array([], np.int64)) == Gaps()
+
+
+def test_speak_measures_the_first_talkspurt_after_the_post() -> None:
+    speak = SpeakReport(posted_at_ns=100 * MS, accepted_at_ns=110 * MS)
+    speak.measure([Talkspurt(50 * MS, 160 * MS), Talkspurt(190 * MS, 300 * MS)])
+    assert (speak.post_to_accepted_ms, speak.post_to_speech_ms, speak.accepted_to_speech_ms) == (10.0, 90.0, 80.0)
+
+
+def test_speak_without_speech_has_no_figure() -> None:
+    speak = SpeakReport(posted_at_ns=100 * MS, accepted_at_ns=110 * MS)
+    speak.measure([])
+    assert speak.accepted_to_speech_ms is None
+
+
+def test_report_of_a_call_without_a_packet() -> None:
+    empty = rtp_report(RtpReceiver(), packets_sent=0)
+    assert (empty.packets, empty.lost, empty.ssrc_changes, empty.gap_ms.p99) == (0, 0, 0, None)
+
+
+def test_table_for_an_answered_call() -> None:
+    text = table(report())
+    for part in ("they hung up", "200 to first speech", "25.0 ms", "5 at 0.700 s", "a.wav  1.50 s", "HTTP 404"):
+        assert part in text
+
+
+def test_table_for_a_refused_call_has_no_media_rows() -> None:
+    text = table(report(is_answered=False, ending=Ending("refused", "them", 503, "Service Unavailable", 5)))
+    assert "503 Service Unavailable" in text
+    assert "Retry-After" in text
+    assert "first RTP" not in text
+
+
+def test_json_holds_everything() -> None:
+    document = msgspec.json.decode(msgspec.json.encode(report().to_dict()))
+    assert document["ending"] == {
+        "result": "completed",
+        "by": "them",
+        "sip_code": 200,
+        "reason": "OK",
+        "retry_after_s": None,
+    }
+    assert document["rtp"]["gap_ms"]["max"] == 20.3
+    assert document["talkspurts"][0]["start_ms"] == 25.0

@@ -1,0 +1,102 @@
+import pytest
+
+from cc_tts.softphone.sdp import RemoteAudio, body_of, header_of, remote_audio, with_own_media
+
+pytestmark = pytest.mark.unit
+
+PJMEDIA_OFFER = (
+    "v=0\r\no=- 4004 4005 IN IP4 127.0.0.1\r\ns=pjmedia\r\nb=AS:84\r\nt=0 0\r\na=X-nat:0\r\n"
+    "m=audio 4000 RTP/AVP 0 8 120\r\nc=IN IP4 127.0.0.1\r\nb=TIAS:64000\r\na=rtcp:4001 IN IP4 127.0.0.1\r\n"
+    "a=sendonly\r\na=rtpmap:0 PCMU/8000\r\n"
+    "a=rtpmap:8 PCMA/8000\r\na=rtpmap:120 telephone-event/8000\r\na=fmtp:120 0-16\r\n"
+    "a=ssrc:1 cname:x\r\n"
+)
+
+
+@pytest.mark.parametrize(("codec", "number", "name"), [("pcmu", 0, "PCMU"), ("pcma", 8, "PCMA")])
+def test_offer_gets_our_port_and_one_codec(codec: str, number: int, name: str) -> None:
+    lines = with_own_media(PJMEDIA_OFFER, address="127.0.0.9", port=20002, codec=codec).split("\r\n")
+    assert lines == [
+        "v=0",
+        "o=- 4004 4005 IN IP4 127.0.0.1",
+        "s=pjmedia",
+        "t=0 0",
+        f"m=audio 20002 RTP/AVP {number} 101",
+        "c=IN IP4 127.0.0.9",
+        f"a=rtpmap:{number} {name}/8000",
+        "a=rtpmap:101 telephone-event/8000",
+        "a=fmtp:101 0-15",
+        "a=ptime:20",
+        "a=sendonly",
+        "",
+    ]
+
+
+def test_what_was_rewritten_reads_back() -> None:
+    sdp = with_own_media(PJMEDIA_OFFER, address="127.0.0.9", port=20002, codec="pcmu")
+    assert remote_audio(sdp) == RemoteAudio("127.0.0.9", 20002, (0, 101), 101, "sendonly")
+
+
+def test_rejected_stream_stays_rejected() -> None:
+    sdp = with_own_media(
+        "v=0\r\nm=audio 0 RTP/AVP 0\r\nc=IN IP4 1.2.3.4\r\n", address="127.0.0.1", port=9, codec="pcmu"
+    )
+    assert "m=audio 0 RTP/AVP 0" in sdp
+
+
+HEAD = "v=0\r\no=u 1 1 IN IP4 10.0.0.1\r\ns=-\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sdp", "expected"),
+    [
+        (
+            HEAD + "c=IN IP4 10.0.0.2\r\nm=audio 6000 RTP/AVP 0\r\n",
+            RemoteAudio("10.0.0.2", 6000, (0,), None, "sendrecv"),
+        ),
+        (
+            HEAD + "c=IN IP4 10.0.0.2\r\nm=audio 6000 RTP/AVP 8 96\r\nc=IN IP4 10.0.0.3\r\n"
+            "a=rtpmap:96 telephone-event/8000\r\na=recvonly\r\n",
+            RemoteAudio("10.0.0.3", 6000, (8, 96), 96, "recvonly"),
+        ),
+        (
+            HEAD + "c=IN IP4 10.0.0.2\r\na=inactive\r\nm=video 5 RTP/AVP 34\r\nm=audio 6000 RTP/AVP 0\r\n",
+            RemoteAudio("10.0.0.2", 6000, (0,), None, "inactive"),
+        ),
+        (
+            HEAD + "c=IN IP4 10.0.0.2\r\nm=audio 6000 RTP/AVP 0 200\r\na=rtpmap:200 telephone-event/8000\r\n",
+            RemoteAudio("10.0.0.2", 6000, (0,), None, "sendrecv"),
+        ),
+        (HEAD + "m=audio 6000 RTP/AVP 0\r\n", None),
+        (HEAD + "c=IN IP4 host.example\r\nm=audio 6000 RTP/AVP 0\r\n", None),
+        (HEAD + "c=IN IP4 10.0.0.2\r\nm=audio 99999 RTP/AVP 0\r\n", None),
+        (HEAD + "c=IN IP4 10.0.0.2\r\nm=audio 6000 RTP/SAVP 0\r\n", None),
+        (HEAD + "c=IN IP4 10.0.0.2\r\nm=audio\r\n", None),
+        ("", None),
+    ],
+    ids=[
+        "session address",
+        "media address and attributes",
+        "session direction, audio second",
+        "payload type out of range",
+        "no address",
+        "a name",
+        "port out of range",
+        "SRTP",
+        "cut off",
+        "empty",
+    ],
+)
+def test_remote_audio(sdp: str, expected: RemoteAudio | None) -> None:
+    assert remote_audio(sdp) == expected
+
+
+MESSAGE = "SIP/2.0 503 Busy\r\nretry-after: 5 (later)\r\nContent-Type: application/sdp\r\n\r\nv=0\r\n"
+
+
+def test_parts_of_a_message() -> None:
+    assert body_of(MESSAGE) == "v=0\r\n"
+    assert body_of(MESSAGE.replace("sdp", "isup")) == ""
+    assert body_of("SIP/2.0 200 OK\r\n") == ""
+    assert header_of(MESSAGE, "Retry-After") == "5 (later)"
+    assert header_of(MESSAGE, "Contact") == ""

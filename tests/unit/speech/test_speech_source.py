@@ -1,0 +1,155 @@
+"""Text in, line-rate PCM out, with a made-up engine."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from cc_tts.config.schema import TtsConfig
+from cc_tts.errors import (
+    ConfigError,
+    EngineFailed,
+    LanguageUnsupported,
+    NothingToSay,
+    TextTooLong,
+    UnknownVoice,
+    Unprocessable,
+)
+from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
+from cc_tts.speech.source import MAX_TONE_MS, PIECE_MS, TEXT_SLICE_CHARS, SpeechPiece, SpeechSource
+from cc_tts.text.normalizer import Normalizer
+from tests.fakes.fake_engine import FakeEngine
+
+pytestmark = pytest.mark.unit
+
+RATE_HZ = 8000
+
+
+def make(engine: FakeEngine | None = None, **config: Any) -> SpeechSource:
+    """A source with the real text front end."""
+    return SpeechSource(cast("Any", engine or FakeEngine()), Normalizer(), TtsConfig(**config))
+
+
+async def read(source: SpeechSource, content: Content) -> list[SpeechPiece]:
+    """Everything of one stream."""
+    return [piece async for piece in source.open(content, rate_hz=RATE_HZ, utterance_id="u")]
+
+
+async def test_text_becomes_pieces_and_keeps_the_callers_words() -> None:
+    engine = FakeEngine()
+    text = "Good morning. " * 20
+    pieces = await read(make(engine), TextContent(text))
+    assert "".join(piece.begins_source or "" for piece in pieces).strip() == text.strip()
+    pushed = sum(len(each) for each in engine.streams[0].pushed)
+    assert sum(len(piece.data) for piece in pieces) / 16 == pytest.approx(10 * pushed, abs=5)
+    assert max(len(piece.data) for piece in pieces) <= PIECE_MS * 16
+    assert all(len(piece.data) % 2 == 0 for piece in pieces)
+    assert engine.requests[0].utterance_id == "u"
+
+
+async def test_a_long_text_is_prepared_in_slices_while_it_is_spoken() -> None:
+    engine = FakeEngine()
+    text = "This is a sentence like many others. " * 100
+    source = make(engine)
+    stream = source.open(TextContent(text), rate_hz=RATE_HZ)
+    pieces = aiter(stream)
+    await anext(pieces)
+    assert sum(len(each) for each in engine.streams[0].pushed) <= 2 * TEXT_SLICE_CHARS
+    heard = [piece async for piece in pieces]
+    assert len(text) > 5 * TEXT_SLICE_CHARS
+    assert len(heard) > 100
+    await stream.cancel()
+
+
+async def test_cancel_in_the_middle_frees_the_engine() -> None:
+    engine = FakeEngine()
+    stream = make(engine).open(TextContent("This is a sentence. " * 100), rate_hz=RATE_HZ)
+    await anext(aiter(stream))
+    await stream.cancel()
+    await stream.cancel()
+    await asyncio.sleep(0)
+    assert engine.streams[0].is_cancelled
+
+
+async def test_an_engine_that_fails_says_so() -> None:
+    engine = FakeEngine()
+    engine.error = EngineFailed("worker died")
+    with pytest.raises(EngineFailed):
+        await read(make(engine), TextContent("Hello."))
+
+
+async def test_a_front_end_that_fails_leaves_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine()
+    source = make(engine)
+    calls = 0
+
+    def broken(*_arguments: object, **_more: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise ValueError("broken")
+        return ()
+
+    monkeypatch.setattr("cc_tts.text.chunker.Chunker.push", broken)
+    with pytest.raises(EngineFailed):
+        await read(source, TextContent("This is a sentence. " * 100))
+    assert engine.streams[0].is_cancelled
+
+
+async def test_tones_and_silence() -> None:
+    source = make()
+    silence = b"".join(piece.data for piece in await read(source, SilenceContent(450)))
+    assert (len(silence), any(silence)) == (450 * 16, False)
+    tone = b"".join(piece.data for piece in await read(source, ToneContent("beep", 300)))
+    assert 0 < len(tone) <= 300 * 16
+    assert any(tone)
+    stream = source.open(SilenceContent(1000), rate_hz=RATE_HZ)
+    await stream.cancel()
+    assert [piece async for piece in stream] == []
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (TextContent("x" * 101), TextTooLong),
+        (TextContent(" … !"), NothingToSay),
+        (TextContent(""), NothingToSay),
+        (TextContent("hi", voice="nobody"), UnknownVoice),
+        (TextContent("hi", language="xx"), LanguageUnsupported),
+        (ToneContent("no such tone"), Unprocessable),
+    ],
+)
+def test_what_could_not_be_spoken_is_refused_early(content: Content, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        make(max_text_chars=100).check(content)
+
+
+def test_what_can_be_spoken() -> None:
+    source = make()
+    voice = source.check(TextContent("hi"))
+    assert voice is not None
+    assert voice.id == "en-us"
+    german = source.check(TextContent("Hallo", language="de-AT"))
+    assert german is not None
+    assert german.id == "de"
+    assert source.check(SilenceContent(10)) is None
+    assert source.check(ToneContent("beep")) is None
+
+
+def test_a_tone_without_end_is_refused() -> None:
+    with pytest.raises(Unprocessable):
+        make().open(ToneContent("beep", MAX_TONE_MS + 1), rate_hz=RATE_HZ)
+
+
+def test_a_default_voice_that_does_not_exist_is_found_at_the_start() -> None:
+    make().check_default_voice()
+    with pytest.raises(ConfigError, match=r"tts\.voice"):
+        make(voice="nobody").check_default_voice()
+
+
+async def test_speed_of_the_prompt_goes_before_that_of_the_config() -> None:
+    engine = FakeEngine()
+    source = make(engine, speed=1.5)
+    await read(source, TextContent("one"))
+    await read(source, TextContent("one", speed=0.75))
+    assert [request.speed for request in engine.requests] == [1.5, 0.75]

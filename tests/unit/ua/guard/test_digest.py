@@ -1,0 +1,272 @@
+"""Digest authentication: known responses, challenges, what an answer is worth, and the parser against anything."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_tts.ua.guard import digest as module
+from cc_tts.ua.guard.digest import (
+    MAX_CREDENTIALS_CHARS,
+    Credentials,
+    DigestGuard,
+    Finding,
+    MalformedCredentials,
+    digest,
+    parse_credentials,
+    quoted,
+    user_hash,
+)
+from tests.fakes.fake_line import FakeClock
+
+pytestmark = pytest.mark.unit
+
+SOURCE = "192.0.2.1"
+PASSWORD = "Circle of Life"
+LINE = (
+    'Digest username="bob", realm="r", nonce="n", uri="sip:a@b", response="AB12", cnonce="c", qop=auth, nc=0000000a, '
+    "algorithm=md5, opaque=x"
+)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "response"),
+    [
+        ("MD5", "8ca523f5e9506fed4657c9700eebdbec"),
+        ("SHA-256", "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"),
+    ],
+)
+def test_the_example_of_rfc_7616_section_3_9_1(algorithm: str, response: str) -> None:
+    ha1 = user_hash(algorithm, "Mufasa", "http-auth@example.org", PASSWORD)
+    found = digest(
+        algorithm,
+        ha1,
+        method="GET",
+        uri="/dir/index.html",
+        nonce="7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v",
+        nc="00000001",
+        cnonce="f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ",
+    )
+    assert found == response
+
+
+def test_the_example_of_rfc_2617_section_3_5() -> None:
+    found = digest(
+        "MD5",
+        user_hash("MD5", "Mufasa", "testrealm@host.com", "Circle Of Life"),
+        method="GET",
+        uri="/dir/index.html",
+        nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093",
+        nc="00000001",
+        cnonce="0a4f113b",
+    )
+    assert found == "6629fae49393a05397450978507c4ef1"
+
+
+def test_credentials_are_read() -> None:
+    assert parse_credentials(LINE) == Credentials(
+        username="bob",
+        realm="r",
+        nonce="n",
+        uri="sip:a@b",
+        response="ab12",
+        cnonce="c",
+        nc="0000000a",
+        algorithm="MD5",
+    )
+
+
+def test_quoted_strings_have_escapes_and_commas() -> None:
+    found = parse_credentials(LINE.replace('"bob"', r'"b\"o, \\b=1"'))
+    assert found is not None
+    assert found.username == 'b"o, \\b=1'
+
+
+def test_other_schemes_are_none_of_our_business() -> None:
+    assert parse_credentials("Bearer abc") is None
+    assert parse_credentials("") is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Digest",
+        "Digest ,",
+        "Digest username",
+        'Digest username="bob',
+        LINE + ",",
+        LINE + " x=1",
+        LINE + ', username="eve"',
+        LINE + ', USERNAME="eve"',
+        LINE.replace("qop=auth", "qop=auth-int"),
+        LINE.replace(", qop=auth", ""),
+        LINE.replace("nc=0000000a", "nc=a"),
+        LINE.replace("nc=0000000a", "nc=0000000g"),
+        LINE.replace('username="bob"', 'username=""'),
+        LINE.replace('cnonce="c", ', ""),
+        LINE.replace("bob", "b\nob"),
+        LINE.replace("bob", "b\x00ob"),
+        LINE + "," + ",".join(f"p{number}=1" for number in range(40)),
+        LINE + ', more="' + "x" * MAX_CREDENTIALS_CHARS + '"',
+    ],
+)
+def test_what_cannot_be_read_is_malformed(value: str) -> None:
+    with pytest.raises(MalformedCredentials):
+        parse_credentials(value)
+
+
+@given(st.text(max_size=400))
+def test_any_text_is_read_or_malformed(text: str) -> None:
+    for value in (text, "Digest " + text):
+        said = ""
+        try:
+            found = parse_credentials(value)
+        except MalformedCredentials as error:
+            said = str(error)
+        else:
+            assert found is None or found.username
+        assert said.isascii(), "it goes into a reason phrase"
+
+
+@given(st.lists(st.sampled_from((*LINE.split(", "), ",", '"', "\\", "=", " ", "nc=00000001")), max_size=30))
+def test_any_pieces_are_read_or_malformed(pieces: list[str]) -> None:
+    try:
+        found = parse_credentials("Digest " + ", ".join(pieces).removeprefix("Digest "))
+    except MalformedCredentials:
+        return
+    assert found is None or found.nc in ("0000000a", "00000001")
+
+
+@given(st.text(st.characters(min_codepoint=32, exclude_characters="\x7f"), min_size=1, max_size=100))
+def test_what_is_quoted_is_read_back(username: str) -> None:
+    found = parse_credentials(LINE.replace('"bob"', quoted(username)))
+    assert found is not None
+    assert found.username == username
+
+
+class Caller:
+    """A guard and somebody who answers its challenges."""
+
+    def __init__(self, algorithms: tuple[str, ...] = ("SHA-256", "MD5")) -> None:
+        self.clock = FakeClock()
+        self.guard = DigestGuard(
+            realm='the "realm"',
+            users=[("bob", PASSWORD), ("jürgen", "pässword")],
+            algorithms=algorithms,
+            nonce_lifetime_s=60,
+            clock=self.clock,
+        )
+
+    def nonce(self, source: str = SOURCE) -> str:
+        match = re.search(r'nonce="([^"]+)"', self.guard.challenges(source, stale=False)[0])
+        assert match is not None
+        return match[1]
+
+    def answer(
+        self,
+        nonce: str,
+        *,
+        username: str = "bob",
+        password: str = PASSWORD,
+        nc: int = 1,
+        algorithm: str = "SHA-256",
+        realm: str = 'the "realm"',
+        source: str = SOURCE,
+        method: str = "INVITE",
+    ) -> Finding:
+        count = f"{nc:08x}"
+        hashed = algorithm if algorithm in ("SHA-256", "MD5") else "MD5"
+        response = digest(
+            hashed,
+            user_hash(hashed, username, realm, password),
+            method="INVITE",
+            uri="sip:x@y",
+            nonce=nonce,
+            nc=count,
+            cnonce="c",
+        )
+        credentials = Credentials(
+            username=username,
+            realm=realm,
+            nonce=nonce,
+            uri="sip:x@y",
+            response=response,
+            cnonce="c",
+            nc=count,
+            algorithm=algorithm,
+        )
+        return self.guard.judge(credentials, method=method, source=source)
+
+
+def test_challenges_offer_the_stronger_algorithm_first() -> None:
+    sha, md5 = Caller().guard.challenges(SOURCE, stale=True)
+    assert re.fullmatch(
+        r'Digest realm="the \\"realm\\"", nonce="[0-9a-f]{64}", algorithm=SHA-256, qop="auth", stale=true', sha
+    )
+    assert md5 == sha.replace("SHA-256", "MD5")
+    assert len(Caller(("MD5",)).guard.challenges(SOURCE, stale=False)) == 1
+
+
+def test_a_right_answer_counts_once() -> None:
+    caller = Caller()
+    nonce = caller.nonce()
+    assert caller.answer(nonce) is Finding.VALID
+    assert caller.answer(nonce) is Finding.STALE
+    assert caller.answer(nonce, nc=3, algorithm="MD5") is Finding.VALID
+    assert caller.answer(nonce, nc=2) is Finding.STALE
+    assert caller.answer(caller.nonce(), username="jürgen", password="pässword") is Finding.VALID
+
+
+def test_wrong_answers_to_a_challenge_of_ours() -> None:
+    caller = Caller()
+    nonce = caller.nonce()
+    assert caller.answer(nonce, password="guess") is Finding.WRONG
+    assert caller.answer(nonce, username="nobody") is Finding.WRONG
+    assert caller.answer(nonce, method="BYE") is Finding.WRONG
+    assert caller.answer(nonce) is Finding.VALID, "a wrong answer does not use the count up"
+    assert caller.guard.num_nonces == 1, "only right answers are remembered"
+
+
+def test_unknown_users_have_no_password_at_all() -> None:
+    caller = Caller()
+    assert caller.answer(caller.nonce(), username="nobody", password="") is Finding.WRONG
+
+
+def test_other_realms_and_algorithms_are_foreign() -> None:
+    caller = Caller(("MD5",))
+    assert caller.answer(caller.nonce(), algorithm="SHA-256") is Finding.FOREIGN
+    assert caller.answer(caller.nonce(), algorithm="MD5-sess") is Finding.FOREIGN
+    assert caller.answer(caller.nonce(), algorithm="MD5", realm="pbx") is Finding.FOREIGN
+
+
+def test_nonces_that_are_not_ours_say_nothing_about_the_password() -> None:
+    caller = Caller()
+    good = caller.nonce()
+    for nonce in ("", "abc", good[:-1], good + "0", "0" * len(good), "é" * len(good), Caller().nonce()):
+        assert caller.answer(nonce, password="guess") is Finding.STALE
+        assert caller.answer(nonce) is Finding.STALE
+    assert caller.answer(good, source="192.0.2.2") is Finding.STALE
+
+
+def test_a_challenge_expires() -> None:
+    caller = Caller()
+    nonce = caller.nonce()
+    caller.clock.advance(60_000)
+    assert caller.answer(nonce) is Finding.VALID
+    caller.clock.advance(1)
+    assert caller.answer(nonce, nc=2) is Finding.STALE
+    assert caller.answer(nonce, nc=3, password="guess") is Finding.WRONG
+
+
+def test_the_table_is_bounded_and_what_it_forgets_is_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_NONCES", 3)
+    caller = Caller()
+    nonces = []
+    for _ in range(5):
+        nonces.append(caller.nonce())
+        assert caller.answer(nonces[-1]) is Finding.VALID
+        caller.clock.advance(1)
+    assert caller.guard.num_nonces == 3
+    assert [caller.answer(nonce, nc=1) for nonce in nonces] == [Finding.STALE] * 5, "no replay by making it forget"
+    assert caller.answer(nonces[-1], nc=2) is Finding.VALID

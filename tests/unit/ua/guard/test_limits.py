@@ -1,0 +1,73 @@
+"""How much one source may ask, in virtual time."""
+
+import pytest
+
+from cc_tts.ua.guard import limits as source_limits
+from cc_tts.ua.guard.limits import PeerList, SourceLimits, Verdict, host_of, source_of
+from tests.fakes.fake_line import FakeClock
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("socket_address", "host", "source"),
+    [
+        ("192.0.2.1:5060", "192.0.2.1", "192.0.2.1"),
+        ("[2001:db8::1]:5060", "2001:db8::1", "2001:db8::/64"),
+        ("[2001:db8::ffff:1]:1", "2001:db8::ffff:1", "2001:db8::/64"),
+        ("[fe80::1%eth0]:5060", "fe80::1", "fe80::/64"),
+        ("[::ffff:192.0.2.1]:5060", "::ffff:192.0.2.1", "192.0.2.1"),
+        ("", "", "None"),
+    ],
+)
+def test_sources(socket_address: str, host: str, source: str) -> None:
+    assert host_of(socket_address) == host
+    assert source_of(host) == source
+
+
+def test_peers() -> None:
+    peers = PeerList(["192.0.2.0/30", "2001:db8::/32"])
+    assert [host in peers for host in ("192.0.2.3", "::ffff:192.0.2.1", "2001:db8:1::1")] == [True] * 3
+    assert [host in peers for host in ("192.0.2.4", "2001:db9::1", "", "nonsense")] == [False] * 4
+    assert not PeerList(())
+
+
+def test_a_burst_then_the_rate() -> None:
+    clock = FakeClock()
+    limits = SourceLimits(per_s=10, clock=clock)
+    asked = [limits.ask("a") for _ in range(50)]
+    assert asked == [Verdict.TAKE] * 20 + [Verdict.ANSWER] * 20 + [Verdict.IGNORE] * 10
+    clock.advance(100)
+    assert [limits.ask("a") for _ in range(3)] == [Verdict.TAKE, Verdict.ANSWER, Verdict.IGNORE]
+    clock.advance(60_000)
+    assert [limits.ask("a") for _ in range(21)].count(Verdict.TAKE) == 20, "no more than a burst is saved up"
+
+
+def test_sources_do_not_share() -> None:
+    limits = SourceLimits(per_s=1, clock=FakeClock())
+    for _ in range(10):
+        limits.ask("a")
+    assert limits.ask("a") is Verdict.IGNORE
+    assert limits.ask("b") is Verdict.TAKE
+
+
+def test_less_than_one_a_second_lets_one_pass() -> None:
+    clock = FakeClock()
+    limits = SourceLimits(per_s=0.1, clock=clock)
+    assert limits.ask("a") is Verdict.TAKE
+    assert not limits.has_room("a")
+    clock.advance(10_000)
+    assert limits.has_room("a")
+    assert limits.ask("a") is Verdict.TAKE
+
+
+def test_forged_sources_do_not_make_the_table_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_limits, "MAX_SOURCES", 100)
+    limits = SourceLimits(per_s=1, clock=FakeClock())
+    for number in range(1000):
+        limits.ask(f"s{number}")
+        limits.ask("busy")
+    assert limits.num_sources == 100
+    assert limits.ask("busy") is Verdict.IGNORE, "who keeps sending is not forgotten"
+    assert limits.has_room("never seen")
+    assert limits.num_sources == 100

@@ -1,0 +1,191 @@
+"""What the message filter does with requests and responses, without PJSIP."""
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from cc_tts.ua.guard.c_library import CLibrary, Headers
+from cc_tts.ua.guard.message_filter import MessageFilter
+
+pytestmark = pytest.mark.unit
+
+SDP = "v=0\r\no=- 1 1 IN IP4 192.0.2.1\r\ns=-\r\nc=IN IP4 192.0.2.1\r\nt=0 0\r\nm=audio 9 RTP/AVP {format}\r\n"
+GOOD, BAD = SDP.format(format=0), SDP.format(format=18)
+ANAT = GOOD + "c=IN IP6 ::1\r\nm=audio 9 RTP/AVP 0\r\n"
+
+
+class FakeLibrary:
+    """Three modules and no PJSIP."""
+
+    def __init__(self) -> None:
+        self.requests: list[Callable[[int], bool]] = []
+        self.responses: list[Callable[[int], bool]] = []
+        self.answers: list[tuple[int, Headers]] = []
+        self.dropped: list[str] = []
+        self.malformed: list[str] = []
+        self.off: tuple[int, ...] = ()
+        self.fails = False
+        self._message = ""
+
+    def register_module(
+        self,
+        _name: bytes,
+        _priority: int,
+        *,
+        on_request: Callable[[int], bool] | None = None,
+        on_response: Callable[[int], bool] | None = None,
+    ) -> None:
+        self.requests += [on_request] if on_request else []
+        self.responses += [on_response] if on_response else []
+
+    def method_of(self, _rdata: int) -> bytes:
+        return self._message.partition(" ")[0].encode()
+
+    def message(self, _rdata: int) -> tuple[str, str]:
+        if self.fails:
+            raise RuntimeError("broken")
+        return "192.0.2.1", self._message
+
+    def sdp(self, _rdata: int) -> tuple[str, bool] | None:
+        body = self._message.partition("\r\n\r\n")[2]
+        return (body, "a=\r" not in body) if body.startswith("v=") else None
+
+    def has_dialog(self, _call_id: str, local_tag: str, _remote_tag: str) -> bool:
+        return local_tag == "ours"
+
+    def respond(self, _rdata: int, code: int, headers: Headers = (), *, reason: str = "") -> None:
+        self.answers.append((code, headers))
+
+    def drop_body(self, _rdata: int) -> None:
+        self.dropped.append("body")
+
+    def drop_headers(self, _rdata: int, name: str) -> None:
+        self.dropped.append(name)
+
+    def switch_off(self, _rdata: int, indexes: tuple[int, ...], *, num_media: int) -> None:
+        assert num_media == 2
+        self.off = indexes
+
+    def receive(self, start: str, body: str = "", *lines: str, method: str = "", to_tag: str = "ours") -> list[bool]:
+        """Whether each module that is asked takes the message."""
+        head = (start, "Call-ID: c", "From: <sip:x@y>;tag=theirs", f"To: <sip:a@b>;tag={to_tag}".removesuffix(";tag="))
+        cseq = f"CSeq: 7 {method or start.partition(' ')[0]}"
+        self._message = "\r\n".join((*head, cseq, *lines, "", body))
+        self.answers.clear()
+        self.dropped.clear()
+        return [module(1) for module in (self.responses if start.startswith("SIP/2.0") else self.requests)]
+
+
+@pytest.fixture
+def keys() -> list[tuple[str, str, int, str, int]]:
+    return []
+
+
+@pytest.fixture
+def library(keys: list[tuple[str, str, int, str, int]]) -> FakeLibrary:
+    fake = FakeLibrary()
+    MessageFilter(
+        cast("CLibrary", fake),
+        codecs=frozenset({"PCMU/8000"}),
+        srtp=False,
+        on_key=lambda *key: keys.append(key),
+        on_offer=lambda _codecs: None,
+        on_malformed=fake.malformed.append,
+    ).install()
+    return fake
+
+
+@pytest.mark.parametrize("to_tag", ["", "ours"])
+def test_an_offer_is_looked_at_once_in_its_place(library: FakeLibrary, to_tag: str) -> None:
+    wanted = [True, False] if to_tag else [False, True]
+    for method in ("INVITE", "UPDATE", "PRACK"):
+        assert library.receive(f"{method} sip:a@b SIP/2.0", BAD, to_tag=to_tag) == wanted
+        ((status, headers),) = library.answers
+        assert (status, headers[0][0]) == (488, "Warning")
+        assert library.receive(f"{method} sip:a@b SIP/2.0", GOOD, to_tag=to_tag) == [False, False]
+        assert library.receive(f"{method} sip:a@b SIP/2.0", to_tag=to_tag) == [False, False]
+    assert library.receive("MESSAGE sip:a@b SIP/2.0", BAD, to_tag=to_tag) == [False, False]
+
+
+def test_what_pjsip_cannot_read_is_refused_too(library: FakeLibrary) -> None:
+    assert library.receive("INVITE sip:a@b SIP/2.0", GOOD + "a=\r\n") == [True, False]
+    assert library.answers[0][0] == 400
+
+
+def test_of_two_lines_the_one_of_ipv6_is_switched_off(library: FakeLibrary) -> None:
+    assert library.receive("INVITE sip:a@b SIP/2.0", ANAT) == [False, False]
+    assert library.off == (0,)
+
+
+def test_an_ack_is_never_answered(library: FakeLibrary) -> None:
+    for body in (BAD, "hello"):
+        assert library.receive("ACK sip:a@b SIP/2.0", body) == [False, False]
+        assert (library.dropped, library.answers) == (["body"], [])
+    assert len(library.malformed) == 2
+    assert library.receive("ACK sip:a@b SIP/2.0", GOOD) == [False, False]
+    assert (library.dropped, len(library.malformed)) == ([], 2)
+
+
+def test_what_cannot_be_used_is_taken_out_of_a_response(library: FakeLibrary) -> None:
+    def dropped(status: int, body: str = "", *lines: str, method: str = "INVITE") -> list[str]:
+        assert library.receive(f"SIP/2.0 {status} Text", body, *lines, method=method) == [False]
+        return list(library.dropped)
+
+    assert dropped(183, BAD) == dropped(200, "hello") == dropped(200, ANAT, method="UPDATE") == ["body"]
+    assert dropped(200, GOOD, "Contact: <sip:a@b>", "Record-Route: <sip:p;lr>, <sip:q;lr>") == []
+    assert dropped(488, BAD) == dropped(200, BAD, method="OPTIONS") == []
+    assert dropped(200, GOOD, "Contact: <tel:+1>") == dropped(180, "", "m: *") == ["Contact"]
+    assert dropped(302, "", 'Contact: "x, <y>" <sip:a@b>, <mailto:a@b>') == ["Contact"]
+    assert dropped(200, GOOD, "Record-Route: <tel:+1>") == ["Record-Route"]
+
+
+def test_a_lifetime_that_cannot_be_counted_is_not_said(library: FakeLibrary) -> None:
+    def dropped(*lines: str) -> list[str]:
+        assert library.receive("SIP/2.0 200 OK", "", *lines, method="REGISTER") == [False]
+        return list(library.dropped)
+
+    assert dropped("Contact: <sip:a@b>;expires=60", "Expires: 60") == []
+    assert dropped(*["Service-Route: <sip:p;lr>"] * 8) == []
+    assert dropped(*["Service-Route: <sip:p;lr>"] * 9) == dropped("Service-Route: <tel:+1>") == ["Service-Route"]
+    assert dropped("Contact: *") == ["Contact"]
+    assert (
+        dropped("Expires: 4294967295") == dropped("Contact: <sip:a@b>;expires=99999999999999") == ["Contact", "Expires"]
+    )
+
+
+def test_info_is_answered_here(library: FakeLibrary, keys: list[tuple[str, str, int, str, int]]) -> None:
+    def status(body: str, kind: str) -> int:
+        lines = (f"Content-Type: {kind}",) if kind else ()
+        assert library.receive("INFO sip:a@b SIP/2.0", body, *lines) == [True, False]
+        return library.answers[0][0]
+
+    assert status("Signal=5", "application/dtmf-relay") == status("10", "APPLICATION/DTMF;x=y") == status("", "") == 200
+    assert keys == [("c", "theirs", 7, "5", 0), ("c", "theirs", 7, "*", 0)]
+    assert status("x", "application/dtmf") == status("Duration=5", "application/dtmf-relay") == 400
+    assert status("x", "text/plain") == status("x", "") == 415
+    assert library.receive("INFO sip:a@b SIP/2.0", to_tag="") == [False, False], "of no call"
+    assert len(keys) == 2
+
+
+def test_what_it_fails_on_goes_no_further(library: FakeLibrary) -> None:
+    library.fails = True
+    assert library.receive("INVITE sip:a@b SIP/2.0", GOOD) == [True, True]
+    assert library.receive("SIP/2.0 200 OK", GOOD, method="INVITE") == [True]
+
+
+def test_an_ack_without_a_body_answers_nothing(library: FakeLibrary) -> None:
+    assert library.receive("ACK sip:a@b SIP/2.0") == [False, False]
+    assert (library.dropped, library.malformed) == ([], [])
+
+
+def test_an_info_of_a_dialog_that_is_not_known_by_both_tags_is_not_left_to_pjsip(library: FakeLibrary) -> None:
+    content = "Content-Type: application/dtmf-relay"
+    assert library.receive("INFO sip:a@b SIP/2.0", "Signal=", content, to_tag="unknown") == [True, False]
+    assert [status for status, _ in library.answers] == [481]
+
+
+@pytest.mark.parametrize(("chars", "dropped"), [(253, False), (254, True)])
+def test_a_host_that_dns_cannot_be_asked_for_is_no_target(library: FakeLibrary, chars: int, dropped: bool) -> None:
+    assert library.receive("SIP/2.0 180 Ringing", "", f"Contact: <sip:x@{'h' * chars}>", method="INVITE") == [False]
+    assert bool(library.dropped) is dropped

@@ -1,0 +1,56 @@
+"""What is told of RTP from elsewhere."""
+
+from types import SimpleNamespace
+
+import pytest
+from structlog.testing import capture_logs
+
+from cc_tts.ua.rtp.source import TELL_DISCARDED, RtpSourceWatch, port_of
+from cc_tts.ua.sip_thread import SipThread
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def sip_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SipThread, "_ident", None)
+    SipThread.enter()
+
+
+def told(watch: RtpSourceWatch, *looks: str, num_discarded: int = 0) -> list[str]:
+    """Events of the log when the leg's RTP comes from these, one after the other."""
+    with capture_logs() as lines:
+        for source in looks:
+            transport = SimpleNamespace(srcRtpName=source)
+            leg = SimpleNamespace(getMedTransportInfo=[transport].__getitem__)
+            watch.look(leg, 0, num_discarded=num_discarded)
+    return [line["event"] for line in lines]
+
+
+def test_a_build_that_follows_tells_once_that_the_source_changed() -> None:
+    watch = RtpSourceWatch("call_1", follows_rtp=True)
+    assert told(watch, "", "0.0.0.0:0", "192.0.2.1:4000", "192.0.2.1:4000", num_discarded=1000) == []
+    assert told(watch, "192.0.2.9:4000") == ["rtp_source_changed"]
+    assert told(watch, "192.0.2.1:4000", "192.0.2.9:4000") == []
+
+
+def test_a_change_that_was_negotiated_is_none() -> None:
+    watch = RtpSourceWatch("call_1", follows_rtp=True)
+    assert told(watch, "192.0.2.1:4000") == []
+    watch.new_stream()
+    assert told(watch, "192.0.2.9:4000") == []
+    assert told(watch, "192.0.2.1:4000") == ["rtp_source_changed"]
+
+
+def test_a_build_that_latches_tells_once_what_it_threw_away() -> None:
+    watch = RtpSourceWatch("call_1", follows_rtp=False)
+    assert told(watch, "192.0.2.1:4000", "192.0.2.9:4000", num_discarded=TELL_DISCARDED - 1) == []
+    assert told(watch, "", "", num_discarded=TELL_DISCARDED) == ["rtp_discarded"]
+
+
+@pytest.mark.parametrize(
+    ("name", "port"),
+    [("127.0.0.1:4000", 4000), ("[::1]:4001", 4001), ("0.0.0.0:0", None), ("", None), ("host", None), ("host:", None)],
+)
+def test_port_of_a_name(name: str, port: int | None) -> None:
+    assert port_of(name) == port

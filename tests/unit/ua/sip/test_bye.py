@@ -1,0 +1,33 @@
+"""What a BYE says of how the call went."""
+
+import pytest
+
+from cc_tts.ua.sip.bye import bye_headers, quoted
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        ("normal", 'Q.850;cause=16;text="Normal call clearing"'),
+        ("barge_in", 'Q.850;cause=16;text="Normal call clearing"'),
+        ("max_duration", 'Q.850;cause=16;text="Normal call clearing"'),
+        ("error", 'Q.850;cause=41;text="Temporary failure"'),
+        ("rtp_inactivity", 'Q.850;cause=102;text="Recovery on timer expiry"'),
+    ],
+)
+def test_the_reason_of_each_cause(cause: str, reason: str) -> None:
+    headers = bye_headers(cause=cause, played_ms=1234.6)
+    assert headers == {"X-TTS-Cause": cause, "X-TTS-Played-Ms": "1235", "Reason": reason}
+
+
+def test_the_status_and_words_of_whoever_hung_up() -> None:
+    told = bye_headers(cause="local_hangup", played_ms=0.0, sip_code=486, reason='all "busy"')
+    assert told["Reason"] == 'SIP;cause=486;text="all \\"busy\\""'
+    assert bye_headers(cause="local_hangup", played_ms=0.0, sip_code=486)["Reason"] == "SIP;cause=486"
+    assert bye_headers(cause="local_hangup", played_ms=0.0, reason="lunch")["Reason"] == 'Q.850;cause=16;text="lunch"'
+
+
+def test_nothing_breaks_out_of_a_quoted_string() -> None:
+    assert quoted('a"b\\c\r\nX: y') == '"a\\"b\\\\c  X: y"'

@@ -227,19 +227,27 @@ class RawPeer(UdpEndpoint):
             head += f"Content-Type: {content_type}\r\nContact: {contact or f'<sip:peer@{self.own}>'}\r\n"
         self.transmit(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self._sender)
 
-    async def request_inside(self, method: str, cseq: int, *, tag: str = "peer") -> str:
-        """Send a request inside the dialog of the last request; returns the response to it."""
+    def send_inside(self, method: str, cseq: int, *, tag: str = "peer", body: str = "") -> str:
+        """Send a request inside the dialog of the last request; returns the branch of its Via."""
         headers = dict(line.split(": ", 1) for line in repeated(self.request, tag=tag).splitlines())
         branch = f"z9hG4bK-{method}-{cseq}"
         head = (
             f"{method} sip:{HOST}:{self._sender[1]} SIP/2.0\r\nVia: SIP/2.0/UDP {self.own};branch={branch}\r\n"
             f"From: {headers['To']}\r\nTo: {headers['From']}\r\nCall-ID: {headers['Call-ID']}\r\nCSeq: {cseq} {method}\r\n"
+            f"Contact: <sip:peer@{self.own}>\r\nMax-Forwards: 70\r\n"
         )
-        self.transmit(f"{head}Max-Forwards: 70\r\nContent-Length: 0\r\n\r\n".encode(), self._sender)
+        if body:
+            head += "Content-Type: application/sdp\r\n"
+        self.transmit(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode(), self._sender)
+        return branch
+
+    async def request_inside(self, method: str, cseq: int, *, tag: str = "peer", body: str = "") -> str:
+        """The final response to a request sent by :meth:`send_inside`."""
+        branch = self.send_inside(method, cseq, tag=tag, body=body)
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while True:
                 text, _ = await self._received.get()
-                if text.startswith("SIP/2.0 ") and branch in text:
+                if text.startswith("SIP/2.0 ") and not text.startswith("SIP/2.0 1") and branch in text:
                     return text
 
 

@@ -334,6 +334,40 @@ async def test_requests_of_a_far_side_whose_tag_nobody_has_named(server: Server,
             await until(server, call_id, "established")
 
 
+@pytest.mark.parametrize("late", ["INVITE", "UPDATE", "PRACK", "ACK", "REFER", "BYE", "183 Session Progress", "200 OK"])
+@pytest.mark.parametrize("refused", [False, True])
+async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
+    server: Server, late: str, refused: bool
+) -> None:
+    """PJSIP's dialogs outlive their calls and go on naming the place of theirs, which the next call has by then."""
+    async with RawPeer() as old, RawPeer() as peer:
+        over = await placed(server, old)
+        invite = old.request
+        if refused:
+            old.answer("183 Session Progress", body=GOOD)
+            old.answer("486 Busy Here")
+        else:
+            old.answer("200 OK", body=GOOD)
+            await old.expect("ACK")
+            await until(server, over, "established")
+            assert (await old.request_inside("BYE", 1)).startswith("SIP/2.0 200 ")
+        await until(server, over, "terminated")
+        call_id = await placed(server, peer)
+        old.request = invite
+        if late[0].isdigit():
+            old.answer(late, body=HEAD + AUDIO.replace("9", "19"))
+        elif late == "ACK":
+            old.send_inside(late, 2, body=GOOD)
+        else:
+            assert (await old.request_inside(late, 2, body=GOOD)).startswith(("SIP/2.0 481 ", "SIP/2.0 603 ")), late
+        peer.answer("200 OK", body=GOOD)
+        call = await until(server, call_id, "established")
+        assert call["codec"] == "PCMU"
+        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+        await until_bye_of(peer, "peer")
+        await until(server, call_id, "terminated")
+
+
 async def test_answers_without_a_tag_after_one_that_has_it(server: Server) -> None:
     async with RawPeer() as peer:
         call_id = await placed(server, peer)

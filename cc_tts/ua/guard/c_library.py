@@ -20,6 +20,10 @@ _MAX_RX_DATA_BYTES: Final = 20_000
 """More than a ``pjsip_rx_data``, most of which is the packet."""
 _BODY_AT: Final = 104
 """In a ``pjsip_msg``, behind the type, the start line and the list of headers."""
+_INVITE_STATE_AT: Final = 56
+"""In a ``pjsip_inv_session``, behind its name and three pools."""
+_DISCONNECTED: Final = 6
+"""``PJSIP_INV_STATE_DISCONNECTED``, the last of the states."""
 _PORT_AT: Final = 16
 """In a ``pjmedia_sdp_media``, behind the kind."""
 _MEDIA_AT: Final = 712
@@ -126,6 +130,7 @@ class CLibrary:
         self._header_create = self._bind("pjsip_generic_string_hdr_create", pointer, pointer, pointer, pointer)
         self._rx_data_info = self._bind("pjsip_rx_data_get_info", ctypes.c_char_p, pointer)
         self._find_dialog = self._bind("pjsip_ua_find_dialog", pointer, pointer, pointer, pointer, integer)
+        self._invite_of = self._bind("pjsip_dlg_get_inv_session", pointer, pointer)
         self._sdp_info = self._bind("pjsip_rdata_get_sdp_info", pointer, pointer)
         self._find_header = self._bind("pjsip_msg_find_hdr_by_name", pointer, pointer, pointer, pointer)
         self._erase = self._bind("pj_list_erase", None, pointer)
@@ -276,9 +281,26 @@ class CLibrary:
         header.count = len(told)
 
     def has_dialog(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
-        """Whether there is a dialog of this name (RFC 3261 §12)."""
+        """Whether there is a dialog of this name (RFC 3261 §12), of a call that is not over."""
+        return self.is_over(call_id, local_tag, remote_tag) is False
+
+    def is_over(self, call_id: str, local_tag: str, remote_tag: str) -> bool | None:
+        """Whether the call of this dialog is over. PJSIP keeps the dialog for as long as a transaction of it lasts.
+
+        Raises:
+            RuntimeError: the build lays a ``pjsip_inv_session`` out otherwise.
+        """
         names = [_string(text) for text in (call_id, local_tag, remote_tag)]
-        return bool(self._find_dialog(*(ctypes.addressof(name) for name in names), _FALSE))
+        dialog = self._find_dialog(*(ctypes.addressof(name) for name in names), _FALSE)
+        if not dialog:
+            return None
+        invite = self._invite_of(dialog)
+        if not invite:
+            return True
+        state = ctypes.c_int.from_address(invite + _INVITE_STATE_AT).value
+        if not 0 <= state <= _DISCONNECTED:
+            raise RuntimeError("a call's state is not where it is expected")
+        return state == _DISCONNECTED
 
     def respond(self, rdata: int, code: int, headers: Headers = (), *, reason: str = "") -> None:
         """Answer without a transaction (RFC 3261 §8.2.7)."""

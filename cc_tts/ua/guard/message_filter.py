@@ -10,6 +10,9 @@ for its 200; a 200 without an answer ends the call; where Contact is no SIP URI 
 registrar's ``Contact: *`` or endless ``Expires`` count as not said. Without a tag in To it belongs to no dialog once the far
 side has one (RFC 3261 §12.1.2), and is dropped.
 
+Whatever belongs to a call that is over gets 481 or is dropped: PJSIP's dialogs outlive their calls and go on naming the
+place of theirs, which another call has by then.
+
 Runs on: the SIP thread.
 """
 
@@ -80,29 +83,39 @@ class MessageFilter:
     def _on_request(self, rdata: int, *, in_call: bool) -> bool:
         """Tell PJSIP whether the request is taken or goes on."""
         try:
-            method = self._c.method_of(rdata)
-            if method not in _OFFERING and method not in (b"INFO", b"ACK"):
-                return False
-            host, message = self._c.message(rdata)
-            dialog = sip_message.dialog_of(message)
-            if (dialog is not None) is not in_call:
-                return False
-            if method == b"INFO":
-                return dialog is not None and self._take_info(rdata, message, dialog)
-            is_answer = method == b"ACK"
-            if is_answer and not message.partition("\r\n\r\n")[2]:
-                return False
-            fault = self._fault_of(rdata, is_answer=is_answer)
-            if fault is None:
-                return False
-            if fault.status == 400 or is_answer:  # noqa: PLR2004 - Bad Request
-                self._on_malformed(host)
-            if method == b"ACK":
-                self._c.drop_body(rdata)
-                return False
-            self._c.respond(rdata, fault.status, warning(fault))
+            return self._takes(rdata, in_call=in_call)
         except Exception:
             log.exception("filter_failed")
+            return True
+
+    def _takes(self, rdata: int, *, in_call: bool) -> bool:
+        method = self._c.method_of(rdata)
+        host, message = self._c.message(rdata)
+        dialog = sip_message.dialog_of(message)
+        if (dialog is not None) is not in_call:
+            return False
+        if dialog is not None and self._is_over(*dialog):
+            if method != b"ACK":
+                self._c.respond(rdata, 481)
+            return True
+        if method == b"INFO":
+            return dialog is not None and self._take_info(rdata, message, dialog)
+        if method in _OFFERING or (method == b"ACK" and message.partition("\r\n\r\n")[2]):
+            return self._take_unusable(rdata, host, method)
+        return False
+
+    def _take_unusable(self, rdata: int, host: str, method: bytes) -> bool:
+        """Refuse a description that cannot be used; an ACK, which cannot be refused, goes on without it."""
+        is_answer = method == b"ACK"
+        fault = self._fault_of(rdata, is_answer=is_answer)
+        if fault is None:
+            return False
+        if fault.status == 400 or is_answer:  # noqa: PLR2004 - Bad Request
+            self._on_malformed(host)
+        if is_answer:
+            self._c.drop_body(rdata)
+            return False
+        self._c.respond(rdata, fault.status, warning(fault))
         return True
 
     def _on_response(self, rdata: int) -> bool:
@@ -112,7 +125,7 @@ class MessageFilter:
             status = message.partition(" ")[2][:3]
             method = "".join(sip_message.header_values(message, "cseq")).rpartition(" ")[2]
             if method == "INVITE" and "100" < status < "300" and self._is_nobodys(message):
-                log.debug("response_without_tag", sip_code=status)
+                log.debug("response_dropped", sip_code=status)
                 self._on_malformed(host)
                 return True
             if status < "300" and method in _ANSWERING:
@@ -135,9 +148,22 @@ class MessageFilter:
         return False
 
     def _is_nobodys(self, message: str) -> bool:
-        """Whether a response has no tag where the far side has named one: PJSIP takes it for another branch of a fork."""
-        dialog = sip_message.untagged_dialog_of(message)
-        return dialog is not None and not self._c.has_dialog(*dialog, "")
+        """Whether a response is to a call that is over, or has no tag where the far side has named one, which PJSIP takes
+        for another branch of a fork.
+        """
+        call_id, local_tag, remote_tag = sip_message.dialog_of_response(message)
+        if not remote_tag:
+            return self._c.is_over(call_id, local_tag, "") is not False
+        return self._is_over(call_id, local_tag, remote_tag)
+
+    def _is_over(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
+        """Whether what belongs to this dialog is for a call that is over. PJSIP would take it for the call that has its
+        place by now.
+        """
+        is_over = self._c.is_over(call_id, local_tag, remote_tag)
+        if is_over is None:  # of a dialog whose far side has no tag yet PJSIP takes everything
+            is_over = self._c.is_over(call_id, local_tag, "")
+        return is_over is True
 
     def _fault_of(self, rdata: int, *, is_answer: bool) -> sdp_check.Fault | None:
         """What keeps the message's description from being used. In an answer something else than a description does, too."""

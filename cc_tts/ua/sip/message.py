@@ -189,12 +189,10 @@ def dialog_of(message: str) -> tuple[str, str, str] | None:
     return (call_ids[0], tags[0], tags[1]) if call_ids and tags[0] else None
 
 
-def untagged_dialog_of(message: str) -> tuple[str, str] | None:
-    """Call-ID and our tag of a response to our request, if its To has no tag."""
-    call_ids, tos = header_values(message, "call-id", "i"), header_values(message, "to", "t")
-    if not call_ids or all(_tag([to]) for to in tos):
-        return None
-    return call_ids[0], _tag(header_values(message, "from", "f"))
+def dialog_of_response(message: str) -> tuple[str, str, str]:
+    """Call-ID, our tag and the far side's tag of a response to a request of ours; the last is empty if any To has none."""
+    call_ids, tos = header_values(message, "call-id", "i"), [_tag([to]) for to in header_values(message, "to", "t")]
+    return "".join(call_ids[:1]), from_tag(message), tos[0] if tos and all(tos) else ""
 
 
 def from_tag(message: str) -> str:

@@ -54,6 +54,9 @@ class FakeLibrary:
     def has_dialog(self, _call_id: str, local_tag: str, _remote_tag: str) -> bool:
         return local_tag == "ours"
 
+    def is_over(self, _call_id: str, local_tag: str, _remote_tag: str) -> bool | None:
+        return None if local_tag == "unknown" else local_tag == "over"
+
     def respond(self, _rdata: int, code: int, headers: Headers = (), *, reason: str = "") -> None:
         self.answers.append((code, headers))
 
@@ -67,9 +70,16 @@ class FakeLibrary:
         assert num_media == 2
         self.off = indexes
 
-    def receive(self, start: str, body: str = "", *lines: str, method: str = "", to_tag: str = "ours") -> list[bool]:
+    def receive(
+        self, start: str, body: str = "", *lines: str, method: str = "", to_tag: str = "ours", from_tag: str = "theirs"
+    ) -> list[bool]:
         """Whether each module that is asked takes the message."""
-        head = (start, "Call-ID: c", "From: <sip:x@y>;tag=theirs", f"To: <sip:a@b>;tag={to_tag}".removesuffix(";tag="))
+        head = (
+            start,
+            "Call-ID: c",
+            f"From: <sip:x@y>;tag={from_tag}",
+            f"To: <sip:a@b>;tag={to_tag}".removesuffix(";tag="),
+        )
         cseq = f"CSeq: 7 {method or start.partition(' ')[0]}"
         self._message = "\r\n".join((*head, cseq, *lines, "", body))
         self.answers.clear()
@@ -189,3 +199,27 @@ def test_an_info_of_a_dialog_that_is_not_known_by_both_tags_is_not_left_to_pjsip
 def test_a_host_that_dns_cannot_be_asked_for_is_no_target(library: FakeLibrary, chars: int, dropped: bool) -> None:
     assert library.receive("SIP/2.0 180 Ringing", "", f"Contact: <sip:x@{'h' * chars}>", method="INVITE") == [False]
     assert bool(library.dropped) is dropped
+
+
+def test_what_belongs_to_a_call_that_is_over_never_gets_to_pjsip(library: FakeLibrary) -> None:
+    for method in ("INVITE", "UPDATE", "BYE", "ACK", "INFO"):
+        assert library.receive(f"{method} sip:a@b SIP/2.0", GOOD, to_tag="over") == [True, False]
+        assert library.answers == ([] if method == "ACK" else [(481, ())])
+
+
+@pytest.mark.parametrize(
+    ("status", "local_tag", "to_tag", "drops"),
+    [
+        ("200 OK", "over", "theirs", True),
+        ("183 Session Progress", "over", "theirs", True),
+        ("486 Busy Here", "over", "theirs", False),
+        ("200 OK", "ours", "theirs", False),
+        ("200 OK", "unknown", "theirs", False),
+        ("200 OK", "ours", "", False),
+        ("200 OK", "unknown", "", True),
+    ],
+)
+def test_responses_to_a_call_that_is_over_are_dropped(
+    library: FakeLibrary, status: str, local_tag: str, to_tag: str, *, drops: bool
+) -> None:
+    assert library.receive(f"SIP/2.0 {status}", method="INVITE", from_tag=local_tag, to_tag=to_tag) == [drops]

@@ -11,13 +11,13 @@ from cc_tts.ua.sip.message import (
     contacts,
     contradiction,
     dialog_of,
+    dialog_of_response,
     extension_headers,
     header_values,
     identity_headers,
     option_tags,
     request_uri,
     required_extensions,
-    untagged_dialog_of,
     via_transport,
 )
 
@@ -211,14 +211,15 @@ def test_contacts_of_a_redirection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "dialog"),
+    ("to", "tag"),
     [
-        ("To: <sip:x@y>;tag=theirs", None),
-        ("t: <sip:x@y;tag=no>", ("c", "ours")),
-        ("To: <sip:x@y>;tag=", ("c", "ours")),
-        ("To: <sip:x@y>;tag=a\r\nTo: <sip:x@y>", ("c", "ours")),
+        ("To: <sip:x@y>;tag=theirs", "theirs"),
+        ("t: <sip:x@y;tag=no>", ""),
+        ("To: <sip:x@y>;tag=", ""),
+        ("To: <sip:x@y>;tag=a\r\nTo: <sip:x@y>", ""),
+        ("X: y", ""),
     ],
 )
-def test_a_response_whose_to_has_no_tag(to: str, dialog: tuple[str, str] | None) -> None:
+def test_the_dialog_of_a_response(to: str, tag: str) -> None:
     message = f"SIP/2.0 200 OK\r\nCall-ID: c\r\nFrom: <sip:a@b>;tag=ours\r\n{to}\r\n\r\n"
-    assert untagged_dialog_of(message) == dialog
+    assert dialog_of_response(message) == ("c", "ours", tag)

@@ -14,20 +14,20 @@ line and in the log.
     │   ├── CapacityExceeded          503 / 503   as many calls as the build or config allows (Retry-After)
     │   ├── Draining                  503 / 503   the server takes no new work            (Retry-After)
     │   ├── UserAgentUnavailable      503 / 503   the UA process is down or restarting    (Retry-After)
-    │   ├── NotReady                  503 / -     a call would not be spoken to now       (Retry-After) [api.problems]
-    │   ├── DeadlineExceeded          503 / -     not done within the time limit          (Retry-After) [api.problems]
+    │   ├── NotReady                  503 / -     a call would not be spoken to now       (Retry-After) [api.http.problems]
+    │   ├── DeadlineExceeded          503 / -     not done within the time limit          (Retry-After) [api.http.problems]
     │   ├── PlayoutOverflow           -           flow control of the playout was broken [media.playout_events]
     │   └── ProcessFailed             500 / 500   a child process broke its contract
     │       ├── EncoderFailed         -           a network that listens to a recording [engines.cosyvoice2.voice.encoder]
     │       └── DownloadFailed        -           the model did not arrive        [engines.cosyvoice2.model.download]
     └── TheirFault                    the request must change before it can succeed
         ├── ConfigError               -           wrong key, type or value in the configuration
-        │   ├── ModelError            -           the model directory cannot be used [engines.cosyvoice2.model.checkpoint_files]
-        │   │   ├── ModelFileMissing  -           a file is not there             [engines.cosyvoice2.model.checkpoint_files]
-        │   │   ├── ModelFileDamaged  -           cut short, empty, or something else [engines.cosyvoice2.model.checkpoint_files]
-        │   │   ├── UnsafeCheckpoint  -           would run code on being read    [engines.cosyvoice2.model.checkpoint_files]
-        │   │   ├── WrongModelVersion -           of CosyVoice 1 or 3             [engines.cosyvoice2.model.checkpoint_files]
-        │   │   └── TensorMismatch    -           tensors missing, unknown or misshapen [engines.cosyvoice2.model.checkpoint_files]
+        │   ├── ModelError            -           the model directory cannot be used [engines.cosyvoice2.model.checkpoint]
+        │   │   ├── ModelFileMissing  -           a file is not there             [engines.cosyvoice2.model.checkpoint]
+        │   │   ├── ModelFileDamaged  -           cut short, empty, or something else [engines.cosyvoice2.model.checkpoint]
+        │   │   ├── UnsafeCheckpoint  -           would run code on being read    [engines.cosyvoice2.model.checkpoint]
+        │   │   ├── WrongModelVersion -           of CosyVoice 1 or 3             [engines.cosyvoice2.model.checkpoint]
+        │   │   └── TensorMismatch    -           tensors missing, unknown or misshapen [engines.cosyvoice2.model.checkpoint]
         │   └── DownloaderMissing     -           the downloader is not installed [engines.cosyvoice2.model.download]
         ├── MalformedRequest          400 / 400   not JSON, not the right shape
         ├── Unauthorized              401 / 401   no or wrong token
@@ -36,21 +36,21 @@ line and in the log.
         │   ├── CallNotFound
         │   ├── UtteranceNotFound
         │   └── PromptNotFound
-        ├── MethodNotAllowed          405 / -     the path has other methods      [api.problems]
-        ├── RequestTimeout            408 / -     the body took too long to arrive [api.problems]
+        ├── MethodNotAllowed          405 / -     the path has other methods      [api.http.problems]
+        ├── RequestTimeout            408 / -     the body took too long to arrive [api.http.problems]
         ├── WrongState                409 / 400   the call or utterance is not in a state that allows this
         │   └── DuplicateId           409 / 400   the id is taken
         ├── TextTooLong               413 / 413   more characters than the config allows
         ├── BodyTooLarge              413 / 413   more bytes than the config allows
         ├── UnsupportedMediaType      415 / 415   not application/json
-        ├── ExpectationFailed         417 / -     an Expect header that is not served [api.problems]
+        ├── ExpectationFailed         417 / -     an Expect header that is not served [api.http.problems]
         ├── Unprocessable             422 / 400   valid JSON with content that cannot be used
         │   ├── UnknownVoice          422 / 400
         │   ├── LanguageUnsupported   422 / 400
         │   ├── NothingToSay          422 / 400   the text normalises to nothing
         │   ├── IdempotencyMismatch   422 / -     the same Idempotency-Key came with another body
         │   └── PromptUnusable        422 / 400   a recording that no voice can come of [voices.enrolment]
-        ├── UpgradeRequired           426 / -     a WebSocket path without its handshake [api.problems]
+        ├── UpgradeRequired           426 / -     a WebSocket path without its handshake [api.http.problems]
         └── QueueFull                 429 / -     the call's prompt queue is at its limit
 """
 

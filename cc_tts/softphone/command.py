@@ -1,11 +1,11 @@
-"""``cc-tts call URI``: dial, listen, record, report. ``python -m cc_tts.softphone.command URI`` is the same.
+"""``cc-tts call URI``: dial, listen, record, report. ``python -m cc_tts.softphone URI`` is the same.
 
 ::
 
-    softphone              command line ▸ one call ▸ report        softphone_arguments, _report, _speak
-    softphone_control      or: JSON lines from another program     softphone_driver is its other end
-      └ softphone_phone    pjsua2: SIP only, no media of its own   softphone_call (one call), softphone_sdp
-          └ rtp_endpoint   our socket: kernel receive times        rtp_receiver, rtp_recording, rtp (bytes ↔ values)
+    command              command line ▸ one call ▸ report        arguments, report, speak
+    control              or: JSON lines from another program     bench/softphone is its other end
+      └ phone            pjsua2: SIP only, no media of its own   call (one call), sdp
+          └ rtp.endpoint our socket: kernel receive times        rtp.receiver, rtp.recording, rtp.packets (bytes ↔ values)
 
 Runs on: the SIP thread (this process's main thread).
 """

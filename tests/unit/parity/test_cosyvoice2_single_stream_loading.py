@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import ModelError  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker  # noqa: E402
 from cc_tts.engines.stepped import StreamRequest  # noqa: E402
 from cc_tts.voices.embedding_cache import EnrolledVoice  # noqa: E402

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice2.engine.schedule import HopSchedule, calls_for  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import ModelError  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowState, fixed_noise  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt  # noqa: E402

@@ -8,7 +8,7 @@ from typing import Final
 
 import torch
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import ModelError
+from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError
 from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, OnShare, SpeechModel, load_model
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker

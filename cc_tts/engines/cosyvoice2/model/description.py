@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import ModelFileDamaged
+from cc_tts.engines.cosyvoice2.model.checkpoint import ModelFileDamaged
 
 DESCRIPTION: Final = "cosyvoice2.yaml"
 ESTIMATOR_HEAD_DIM: Final = 64

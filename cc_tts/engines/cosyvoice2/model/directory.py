@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from cc_tts.engines.cosyvoice2.model import checkpoint_files, checkpoint_shapes, download
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import ModelError
+from cc_tts.engines.cosyvoice2.model import checkpoint, checkpoint_shapes, download
+from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError
 from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import PARTS, Part
 
 Need = Literal["engine", "enrolment", "check", "none"]
@@ -129,7 +129,7 @@ def _installed(package: str) -> bool:
 
 
 def _other_version(directory: Path) -> list[str]:
-    for name, version in checkpoint_files.OTHER_DESCRIPTIONS.items():
+    for name, version in checkpoint.OTHER_DESCRIPTIONS.items():
         if (directory / name).exists() and not (directory / "cosyvoice2.yaml").exists():
             return [f"{name} is the description of CosyVoice {version}; this engine speaks with CosyVoice 2"]
     return []
@@ -149,7 +149,7 @@ def _check_file(directory: Path, published: PublishedFile) -> tuple[FileReport, 
     if published.need == "none":
         return report("unused", "not needed"), []
     try:
-        sha256 = checkpoint_files.sha256_of(path)
+        sha256 = checkpoint.sha256_of(path)
     except OSError as error:
         return report("wrong", f"cannot be read: {error.strerror}"), []
     if path.stat().st_size == published.num_bytes and sha256.startswith(published.sha256):
@@ -177,7 +177,7 @@ def _check_content(path: Path) -> list[str]:
         ModelError: it cannot be used.
 
     """
-    checkpoint_files.refuse_stand_in(path)
+    checkpoint.refuse_stand_in(path)
     part: Part | None = next((part for part in PARTS if path.name == f"{part}.pt"), None)
     if part is not None:
         return _check_weights(path, part)
@@ -198,10 +198,10 @@ def _check_content(path: Path) -> list[str]:
 def _check_weights(path: Path, part: Part) -> list[str]:
     if not _installed("torch"):
         return []
-    state = checkpoint_files.read_checkpoint(path)
+    state = checkpoint.read_checkpoint(path)
     if part == "hift":
-        state = checkpoint_files.canonical_names(path.name, state)
-    dims = checkpoint_files.check_part(path.name, part, checkpoint_files.shapes_of(state))
+        state = checkpoint.canonical_names(path.name, state)
+    dims = checkpoint.check_part(path.name, part, checkpoint.shapes_of(state))
     differences = checkpoint_shapes.differences(dims)
     return [f"{path.name} is of another size of model: {', '.join(differences)}"] if differences else []
 

@@ -20,8 +20,8 @@ from typing import Any, Final, TypeVar
 import torch
 from torch import Tensor, nn
 
-from cc_tts.engines.cosyvoice2.model import checkpoint_files, checkpoint_shapes
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import (
+from cc_tts.engines.cosyvoice2.model import checkpoint, checkpoint_shapes
+from cc_tts.engines.cosyvoice2.model.checkpoint import (
     ModelError,
     ModelFileDamaged,
     ModelFileMissing,
@@ -148,13 +148,11 @@ def load_weights(
     absent = [name for name in (*names.values(), LLM_CONFIG) if not (directory / name).is_file()]
     if absent:
         raise ModelFileMissing(f"{directory} lacks {', '.join(absent)}; `cc-tts model check` lists what belongs there")
-    states = {part: checkpoint_files.read_checkpoint(directory / names[part]) for part in PARTS}
+    states = {part: checkpoint.read_checkpoint(directory / names[part]) for part in PARTS}
     num_tensors = {names[part]: len(states[part]) for part in PARTS}
-    states["hift"] = checkpoint_files.canonical_names(names["hift"], states["hift"])
+    states["hift"] = checkpoint.canonical_names(names["hift"], states["hift"])
     dims = {
-        names[part]: checkpoint_files.check_part(
-            str(directory / names[part]), part, checkpoint_files.shapes_of(states[part])
-        )
+        names[part]: checkpoint.check_part(str(directory / names[part]), part, checkpoint.shapes_of(states[part]))
         for part in PARTS
     }
     head_dim = _check_llm_config(directory / LLM_CONFIG, dims[names["llm"]])
@@ -174,7 +172,7 @@ def load_weights(
             num_tensors=num_tensors,
             num_values=num_values,
             dims=dims,
-            sha256={name: checkpoint_files.sha256_of(directory / name) for name in dims} if checksums else {},
+            sha256={name: checkpoint.sha256_of(directory / name) for name in dims} if checksums else {},
             notes=(*notes, *([policy.note] if policy.note else ())),
         ),
     )
@@ -253,7 +251,7 @@ def refuse_other_directory(directory: Path) -> None:
         raise ModelError(f"{directory}: no such directory; `cc-tts model download` fetches the model")
     if (directory / "cosyvoice2.yaml").exists():
         return
-    for name, version in checkpoint_files.OTHER_DESCRIPTIONS.items():
+    for name, version in checkpoint.OTHER_DESCRIPTIONS.items():
         if (directory / name).exists():
             raise WrongModelVersion(
                 f"{directory} holds {name}, so it is CosyVoice {version}; this engine speaks with CosyVoice 2 "
@@ -273,7 +271,7 @@ def _check_llm_config(path: Path, dims: Dims) -> int:
 
     """
     assert isinstance(dims, LlmDims)
-    checkpoint_files.refuse_stand_in(path)
+    checkpoint.refuse_stand_in(path)
     try:
         config: dict[str, Any] = json.loads(path.read_bytes())
         hidden, heads, key_heads = (

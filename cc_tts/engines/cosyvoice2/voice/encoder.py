@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import ModelError, ModelFileDamaged, refuse_stand_in
+from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError, ModelFileDamaged, refuse_stand_in
 from cc_tts.engines.cosyvoice2.voice import features
 from cc_tts.engines.cosyvoice2.voice.features import MEL_RATE_HZ, TOKENIZER_RATE_HZ, Audio
 from cc_tts.errors import ProcessFailed

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import (
+from cc_tts.engines.cosyvoice2.model.checkpoint import (
     ModelError,
     ModelFileDamaged,
     UnsafeCheckpoint,

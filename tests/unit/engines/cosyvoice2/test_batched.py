@@ -13,7 +13,7 @@ pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedEngine  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.engine import Engine, EngineConfig  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import ModelError  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import runner as model_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker  # noqa: E402

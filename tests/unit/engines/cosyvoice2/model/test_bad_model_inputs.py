@@ -13,7 +13,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("tokenizers")
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import (  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.checkpoint import (  # noqa: E402
     ModelError,
     ModelFileDamaged,
     ModelFileMissing,

@@ -13,8 +13,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice2.model import checkpoint_files, checkpoint_shapes  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import (  # noqa: E402
+from cc_tts.engines.cosyvoice2.model import checkpoint, checkpoint_shapes  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.checkpoint import (  # noqa: E402
     ModelError,
     ModelFileDamaged,
     ModelFileMissing,
@@ -73,7 +73,7 @@ def change(model: Path, part: Part, edit: Callable[[dict[str, Any]], object]) ->
 def test_a_whole_directory_loads(published: Path) -> None:
     weights = load_weights(published, checksums=True)
     assert weights.report.num_tensors == {"llm.pt": 31, "flow.pt": 230, "hift.pt": 328}
-    assert weights.report.sha256["hift.pt"] == checkpoint_files.sha256_of(published / "hift.pt")
+    assert weights.report.sha256["hift.pt"] == checkpoint.sha256_of(published / "hift.pt")
     assert set(weights.report.sha256) == {"llm.pt", "flow.pt", "hift.pt"}
     assert weights.head_dim == 16
     assert len(weights.llm) == 30  # the tied head is dropped

@@ -14,7 +14,7 @@ onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")
 pytest.importorskip("safetensors")
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import ModelError, ModelFileDamaged, ModelFileMissing  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError, ModelFileDamaged, ModelFileMissing  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice import encoder as speaker_encoder  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice import features  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.encoder import (  # noqa: E402

@@ -15,7 +15,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_files import ModelError, ModelFileDamaged, UnsafeCheckpoint  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError, ModelFileDamaged, UnsafeCheckpoint  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice import speakers  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import (  # noqa: E402

@@ -124,6 +124,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._media_sent: MediaActive | None = None
         self._codec = ""
         self._hold: _HoldRequest | None = None
+        self._reinvite_tsx = 0
         self._redirects: Redirects | None = None
         self._clocked = False
         self._streaming = False
@@ -179,6 +180,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         SipThread.check()
         if self._ended_by is None:
             self._ended_by = ended_by
+        self._give_up_reinvite()
         param = pj.CallOpParam()
         headers: dict[str, str] = {}
         if self._answered:
@@ -359,6 +361,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             if not self._negotiated:
                 self._refuse_media("No usable answer to our offer")  # in the ACK: PJSIP lets such a call be
         elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
+            self._give_up_reinvite()
             response = leg_events.received(prm)
             sip_code = int(info.lastStatusCode)
             if not self._incoming and not self._answered and self._ended_by is None and not response:
@@ -384,6 +387,8 @@ class Leg(pj.Call):  # type: ignore[misc]
     @callback
     def onCallTsxState(self, prm: Any) -> None:
         """A transaction moved on: of interest is the answer to a re-INVITE that holds or takes back."""
+        if self._established and not self.over and (reinvite := leg_events.reinvite_under_way(prm)) is not None:
+            self._reinvite_tsx = reinvite
         if self._hold is None or self.over:
             return
         status = leg_events.status_of_reinvite(prm)
@@ -492,6 +497,14 @@ class Leg(pj.Call):  # type: ignore[misc]
                 self._report_key(key)
 
     # ----------------------------------------------------------------------------------------------------------------
+
+    def _give_up_reinvite(self) -> None:
+        """As the call ends, end its re-INVITE as well: PJSIP would take the response, or that none came, for one to the call
+        that has this one's place by then, and take back its media.
+        """
+        if self._reinvite_tsx:
+            transaction, self._reinvite_tsx, self._hold = self._reinvite_tsx, 0, None
+            self._library.end_transaction(transaction)
 
     def _report_key(self, key: Key | None) -> None:
         if key is not None:

@@ -88,6 +88,18 @@ def status_of_reinvite(state: Any) -> int:
     return int(change.tsx.statusCode) if is_final else 0
 
 
+def reinvite_under_way(state: Any) -> int | None:
+    """Address of the transaction of an INVITE of ours that this event is about, 0 when it has its final response; ``None``
+    if the event is about anything else.
+    """
+    if state.e.type != pj.PJSIP_EVENT_TSX_STATE:
+        return None
+    tsx = state.e.body.tsxState.tsx
+    if tsx.role != pj.PJSIP_ROLE_UAC or tsx.method != "INVITE":
+        return None
+    return int(tsx.pjTransaction) if tsx.state < pj.PJSIP_TSX_STATE_COMPLETED else 0
+
+
 def received(state: Any) -> str:
     """The message that moved the call on; empty if it was none that came in."""
     event = state.e

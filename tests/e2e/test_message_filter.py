@@ -20,6 +20,8 @@ from tests.e2e.server_under_test import Json, Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
+PLACES = 4
+"""Calls of the PyPI wheel."""
 HEAD = "v=0\r\no=raw 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
 AUDIO = "m=audio 9 RTP/AVP 0\r\n"
 OPUS = "m=audio 9 RTP/AVP 96\r\na=rtpmap:96 opus/48000/2\r\n"
@@ -334,6 +336,15 @@ async def test_requests_of_a_far_side_whose_tag_nobody_has_named(server: Server,
             await until(server, call_id, "established")
 
 
+async def fill_other_places(server: Server) -> None:
+    """Calls that are refused, until the next one has the place of the one before them: PJSIP gives places out in turn."""
+    for _ in range(PLACES - 1):
+        async with RawPeer() as other:
+            refused = await placed(server, other)
+            other.answer("486 Busy Here")
+            await until(server, refused, "terminated")
+
+
 @pytest.mark.parametrize("late", ["INVITE", "UPDATE", "PRACK", "ACK", "REFER", "BYE", "183 Session Progress", "200 OK"])
 @pytest.mark.parametrize("refused", [False, True])
 async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
@@ -352,6 +363,7 @@ async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
             await until(server, over, "established")
             assert (await old.request_inside("BYE", 1)).startswith("SIP/2.0 200 ")
         await until(server, over, "terminated")
+        await fill_other_places(server)
         call_id = await placed(server, peer)
         old.request = invite
         if late[0].isdigit():
@@ -363,6 +375,36 @@ async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
         peer.answer("200 OK", body=GOOD)
         call = await until(server, call_id, "established")
         assert call["codec"] == "PCMU"
+        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+        await until_bye_of(peer, "peer")
+        await until(server, call_id, "terminated")
+
+
+@pytest.mark.parametrize("who", ["they", "we"])
+async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(server: Server, who: str) -> None:
+    async with RawPeer() as old, RawPeer() as peer:
+        over = await placed(server, old)
+        invite = old.request
+        old.answer("200 OK", body=GOOD)
+        await old.expect("ACK")
+        await until(server, over, "established")
+        assert (await server.post(f"/v1/calls/{over}/hold", {}))[0] in (200, 202, 204)
+        reinvite = await old.expect("INVITE")
+        if who == "they":
+            old.request = invite
+            assert (await old.request_inside("BYE", 1)).startswith("SIP/2.0 200 ")
+        else:
+            await server.post(f"/v1/calls/{over}/hangup", {})
+            await old.expect("BYE")
+            old.answer("200 OK")
+        await until(server, over, "terminated")
+        await fill_other_places(server)
+        call_id = await placed(server, peer)
+        old.request = reinvite
+        old.answer("487 Request Terminated")
+        assert (await options(server.sip_port)).status == 200  # after it, on the same thread
+        peer.answer("200 OK", body=GOOD)
+        await until(server, call_id, "established")
         assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
         await until_bye_of(peer, "peer")
         await until(server, call_id, "terminated")

@@ -28,6 +28,7 @@ _PORT_AT: Final = 16
 """In a ``pjmedia_sdp_media``, behind the kind."""
 _MEDIA_AT: Final = 712
 """In a ``pjmedia_sdp_session``, behind 68 attributes: how many m-lines there are, and where they are."""
+_REQUEST_TERMINATED: Final = 487
 _ENCODING: Final = 1
 """``PJMEDIA_DIR_ENCODING``."""
 
@@ -139,6 +140,7 @@ class CLibrary:
         self._pool_create = self._bind("pjsua_pool_create", pointer, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t)
         self._pool_release = self._bind("pj_pool_release", None, pointer)
         self._from_pj = self._bind(_FROM_PJ, None, pointer, pointer)
+        self._end_transaction = self._bind("pjsip_tsx_terminate", integer, pointer, integer)
         self.set_log_level = self._bind("pj_log_set_level", None, integer)
         self._stream_pause = self._bind("pjmedia_stream_pause", integer, pointer, integer)
         self._stream_report = self._bind("pjmedia_stream_send_rtcp_sdes", integer, pointer)
@@ -180,6 +182,10 @@ class CLibrary:
     def pause_stream(self, stream: int, *, paused: bool) -> None:
         """Let a ``pjmedia_stream *`` send no RTP, or send it again; its timestamps go on."""
         (self._stream_pause if paused else self._stream_resume)(stream, _ENCODING)
+
+    def end_transaction(self, transaction: int) -> None:
+        """Let a ``pjsip_transaction *`` that waits for its final response wait no more."""
+        self._end_transaction(transaction, _REQUEST_TERMINATED)
 
     def send_report(self, stream: int) -> None:
         """Let a ``pjmedia_stream *`` send its RTCP report now."""

@@ -48,7 +48,7 @@ def plan(
     quick = ("--quick",) if is_quick else ()
 
     def bench(module: str, name: str, *more: str, limit_s: float) -> Step:
-        return Step(name, ("-m", f"bench.{module}", *place, "--name", f"engine_gpu_{name}", *more, *quick), limit_s)
+        return Step(name, ("-m", f"bench.engine.{module}", *place, "--name", f"engine_gpu_{name}", *more, *quick), limit_s)
 
     def parity(dtype: str, *more: str, limit_s: float) -> Step:
         file = str(out / f"engine_gpu_parity_{dtype}.json")
@@ -59,12 +59,12 @@ def plan(
     # One process for three loads: each would load, record and measure anew.
     phone = ("--loads", "burst,always,poisson", "--calls", "1,16,32,64,128", "--seconds", "20")
     steps = [
-        bench("engine_phone", "phone", *phone, limit_s=540.0),
+        bench("phone", "phone", *phone, limit_s=540.0),
         bench("quality_gates", "quality", limit_s=180.0),
-        bench("engine_comparable", "comparable", "--only", "default", limit_s=300.0),
-        bench("engine_ladder", "ladder", "--seconds", "10", limit_s=400.0),
-        bench("engine_comparable", "schedules", "--only", "first;hop", "--concurrency", "1,4,10", limit_s=240.0),
-        bench("engine_ladder", "ladder_no_graphs", "--no-graphs", "--seconds", "0", "--rounds", "2", limit_s=180.0),
+        bench("comparable", "comparable", "--only", "default", limit_s=300.0),
+        bench("ladder", "ladder", "--seconds", "10", limit_s=400.0),
+        bench("comparable", "schedules", "--only", "first;hop", "--concurrency", "1,4,10", limit_s=240.0),
+        bench("ladder", "ladder_no_graphs", "--no-graphs", "--seconds", "0", "--rounds", "2", limit_s=180.0),
     ]
     if golden is not None:
         steps.insert(0, parity("float32", *(("--graphs",) if is_card else ()), limit_s=300.0))

@@ -48,7 +48,9 @@ def plan(
     quick = ("--quick",) if is_quick else ()
 
     def bench(module: str, name: str, *more: str, limit_s: float) -> Step:
-        return Step(name, ("-m", f"bench.engine.{module}", *place, "--name", f"engine_gpu_{name}", *more, *quick), limit_s)
+        return Step(
+            name, ("-m", f"bench.engine.{module}", *place, "--name", f"engine_gpu_{name}", *more, *quick), limit_s
+        )
 
     def parity(dtype: str, *more: str, limit_s: float) -> Step:
         file = str(out / f"engine_gpu_parity_{dtype}.json")

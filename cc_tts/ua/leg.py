@@ -499,8 +499,8 @@ class Leg(pj.Call):  # type: ignore[misc]
     # ----------------------------------------------------------------------------------------------------------------
 
     def _give_up_reinvite(self) -> None:
-        """As the call ends, end its re-INVITE as well: PJSIP would take the response, or that none came, for one to the call
-        that has this one's place by then, and take back its media.
+        """As the call ends, end its re-INVITE as well. PJSUA would apply the response, or the timeout, to the call that has
+        this call slot by then, and revert that call's media.
         """
         if self._reinvite_tsx:
             transaction, self._reinvite_tsx, self._hold = self._reinvite_tsx, 0, None

@@ -79,25 +79,28 @@ def fault_of_answer(state: Any) -> str:
 
 def status_of_reinvite(state: Any) -> int:
     """The final status of an INVITE of ours that this event is about, told once; 0 if it is about anything else."""
-    if state.e.type != pj.PJSIP_EVENT_TSX_STATE:
+    change = _own_invite(state)
+    if change is None or change.prevState >= pj.PJSIP_TSX_STATE_COMPLETED:
         return 0
-    change = state.e.body.tsxState
-    if change.tsx.role != pj.PJSIP_ROLE_UAC or change.tsx.method != "INVITE":
-        return 0
-    is_final = change.tsx.state >= pj.PJSIP_TSX_STATE_COMPLETED and change.prevState < pj.PJSIP_TSX_STATE_COMPLETED
-    return int(change.tsx.statusCode) if is_final else 0
+    return int(change.tsx.statusCode) if change.tsx.state >= pj.PJSIP_TSX_STATE_COMPLETED else 0
 
 
 def reinvite_under_way(state: Any) -> int | None:
     """Address of the transaction of an INVITE of ours that this event is about, 0 when it has its final response; ``None``
     if the event is about anything else.
     """
+    change = _own_invite(state)
+    if change is None:
+        return None
+    return int(change.tsx.pjTransaction) if change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED else 0
+
+
+def _own_invite(state: Any) -> Any | None:
+    """The change of state of an INVITE of ours, if the event is one."""
     if state.e.type != pj.PJSIP_EVENT_TSX_STATE:
         return None
-    tsx = state.e.body.tsxState.tsx
-    if tsx.role != pj.PJSIP_ROLE_UAC or tsx.method != "INVITE":
-        return None
-    return int(tsx.pjTransaction) if tsx.state < pj.PJSIP_TSX_STATE_COMPLETED else 0
+    change = state.e.body.tsxState
+    return change if change.tsx.role == pj.PJSIP_ROLE_UAC and change.tsx.method == "INVITE" else None
 
 
 def received(state: Any) -> str:

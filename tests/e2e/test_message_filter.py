@@ -20,7 +20,7 @@ from tests.e2e.server_under_test import Json, Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
-PLACES = 4
+CALL_SLOTS = 4
 """Calls of the PyPI wheel."""
 HEAD = "v=0\r\no=raw 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
 AUDIO = "m=audio 9 RTP/AVP 0\r\n"
@@ -336,9 +336,9 @@ async def test_requests_of_a_far_side_whose_tag_nobody_has_named(server: Server,
             await until(server, call_id, "established")
 
 
-async def fill_other_places(server: Server) -> None:
-    """Calls that are refused, until the next one has the place of the one before them: PJSIP gives places out in turn."""
-    for _ in range(PLACES - 1):
+async def use_other_call_slots(server: Server) -> None:
+    """Place calls that are refused, so that the next one gets the call slot of the call before: PJSUA takes turns."""
+    for _ in range(CALL_SLOTS - 1):
         async with RawPeer() as other:
             refused = await placed(server, other)
             other.answer("486 Busy Here")
@@ -350,7 +350,7 @@ async def fill_other_places(server: Server) -> None:
 async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
     server: Server, late: str, refused: bool
 ) -> None:
-    """PJSIP's dialogs outlive their calls and go on naming the place of theirs, which the next call has by then."""
+    """A dialog of PJSIP outlives its call and goes on naming the call slot, which the next call has by then."""
     async with RawPeer() as old, RawPeer() as peer:
         over = await placed(server, old)
         invite = old.request
@@ -363,7 +363,7 @@ async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
             await until(server, over, "established")
             assert (await old.request_inside("BYE", 1)).startswith("SIP/2.0 200 ")
         await until(server, over, "terminated")
-        await fill_other_places(server)
+        await use_other_call_slots(server)
         call_id = await placed(server, peer)
         old.request = invite
         if late[0].isdigit():
@@ -398,7 +398,7 @@ async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(serve
             await old.expect("BYE")
             old.answer("200 OK")
         await until(server, over, "terminated")
-        await fill_other_places(server)
+        await use_other_call_slots(server)
         call_id = await placed(server, peer)
         old.request = reinvite
         old.answer("487 Request Terminated")

@@ -10,8 +10,8 @@ for its 200; a 200 without an answer ends the call; where Contact is no SIP URI 
 registrar's ``Contact: *`` or endless ``Expires`` count as not said. Without a tag in To it belongs to no dialog once the far
 side has one (RFC 3261 §12.1.2), and is dropped.
 
-Whatever belongs to a call that is over gets 481 or is dropped: PJSIP's dialogs outlive their calls and go on naming the
-place of theirs, which another call has by then.
+Whatever belongs to a call that is over gets 481 or is dropped: a dialog of PJSIP outlives its call and goes on naming the
+call slot, which PJSUA has given to another call by then.
 
 Runs on: the SIP thread.
 """
@@ -90,6 +90,8 @@ class MessageFilter:
 
     def _takes(self, rdata: int, *, in_call: bool) -> bool:
         method = self._c.method_of(rdata)
+        if not in_call and method not in _OFFERING and method != b"ACK":
+            return False
         host, message = self._c.message(rdata)
         dialog = sip_message.dialog_of(message)
         if (dialog is not None) is not in_call:
@@ -98,8 +100,8 @@ class MessageFilter:
             if method != b"ACK":
                 self._c.respond(rdata, 481)
             return True
-        if method == b"INFO":
-            return dialog is not None and self._take_info(rdata, message, dialog)
+        if dialog is not None and method == b"INFO":
+            return self._take_info(rdata, message, dialog)
         if method in _OFFERING or (method == b"ACK" and message.partition("\r\n\r\n")[2]):
             return self._take_unusable(rdata, host, method)
         return False
@@ -124,7 +126,7 @@ class MessageFilter:
             host, message = self._c.message(rdata)
             status = message.partition(" ")[2][:3]
             method = "".join(sip_message.header_values(message, "cseq")).rpartition(" ")[2]
-            if method == "INVITE" and "100" < status < "300" and self._is_nobodys(message):
+            if method == "INVITE" and "100" < status < "300" and self._is_stray(message):
                 log.debug("response_dropped", sip_code=status)
                 self._on_malformed(host)
                 return True
@@ -147,7 +149,7 @@ class MessageFilter:
             return True
         return False
 
-    def _is_nobodys(self, message: str) -> bool:
+    def _is_stray(self, message: str) -> bool:
         """Whether a response is to a call that is over, or has no tag where the far side has named one, which PJSIP takes
         for another branch of a fork.
         """
@@ -157,9 +159,7 @@ class MessageFilter:
         return self._is_over(call_id, local_tag, remote_tag)
 
     def _is_over(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
-        """Whether what belongs to this dialog is for a call that is over. PJSIP would take it for the call that has its
-        place by now.
-        """
+        """Whether this dialog's call is over. PJSUA would apply the message to the call that has the call slot by now."""
         is_over = self._c.is_over(call_id, local_tag, remote_tag)
         if is_over is None:  # of a dialog whose far side has no tag yet PJSIP takes everything
             is_over = self._c.is_over(call_id, local_tag, "")

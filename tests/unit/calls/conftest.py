@@ -1,16 +1,11 @@
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
-import structlog
 
 from tests.fakes.exchange import Exchange
+from tests.support.captured_logs import quiet
 
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """Failures made on purpose are not printed with all their locals."""
-    with structlog.testing.capture_logs():
-        yield
+__all__ = ["exchanges_are_closed", "quiet"]
 
 
 @pytest.fixture(autouse=True)

@@ -74,6 +74,8 @@ POLL_MS: Final = 4
 """Longest wait in one poll of the library: the delay a command or an event may meet."""
 WATCH_SLOTS: Final = 50
 """Every leg is watched once in as many ticks, one second, and not all in the same: that would hold up the media clock."""
+TIMER_SLOTS: Final = 5
+"""A leg's timers, of half a second and more, are looked at once in as many ticks."""
 END_ALL_TIMEOUT_NS: Final = 2_000_000_000
 """How long the BYEs of the last calls may take."""
 SOCKET_REST_NS: Final = 600_000_000
@@ -114,6 +116,7 @@ class UserAgent:
         self._send = send
         self._format = AudioFormat(settings.clock_rate_hz)
         self._legs: dict[str, Leg] = {}
+        self._over: list[Leg] = []  # legs that have ended and still are in the table
         self._accepting = True
         self._server_silent = False
         self._unanswered: set[str] = set()
@@ -222,11 +225,11 @@ class UserAgent:
         }
 
     def poll(self) -> None:
-        """One turn: let PJSIP work, bury ended legs, pass on what the playout buffers reported, watch RTP."""
+        """One turn: let PJSIP work, reap ended legs, pass on what the playout buffers reported, watch RTP."""
         self._endpoint.libHandleEvents(POLL_MS)
         self._end_tails()
         self._drain_playout_events()
-        lines_taken = self._make_room()
+        lines_taken = self._reap()
         if lines_taken != self._lines_taken:
             self._lines_taken = lines_taken
             self._send(LinesTaken(count=lines_taken))
@@ -239,12 +242,21 @@ class UserAgent:
             self._tell_assertions(now_ns)
             if self._registration is not None:
                 self._registration.turn(is_idle=not self._legs and not lines_taken)
-            timeout_s = self._settings.rtp_inactivity_timeout_s
-            for leg in tuple(self._legs.values()):
-                leg.tick(now_ns)
-                if hash(leg.call_id) % WATCH_SLOTS == self._watch_slot:
-                    watch = functools.partial(leg.watch_rtp, inactivity_timeout_s=timeout_s)
-                    self._attempt(leg.call_id, "watch", watch)
+            self._look_after_legs(now_ns)
+
+    def _look_after_legs(self, now_ns: int) -> None:
+        """Each leg has its turn once in ``WATCH_SLOTS`` ticks, its timers five times as often. Legs only move forward in the
+        table, as others end, so that none is left out.
+        """
+        legs = tuple(self._legs.values())
+        for leg in legs:
+            if not leg.is_clocked:
+                leg.keep_time(now_ns)
+        for leg in legs[self._watch_slot % TIMER_SLOTS :: TIMER_SLOTS]:
+            leg.check_timers(now_ns)
+        timeout_s = self._settings.rtp_inactivity_timeout_s
+        for leg in legs[self._watch_slot :: WATCH_SLOTS]:
+            self._attempt(leg.call_id, "watch", functools.partial(leg.watch_rtp, inactivity_timeout_s=timeout_s))
 
     def stop(self) -> None:
         """End every call and the library."""
@@ -264,6 +276,7 @@ class UserAgent:
         while self._legs and self._clock.now_ns() < deadline_ns:
             self.poll()
         self._legs.clear()
+        self._over.clear()
 
     # --- signalling ------------------------------------------------------------------------------------------------
 
@@ -367,7 +380,7 @@ class UserAgent:
             self._never_was(message.call_id, 503, "All lines are busy")
             return
         account = self._registration.account if self._registration is not None else self._local
-        self._make_room()
+        self._reap()
         self._before_offer("")
         leg = self._new_leg(account, pj.PJSUA_INVALID_ID, message.call_id)
         param = leg_events.call_options()
@@ -427,7 +440,7 @@ class UserAgent:
             self._announce(leg, rdata)
         except Exception:
             # nobody else will ever answer it, and it would hold its line for good
-            self._bury(leg)
+            self._forget(leg)
             leg.end(sip_code=500)
             raise
 
@@ -466,7 +479,7 @@ class UserAgent:
             ports=self._ports,
             clock=self._clock,
             send=self._send,
-            before_end=self._drain_playout_events,
+            on_over=self._on_over,
             ports_freed=self._quarantine.take,
             follows_rtp=self._build.description is None,
             srtp=self._settings.srtp,
@@ -505,13 +518,13 @@ class UserAgent:
 
     @property
     def _num_legs(self) -> int:
-        """Legs that hold a line; one that is over has given its back, though it is buried only in the next poll."""
-        return sum(not leg.over for leg in self._legs.values())
+        """Legs that hold a line; one that is over has given its back, though it is reaped only in the next poll."""
+        return len(self._legs) - len(self._over)
 
     def _refusal(self, *, incoming: int = 0) -> int | None:
         """Seconds for Retry-After if a new call would be refused now; ``incoming`` calls have a line of PJSIP already."""
         if not incoming:
-            self._make_room()
+            self._reap()
         while self._resting and self._clock.now_ns() - self._resting[0] > SOCKET_REST_NS:
             self._resting.popleft()
         crowded = len(self._legs) + len(self._resting) >= self.max_calls + self._max_resting
@@ -521,18 +534,24 @@ class UserAgent:
     def _is_full(self, *, incoming: int = 0) -> bool:
         return self._num_legs >= self.max_calls or self._count_lines() - incoming >= self._build_limit
 
-    def _make_room(self) -> int:
-        """Bury legs that are over and let go of ports that the next call needs; returns how many lines of PJSIP are taken.
+    def _reap(self) -> int:
+        """Let go of legs that are over and of ports that the next call needs; returns how many lines of PJSIP are taken.
 
         Also before every new call: pjsua2 hangs up the number of a leg it destroys, whoever has that number by then.
         """
-        for leg in [leg for leg in self._legs.values() if leg.over]:
-            self._bury(leg)
+        for leg in self._over:
+            self._forget(leg)
+        self._over.clear()
         lines_taken = self._count_lines()
         self._quarantine.turn(lines_taken)
         return lines_taken
 
-    def _bury(self, leg: Leg) -> None:
+    def _on_over(self, leg: Leg) -> None:
+        self._drain_playout_events()
+        if leg.call_id in self._legs:
+            self._over.append(leg)
+
+    def _forget(self, leg: Leg) -> None:
         del self._legs[leg.call_id]
         self._originated.pop(leg.call_id, None)
         self._unanswered.discard(leg.call_id)

@@ -86,7 +86,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         ports: AudioPorts,
         clock: Clock,
         send: Callable[[Message], None],
-        before_end: Callable[[], None],
+        on_over: Callable[["Leg"], None],
         ports_freed: Callable[[Iterable[int]], None],
         follows_rtp: bool,
         srtp: SrtpUse,
@@ -110,7 +110,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._ports = ports
         self._clock = clock
         self._send = send
-        self._before_end = before_end
+        self._on_over = on_over
         self._ports_freed = ports_freed
         self._rtp_ports: set[int] = set()
         self._source_watch = RtpSourceWatch(call_id, follows_rtp=follows_rtp)
@@ -126,7 +126,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._hold: _HoldRequest | None = None
         self._reinvite_tsx = 0
         self._redirects: Redirects | None = None
-        self._clocked = False
+        self.is_clocked = False  # whether a stream asks the playout buffer for frames
         self._streaming = False
         self._stream_index = 0
         self._stream = 0
@@ -305,16 +305,17 @@ class Leg(pj.Call):  # type: ignore[misc]
         elif inactivity_timeout_s and (now_ns - self._last_packet_ns) / 1e9 > inactivity_timeout_s:
             self.end(reason="RTP timeout", ended_by="rtp_inactivity", cause="rtp_inactivity")
 
-    def tick(self, now_ns: int) -> None:
-        """Report a key whose end was lost. Keep the playout buffer's clock going while no stream does, so that a cut is
-        carried out on a held leg too.
-        """
+    def keep_time(self, now_ns: int) -> None:
+        """Keep the playout buffer's clock going while no stream does, so that a cut is carried out on a held leg too."""
+        if self._port is not None:
+            self.buffer.read_frame(now_ns)
+
+    def check_timers(self, now_ns: int) -> None:
+        """Report a key whose end was lost, stop RTP that nobody acknowledged, send a re-INVITE again after a 491."""
         self._report_key(self._keypad.overdue(now_ns))
         is_unacked = self._accepted_ns is not None and not self._established
         if is_unacked and not self._is_muted and now_ns - (self._accepted_ns or 0) >= self._unacked_ns:
             self._mute()
-        if self._port is not None and not self._clocked:
-            self.buffer.read_frame(now_ns)
         request = self._hold
         if request is not None and request.again_ns is not None and now_ns >= request.again_ns and not self.over:
             request.again_ns = None
@@ -407,7 +408,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._report_key(self._keypad.release())
         self.over = True
         self._ports_freed(self._rtp_ports)
-        self._before_end()
+        self._on_over(self)
         if self._ended_by is None:
             self._ended_by = self._whose_end(sip_code)
         if self._ended_by == "not_acceptable":
@@ -580,12 +581,12 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._port = self._ports.lend(self.buffer)
         try:
             self._port.startTransmit(self.getAudioMedia(-1))
-            self._clocked = True
+            self.is_clocked = True
         except pj.Error:
-            self._clocked = False  # a=inactive leaves no stream: nothing asks for frames, see tick()
+            self.is_clocked = False  # a=inactive leaves no stream: nothing asks for frames, see keep_time()
             if must:
                 raise
-        if self._clocked:
+        if self.is_clocked:
             if not self._codec:
                 self._codec = self.getStreamInfo(self._stream_index).codecName
             media = MediaActive(

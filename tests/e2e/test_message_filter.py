@@ -380,8 +380,11 @@ async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
         await until(server, call_id, "terminated")
 
 
+@pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize("who", ["they", "we"])
-async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(server: Server, who: str) -> None:
+async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(
+    server: Server, who: str, repeated: bool
+) -> None:
     async with RawPeer() as old, RawPeer() as peer:
         over = await placed(server, old)
         invite = old.request
@@ -390,6 +393,9 @@ async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(serve
         await until(server, over, "established")
         assert (await server.post(f"/v1/calls/{over}/hold", {}))[0] in (200, 202, 204)
         reinvite = await old.expect("INVITE")
+        if repeated:
+            old.answer("422 Session Interval Too Small", headers="Min-SE: 3600\r\n")
+            reinvite = await old.expect("INVITE")
         if who == "they":
             old.request = invite
             assert (await old.request_inside("BYE", 1)).startswith("SIP/2.0 200 ")
@@ -401,6 +407,31 @@ async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(serve
         await use_other_call_slots(server)
         call_id = await placed(server, peer)
         old.request = reinvite
+        old.answer("487 Request Terminated")
+        assert (await options(server.sip_port)).status == 200  # after it, on the same thread
+        peer.answer("200 OK", body=GOOD)
+        await until(server, call_id, "established")
+        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+        await until_bye_of(peer, "peer")
+        await until(server, call_id, "terminated")
+
+
+@pytest.mark.parametrize("provisional", ["", "180 Ringing", "183 Session Progress"])
+async def test_an_invite_of_a_call_that_is_over_leaves_the_next_one_alone(server: Server, provisional: str) -> None:
+    async with RawPeer() as old, RawPeer() as peer:
+        over = await placed(server, old)
+        invite = old.request
+        if provisional:
+            old.answer(provisional, body=GOOD if provisional.startswith("183") else "")
+            await until(server, over, "early")
+        assert (await server.post(f"/v1/calls/{over}/hangup", {}))[0] in (200, 202, 204)
+        if provisional:
+            await old.expect("CANCEL")
+            old.answer("200 OK")
+        await until(server, over, "terminated")
+        await use_other_call_slots(server)
+        call_id = await placed(server, peer)
+        old.request = invite
         old.answer("487 Request Terminated")
         assert (await options(server.sip_port)).status == 200  # after it, on the same thread
         peer.answer("200 OK", body=GOOD)

@@ -7,7 +7,7 @@ line and in the log.
 ::
 
     CcTtsError
-    ├── OurFault                      the caller did nothing wrong; trying again may help
+    ├── ServerError                   the caller did nothing wrong; trying again may help
     │   ├── EngineFailed              500 / 500   synthesis broke off
     │   ├── EngineOverloaded          503 / 503   admission refused the prompt            (Retry-After)
     │   │   └── PagesExhausted        503 / 503   the cache of the networks is full [engines.cosyvoice2.engine.device]
@@ -20,7 +20,7 @@ line and in the log.
     │   └── ProcessFailed             500 / 500   a child process broke its contract
     │       ├── EncoderFailed         -           a network that listens to a recording [engines.cosyvoice2.voice.encoder]
     │       └── DownloadFailed        -           the model did not arrive        [engines.cosyvoice2.model.download]
-    └── TheirFault                    the request must change before it can succeed
+    └── ClientError                   the request must change before it can succeed
         ├── ConfigError               -           wrong key, type or value in the configuration
         │   ├── ModelError            -           the model directory cannot be used [engines.cosyvoice2.model.checkpoint]
         │   │   ├── ModelFileMissing  -           a file is not there             [engines.cosyvoice2.model.checkpoint]
@@ -99,11 +99,11 @@ class CcTtsError(Exception):
         self.field_errors = tuple(field_errors)
 
 
-class OurFault(CcTtsError):
+class ServerError(CcTtsError):
     """The request was fine; the server could not serve it."""
 
 
-class TheirFault(CcTtsError):
+class ClientError(CcTtsError):
     """The request must change before it can succeed."""
 
     code = "bad_request"
@@ -112,14 +112,14 @@ class TheirFault(CcTtsError):
     sip_status = 400
 
 
-class EngineFailed(OurFault):
+class EngineFailed(ServerError):
     """Synthesis broke off."""
 
     code = "engine_failed"
     title = "The speech engine failed"
 
 
-class EngineOverloaded(OurFault):
+class EngineOverloaded(ServerError):
     """Admission refused the prompt: it would have missed its target or starved a running call."""
 
     code = "engine_overloaded"
@@ -128,7 +128,7 @@ class EngineOverloaded(OurFault):
     sip_status = 503
 
 
-class CapacityExceeded(OurFault):
+class CapacityExceeded(ServerError):
     """As many calls as the build of pjsua2 or the config allows."""
 
     code = "capacity_exceeded"
@@ -137,7 +137,7 @@ class CapacityExceeded(OurFault):
     sip_status = 503
 
 
-class Draining(OurFault):
+class Draining(ServerError):
     """The server finishes what it has and takes no new work."""
 
     code = "draining"
@@ -146,7 +146,7 @@ class Draining(OurFault):
     sip_status = 503
 
 
-class UserAgentUnavailable(OurFault):
+class UserAgentUnavailable(ServerError):
     """The UA process is down, restarting, or went away while it was asked."""
 
     code = "user_agent_unavailable"
@@ -155,28 +155,28 @@ class UserAgentUnavailable(OurFault):
     sip_status = 503
 
 
-class ProcessFailed(OurFault):
+class ProcessFailed(ServerError):
     """A child process broke its contract: did not start, spoke another protocol version, or fell silent."""
 
     code = "process_failed"
     title = "A child process failed"
 
 
-class ConfigError(TheirFault):
+class ConfigError(ClientError):
     """Wrong key, type or value in the configuration."""
 
     code = "config"
     title = "Configuration error"
 
 
-class MalformedRequest(TheirFault):
+class MalformedRequest(ClientError):
     """Not JSON, or JSON of the wrong shape."""
 
     code = "malformed"
     title = "Malformed request"
 
 
-class Unauthorized(TheirFault):
+class Unauthorized(ClientError):
     """No token, or one that is not configured."""
 
     code = "unauthorized"
@@ -185,7 +185,7 @@ class Unauthorized(TheirFault):
     sip_status = 401
 
 
-class Forbidden(TheirFault):
+class Forbidden(ClientError):
     """Known, but not allowed to do this."""
 
     code = "forbidden"
@@ -194,7 +194,7 @@ class Forbidden(TheirFault):
     sip_status = 403
 
 
-class NotFound(TheirFault):
+class NotFound(ClientError):
     """No such thing."""
 
     code = "not_found"
@@ -224,7 +224,7 @@ class PromptNotFound(NotFound):
     title = "No such prompt"
 
 
-class WrongState(TheirFault):
+class WrongState(ClientError):
     """The call or utterance is not in a state that allows this."""
 
     code = "wrong_state"
@@ -239,7 +239,7 @@ class DuplicateId(WrongState):
     title = "The id is taken"
 
 
-class TextTooLong(TheirFault):
+class TextTooLong(ClientError):
     """More characters than the config allows for one prompt."""
 
     code = "text_too_long"
@@ -248,7 +248,7 @@ class TextTooLong(TheirFault):
     sip_status = 413
 
 
-class BodyTooLarge(TheirFault):
+class BodyTooLarge(ClientError):
     """More bytes than the config allows for one request body."""
 
     code = "body_too_large"
@@ -257,7 +257,7 @@ class BodyTooLarge(TheirFault):
     sip_status = 413
 
 
-class UnsupportedMediaType(TheirFault):
+class UnsupportedMediaType(ClientError):
     """The body is not application/json."""
 
     code = "unsupported_media_type"
@@ -266,7 +266,7 @@ class UnsupportedMediaType(TheirFault):
     sip_status = 415
 
 
-class Unprocessable(TheirFault):
+class Unprocessable(ClientError):
     """Valid JSON with content that cannot be used."""
 
     code = "unprocessable"
@@ -302,7 +302,7 @@ class IdempotencyMismatch(Unprocessable):
     title = "Idempotency-Key reused with another body"
 
 
-class QueueFull(TheirFault):
+class QueueFull(ClientError):
     """The call's prompt queue is at its configured limit."""
 
     code = "queue_full"

@@ -12,12 +12,12 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.errors import (
     CallNotFound,
+    ClientError,
     DuplicateId,
     LanguageUnsupported,
     MalformedRequest,
     NothingToSay,
     TextTooLong,
-    TheirFault,
     UnknownVoice,
     did_you_mean,
 )
@@ -52,7 +52,7 @@ async def originate(request: web.Request, body: schemas.Originate) -> web.Respon
     own_voice = isinstance(body.speak, schemas.Speak) and body.speak.voice is not None
     try:
         call = await request.app[CONTEXT].registry.originate(wanted)
-    except TheirFault as error:
+    except ClientError as error:
         raise bodies.located(
             error,
             {

@@ -13,26 +13,26 @@ from cc_tts.api.calls import MAX_ID_CHARS, call_of
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.errors import (
+    ClientError,
     DuplicateId,
     LanguageUnsupported,
     NothingToSay,
     TextTooLong,
-    TheirFault,
     UnknownVoice,
     Unprocessable,
     UtteranceNotFound,
 )
 from cc_tts.speech.prompt import Prompt, ToneContent
 
-_SPEAK_FIELDS: Final[dict[type[TheirFault], str]] = {
+_SPEAK_FIELDS: Final[dict[type[ClientError], str]] = {
     DuplicateId: "/utterance_id",
     UnknownVoice: "/voice",
     LanguageUnsupported: "/language",
     NothingToSay: "/text",
     TextTooLong: "/text",
 }
-_TONE_FIELDS: Final[dict[type[TheirFault], str]] = {DuplicateId: "/utterance_id", Unprocessable: "/tone"}
-_SILENCE_FIELDS: Final[dict[type[TheirFault], str]] = {DuplicateId: "/utterance_id", Unprocessable: "/silence_ms"}
+_TONE_FIELDS: Final[dict[type[ClientError], str]] = {DuplicateId: "/utterance_id", Unprocessable: "/tone"}
+_SILENCE_FIELDS: Final[dict[type[ClientError], str]] = {DuplicateId: "/utterance_id", Unprocessable: "/silence_ms"}
 
 
 async def speak(request: web.Request, body: schemas.Speak) -> web.Response:
@@ -81,10 +81,10 @@ async def list_voices(request: web.Request, _body: None) -> web.Response:
     return bodies.answer(views.Voices([views.Voice.of(voice) for voice in voices]))
 
 
-def _accepted(request: web.Request, prompt: Prompt, fields: dict[type[TheirFault], str]) -> web.Response:
+def _accepted(request: web.Request, prompt: Prompt, fields: dict[type[ClientError], str]) -> web.Response:
     try:
         utterance = call_of(request).speak(prompt)
-    except TheirFault as error:
+    except ClientError as error:
         raise bodies.located(error, fields) from None
     location = f"/v1/utterances/{quote(utterance.id, safe='')}"
     return bodies.answer(views.Utterance.of(utterance), status=201, headers={"Location": location})

@@ -93,7 +93,7 @@ def _below(root: type[errors.CcTtsError]) -> Iterator[type[errors.CcTtsError]]:
 
 def problem_classes() -> list[type[errors.CcTtsError]]:
     """Those a client of the control API can meet, by status; a class without a code of its own is its parent to them."""
-    abstract = {errors.OurFault, errors.TheirFault}
+    abstract = {errors.ServerError, errors.ClientError}
     own = [cls for cls in error_classes() if "code" in vars(cls)]
     found = [cls for cls in own if cls not in abstract and not issubclass(cls, NOT_OVER_HTTP)]
     return sorted(found, key=lambda cls: (cls.http_status, cls.code))

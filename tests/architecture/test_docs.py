@@ -81,7 +81,7 @@ def test_toml_in_documents_is_accepted(path: Path, tmp_path: Path) -> None:
 
 
 def test_every_key_of_the_error_codes_is_one_of_a_kind() -> None:
-    abstract = {errors.OurFault, errors.TheirFault}
+    abstract = {errors.ServerError, errors.ClientError}
     codes = [cls.code for cls in state_tables.error_classes() if cls not in abstract and "code" in vars(cls)]
     assert sorted(set(codes)) == sorted(codes)
 

@@ -11,17 +11,18 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
 
+import aiohttp
 import msgspec
-from aiohttp import ClientError, HttpVersion11, web
+from aiohttp import HttpVersion11, web
 from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 from aiohttp.web_protocol import RequestPayloadError
 
 from cc_tts.api.http.problems import ExpectationFailed, RequestTimeout
 from cc_tts.errors import (
     BodyTooLarge,
+    ClientError,
     FieldError,
     MalformedRequest,
-    TheirFault,
     Unprocessable,
     UnsupportedMediaType,
     did_you_mean,
@@ -63,7 +64,7 @@ async def read(request: web.Request, *, max_bytes: int, timeout_s: float) -> byt
         raise RequestTimeout(f"the body did not arrive within {timeout_s:g} s") from None
     except HTTPRequestEntityTooLarge:
         raise BodyTooLarge(f"http.max_body_bytes is {max_bytes}") from None
-    except (RequestPayloadError, ClientError, ConnectionError):
+    except (RequestPayloadError, aiohttp.ClientError, ConnectionError):
         raise MalformedRequest("the body broke off") from None
     if len(body) > max_bytes:
         raise BodyTooLarge(f"{len(body)} bytes; http.max_body_bytes is {max_bytes}")
@@ -98,7 +99,7 @@ def answer(
     return web.Response(body=_ENCODER.encode(value), status=status, headers=headers, content_type=content_type)
 
 
-def located(error: TheirFault, pointers: Mapping[type[TheirFault], str]) -> TheirFault:
+def located(error: ClientError, pointers: Mapping[type[ClientError], str]) -> ClientError:
     """``error`` with the pointer to the field it is about, if its class is in ``pointers`` and it names none yet."""
     pointer = pointers.get(type(error))
     if pointer is not None and not error.field_errors:
@@ -136,7 +137,7 @@ async def _invite(request: web.Request) -> None:
     request.writer.output_size = 0  # aiohttp counts from here whether an answer has begun
 
 
-def _explained(message: str, kind: Any) -> TheirFault:
+def _explained(message: str, kind: Any) -> ClientError:
     """The words of msgspec as an error with a pointer."""
     located_at = _AT.fullmatch(message)
     what, names = message, list[str]()

@@ -28,7 +28,6 @@ from cc_tts.api.http.idempotency import Answer, IdempotencyStore, Key, check_key
 from cc_tts.api.http.route import Route
 from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
-from cc_tts.config.schema import Scope
 from cc_tts.errors import CcTtsError
 
 MAX_REQUEST_ID_CHARS: Final = 128
@@ -46,7 +45,7 @@ _GIVEN_AGAIN: Final = ("Content-Type", "Location", "Retry-After", "WWW-Authentic
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-DOORKEEPER: Final = web.AppKey("doorkeeper", auth.Doorkeeper)
+AUTHENTICATOR: Final = web.AppKey("authenticator", auth.TokenAuthenticator)
 IDEMPOTENCY: Final = web.AppKey("idempotency", IdempotencyStore)
 
 _request_id: ContextVar[str] = ContextVar("request_id", default="")
@@ -122,7 +121,7 @@ def guarded(route: Route) -> Handler:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        holder = auth.ANYBODY if route.scope is None else _admit(request, route.scope)
+        holder = auth.ANYBODY if route.scope is None else request.app[AUTHENTICATOR].authenticate(request, route.scope)
         if route.streams and route.body is None:
             return await route.handler(request, None)
         value = request.headers.get("Idempotency-Key") if route.method == "POST" else None
@@ -141,14 +140,10 @@ def guarded(route: Route) -> Handler:
 
 def _same_origin(handler: Handler) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        request.app[DOORKEEPER].check_origin(request)
+        request.app[AUTHENTICATOR].check_origin(request)
         return await handler(request)
 
     return handle
-
-
-def _admit(request: web.Request, scope: Scope) -> auth.Holder:
-    return request.app[DOORKEEPER].admit(request, scope)
 
 
 async def _body(request: web.Request, route: Route, context: ApiContext) -> bytes:

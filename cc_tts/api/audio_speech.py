@@ -1,7 +1,7 @@
 """``POST /v1/audio/speech``: speech without a call, streamed while it is made.
 
 Nothing is sent before the first piece of audio is there, so that every refusal still is a problem document. After that
-a failure breaks the connection off: an answer that ends properly is complete. A reader that takes nothing for
+a failure breaks the connection off: a response that ends properly is complete. A reader that takes nothing for
 :data:`WRITE_TIMEOUT_S` is cut off; a client that hangs up cancels the synthesis within :data:`CLIENT_POLL_S`.
 """
 
@@ -53,7 +53,7 @@ log = logs.get(__name__)
 
 
 class StreamSlots:
-    """How many answers may be streamed at the same time. Runs on: the event loop."""
+    """How many responses may be streamed at the same time. Runs on: the event loop."""
 
     def __init__(self, max_streams: int) -> None:
         self._max_streams = max_streams

@@ -42,7 +42,7 @@ async def list_calls(request: web.Request, _body: None) -> web.Response:
     """``GET /v1/calls?state=``."""
     state = _state(request)
     calls = request.app[CONTEXT].registry.calls(state)
-    return bodies.answer(views.Calls([views.Call.of(call) for call in calls]))
+    return bodies.response(views.Calls([views.Call.of(call) for call in calls]))
 
 
 async def originate(request: web.Request, body: schemas.Originate) -> web.Response:
@@ -64,7 +64,7 @@ async def originate(request: web.Request, body: schemas.Originate) -> web.Respon
             },
         ) from None
     location = f"/v1/calls/{quote(call.id, safe='')}"
-    return bodies.answer(views.Call.of(call), status=201, headers={"Location": location})
+    return bodies.response(views.Call.of(call), status=201, headers={"Location": location})
 
 
 async def get_call(request: web.Request, _body: None) -> web.Response:
@@ -140,4 +140,4 @@ def _state(request: web.Request) -> CallState | None:
 
 
 def _seen(call: Call) -> web.Response:
-    return bodies.answer(views.Call.of(call))
+    return bodies.response(views.Call.of(call))

@@ -53,7 +53,7 @@ ROUTES: Final = (
         handler=calls.list_calls,
         summary="Live calls and ended ones still kept",
         scope="read",
-        answer=views.Calls,
+        response=views.Calls,
         query=(
             Query(
                 name="state",
@@ -70,7 +70,7 @@ ROUTES: Final = (
         scope="call",
         status=201,
         body=schemas.Originate,
-        answer=views.Call,
+        response=views.Call,
         errors=(DuplicateId, UserAgentUnavailable, CapacityExceeded, Draining, *_TEXT),
     ),
     Route(
@@ -79,7 +79,7 @@ ROUTES: Final = (
         handler=calls.get_call,
         summary="One call",
         scope="read",
-        answer=views.Call,
+        response=views.Call,
         errors=(CallNotFound,),
     ),
     Route(
@@ -90,7 +90,7 @@ ROUTES: Final = (
         scope="call",
         body=schemas.Hangup,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
@@ -101,7 +101,7 @@ ROUTES: Final = (
         scope="call",
         body=schemas.Empty,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
@@ -112,7 +112,7 @@ ROUTES: Final = (
         scope="call",
         body=schemas.Ring,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
@@ -123,7 +123,7 @@ ROUTES: Final = (
         scope="call",
         body=schemas.Hangup,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
@@ -134,7 +134,7 @@ ROUTES: Final = (
         scope="call",
         body=schemas.Empty,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
@@ -145,7 +145,7 @@ ROUTES: Final = (
         scope="call",
         body=schemas.Empty,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
@@ -155,7 +155,7 @@ ROUTES: Final = (
         summary="Send digits (RFC 4733)",
         scope="call",
         body=schemas.Dtmf,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     # --- speaking
@@ -167,7 +167,7 @@ ROUTES: Final = (
         scope="call",
         status=201,
         body=schemas.Speak,
-        answer=views.Utterance,
+        response=views.Utterance,
         errors=(*_ON_A_CALL, DuplicateId, QueueFull, Draining, *_TEXT),
     ),
     Route(
@@ -178,7 +178,7 @@ ROUTES: Final = (
         scope="call",
         status=201,
         body=schemas.Play,
-        answer=views.Utterance,
+        response=views.Utterance,
         errors=(*_ON_A_CALL, DuplicateId, QueueFull, Draining, Unprocessable),
     ),
     Route(
@@ -189,7 +189,7 @@ ROUTES: Final = (
         scope="call",
         body=schemas.Stop,
         body_is_optional=True,
-        answer=views.Stopped,
+        response=views.Stopped,
         errors=_ON_A_CALL,
     ),
     Route(
@@ -200,7 +200,7 @@ ROUTES: Final = (
         scope="call",
         body=schemas.Empty,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
@@ -211,7 +211,7 @@ ROUTES: Final = (
         scope="call",
         body=schemas.Empty,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
@@ -220,7 +220,7 @@ ROUTES: Final = (
         handler=speech.get_utterance,
         summary="One utterance",
         scope="read",
-        answer=views.Utterance,
+        response=views.Utterance,
         errors=(UtteranceNotFound,),
     ),
     Route(
@@ -229,7 +229,7 @@ ROUTES: Final = (
         handler=speech.list_voices,
         summary="Who can speak",
         scope="read",
-        answer=views.Voices,
+        response=views.Voices,
     ),
     Route(
         method="POST",
@@ -269,7 +269,7 @@ ROUTES: Final = (
         handler=health.healthz,
         summary="The process is alive",
         scope=None,
-        answer=views.Health,
+        response=views.Health,
     ),
     Route(
         method="GET",
@@ -277,7 +277,7 @@ ROUTES: Final = (
         handler=health.readyz,
         summary="A call would be answered and spoken to",
         scope=None,
-        answer=views.Health,
+        response=views.Health,
         errors=(NotReady,),
     ),
     Route(
@@ -297,7 +297,7 @@ ROUTES: Final = (
         status=202,
         body=schemas.Empty,
         body_is_optional=True,
-        answer=views.Drain,
+        response=views.Drain,
     ),
     Route(
         method="GET",

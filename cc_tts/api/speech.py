@@ -50,21 +50,21 @@ async def play(request: web.Request, body: schemas.Play) -> web.Response:
 async def stop(request: web.Request, body: schemas.Stop) -> web.Response:
     """``POST /v1/calls/{id}/stop``."""
     result = await call_of(request).stop(body.scope)
-    return bodies.answer(views.Stopped(result.stopped, result.discarded_ms))
+    return bodies.response(views.Stopped(result.stopped, result.discarded_ms))
 
 
 async def pause(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/pause``."""
     call = call_of(request)
     call.pause()
-    return bodies.answer(views.Call.of(call))
+    return bodies.response(views.Call.of(call))
 
 
 async def resume(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/resume``."""
     call = call_of(request)
     call.resume()
-    return bodies.answer(views.Call.of(call))
+    return bodies.response(views.Call.of(call))
 
 
 async def get_utterance(request: web.Request, _body: None) -> web.Response:
@@ -72,13 +72,13 @@ async def get_utterance(request: web.Request, _body: None) -> web.Response:
     utterance_id = request.match_info["id"]
     if len(utterance_id) > MAX_ID_CHARS:
         raise UtteranceNotFound
-    return bodies.answer(views.Utterance.of(request.app[CONTEXT].registry.utterance(utterance_id)))
+    return bodies.response(views.Utterance.of(request.app[CONTEXT].registry.utterance(utterance_id)))
 
 
 async def list_voices(request: web.Request, _body: None) -> web.Response:
     """``GET /v1/voices``."""
     voices = request.app[CONTEXT].registry.voices.voices()
-    return bodies.answer(views.Voices([views.Voice.of(voice) for voice in voices]))
+    return bodies.response(views.Voices([views.Voice.of(voice) for voice in voices]))
 
 
 def _accepted(request: web.Request, prompt: Prompt, fields: dict[type[ClientError], str]) -> web.Response:
@@ -87,4 +87,4 @@ def _accepted(request: web.Request, prompt: Prompt, fields: dict[type[ClientErro
     except ClientError as error:
         raise bodies.located(error, fields) from None
     location = f"/v1/utterances/{quote(utterance.id, safe='')}"
-    return bodies.answer(views.Utterance.of(utterance), status=201, headers={"Location": location})
+    return bodies.response(views.Utterance.of(utterance), status=201, headers={"Location": location})

@@ -1,4 +1,4 @@
-"""Request bodies: bounded in bytes and time, JSON only, decoded into one of ``schemas.py``; and JSON answers.
+"""Request bodies: bounded in bytes and time, JSON only, decoded into one of ``schemas.py``; and JSON responses.
 
 400 is for what is not JSON or not of the right shape (type, missing or unknown field), 422 for the right shape with a
 value out of bounds. The fault is named by a JSON pointer (RFC 6901).
@@ -92,7 +92,7 @@ def decode(body: bytes, kind: type[T]) -> T:
     return decoded
 
 
-def answer(
+def response(
     value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None, content_type: str = JSON
 ) -> web.Response:
     """``value`` as JSON."""
@@ -134,7 +134,7 @@ async def _invite(request: web.Request) -> None:
     if expected != "100-continue":
         raise ExpectationFailed("only 100-continue can be expected")
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # aiohttp counts from here whether an answer has begun
+    request.writer.output_size = 0  # aiohttp counts from here whether a response has begun
 
 
 def _explained(message: str, kind: Any) -> ClientError:

@@ -95,7 +95,7 @@ _BY_HTTP_STATUS: Final[Mapping[int, type[CcTtsError]]] = {
 
 
 def response_for(error: CcTtsError, *, instance: str, reason: str = "") -> web.Response:
-    """The answer to ``error``, with the headers its status calls for."""
+    """The response for ``error``, with the headers its status calls for."""
     status = error.http_status
     problem = Problem(
         type=TYPE_PREFIX + error.code,
@@ -119,12 +119,12 @@ def response_for(error: CcTtsError, *, instance: str, reason: str = "") -> web.R
 
 
 def internal_error(*, instance: str) -> web.Response:
-    """The answer to an exception nobody expected: says nothing about it."""
+    """The response for an unexpected exception, without its details."""
     return response_for(CcTtsError("something unexpected happened; the log has the details"), instance=instance)
 
 
 def response_for_http(error: web.HTTPException, *, method: str, instance: str, not_found: str = "") -> web.Response:
-    """The answer in place of aiohttp's own plain text. ``not_found`` says more about an unknown path."""
+    """The response in place of aiohttp's own plain text. ``not_found`` says more about an unknown path."""
     kind = _BY_HTTP_STATUS.get(error.status)
     match error:
         case web.HTTPMethodNotAllowed():

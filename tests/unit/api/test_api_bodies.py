@@ -140,6 +140,6 @@ def test_located_adds_the_pointer_of_the_class_once() -> None:
 
 
 def test_an_answer_is_json() -> None:
-    response = bodies.answer({"a": "ü"}, status=201, headers={"Location": "/x"})
+    response = bodies.response({"a": "ü"}, status=201, headers={"Location": "/x"})
     assert (response.status, response.content_type, response.body) == (201, "application/json", '{"a":"ü"}'.encode())
     assert response.headers["Location"] == "/x"

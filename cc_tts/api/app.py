@@ -49,7 +49,7 @@ def build_app(context: ApiContext) -> web.Application:
 
 
 async def set_tokens(app: web.Application, tokens: Sequence[TokenConfig]) -> None:
-    """Let in whoever brings one of these from now on, and nobody else."""
+    """Accept these tokens from now on, and no others."""
     app[middlewares.AUTHENTICATOR].set_tokens(tokens)
     await events.readmit_all(app)
 

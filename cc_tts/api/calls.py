@@ -1,4 +1,4 @@
-"""Handlers of ``/v1/calls``: see, place, answer, hold and end calls."""
+"""Handlers of ``/v1/calls``: list, place, answer, hold and end calls."""
 
 from typing import Final
 from urllib.parse import quote
@@ -23,7 +23,7 @@ from cc_tts.errors import (
 )
 
 MAX_ID_CHARS: Final = 200
-"""Longer ids in a path are nobody's."""
+"""An id in a path that is longer names no call or utterance."""
 
 
 def call_of(request: web.Request) -> Call:
@@ -69,53 +69,53 @@ async def originate(request: web.Request, body: schemas.Originate) -> web.Respon
 
 async def get_call(request: web.Request, _body: None) -> web.Response:
     """``GET /v1/calls/{id}``."""
-    return _seen(call_of(request))
+    return _response(call_of(request))
 
 
 async def answer(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/answer``."""
     call = call_of(request)
     await call.answer()
-    return _seen(call)
+    return _response(call)
 
 
 async def ring(request: web.Request, body: schemas.Ring) -> web.Response:
     """``POST /v1/calls/{id}/ring``."""
     call = call_of(request)
     await call.ring(early_media=body.early_media)
-    return _seen(call)
+    return _response(call)
 
 
 async def hangup(request: web.Request, body: schemas.Hangup) -> web.Response:
     """``POST /v1/calls/{id}/hangup`` and ``DELETE /v1/calls/{id}``."""
     call = call_of(request)
     await call.hangup(sip_code=body.sip_code, reason=body.reason)
-    return _seen(call)
+    return _response(call)
 
 
 async def hold(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/hold``."""
     call = call_of(request)
     await call.hold()
-    return _seen(call)
+    return _response(call)
 
 
 async def unhold(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/unhold``."""
     call = call_of(request)
     await call.unhold()
-    return _seen(call)
+    return _response(call)
 
 
 async def dtmf(request: web.Request, body: schemas.Dtmf) -> web.Response:
     """``POST /v1/calls/{id}/dtmf``."""
     call = call_of(request)
     await call.send_dtmf(body.digits, duration_ms=body.duration_ms)
-    return _seen(call)
+    return _response(call)
 
 
 def check_query(request: web.Request, *known: str) -> None:
-    """Refuse query parameters that mean nothing here or come twice.
+    """Refuse unknown and repeated query parameters.
 
     Raises:
         MalformedRequest: there is one.
@@ -139,5 +139,5 @@ def _state(request: web.Request) -> CallState | None:
         raise MalformedRequest(f"state is one of {', '.join(CallState)}") from None
 
 
-def _seen(call: Call) -> web.Response:
+def _response(call: Call) -> web.Response:
     return bodies.response(views.Call.of(call))

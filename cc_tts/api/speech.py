@@ -1,6 +1,6 @@
 """Handlers for speaking on a call: speak, play, stop, pause, resume; utterances and voices.
 
-``speak`` is on the way of the time to first audio: from the decoded body to ``call.speak()`` nothing waits.
+``speak`` is part of the time to first audio: nothing is awaited between the decoded body and ``call.speak()``.
 """
 
 from typing import Final

@@ -226,7 +226,7 @@ class Ring(Body, frozen=True):
 
 
 class Hangup(Body, frozen=True):
-    """How to end a call. ``sip_code`` and ``reason`` refuse a call that was not answered; else they go into the Reason header."""
+    """How to end a call. ``sip_code`` and ``reason`` refuse an unanswered call; else they go into the Reason header."""
 
     sip_code: Annotated[int, Meta(ge=300, le=699)] | None = None
     reason: (

@@ -105,7 +105,9 @@ def problems_table() -> str:
         [str(cls.http_status), f"`{cls.code}`", cls.title, " ".join(inspect.getdoc(cls).split("\n\n")[0].split())]  # type: ignore[union-attr]
         for cls in problem_classes()
     ]
-    rows.append(["500", f"`{errors.CcTtsError.code}`", errors.CcTtsError.title, "Something unexpected; the log tells."])
+    rows.append(
+        ["500", f"`{errors.CcTtsError.code}`", errors.CcTtsError.title, "Unexpected error; the log has the details."]
+    )
     rows.sort(key=lambda row: row[0])
     return markdown(["status", "code", "title", "when"], [[row[0], row[1], row[2], _clean(row[3])] for row in rows])
 

@@ -1,7 +1,7 @@
 """``POST /v1/audio/speech``: speech without a call, streamed while it is made.
 
 Nothing is sent before the first piece of audio is there, so that every refusal still is a problem document. After that
-a failure breaks the connection off: an answer that ends properly is complete. A reader that takes nothing for
+a failure breaks the connection off: a response that ends properly is complete. A reader that takes nothing for
 :data:`WRITE_TIMEOUT_S` is cut off; a client that hangs up cancels the synthesis within :data:`CLIENT_POLL_S`.
 """
 
@@ -20,12 +20,12 @@ from cc_tts.api.http.connections import is_gone
 from cc_tts.clock import ms_between
 from cc_tts.errors import (
     CapacityExceeded,
+    ClientError,
     Draining,
     EngineFailed,
     LanguageUnsupported,
     NothingToSay,
     TextTooLong,
-    TheirFault,
     UnknownVoice,
 )
 from cc_tts.media.g711 import ulaw_encode
@@ -42,7 +42,7 @@ CLIENT_POLL_S: Final = 0.1
 RETRY_AFTER_S: Final = 1
 
 _UNKNOWN_SIZE: Final = 0xFFFF_FFFF
-_FIELDS: Final[dict[type[TheirFault], str]] = {
+_FIELDS: Final[dict[type[ClientError], str]] = {
     UnknownVoice: "/voice",
     LanguageUnsupported: "/language",
     NothingToSay: "/input",
@@ -53,7 +53,7 @@ log = logs.get(__name__)
 
 
 class StreamSlots:
-    """How many answers may be streamed at the same time. Runs on: the event loop."""
+    """How many responses may be streamed at the same time. Runs on: the event loop."""
 
     def __init__(self, max_streams: int) -> None:
         self._max_streams = max_streams
@@ -98,7 +98,7 @@ async def audio_speech(request: web.Request, body: schemas.AudioSpeech) -> web.S
         try:
             voice = context.speech_source.check(content)
             stream = context.speech_source.stream(content, rate_hz=rate_hz)
-        except TheirFault as error:
+        except ClientError as error:
             raise bodies.located(error, _FIELDS) from None
         reader = _PieceReader(request, stream)
         try:
@@ -171,7 +171,7 @@ async def _next(pieces: AsyncIterator[SpeechPiece]) -> SpeechPiece | None:
 async def _first_piece(reader: _PieceReader) -> SpeechPiece:
     try:
         first = await reader.next()
-    except TheirFault as error:
+    except ClientError as error:
         raise bodies.located(error, _FIELDS) from None
     if first is None:
         raise bodies.located(NothingToSay(), _FIELDS)

@@ -25,7 +25,7 @@ MAX_LEAD_IN_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """``[server]``: this server among others."""
+    """``[server]``: the name of this server."""
 
     node: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[A-Za-z0-9._-]*$")] = ""
 
@@ -141,7 +141,7 @@ class TtsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayoutConfig:
-    """``[playout]``: the buffer between the engine and the 20 ms beat."""
+    """``[playout]``: the buffer between the engine and the 20 ms media clock."""
 
     start_threshold_min_ms: Annotated[int, msgspec.Meta(ge=20, le=5000)] = 40
     start_threshold_max_ms: Annotated[int, msgspec.Meta(ge=20, le=5000)] = 300
@@ -150,7 +150,7 @@ class PlayoutConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallsConfig:
-    """``[calls]``: limits and habits of calls."""
+    """``[calls]``: limits and defaults of calls."""
 
     max_queued_prompts: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
     max_duration_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 7200.0

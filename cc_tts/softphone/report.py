@@ -1,4 +1,4 @@
-"""What a call sounded like and how long everything took, as values and as a table."""
+"""Figures of a call: timing, packets, talkspurts and keys, as values and as a table."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -18,7 +18,7 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
-from cc_tts.errors import TheirFault
+from cc_tts.errors import ClientError
 from cc_tts.metrics import Metrics
 from cc_tts.speech.cached_prompt import KeptPrompt, PromptMark
 from cc_tts.speech.prompt_cache import PromptCache
@@ -175,7 +175,7 @@ class _Listener:
             try:
                 piece = await self._recording.read(self)
             except Exception as error:
-                if not self.joined or self.position or isinstance(error, TheirFault):
+                if not self.joined or self.position or isinstance(error, ClientError):
                     raise
                 await self._begin_again(error)
                 continue

@@ -11,13 +11,13 @@ from cc_tts.config.schema import RouteConfig, TtsConfig
 from cc_tts.engines.engine import Engine, SpeechStream, SynthesisRequest
 from cc_tts.errors import (
     CcTtsError,
+    ClientError,
     ConfigError,
     EngineFailed,
     EngineOverloaded,
     LanguageUnsupported,
     NothingToSay,
     TextTooLong,
-    TheirFault,
     UnknownVoice,
     Unprocessable,
 )
@@ -163,7 +163,7 @@ class SpeechSource:
                         self.check(TextContent(text, route.voice or None, route.language or None))
                 except TextTooLong as error:
                     warnings.append(f"{key}.{name}: {error.detail}: calls that are to hear it are refused")
-                except TheirFault as error:
+                except ClientError as error:
                     raise ConfigError(f"{key}.{name}: {error.detail}") from error
         return warnings
 

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError, ModelFileDamaged, refuse_stand_in
 from cc_tts.engines.cosyvoice2.voice import features
-from cc_tts.engines.cosyvoice2.voice.features import MEL_RATE_HZ, TOKENIZER_RATE_HZ, Audio
+from cc_tts.engines.cosyvoice2.voice.features import MEL_RATE_HZ, TOKENIZER_RATE_HZ
+from cc_tts.engines.cosyvoice2.voice.numpy_features import Audio
 from cc_tts.errors import ProcessFailed
 from cc_tts.voices.enrolment import PromptFeatures
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.engine.schedule import FlowCall
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowPrompt
 from cc_tts.engines.cosyvoice2.runners.crossfade import ChunkedVocoder, MelToWav, Seam
+from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
 
 
 def stream_mel(
@@ -27,24 +27,32 @@ def stream_mel(
         tokens: all generated tokens, [1, N].
         calls: which of them are known to the flow when, see :mod:`cc_tts.engines.cosyvoice2.engine.schedule`.
         noise: see :meth:`Flow.forward`.
-        incremental: keep what has been run; otherwise run everything again in each call, as the reference does. A call that
-            is not streaming runs everything anyway.
+        incremental: keep what has been run, as the engine does; otherwise run everything again in each call, as the
+            reference does. A call that is not streaming runs everything anyway.
 
     """
     voice = (prompt.token, prompt.feat, prompt.embedding)
-    max_tokens = prompt.token.shape[1] + tokens.shape[1]
-    state = flow.init_state(*voice, noise=noise, max_tokens=max_tokens) if incremental else None
+    runner = _runner(flow, prompt, tokens, noise) if incremental else None
     num_known = 0
     for call in calls:
-        if state is not None and call.streaming:
+        if runner is not None and call.streaming:
             fresh = tokens[:, num_known : call.num_tokens]
-            mel, state = flow.step(state, fresh, is_last=call.finalize, partial=True)
+            mel = runner.step([FlowRow(0, fresh, call.finalize, partial=True)])[0][None]
             num_known = call.num_tokens
         else:
             known = tokens[:, : call.num_tokens]
             mel = flow(known, *voice, streaming=call.streaming, finalize=call.finalize, noise=noise)
             mel = mel[:, :, 2 * call.num_given :]
         yield mel, call.finalize
+
+
+def _runner(flow: Flow, prompt: FlowPrompt, tokens: Tensor, noise: Tensor) -> FlowRunner:
+    """A runner with one sequence in slot 0."""
+    max_tokens = prompt.token.shape[1] + tokens.shape[1]
+    num_pages = -(-max_tokens // flow.config.chunk_tokens)
+    runner = FlowRunner(flow, num_slots=1, num_pages=num_pages, noise=noise, max_tokens=max_tokens)
+    runner.open(0, runner.add_voice(prompt))
+    return runner
 
 
 def stream_wav(

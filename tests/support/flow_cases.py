@@ -10,8 +10,7 @@ from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import EncoderConfig
 from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import EstimatorConfig
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowConfig, fixed_noise
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowConfig, FlowPrompt, fixed_noise
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
 from tests.support.tiny_model import tiny_states
 
@@ -77,14 +76,14 @@ def tokens_of(count: int, seed: int) -> list[int]:
     return [draw.randrange(CODES) for _ in range(count)]
 
 
-def whole(flow: Flow, prompt: FlowPrompt, tokens: Sequence[int]) -> Tensor:
+def whole(flow: Flow, prompt: FlowPrompt, tokens: Sequence[int], *, finalize: bool = True) -> Tensor:
     mel: Tensor = flow(
         torch.tensor([tokens], dtype=torch.int64),
         prompt.token,
         prompt.feat,
         prompt.embedding,
         streaming=True,
-        finalize=True,
+        finalize=finalize,
         noise=NOISE,
     )[0]
     return mel

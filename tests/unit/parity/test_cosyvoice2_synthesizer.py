@@ -13,15 +13,14 @@ pytest.importorskip("onnx")
 from cc_tts.engines.cosyvoice2.engine.schedule import HopSchedule, calls_for  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowState, fixed_noise  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowPrompt, fixed_noise  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.sampler import SeededRas  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Mode, Speaker  # noqa: E402
 from cc_tts.errors import EngineFailed, Unprocessable  # noqa: E402
 from tests.parity import synthesizer as synthesizer_module  # noqa: E402
-from tests.parity.audio_track import NotFinite, SourceDraws, state_room  # noqa: E402
+from tests.parity.audio_track import NotFinite, SourceDraws  # noqa: E402
 from tests.parity.generation import speak, speak_streamed  # noqa: E402
 from tests.parity.synthesizer import CheckedRas, Synthesizer, to_pcm  # noqa: E402
 from tests.parity.token2wav import stream_wav  # noqa: E402
@@ -297,39 +296,6 @@ def test_speech_tokens_of_another_model_are_refused(synthesizer: Synthesizer, na
     who = tiny_speaker("zero_shot", **foreign)
     with pytest.raises(ModelError, match="speech tokens"):
         synthesizer.speak(who, TEXT, seed=1)
-
-
-def test_only_so_many_voices_stay(
-    model: SpeechModel, tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    num_prompts = 0
-
-    def counted(flow: Flow, *args: Any, **options: Any) -> FlowState:
-        nonlocal num_prompts
-        num_prompts += 1
-        return init_state(flow, *args, **options)
-
-    init_state = Flow.init_state
-    monkeypatch.setattr(Flow, "init_state", counted)
-    small = Synthesizer(model, tokenizer, max_voice_states=2)
-    anna, bert, cleo = tiny_speaker("cross_lingual"), tiny_speaker("builtin"), tiny_speaker("instruct")
-    for who in (anna, bert, anna, cleo, anna):
-        small.track(who, seed=1)
-    assert num_prompts == 3
-    small.track(bert, seed=1)
-    assert num_prompts == 4
-
-
-def test_a_state_grows_with_what_is_spoken(synthesizer: Synthesizer) -> None:
-    track = synthesizer.track(tiny_speaker("builtin"), seed=1)
-    rooms = []
-    for token in range(240):
-        track.add(token)
-        if track.next_audio() is not None:
-            assert track._state is not None
-            rooms.append(state_room(track._state))
-    assert len(set(rooms)) > 1
-    assert max(rooms) < 500
 
 
 # --- numbers that are none

@@ -1,4 +1,4 @@
-"""The flow for many sequences that come and go: :meth:`Flow.step` of each of them, run together (§4.9).
+"""The flow for many sequences that come and go: what is new of each of them, run together (§4.9).
 
 ::
 
@@ -20,8 +20,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt, Progress, StepPlan
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowPrompt
 from cc_tts.engines.cosyvoice2.runners.flow_inputs import PAGE_TIERS, FlowInputs, FlowShape, RowCounts
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, can_record
 from cc_tts.engines.cosyvoice2.runners.kv_cache import SCRATCH, FlowArena, PagePool
@@ -29,12 +28,19 @@ from cc_tts.engines.cosyvoice2.runners.kv_cache import SCRATCH, FlowArena, PageP
 
 @dataclass(frozen=True, slots=True)
 class FlowRow:
-    """What is new of one sequence; see :meth:`Flow.step`."""
+    """What is new of one sequence.
+
+    A chunk can be run once the tokens of lookahead behind it are known; what is left over waits.
+    """
 
     slot: int
     new_tokens: Sequence[int] | Tensor  # a tensor on another device is waited for
     is_last: bool
+    """No tokens will follow."""
     partial: bool = False
+    """Run the begun chunk too and give its frames out. It is not kept but run again when it is whole, so the frames that
+    follow are those of the whole chunk: a hop that ends within a chunk costs exactness there (§4.9).
+    """
 
 
 @dataclass(slots=True, eq=False)
@@ -54,24 +60,24 @@ class _Sequence:
     voice: FlowVoice
     tokens: list[int]  # the prompt's and those generated
     pages: list[int] | None  # None: everything is run again
-    num_kept: int
-    num_given: int
+    num_kept: int  # tokens in the pages: whole chunks
+    num_given: int  # tokens whose frames have been given out
     is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One row of a batch; counts are of tokens and as in :class:`StepPlan`."""
+    """One row of a batch. The window of a row begins where its pages end; counts are of tokens."""
 
     slot: int  # of the arena
     voice: FlowVoice
     tokens: Sequence[int]  # from the start of the prompt
     pages: Sequence[int]
-    start: int
-    run: int
-    kept: int
-    num_skipped: int  # frames
-    num_frames: int
+    start: int  # tokens kept so far
+    run: int  # tokens of the window that are run: the others are looked at, or wait
+    kept: int  # those that stay in the pages: whole chunks
+    num_skipped: int = 0  # frames of the window that have been given out before, or belong to the prompt
+    num_frames: int = 0  # frames of the window that are new
 
 
 class FlowRunner:
@@ -158,7 +164,7 @@ class FlowRunner:
             if pages:
                 self._speakers[SCRATCH] = voice.speaker
                 run = len(pages) * config.chunk_tokens
-                self._run([_Work(SCRATCH, voice, tokens, pages, 0, run, run, 0, 0)], has_tiers=False)
+                self._run([_Work(SCRATCH, voice, tokens, pages, 0, run, run)], has_tiers=False)
             voice.contexts = tuple(context.clone() for context in contexts)
         except BaseException:
             self.pool.release(pages)
@@ -220,7 +226,7 @@ class FlowRunner:
 
     @torch.inference_mode()
     def step(self, rows: Sequence[FlowRow]) -> list[Tensor]:
-        """Run the new tokens of each row, all rows at once; see :meth:`Flow.step` for what a row gives.
+        """Run the new tokens of each row, all rows at once.
 
         Returns:
             The new frames of each row, [mels, n], float32, n perhaps 0.
@@ -240,69 +246,58 @@ class FlowRunner:
                 raise ValueError("the sequence is over")
             if len(sequence.tokens) + len(new) > self.max_tokens:
                 raise ValueError(f"more tokens than the {self.max_tokens} there is room for")
-        plan = self._plan(rows, sequences, news)
-        due = [_is_due(plan, i, sequence) for i, sequence in enumerate(sequences)]
-        self._take_pages(plan, sequences, due)
+        works = [self._work(row, sequence, new) for row, sequence, new in zip(rows, sequences, news, strict=True)]
+        due = [_is_due(work, sequence) for work, sequence in zip(works, sequences, strict=True)]
+        self._take_pages(works, sequences, due)
 
         mels = [self._noise.new_zeros((self.flow.config.estimator.num_mels, 0)) for _ in rows]
         for group, is_last in ((None, False), (False, False), (True, True)):
             chosen = [i for i, row in enumerate(rows) if _group(sequences[i], row) is group and due[i]]
             if chosen:
-                works = [self._work(plan, i, slots[i], sequences[i], news[i]) for i in chosen]
+                batch = [works[i] for i in chosen]
                 new_mels = (
-                    self._run(works, has_tiers=self._has_tiers)
+                    self._run(batch, has_tiers=self._has_tiers)
                     if group is None
-                    else self._run_again(works, is_last=is_last)
+                    else self._run_again(batch, is_last=is_last)
                 )
                 for i, mel in zip(chosen, new_mels, strict=True):
                     mels[i] = mel
-        for i, sequence in enumerate(sequences):
-            sequence.tokens.extend(news[i])
-            sequence.num_kept += plan.kept[i]
-            sequence.num_given = plan.given[i]
-            sequence.is_over = rows[i].is_last
+        for row, sequence, new, work in zip(rows, sequences, news, works, strict=True):
+            sequence.tokens.extend(new)
+            sequence.num_kept += work.kept
+            sequence.num_given += work.num_frames // FRAMES_PER_TOKEN
+            sequence.is_over = row.is_last
         return mels
 
-    def _plan(self, rows: Sequence[FlowRow], sequences: Sequence[_Sequence], news: Sequence[Sequence[int]]) -> StepPlan:
+    def _work(self, row: FlowRow, sequence: _Sequence, new: Sequence[int]) -> _Work:
         config = self.flow.config
-        progress = Progress(
-            tuple(len(sequence.tokens) - sequence.num_kept for sequence in sequences),
-            tuple(sequence.num_kept for sequence in sequences),
-            tuple(sequence.num_given for sequence in sequences),
-        )
-        return StepPlan.of(
-            progress,
-            num_new=0,
-            token_len=[len(new) for new in news],
-            is_last=[row.is_last for row in rows],
-            partial=[row.partial for row in rows],
-            chunk=config.chunk_tokens,
-            lookahead=config.encoder.lookahead,
+        known = len(sequence.tokens) + len(new) - sequence.num_kept
+        ready = known if row.is_last else max(0, known - config.encoder.lookahead)
+        kept = ready // config.chunk_tokens * config.chunk_tokens
+        run = ready if row.is_last or row.partial else kept
+        return _Work(
+            slot=row.slot + 1,
+            voice=sequence.voice,
+            tokens=[*sequence.tokens, *new],
+            pages=() if sequence.pages is None else sequence.pages,
+            start=sequence.num_kept,
+            run=run,
+            kept=kept,
+            num_skipped=(sequence.num_given - sequence.num_kept) * FRAMES_PER_TOKEN,
+            num_frames=max(0, sequence.num_kept + run - sequence.num_given) * FRAMES_PER_TOKEN,
         )
 
-    def _take_pages(self, plan: StepPlan, sequences: Sequence[_Sequence], due: Sequence[bool]) -> None:
+    def _take_pages(self, works: Sequence[_Work], sequences: Sequence[_Sequence], due: Sequence[bool]) -> None:
+        """Extend the pages of the sequences in place; their works see them."""
         chunk = self.flow.config.chunk_tokens
         needs = [0] * len(sequences)
-        for i, sequence in enumerate(sequences):
+        for i, (work, sequence) in enumerate(zip(works, sequences, strict=True)):
             if sequence.pages is not None and due[i]:
-                needs[i] = max(0, -(-(plan.kept_before[i] + plan.run[i]) // chunk) - len(sequence.pages))
+                needs[i] = max(0, -(-(work.start + work.run) // chunk) - len(sequence.pages))
         taken = iter(self.pool.take(sum(needs)))
         for sequence, need in zip(sequences, needs, strict=True):
             if sequence.pages is not None:
                 sequence.pages.extend(next(taken) for _ in range(need))
-
-    def _work(self, plan: StepPlan, i: int, slot: int, sequence: _Sequence, new: Sequence[int]) -> _Work:
-        return _Work(
-            slot=slot + 1,
-            voice=sequence.voice,
-            tokens=[*sequence.tokens, *new],
-            pages=sequence.pages or (),
-            start=plan.kept_before[i],
-            run=plan.run[i],
-            kept=plan.kept[i],
-            num_skipped=plan.num_skipped[i],
-            num_frames=plan.num_frames[i],
-        )
 
     def _run(self, works: Sequence[_Work], *, has_tiers: bool) -> list[Tensor]:
         """What the rows give out, with what their pages remember."""
@@ -401,6 +396,6 @@ def _group(sequence: _Sequence, row: FlowRow) -> bool | None:
     return None if sequence.pages is not None else row.is_last
 
 
-def _is_due(plan: StepPlan, i: int, sequence: _Sequence) -> bool:
-    """Whether running row i gives frames, or something to remember."""
-    return plan.num_frames[i] > 0 or (plan.kept[i] > 0 and sequence.pages is not None)
+def _is_due(work: _Work, sequence: _Sequence) -> bool:
+    """Whether running it gives frames, or something to remember."""
+    return work.num_frames > 0 or (work.kept > 0 and sequence.pages is not None)

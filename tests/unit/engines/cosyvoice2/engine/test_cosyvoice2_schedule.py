@@ -14,8 +14,11 @@ from cc_tts.engines.cosyvoice2.engine.schedule import (  # noqa: E402
     calls_for,
     calls_with_hops,
 )
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, fixed_noise  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
+    Flow,
+    FlowPrompt,
+    fixed_noise,
+)
 from cc_tts.engines.cosyvoice2.model.networks.layers import fold_weight_norm  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.crossfade import ChunkedVocoder, Seam  # noqa: E402

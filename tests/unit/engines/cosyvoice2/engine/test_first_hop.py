@@ -8,8 +8,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice2.engine.schedule import FlowCall, HopSchedule, calls_for, exact_hop  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, fixed_noise  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
+    Flow,
+    FlowPrompt,
+    fixed_noise,
+)
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner  # noqa: E402
 from cc_tts.voices.enrolment import num_flow_tokens  # noqa: E402
 from tests.parity.golden_fill import fill_by_kind  # noqa: E402

@@ -2,8 +2,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowPrompt  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner  # noqa: E402
 from tests.support.flow_cases import CLOSE, NOISE, new_flow, new_runner, prompt_of, run, tokens_of, whole  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402

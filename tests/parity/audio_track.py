@@ -1,4 +1,4 @@
-"""From speech tokens to audio of one utterance, as the tokens are drawn: hops of the flow, vocoder, seams (§6).
+"""From speech tokens to audio of one utterance, as the tokens are drawn: hops of the flow, vocoder, crossfades (§6).
 
 ::
 
@@ -14,8 +14,8 @@ from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FlowCall, Ho
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowPrompt
-from cc_tts.engines.cosyvoice2.runners.crossfade import ChunkedVocoder, Seam
 from cc_tts.errors import EngineFailed
+from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade
 
 
 class NotFinite(EngineFailed):
@@ -79,7 +79,7 @@ class AudioTrack:
         self._tokens: list[int] = []
         self._has_ended = False
         self._is_over = False
-        self._seam: Seam | None = None
+        self._crossfade: Crossfade | None = None
 
     @property
     def is_over(self) -> bool:
@@ -109,8 +109,8 @@ class AudioTrack:
         if call is None:
             return None
         mel = check_finite(self._mel(call), "flow")
-        draws = self._draw(mel.shape[2] + (0 if self._seam is None else self._seam.mel.shape[2]))
-        audio, self._seam = self._vocoder.push(mel, self._seam, is_last=call.finalize, draws=draws)
+        draws = self._draw(mel.shape[2] + (0 if self._crossfade is None else self._crossfade.mel.shape[2]))
+        audio, self._crossfade = self._vocoder.push(mel, self._crossfade, is_last=call.finalize, draws=draws)
         if call.finalize:
             self._is_over = True
         return check_finite(audio[0], "vocoder")

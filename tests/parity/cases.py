@@ -214,7 +214,7 @@ def source(model: SpeechModel, recorded: Recorded) -> Comparisons:
 
 
 def wav_in_chunks(model: SpeechModel, recorded: Recorded) -> Comparisons:
-    """Tokens to samples, chunk after chunk with their seams."""
+    """Tokens to samples, chunk after chunk with their crossfades."""
     voice, token = prompt_of(recorded), recorded.tensor("flow_token")
     calls = calls_with_hops(recorded.numbers("chunk_hops"), token.shape[1])
     start = fixed_noise().to(recorded.device)

@@ -35,7 +35,7 @@ _FULL_SCALE: Final = 32767.0
 _COMPANY_BYTES: Final = 4 << 30
 _MIN_CHUNKS: Final = 2
 _MAX_CHUNKS: Final = 7
-_MIN_HOP: Final = 4  # eight frames: the seam of the vocoder
+_MIN_HOP: Final = 4  # eight frames: the crossfade of the vocoder
 _MAX_HOP: Final = 40
 _MIN_OTHERS: Final = 3  # that are run in a call with the golden stream
 

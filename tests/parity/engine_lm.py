@@ -19,12 +19,13 @@ from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, LengthLimits, LmRequest
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice
-from cc_tts.engines.cosyvoice2.runners.sampler import RasParams, SeededRas, forbid
+from cc_tts.engines.cosyvoice2.runners.sampler import RasParams, forbid
 from cc_tts.errors import EngineFailed
 from tests.parity.cases import Recorded
 from tests.parity.generation import speak
 from tests.parity.orders import count_differences
 from tests.parity.result import EXACT, Comparison, Comparisons
+from tests.parity.samplers import SeededRas
 
 NUM_SLOTS: Final = 8
 NUM_SPOKEN: Final = 10

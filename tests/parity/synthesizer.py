@@ -25,7 +25,7 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOK
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowPrompt, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, LmRequest
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
-from cc_tts.engines.cosyvoice2.runners.sampler import SeededRas, forbid, forbidden_row
+from cc_tts.engines.cosyvoice2.runners.sampler import forbid
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.errors import Unprocessable
 from tests.parity.audio_track import (
@@ -35,6 +35,7 @@ from tests.parity.audio_track import (
     check_finite,
 )
 from tests.parity.generation import CachedSequence, speak
+from tests.parity.samplers import SeededRas, forbidden_row
 
 MAX_POSITIONS: Final = 4096
 """Of one sequence of the language model: prompt, text and the longest speech that the text may become."""
@@ -278,7 +279,7 @@ class InterleavedSpeech:
 
 
 def to_pcm(audio: Tensor) -> bytes:
-    """Audio [samples] in ±1 as signed 16-bit little-endian; what is louder, as seams can be, is clipped."""
+    """Audio [samples] in ±1 as signed 16-bit little-endian; what is louder, as crossfades can be, is clipped."""
     samples = (audio.detach().to("cpu", torch.float32).clamp(-1.0, 1.0) * _FULL_SCALE).round()
     return samples.numpy().astype("<i2").tobytes()
 

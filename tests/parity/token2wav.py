@@ -1,4 +1,4 @@
-"""Speech tokens to audio, chunk after chunk, of one sequence: flow, vocoder and the seams between chunks (§6)."""
+"""Speech tokens to audio, chunk after chunk, of one sequence: flow, vocoder and the crossfades between chunks (§6)."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -6,8 +6,8 @@ from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.engine.schedule import FlowCall
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowPrompt
-from cc_tts.engines.cosyvoice2.runners.crossfade import ChunkedVocoder, MelToWav, Seam
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
+from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade, MelToWav
 
 
 def stream_mel(
@@ -71,9 +71,9 @@ def stream_wav(
     ``draw`` gives standard normal numbers [1, samples, harmonics] for so many mel frames; without it they are zeros.
     """
     chunked = ChunkedVocoder(vocoder)
-    seam: Seam | None = None
+    crossfade: Crossfade | None = None
     for mel, is_last in stream_mel(flow, prompt, tokens, calls, noise=noise, incremental=incremental):
-        num_frames = mel.shape[2] + (0 if seam is None else seam.mel.shape[2])
+        num_frames = mel.shape[2] + (0 if crossfade is None else crossfade.mel.shape[2])
         draws = None if draw is None else draw(num_frames)
-        audio, seam = chunked.push(mel, seam, is_last=is_last, draws=draws)
+        audio, crossfade = chunked.push(mel, crossfade, is_last=is_last, draws=draws)
         yield audio

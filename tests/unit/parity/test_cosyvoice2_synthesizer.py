@@ -16,12 +16,12 @@ from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model  # no
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowPrompt, fixed_noise  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.sampler import SeededRas  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Mode, Speaker  # noqa: E402
 from cc_tts.errors import EngineFailed, Unprocessable  # noqa: E402
 from tests.parity import synthesizer as synthesizer_module  # noqa: E402
 from tests.parity.audio_track import NotFinite, SourceDraws  # noqa: E402
 from tests.parity.generation import speak, speak_streamed  # noqa: E402
+from tests.parity.samplers import SeededRas  # noqa: E402
 from tests.parity.synthesizer import CheckedRas, Synthesizer, to_pcm  # noqa: E402
 from tests.parity.token2wav import stream_wav  # noqa: E402
 from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, NUM_CODES, make_tiny_model  # noqa: E402
@@ -144,7 +144,7 @@ def test_the_first_piece_comes_before_the_last_token(synthesizer: Synthesizer, m
     pieces = synthesizer.speak(tiny_speaker("cross_lingual", num_prompt=25), TEXT, seed=SEED)
     first = next(pieces)
     assert len(drawn) == 28
-    assert len(first) == 25 * SAMPLES_PER_TOKEN - 3840  # the seam is held back
+    assert len(first) == 25 * SAMPLES_PER_TOKEN - 3840  # the crossfade is held back
 
 
 def test_the_seed_decides(synthesizer: Synthesizer) -> None:

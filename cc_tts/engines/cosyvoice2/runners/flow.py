@@ -21,7 +21,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowPrompt
-from cc_tts.engines.cosyvoice2.runners.flow_inputs import PAGE_TIERS, FlowInputs, FlowShape, RowCounts
+from cc_tts.engines.cosyvoice2.runners.flow_inputs import PAGE_BUCKETS, FlowInputs, FlowShape, RowCounts
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, can_record
 from cc_tts.engines.cosyvoice2.runners.kv_cache import SCRATCH, FlowArena, PagePool
 
@@ -89,7 +89,7 @@ class FlowRunner:
         num_pages: pages that can be given out, of one chunk each; see :attr:`FlowArena.bytes_per_page`.
         noise: see :meth:`Flow.forward`; [1, mels, at least ``2 max_tokens``].
         max_tokens: most tokens of a sequence, the prompt included.
-        graphs: fill shapes up to tiers, see :class:`FlowShape`, and on a CUDA device record a graph of each.
+        graphs: fill shapes up to buckets, see :class:`FlowShape`, and on a CUDA device record a graph of each.
 
     """
 
@@ -104,7 +104,7 @@ class FlowRunner:
         self.flow = flow
         self.max_tokens = max_tokens
         self.num_slots = num_slots
-        flow.keep_constants(min(-(-max_tokens // config.chunk_tokens), PAGE_TIERS[-1]))
+        flow.keep_constants(min(-(-max_tokens // config.chunk_tokens), PAGE_BUCKETS[-1]))
         self.pool = PagePool(num_pages + 1)
         self.arena = FlowArena.of(flow, num_slots=num_slots + 1, num_pages=num_pages + 1)
         self._device = weight.device
@@ -112,7 +112,7 @@ class FlowRunner:
         self._noise_rows = self._noise[0].transpose(0, 1).contiguous()  # [frames, mels]
         self._speakers = weight.new_zeros((num_slots + 1, config.estimator.num_speaker))
         self._sequences: dict[int, _Sequence] = {}
-        self._has_tiers = graphs
+        self._has_buckets = graphs
         self._graphs = GraphedCall(self._solve, enabled=graphs and can_record(self._device))
 
     def pages_needed(self, num_prompt: int, num_tokens: int) -> int:
@@ -122,15 +122,17 @@ class FlowRunner:
 
     @torch.inference_mode()
     def warm_up(self, shapes: Iterable[FlowShape]) -> None:
-        """Run the tiers that ``shapes`` fall in once, on scratch, the largest first; only these have graphs then."""
-        for tier in sorted(filter(None, {shape.tier(self.flow.config.chunk_tokens) for shape in shapes}), reverse=True):
-            self.record(tier)
+        """Run the buckets that ``shapes`` fall in once, on scratch, the largest first; only these have graphs then."""
+        for bucket in sorted(
+            filter(None, {shape.bucket(self.flow.config.chunk_tokens) for shape in shapes}), reverse=True
+        ):
+            self.record(bucket)
         self._graphs.freeze()
 
     @torch.inference_mode()
-    def record(self, tier: FlowShape) -> None:
+    def record(self, bucket: FlowShape) -> None:
         """Run and record one shape, on scratch."""
-        self._graphs.call(tier, **self._inputs(tier, ())._asdict())
+        self._graphs.call(bucket, **self._inputs(bucket, ())._asdict())
 
     @torch.inference_mode()
     def add_voice(self, prompt: FlowPrompt) -> FlowVoice:
@@ -164,7 +166,7 @@ class FlowRunner:
             if pages:
                 self._speakers[SCRATCH] = voice.speaker
                 run = len(pages) * config.chunk_tokens
-                self._run([_Work(SCRATCH, voice, tokens, pages, 0, run, run)], has_tiers=False)
+                self._run([_Work(SCRATCH, voice, tokens, pages, 0, run, run)], has_buckets=False)
             voice.contexts = tuple(context.clone() for context in contexts)
         except BaseException:
             self.pool.release(pages)
@@ -256,7 +258,7 @@ class FlowRunner:
             if chosen:
                 batch = [works[i] for i in chosen]
                 new_mels = (
-                    self._run(batch, has_tiers=self._has_tiers)
+                    self._run(batch, has_buckets=self._has_buckets)
                     if group is None
                     else self._run_again(batch, is_last=is_last)
                 )
@@ -299,14 +301,14 @@ class FlowRunner:
             if sequence.pages is not None:
                 sequence.pages.extend(next(taken) for _ in range(need))
 
-    def _run(self, works: Sequence[_Work], *, has_tiers: bool) -> list[Tensor]:
+    def _run(self, works: Sequence[_Work], *, has_buckets: bool) -> list[Tensor]:
         """What the rows give out, with what their pages remember."""
         wanted = FlowShape(len(works), max(work.run for work in works), max(len(work.pages) for work in works))
-        tier = wanted.tier(self.flow.config.chunk_tokens) if has_tiers else None
-        if tier is not None:
-            tier = FlowShape(*self._graphs.fit(tier))
-        inputs = self._inputs(tier or wanted, works)._asdict()
-        (mel,) = self._graphs.call(tier, **inputs) if tier else self._solve(**inputs)  # [B, 2 T, mels]
+        bucket = wanted.bucket(self.flow.config.chunk_tokens) if has_buckets else None
+        if bucket is not None:
+            bucket = FlowShape(*self._graphs.fit(bucket))
+        inputs = self._inputs(bucket or wanted, works)._asdict()
+        (mel,) = self._graphs.call(bucket, **inputs) if bucket else self._solve(**inputs)  # [B, 2 T, mels]
         return [
             mel[row, work.num_skipped : work.num_skipped + work.num_frames].transpose(0, 1)
             for row, work in enumerate(works)

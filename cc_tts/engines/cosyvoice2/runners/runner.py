@@ -3,7 +3,7 @@
 ::
 
     start · decode ─▸ LmRunner        slots of keys and values
-    speak ─▸ FlowRunner ─▸ VocoderRunner     pages of keys and values, seams
+    speak ─▸ FlowRunner ─▸ VocoderRunner     pages of keys and values, crossfades
 
 A sequence has the same slot in all three. Everything is allocated when the runner is made; nothing grows afterwards.
 
@@ -29,8 +29,8 @@ from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowPrompt, fixed_noise
 from cc_tts.engines.cosyvoice2.runners.edges import soften
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
-from cc_tts.engines.cosyvoice2.runners.flow_inputs import ROW_TIERS, FlowShape
-from cc_tts.engines.cosyvoice2.runners.graphs import can_record, thinned, tiers_up_to
+from cc_tts.engines.cosyvoice2.runners.flow_inputs import ROW_BUCKETS, FlowShape
+from cc_tts.engines.cosyvoice2.runners.graphs import buckets_up_to, can_record, thinned
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.engines.cosyvoice2.runners.lm import Drawn, LmFeed, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
@@ -281,8 +281,8 @@ class ModelRunner:
         chunk = self._model.flow.config.chunk_tokens
         longest = max((len(speaker.flow_tokens) for speaker in self._speakers.values()), default=0)
         most = -(-min(longest + MAX_SPEECH_TOKENS, self.max_tokens) // chunk)
-        rows = thinned(tiers_up_to(max_rows, ROW_TIERS), row_step)
-        pages = thinned(tiers_up_to(most, WARM_PAGES), page_step)
+        rows = thinned(buckets_up_to(max_rows, ROW_BUCKETS), row_step)
+        pages = thinned(buckets_up_to(most, WARM_PAGES), page_step)
         return [
             FlowShape(num_rows, chunks * chunk, num_pages)
             for num_rows, chunks, num_pages in itertools.product(rows, WARM_CHUNKS, pages)

@@ -21,7 +21,7 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
 )
 from cc_tts.engines.cosyvoice2.model.networks.layers import fold_weight_norm  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.crossfade import ChunkedVocoder, Seam  # noqa: E402
+from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
 from tests.parity.golden_fill import fill_by_kind  # noqa: E402
 from tests.parity.token2wav import stream_mel, stream_wav  # noqa: E402
 from tests.support.golden import read_json, read_tensors, tiny_shapes  # noqa: E402
@@ -75,10 +75,10 @@ def test_calls_are_those_of_the_reference(case: dict[str, Any]) -> None:
         return torch.zeros(1, 480 * num_frames), torch.zeros(1, 1, 480 * num_frames)
 
     chunked = ChunkedVocoder(silence)
-    seam: Seam | None = None
+    crossfade: Crossfade | None = None
     num_samples = []
     for call in calls:
-        audio, seam = chunked.push(torch.zeros(1, 1, 2 * call.num_new), seam, is_last=call.finalize)
+        audio, crossfade = chunked.push(torch.zeros(1, 1, 2 * call.num_new), crossfade, is_last=call.finalize)
         num_samples.append(audio.shape[1])
     assert vocoder_calls == case["hift_calls"]
     assert num_samples == case["out_samples"]
@@ -128,7 +128,7 @@ def test_a_hop_must_lead_somewhere() -> None:
 
 
 class TestTokensToAudio:
-    """Flow, vocoder and seams together."""
+    """Flow, vocoder and crossfades together."""
 
     @pytest.mark.parametrize("incremental", [True, False])
     def test_audio_of_the_reference(

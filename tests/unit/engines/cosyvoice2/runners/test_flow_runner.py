@@ -318,14 +318,14 @@ class TestShapes:
         assert 0 < largest < tensors[2][0, 0].nbytes / 4
         assert [tensor.data_ptr() for tensor in tensors] == places
 
-    def test_tiers(self) -> None:
-        assert FlowShape(3, 28, 5).tier(25) == (4, 50, 8)
-        assert FlowShape(1, 25, 4).tier(25) == (1, 25, 8)
-        assert FlowShape(1, 10_000, 4).tier(25) is None
-        assert FlowShape(1000, 25, 4).tier(25) is None
-        assert FlowShape(1, 25, 1000).tier(25) is None
+    def test_buckets(self) -> None:
+        assert FlowShape(3, 28, 5).bucket(25) == (4, 50, 8)
+        assert FlowShape(1, 25, 4).bucket(25) == (1, 25, 8)
+        assert FlowShape(1, 10_000, 4).bucket(25) is None
+        assert FlowShape(1000, 25, 4).bucket(25) is None
+        assert FlowShape(1, 25, 1000).bucket(25) is None
 
-    def test_shapes_are_those_of_the_tiers(self, monkeypatch: pytest.MonkeyPatch, flow: Flow) -> None:
+    def test_shapes_are_those_of_the_buckets(self, monkeypatch: pytest.MonkeyPatch, flow: Flow) -> None:
         runner = new_runner(flow, graphs=True)
         shapes: list[FlowShape] = []
         monkeypatch.setattr(runner._graphs, "_fn", noting(shapes, runner._solve))

@@ -109,7 +109,7 @@ def in_one_piece(work: SpeechWork, prompt: FlowPrompt, tokens: Sequence[int]) ->
 
 
 def whole_gates(work: SpeechWork, runners: Runners) -> Json:
-    """Streamed in company against in one piece: mel, seams, end of the utterance."""
+    """Streamed in batch against in one piece: mel, seams, end of the utterance."""
     rows: list[Json] = []
     for tokens, ours in zip(work.tokens, streamed(runners, runners.voice, work.tokens), strict=True):
         mel, audio = in_one_piece(work, work.prompt, tokens)

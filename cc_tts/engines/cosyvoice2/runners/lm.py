@@ -6,8 +6,8 @@
                                                          ├─▸ slots on the device ─▸ decode: n steps, then ONE copy ─▸ ids
     until (how far each slot may run ahead) ─────────────┘
 
-A slot is a place in the cache and a row of numbers (:mod:`lm_slots`). A sequence draws the same ids in whatever company it
-is, those of ``generation.speak`` and ``speak_streamed`` with ``SeededRas``. Nothing waits for the device but the end of
+A slot is a place in the cache and a row of numbers (:mod:`lm_slots`). The same ids are sampled in whatever batch a sequence
+is: those of ``generation.speak`` and ``speak_streamed`` with ``SeededRas``. Nothing waits for the device but the end of
 :meth:`LmRunner.decode`.
 
 Runs on: the thread that owns the device.
@@ -362,10 +362,10 @@ class LmRunner:
         rows = self._rows.first(max(self._used) + 1)
         news = torch.cat((rows.numbers[:, :NUM_TOLD], rows.out[:, : num_steps + 1]), dim=1)
         rows.column(Column.NUM_OUT).zero_()
-        told: list[list[int]] = news.tolist()
+        numbers: list[list[int]] = news.tolist()
         result = {}
         for slot, used in self._used.items():
-            used.length, used.num_drawn, flags, num_out, *ids = told[slot]
+            used.length, used.num_drawn, flags, num_out, *ids = numbers[slot]
             raised = Flag(flags) & ~used.flags
             self.num_not_finite += Flag.NOT_FINITE in raised
             self.num_full += Flag.FULL in raised

@@ -250,7 +250,7 @@ class ModelRunner:
         """Run every shape that there can be at speed 1 once, and record its graph; ``max_rows`` streams at a time.
 
         Args:
-            on_progress: told what is recorded now.
+            on_progress: called with what is recorded now.
             max_rows: of a call of flow and vocoder.
             coarseness: an index of :data:`COARSENESS`.
 
@@ -376,7 +376,7 @@ class ModelRunner:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Tell a device that is full from one that is gone.
+        """Distinguish a device that is full from one that is gone.
 
         Raises:
             OutOfDeviceMemory: it is full.

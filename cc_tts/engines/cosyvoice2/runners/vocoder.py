@@ -288,9 +288,9 @@ class VocoderRunner:
 
     def _to_pcm(self, batch: Sequence[_Placed], samples: Tensor) -> list[PcmOut]:
         """Bring a batch to the host, in one copy; here it waits for the device."""
-        told = samples.cpu().numpy().astype("<i2", copy=False)
+        on_host = samples.cpu().numpy().astype("<i2", copy=False)
         result = []
-        for placed, row in zip(batch, told, strict=True):
+        for placed, row in zip(batch, on_host, strict=True):
             failed = not row[-1]
             if failed:
                 self.num_not_finite += 1

@@ -168,7 +168,7 @@ class CosyVoicePromptEncoder:
 
 
 def quick_fingerprint(path: Path) -> str:
-    """Tell weight files apart in milliseconds: hash the size and 64 blocks spread over the file, its ends among them.
+    """Distinguish weight files in milliseconds: hash the size and 64 blocks spread over the file, its ends among them.
 
     Hashing 500 MB would take a second at each start. Other weights differ in every block; this is no guard against
     somebody who tampers with the file, ``cc-tts model check`` is.

@@ -23,7 +23,7 @@ from bench.engine.work import Runners, SpeechWork, prompt_of
 from bench.lab import Json
 from cc_tts.engines.cosyvoice2.engine.engine import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, HopSchedule, calls_for
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_SAMPLES, VocoderRow
 
@@ -97,7 +97,7 @@ def _joins(pieces: Sequence[bytes]) -> list[int]:
 
 
 @torch.inference_mode()
-def in_one_piece(work: SpeechWork, prompt: FlowPrompt, tokens: Sequence[int]) -> tuple[Tensor, Samples]:
+def in_one_piece(work: SpeechWork, prompt: FlowReference, tokens: Sequence[int]) -> tuple[Tensor, Samples]:
     """Mel [mels, frames] and audio under the same mask without any join."""
     row = torch.tensor([list(tokens)], device=work.noise.device)
     mel = work.model.flow(

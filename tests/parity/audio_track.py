@@ -13,7 +13,7 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FlowCall, HopSchedule, exact_hop
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference
 from cc_tts.errors import EngineFailed
 from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade
 
@@ -66,7 +66,7 @@ class AudioTrack:
     """
 
     def __init__(
-        self, model: SpeechModel, prompt: FlowPrompt, *, noise: Tensor, seed: int, compat: bool = False
+        self, model: SpeechModel, prompt: FlowReference, *, noise: Tensor, seed: int, compat: bool = False
     ) -> None:
         self._flow = model.flow
         self._prompt = prompt

@@ -23,7 +23,7 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice2.engine.schedule import LOOKAHEAD_TOKENS, FlowCall, calls_with_hops
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowPrompt, fixed_noise
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
@@ -205,10 +205,10 @@ class _Stage:
             hops.append(hop - beyond if happens(draw, 0.5) and hop - beyond >= _MIN_HOP else hop)
         return _Stream(voice, tokens, list(calls_with_hops(hops, num_tokens)), num_pages, has_own_voice=is_own)
 
-    def _random_prompt(self, draw: random.Random, num_tokens: int) -> FlowPrompt:
+    def _random_prompt(self, draw: random.Random, num_tokens: int) -> FlowReference:
         generator = torch.Generator().manual_seed(draw.getrandbits(40))
         config = self._config
         token = torch.randint(0, config.vocab_size, (1, num_tokens), generator=generator)
         feat = torch.randn((1, FRAMES_PER_TOKEN * num_tokens, config.estimator.num_mels), generator=generator)
         embedding = torch.randn((1, config.num_embedding), generator=generator)
-        return FlowPrompt(*(part.to(self._device) for part in (token, feat, embedding)))
+        return FlowReference(*(part.to(self._device) for part in (token, feat, embedding)))

@@ -141,7 +141,7 @@ def feature_extraction(data: SpecData) -> Comparisons:
     yield Comparison(
         "kaldi_fbank_80", features.kaldi_fbank(golden["audio_16k"]), golden["kaldi_fbank_80"], _FILTER_BANK
     )
-    yield Comparison("mel_24k", features.prompt_mel(golden["audio_24k"]), golden["mel_24k"][0].T, _SPECTRUM)
+    yield Comparison("mel_24k", features.reference_mel(golden["audio_24k"]), golden["mel_24k"][0].T, _SPECTRUM)
 
 
 def fade_of_features(data: SpecData) -> Comparisons:

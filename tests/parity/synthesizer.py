@@ -22,7 +22,7 @@ from cc_tts.engines.cosyvoice2.engine.seeds import MAX_SEED
 from cc_tts.engines.cosyvoice2.model.bundle import check_speaker, check_tokenizer
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowPrompt, fixed_noise
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, LmRequest
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.sampler import forbid
@@ -177,9 +177,9 @@ class Synthesizer:
         audio, _ = self.model.vocoder(mel, draws=SourceDraws(seed, self.model)(mel.shape[2]))
         yield check_finite(audio[0], "vocoder")
 
-    def _prompt(self, speaker: Speaker) -> FlowPrompt:
+    def _prompt(self, speaker: Speaker) -> FlowReference:
         device = self.model.lm.device
-        return FlowPrompt(
+        return FlowReference(
             token=torch.tensor(speaker.flow_tokens, dtype=torch.int64, device=device)[None],
             feat=torch.tensor(speaker.flow_mel, device=device)[None],
             embedding=torch.tensor(speaker.embedding, device=device)[None],

@@ -6,14 +6,14 @@ from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.engine.schedule import FlowCall
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
 from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade, MelToWav
 
 
 def stream_mel(
     flow: Flow,
-    prompt: FlowPrompt,
+    prompt: FlowReference,
     tokens: Tensor,
     calls: Iterable[FlowCall],
     *,
@@ -47,7 +47,7 @@ def stream_mel(
         yield mel, call.finalize
 
 
-def _runner(flow: Flow, prompt: FlowPrompt, tokens: Tensor, noise: Tensor) -> FlowRunner:
+def _runner(flow: Flow, prompt: FlowReference, tokens: Tensor, noise: Tensor) -> FlowRunner:
     """A runner with one sequence in slot 0."""
     max_tokens = prompt.token.shape[1] + tokens.shape[1]
     num_pages = -(-max_tokens // flow.config.chunk_tokens)
@@ -59,7 +59,7 @@ def _runner(flow: Flow, prompt: FlowPrompt, tokens: Tensor, noise: Tensor) -> Fl
 def stream_wav(
     flow: Flow,
     vocoder: MelToWav,
-    prompt: FlowPrompt,
+    prompt: FlowReference,
     tokens: Tensor,
     calls: Iterable[FlowCall],
     *,

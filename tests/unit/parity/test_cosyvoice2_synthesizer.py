@@ -13,7 +13,7 @@ pytest.importorskip("onnx")
 from cc_tts.engines.cosyvoice2.engine.schedule import HopSchedule, calls_for  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowPrompt, fixed_noise  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Mode, Speaker  # noqa: E402
@@ -67,8 +67,8 @@ def tokens_of(synthesizer: Synthesizer, who: Speaker, text: str = TEXT, *, seed:
     return list(speak(synthesizer.model.lm, request, SeededRas(seed)))
 
 
-def prompt_of(who: Speaker) -> FlowPrompt:
-    return FlowPrompt(
+def prompt_of(who: Speaker) -> FlowReference:
+    return FlowReference(
         torch.tensor(who.flow_tokens, dtype=torch.int64)[None],
         torch.tensor(who.flow_mel)[None],
         torch.tensor(who.embedding)[None],

@@ -3,11 +3,11 @@
 ::
 
     add_voice ──▸ FlowVoice ──open(slot)──▸ step(rows) … step(rows) ──▸ close(slot)
-                  pages of the prompt        pages of its own, taken as chunks begin
+                  pages of the reference     pages of its own, taken as chunks begin
 
-A sequence has a slot, given by the engine, and a table of pages: those of its voice's prompt, which all sequences of the
-voice share and nobody writes, then its own. One opened, or going on, with ``recompute`` has no pages and runs prompt and
-tokens again at every step; it gives the same frames and costs more the longer it lasts.
+A sequence has a slot, given by the engine, and a table of pages: those of its voice's reference, which all sequences of
+the voice share and nobody writes, then its own. One opened, or going on, with ``recompute`` has no pages and runs
+reference and tokens again at every step; it gives the same frames and costs more the longer it lasts.
 
 Runs on: the thread that owns the device.
 """
@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference
 from cc_tts.engines.cosyvoice2.runners.flow_inputs import PAGE_BUCKETS, FlowInputs, FlowShape, RowCounts
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, can_record
 from cc_tts.engines.cosyvoice2.runners.kv_cache import SCRATCH, FlowArena, PagePool
@@ -45,10 +45,10 @@ class FlowRow:
 
 @dataclass(slots=True, eq=False)
 class FlowVoice:
-    """A prompt whose final chunks have been run: as many as have three tokens behind them."""
+    """A reference whose final chunks have been run: as many as have three tokens behind them."""
 
-    prompt: FlowPrompt
-    tokens: tuple[int, ...]  # the P tokens of the prompt
+    reference: FlowReference
+    tokens: tuple[int, ...]  # the P tokens of the reference
     pages: tuple[int, ...]
     contexts: tuple[Tensor, ...]  # of convolutions, behind the last page
     speaker: Tensor  # [speaker]
@@ -58,7 +58,7 @@ class FlowVoice:
 @dataclass(slots=True)
 class _Sequence:
     voice: FlowVoice
-    tokens: list[int]  # the prompt's and those generated
+    tokens: list[int]  # the reference's and those generated
     pages: list[int] | None  # None: everything is run again
     num_kept: int  # tokens in the pages: whole chunks
     num_given: int  # tokens whose frames have been given out
@@ -71,12 +71,12 @@ class _Work:
 
     slot: int  # of the arena
     voice: FlowVoice
-    tokens: Sequence[int]  # from the start of the prompt
+    tokens: Sequence[int]  # from the start of the reference
     pages: Sequence[int]
     start: int  # tokens kept so far
     run: int  # tokens of the window that are run: the others are looked at, or wait
     kept: int  # those that stay in the pages: whole chunks
-    num_skipped: int = 0  # frames of the window that have been given out before, or belong to the prompt
+    num_skipped: int = 0  # frames of the window that have been given out before, or belong to the reference
     num_frames: int = 0  # frames of the window that are new
 
 
@@ -88,7 +88,7 @@ class FlowRunner:
         num_slots: sequences that can be open at a time; slots are 0 to ``num_slots - 1``.
         num_pages: pages that can be given out, of one chunk each; see :attr:`FlowArena.bytes_per_page`.
         noise: see :meth:`Flow.forward`; [1, mels, at least ``2 max_tokens``].
-        max_tokens: most tokens of a sequence, the prompt included.
+        max_tokens: most tokens of a sequence, the reference included.
         graphs: fill shapes up to buckets, see :class:`FlowShape`, and on a CUDA device record a graph of each.
 
     """
@@ -115,10 +115,10 @@ class FlowRunner:
         self._has_buckets = graphs
         self._graphs = GraphedCall(self._solve, enabled=graphs and can_record(self._device))
 
-    def pages_needed(self, num_prompt: int, num_tokens: int) -> int:
-        """Pages that a sequence of ``num_tokens`` takes besides the shared ones of a prompt of ``num_prompt`` tokens."""
+    def pages_needed(self, num_reference: int, num_tokens: int) -> int:
+        """Pages that a sequence of ``num_tokens`` takes besides those of a reference of ``num_reference`` tokens."""
         chunk = self.flow.config.chunk_tokens
-        return -(-(num_prompt + num_tokens) // chunk) - self._num_final(num_prompt)
+        return -(-(num_reference + num_tokens) // chunk) - self._num_final(num_reference)
 
     @torch.inference_mode()
     def warm_up(self, shapes: Iterable[FlowShape]) -> None:
@@ -135,11 +135,11 @@ class FlowRunner:
         self._graphs.call(bucket, **self._inputs(bucket, ())._asdict())
 
     @torch.inference_mode()
-    def add_voice(self, prompt: FlowPrompt) -> FlowVoice:
-        """Run the final chunks of a prompt into pages that its sequences share.
+    def add_voice(self, reference: FlowReference) -> FlowVoice:
+        """Run the final chunks of a reference into pages that its sequences share.
 
         Args:
-            prompt: tokens [1, P] with their mel [1, 2 P, mels] and an embedding [1, embedding]; P may be 0.
+            reference: tokens [1, P] with their mel [1, 2 P, mels] and an embedding [1, embedding]; P may be 0.
 
         Raises:
             ValueError: the parts do not fit together or the model, or P is more than ``max_tokens``.
@@ -147,17 +147,21 @@ class FlowRunner:
 
         """
         config = self.flow.config
-        num_prompt = prompt.token.shape[-1]
-        mel_shape = (1, num_prompt * FRAMES_PER_TOKEN, config.estimator.num_mels)
-        if prompt.token.shape != (1, num_prompt) or tuple(prompt.feat.shape) != mel_shape:
-            raise ValueError(f"a prompt of {num_prompt} tokens cannot have a mel of {tuple(prompt.feat.shape)}")
-        if prompt.embedding.shape != (1, config.num_embedding):
-            raise ValueError(f"not a speaker embedding: {tuple(prompt.embedding.shape)}")
-        tokens = self._ids(prompt.token)
-        if num_prompt > self.max_tokens:
-            raise ValueError(f"a prompt of {num_prompt} tokens is more than {self.max_tokens}")
-        here = FlowPrompt(*(part.to(self._device) for part in (prompt.token, prompt.feat, prompt.embedding)))
-        pages = self.pool.take(self._num_final(num_prompt))
+        num_reference = reference.token.shape[-1]
+        mel_shape = (1, num_reference * FRAMES_PER_TOKEN, config.estimator.num_mels)
+        if reference.token.shape != (1, num_reference) or tuple(reference.feat.shape) != mel_shape:
+            raise ValueError(
+                f"a reference of {num_reference} tokens cannot have a mel of {tuple(reference.feat.shape)}"
+            )
+        if reference.embedding.shape != (1, config.num_embedding):
+            raise ValueError(f"not a speaker embedding: {tuple(reference.embedding.shape)}")
+        tokens = self._ids(reference.token)
+        if num_reference > self.max_tokens:
+            raise ValueError(f"a reference of {num_reference} tokens is more than {self.max_tokens}")
+        here = FlowReference(
+            *(part.to(self._device) for part in (reference.token, reference.feat, reference.embedding))
+        )
+        pages = self.pool.take(self._num_final(num_reference))
         try:
             voice = FlowVoice(here, tuple(tokens), tuple(pages), (), self.flow.speaker(here.embedding)[0])
             contexts = self.arena.contexts(SCRATCH)
@@ -196,10 +200,10 @@ class FlowRunner:
             for context, kept in zip(self.arena.contexts(slot + 1), voice.contexts, strict=True):
                 context.copy_(kept)
             self._speakers[slot + 1] = voice.speaker
-        num_prompt = len(voice.tokens)
-        num_kept = self._num_final(num_prompt) * self.flow.config.chunk_tokens
+        num_reference = len(voice.tokens)
+        num_kept = self._num_final(num_reference) * self.flow.config.chunk_tokens
         pages = None if recompute else list(voice.pages)
-        self._sequences[slot] = _Sequence(voice, list(voice.tokens), pages, num_kept, num_prompt)
+        self._sequences[slot] = _Sequence(voice, list(voice.tokens), pages, num_kept, num_reference)
 
     def close(self, slot: int, *, wipe: bool = False) -> None:
         """Give everything back that the sequence holds; a slot that is not open is none of our business.
@@ -317,10 +321,10 @@ class FlowRunner:
     def _run_again(self, works: Sequence[_Work], *, is_last: bool) -> list[Tensor]:
         """The same by running everything from the start."""
         lookahead = 0 if is_last else self.flow.config.encoder.lookahead
-        prompts = [len(work.voice.tokens) for work in works]
-        pairs = list(zip(works, prompts, strict=True))
+        references = [len(work.voice.tokens) for work in works]
+        pairs = list(zip(works, references, strict=True))
         generated = [torch.tensor(work.tokens[n : work.start + work.run + lookahead]) for work, n in pairs]
-        voices = [work.voice.prompt for work in works]
+        voices = [work.voice.reference for work in works]
         mel = self.flow(
             pad_sequence(generated, batch_first=True).to(self._device),
             pad_sequence([voice.token[0] for voice in voices], batch_first=True),
@@ -330,7 +334,7 @@ class FlowRunner:
             finalize=is_last,
             noise=self._noise,
             token_len=torch.tensor([len(tokens) for tokens in generated], device=self._device),
-            prompt_token_len=torch.tensor(prompts, device=self._device),
+            prompt_token_len=torch.tensor(references, device=self._device),
         )
         ends = [(work.start + work.run - count) * FRAMES_PER_TOKEN for work, count in pairs]
         return [mel[row, :, end - works[row].num_frames : end] for row, end in enumerate(ends)]
@@ -352,7 +356,7 @@ class FlowRunner:
             device=self._device,
         )
         for row, work in enumerate(works):
-            part = work.voice.prompt.feat[0, work.start * FRAMES_PER_TOKEN :][: inputs.cond.shape[1]]
+            part = work.voice.reference.feat[0, work.start * FRAMES_PER_TOKEN :][: inputs.cond.shape[1]]
             if part.shape[0]:
                 inputs.cond[row, : part.shape[0]] = part
         return inputs
@@ -376,10 +380,10 @@ class FlowRunner:
         )
         return (mel,)
 
-    def _num_final(self, num_prompt: int) -> int:
-        """Chunks of a prompt that nothing behind it can change."""
+    def _num_final(self, num_reference: int) -> int:
+        """Chunks of a reference that nothing behind it can change."""
         config = self.flow.config
-        return max(0, num_prompt - config.encoder.lookahead) // config.chunk_tokens
+        return max(0, num_reference - config.encoder.lookahead) // config.chunk_tokens
 
     def _open(self, slot: int) -> _Sequence:
         if slot not in self._sequences:

@@ -26,7 +26,7 @@ from torch.nn import functional
 from cc_tts.clock import Clock, ms_between
 from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, SlotFeed, SpeakJob, Spoken, SpokenBatch
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowPrompt, fixed_noise
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.runners.edges import soften
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
 from cc_tts.engines.cosyvoice2.runners.flow_inputs import ROW_BUCKETS, FlowShape
@@ -366,9 +366,9 @@ class ModelRunner:
             self._flow.drop_voice(self._voices.pop(voice_id).flow)
         return bool(idle)
 
-    def _prompt(self, speaker: Speaker) -> FlowPrompt:
+    def _prompt(self, speaker: Speaker) -> FlowReference:
         weight = self._model.flow.encoder_proj.weight
-        return FlowPrompt(
+        return FlowReference(
             torch.from_numpy(speaker.flow_tokens).long()[None].to(self._device),
             torch.from_numpy(speaker.flow_mel)[None].to(self._device, weight.dtype),
             torch.from_numpy(speaker.embedding)[None].to(self._device, weight.dtype),

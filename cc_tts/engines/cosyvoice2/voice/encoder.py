@@ -162,7 +162,7 @@ class CosyVoicePromptEncoder:
         at_16k = features.resample(audio, rate_hz, TOKENIZER_RATE_HZ)
         return PromptFeatures(
             tokens=tokenizer.tokens(at_16k),
-            mel=features.prompt_mel(features.resample(audio, rate_hz, MEL_RATE_HZ)),
+            mel=features.reference_mel(features.resample(audio, rate_hz, MEL_RATE_HZ)),
             embedding=speaker.embed(at_16k),
         )
 

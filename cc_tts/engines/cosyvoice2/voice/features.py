@@ -5,7 +5,7 @@ function                rate     recipe                                      who
 ======================  =======  ==========================================  ==========================
 ``whisper_log_mel``     16 kHz   Whisper's 128 bins, 25/10 ms                speech tokenizer
 ``kaldi_fbank``         16 kHz   Kaldi's 80 bins, 25/10 ms, no dither        speaker encoder
-``prompt_mel``          24 kHz   80 bins to 8 kHz, 80/20 ms                  flow, as the start of its mel
+``reference_mel``       24 kHz   80 bins to 8 kHz, 80/20 ms                  flow, as the start of its mel
 ======================  =======  ==========================================  ==========================
 
 Audio is mono float32 in −1 … 1, features are float32. torchaudio computes the parts where it imports, as on the GPU install,
@@ -97,7 +97,7 @@ def whisper_log_mel(audio: Audio) -> Features:
     return np.ascontiguousarray(((log + 4.0) / 4.0).T, dtype=np.float32)
 
 
-def prompt_mel(audio: Audio) -> Features:
+def reference_mel(audio: Audio) -> Features:
     """Log-mel of 24 kHz audio for the flow: ``[samples // 480, 80]``, natural log (spec §7.3, "mel 24 kHz").
 
     The top of the bank is 8 kHz for CosyVoice 2, not the Nyquist frequency as for 3 (spec §2, §8).

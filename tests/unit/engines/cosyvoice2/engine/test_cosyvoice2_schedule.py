@@ -16,7 +16,7 @@ from cc_tts.engines.cosyvoice2.engine.schedule import (  # noqa: E402
 )
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
     Flow,
-    FlowPrompt,
+    FlowReference,
     fixed_noise,
 )
 from cc_tts.engines.cosyvoice2.model.networks.layers import fold_weight_norm  # noqa: E402
@@ -53,8 +53,8 @@ def vocoder() -> Vocoder:
 
 
 @pytest.fixture(scope="module")
-def prompt(golden: "dict[str, Tensor]") -> FlowPrompt:
-    return FlowPrompt(golden["flow_prompt_token"], golden["flow_prompt_feat"], golden["flow_embedding"])
+def prompt(golden: "dict[str, Tensor]") -> FlowReference:
+    return FlowReference(golden["flow_prompt_token"], golden["flow_prompt_feat"], golden["flow_embedding"])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['prompt_tokens']}-{case['total_tokens']}")
@@ -132,7 +132,7 @@ class TestTokensToAudio:
 
     @pytest.mark.parametrize("incremental", [True, False])
     def test_audio_of_the_reference(
-        self, flow: Flow, vocoder: Vocoder, prompt: FlowPrompt, golden: "dict[str, Tensor]", incremental: bool
+        self, flow: Flow, vocoder: Vocoder, prompt: FlowReference, golden: "dict[str, Tensor]", incremental: bool
     ) -> None:
         tokens = golden["flow_token"]
         calls = calls_with_hops(golden["chunk_hops"].tolist(), tokens.shape[1])
@@ -143,7 +143,7 @@ class TestTokensToAudio:
             torch.testing.assert_close(audio[0], golden[f"wav_chunk{index}"], rtol=0.0, atol=1e-5)
 
     def test_the_last_call_of_the_reference_sees_everything(
-        self, flow: Flow, prompt: FlowPrompt, golden: "dict[str, Tensor]"
+        self, flow: Flow, prompt: FlowReference, golden: "dict[str, Tensor]"
     ) -> None:
         tokens, noise = golden["flow_token"], fixed_noise(400)
         calls = calls_for(HopSchedule(prompt.token.shape[1], compat=True), tokens.shape[1])
@@ -152,7 +152,7 @@ class TestTokensToAudio:
         torch.testing.assert_close(mels[-1][0], tail, rtol=0.0, atol=2e-5)
 
     def test_draws_fit_the_chunks(
-        self, flow: Flow, vocoder: Vocoder, prompt: FlowPrompt, golden: "dict[str, Tensor]"
+        self, flow: Flow, vocoder: Vocoder, prompt: FlowReference, golden: "dict[str, Tensor]"
     ) -> None:
         generator = torch.Generator().manual_seed(0)
         asked: list[int] = []

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from cc_tts.engines.cosyvoice2.engine.schedule import FlowCall, HopSchedule, calls_for, exact_hop  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
     Flow,
-    FlowPrompt,
+    FlowReference,
     fixed_noise,
 )
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner  # noqa: E402
@@ -97,7 +97,7 @@ def test_it_equals_the_reference_on_golden_data() -> None:
     given = golden["flow_prompt_token"].shape[1]
     kept = num_flow_tokens(given)
     assert kept % 25 == 13
-    prompt = FlowPrompt(
+    prompt = FlowReference(
         golden["flow_prompt_token"][:, given - kept :],
         golden["flow_prompt_feat"][:, 2 * (given - kept) :],
         golden["flow_embedding"],

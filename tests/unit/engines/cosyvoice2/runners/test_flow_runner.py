@@ -11,7 +11,7 @@ from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
     Flow,
     FlowConfig,
-    FlowPrompt,
+    FlowReference,
 )
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.flow_inputs import FlowShape  # noqa: E402
@@ -175,7 +175,7 @@ class TestManySequences:
                     runner.close(row.slot)
                     del speaking[row.slot]
         for one in everyone:
-            expected = whole(flow, one.voice.prompt, one.tokens)
+            expected = whole(flow, one.voice.reference, one.tokens)
             torch.testing.assert_close(torch.cat(one.mels, dim=1), expected, **CLOSE)
         assert runner.pool.num_used == num_shared == 3
 
@@ -194,7 +194,7 @@ class TestManySequences:
         prompt, tokens = prompt_of(20), tokens_of(12, 9)
         runner = new_runner(flow, num_slots=2)
         voice = runner.add_voice(prompt)
-        bad = runner.add_voice(FlowPrompt(prompt.token, prompt.feat * float("nan"), prompt.embedding))
+        bad = runner.add_voice(FlowReference(prompt.token, prompt.feat * float("nan"), prompt.embedding))
         runner.open(0, bad)
         assert torch.isnan(runner.step([FlowRow(0, tokens_of(40, 1), is_last=False)])[0]).all()
         runner.close(0, wipe=True)
@@ -205,7 +205,7 @@ class TestManySequences:
     def test_what_is_not_finite_stays_in_its_row(self, flow: Flow, graphs: bool) -> None:
         prompt, tokens = prompt_of(20), tokens_of(12, 9)
         runner = new_runner(flow, num_slots=4, graphs=graphs)
-        bad = runner.add_voice(FlowPrompt(prompt.token, prompt.feat * float("nan"), prompt.embedding))
+        bad = runner.add_voice(FlowReference(prompt.token, prompt.feat * float("nan"), prompt.embedding))
         voice = runner.add_voice(prompt)
         for slot, one in enumerate((bad, voice, bad, bad)):
             runner.open(slot, one)

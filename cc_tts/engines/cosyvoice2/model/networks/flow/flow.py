@@ -23,11 +23,11 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import NUM_PAST, Es
 from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.layers import CausalConv, Span, within
 
-__all__ = ["Flow", "FlowConfig", "FlowPrompt", "fixed_noise"]
+__all__ = ["Flow", "FlowConfig", "FlowReference", "fixed_noise"]
 
 
 @dataclass(frozen=True, slots=True)
-class FlowPrompt:
+class FlowReference:
     """The voice, as the flow needs it."""
 
     token: Tensor  # [1, P]

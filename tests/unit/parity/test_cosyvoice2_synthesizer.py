@@ -316,7 +316,7 @@ class Broken:
 
 @pytest.mark.parametrize(
     ("part", "method", "stage"),
-    [("flow", "step", "flow"), ("vocoder", "forward", "vocoder"), ("lm", "prefill", "language model")],
+    [("flow", "forward", "flow"), ("vocoder", "forward", "vocoder"), ("lm", "prefill", "language model")],
 )
 def test_numbers_that_are_none_end_the_speech(
     synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch, part: str, method: str, stage: str

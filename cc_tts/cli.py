@@ -184,8 +184,8 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
         await engine.start()
         source.check(content)
         pcm = bytearray()
-        async for piece in source.stream(content, rate_hz=options.rate):
-            pcm += piece.data
+        async for chunk in source.open(content, rate_hz=options.rate):
+            pcm += chunk.data
             doing.append(f"{len(pcm) / 2 / options.rate:.1f} s of speech")
         return bytes(pcm)
 

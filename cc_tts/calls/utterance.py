@@ -75,7 +75,13 @@ class Utterance:
     )
     completion_cause: CompletionCause | None = None
     cached: bool = False
+    has_waited: bool = False
+    """Another prompt was to be played to its end before it, so its clock starts at its turn."""
+    fed_ms: float = 0.0
+    """Audio sent to the line, ms."""
     played_ms: float = 0.0
+    discard_cause: CompletionCause | None = None
+    """Set while the line is asked to silence it; it completes with this cause."""
     underruns: int = 0
     error_code: str | None = None
     error_detail: str | None = None

@@ -49,6 +49,10 @@ class PromptCache:
             folder = Path(config.disk_dir).expanduser()
             self._files = PromptFiles(folder, max_bytes=config.disk_bytes, on_change=self._disk_changed)
 
+    def __str__(self) -> str:
+        disk = f", {self._config.disk_bytes >> 20} MiB on disk" if self._files is not None else ""
+        return f"cache {self._config.memory_bytes >> 20} MiB{disk}"
+
     def check(self) -> None:
         """Find out whether ``cache.disk_dir`` can be used; nothing is created.
 

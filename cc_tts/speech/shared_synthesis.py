@@ -48,6 +48,9 @@ class CachedSource:
         self.identity: EngineIdentity | None = None
         """While it is ``None`` the cache is not used."""
 
+    def __str__(self) -> str:
+        return str(self.cache)
+
     async def stop(self) -> None:
         """Cancel what nobody listens to."""
         unattended = [synthesis for synthesis in self._running if synthesis.is_unattended]

@@ -241,6 +241,22 @@ class SpeechSource:
             case SilenceContent():
                 return _fixed(tones.silence(content.silence_ms, rate_hz), rate_hz)
 
+    def path(self, content: TextContent) -> list[str]:
+        """What the content goes through on its way to the line, a description each; the engine has started.
+
+        Raises:
+            UnknownVoice, LanguageUnsupported: as :meth:`check`.
+        """
+        prompt = self._spoken(content, self._line_rate_hz)
+        resampler = self._resampler(prompt)
+        steps = ["text"]
+        if self._cache is not None and content.may_cache:
+            steps.append(str(self._cache))
+        steps += [str(self._chunker(prompt)), f"engine({self._engine.name}, {prompt.voice.id})"]
+        if resampler.source_rate_hz != resampler.target_rate_hz:
+            steps.append(str(resampler))
+        return [*steps, f"chunks {CHUNK_MS} ms"]
+
     def _spoken(self, content: TextContent, rate_hz: int) -> SpokenPrompt:
         config = self._config
         return SpokenPrompt(
@@ -267,7 +283,7 @@ class SpeechSource:
         except CcTtsError:
             text.cancel()
             raise
-        return _Synthesis(stream, text, self._engine.audio_format.rate_hz, prompt.rate_hz)
+        return _Synthesis(stream, text, self._resampler(prompt))
 
     def _prepare(self, prompt: SpokenPrompt) -> "_TextHere | TextPreparation":
         language, detected_language = prompt.language or None, detect_language(prompt.text)
@@ -280,14 +296,19 @@ class SpeechSource:
                 first_chunk_max_chars=first_max_chars,
                 chunk_max_chars=max_chars,
             )
-        chunker = Chunker(
+        return _TextHere(prompt.text, self._chunker(prompt))
+
+    def _chunker(self, prompt: SpokenPrompt) -> Chunker:
+        return Chunker(
             self._normalizer,
-            language=language,
-            detected_language=detected_language,
-            first_chunk_max_chars=first_max_chars,
-            chunk_max_chars=max_chars,
+            language=prompt.language or None,
+            detected_language=detect_language(prompt.text),
+            first_chunk_max_chars=prompt.first_chunk_max_chars,
+            chunk_max_chars=prompt.chunk_max_chars,
         )
-        return _TextHere(prompt.text, chunker)
+
+    def _resampler(self, prompt: SpokenPrompt) -> StreamResampler:
+        return StreamResampler(self._engine.audio_format.rate_hz, prompt.rate_hz)
 
     def _voice(self, content: TextContent) -> Voice:
         language = content.language or self._config.language or None
@@ -333,13 +354,11 @@ class _TextHere:
 class _Synthesis:
     """A text on its way through the engine: PCM at the engine's rate in, chunks at the line's rate out."""
 
-    def __init__(
-        self, stream: SpeechStream, text: _TextHere | TextPreparation, source_rate_hz: int, rate_hz: int
-    ) -> None:
+    def __init__(self, stream: SpeechStream, text: _TextHere | TextPreparation, resampler: StreamResampler) -> None:
         self._stream = stream
         self._text = text
-        self._format = AudioFormat(rate_hz)
-        self._resampler = StreamResampler(source_rate_hz, rate_hz)
+        self._format = AudioFormat(resampler.target_rate_hz)
+        self._resampler = resampler
         self._sources: list[str] = []
         self._spoken_chars: dict[int, int] = {}
         self._feeder: asyncio.Task[None] | None = None

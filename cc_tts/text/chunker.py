@@ -43,7 +43,7 @@ class TextChunk:
 
 
 class Chunker:
-    """Turns a growing text into chunks. The pieces in which it arrives make no difference to the result.
+    """Turns a growing text into chunks. How the text is divided when it arrives makes no difference to the result.
 
     The first chunk is given out as soon as its end is known: the first sentence, or its first clauses when it is longer
     than ``first_chunk_max_chars`` (characters of source). Later chunks merge short sentences until they have half of
@@ -73,6 +73,9 @@ class Chunker:
         self._silent = ""
         self._held = ""
         self._num_taken = 0
+
+    def __str__(self) -> str:
+        return f"chunker {self._first_chunk_max_chars}/{self._chunk_max_chars} characters"
 
     @property
     def silent_tail(self) -> str:

@@ -15,7 +15,7 @@ from cc_tts.config.schema import Config
 from cc_tts.doctor import machine, network, software
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, QUICK_S, TORCH_S, Check, CheckFunction, Finding, Subject
 from cc_tts.doctor.path import prompt_path
-from cc_tts.doctor.probes import MachineProbes, Probes
+from cc_tts.doctor.probes import Probes
 
 MARGIN_S: Final = 2.0
 """A check that starts a child gives up on it by itself; this is how much later the doctor gives up on the check, s."""
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace, config: Config, *, probes: Probes | None = 
     if options.path:
         sys.stdout.write(asyncio.run(prompt_path(config, options.voice)) + "\n")
         return 0
-    found = examine(config, probes or MachineProbes(), config_file=options.config, deep=options.deep)
+    found = examine(config, probes or Probes(), config_file=options.config, deep=options.deep)
     if options.json:
         findings = list(found)
         ok = not any(finding.status == "fail" for finding in findings)

@@ -27,7 +27,7 @@ OURS = "/opt/cc-tts/bin/python -m cc_tts.ua"
 CPUFREQ = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 
 
-class Machine:
+class Machine(Probes):
     """A machine that is fit; each test breaks one thing."""
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ def test_a_fit_machine_passes(fit: Machine) -> None:
         (("sip.host=0.0.0.0",), "8.8.4.4", "ok", "8.8.4.4"),
         (("sip.host=0.0.0.0",), "", "warn", "no route"),
         (("sip.host=192.168.1.4",), "8.8.4.4", "warn", "192.168.1.4"),
-        (("sip.host=10.1.1.1", "sip.public_address=8.8.4.4"), "", "ok", "told 8.8.4.4"),
+        (("sip.host=10.1.1.1", "sip.public_address=8.8.4.4"), "", "ok", "reported to peers: 8.8.4.4"),
     ],
 )
 def test_addresses(settings: tuple[str, ...], local: str, status: str, words: str, fit: Machine) -> None:

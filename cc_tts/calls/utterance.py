@@ -146,7 +146,7 @@ class Utterance:
 
 
 def _share(span: SpokenSpan, played_ms: float) -> str:
-    """Tell which of a span's words were heard to their end; rather one too few than one too many."""
+    """The part of a span that was heard, in whole words; a word that was cut off does not count."""
     source, heard_ms = span.source, played_ms - span.start_ms
     if span.words:
         begun = [share for offset_ms, share in span.words if offset_ms <= heard_ms]

@@ -142,13 +142,13 @@ class SpeechSource:
         self._check_language("tts.language", self._config.language)
 
     def check_routes(self, routes: Mapping[str, RouteConfig]) -> list[str]:
-        """Find out at start, not by refused calls, what a route cannot say.
+        """Find out at start, not by refused calls, what a route cannot speak.
 
         Returns:
             Which greetings are longer than a prompt may be, a sentence each.
 
         Raises:
-            ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be said.
+            ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be spoken.
         """
         warnings: list[str] = []
         for user, route in routes.items():

@@ -184,8 +184,8 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
         await engine.start()
         source.check(content)
         pcm = bytearray()
-        async for piece in source.stream(content, rate_hz=options.rate):
-            pcm += piece.data
+        async for chunk in source.open(content, rate_hz=options.rate):
+            pcm += chunk.data
             doing.append(f"{len(pcm) / 2 / options.rate:.1f} s of speech")
         return bytes(pcm)
 
@@ -242,11 +242,11 @@ def _check_config(_options: argparse.Namespace, config: "Config") -> int:
     import dataclasses
 
     from cc_tts import logs, startup
-    from cc_tts.doctor.probes import MachineProbes
+    from cc_tts.doctor.probes import Probes
     from cc_tts.doctor.software import require_pjsua2
 
     logs.configure(level="critical", json=False, process="check-config")
-    warnings = asyncio.run(startup.check(config)) + require_pjsua2(config, MachineProbes())
+    warnings = asyncio.run(startup.check(config)) + require_pjsua2(config, Probes())
     for warning in warnings:
         print(f"cc-tts: {warning}", file=sys.stderr)
     for section in dataclasses.fields(config):

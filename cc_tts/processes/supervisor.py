@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+import msgspec
+
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import ProcessFailed
@@ -109,6 +111,11 @@ class ChildSpec:
 def python_module(module: str, *arguments: str) -> list[str]:
     """The argv of a module of this package, run by this interpreter."""
     return [sys.executable, "-m", module, *arguments]
+
+
+def python_child(name: str, module: str, *, messages: Sequence[type[Message]], settings: object) -> ChildSpec:
+    """A module of this package as a child; ``settings`` (a struct or dataclass) goes to its standard input as JSON."""
+    return ChildSpec(name=name, argv=python_module(module), messages=messages, stdin=msgspec.json.encode(settings))
 
 
 class Supervisor:

@@ -84,7 +84,7 @@ class WorkerStream:
         self._failure: CcTtsError | None = None
         self._taken_ms = 0.0
         self._reported_ms = 0.0
-        self._ahead_ms: float | None = None
+        self._buffered_ms: float | None = None
         self._is_text_whole = False
         self._is_read = False
         self._dry_ns = 0
@@ -100,15 +100,15 @@ class WorkerStream:
         self._is_text_whole = True
         self._send(EndText(self.stream_id))
 
-    def playing(self, ahead_ms: float) -> None:
+    def set_buffered_ms(self, buffered_ms: float) -> None:
         """The listener's side holds so much audio that is not played yet, ms."""
-        self._ahead_ms = ahead_ms
-        self._dry_ns = self._worker.clock.now_ns() + round(ahead_ms * NS_PER_MS)
+        self._buffered_ms = buffered_ms
+        self._dry_ns = self._worker.clock.now_ns() + round(buffered_ms * NS_PER_MS)
 
     @property
     def has_listener(self) -> bool:
         """Whether it is known to be played as it comes."""
-        return self._ahead_ms is not None
+        return self._buffered_ms is not None
 
     def is_owed(self, now_ns: int) -> bool:
         """Whether the reader has nothing left and only the engine can help."""
@@ -121,7 +121,7 @@ class WorkerStream:
                 self._taken_ms += chunk.duration_ms
                 if self._taken_ms - self._reported_ms >= TAKEN_INTERVAL_MS or not self._queue:
                     self._reported_ms = self._taken_ms
-                    self._send(Taken(self.stream_id, self._taken_ms, self._ahead_ms))
+                    self._send(Taken(self.stream_id, self._taken_ms, self._buffered_ms))
                 yield chunk
             elif self._failure is not None:
                 raise self._failure

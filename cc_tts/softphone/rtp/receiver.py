@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media import g711
-from cc_tts.media.speech_activity import has_speech
+from cc_tts.media.speech_activity import is_audible
 from cc_tts.softphone.rtp.packets import (
     EVENT_PAYLOAD_TYPE,
     Jitter,
@@ -158,7 +158,7 @@ class RtpReceiver:
         self._jitters[-1].update(packet.timestamp, arrival_ns)
         self._gap(check.extended, packet.timestamp, ticks, arrival_ns)
         self.recording.add(ssrc=packet.ssrc, timestamp=packet.timestamp, pcm=pcm, arrival_ns=arrival_ns)
-        if has_speech(pcm):
+        if is_audible(pcm):
             self.detector.speech(arrival_ns, ticks * 125_000)
 
     def _note_source(self, packet: RtpPacket, arrival_ns: int, source: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import pytest_asyncio
 
 from bench.softphone import SoftphoneProcess
 from tests.e2e.configured import of_kind, server_with
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.e2e
 HOLD_S = 1.5
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def small(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
     """A server that takes at most 60 characters."""
     async with server_with(tmp_path, tts__max_text_chars="60") as server:

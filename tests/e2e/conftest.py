@@ -71,6 +71,13 @@ async def server(
 
 
 @pytest_asyncio.fixture(loop_scope="session")
+async def fresh_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+    """A server that has not spoken yet: what espeak-ng makes of a text differs in phase from the second time on."""
+    async with server_with(tmp_path) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def small_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
     """The same with ``SMALL_MAX_CALLS`` lines."""
     async with server_with(tmp_path, sip__max_calls=str(SMALL_MAX_CALLS)) as running:

@@ -104,7 +104,9 @@ class FakeSpeechSource:
                 raise Unprocessable(f"no tone is called {content.tone!r}")
         return None
 
-    def open(self, content: Content, *, rate_hz: int) -> FakeSpeechStream:
+    def open(
+        self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False
+    ) -> FakeSpeechStream:
         self.contents.append(content)
         self.streams.append(FakeSpeechStream(self, content, rate_hz))
         return self.streams[-1]

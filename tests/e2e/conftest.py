@@ -72,7 +72,9 @@ async def server(
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def fresh_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
-    """A server that has not spoken yet: what espeak-ng makes of a text differs in phase from the second time on."""
+    """A server without calls before this test, whose sockets rest for a while, and without speech: what espeak-ng makes of a
+    text differs in phase from the second time on.
+    """
     async with server_with(tmp_path) as running:
         yield running
 

@@ -1,3 +1,4 @@
+import inspect
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,7 +23,8 @@ Environment = tuple[tuple[str, str], ...]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All tests of this folder run on one event loop, so that servers can outlive a test."""
     for item in items:
-        if Path(__file__).parent in item.path.parents and isinstance(item, pytest.Function):
+        is_here = Path(__file__).parent in item.path.parents
+        if is_here and isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.function):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 

@@ -166,6 +166,29 @@ async def test_a_bad_offer_is_found_wherever_it_is(server: Server, content_type:
         assert (await caller.final()).status == 400
 
 
+@pytest.mark.parametrize("text", ["", "\r\n", "\n", "\r\n" * 9])
+async def test_a_part_for_sdp_that_is_blank(server: Server, text: str) -> None:
+    parts = f"--b\r\nContent-Type: application/sdp\r\n\r\n{text}\r\n--b--\r\n"
+    kind = 'multipart/mixed;boundary="b"'
+    async with RawCaller("silent", server.sip_port) as caller:
+        caller.send("INVITE", body=parts, content_type=kind)
+        assert (await caller.final()).status in (400, 488)
+        caller.ack()
+    async with RawCaller("silent", server.sip_port) as caller:
+        await established(caller)
+        caller.send("INVITE", body=parts, content_type=kind)
+        assert (await caller.final()).status in (400, 488)
+        caller.ack()
+        assert (await caller.bye()).status == 200
+    async with RawPeer() as peer:
+        call_id = await placed(server, peer)
+        peer.answer("183 Session Progress", body=parts, content_type=kind)
+        await until(server, call_id, "early")
+        peer.answer("200 OK", body=parts, content_type=kind)
+        await until_bye_of(peer, "peer")
+        assert (await until(server, call_id, "terminated"))["ending"]["reason"] == "not_acceptable"
+
+
 @pytest.mark.parametrize("sdp", [MALFORMED["IPv6 called IPv4"], HEAD + OPUS, "hello", "a=b\r\nc=d"])
 async def test_a_bad_answer_in_the_ack_ends_the_call(server: Server, sdp: str) -> None:
     async with RawCaller("silent", server.sip_port) as caller:

@@ -20,6 +20,10 @@ _MAX_RX_DATA_BYTES: Final = 20_000
 """More than a ``pjsip_rx_data``, most of which is the packet."""
 _BODY_AT: Final = 104
 """In a ``pjsip_msg``, behind the type, the start line and the list of headers."""
+_MEDIA_TYPE_BYTES: Final = 80
+"""Of a ``pjsip_media_type``: two strings and a list of parameters."""
+_PART_BODY_AT: Final = 80
+"""In a ``pjsip_multipart_part``, behind the links of a list and a header."""
 _INVITE_STATE_AT: Final = 56
 """In a ``pjsip_inv_session``, behind its name and three pools."""
 _DISCONNECTED: Final = 6
@@ -50,6 +54,23 @@ def _string(text: str) -> String:
 
 class _ListHead(ctypes.Structure):
     _fields_ = (("prev", ctypes.c_void_p), ("next", ctypes.c_void_p), ("rest", ctypes.c_byte * 128))
+
+
+class _Body(ctypes.Structure):
+    """The beginning of a ``pjsip_msg_body`` (pjsip/sip_msg.h)."""
+
+    _fields_ = (
+        ("type", String),
+        ("subtype", String),
+        ("parameters", ctypes.c_byte * 48),
+        ("data", ctypes.c_void_p),
+        ("length", ctypes.c_uint),
+    )
+
+    def media_type(self) -> tuple[bytes, bytes]:
+        """Type and subtype in lower case."""
+        words = ((self.type.ptr or b"")[: self.type.slen], (self.subtype.ptr or b"")[: self.subtype.slen])
+        return words[0].lower(), words[1].lower()
 
 
 class _SdpInfo(ctypes.Structure):
@@ -133,6 +154,10 @@ class CLibrary:
         self._find_dialog = self._bind("pjsip_ua_find_dialog", pointer, pointer, pointer, pointer, integer)
         self._invite_of = self._bind("pjsip_dlg_get_inv_session", pointer, pointer)
         self._sdp_info = self._bind("pjsip_rdata_get_sdp_info", pointer, pointer)
+        self._find_part = self._bind("pjsip_multipart_find_part", pointer, pointer, pointer, pointer)
+        media_type_init = self._bind("pjsip_media_type_init2", None, pointer, ctypes.c_char_p, ctypes.c_char_p)
+        self._sdp_type = ctypes.create_string_buffer(_MEDIA_TYPE_BYTES)
+        media_type_init(ctypes.addressof(self._sdp_type), b"application", b"sdp")
         self._find_header = self._bind("pjsip_msg_find_hdr_by_name", pointer, pointer, pointer, pointer)
         self._erase = self._bind("pj_list_erase", None, pointer)
         self._capability = self._bind("pjsip_endpt_get_capability", pointer, pointer, integer, pointer)
@@ -219,12 +244,31 @@ class CLibrary:
     def sdp(self, rdata: int) -> tuple[str, bool] | None:
         """The session description as PJSIP finds it in the body, or in a part of it, and whether PJSIP could read it.
 
-        ``None`` if there is none.
+        ``None`` if there is none. One of nothing but line ends is not shown to PJSIP, whose parser skips line ends beyond
+        the end of the text and then throws where nothing catches.
         """
+        if self._is_blank(rdata):
+            return "", False
         info = _SdpInfo.from_address(self._sdp_info(rdata))
         if not info.body:
             return None
         return ctypes.string_at(info.body, info.length).decode("utf-8", "surrogateescape"), not info.error
+
+    def _is_blank(self, rdata: int) -> bool:
+        """Whether the session description is there and has no text. Raises as :meth:`drop_headers`."""
+        at = ctypes.c_size_t.from_address(self._parsed(rdata) + _BODY_AT).value
+        media_type = _Body.from_address(at).media_type() if at else (b"", b"")
+        if media_type[0] == b"multipart":
+            part = self._find_part(at, ctypes.addressof(self._sdp_type), None)
+            at = ctypes.c_size_t.from_address(part + _PART_BODY_AT).value if part else 0
+        elif media_type != (b"application", b"sdp"):
+            return False
+        if not at:
+            return False
+        body = _Body.from_address(at)
+        if body.length and not rdata < body.data < rdata + _MAX_RX_DATA_BYTES - body.length:
+            raise RuntimeError("the body is not laid out as expected")
+        return not ctypes.string_at(body.data, body.length).strip(b"\r\n")
 
     def switch_off(self, rdata: int, indexes: Sequence[int], *, num_media: int) -> None:
         """Make PJSIP read the port 0 in these m-lines of a description (RFC 3264 §6).

@@ -25,7 +25,8 @@ async def prompt_path(config: Config, voice: str | None = None) -> str:
     engine = make_engine(config, purpose="check")
     await engine.start()
     try:
-        cached = CachedSource(PromptCache(config.cache, Metrics()), Metrics(), max_held_bytes=config.cache.memory_bytes)
+        metrics = Metrics()
+        cached = CachedSource(PromptCache(config.cache, metrics), metrics, max_held_bytes=config.cache.memory_bytes)
         source = SpeechSource(
             engine,
             Normalizer(),

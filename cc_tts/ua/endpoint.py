@@ -75,7 +75,7 @@ POLL_MS: Final = 4
 WATCH_SLOTS: Final = 50
 """Every leg is watched once in as many ticks, one second, and not all in the same: that would hold up the media clock."""
 TIMER_SLOTS: Final = 5
-"""A leg's timers, of half a second and more, are looked at once in as many ticks."""
+"""A leg's timers are looked at once in as many ticks: a key whose end was lost, a 200 without ACK, a hold after a 491."""
 END_ALL_TIMEOUT_NS: Final = 2_000_000_000
 """How long the BYEs of the last calls may take."""
 SOCKET_REST_NS: Final = 600_000_000

@@ -79,7 +79,7 @@ def fault_of_answer(state: Any) -> str:
 
 def status_of_reinvite(state: Any) -> int:
     """The final status of an INVITE of ours that this event is about, told once; 0 if it is about anything else."""
-    change = _own_invite(state)
+    change = _change_of_invite(state)
     if change is None or change.prevState >= pj.PJSIP_TSX_STATE_COMPLETED:
         return 0
     return int(change.tsx.statusCode) if change.tsx.state >= pj.PJSIP_TSX_STATE_COMPLETED else 0
@@ -90,13 +90,13 @@ def own_invite(state: Any) -> tuple[int, bool] | None:
     come; ``None`` if the event is about anything else. PJSIP reports an INVITE that it repeats with credentials or another
     session interval before it reports that the first one has its response.
     """
-    change = _own_invite(state)
+    change = _change_of_invite(state)
     if change is None:
         return None
     return int(change.tsx.pjTransaction), change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED
 
 
-def _own_invite(state: Any) -> Any | None:
+def _change_of_invite(state: Any) -> Any | None:
     """The change of state of an INVITE of ours, if the event is one."""
     if state.e.type != pj.PJSIP_EVENT_TSX_STATE:
         return None

@@ -2,14 +2,13 @@
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.server_under_test import Json, Server
+from tests.e2e.server_under_test import Json, Server, entries
 
 READYZ_TIMEOUT_S = 60.0
 
@@ -30,7 +29,7 @@ async def server_with(folder: Path, **settings: str) -> AsyncIterator[Server]:
 
 def logged(server: Server, event: str) -> list[Json]:
     """Lines with this event in the log of the test."""
-    return _entries(server.log, event)
+    return entries(server.log, event)
 
 
 def ua_pid(server: Server) -> int:
@@ -41,12 +40,7 @@ def ua_pid(server: Server) -> int:
 
 def ua_starts(server: Server) -> list[Json]:
     """What the log says of each start of the UA process, since the server was started."""
-    return [entry for entry in _entries(server.whole_log, "child_ready") if entry["child"] == "ua"]
-
-
-def _entries(log: str, event: str) -> list[Json]:
-    entries = (json.loads(line) for line in log.splitlines() if line.startswith("{"))
-    return [entry for entry in entries if entry.get("event") == event]
+    return [entry for entry in entries(server.whole_log, "child_ready") if entry["child"] == "ua"]
 
 
 def of_kind(events: list[Json], kind: str, wanted: Callable[[Json], Any] = lambda _event: True) -> list[Json]:

@@ -83,6 +83,12 @@ async def engine_pcm(text: str, folder: Path) -> Samples:
     return read_wav(path)[0]
 
 
+def entries(log: str, event: str) -> list[Json]:
+    """Entries of a log with this event."""
+    found = (json.loads(line) for line in log.splitlines() if line.startswith("{"))
+    return [entry for entry in found if entry.get("event") == event]
+
+
 class Server:
     """One running server."""
 
@@ -131,8 +137,8 @@ class Server:
             status, _ = await self.get("/readyz")
         except (aiohttp.ClientError, TimeoutError):
             return False
-        ready = [line for line in self.whole_log.splitlines() if '"child_ready"' in line]
-        return status == 200 and len(ready) == len({json.loads(line)["child"] for line in ready})
+        ready = [entry["child"] for entry in entries(self.whole_log, "child_ready")]
+        return status == 200 and len(ready) == len(set(ready))
 
     async def _until_ready(self) -> None:
         try:

@@ -418,6 +418,19 @@ async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
         await until(server, call_id, "terminated")
 
 
+async def end_late_beside_the_next_call(server: Server, old: RawPeer, peer: RawPeer) -> None:
+    """Answer the last request of ``old``, whose call is over, while ``peer`` has the call in its call slot."""
+    await use_other_call_slots(server)
+    call_id = await placed(server, peer)
+    old.answer("487 Request Terminated")
+    assert (await options(server.sip_port)).status == 200  # after it, on the same thread
+    peer.answer("200 OK", body=GOOD)
+    await until(server, call_id, "established")
+    assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+    await until_bye_of(peer, "peer")
+    await until(server, call_id, "terminated")
+
+
 @pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize("who", ["they", "we"])
 async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(
@@ -442,16 +455,8 @@ async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(
             await old.expect("BYE")
             old.answer("200 OK")
         await until(server, over, "terminated")
-        await use_other_call_slots(server)
-        call_id = await placed(server, peer)
         old.request = reinvite
-        old.answer("487 Request Terminated")
-        assert (await options(server.sip_port)).status == 200  # after it, on the same thread
-        peer.answer("200 OK", body=GOOD)
-        await until(server, call_id, "established")
-        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
-        await until_bye_of(peer, "peer")
-        await until(server, call_id, "terminated")
+        await end_late_beside_the_next_call(server, old, peer)
 
 
 @pytest.mark.parametrize("provisional", ["", "180 Ringing", "183 Session Progress"])
@@ -467,16 +472,8 @@ async def test_an_invite_of_a_call_that_is_over_leaves_the_next_one_alone(server
             await old.expect("CANCEL")
             old.answer("200 OK")
         await until(server, over, "terminated")
-        await use_other_call_slots(server)
-        call_id = await placed(server, peer)
         old.request = invite
-        old.answer("487 Request Terminated")
-        assert (await options(server.sip_port)).status == 200  # after it, on the same thread
-        peer.answer("200 OK", body=GOOD)
-        await until(server, call_id, "established")
-        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
-        await until_bye_of(peer, "peer")
-        await until(server, call_id, "terminated")
+        await end_late_beside_the_next_call(server, old, peer)
 
 
 async def test_answers_without_a_tag_after_one_that_has_it(server: Server) -> None:

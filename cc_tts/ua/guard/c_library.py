@@ -47,6 +47,16 @@ class String(ctypes.Structure):
     _fields_ = (("ptr", ctypes.c_char_p), ("slen", ctypes.c_ssize_t))
 
 
+class _Text(ctypes.Structure):
+    """``pj_str_t`` of PJSIP's, which may end without a NUL."""
+
+    _fields_ = (("ptr", ctypes.c_void_p), ("slen", ctypes.c_ssize_t))
+
+    def text(self) -> bytes:
+        """A copy."""
+        return ctypes.string_at(self.ptr, self.slen) if self.slen > 0 else b""
+
+
 def _string(text: str) -> String:
     data = text.encode("utf-8", "surrogateescape")
     return String(data, len(data))
@@ -60,8 +70,8 @@ class _Body(ctypes.Structure):
     """The beginning of a ``pjsip_msg_body`` (pjsip/sip_msg.h)."""
 
     _fields_ = (
-        ("type", String),
-        ("subtype", String),
+        ("type", _Text),
+        ("subtype", _Text),
         ("parameters", ctypes.c_byte * 48),
         ("data", ctypes.c_void_p),
         ("length", ctypes.c_uint),
@@ -69,8 +79,7 @@ class _Body(ctypes.Structure):
 
     def media_type(self) -> tuple[bytes, bytes]:
         """Type and subtype in lower case."""
-        words = ((self.type.ptr or b"")[: self.type.slen], (self.subtype.ptr or b"")[: self.subtype.slen])
-        return words[0].lower(), words[1].lower()
+        return self.type.text().lower(), self.subtype.text().lower()
 
 
 class _SdpInfo(ctypes.Structure):

@@ -16,9 +16,15 @@ REPLIES = [
 
 async def tokens(history: list[tuple[str, str]]) -> AsyncIterator[str]:
     """The stream of a language model. Replace the body by the streaming call of your LLM client."""
-    for word in REPLIES[len(history) > 0].split(" "):
+    for token in re.findall(r"\S+ ?", REPLIES[len(history) > 0]):
         await asyncio.sleep(0.03)
-        yield word + " "
+        yield token
+
+
+async def speak(http: aiohttp.ClientSession, call_id: str, text: str, queue: str) -> None:
+    """Queue a text on the call; ``queue`` is ``replace`` or ``append``."""
+    async with http.post(f"/v1/calls/{call_id}/speak", json={"text": text, "queue": queue}) as response:
+        response.raise_for_status()
 
 
 async def reply(http: aiohttp.ClientSession, call_id: str, history: list[tuple[str, str]]) -> None:
@@ -27,9 +33,10 @@ async def reply(http: aiohttp.ClientSession, call_id: str, history: list[tuple[s
     async for token in tokens(history):
         *sentences, buffered = END_OF_SENTENCE.split(buffered + token)
         for sentence in sentences:
-            async with http.post(f"/v1/calls/{call_id}/speak", json={"text": sentence, "queue": queue}) as response:
-                response.raise_for_status()
+            await speak(http, call_id, sentence, queue)
             queue = "append"
+    if buffered:
+        await speak(http, call_id, buffered, queue)
 
 
 async def main(api: str) -> None:

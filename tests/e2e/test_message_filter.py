@@ -83,6 +83,13 @@ async def server(build: str, server: Server) -> AsyncIterator[Server]:
         yield server
 
 
+@pytest_asyncio.fixture(loop_scope="session")
+async def fresh_server(build: str, fresh_server: Server) -> AsyncIterator[Server]:
+    """The same, with every call slot free: PJSUA keeps that of a call whose far side answers nothing."""
+    async with same_process(fresh_server):
+        yield fresh_server
+
+
 @contextlib.asynccontextmanager
 async def same_process(server: Server) -> AsyncIterator[None]:
     """The user agent must outlive what is done, and then take a call."""
@@ -354,13 +361,13 @@ async def test_forks_with_useless_answers(server: Server, good_first: bool) -> N
 
 
 @pytest.mark.parametrize("ended", [False, True])
-async def test_requests_of_a_far_side_whose_tag_nobody_has_named(server: Server, ended: bool) -> None:
+async def test_requests_of_a_far_side_whose_tag_nobody_has_named(fresh_server: Server, ended: bool) -> None:
     async with RawPeer() as peer:
-        call_id = await placed(server, peer)
+        call_id = await placed(fresh_server, peer)
         invite = peer.request
         if ended:
             peer.answer("100 Trying", tag="")
-            assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+            assert (await fresh_server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
             await peer.expect("CANCEL")
             peer.answer("200 OK")
             peer.request = invite
@@ -368,10 +375,10 @@ async def test_requests_of_a_far_side_whose_tag_nobody_has_named(server: Server,
             assert (await peer.request_inside(method, number)).startswith("SIP/2.0 481 "), method
         if ended:
             peer.answer("487 Request Terminated")
-            await until(server, call_id, "terminated")
+            await until(fresh_server, call_id, "terminated")
         else:
             peer.answer("200 OK", body=GOOD)
-            await until(server, call_id, "established")
+            await until(fresh_server, call_id, "established")
 
 
 async def use_other_call_slots(server: Server) -> None:
@@ -386,11 +393,11 @@ async def use_other_call_slots(server: Server) -> None:
 @pytest.mark.parametrize("late", ["INVITE", "UPDATE", "PRACK", "ACK", "REFER", "BYE", "183 Session Progress", "200 OK"])
 @pytest.mark.parametrize("refused", [False, True])
 async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
-    server: Server, late: str, refused: bool
+    fresh_server: Server, late: str, refused: bool
 ) -> None:
     """A dialog of PJSIP outlives its call and goes on naming the call slot, which the next call has by then."""
     async with RawPeer() as old, RawPeer() as peer:
-        over = await placed(server, old)
+        over = await placed(fresh_server, old)
         invite = old.request
         if refused:
             old.answer("183 Session Progress", body=GOOD)
@@ -398,11 +405,11 @@ async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
         else:
             old.answer("200 OK", body=GOOD)
             await old.expect("ACK")
-            await until(server, over, "established")
+            await until(fresh_server, over, "established")
             assert (await old.request_inside("BYE", 1)).startswith("SIP/2.0 200 ")
-        await until(server, over, "terminated")
-        await use_other_call_slots(server)
-        call_id = await placed(server, peer)
+        await until(fresh_server, over, "terminated")
+        await use_other_call_slots(fresh_server)
+        call_id = await placed(fresh_server, peer)
         old.request = invite
         if late[0].isdigit():
             old.answer(late, body=HEAD + AUDIO.replace("9", "19"))
@@ -411,11 +418,11 @@ async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
         else:
             assert (await old.request_inside(late, 2, body=GOOD)).startswith(("SIP/2.0 481 ", "SIP/2.0 603 ")), late
         peer.answer("200 OK", body=GOOD)
-        call = await until(server, call_id, "established")
+        call = await until(fresh_server, call_id, "established")
         assert call["codec"] == "PCMU"
-        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+        assert (await fresh_server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
         await until_bye_of(peer, "peer")
-        await until(server, call_id, "terminated")
+        await until(fresh_server, call_id, "terminated")
 
 
 async def end_late_beside_the_next_call(server: Server, old: RawPeer, peer: RawPeer) -> None:
@@ -434,15 +441,15 @@ async def end_late_beside_the_next_call(server: Server, old: RawPeer, peer: RawP
 @pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize("who", ["they", "we"])
 async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(
-    server: Server, who: str, repeated: bool
+    fresh_server: Server, who: str, repeated: bool
 ) -> None:
     async with RawPeer() as old, RawPeer() as peer:
-        over = await placed(server, old)
+        over = await placed(fresh_server, old)
         invite = old.request
         old.answer("200 OK", body=GOOD)
         await old.expect("ACK")
-        await until(server, over, "established")
-        assert (await server.post(f"/v1/calls/{over}/hold", {}))[0] in (200, 202, 204)
+        await until(fresh_server, over, "established")
+        assert (await fresh_server.post(f"/v1/calls/{over}/hold", {}))[0] in (200, 202, 204)
         reinvite = await old.expect("INVITE")
         if repeated:
             old.answer("422 Session Interval Too Small", headers="Min-SE: 3600\r\n")
@@ -451,29 +458,31 @@ async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(
             old.request = invite
             assert (await old.request_inside("BYE", 1)).startswith("SIP/2.0 200 ")
         else:
-            await server.post(f"/v1/calls/{over}/hangup", {})
+            await fresh_server.post(f"/v1/calls/{over}/hangup", {})
             await old.expect("BYE")
             old.answer("200 OK")
-        await until(server, over, "terminated")
+        await until(fresh_server, over, "terminated")
         old.request = reinvite
-        await end_late_beside_the_next_call(server, old, peer)
+        await end_late_beside_the_next_call(fresh_server, old, peer)
 
 
 @pytest.mark.parametrize("provisional", ["", "180 Ringing", "183 Session Progress"])
-async def test_an_invite_of_a_call_that_is_over_leaves_the_next_one_alone(server: Server, provisional: str) -> None:
+async def test_an_invite_of_a_call_that_is_over_leaves_the_next_one_alone(
+    fresh_server: Server, provisional: str
+) -> None:
     async with RawPeer() as old, RawPeer() as peer:
-        over = await placed(server, old)
+        over = await placed(fresh_server, old)
         invite = old.request
         if provisional:
             old.answer(provisional, body=GOOD if provisional.startswith("183") else "")
-            await until(server, over, "early")
-        assert (await server.post(f"/v1/calls/{over}/hangup", {}))[0] in (200, 202, 204)
+            await until(fresh_server, over, "early")
+        assert (await fresh_server.post(f"/v1/calls/{over}/hangup", {}))[0] in (200, 202, 204)
         if provisional:
             await old.expect("CANCEL")
             old.answer("200 OK")
-        await until(server, over, "terminated")
+        await until(fresh_server, over, "terminated")
         old.request = invite
-        await end_late_beside_the_next_call(server, old, peer)
+        await end_late_beside_the_next_call(fresh_server, old, peer)
 
 
 async def test_answers_without_a_tag_after_one_that_has_it(server: Server) -> None:

@@ -21,6 +21,7 @@ from cc_tts.errors import QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.source import SpeechSource
+from cc_tts.ua import messages
 from cc_tts.ua.client import UaClient
 
 CUT_TIMEOUT_S: Final = 0.5
@@ -223,7 +224,7 @@ class Call:
         """200 if the call still waits for an answer; nothing happens if not."""
         if self.waits_for_answer:
             self._answering = True
-            self._services.ua.answer(self.id)
+            self._services.ua.send(messages.Answer(call_id=self.id))
 
     async def ring(self, *, early_media: bool = False) -> None:
         """180, or 183 with SDP.
@@ -232,7 +233,7 @@ class Call:
             WrongState: it is not an incoming call that waits for an answer.
         """
         self._must_wait_for_answer()
-        self._services.ua.ring(self.id, early_media=early_media)
+        self._services.ua.send(messages.Ring(call_id=self.id, early_media=early_media))
 
     async def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
         """End it; ``call.terminated`` follows.
@@ -261,13 +262,15 @@ class Call:
         if self.local_reason is None:
             self.local_reason = local_reason
         self.player.stop_feeding()
-        self._services.ua.hangup(
-            self.id,
-            sip_code=sip_code or 0,
-            reason=reason or "",
-            retry_after_s=retry_after_s,
-            cause=cause or local_reason,
-            tail_ms=tail_ms,
+        self._services.ua.send(
+            messages.Hangup(
+                call_id=self.id,
+                sip_code=sip_code or 0,
+                reason=reason or "",
+                retry_after_s=retry_after_s,
+                cause=cause or local_reason,
+                tail_ms=tail_ms,
+            )
         )
 
     async def hold(self) -> None:
@@ -279,7 +282,7 @@ class Call:
         self._must_be_established()
         if self.held:
             raise WrongState("the call is held already")
-        self._services.ua.set_hold(self.id, hold=True)
+        self._services.ua.send(messages.SetHold(call_id=self.id, hold=True))
 
     async def unhold(self) -> None:
         """Re-INVITE sendrecv.
@@ -290,7 +293,7 @@ class Call:
         self._must_be_established()
         if not self.held:
             raise WrongState("the call is not held")
-        self._services.ua.set_hold(self.id, hold=False)
+        self._services.ua.send(messages.SetHold(call_id=self.id, hold=False))
 
     async def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
         """RFC 4733 events.
@@ -299,7 +302,7 @@ class Call:
             WrongState: not established.
         """
         self._must_be_established()
-        self._services.ua.send_dtmf(self.id, digits, duration_ms=duration_ms)
+        self._services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
@@ -459,7 +462,7 @@ class Call:
         self._must_live()
         if self.paused == paused:
             raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
-        self._services.ua.set_paused(self.id, paused=paused)
+        self._services.ua.send(messages.SetPaused(call_id=self.id, paused=paused))
         self.paused = paused
 
     def _must_live(self) -> None:
@@ -484,19 +487,24 @@ class _CallLine:
     def __init__(self, call: Call, services: CallServices) -> None:
         self._call = call
         self._id = call.id
-        self._services = services
+        self._ua = services.ua
+        self._threshold = services.threshold
 
     def begin(self, utterance_id: str) -> None:
-        threshold_ms = round(self._services.threshold.current_ms)
-        self._services.ua.begin(
-            self._id, utterance_id, start_threshold_ms=threshold_ms, not_before_ns=self._call.speaks_from_ns
+        self._ua.send(
+            messages.BeginUtterance(
+                call_id=self._id,
+                utterance_id=utterance_id,
+                start_threshold_ms=round(self._threshold.current_ms),
+                not_before_ns=self._call.speaks_from_ns,
+            )
         )
 
     def audio(self, utterance_id: str, pcm: bytes) -> None:
-        self._services.ua.audio(self._id, utterance_id, pcm)
+        self._ua.send(messages.Audio(call_id=self._id, utterance_id=utterance_id), pcm)
 
     def finish(self, utterance_id: str) -> None:
-        self._services.ua.finish(self._id, utterance_id)
+        self._ua.send(messages.FinishUtterance(call_id=self._id, utterance_id=utterance_id))
 
     def cut(self, utterance_id: str) -> None:
-        self._services.ua.cut(self._id, utterance_id)
+        self._ua.send(messages.CutUtterance(call_id=self._id, utterance_id=utterance_id))

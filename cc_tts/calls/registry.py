@@ -206,12 +206,14 @@ class CallRegistry:
         headers = dict(request.headers)
         if request.asserted_identity:
             headers["P-Asserted-Identity"] = f"<{request.asserted_identity}>"
-        self._ua.originate(
-            call_id,
-            to=request.to,
-            from_=request.from_ or "",
-            headers=headers,
-            display_name=request.display_name,
+        self._ua.send(
+            messages.Originate(
+                call_id=call_id,
+                to=request.to,
+                from_=request.from_ or "",
+                headers=headers,
+                display_name=request.display_name,
+            )
         )
         self._add(call, "call.outgoing")
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
@@ -436,10 +438,10 @@ class CallRegistry:
             case "now":
                 call.accept()
             case "ring":
-                self._ua.ring(call.id, early_media=False)
+                self._ua.send(messages.Ring(call_id=call.id))
                 self._timer(call, decision.ring_ms / 1000, call.accept)
             case "manual":
-                self._ua.ring(call.id, early_media=False)
+                self._ua.send(messages.Ring(call_id=call.id))
                 self._timer(
                     call,
                     self._config.calls.manual_answer_timeout_s,

@@ -5,7 +5,7 @@ import re
 import resource
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -290,30 +290,11 @@ class UserAgent:
                 self._send(SettingsApplied(refused=self._apply(message)))
             case Originate():
                 self._originate(message)
-            case Ring(call_id=call_id):
-                self._on_leg(call_id, "ring", lambda leg: leg.ring(early_media=message.early_media))
-            case Answer(call_id=call_id):
-                self._on_leg(call_id, "answer", lambda leg: leg.accept())
             case Hangup(tail_ms=tail_ms) if tail_ms:
                 due_ns = self._clock.now_ns() + tail_ms * NS_PER_MS
                 self._tails.append((due_ns, msgspec.structs.replace(message, tail_ms=0)))
-            case Hangup(call_id=call_id):
-                self._on_leg(
-                    call_id,
-                    "hangup",
-                    lambda leg: leg.end(
-                        sip_code=message.sip_code,
-                        reason=message.reason,
-                        retry_after_s=message.retry_after_s,
-                        cause=message.cause,
-                    ),
-                )
-            case SetHold(call_id=call_id):
-                self._on_leg(call_id, "hold", lambda leg: leg.set_hold(hold=message.hold))
-            case SendDtmf(call_id=call_id):
-                self._on_leg(
-                    call_id, "dtmf", lambda leg: leg.send_dtmf(message.digits, duration_ms=message.duration_ms)
-                )
+            case _ if type(message) in _LEG_COMMANDS:
+                self._command_leg(message)
             case _:
                 log.error("unexpected_command", command=type(message).__name__)
 
@@ -336,7 +317,7 @@ class UserAgent:
         log.warning("server_silent" if silent else "server_back", new_calls="503" if silent else "welcome")
         if silent:
             for call_id in tuple(self._unanswered):
-                self._on_leg(call_id, "hangup", lambda leg: leg.end(sip_code=503, retry_after_s=self._retry_after_s))
+                self._command_leg(Hangup(call_id=call_id, sip_code=503, retry_after_s=self._retry_after_s))
 
     def media(self, message: Message, payload: bytes) -> bool:
         """Feed a leg's playout buffer. Runs on: the reader thread.
@@ -344,17 +325,16 @@ class UserAgent:
         Returns:
             Whether the message was about media; if not, it is for :meth:`command`.
         """
-        match message:
-            case BeginUtterance() | Audio() | FinishUtterance() | CutUtterance() | SetPaused():
-                leg = self._legs.get(message.call_id)
-            case _:
-                return False
+        feed = _MEDIA_COMMANDS.get(type(message))
+        if feed is None:
+            return False
+        leg = self._legs.get(message.call_id)  # type: ignore[attr-defined] # media messages are about a call
         if leg is None:
             return True  # it ended while the message was on its way
         try:
-            _feed(leg, message, payload)
+            feed(leg, message, payload)
         except (PlayoutOverflow, ValueError, KeyError) as error:
-            log.error("media_refused", call_id=message.call_id, command=type(message).__name__, detail=str(error))
+            log.error("media_refused", call_id=leg.call_id, command=type(message).__name__, detail=str(error))
             leg.buffer.cut(None)
         return True
 
@@ -489,12 +469,13 @@ class UserAgent:
             before_offer=self._before_offer,
         )
 
-    def _on_leg(self, call_id: str, command: str, action: Callable[[Leg], None]) -> None:
-        self._unanswered.discard(call_id)
-        leg = self._legs.get(call_id)
+    def _command_leg(self, message: Any) -> None:
+        name, method = _LEG_COMMANDS[type(message)]
+        self._unanswered.discard(message.call_id)
+        leg = self._legs.get(message.call_id)
         if leg is None or leg.over:
-            return  # it ended while the command was on its way; CallEnded tells
-        self._attempt(call_id, command, lambda: action(leg))
+            return  # it ended while the command was on its way; CallEnded reports that
+        self._attempt(message.call_id, name, lambda: method(leg, message))
 
     def _attempt(self, call_id: str, command: str, action: Callable[[], None]) -> None:
         try:
@@ -657,18 +638,24 @@ class UserAgent:
             self._l16.before_offer(codec)
 
 
-def _feed(leg: Leg, message: Message, payload: bytes) -> None:
-    match message:
-        case Audio():
-            leg.buffer.write(message.utterance_id, payload)
-        case BeginUtterance():
-            leg.buffer.begin(message.utterance_id, message.start_threshold_ms, not_before_ns=message.not_before_ns)
-        case FinishUtterance():
-            leg.buffer.finish(message.utterance_id)
-        case CutUtterance():
-            leg.buffer.cut(message.utterance_id)
-        case SetPaused():
-            leg.set_paused("request", paused=message.paused)
+_LEG_COMMANDS: Final[Mapping[type[Message], tuple[str, Callable[[Leg, Any], None]]]] = {
+    Ring: ("ring", Leg.ring),
+    Answer: ("answer", Leg.accept),
+    Hangup: ("hangup", Leg.end_as_asked),
+    SetHold: ("hold", Leg.set_hold),
+    SendDtmf: ("dtmf", Leg.send_dtmf),
+}
+"""What the SIP thread carries out on a leg, with the command's name in :class:`CommandFailed`."""
+_MEDIA_COMMANDS: Final[Mapping[type[Message], Callable[[Leg, Any, bytes], None]]] = {
+    BeginUtterance: lambda leg, begin, _: leg.buffer.begin(
+        begin.utterance_id, begin.start_threshold_ms, not_before_ns=begin.not_before_ns
+    ),
+    Audio: lambda leg, audio, pcm: leg.buffer.write(audio.utterance_id, pcm),
+    FinishUtterance: lambda leg, finish, _: leg.buffer.finish(finish.utterance_id),
+    CutUtterance: lambda leg, cut, _: leg.buffer.cut(cut.utterance_id),
+    SetPaused: lambda leg, pause, _: leg.set_paused("request", paused=pause.paused),
+}
+"""What the reader thread carries out on a leg."""
 
 
 _BAD_PACKET: Final = "Error processing packet"

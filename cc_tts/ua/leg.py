@@ -17,6 +17,7 @@ from cc_tts.processes.channel import Message
 from cc_tts.ua import leg_events
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.messages import (
+    Answer,
     CallEnded,
     CallEstablished,
     CallRinging,
@@ -24,10 +25,14 @@ from cc_tts.ua.messages import (
     DtmfBegan,
     DtmfReceived,
     EndedBy,
+    Hangup,
     HoldChanged,
     MediaActive,
     MediaQuality,
     QualityReport,
+    Ring,
+    SendDtmf,
+    SetHold,
 )
 from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts
 from cc_tts.ua.rtp.keys import Key, Keypad
@@ -148,14 +153,14 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     # --- what the server asks for -------------------------------------------------------------------------------
 
-    def ring(self, *, early_media: bool) -> None:
+    def ring(self, ring: Ring) -> None:
         """180, or 183 with SDP (RFC 3261 §13.3.1.1, RFC 3960)."""
         SipThread.check()
-        code = pj.PJSIP_SC_PROGRESS if early_media else pj.PJSIP_SC_RINGING
+        code = pj.PJSIP_SC_PROGRESS if ring.early_media else pj.PJSIP_SC_RINGING
         self._respond(code)
         self._send(CallRinging(call_id=self.call_id, sip_call_id="", sip_code=code))
 
-    def accept(self) -> None:
+    def accept(self, _answer: Answer) -> None:
         """200. RTP goes on for ``rtp.unacked_ms`` without an ACK: what has no more than an INVITE behind it may come from
         somebody who named another's address in its SDP.
         """
@@ -164,6 +169,10 @@ class Leg(pj.Call):  # type: ignore[misc]
         if not self._unacked_ns:
             self._mute()
         self._respond(pj.PJSIP_SC_OK)
+
+    def end_as_asked(self, hangup: Hangup) -> None:
+        """End it because the server asks for it."""
+        self.end(sip_code=hangup.sip_code, reason=hangup.reason, retry_after_s=hangup.retry_after_s, cause=hangup.cause)
 
     def end(
         self,
@@ -215,12 +224,12 @@ class Leg(pj.Call):  # type: ignore[misc]
             now_ns = self._clock.now_ns()
             self._report_key(Key(key, "sip_info", now_ns, duration_ms, 0, now_ns))
 
-    def set_hold(self, *, hold: bool) -> None:
+    def set_hold(self, request: SetHold) -> None:
         """Re-INVITE (RFC 3264 §8.4)."""
         SipThread.check()
-        self._hold = _HoldRequest(hold)
+        self._hold = _HoldRequest(request.hold)
         try:
-            self._reinvite(hold=hold)
+            self._reinvite(hold=request.hold)
         except pj.Error:
             self._hold = None
             raise
@@ -238,13 +247,13 @@ class Leg(pj.Call):  # type: ignore[misc]
             param.opt.flag = pj.PJSUA_CALL_UNHOLD
             self.reinvite(param)
 
-    def send_dtmf(self, digits: str, *, duration_ms: int) -> None:
+    def send_dtmf(self, dtmf: SendDtmf) -> None:
         """RFC 4733 telephone events."""
         SipThread.check()
         param = pj.CallSendDtmfParam()
         param.method = pj.PJSUA_DTMF_METHOD_RFC2833
-        param.digits = digits
-        param.duration = duration_ms
+        param.digits = dtmf.digits
+        param.duration = dtmf.duration_ms
         self.sendDtmf(param)
 
     def set_paused(self, reason: PauseReason, *, paused: bool) -> None:

@@ -53,7 +53,6 @@ class Marks:
 
     origin_ns: int
     first_pcm_ns: int | None = None
-    first_frame_ns: int | None = None
     first_speech_ns: int | None = None
     completed_ns: int | None = None
 

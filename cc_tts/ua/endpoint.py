@@ -14,9 +14,9 @@ import pjsua2 as pj
 from cc_tts import logs
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
-from cc_tts.media.playout_events import PlayoutOverflow
+from cc_tts.media.playout_events import PlayoutEvent, PlayoutOverflow
+from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import leg_events, pjsua2_build
 from cc_tts.ua.guard.c_library import CLibrary
@@ -40,13 +40,8 @@ from cc_tts.ua.messages import (
     InviteRefused,
     LinesTaken,
     MediaLateness,
-    MediaQuality,
     Originate,
-    PlayoutFinished,
-    PlayoutProgress,
-    PlayoutSpeech,
-    PlayoutStarted,
-    PlayoutUnderrun,
+    PlayoutReport,
     RequestsRefused,
     Ring,
     SendDtmf,
@@ -114,19 +109,19 @@ class UserAgent:
         self._build = build
         self._clock = clock
         self._send = send
-        self._format = AudioFormat(settings.clock_rate_hz)
+        self._format = AudioFormat(settings.rtp.clock_rate_hz)
         self._legs: dict[str, Leg] = {}
         self._over: list[Leg] = []  # legs that have ended and still are in the table
         self._accepting = True
         self._server_silent = False
         self._unanswered: set[str] = set()
         """Calls of which the server has been told and to which it has not reacted yet."""
-        self._retry_after_s = settings.retry_after_s
-        self._playout_events: deque[tuple[str, playout_events.PlayoutEvent]] = deque()
+        self._retry_after_s = settings.sip.retry_after_s
+        self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
         self._resting: deque[int] = deque()
         self._watch_slot = 0
         self._last_tick_ns = 0
-        self._lateness = BeatLateness(settings.max_media_lateness_ms)
+        self._lateness = BeatLateness(settings.sip.max_media_lateness_ms)
         self._told_lateness = Lateness(0.0, refusing=False)
         self._max_quarantined = 0
         self._quarantine: PortQuarantine
@@ -163,56 +158,56 @@ class UserAgent:
         SipThread.check()
         library = self._library = CLibrary()
         self._set_log_level = library.set_log_level
-        self._set_log_level(self._settings.pjsip_log_level)
+        self._set_log_level(self._settings.log.pjsip_level)
         self._endpoint.libCreate()
         self._endpoint.libInit(self._library_config())
         build_limit = self._build_limit = int(library.max_calls())
         self._count_lines = library.num_calls
-        wanted = min(self._settings.max_calls or build_limit, build_limit)
-        pairs = num_pairs(self._settings.rtp_port_min, self._settings.rtp_port_max)
-        if self._settings.rtp_quarantine_s:
+        wanted = min(self._settings.sip.max_calls or build_limit, build_limit)
+        pairs = num_pairs(self._settings.rtp.port_min, self._settings.rtp.port_max)
+        if self._settings.rtp.quarantine_s:
             self._max_quarantined = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
         if pairs < wanted:
             log.warning("few_rtp_ports", pairs=pairs, consequence=f"{pairs} calls at once")
             wanted = pairs
         self.max_calls = min(wanted, self._open_files(wanted))
         self._max_resting = max(MIN_RESTING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
-        if self._settings.user_agent:
-            library.server_header = (("Server", self._settings.user_agent),)
+        if self._settings.sip.user_agent:
+            library.server_header = (("Server", self._settings.sip.user_agent),)
         self._install_gate(library)
         self._filter = MessageFilter(
             library,
-            codecs=frozenset(_SPOKEN[name] for name in self._settings.codecs),
-            srtp=self._settings.srtp != "off",
+            codecs=frozenset(_SPOKEN[name] for name in self._settings.rtp.codecs),
+            srtp=self._settings.rtp.srtp != "off",
             on_key=self._on_key,
             on_offer=self._on_offer,
             on_malformed=self._policy.note_malformed,
         )
         self._filter.install()
         is_wheel = self._build.name(build_limit) == TRY_OUT_WHEEL
-        if is_wheel and not self._settings.allow_pypi_wheel:
-            pjsua2_build.check_address(self._settings.host)
-        transports.open_all(self._endpoint, self._settings, is_wheel=is_wheel)
+        if is_wheel and not self._settings.sip.allow_pypi_wheel:
+            pjsua2_build.check_address(self._settings.sip.host)
+        transports.open_all(self._endpoint, self._settings, self._settings.sip.transports, is_wheel=is_wheel)
         self._endpoint.libStart()
         self._endpoint.audDevManager().setNullDev()
         self._set_codecs()
         self._quarantine = PortQuarantine(
-            host=self._settings.host,
-            port_min=self._settings.rtp_port_min,
-            port_max=self._settings.rtp_port_max,
-            quarantine_s=self._settings.rtp_quarantine_s,
+            host=self._settings.sip.host,
+            port_min=self._settings.rtp.port_min,
+            port_max=self._settings.rtp.port_max,
+            quarantine_s=self._settings.rtp.quarantine_s,
             max_pairs=self._max_quarantined,
             clock=self._clock,
         )
         self._ports = AudioPorts(self.max_calls, self._format, self._clock, self._lateness)
         self._local = Account(on_incoming=self._on_incoming, on_registration=self._send)
         self._local.create(local_config(self._settings))
-        if self._settings.registrar:
+        if self._settings.registration.registrar:
             self._registration = Registration(
                 registered_config(self._settings),
                 on_incoming=self._on_incoming,
-                retry_s=self._settings.retry_s,
-                stop_on=self._settings.registration_stop_on,
+                retry_s=self._settings.registration.retry_s,
+                stop_on=self._settings.registration.stop_on,
                 clock=self._clock,
                 send=self._send,
             )
@@ -254,7 +249,7 @@ class UserAgent:
                 leg.keep_time(now_ns)
         for leg in legs[self._watch_slot % TIMER_SLOTS :: TIMER_SLOTS]:
             leg.check_timers(now_ns)
-        timeout_s = self._settings.rtp_inactivity_timeout_s
+        timeout_s = self._settings.rtp.inactivity_timeout_s
         for leg in legs[self._watch_slot :: WATCH_SLOTS]:
             self._attempt(leg.call_id, "watch", functools.partial(leg.watch_rtp, inactivity_timeout_s=timeout_s))
 
@@ -342,8 +337,8 @@ class UserAgent:
         """Take over what can be; returns what cannot, and why."""
         before, settings = self._settings, message.settings
         self._settings = settings
-        logs.set_level(settings.log_level)
-        self._set_log_level(settings.pjsip_log_level)
+        logs.set_level(settings.log.level)
+        self._set_log_level(settings.log.pjsip_level)
         self._policy.reload(settings)
         refused: dict[str, str] = {}
         if self._policy.is_closed and not self.gate_installed:
@@ -364,7 +359,7 @@ class UserAgent:
         self._before_offer("")
         leg = self._new_leg(account, pj.PJSUA_INVALID_ID, message.call_id)
         param = leg_events.call_options()
-        if self._settings.follow_redirects:
+        if self._settings.sip.follow_redirects:
             leg.follow_redirects(Redirects(message.to, functools.partial(self._may_redirect, message)))
         for name, value in message.headers.items():
             leg_events.add_header(param, name, value)
@@ -373,7 +368,7 @@ class UserAgent:
             param.txOption.localUri = f"{name}<{message.from_ or self._settings.account_uri}>"
         self._legs[message.call_id] = leg
         try:
-            to = sip_uri.with_transport(message.to, self._settings.transports)
+            to = sip_uri.with_transport(message.to, self._settings.sip.transports)
             leg.makeCall(f"<{to}>", param)  # without brackets ;parameters would be the header's (RFC 3261 §20)
             self._originated[leg.call_id] = leg.getInfo().callIdString
             leg.dialog = (sip_message.readable(self._originated[leg.call_id]), "")
@@ -391,10 +386,10 @@ class UserAgent:
 
     def _may_redirect(self, message: Originate, target: str) -> bool:
         if "P-Asserted-Identity" in message.headers and not sip_uri.is_trusted_target(
-            target, peers=PeerList(self._settings.trusted_peers), registrar=self._settings.registrar
+            target, peers=PeerList(self._settings.sip.trusted_peers), registrar=self._settings.registration.registrar
         ):
             return False
-        return sip_uri.may_redirect(message.to, target, self._settings.transports)
+        return sip_uri.may_redirect(message.to, target, self._settings.sip.transports)
 
     def _never_was(self, call_id: str, sip_code: int, reason: str) -> None:
         self._send(
@@ -403,7 +398,7 @@ class UserAgent:
                 sip_code=sip_code,
                 sip_reason=reason,
                 ended_by="failure",
-                quality=MediaQuality(),
+                quality=Quality(),
                 at_ns=self._clock.now_ns(),
             )
         )
@@ -462,10 +457,10 @@ class UserAgent:
             on_over=self._on_over,
             ports_freed=self._quarantine.take,
             follows_rtp=self._build.description is None,
-            srtp=self._settings.srtp,
-            unacked_ms=self._settings.rtp_unacked_ms,
+            srtp=self._settings.rtp.srtp,
+            unacked_ms=self._settings.rtp.unacked_ms,
             library=self._library,
-            server=self._settings.user_agent,
+            server=self._settings.sip.user_agent,
             before_offer=self._before_offer,
         )
 
@@ -488,12 +483,9 @@ class UserAgent:
     def _drain_playout_events(self) -> None:
         while self._playout_events:
             call_id, event = self._playout_events.popleft()
-            message = _playout_message(call_id, event)
-            if message is None:
-                continue
             if (leg := self._legs.get(call_id)) is not None:
                 leg.note_playout(event)
-            self._send(message)
+            self._send(PlayoutReport(call_id=call_id, event=event))
 
     # --- set-up --------------------------------------------------------------------------------------------------------
 
@@ -599,21 +591,21 @@ class UserAgent:
         config = pj.EpConfig()
         config.uaConfig.threadCnt = 0
         config.uaConfig.mainThreadOnly = True
-        config.uaConfig.userAgent = self._settings.user_agent
+        config.uaConfig.userAgent = self._settings.sip.user_agent
         # PJSIP's own resolver: getaddrinfo would hold up every call while one name is looked up
-        for address in self._settings.nameservers:
+        for address in self._settings.sip.nameservers:
             config.uaConfig.nameserver.append(address)
         config.uaConfig.maxCalls = _ANY_NUMBER  # PJSIP lowers it to what the build allows
         # two ports a call: each has a table with a place for every other, so that no more than needed are made room for
-        calls = self._settings.max_calls or self._build.max_handles
+        calls = self._settings.sip.max_calls or self._build.max_handles
         config.medConfig.maxMediaPorts = min(config.medConfig.maxMediaPorts, 2 * calls + SPARE_HANDLES)
-        config.medConfig.clockRate = self._settings.clock_rate_hz
-        config.medConfig.sndClockRate = self._settings.clock_rate_hz
+        config.medConfig.clockRate = self._settings.rtp.clock_rate_hz
+        config.medConfig.sndClockRate = self._settings.rtp.clock_rate_hz
         config.medConfig.noVad = True
         config.medConfig.hasIoqueue = True
         config.medConfig.threadCnt = 1
         config.medConfig.ecTailLen = 0
-        config.logConfig.level = self._settings.pjsip_log_level
+        config.logConfig.level = self._settings.log.pjsip_level
         config.logConfig.consoleLevel = _MAX_PJSIP_LOG_LEVEL  # the level above decides, and it can be changed
         config.logConfig.msgLogging = 0
         config.logConfig.writer = self._log_writer
@@ -622,10 +614,10 @@ class UserAgent:
     def _set_codecs(self) -> None:
         for codec in self._endpoint.codecEnum2():
             self._endpoint.codecSetPriority(codec.codecId, 0)
-        for rank, name in enumerate(self._settings.codecs):
+        for rank, name in enumerate(self._settings.rtp.codecs):
             if name in _CODEC_IDS:
                 self._endpoint.codecSetPriority(_CODEC_IDS[name], _TOP_PRIORITY - rank)
-        if l16.NAME in self._settings.codecs:
+        if l16.NAME in self._settings.rtp.codecs:
             switch = L16(self._endpoint)
             self._l16 = switch if switch.install(self._library) else None
 
@@ -707,32 +699,3 @@ def leg_status(error: Any) -> int:
     """The SIP status inside a PJSIP error code (PJSIP_ERRNO_FROM_SIP_STATUS adds 170000), else 500."""
     code = int(getattr(error, "status", 0)) - 170_000
     return code if 300 <= code <= 699 else 500  # noqa: PLR2004 - final refusals
-
-
-def _playout_message(call_id: str, event: playout_events.PlayoutEvent) -> Message | None:
-    match event:
-        case playout_events.PlayoutStarted():
-            return PlayoutStarted(call_id=call_id, utterance_id=event.utterance_id, first_frame_ns=event.at_ns)
-        case playout_events.PlayoutSpeech():
-            return PlayoutSpeech(call_id=call_id, utterance_id=event.utterance_id, first_speech_ns=event.at_ns)
-        case playout_events.PlayoutProgress():
-            return PlayoutProgress(
-                call_id=call_id,
-                utterance_id=event.utterance_id,
-                played_ms=event.played_ms,
-                buffered_ms=event.buffered_ms,
-            )
-        case playout_events.PlayoutUnderrun():
-            return PlayoutUnderrun(
-                call_id=call_id, utterance_id=event.utterance_id, at_ns=event.at_ns, missing_ms=event.missing_ms
-            )
-        case playout_events.PlayoutFinished():
-            return PlayoutFinished(
-                call_id=call_id,
-                utterance_id=event.utterance_id,
-                cause=event.cause,
-                played_ms=event.played_ms,
-                underruns=event.underruns,
-                at_ns=event.at_ns,
-            )
-    return None

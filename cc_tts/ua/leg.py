@@ -13,6 +13,7 @@ from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.config.security import SrtpUse
 from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import leg_events
 from cc_tts.ua.guard.c_library import CLibrary
@@ -28,7 +29,6 @@ from cc_tts.ua.messages import (
     Hangup,
     HoldChanged,
     MediaActive,
-    MediaQuality,
     QualityReport,
     Ring,
     SendDtmf,
@@ -132,11 +132,11 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._reinvite_tsx = 0
         self._redirects: Redirects | None = None
         self.is_clocked = False  # whether a stream asks the playout buffer for frames
-        self._streaming = False
         self._stream_index = 0
-        self._stream = 0
+        self._stream = 0  # address of PJMEDIA's stream, 0 while there is none
         self._expects_rtp = True
-        self._quality = MediaQuality()
+        self._quality = Quality()
+        self._packets_discarded = 0
         self._held_by: Literal["local", "remote", "none"] = "none"
         self._ended_by: EndedBy | None = None
         self._info_cseq = -1
@@ -280,12 +280,12 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     # --- what is asked of the leg every second ---------------------------------------------------------------------
 
-    def quality(self) -> MediaQuality:
+    def quality(self) -> Quality:
         """Figures so far; the last ones known when the stream is gone."""
-        if self._streaming:
+        if self._stream:
             late_frames = self._port.late_frames if self._port is not None else 0
             try:
-                self._quality = leg_events.media_quality(
+                self._quality, self._packets_discarded = leg_events.figures(
                     self, self._stream_index, underruns=self.underruns, late_frames=late_frames
                 )
             except pj.Error as error:
@@ -299,13 +299,13 @@ class Leg(pj.Call):  # type: ignore[misc]
             return
         quality = self.quality()
         self._send(QualityReport(call_id=self.call_id, quality=quality))
-        if self._streaming and self._established and quality.packets_sent and not self._is_report_sent:
+        if self._stream and self._established and quality.packets_sent and not self._is_report_sent:
             # PJMEDIA's first comes after five seconds, and a round trip is measured by what answers it (RFC 3550 §6.2: the
             # first report may come at once)
             self._is_report_sent = True
             self._library.send_report(self._stream)
-        if self._streaming:
-            self._source_watch.look(self, self._stream_index, num_discarded=quality.packets_discarded)
+        if self._stream:
+            self._source_watch.look(self, self._stream_index, num_discarded=self._packets_discarded)
         now_ns = self._clock.now_ns()
         owes_rtp = self._established and self._held_by == "none" and self._expects_rtp
         if quality.packets_received != self._packets_received or not owes_rtp:
@@ -461,7 +461,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         """PJMEDIA has a stream for this leg, for the m-line of this index."""
         self._stream_index = int(prm.streamIdx)
         self._stream = int(prm.stream)
-        self._streaming = True
         if self._is_muted:
             self._library.pause_stream(self._stream, paused=True)
         self._codec = ""  # it may be another one
@@ -473,7 +472,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def onStreamDestroyed(self, prm: Any) -> None:  # noqa: ARG002
         """It is about to go: the last chance to read its figures."""
         self.quality()
-        self._streaming = False
+        self._stream = 0
 
     @callback
     def onCallTransferRequest(self, prm: Any) -> None:
@@ -583,7 +582,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def _connect(self, *, must: bool) -> None:
         """Put the playout buffer on the conference bridge again: a re-INVITE may have made a new stream."""
         is_encrypted = self._srtp != "off" and leg_events.is_encrypted(self)
-        if self._srtp == "required" and self._streaming and not is_encrypted:
+        if self._srtp == "required" and self._stream and not is_encrypted:
             self._refuse_media("SRTP required")  # a re-INVITE of ours may have been answered with an empty key
             return
         if self._port is None:
@@ -612,14 +611,14 @@ class Leg(pj.Call):  # type: ignore[misc]
         """Send no RTP until :meth:`_unmute`."""
         self._is_muted = True
         self.set_paused("unacked", paused=True)
-        if self._streaming:
+        if self._stream:
             self._library.pause_stream(self._stream, paused=True)
 
     def _unmute(self) -> None:
         if self._is_muted:
             self._is_muted = False
             self.set_paused("unacked", paused=False)
-            if self._streaming:
+            if self._stream:
                 self._library.pause_stream(self._stream, paused=False)
 
     def _refuse_media(self, fault: str) -> None:

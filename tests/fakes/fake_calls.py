@@ -20,7 +20,6 @@ from cc_tts.calls.call import Direction, StopResult
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, StateMachine
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import EventBus
-from cc_tts.calls.quality import Quality
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.calls.utterance import Marks, Utterance
 from cc_tts.clock import Clock, MonotonicClock
@@ -40,6 +39,7 @@ from cc_tts.errors import (
     UtteranceNotFound,
     WrongState,
 )
+from cc_tts.media.quality import Quality
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
 from cc_tts.speech.source import SpeechPiece

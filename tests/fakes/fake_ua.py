@@ -3,6 +3,8 @@
 from typing import Any, Final, Protocol
 
 from cc_tts.errors import UserAgentUnavailable
+from cc_tts.media.playout_events import PlayoutFinished, PlayoutSpeech
+from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
 
@@ -123,21 +125,27 @@ class FakeUa:
                 sip_code=sip_code,
                 sip_reason="",
                 ended_by=by,
-                quality=messages.MediaQuality(packets_sent=7),
+                quality=Quality(packets_sent=7),
                 at_ns=0,
             )
         )
 
+    def speech(self, call_id: str, utterance_id: str, *, at_ns: int) -> None:
+        """The first frame of an utterance that carries speech is sent."""
+        self.report(messages.PlayoutReport(call_id=call_id, event=PlayoutSpeech(utterance_id, at_ns)))
+
     def finished(self, call_id: str, utterance_id: str, *, cut: bool = False, at_ns: int = 0) -> None:
         """An utterance is over on the line."""
         self.report(
-            messages.PlayoutFinished(
+            messages.PlayoutReport(
                 call_id=call_id,
-                utterance_id=utterance_id,
-                cause="cut" if cut else "drained",
-                played_ms=400.0,
-                underruns=0,
-                at_ns=at_ns,
+                event=PlayoutFinished(
+                    utterance_id=utterance_id,
+                    cause="cut" if cut else "drained",
+                    played_ms=400.0,
+                    underruns=0,
+                    at_ns=at_ns,
+                ),
             )
         )
 

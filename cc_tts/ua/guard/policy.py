@@ -57,11 +57,11 @@ class InboundPolicy:
         auth = settings.auth
         self._settings = settings
         self._clock = clock
-        self._retry_after_s = settings.retry_after_s
-        self._allowed = PeerList(settings.allowed_peers)
-        self._trusted = PeerList(settings.trusted_peers)
+        self._retry_after_s = settings.sip.retry_after_s
+        self._allowed = PeerList(settings.sip.allowed_peers)
+        self._trusted = PeerList(settings.sip.trusted_peers)
         self._exempt = PeerList(auth.exempt_peers)
-        per_s = settings.max_requests_per_source_s
+        per_s = settings.sip.max_requests_per_source_s
         self._limits = SourceLimits(per_s=per_s, clock=clock) if per_s else None
         self._wrong_answers = SourceLimits(
             per_s=MAX_WRONG_ANSWERS / WRONG_ANSWERS_WINDOW_S, burst_s=WRONG_ANSWERS_WINDOW_S, clock=clock
@@ -78,7 +78,7 @@ class InboundPolicy:
                 nonce_lifetime_s=auth.nonce_lifetime_s,
                 clock=clock,
             )
-        self.has_password = bool(settings.registrar)
+        self.has_password = bool(settings.registration.registrar)
         self._refused: dict[RefusedCause, Refused] = {}
 
     def reload(self, settings: UaSettings) -> None:
@@ -86,7 +86,7 @@ class InboundPolicy:
         fresh, before = InboundPolicy(settings, clock=self._clock), self._settings
         self._settings = settings
         self._allowed, self._trusted, self._exempt = fresh._allowed, fresh._trusted, fresh._exempt
-        if settings.max_requests_per_source_s != before.max_requests_per_source_s:
+        if settings.sip.max_requests_per_source_s != before.sip.max_requests_per_source_s:
             self._limits = fresh._limits
         if settings.auth != before.auth:
             self._digest = fresh._digest

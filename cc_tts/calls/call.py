@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from cc_tts import logs
-from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, StateMachine, UtteranceState
+from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
 from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import EventBus
 from cc_tts.calls.player import PromptPlayer
@@ -25,6 +25,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.source import SpeechSource
+from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
 from cc_tts.ua.client import UaClient
 

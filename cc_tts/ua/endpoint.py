@@ -1,10 +1,9 @@
 """The SIP user agent: pjsua2's library, transports, accounts, legs. Runs on: the SIP thread, except :meth:`media`."""
 
 import functools
-import re
 import resource
 import secrets
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -51,6 +50,7 @@ from cc_tts.ua.messages import (
     SettingsApplied,
     UaSettings,
 )
+from cc_tts.ua.pjsip_log import PjsipLog
 from cc_tts.ua.pjsua2_build import TRY_OUT_WHEEL, Pjsua2Build
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
@@ -79,8 +79,6 @@ aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
 TELL_REFUSED_NS: Final = 1_000_000_000
 """Refused requests are told of once in this time at most, however many there are."""
-MAX_ASSERTIONS: Final = 1000
-"""Failed assertions that are counted in that time."""
 SPARE_HANDLES: Final = 16
 """Of the handles of a build, those that are not for RTP and RTCP."""
 MIN_RESTING_CALLS: Final = 20
@@ -135,7 +133,7 @@ class UserAgent:
         self._told_assertions_ns = 0
         self._originated: dict[str, str] = {}
         self._tails: list[tuple[int, Hangup]] = []
-        self._log_writer = _LogWriter(clock)
+        self._log_writer = PjsipLog(clock)
         self._library: CLibrary
         self._l16: L16 | None = None
         self._endpoint: Any = pj.Endpoint()
@@ -380,7 +378,7 @@ class UserAgent:
         # a call to ourselves has two legs of one Call-ID
         for dialog in ((sip_call_id, remote_tag), (sip_call_id, "")):
             for leg in self._legs.values():
-                if leg.dialog == dialog and not leg.over:
+                if leg.dialog == dialog and not leg.is_over:
                     leg.take_key(cseq, key, duration_ms=duration_ms)
                     return
 
@@ -468,7 +466,7 @@ class UserAgent:
         name, method = _LEG_COMMANDS[type(message)]
         self._unanswered.discard(message.call_id)
         leg = self._legs.get(message.call_id)
-        if leg is None or leg.over:
+        if leg is None or leg.is_over:
             return  # it ended while the command was on its way; CallEnded reports that
         self._attempt(message.call_id, name, lambda: method(leg, message))
 
@@ -648,51 +646,6 @@ _MEDIA_COMMANDS: Final[Mapping[type[Message], Callable[[Leg, Any, bytes], None]]
     SetPaused: lambda leg, pause, _: leg.set_paused("request", paused=pause.paused),
 }
 """What the reader thread carries out on a leg."""
-
-
-_BAD_PACKET: Final = "Error processing packet"
-"""How PJSIP begins to tell of a message that it cannot parse, all of which it tells."""
-_FAILED_ASSERTION: Final = re.compile(r"[\d:.]+ +(\S+) +!?[. ]*Assert failed: (.+)")
-"""What PJLIB says instead of ending the process when it is built with NDEBUG: time, file, expression. Anchored, as what
-others sent may stand further on in a line.
-"""
-_KEY: Final = re.compile(r"\bkey=.*", re.DOTALL)
-"""PJMEDIA writes the keys of SRTP at level 5."""
-
-
-class _LogWriter(pj.LogWriter):  # type: ignore[misc]
-    """PJSIP's own log as lines of ours. Runs on: any thread of PJSIP."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-        self._told_ns = 0
-        self._untold = 0
-        self._assertions: deque[str] = deque(maxlen=MAX_ASSERTIONS)
-
-    def take_assertions(self) -> Counter[str]:
-        """Assertions that failed since the last time."""
-        failed: Counter[str] = Counter()
-        while self._assertions:
-            failed[self._assertions.popleft()] += 1
-        return failed
-
-    def write(self, entry: Any) -> None:
-        """Called by PJSIP. The ports it passes over while it looks for a free one are nothing to report."""
-        if "socket bind() at" in entry.msg:
-            return
-        text = entry.msg
-        if entry.level == 1 and (failed := _FAILED_ASSERTION.match(text)):
-            self._assertions.append(f"{failed[1]} {failed[2].strip()}")
-            return
-        if _BAD_PACKET in text:
-            text = text.partition("]:")[0]  # what follows is the packet, of whomever, with whatever is in it
-            now_ns = self._clock.now_ns()
-            if now_ns - self._told_ns < TELL_REFUSED_NS:
-                self._untold += 1
-                return
-            self._told_ns, text, self._untold = now_ns, f"{text}; {self._untold} more untold", 0
-        log.info("pjsip", level=entry.level, detail=_KEY.sub("key=…", text).strip())
 
 
 def leg_status(error: Any) -> int:

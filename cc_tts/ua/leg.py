@@ -15,8 +15,10 @@ from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
+from cc_tts.state_machine import StateMachine
 from cc_tts.ua import leg_events
 from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 from cc_tts.ua.messages import (
     Answer,
     CallEnded,
@@ -106,7 +108,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.buffer = buffer
         self.dialog = ("", "")
         """Call-ID and the far side's tag, which is empty as long as it is not known."""
-        self.over = False
+        self._machine = StateMachine(LEG_TABLE, LegState.INVITED)
         self.underruns = 0
         self._utterance_id = ""  # the last one that began
         self._played_ms = 0.0  # of it
@@ -120,8 +122,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._rtp_ports: set[int] = set()
         self._source_watch = RtpSourceWatch(call_id, follows_rtp=follows_rtp)
         self._port: AudioPort | None = None
-        self._answered = False  # a 2xx came or went
-        self._established = False
         self._negotiated = False  # offer and answer were exchanged, whatever came of it
         self._srtp = srtp
         self._server = server  # the header of that name
@@ -147,9 +147,21 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._unacked_ns = unacked_ms * NS_PER_MS
         self._library = library
         self._before_offer = before_offer
-        self._accepted_ns: int | None = None
-        self._is_muted = False
+        self._answered_ns = 0
         self._is_report_sent = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether :class:`CallEnded` has been sent."""
+        return self._machine.state is LegState.OVER
+
+    @property
+    def _is_established(self) -> bool:
+        return self._machine.state is LegState.ESTABLISHED
+
+    @property
+    def _is_answered(self) -> bool:
+        return self._machine.state in (LegState.ANSWERED, LegState.ESTABLISHED)
 
     # --- what the server asks for -------------------------------------------------------------------------------
 
@@ -165,7 +177,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         somebody who named another's address in its SDP.
         """
         SipThread.check()
-        self._accepted_ns = self._clock.now_ns()
         if not self._unacked_ns:
             self._mute()
         self._respond(pj.PJSIP_SC_OK)
@@ -192,7 +203,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._give_up_reinvite()
         param = pj.CallOpParam()
         headers: dict[str, str] = {}
-        if self._answered:
+        if self._is_answered:
             param.statusCode = pj.PJSIP_SC_OK if ended_by == "local" else sip_code or pj.PJSIP_SC_OK
             headers = bye.bye_headers(cause=cause, played_ms=self._played_ms, sip_code=sip_code, reason=reason)
         elif self._awaits_answer():
@@ -295,11 +306,11 @@ class Leg(pj.Call):  # type: ignore[misc]
     def watch_rtp(self, *, inactivity_timeout_s: float) -> None:
         """Report quality; end the call when no RTP has come for too long. A held leg owes none."""
         SipThread.check()
-        if self.over or self._port is None:
+        if self.is_over or self._port is None:
             return
         quality = self.quality()
         self._send(QualityReport(call_id=self.call_id, quality=quality))
-        if self._stream and self._established and quality.packets_sent and not self._is_report_sent:
+        if self._stream and self._is_established and quality.packets_sent and not self._is_report_sent:
             # PJMEDIA's first comes after five seconds, and a round trip is measured by what answers it (RFC 3550 §6.2: the
             # first report may come at once)
             self._is_report_sent = True
@@ -307,7 +318,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._stream:
             self._source_watch.look(self, self._stream_index, num_discarded=self._packets_discarded)
         now_ns = self._clock.now_ns()
-        owes_rtp = self._established and self._held_by == "none" and self._expects_rtp
+        owes_rtp = self._is_established and self._held_by == "none" and self._expects_rtp
         if quality.packets_received != self._packets_received or not owes_rtp:
             self._packets_received = quality.packets_received
             self._last_packet_ns = now_ns
@@ -322,11 +333,11 @@ class Leg(pj.Call):  # type: ignore[misc]
     def check_timers(self, now_ns: int) -> None:
         """Report a key whose end was lost, stop RTP that nobody acknowledged, send a re-INVITE again after a 491."""
         self._report_key(self._keypad.overdue(now_ns))
-        is_unacked = self._accepted_ns is not None and not self._established
-        if is_unacked and not self._is_muted and now_ns - (self._accepted_ns or 0) >= self._unacked_ns:
+        is_unacked = self._incoming and self._machine.state is LegState.ANSWERED
+        if is_unacked and not self._is_muted and now_ns - self._answered_ns >= self._unacked_ns:
             self._mute()
         request = self._hold
-        if request is not None and request.again_ns is not None and now_ns >= request.again_ns and not self.over:
+        if request is not None and request.again_ns is not None and now_ns >= request.again_ns and not self.is_over:
             request.again_ns = None
             try:
                 self._reinvite(hold=request.hold)
@@ -341,8 +352,9 @@ class Leg(pj.Call):  # type: ignore[misc]
         info = self.getInfo()
         if info.role == pj.PJSIP_ROLE_UAC and not self._sent_over:
             self._sent_over = leg_events.answered_over(prm)
-        if info.state == pj.PJSIP_INV_STATE_CONNECTING:
-            self._answered = True
+        if info.state == pj.PJSIP_INV_STATE_CONNECTING and self._machine.can(LegEvent.ANSWER):
+            self._machine.fire(LegEvent.ANSWER)
+            self._answered_ns = self._clock.now_ns()
         if info.state in _ANSWERING and self._srtp != "off" and (fault := leg_events.fault_of_answer(prm)):
             self._refuse_media(fault)
             if info.state == pj.PJSIP_INV_STATE_EARLY:
@@ -355,8 +367,8 @@ class Leg(pj.Call):  # type: ignore[misc]
                     sip_code=int(info.lastStatusCode),
                 )
             )
-        elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and not self._established:
-            self._established = True
+        elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and self._machine.can(LegEvent.ACK):
+            self._machine.fire(LegEvent.ACK)
             self._last_packet_ns = self._clock.now_ns()
             self._unmute()
             sip_call_id = sip_message.readable(info.callIdString)
@@ -374,7 +386,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._give_up_reinvite()
             response = leg_events.received(prm)
             sip_code = int(info.lastStatusCode)
-            if not self._incoming and not self._answered and self._ended_by is None and not response:
+            if not self._incoming and not self._is_answered and self._ended_by is None and not response:
                 self._is_unreachable(sip_code, info.lastReason)
             is_redirect = sip_code // 100 == 3  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
             self.finish(
@@ -397,9 +409,9 @@ class Leg(pj.Call):  # type: ignore[misc]
     @callback
     def onCallTsxState(self, prm: Any) -> None:
         """A transaction moved on: of interest is the answer to a re-INVITE that holds or takes back."""
-        if self._established and not self.over and (reinvite := leg_events.reinvite_under_way(prm)) is not None:
+        if self._is_established and (reinvite := leg_events.reinvite_under_way(prm)) is not None:
             self._reinvite_tsx = reinvite
-        if self._hold is None or self.over:
+        if self._hold is None or self.is_over:
             return
         status = leg_events.status_of_reinvite(prm)
         if status == SIP_REQUEST_PENDING:
@@ -411,16 +423,15 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def finish(self, *, sip_code: int, sip_reason: str, contacts: tuple[str, ...] = ()) -> None:
         """Say the last word and give the port back. Happens once."""
-        if self.over:
+        if self.is_over:
             return
         quality = self.quality()
         self._report_key(self._keypad.release())
-        self.over = True
+        ended_by = self._ended_by or self._whose_end(sip_code)
+        self._machine.fire(LegEvent.END)
         self._ports_freed(self._rtp_ports)
         self._on_over(self)
-        if self._ended_by is None:
-            self._ended_by = self._whose_end(sip_code)
-        if self._ended_by == "not_acceptable":
+        if ended_by == "not_acceptable":
             sip_code = NOT_ACCEPTABLE_HERE  # PJSIP has 406 or 415 for some of its reasons, of which none was sent
         if self._port is not None:
             self._ports.take_back(self._port)
@@ -431,7 +442,7 @@ class Leg(pj.Call):  # type: ignore[misc]
                 call_id=self.call_id,
                 sip_code=sip_code,
                 sip_reason=sip_message.readable(sip_reason)[:200],
-                ended_by=self._ended_by,
+                ended_by=ended_by,
                 quality=quality,
                 at_ns=self._clock.now_ns(),
                 contacts=contacts,
@@ -441,12 +452,12 @@ class Leg(pj.Call):  # type: ignore[misc]
     @callback
     def onCallMediaState(self, prm: Any) -> None:  # noqa: ARG002
         """SDP was negotiated, the first time or again."""
-        if self.over:
+        if self.is_over:
             return
         self._negotiated = True
         info = self.getInfo()
         media = leg_events.audio_media(info)
-        if media is not None and media.status == pj.PJSUA_CALL_MEDIA_ERROR and self._established:
+        if media is not None and media.status == pj.PJSUA_CALL_MEDIA_ERROR and self._is_established:
             self._refuse_media("No usable media in the answer")  # to a re-INVITE of ours: the stream is gone
             return
         held_by = _HELD_BY.get(int(media.status)) if media is not None else None
@@ -532,7 +543,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if sip_code == SIP_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
             return "failure"
         # in an answered call it is pjsua's own, when nothing can be made of the far side's SDP
-        return "not_acceptable" if self._answered and sip_code in _NO_MEDIA else "remote"
+        return "not_acceptable" if self._is_answered and sip_code in _NO_MEDIA else "remote"
 
     def _awaits_answer(self) -> bool:
         """Whether it came in and has not been answered."""
@@ -607,16 +618,18 @@ class Leg(pj.Call):  # type: ignore[misc]
                 self._media_sent = media
                 self._send(media)
 
+    @property
+    def _is_muted(self) -> bool:
+        return "unacked" in self._pause_reasons
+
     def _mute(self) -> None:
         """Send no RTP until :meth:`_unmute`."""
-        self._is_muted = True
         self.set_paused("unacked", paused=True)
         if self._stream:
             self._library.pause_stream(self._stream, paused=True)
 
     def _unmute(self) -> None:
         if self._is_muted:
-            self._is_muted = False
             self.set_paused("unacked", paused=False)
             if self._stream:
                 self._library.pause_stream(self._stream, paused=False)

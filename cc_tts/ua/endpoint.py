@@ -22,7 +22,7 @@ from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
-from cc_tts.ua.guard.request_filter import Gate, tell_what_is_served
+from cc_tts.ua.guard.request_filter import RequestFilter, set_capabilities
 from cc_tts.ua.leg import Leg
 from cc_tts.ua.messages import (
     Answer,
@@ -127,7 +127,7 @@ class UserAgent:
         self._build_limit = 0
         self._count_lines: Callable[[], int] = lambda: 0
         self._lines_taken = 0
-        self.gate_installed = False
+        self.request_filter_installed = False
         self._policy = InboundPolicy(settings, clock=clock)
         self._told_refused_ns = 0
         self._told_assertions_ns = 0
@@ -172,7 +172,7 @@ class UserAgent:
         self._max_resting = max(MIN_RESTING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
         if self._settings.sip.user_agent:
             library.server_header = (("Server", self._settings.sip.user_agent),)
-        self._install_gate(library)
+        self._install_request_filter(library)
         self._filter = MessageFilter(
             library,
             codecs=frozenset(_SPOKEN[name] for name in self._settings.rtp.codecs),
@@ -214,7 +214,7 @@ class UserAgent:
             "max_calls": str(self.max_calls),
             "build_max_calls": str(build_limit),
             "pjsua2": self._build.name(build_limit),
-            "gate": "503" if self.gate_installed else "486",
+            "gate": "503" if self.request_filter_installed else "486",
         }
 
     def poll(self) -> None:
@@ -339,8 +339,8 @@ class UserAgent:
         self._set_log_level(settings.log.pjsip_level)
         self._policy.reload(settings)
         refused: dict[str, str] = {}
-        if self._policy.is_closed and not self.gate_installed:
-            refused["sip.allowed_peers, auth"] = "this build of PJSIP has no gate that could keep anybody out"
+        if self._policy.is_closed and not self.request_filter_installed:
+            refused["sip.allowed_peers, auth"] = "this build of PJSIP has no request filter that could keep anybody out"
         if settings.tls is not None and (message.renew_tls or settings.tls != before.tls):
             fault = transports.renew_tls(self._endpoint, settings, before=before)
             if fault is not None:
@@ -538,17 +538,17 @@ class UserAgent:
             self._told_lateness = lateness
             self._send(MediaLateness(p99_ms=lateness.p99_ms, refusing=lateness.refusing))
 
-    def _install_gate(self, library: CLibrary) -> None:
-        gate = Gate(
+    def _install_request_filter(self, library: CLibrary) -> None:
+        request_filter = RequestFilter(
             library,
             policy=self._policy,
             refusal=self._refusal,
             on_refused=lambda: self._send(InviteRefused(sip_code=503)),
             is_ours=lambda sip_call_id: sip_call_id in self._originated.values(),
         )
-        tell_what_is_served(library)
-        self._gate = gate  # PJSIP calls it as long as the library lives
-        self.gate_installed = gate.install_or_say_why()
+        set_capabilities(library)
+        self._request_filter = request_filter  # PJSIP calls it as long as the library lives
+        self.request_filter_installed = request_filter.install_or_say_why()
 
     def _tell_refused(self, now_ns: int) -> None:
         if now_ns - self._told_refused_ns < TELL_REFUSED_NS or not (refused := self._policy.take_refused()):

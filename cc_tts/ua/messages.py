@@ -299,7 +299,7 @@ class MediaLateness(Message, frozen=True):
 
 
 class InviteRefused(Message, frozen=True):
-    """An INVITE was answered by the gate, before it became a call."""
+    """An INVITE was answered by the request filter, before it became a call."""
 
     sip_code: int
 

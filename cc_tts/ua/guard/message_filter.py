@@ -26,11 +26,11 @@ from cc_tts.ua.guard.c_library import CLibrary, Headers
 from cc_tts.ua.sip import message as sip_message
 
 _RESPONSE_PRIORITY: Final = 13
-"""After the leash (12), before PJSIP_MOD_PRIORITY_TSX_LAYER (16)."""
+"""After the response filter (12), before PJSIP_MOD_PRIORITY_TSX_LAYER (16)."""
 _IN_CALLS_PRIORITY: Final = 31
-"""After the door (30), before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32), where requests go to their dialogs."""
+"""After the transport filter (30), before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32), where requests go to their dialogs."""
 _PRIORITY: Final = 63
-"""After the gate, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
+"""After the request filter, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
 _OFFERING: Final = frozenset((b"INVITE", b"UPDATE", b"PRACK"))
 """Requests that may carry an offer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5); ACK may carry an answer."""
 _ANSWERING: Final = frozenset(("INVITE", "UPDATE", "PRACK"))

@@ -93,7 +93,7 @@ class InboundPolicy:
 
     @property
     def is_closed(self) -> bool:
-        """Whether somebody is kept out, so that the server must not run without the gate."""
+        """Whether somebody is kept out, so that the server must not run without the request filter."""
         return bool(self._allowed) or self._digest is not None
 
     def on_request(self, method: bytes, host: str, message: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:

@@ -306,7 +306,7 @@ class InviteRefused(Message, frozen=True):
 
 RefusedCause = Literal["peer", "rate", "credentials", "attempts", "malformed", "bait"]
 """Why a request was refused before it could become a call: not an allowed peer, too many, wrong password, too many wrong
-passwords, unreadable credentials. ``bait``: a response that asked for our password in a call that we did not place.
+passwords, unreadable credentials. ``bait``: an unsolicited challenge, that is a 401 or 407 in a call that we did not place.
 """
 
 

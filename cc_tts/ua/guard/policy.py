@@ -154,7 +154,7 @@ class InboundPolicy:
                 self._wrong_answers.ask(each)
         return self._refuse("credentials", host, challenge) if wrong else challenge
 
-    def is_bait(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
+    def is_unsolicited_challenge(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
         """Whether a 401 or 407 is neither for a REGISTER, nor for a call that we placed, nor of a trusted peer."""
         if not sip_message.is_ambiguous(response):
             method = "".join(sip_message.header_values(response, "cseq")).rpartition(" ")[2]

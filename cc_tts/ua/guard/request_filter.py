@@ -190,7 +190,7 @@ class RequestFilter:
         try:
             if self._c.method_of(rdata) not in (b"401", b"407", b""):  # empty: PJSIP has no text for it
                 return False
-            return self._policy.is_bait(*self._c.message(rdata), is_ours=self._is_ours)
+            return self._policy.is_unsolicited_challenge(*self._c.message(rdata), is_ours=self._is_ours)
         except Exception:
             log.exception("gate_failed")
             return True

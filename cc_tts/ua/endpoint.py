@@ -56,7 +56,7 @@ from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
 from cc_tts.ua.rtp.l16 import L16
 from cc_tts.ua.rtp.lateness import BeatLateness, Lateness
-from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortQuarantine, num_pairs
+from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortCooldown, num_pairs
 from cc_tts.ua.sip import bye, transports
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import uri as sip_uri
@@ -73,7 +73,7 @@ TIMER_SLOTS: Final = 5
 """A leg's timers, of half a second and more, are looked at once in as many ticks."""
 END_ALL_TIMEOUT_NS: Final = 2_000_000_000
 """How long the BYEs of the last calls may take."""
-SOCKET_REST_NS: Final = 600_000_000
+SOCKET_CLOSING_NS: Final = 600_000_000
 """PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and the try-out wheel
 aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
@@ -81,8 +81,10 @@ TELL_REFUSED_NS: Final = 1_000_000_000
 """Refused requests are told of once in this time at most, however many there are."""
 SPARE_HANDLES: Final = 16
 """Of the handles of a build, those that are not for RTP and RTCP."""
-MIN_RESTING_CALLS: Final = 20
-"""Calls whose sockets may rest at once before new ones get 503, in the try-out wheel: 40 calls a second that end at once."""
+MIN_CLOSING_CALLS: Final = 20
+"""Ended calls whose sockets may still be in PJLIB's table before new ones get 503, in the try-out wheel: 40 calls a second
+that end at once.
+"""
 SPARE_FILES: Final = 64
 """Of the process's open files, likewise."""
 _CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
@@ -116,13 +118,13 @@ class UserAgent:
         """Calls of which the server has been told and to which it has not reacted yet."""
         self._retry_after_s = settings.sip.retry_after_s
         self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
-        self._resting: deque[int] = deque()
+        self._closing: deque[int] = deque()
         self._watch_slot = 0
         self._last_tick_ns = 0
         self._lateness = BeatLateness(settings.sip.max_media_lateness_ms)
         self._told_lateness = Lateness(0.0, refusing=False)
-        self._max_quarantined = 0
-        self._quarantine: PortQuarantine
+        self._max_cooling = 0
+        self._port_cooldown: PortCooldown
         self.max_calls = 0
         self._build_limit = 0
         self._count_lines: Callable[[], int] = lambda: 0
@@ -164,12 +166,12 @@ class UserAgent:
         wanted = min(self._settings.sip.max_calls or build_limit, build_limit)
         pairs = num_pairs(self._settings.rtp.port_min, self._settings.rtp.port_max)
         if self._settings.rtp.quarantine_s:
-            self._max_quarantined = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
+            self._max_cooling = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
         if pairs < wanted:
             log.warning("few_rtp_ports", pairs=pairs, consequence=f"{pairs} calls at once")
             wanted = pairs
         self.max_calls = min(wanted, self._open_files(wanted))
-        self._max_resting = max(MIN_RESTING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
+        self._max_closing = max(MIN_CLOSING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
         if self._settings.sip.user_agent:
             library.server_header = (("Server", self._settings.sip.user_agent),)
         self._install_request_filter(library)
@@ -189,12 +191,12 @@ class UserAgent:
         self._endpoint.libStart()
         self._endpoint.audDevManager().setNullDev()
         self._set_codecs()
-        self._quarantine = PortQuarantine(
+        self._port_cooldown = PortCooldown(
             host=self._settings.sip.host,
             port_min=self._settings.rtp.port_min,
             port_max=self._settings.rtp.port_max,
-            quarantine_s=self._settings.rtp.quarantine_s,
-            max_pairs=self._max_quarantined,
+            cooldown_s=self._settings.rtp.quarantine_s,
+            max_pairs=self._max_cooling,
             clock=self._clock,
         )
         self._ports = AudioPorts(self.max_calls, self._format, self._clock, self._lateness)
@@ -405,7 +407,7 @@ class UserAgent:
         leg = self._new_leg(account, pj_call_id, f"call_{secrets.token_hex(8)}")
         if self._refusal(incoming=1) is not None:
             leg.end(sip_code=503, retry_after_s=self._retry_after_s)
-            self._resting.append(self._clock.now_ns())
+            self._closing.append(self._clock.now_ns())
             return
         self._legs[leg.call_id] = leg
         self._unanswered.add(leg.call_id)
@@ -453,7 +455,7 @@ class UserAgent:
             clock=self._clock,
             send=self._send,
             on_over=self._on_over,
-            ports_freed=self._quarantine.take,
+            ports_freed=self._port_cooldown.take,
             follows_rtp=self._build.description is None,
             srtp=self._settings.rtp.srtp,
             unacked_ms=self._settings.rtp.unacked_ms,
@@ -496,9 +498,9 @@ class UserAgent:
         """Seconds for Retry-After if a new call would be refused now; ``incoming`` calls have a line of PJSIP already."""
         if not incoming:
             self._reap()
-        while self._resting and self._clock.now_ns() - self._resting[0] > SOCKET_REST_NS:
-            self._resting.popleft()
-        crowded = len(self._legs) + len(self._resting) >= self.max_calls + self._max_resting
+        while self._closing and self._clock.now_ns() - self._closing[0] > SOCKET_CLOSING_NS:
+            self._closing.popleft()
+        crowded = len(self._legs) + len(self._closing) >= self.max_calls + self._max_closing
         refused = self._is_full(incoming=incoming) or crowded or self._lateness.refusing or not self._accepting
         return self._retry_after_s if refused or self._server_silent else None
 
@@ -514,7 +516,7 @@ class UserAgent:
             self._forget(leg)
         self._over.clear()
         lines_taken = self._count_lines()
-        self._quarantine.turn(lines_taken)
+        self._port_cooldown.turn(lines_taken)
         return lines_taken
 
     def _on_over(self, leg: Leg) -> None:
@@ -526,7 +528,7 @@ class UserAgent:
         del self._legs[leg.call_id]
         self._originated.pop(leg.call_id, None)
         self._unanswered.discard(leg.call_id)
-        self._resting.append(self._clock.now_ns())
+        self._closing.append(self._clock.now_ns())
 
     def _tell_lateness(self, now_ns: int) -> None:
         was_refusing = self._lateness.refusing
@@ -569,10 +571,10 @@ class UserAgent:
     def _open_files(self, wanted_calls: int) -> int:
         """Let as many files be open as PJLIB has room for sockets: when connections have filled its table it closes new
         ones, while PJSIP accepts no more, ever, once files have run out. Returns for how many calls there are files. Calls
-        come before resting ports.
+        come before ports in cooldown.
         """
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        needed = 2 * (wanted_calls + self._max_quarantined) + SPARE_FILES
+        needed = 2 * (wanted_calls + self._max_cooling) + SPARE_FILES
         most = max(needed, self._build.max_handles + SPARE_FILES)
         if soft != resource.RLIM_INFINITY and soft < most:
             soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -580,7 +582,7 @@ class UserAgent:
         if soft == resource.RLIM_INFINITY or soft >= needed:
             return wanted_calls
         pairs = (soft - SPARE_FILES) // 2
-        self._max_quarantined = max(0, min(self._max_quarantined, pairs - wanted_calls))
+        self._max_cooling = max(0, min(self._max_cooling, pairs - wanted_calls))
         if pairs < wanted_calls:
             log.warning("few_open_files", allowed=soft, needed=needed, consequence="fewer calls at once")
         return pairs

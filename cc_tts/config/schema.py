@@ -141,7 +141,7 @@ class TtsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayoutConfig:
-    """``[playout]``: the buffer between the engine and the 20 ms beat."""
+    """``[playout]``: the buffer between the engine and the 20 ms media clock."""
 
     start_threshold_min_ms: Annotated[int, msgspec.Meta(ge=20, le=5000)] = 40
     start_threshold_max_ms: Annotated[int, msgspec.Meta(ge=20, le=5000)] = 300

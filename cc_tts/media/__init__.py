@@ -1,1 +1,1 @@
-"""PCM meets the beat."""
+"""PCM between the engine and the 20 ms media clock."""

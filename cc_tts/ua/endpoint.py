@@ -55,7 +55,7 @@ from cc_tts.ua.pjsua2_build import TRY_OUT_WHEEL, Pjsua2Build
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
 from cc_tts.ua.rtp.l16 import L16
-from cc_tts.ua.rtp.lateness import BeatLateness, Lateness
+from cc_tts.ua.rtp.lateness import Lateness, TickLateness
 from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortCooldown, num_pairs
 from cc_tts.ua.sip import bye, transports
 from cc_tts.ua.sip import message as sip_message
@@ -121,7 +121,7 @@ class UserAgent:
         self._closing: deque[int] = deque()
         self._watch_slot = 0
         self._last_tick_ns = 0
-        self._lateness = BeatLateness(settings.sip.max_media_lateness_ms)
+        self._lateness = TickLateness(settings.sip.max_media_lateness_ms)
         self._told_lateness = Lateness(0.0, refusing=False)
         self._max_cooling = 0
         self._port_cooldown: PortCooldown
@@ -478,7 +478,7 @@ class UserAgent:
         except pj.Error as error:
             self._send(CommandFailed(call_id=call_id, command=command, detail=pj_detail(error)))
 
-    # --- the beat's reports ------------------------------------------------------------------------------------------
+    # --- reports of the playout buffers ------------------------------------------------------------------------------------
 
     def _drain_playout_events(self) -> None:
         while self._playout_events:

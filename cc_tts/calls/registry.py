@@ -273,7 +273,7 @@ class CallRegistry:
         for call in tuple(self._live.values()):
             call.terminate(Ending("failed", "ua_process_died"))
             self._retire(call)
-        self._ua.lines_taken = 0
+        self._ua.active_pjsua_calls = 0
         self._media_is_late(0.0, refusing=False)
         if reason == STOPPED:
             return
@@ -300,8 +300,8 @@ class CallRegistry:
                 self._metrics.ua_failed_assertions.inc(message.count)
             case messages.MediaLateness():
                 self._media_is_late(message.p99_ms, refusing=message.refusing)
-            case messages.LinesTaken():
-                self._ua.lines_taken = message.count
+            case messages.ActivePjsuaCalls():
+                self._ua.active_pjsua_calls = message.count
             case messages.RegistrationChanged():
                 self._ua.registered = message.registered
                 log.info("registration", registered=message.registered, sip_code=message.sip_code)
@@ -326,7 +326,7 @@ class CallRegistry:
     def _is_full(self) -> bool:
         if not self._ua.is_ready:
             return False
-        return len(self._live) >= self._ua.max_calls or self._ua.lines_taken >= self._ua.build_max_calls
+        return len(self._live) >= self._ua.max_calls or self._ua.active_pjsua_calls >= self._ua.build_max_calls
 
     def _incoming(self, message: messages.IncomingCall) -> None:
         trusted = routing.is_trusted(message.source, self._config.sip.trusted_peers)

@@ -59,7 +59,7 @@ class UaClient:
         self._listener: UaListener | None = None
         self._accepting = True
         self.registered: bool | None = None
-        self.lines_taken = 0
+        self.active_pjsua_calls = 0
         self._reloaded: ApplySettings | None = None
         self._applied: asyncio.Future[dict[str, str]] | None = None
         self._supervisor = Supervisor(
@@ -118,7 +118,7 @@ class UaClient:
 
     @property
     def build_max_calls(self) -> int:
-        """How many lines its build of PJSIP has; 0 while unknown."""
+        """How many calls its build of PJSUA takes; 0 while unknown."""
         return int(self.build.get("build_max_calls", "0"))
 
     def set_accepting(self, *, accepting: bool) -> None:

@@ -25,6 +25,7 @@ from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import RequestFilter, set_capabilities
 from cc_tts.ua.leg import Leg
 from cc_tts.ua.messages import (
+    ActivePjsuaCalls,
     Answer,
     ApplySettings,
     AssertionsFailed,
@@ -37,7 +38,6 @@ from cc_tts.ua.messages import (
     Hangup,
     IncomingCall,
     InviteRefused,
-    LinesTaken,
     MediaLateness,
     Originate,
     PlayoutReport,
@@ -127,8 +127,8 @@ class UserAgent:
         self._port_cooldown: PortCooldown
         self.max_calls = 0
         self._build_limit = 0
-        self._count_lines: Callable[[], int] = lambda: 0
-        self._lines_taken = 0
+        self._count_pjsua_calls: Callable[[], int] = lambda: 0
+        self._active_pjsua_calls = 0
         self.request_filter_installed = False
         self._policy = InboundPolicy(settings, clock=clock)
         self._told_refused_ns = 0
@@ -162,7 +162,7 @@ class UserAgent:
         self._endpoint.libCreate()
         self._endpoint.libInit(self._library_config())
         build_limit = self._build_limit = int(library.max_calls())
-        self._count_lines = library.num_calls
+        self._count_pjsua_calls = library.num_calls
         wanted = min(self._settings.sip.max_calls or build_limit, build_limit)
         pairs = num_pairs(self._settings.rtp.port_min, self._settings.rtp.port_max)
         if self._settings.rtp.quarantine_s:
@@ -224,10 +224,10 @@ class UserAgent:
         self._endpoint.libHandleEvents(POLL_MS)
         self._end_tails()
         self._drain_playout_events()
-        lines_taken = self._reap()
-        if lines_taken != self._lines_taken:
-            self._lines_taken = lines_taken
-            self._send(LinesTaken(count=lines_taken))
+        active_pjsua_calls = self._reap()
+        if active_pjsua_calls != self._active_pjsua_calls:
+            self._active_pjsua_calls = active_pjsua_calls
+            self._send(ActivePjsuaCalls(count=active_pjsua_calls))
         now_ns = self._clock.now_ns()
         if now_ns - self._last_tick_ns >= PTIME_MS * NS_PER_MS:
             self._last_tick_ns = now_ns
@@ -236,7 +236,7 @@ class UserAgent:
             self._tell_refused(now_ns)
             self._tell_assertions(now_ns)
             if self._registration is not None:
-                self._registration.turn(is_idle=not self._legs and not lines_taken)
+                self._registration.turn(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
 
     def _look_after_legs(self, now_ns: int) -> None:
@@ -414,7 +414,7 @@ class UserAgent:
         try:
             self._announce(leg, rdata)
         except Exception:
-            # nobody else will ever answer it, and it would hold its line for good
+            # nobody else will ever answer it, and PJSUA would keep it for good
             self._forget(leg)
             leg.end(sip_code=500)
             raise
@@ -491,11 +491,11 @@ class UserAgent:
 
     @property
     def _num_legs(self) -> int:
-        """Legs that hold a line; one that is over has given its back, though it is reaped only in the next poll."""
+        """Legs that are not over; those that are stay in the table until the next poll."""
         return len(self._legs) - len(self._over)
 
     def _refusal(self, *, incoming: int = 0) -> int | None:
-        """Seconds for Retry-After if a new call would be refused now; ``incoming`` calls have a line of PJSIP already."""
+        """Seconds for Retry-After if a new call would be refused now; ``incoming`` calls are among PJSUA's already."""
         if not incoming:
             self._reap()
         while self._closing and self._clock.now_ns() - self._closing[0] > SOCKET_CLOSING_NS:
@@ -505,19 +505,19 @@ class UserAgent:
         return self._retry_after_s if refused or self._server_silent else None
 
     def _is_full(self, *, incoming: int = 0) -> bool:
-        return self._num_legs >= self.max_calls or self._count_lines() - incoming >= self._build_limit
+        return self._num_legs >= self.max_calls or self._count_pjsua_calls() - incoming >= self._build_limit
 
     def _reap(self) -> int:
-        """Let go of legs that are over and of ports that the next call needs; returns how many lines of PJSIP are taken.
+        """Let go of legs that are over and of ports that the next call needs; returns how many calls PJSUA has.
 
         Also before every new call: pjsua2 hangs up the number of a leg it destroys, whoever has that number by then.
         """
         for leg in self._over:
             self._forget(leg)
         self._over.clear()
-        lines_taken = self._count_lines()
-        self._port_cooldown.turn(lines_taken)
-        return lines_taken
+        active_pjsua_calls = self._count_pjsua_calls()
+        self._port_cooldown.turn(active_pjsua_calls)
+        return active_pjsua_calls
 
     def _on_over(self, leg: Leg) -> None:
         self._drain_playout_events()

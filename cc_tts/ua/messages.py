@@ -281,9 +281,9 @@ class CommandFailed(Message, frozen=True):
     detail: str
 
 
-class LinesTaken(Message, frozen=True):
-    """How many of PJSIP's lines are taken, whenever it changes. A line outlives its call while PJSIP still waits for an
-    answer, as after a CANCEL that nobody confirms (RFC 3261 §9.1: up to 64·T1).
+class ActivePjsuaCalls(Message, frozen=True):
+    """How many calls PJSUA has, whenever it changes. PJSUA keeps one longer than the leg while it still waits for an answer,
+    as after a CANCEL that nobody confirms (RFC 3261 §9.1: up to 64·T1).
     """
 
     count: int
@@ -376,7 +376,7 @@ FROM_UA: Final[tuple[type[Message], ...]] = (
     InviteRefused,
     RequestsRefused,
     AssertionsFailed,
-    LinesTaken,
+    ActivePjsuaCalls,
     MediaLateness,
     RegistrationChanged,
     SettingsApplied,

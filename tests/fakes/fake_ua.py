@@ -42,7 +42,7 @@ class FakeUa:
         self.is_ready = True
         self.max_calls = max_calls
         self.build_max_calls = max_calls
-        self.lines_taken = 0
+        self.active_pjsua_calls = 0
         self.build: dict[str, str] = {}
         self.registered: bool | None = None
         self.accepting = True

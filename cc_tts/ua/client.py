@@ -24,7 +24,7 @@ from cc_tts.ua.messages import (
 )
 
 RETRY_AFTER_S = 2
-"""What a client is told while the UA process restarts."""
+"""Retry-After of a client's request while the UA process restarts."""
 APPLY_TIMEOUT_S = 5.0
 """For the UA process to take over new settings."""
 RESOLV_CONF = Path("/etc/resolv.conf")

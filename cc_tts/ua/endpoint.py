@@ -77,8 +77,8 @@ SOCKET_CLOSING_NS: Final = 600_000_000
 """PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and the try-out wheel
 aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
-TELL_REFUSED_NS: Final = 1_000_000_000
-"""Refused requests are told of once in this time at most, however many there are."""
+REPORT_INTERVAL_NS: Final = 1_000_000_000
+"""Refused requests and failed assertions are reported once in this time at most, however many there are."""
 SPARE_HANDLES: Final = 16
 """Of the handles of a build, those that are not for RTP and RTCP."""
 MIN_CLOSING_CALLS: Final = 20
@@ -115,14 +115,14 @@ class UserAgent:
         self._accepting = True
         self._server_silent = False
         self._unanswered: set[str] = set()
-        """Calls of which the server has been told and to which it has not reacted yet."""
+        """Calls that were reported to the server and to which it has not reacted yet."""
         self._retry_after_s = settings.sip.retry_after_s
         self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
         self._closing: deque[int] = deque()
         self._watch_slot = 0
         self._last_tick_ns = 0
         self._lateness = TickLateness(settings.sip.max_media_lateness_ms)
-        self._told_lateness = Lateness(0.0, refusing=False)
+        self._reported_lateness = Lateness(0.0, refusing=False)
         self._max_cooling = 0
         self._port_cooldown: PortCooldown
         self.max_calls = 0
@@ -131,8 +131,8 @@ class UserAgent:
         self._active_pjsua_calls = 0
         self.request_filter_installed = False
         self._policy = InboundPolicy(settings, clock=clock)
-        self._told_refused_ns = 0
-        self._told_assertions_ns = 0
+        self._reported_refused_ns = 0
+        self._reported_assertions_ns = 0
         self._originated: dict[str, str] = {}
         self._tails: list[tuple[int, Hangup]] = []
         self._log_writer = PjsipLog(clock)
@@ -232,9 +232,9 @@ class UserAgent:
         if now_ns - self._last_tick_ns >= PTIME_MS * NS_PER_MS:
             self._last_tick_ns = now_ns
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
-            self._tell_lateness(now_ns)
-            self._tell_refused(now_ns)
-            self._tell_assertions(now_ns)
+            self._report_lateness(now_ns)
+            self._report_refused(now_ns)
+            self._report_assertions(now_ns)
             if self._registration is not None:
                 self._registration.turn(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
@@ -530,14 +530,14 @@ class UserAgent:
         self._unanswered.discard(leg.call_id)
         self._closing.append(self._clock.now_ns())
 
-    def _tell_lateness(self, now_ns: int) -> None:
+    def _report_lateness(self, now_ns: int) -> None:
         was_refusing = self._lateness.refusing
         if (lateness := self._lateness.turn(now_ns)) is None:
             return
         if lateness.refusing != was_refusing:
             log.warning("media_lateness", p99_ms=lateness.p99_ms, new_calls="503" if lateness.refusing else "welcome")
-        if lateness != self._told_lateness:
-            self._told_lateness = lateness
+        if lateness != self._reported_lateness:
+            self._reported_lateness = lateness
             self._send(MediaLateness(p99_ms=lateness.p99_ms, refusing=lateness.refusing))
 
     def _install_request_filter(self, library: CLibrary) -> None:
@@ -552,18 +552,20 @@ class UserAgent:
         self._request_filter = request_filter  # PJSIP calls it as long as the library lives
         self.request_filter_installed = request_filter.install_or_say_why()
 
-    def _tell_refused(self, now_ns: int) -> None:
-        if now_ns - self._told_refused_ns < TELL_REFUSED_NS or not (refused := self._policy.take_refused()):
+    def _report_refused(self, now_ns: int) -> None:
+        if now_ns - self._reported_refused_ns < REPORT_INTERVAL_NS or not (refused := self._policy.take_refused()):
             return
-        self._told_refused_ns = now_ns
+        self._reported_refused_ns = now_ns
         for cause, some in refused.items():
             log.warning("requests_refused", cause=cause, count=some.count, some_sources=sorted(some.sources))
         self._send(RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
 
-    def _tell_assertions(self, now_ns: int) -> None:
-        if now_ns - self._told_assertions_ns < TELL_REFUSED_NS or not (failed := self._log_writer.take_assertions()):
+    def _report_assertions(self, now_ns: int) -> None:
+        if now_ns - self._reported_assertions_ns < REPORT_INTERVAL_NS or not (
+            failed := self._log_writer.take_assertions()
+        ):
             return
-        self._told_assertions_ns = now_ns
+        self._reported_assertions_ns = now_ns
         for detail, count in failed.items():
             log.warning("assertion_failed", detail=detail, count=count)
         self._send(AssertionsFailed(count=failed.total()))

@@ -642,7 +642,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self.end(sip_code=NOT_ACCEPTABLE_HERE, reason=fault, ended_by="not_acceptable", cause="not_acceptable")
 
     def _note_port(self) -> None:
-        """Remember where the peer was told to send RTP."""
+        """Remember where the peer sends RTP."""
         try:
             transport = self.getMedTransportInfo(self._stream_index)
         except pj.Error:

@@ -64,8 +64,8 @@ def add_header(param: Any, name: str, value: str) -> None:
 
 
 def is_encrypted(call: Any) -> bool:
-    """Whether the call's media is SRTP now. Its m-line does not tell: RTP/AVP with keys is encrypted as well. PJSIP says it
-    in its dump of a call only, on a line of its own: the first line has what the far side calls itself.
+    """Whether the call's media is SRTP now. Its m-line does not show it: RTP/AVP with keys is encrypted as well. Only
+    PJSIP's dump of a call has it, on a line of its own: the first line has what the far side calls itself.
     """
     SipThread.check()
     return _ENCRYPTED.search(call.dump(True, "")) is not None  # noqa: FBT003 - SWIG takes no keywords
@@ -84,7 +84,7 @@ def fault_of_answer(state: Any) -> str:
 
 
 def status_of_reinvite(state: Any) -> int:
-    """The final status of an INVITE of ours that this event is about, told once; 0 if it is about anything else."""
+    """The final status of an INVITE of ours that this event is about, reported once; 0 if it is about anything else."""
     change = _own_invite(state)
     if change is None or change.prevState >= pj.PJSIP_TSX_STATE_COMPLETED:
         return 0

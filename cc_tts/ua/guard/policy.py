@@ -1,7 +1,7 @@
 """Who may call us: the peers that are listened to, how much of each, and whose password is asked for. No pjsua2 here.
 
 Silence is what a stranger gets: a scanner moves on where nothing answers, and an answer to a forged source address would
-be sent to somebody who never asked. An honest peer over its limit is told so with 503 (RFC 3261 §21.5.4) for INVITEs, as
+be sent to somebody who never asked. An honest peer over its limit gets 503 (RFC 3261 §21.5.4) for INVITEs, as
 many a second as it may send, and no more than that.
 """
 
@@ -24,7 +24,7 @@ MAX_WRONG_ANSWERS_OF_A_SOURCE: Final = 100
 WRONG_ANSWERS_WINDOW_S: Final = 60.0
 MAX_AUTHORIZATIONS: Final = 4
 """Authorization headers of one request; there may be one a realm (RFC 3261 §22.1)."""
-MAX_SOURCES_TOLD: Final = 5
+MAX_SOURCES_REPORTED: Final = 5
 """Sources named in one line of the log."""
 _TARGETING: Final = frozenset((b"INVITE", b"UPDATE"))
 """Methods whose Contact says where our requests go (RFC 3261 §12.1.1, §12.2.2)."""
@@ -44,7 +44,7 @@ _SILENCE: Final = Refusal(0)
 
 @dataclass(slots=True)
 class Refused:
-    """How many requests were refused for one cause since last told, and some of their sources."""
+    """How many requests were refused for one cause since the last report, and some of their sources."""
 
     count: int = 0
     sources: set[str] = field(default_factory=set)
@@ -176,7 +176,7 @@ class InboundPolicy:
     def _refuse(self, cause: RefusedCause, host: str, refusal: Refusal) -> Refusal:
         refused = self._refused.setdefault(cause, Refused())
         refused.count += 1
-        if len(refused.sources) < MAX_SOURCES_TOLD:
+        if len(refused.sources) < MAX_SOURCES_REPORTED:
             refused.sources.add(host)
         return refusal
 

@@ -51,7 +51,7 @@ def set_capabilities(library: CLibrary) -> None:
         try:
             library.set_capability(kind, name, tokens)
         except RuntimeError as error:
-            log.warning("capability_untold", detail=str(error), consequence="answers name what is not served")
+            log.warning("capability_not_set", detail=str(error), consequence="answers name what is not served")
 
 
 class RequestFilter:

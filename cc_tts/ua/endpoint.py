@@ -51,7 +51,7 @@ from cc_tts.ua.messages import (
     UaSettings,
 )
 from cc_tts.ua.pjsip_log import PjsipLog
-from cc_tts.ua.pjsua2_build import TRY_OUT_WHEEL, Pjsua2Build
+from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
 from cc_tts.ua.rtp.l16 import L16
@@ -74,7 +74,7 @@ TIMER_SLOTS: Final = 5
 END_ALL_TIMEOUT_NS: Final = 2_000_000_000
 """How long the BYEs of the last calls may take."""
 SOCKET_CLOSING_NS: Final = 600_000_000
-"""PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and the try-out wheel
+"""PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and the PyPI wheel
 aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
 REPORT_INTERVAL_NS: Final = 1_000_000_000
@@ -82,7 +82,7 @@ REPORT_INTERVAL_NS: Final = 1_000_000_000
 SPARE_HANDLES: Final = 16
 """Of the handles of a build, those that are not for RTP and RTCP."""
 MIN_CLOSING_CALLS: Final = 20
-"""Ended calls whose sockets may still be in PJLIB's table before new ones get 503, in the try-out wheel: 40 calls a second
+"""Ended calls whose sockets may still be in PJLIB's table before new ones get 503, in the PyPI wheel: 40 calls a second
 that end at once.
 """
 SPARE_FILES: Final = 64
@@ -152,7 +152,7 @@ class UserAgent:
             What this build is, for the log and ``cc-tts serve``'s greeting.
 
         Raises:
-            RuntimeError: a port is taken, an address is not ours, TLS with the try-out wheel.
+            RuntimeError: a port is taken, an address is not ours, TLS with the PyPI wheel.
             pjsua2.Error: PJSIP does not start.
         """
         SipThread.check()
@@ -184,7 +184,7 @@ class UserAgent:
             on_malformed=self._policy.note_malformed,
         )
         self._filter.install()
-        is_wheel = self._build.name(build_limit) == TRY_OUT_WHEEL
+        is_wheel = self._build.name(build_limit) == PYPI_WHEEL
         if is_wheel and not self._settings.sip.allow_pypi_wheel:
             pjsua2_build.check_address(self._settings.sip.host)
         transports.open_all(self._endpoint, self._settings, self._settings.sip.transports, is_wheel=is_wheel)

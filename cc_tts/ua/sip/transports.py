@@ -46,7 +46,7 @@ def open_all(endpoint: Any, settings: UaSettings, transports: Iterable[str], *, 
             if is_wheel and name == "tcp":
                 log.warning(
                     "public_address_over_udp_only",
-                    detail="over TCP the try-out wheel of pjsua2 writes the machine's own address into Contact: make "
+                    detail="over TCP the PyPI wheel of pjsua2 writes the machine's own address into Contact: make "
                     "pjsua2, then start with CC_TTS_PJSUA2=server",
                 )
         if name == "tls":

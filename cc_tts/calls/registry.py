@@ -329,7 +329,7 @@ class CallRegistry:
         return len(self._live) >= self._ua.max_calls or self._ua.active_pjsua_calls >= self._ua.build_max_calls
 
     def _incoming(self, message: messages.IncomingCall) -> None:
-        trusted = routing.is_trusted(message.source, self._config.sip.trusted_peers)
+        trusted = message.source in PeerList(self._config.sip.trusted_peers)
         call = Call(
             self._services,
             id_=message.call_id,

@@ -1,1 +1,1 @@
-"""PCM between the engine and the 20 ms media clock."""
+"""PCM and the media clock: playout buffer, G.711, tones, silence."""

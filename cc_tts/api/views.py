@@ -13,9 +13,9 @@ from cc_tts.calls.call import Call as CallBelow
 from cc_tts.calls.call import Direction
 from cc_tts.calls.call_state import CallState, UtteranceState
 from cc_tts.calls.ending import Ending
-from cc_tts.calls.quality import Quality
 from cc_tts.calls.utterance import CompletionCause
 from cc_tts.calls.utterance import Utterance as UtteranceBelow
+from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import Then
 from cc_tts.voices.voice import Voice as VoiceBelow
 from cc_tts.voices.voice import VoiceKind

@@ -6,21 +6,27 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from cc_tts import logs
-from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, StateMachine, UtteranceState
-from cc_tts.calls.ending import Ending
+from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
+from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import EventBus
 from cc_tts.calls.player import PromptPlayer
-from cc_tts.calls.quality import Quality
 from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
+from cc_tts.calls.utterance_index import UtteranceIndex
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.config.schema import Config
-from cc_tts.errors import QueueFull, UserAgentUnavailable, WrongState
+from cc_tts.errors import CcTtsError, QueueFull, UserAgentUnavailable, WrongState
+from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, PlayoutSpeech, PlayoutUnderrun
+from cc_tts.media.quality import Quality
 from cc_tts.media.start_threshold import StartThreshold
+from cc_tts.metrics import Metrics
+from cc_tts.processes.channel import Message
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.source import SpeechSource
+from cc_tts.state_machine import StateMachine
+from cc_tts.ua import messages
 from cc_tts.ua.client import UaClient
 
 CUT_TIMEOUT_S: Final = 0.5
@@ -49,12 +55,10 @@ class CallServices:
     ua: UaClient
     source: SpeechSource
     events: EventBus
+    metrics: Metrics
     clock: Clock
     threshold: StartThreshold
-    add_utterance: Callable[[Utterance], None]
-    utterance_done: Callable[[Utterance], None]
-    forget_utterance: Callable[[str], None]
-    new_utterance_id: Callable[[str | None], str]
+    utterances: UtteranceIndex
 
 
 class Call:
@@ -105,6 +109,7 @@ class Call:
         self._cut_waiters: dict[str, asyncio.Future[None]] = {}
         self._barge_ins: deque[tuple[str, int]] = deque(maxlen=64)
         self._key_down_ns: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
         config = services.config
         self.player = PromptPlayer(
             _CallLine(self, services),
@@ -157,7 +162,7 @@ class Call:
         if services.config.tts.refuse_when_full and not self.player.queue:
             services.source.check_room(prompt.content)
         utterance = Utterance(
-            id=services.new_utterance_id(prompt.utterance_id),
+            id=services.utterances.new_id(prompt.utterance_id),
             call_id=self.id,
             prompt=prompt,
             voice=voice.id if voice is not None else "",
@@ -223,7 +228,7 @@ class Call:
         """200 if the call still waits for an answer; nothing happens if not."""
         if self.waits_for_answer:
             self._answering = True
-            self._services.ua.answer(self.id)
+            self._services.ua.send(messages.Answer(call_id=self.id))
 
     async def ring(self, *, early_media: bool = False) -> None:
         """180, or 183 with SDP.
@@ -232,7 +237,7 @@ class Call:
             WrongState: it is not an incoming call that waits for an answer.
         """
         self._must_wait_for_answer()
-        self._services.ua.ring(self.id, early_media=early_media)
+        self._services.ua.send(messages.Ring(call_id=self.id, early_media=early_media))
 
     async def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
         """End it; ``call.terminated`` follows.
@@ -261,14 +266,36 @@ class Call:
         if self.local_reason is None:
             self.local_reason = local_reason
         self.player.stop_feeding()
-        self._services.ua.hangup(
-            self.id,
-            sip_code=sip_code or 0,
-            reason=reason or "",
-            retry_after_s=retry_after_s,
-            cause=cause or local_reason,
-            tail_ms=tail_ms,
+        self._services.ua.send(
+            messages.Hangup(
+                call_id=self.id,
+                sip_code=sip_code or 0,
+                reason=reason or "",
+                retry_after_s=retry_after_s,
+                cause=cause or local_reason,
+                tail_ms=tail_ms,
+            )
         )
+
+    def after(self, delay_s: float, action: Callable[[], None]) -> None:
+        """Run ``action`` then, unless the call is established or over before; one timer a call, the last one counts."""
+        self._cancel_timer()
+        self._timer = asyncio.get_running_loop().call_later(delay_s, self._run_quietly, action)
+
+    def end_after(self, delay_s: float, local_reason: str) -> None:
+        """:meth:`end` it then, on the same terms."""
+        self.after(delay_s, lambda: self.end(local_reason))
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _run_quietly(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except CcTtsError as error:
+            self._log.warning("timer_failed", code=error.code, detail=error.detail)
 
     async def hold(self) -> None:
         """Re-INVITE sendonly.
@@ -279,7 +306,7 @@ class Call:
         self._must_be_established()
         if self.held:
             raise WrongState("the call is held already")
-        self._services.ua.set_hold(self.id, hold=True)
+        self._services.ua.send(messages.SetHold(call_id=self.id, hold=True))
 
     async def unhold(self) -> None:
         """Re-INVITE sendrecv.
@@ -290,7 +317,7 @@ class Call:
         self._must_be_established()
         if not self.held:
             raise WrongState("the call is not held")
-        self._services.ua.set_hold(self.id, hold=False)
+        self._services.ua.send(messages.SetHold(call_id=self.id, hold=False))
 
     async def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
         """RFC 4733 events.
@@ -299,52 +326,108 @@ class Call:
             WrongState: not established.
         """
         self._must_be_established()
-        self._services.ua.send_dtmf(self.id, digits, duration_ms=duration_ms)
+        self._services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
-    def went_early(self, sip_code: int) -> None:
+    def on_report(self, report: Message) -> None:
+        """Take in what the UA process reports of this call; other messages are ignored."""
+        if (take := _REPORTS.get(type(report))) is not None:
+            take(self, report)
+
+    def on_ringing(self, ringing: messages.CallRinging) -> None:
         """A provisional response went out or came in."""
+        self.sip_call_id = ringing.sip_call_id or self.sip_call_id
         if self.machine.can(CallEvent.RING):
             self.machine.fire(CallEvent.RING)
-            self._publish("call.early", sip_code=sip_code)
+            self._publish("call.early", sip_code=ringing.sip_code)
             self._open_early_media()
 
-    def media_is_active(self, codec: str, clock_rate_hz: int, *, srtp: bool) -> None:
+    def on_media(self, media: messages.MediaActive) -> None:
         """The leg can be heard; before the answer only if we ring it with early media."""
-        self.codec, self.clock_rate_hz, self.srtp = codec, clock_rate_hz, srtp
+        self.codec, self.clock_rate_hz, self.srtp = media.codec, media.clock_rate_hz, media.srtp
         self._open_early_media()
 
-    def was_established(self, at_ns: int) -> None:
+    def on_established(self, established: messages.CallEstablished) -> None:
         """ACK. Prompts that waited for it count their time from here."""
+        self.sip_call_id = established.sip_call_id or self.sip_call_id
+        self.transport = established.transport or self.transport
         if not self.machine.can(CallEvent.ANSWER):
             return
         self.machine.fire(CallEvent.ANSWER)
         self.answered_at_s = self._services.clock.wall_s()
         for utterance in self.player.queue:
             if utterance.state is UtteranceState.PENDING:
-                utterance.marks.origin_ns = max(utterance.marks.origin_ns, at_ns)
+                utterance.marks.origin_ns = max(utterance.marks.origin_ns, established.at_ns)
         self._publish("call.established", codec=self.codec, clock_rate_hz=self.clock_rate_hz)
-        self._open_line(at_ns)
+        self._open_line(established.at_ns)
+        self._cancel_timer()
+        if max_duration_s := self._services.config.calls.max_duration_s:
+            self.end_after(max_duration_s, "max_duration")
 
-    def hold_changed(self, *, held: bool, by: str) -> None:
+    def on_hold(self, change: messages.HoldChanged) -> None:
         """The media direction changed."""
-        self.held = held
-        if held:
-            self._publish("call.held", by=by)
+        self.held = change.held
+        if change.held:
+            self._publish("call.held", by=change.by)
         else:
             self._publish("call.unheld")
 
-    def key_went_down(self, at_ns: int) -> None:
-        """A key is being pressed: stop what may be interrupted. :meth:`got_digit` follows when it goes up."""
-        self._key_down_ns = at_ns
-        self._interrupt(at_ns)
+    def on_key_down(self, key: messages.DtmfBegan) -> None:
+        """A key is being pressed: stop what may be interrupted. :meth:`on_digit` follows when it is released."""
+        self._key_down_ns = key.at_ns
+        self._interrupt(key.at_ns)
 
-    def got_digit(self, digit: str, *, duration_ms: int, method: str, at_ns: int) -> None:
-        """A key was pressed at ``at_ns``: publish it, and interrupt unless :meth:`key_went_down` has."""
-        self._publish("call.dtmf", digit=digit, duration_ms=duration_ms, method=method)
-        if at_ns != self._key_down_ns:
-            self._interrupt(at_ns)
+    def on_digit(self, key: messages.DtmfReceived) -> None:
+        """A key was pressed: publish it, and interrupt unless :meth:`on_key_down` has."""
+        self._publish("call.dtmf", digit=key.digit, duration_ms=key.duration_ms, method=key.method)
+        if key.at_ns != self._key_down_ns:
+            self._interrupt(key.at_ns)
+
+    def on_quality(self, report: messages.QualityReport) -> None:
+        """Figures so far."""
+        self.quality = report.quality
+
+    def on_command_failed(self, failed: messages.CommandFailed) -> None:
+        """PJSIP refused a command. A call that cannot be answered ends; any other goes on."""
+        self._log.warning("command_refused", command=failed.command, detail=failed.detail)
+        self._publish("call.command_failed", command=failed.command, detail=failed.detail)
+        if failed.command in ("answer", "ring"):
+            self.end("sip_error", sip_code=500)
+
+    def on_ended(self, ended: messages.CallEnded) -> None:
+        """The call is over."""
+        self.quality = ended.quality
+        self._services.metrics.ua_late_frames.inc(ended.quality.late_frames)
+        self.terminate(
+            ending_of(
+                was_established=self.answered_at_s is not None,
+                ended_by=ended.ended_by,
+                sip_code=ended.sip_code,
+                local_reason=self.local_reason,
+                direction=self.direction,
+                contacts=ended.contacts,
+            )
+        )
+
+    def on_playout(self, report: messages.PlayoutReport) -> None:
+        """The playout buffer's events."""
+        match report.event:
+            case PlayoutSpeech(utterance_id=utterance_id, at_ns=at_ns):
+                self._speech_began(utterance_id, at_ns)
+            case PlayoutProgress(utterance_id=utterance_id, played_ms=played_ms):
+                self.player.progress(utterance_id, played_ms)
+            case PlayoutUnderrun(missing_ms=missing_ms):
+                self._services.metrics.playout_underruns.inc()
+                self._services.threshold.underrun(missing_ms)
+            case PlayoutFinished() as finished:
+                self.player.finished(
+                    finished.utterance_id,
+                    cut=finished.cause == "cut",
+                    played_ms=finished.played_ms,
+                    underruns=finished.underruns,
+                    at_ns=finished.at_ns,
+                )
 
     def _interrupt(self, at_ns: int) -> None:
         queue = self.player.queue
@@ -354,16 +437,12 @@ class Call:
         for utterance in reversed([u for u in queue if u.barge_in_dtmf]):
             self.player.discard(utterance, CompletionCause.BARGE_IN)
 
-    def barge_in_instant(self, utterance_id: str) -> int | None:
-        """When the key was pressed that interrupted an utterance, ns."""
-        return next((at_ns for id_, at_ns in self._barge_ins if id_ == utterance_id), None)
-
-    def speech_began(self, utterance_id: str, *, first_speech_ns: int) -> None:
-        """The first frame that carries speech left."""
+    def _speech_began(self, utterance_id: str, at_ns: int) -> None:
+        """The first frame that carries speech was sent."""
         utterance = self.utterances.get(utterance_id)
         if utterance is None or utterance.marks.first_speech_ns is not None:
             return
-        utterance.marks.first_speech_ns = first_speech_ns
+        utterance.marks.first_speech_ns = at_ns
         utterance.marks.origin_ns = max(utterance.marks.origin_ns, self.speaks_from_ns)
         self._publish(
             "speak.started",
@@ -372,11 +451,12 @@ class Call:
             time_to_first_pcm_ms=utterance.time_to_first_pcm_ms,
         )
 
-    def terminated(self, ending: Ending) -> None:
-        """The last word. Everything pending completes with ``call_ended``."""
+    def terminate(self, ending: Ending) -> None:
+        """The call is over. Everything pending completes with ``call_ended``."""
         if not self.machine.can(CallEvent.END):
             return
         self.machine.fire(CallEvent.END)
+        self._cancel_timer()
         self.ended_at_s = self._services.clock.wall_s()
         self.ending = ending
         self.held = self.paused = False
@@ -406,11 +486,15 @@ class Call:
 
     def _keep(self, utterance: Utterance) -> None:
         self.utterances[utterance.id] = utterance
-        self._services.add_utterance(utterance)
+        self._services.utterances.add(utterance, self.utterances)
         while len(self.utterances) > MAX_UTTERANCES_KEPT + self._services.config.calls.max_queued_prompts:
             oldest = next(iter(self.utterances))
             del self.utterances[oldest]
-            self._services.forget_utterance(oldest)
+            self._services.utterances.forget((oldest,))
+
+    def _barge_in_instant(self, utterance_id: str) -> int | None:
+        """When the key was pressed that interrupted an utterance, ns."""
+        return next((at_ns for id_, at_ns in self._barge_ins if id_ == utterance_id), None)
 
     def _utterance_complete(self, utterance: Utterance) -> None:
         waiter = self._cut_waiters.pop(utterance.id, None)
@@ -435,7 +519,7 @@ class Call:
             played_ms=round(utterance.played_ms),
             time_to_first_audio_ms=utterance.time_to_first_audio_ms,
         )
-        self._services.utterance_done(utterance)
+        self._services.utterances.complete(utterance, interrupted_ns=self._barge_in_instant(utterance.id))
         prompt = utterance.prompt
         over = cause in (CompletionCause.NORMAL, CompletionCause.ERROR) or (
             cause is CompletionCause.BARGE_IN and prompt.unattended and not self.player.queue
@@ -459,7 +543,7 @@ class Call:
         self._must_live()
         if self.paused == paused:
             raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
-        self._services.ua.set_paused(self.id, paused=paused)
+        self._services.ua.send(messages.SetPaused(call_id=self.id, paused=paused))
         self.paused = paused
 
     def _must_live(self) -> None:
@@ -484,19 +568,39 @@ class _CallLine:
     def __init__(self, call: Call, services: CallServices) -> None:
         self._call = call
         self._id = call.id
-        self._services = services
+        self._ua = services.ua
+        self._threshold = services.threshold
 
     def begin(self, utterance_id: str) -> None:
-        threshold_ms = round(self._services.threshold.current_ms)
-        self._services.ua.begin(
-            self._id, utterance_id, start_threshold_ms=threshold_ms, not_before_ns=self._call.speaks_from_ns
+        self._ua.send(
+            messages.BeginUtterance(
+                call_id=self._id,
+                utterance_id=utterance_id,
+                start_threshold_ms=round(self._threshold.current_ms),
+                not_before_ns=self._call.speaks_from_ns,
+            )
         )
 
     def audio(self, utterance_id: str, pcm: bytes) -> None:
-        self._services.ua.audio(self._id, utterance_id, pcm)
+        self._ua.send(messages.Audio(call_id=self._id, utterance_id=utterance_id), pcm)
 
     def finish(self, utterance_id: str) -> None:
-        self._services.ua.finish(self._id, utterance_id)
+        self._ua.send(messages.FinishUtterance(call_id=self._id, utterance_id=utterance_id))
 
     def cut(self, utterance_id: str) -> None:
-        self._services.ua.cut(self._id, utterance_id)
+        self._ua.send(messages.CutUtterance(call_id=self._id, utterance_id=utterance_id))
+
+
+_REPORTS: Final[Mapping[type[Message], Callable[[Call, Any], None]]] = {
+    messages.CallRinging: Call.on_ringing,
+    messages.MediaActive: Call.on_media,
+    messages.CallEstablished: Call.on_established,
+    messages.HoldChanged: Call.on_hold,
+    messages.DtmfBegan: Call.on_key_down,
+    messages.DtmfReceived: Call.on_digit,
+    messages.QualityReport: Call.on_quality,
+    messages.CommandFailed: Call.on_command_failed,
+    messages.CallEnded: Call.on_ended,
+    messages.PlayoutReport: Call.on_playout,
+}
+"""Which method takes in which report."""

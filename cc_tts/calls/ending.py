@@ -33,8 +33,8 @@ _REFUSALS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """``result`` sorts, ``reason`` tells, ``sip_code`` is what was on the wire (200 for a BYE). ``contacts`` is there for a
-    redirection that was not followed: the URIs it names.
+    """``result`` is the class, ``reason`` the cause, ``sip_code`` what was on the wire (200 for a BYE). ``contacts`` is
+    there for a redirection that was not followed: the URIs it names.
     """
 
     result: Result

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,10 +11,10 @@ from cc_tts import logs
 from cc_tts.calls import routing
 from cc_tts.calls.call import Call, CallServices
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.ending import Ending, ending_of
+from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import EventBus
-from cc_tts.calls.quality import Quality, mean_opinion_score
-from cc_tts.calls.utterance import CompletionCause, Utterance
+from cc_tts.calls.utterance import Utterance
+from cc_tts.calls.utterance_index import UtteranceIndex
 from cc_tts.clock import Clock, ms_between
 from cc_tts.config.schema import Config
 from cc_tts.errors import (
@@ -27,7 +26,6 @@ from cc_tts.errors import (
     FieldError,
     Unprocessable,
     UserAgentUnavailable,
-    UtteranceNotFound,
 )
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
@@ -44,8 +42,6 @@ from cc_tts.voices.catalog import VoiceCatalog
 
 OVERLOAD_EVENT_INTERVAL_S: Final = 1.0
 HANGUP_TIMEOUT_S: Final = 3.0
-MAX_UTTERANCES_KEPT: Final = 20_000
-"""Of all calls; beyond it the oldest complete ones are forgotten before their calls are."""
 
 log = logs.get(__name__)
 
@@ -89,24 +85,21 @@ class CallRegistry:
         self.draining = False
         self._live: dict[str, Call] = {}
         self._ended: OrderedDict[str, Call] = OrderedDict()
-        self._utterances: dict[str, Utterance] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._empty = asyncio.Event()
         self._overload_ns: int | None = None
-        self._threshold = StartThreshold(
+        threshold = StartThreshold(
             floor_ms=config.playout.start_threshold_min_ms, ceiling_ms=config.playout.start_threshold_max_ms
         )
+        self._utterances = UtteranceIndex(metrics, threshold)
         self._services = CallServices(
             config=config,
             ua=ua,
             source=source,
             events=events,
+            metrics=metrics,
             clock=clock,
-            threshold=self._threshold,
-            add_utterance=self._add_utterance,
-            utterance_done=self._utterance_done,
-            forget_utterance=self._forget_utterance,
-            new_utterance_id=self._new_utterance_id,
+            threshold=threshold,
+            utterances=self._utterances,
         )
         ua.listen(self)
 
@@ -161,10 +154,7 @@ class CallRegistry:
         Raises:
             UtteranceNotFound: unknown, or its call is forgotten.
         """
-        try:
-            return self._utterances[utterance_id]
-        except KeyError:
-            raise UtteranceNotFound(f"no utterance {utterance_id[:80]!r}") from None
+        return self._utterances.get(utterance_id)
 
     async def originate(self, request: OriginateRequest) -> Call:
         """Place a call; its progress comes as events.
@@ -190,8 +180,7 @@ class CallRegistry:
             self._source.engine.resolve_voice(request.voice, None)
         if request.prompt is not None:
             self._source.check(request.prompt.content)
-            self._new_utterance_id(request.prompt.utterance_id)
-            self._must_be_free(request.prompt.utterance_id)
+            self._utterances.new_id(request.prompt.utterance_id)
         call = Call(
             self._services,
             id_=call_id,
@@ -206,16 +195,18 @@ class CallRegistry:
         headers = dict(request.headers)
         if request.asserted_identity:
             headers["P-Asserted-Identity"] = f"<{request.asserted_identity}>"
-        self._ua.originate(
-            call_id,
-            to=request.to,
-            from_=request.from_ or "",
-            headers=headers,
-            display_name=request.display_name,
+        self._ua.send(
+            messages.Originate(
+                call_id=call_id,
+                to=request.to,
+                from_=request.from_ or "",
+                headers=headers,
+                display_name=request.display_name,
+            )
         )
         self._add(call, "call.outgoing")
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
-        self._arm(call, timeout_s, "no_answer")
+        call.end_after(timeout_s, "no_answer")
         if request.prompt is not None:
             call.speak(request.prompt)
         return call
@@ -280,8 +271,9 @@ class CallRegistry:
     def on_ua_down(self, reason: str) -> None:
         """Every call ended with it."""
         for call in tuple(self._live.values()):
-            self._end(call, Ending("failed", "ua_process_died"))
-        self._ua.lines_taken = 0
+            call.terminate(Ending("failed", "ua_process_died"))
+            self._retire(call)
+        self._ua.active_pjsua_calls = 0
         self._media_is_late(0.0, refusing=False)
         if reason == STOPPED:
             return
@@ -295,98 +287,36 @@ class CallRegistry:
         except Exception:
             log.exception("report_failed", report=type(message).__name__)
 
-    def _dispatch(self, message: Message) -> None:  # noqa: C901, PLR0912, PLR0915 - a table
+    def _dispatch(self, message: Message) -> None:
         match message:
             case messages.IncomingCall():
                 self._incoming(message)
-                return
             case messages.InviteRefused():
                 self._refused()
-                return
             case messages.RequestsRefused():
-                self._kept_out(message)
+                for cause, count in message.counts.items():
+                    self._metrics.sip_refused.labels(cause=cause).inc(count)
             case messages.AssertionsFailed():
                 self._metrics.ua_failed_assertions.inc(message.count)
-                return
             case messages.MediaLateness():
                 self._media_is_late(message.p99_ms, refusing=message.refusing)
-                return
-            case messages.LinesTaken():
-                self._ua.lines_taken = message.count
-                return
+            case messages.ActivePjsuaCalls():
+                self._ua.active_pjsua_calls = message.count
             case messages.RegistrationChanged():
                 self._ua.registered = message.registered
                 log.info("registration", registered=message.registered, sip_code=message.sip_code)
-                return
+            case _:
+                self._report_to_call(message)
+
+    def _report_to_call(self, message: Message) -> None:
         call = self._live.get(getattr(message, "call_id", ""))
         if call is None:
             return  # ended on our side while the report was on its way
-        match message:
-            case messages.CallRinging():
-                call.sip_call_id = message.sip_call_id or call.sip_call_id
-                call.went_early(message.sip_code)
-            case messages.MediaActive():
-                call.media_is_active(message.codec, message.clock_rate_hz, srtp=message.srtp)
-            case messages.CallEstablished():
-                self._established(call, message)
-            case messages.HoldChanged():
-                call.hold_changed(held=message.held, by=message.by)
-            case messages.DtmfBegan():
-                call.key_went_down(message.at_ns)
-            case messages.DtmfReceived():
-                call.got_digit(
-                    message.digit, duration_ms=message.duration_ms, method=message.method, at_ns=message.at_ns
-                )
-            case messages.QualityReport():
-                call.quality = _quality(message.quality)
-            case messages.CommandFailed():
-                log.warning("command_refused", call_id=call.id, command=message.command, detail=message.detail)
-                self.events.publish(
-                    "call.command_failed",
-                    call_id=call.id,
-                    data={"command": message.command, "detail": message.detail},
-                )
-                if message.command in ("answer", "ring"):
-                    call.end("sip_error", sip_code=500)
-            case messages.CallEnded():
-                call.quality = _quality(message.quality)
-                self._metrics.ua_late_frames.inc(message.quality.late_frames)
-                self._end(
-                    call,
-                    ending_of(
-                        was_established=call.answered_at_s is not None,
-                        ended_by=message.ended_by,
-                        sip_code=message.sip_code,
-                        local_reason=call.local_reason,
-                        direction=call.direction,
-                        contacts=message.contacts,
-                    ),
-                )
-            case messages.PlayoutSpeech():
-                call.speech_began(message.utterance_id, first_speech_ns=message.first_speech_ns)
-            case messages.PlayoutStarted():
-                utterance = call.utterances.get(message.utterance_id)
-                if utterance is not None:
-                    utterance.marks.first_frame_ns = message.first_frame_ns
-            case messages.PlayoutProgress():
-                call.player.progress(message.utterance_id, message.played_ms)
-            case messages.PlayoutUnderrun():
-                self._metrics.playout_underruns.inc()
-                self._threshold.underrun(message.missing_ms)
-            case messages.PlayoutFinished():
-                call.player.finished(
-                    message.utterance_id,
-                    cut=message.cause == "cut",
-                    played_ms=message.played_ms,
-                    underruns=message.underruns,
-                    at_ns=message.at_ns,
-                )
+        call.on_report(message)
+        if call.state is CallState.TERMINATED:
+            self._retire(call)
 
     # ----------------------------------------------------------------------------------------------------------------------
-
-    def _kept_out(self, message: messages.RequestsRefused) -> None:
-        for cause, count in message.counts.items():
-            self._metrics.sip_refused.labels(cause=cause).inc(count)
 
     def _media_is_late(self, p99_ms: float, *, refusing: bool) -> None:
         self._metrics.ua_media_lateness.set(p99_ms / 1000)
@@ -396,10 +326,10 @@ class CallRegistry:
     def _is_full(self) -> bool:
         if not self._ua.is_ready:
             return False
-        return len(self._live) >= self._ua.max_calls or self._ua.lines_taken >= self._ua.build_max_calls
+        return len(self._live) >= self._ua.max_calls or self._ua.active_pjsua_calls >= self._ua.build_max_calls
 
     def _incoming(self, message: messages.IncomingCall) -> None:
-        trusted = routing.is_trusted(message.source, self._config.sip.trusted_peers)
+        trusted = message.source in PeerList(self._config.sip.trusted_peers)
         call = Call(
             self._services,
             id_=message.call_id,
@@ -436,23 +366,14 @@ class CallRegistry:
             case "now":
                 call.accept()
             case "ring":
-                self._ua.ring(call.id, early_media=False)
-                self._timer(call, decision.ring_ms / 1000, call.accept)
+                self._ua.send(messages.Ring(call_id=call.id))
+                call.after(decision.ring_ms / 1000, call.accept)
             case "manual":
-                self._ua.ring(call.id, early_media=False)
-                self._timer(
-                    call,
+                self._ua.send(messages.Ring(call_id=call.id))
+                call.after(
                     self._config.calls.manual_answer_timeout_s,
                     lambda: _nobody_answered(call, decision.unanswered),
                 )
-
-    def _established(self, call: Call, message: messages.CallEstablished) -> None:
-        call.sip_call_id = message.sip_call_id or call.sip_call_id
-        call.transport = message.transport or call.transport
-        call.was_established(message.at_ns)
-        self._cancel_timer(call.id)
-        if self._config.calls.max_duration_s:
-            self._arm(call, self._config.calls.max_duration_s, "max_duration")
 
     def _refused(self) -> None:
         self._metrics.calls_ended.labels(direction="inbound", result="rejected", reason="overload").inc()
@@ -479,13 +400,14 @@ class CallRegistry:
             },
         )
 
-    def _end(self, call: Call, ending: Ending) -> None:
-        self._cancel_timer(call.id)
+    def _retire(self, call: Call) -> None:
+        """Keep a call that is over for a while."""
+        ending = call.ending
+        assert ending is not None
         self._live.pop(call.id, None)
         if not self._live:
             self._empty.set()
         self._ended[call.id] = call
-        call.terminated(ending)
         self._metrics.calls_active.set(len(self._live))
         self._metrics.calls_ended.labels(direction=call.direction, result=ending.result, reason=ending.reason).inc()
         self.events.publish("call.terminated", call_id=call.id, data={"ending": ending, "quality": call.quality})
@@ -500,62 +422,7 @@ class CallRegistry:
                 return
             del self._ended[oldest.id]
             self.events.forget_call(oldest.id)
-            for utterance_id in oldest.utterances:
-                self._utterances.pop(utterance_id, None)
-
-    def _utterance_done(self, utterance: Utterance) -> None:
-        cause = utterance.completion_cause
-        assert cause is not None
-        metrics = self._metrics
-        metrics.utterances.labels(cause=cause.value).inc()
-        metrics.utterances_active.dec()
-        if utterance.engine and utterance.time_to_first_audio_ms is not None:
-            metrics.time_to_first_audio.labels(engine=utterance.engine).observe(utterance.time_to_first_audio_ms / 1000)
-        if utterance.engine and utterance.time_to_first_pcm_ms is not None:
-            metrics.time_to_first_pcm.labels(engine=utterance.engine).observe(utterance.time_to_first_pcm_ms / 1000)
-        if cause is CompletionCause.NORMAL and not utterance.underruns:
-            self._threshold.smooth()
-        if utterance.engine:
-            metrics.start_threshold.labels(engine=utterance.engine).set(self._threshold.current_ms / 1000)
-        call = self._live.get(utterance.call_id)
-        pressed_ns = call.barge_in_instant(utterance.id) if call is not None else None
-        if cause is CompletionCause.BARGE_IN and pressed_ns is not None and utterance.marks.completed_ns is not None:
-            metrics.barge_in_cut.observe(ms_between(pressed_ns, utterance.marks.completed_ns) / 1000)
-
-    def _add_utterance(self, utterance: Utterance) -> None:
-        self._utterances[utterance.id] = utterance
-        while len(self._utterances) > MAX_UTTERANCES_KEPT and next(iter(self._utterances.values())).is_complete:
-            oldest = next(iter(self._utterances.values()))
-            del self._utterances[oldest.id]
-            owner = self._live.get(oldest.call_id) or self._ended.get(oldest.call_id)
-            if owner is not None:
-                owner.utterances.pop(oldest.id, None)
-        self._metrics.utterances_active.inc()
-
-    def _forget_utterance(self, utterance_id: str) -> None:
-        self._utterances.pop(utterance_id, None)
-
-    def _new_utterance_id(self, wanted: str | None) -> str:
-        if wanted is None:
-            return f"utt_{secrets.token_hex(8)}"
-        self._must_be_free(wanted)
-        return wanted
-
-    def _must_be_free(self, utterance_id: str | None) -> None:
-        if utterance_id is not None and utterance_id in self._utterances:
-            raise DuplicateId(f"there is an utterance {utterance_id[:80]!r} already")
-
-    def _arm(self, call: Call, delay_s: float, local_reason: str) -> None:
-        self._timer(call, delay_s, lambda: call.end(local_reason))
-
-    def _timer(self, call: Call, delay_s: float, action: Callable[[], None]) -> None:
-        self._cancel_timer(call.id)
-        self._timers[call.id] = asyncio.get_running_loop().call_later(delay_s, _quietly, action)
-
-    def _cancel_timer(self, call_id: str) -> None:
-        timer = self._timers.pop(call_id, None)
-        if timer is not None:
-            timer.cancel()
+            self._utterances.forget(oldest.utterances)
 
 
 def _nobody_answered(call: Call, greeting: Prompt | None) -> None:
@@ -581,27 +448,3 @@ def _refuse(call: Call, error: CcTtsError) -> None:
 
 def _name_addr(display_name: str, uri: str) -> str:
     return f"{bye.quoted(display_name)} <{uri}>" if display_name else uri
-
-
-def _quietly(action: Callable[[], None]) -> None:
-    try:
-        action()
-    except CcTtsError as error:
-        log.warning("timer_failed", code=error.code, detail=error.detail)
-
-
-def _quality(figures: messages.MediaQuality) -> Quality:
-    expected = figures.packets_received + figures.packets_lost
-    mos = None
-    if expected and figures.round_trip_ms is not None:
-        mos = mean_opinion_score(loss=figures.packets_lost / expected, round_trip_ms=figures.round_trip_ms)
-    return Quality(
-        packets_sent=figures.packets_sent,
-        packets_received=figures.packets_received,
-        packets_lost=figures.packets_lost,
-        jitter_ms=None if figures.jitter_ms is None else round(figures.jitter_ms, 2),
-        round_trip_ms=None if figures.round_trip_ms is None else round(figures.round_trip_ms, 2),
-        underruns=figures.underruns,
-        late_frames=figures.late_frames,
-        mos=mos,
-    )

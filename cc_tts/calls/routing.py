@@ -4,7 +4,6 @@ Precedence: ``X-TTS-Prompt-Id``, ``X-TTS-Text``, ``play=`` of an RFC 4240 Reques
 Request-URI's user. Prompts are taken only from trusted peers: whoever can send an INVITE could make us speak.
 """
 
-import ipaddress
 import itertools
 import re
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 from cc_tts.config.schema import MAX_LEAD_IN_MS, CallsConfig, Config, RouteConfig
 from cc_tts.errors import Forbidden, MalformedRequest, NotFound, NothingToSay, PromptNotFound, TextTooLong, did_you_mean
 from cc_tts.speech.prompt import Prompt, TextContent, Then
+from cc_tts.ua.guard.limits import PeerList
 
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
@@ -50,7 +50,7 @@ def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config:
         TextTooLong: more text than ``tts.max_text_chars`` (413).
     """
     user, parameters = parse_uri(request_uri)
-    trusted = is_trusted(source, config.sip.trusted_peers)
+    trusted = source in PeerList(config.sip.trusted_peers)
     tts_headers = {name.lower(): value for name, value in headers.items()} if trusted else {}
     then = _then(tts_headers)
     if user == ANNOUNCEMENT_USER and not _has_prompt(tts_headers):
@@ -89,17 +89,6 @@ def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config:
         unanswered=unanswered,
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
     )
-
-
-def is_trusted(source: str, peers: tuple[str, ...]) -> bool:
-    """Whether ``source`` lies in one of the networks."""
-    try:
-        address = ipaddress.ip_address(source)
-    except ValueError:
-        return False
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return any(address in ipaddress.ip_network(peer) for peer in peers)
 
 
 def uri_parameters(uri: str) -> dict[str, str]:

@@ -8,9 +8,10 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Final
 
-from cc_tts.calls.call_state import UTTERANCE_TABLE, StateMachine, UtteranceEvent, UtteranceState
+from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
 from cc_tts.speech.prompt import Prompt, TextContent
+from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
 from cc_tts.text.language import is_unspaced
 
@@ -53,7 +54,6 @@ class Marks:
 
     origin_ns: int
     first_pcm_ns: int | None = None
-    first_frame_ns: int | None = None
     first_speech_ns: int | None = None
     completed_ns: int | None = None
 

@@ -79,7 +79,7 @@ def check_tls(subject: Subject, _probes: Probes) -> Iterator[Finding]:
     tls = subject.config.tls
     max_calls = subject.build_max_calls
     if "tls" in subject.config.sip.transports and max_calls is not None and max_calls <= WHEEL_MAX_CALLS:
-        detail, advice = "the try-out wheel of pjsua2 is not for TLS", f"make pjsua2, then start with {VARIABLE}=server"
+        detail, advice = "the PyPI wheel of pjsua2 is not for TLS", f"make pjsua2, then start with {VARIABLE}=server"
         yield Finding("fail", "tls", detail, advice)
     if not (tls.certificate_file or tls.ca_file):
         return

@@ -85,7 +85,7 @@ def require_pjsua2(config: Config, probes: Probes) -> list[str]:
     """Find out whether the user agent can work with this pjsua2, for ``cc-tts check-config``.
 
     Returns:
-        What it does not do, if it is the try-out wheel.
+        What it does not do, if it is the PyPI wheel.
 
     Raises:
         ConfigError: it does not load, or not do what is configured.

@@ -33,7 +33,6 @@ from cc_tts.media.playout_events import (
     PlayoutCause,
     PlayoutEvent,
     PlayoutFinished,
-    PlayoutLowWater,
     PlayoutOverflow,
     PlayoutProgress,
     PlayoutSpeech,
@@ -46,7 +45,6 @@ __all__ = [
     "PlayoutBuffer",
     "PlayoutEvent",
     "PlayoutFinished",
-    "PlayoutLowWater",
     "PlayoutOverflow",
     "PlayoutProgress",
     "PlayoutSpeech",
@@ -57,7 +55,6 @@ __all__ = [
 FADE_MS: Final = 5.0
 """Length of a ramp, ms."""
 PROGRESS_MS: Final = 100
-LOW_WATER_MS: Final = 200
 MAX_QUEUED_UTTERANCES: Final = 64
 _REMEMBERED_CUTS: Final = 64
 
@@ -77,7 +74,6 @@ class _Queued:
         "fade_in",
         "finished",
         "first_speech_ns",
-        "is_low",
         "missing_bytes",
         "next_progress",
         "not_before_ns",
@@ -104,7 +100,6 @@ class _Queued:
         self.num_read = 0
         self.state = _State.WAITING
         self.fade_in = False
-        self.is_low = False
         self.missing_bytes = 0
         self.underruns = 0
         self.next_progress = 0
@@ -128,13 +123,11 @@ class PlayoutBuffer:
         *,
         max_buffered_ms: int,
         events: Callable[[PlayoutEvent], object],
-        low_water_ms: int = LOW_WATER_MS,
         fade_ms: float = FADE_MS,
     ) -> None:
         self._format = audio_format
         self._max_bytes = max(audio_format.bytes_for_ms(max_buffered_ms), audio_format.frame_bytes)
         self._events = events
-        self._low_bytes = audio_format.bytes_for_ms(low_water_ms)
         self._frame_bytes = audio_format.frame_bytes
         self._fade_bytes = min(audio_format.bytes_for_ms(fade_ms), self._frame_bytes)
         self._progress_bytes = audio_format.bytes_for_ms(PROGRESS_MS)
@@ -356,11 +349,7 @@ class PlayoutBuffer:
             self._chunk, self._offset = b"", 0
         self._queue.remove(queued)
         played_ms = self._format.ms_for_bytes(queued.num_read)
-        self._events(
-            PlayoutFinished(
-                queued.utterance_id, now_ns, cause, played_ms, queued.underruns, first_speech_ns=queued.first_speech_ns
-            )
-        )
+        self._events(PlayoutFinished(queued.utterance_id, now_ns, cause, played_ms, queued.underruns))
 
     def _take(self, head: _Queued, num_bytes: int) -> bytes:
         """Remove ``num_bytes``, all of them present, from the queue's head."""
@@ -398,13 +387,8 @@ class PlayoutBuffer:
         if head.num_read >= head.next_progress:
             if head.next_progress:
                 played_ms = self._format.ms_for_bytes(head.num_read)
-                buffered_ms = self._format.ms_for_bytes(head.available)
-                self._events(PlayoutProgress(head.utterance_id, now_ns, played_ms, buffered_ms))
+                self._events(PlayoutProgress(head.utterance_id, now_ns, played_ms))
             head.next_progress = head.num_read - head.num_read % self._progress_bytes + self._progress_bytes
-        is_low = head.available < self._low_bytes and not head.finished
-        if is_low and not head.is_low:
-            self._events(PlayoutLowWater(head.utterance_id, now_ns, self._format.ms_for_bytes(head.available)))
-        head.is_low = is_low
 
 
 def _ramped_in(pcm: bytes, num_bytes: int) -> bytes:

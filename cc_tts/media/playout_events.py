@@ -1,10 +1,11 @@
-"""What a playout buffer reports, each at the tick at which it happened.
+"""What a playout buffer reports, each at the tick at which it happened. The server gets them as they are.
 
 ``at_ns`` is the ``now_ns`` of the frame, on CLOCK_MONOTONIC.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
+
+import msgspec
 
 from cc_tts.errors import ServerError
 
@@ -18,33 +19,21 @@ class PlayoutOverflow(ServerError):
     title: ClassVar[str] = "The playout buffer is full"
 
 
-@dataclass(frozen=True, slots=True)
-class PlayoutStarted:
+class PlayoutStarted(msgspec.Struct, frozen=True, tag=True):
     """The utterance's first frame left."""
 
     utterance_id: str
     at_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlayoutSpeech:
+class PlayoutSpeech(msgspec.Struct, frozen=True, tag=True):
     """The utterance's first frame that holds speech left (peak of −50 dBFS or more)."""
 
     utterance_id: str
     at_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlayoutLowWater:
-    """Less than the low water mark is left of an utterance that is not finished. Once per fall."""
-
-    utterance_id: str
-    at_ns: int
-    buffered_ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class PlayoutUnderrun:
+class PlayoutUnderrun(msgspec.Struct, frozen=True, tag=True):
     """The utterance ran dry in the middle.
 
     Reported when its audio goes on, or when it is cut, with the silence that was inserted. An utterance that turns out
@@ -56,18 +45,15 @@ class PlayoutUnderrun:
     missing_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class PlayoutProgress:
-    """About every 100 ms of audio. ``buffered_ms`` is what is left of this utterance."""
+class PlayoutProgress(msgspec.Struct, frozen=True, tag=True):
+    """About every 100 ms of audio. ``played_ms`` counts as in :class:`PlayoutFinished`."""
 
     utterance_id: str
     at_ns: int
     played_ms: float
-    buffered_ms: float
 
 
-@dataclass(frozen=True, slots=True)
-class PlayoutFinished:
+class PlayoutFinished(msgspec.Struct, frozen=True, tag=True):
     """The utterance's last frame left. ``played_ms`` counts its audio, not the silence of underruns and pauses."""
 
     utterance_id: str
@@ -75,7 +61,6 @@ class PlayoutFinished:
     cause: PlayoutCause
     played_ms: float
     underruns: int
-    first_speech_ns: int | None
 
 
-PlayoutEvent = PlayoutStarted | PlayoutSpeech | PlayoutLowWater | PlayoutUnderrun | PlayoutProgress | PlayoutFinished
+PlayoutEvent = PlayoutStarted | PlayoutSpeech | PlayoutUnderrun | PlayoutProgress | PlayoutFinished

@@ -132,7 +132,7 @@ def _begin() -> tuple[ChildChannel, UaSettings]:
     parser.add_argument("--channel-fd", type=int, required=True)
     arguments = parser.parse_args()
     settings = msgspec.json.decode(sys.stdin.buffer.read(), type=UaSettings)
-    logs.configure(level=settings.log_level, json=settings.log_json, process="ua")
+    logs.configure(level=settings.log.level, json=settings.log.json, process="ua")
     return ChildChannel(socket.socket(fileno=arguments.channel_fd), TO_UA), settings
 
 

@@ -17,25 +17,14 @@ from cc_tts.processes.channel import Hello, Message
 from cc_tts.processes.supervisor import ChildSpec, ProcessState, Supervisor, python_module
 from cc_tts.ua.messages import (
     FROM_UA,
-    Answer,
     ApplySettings,
-    Audio,
-    BeginUtterance,
-    CutUtterance,
-    FinishUtterance,
-    Hangup,
-    Originate,
-    Ring,
-    SendDtmf,
     SetAccepting,
-    SetHold,
-    SetPaused,
     SettingsApplied,
     UaSettings,
 )
 
 RETRY_AFTER_S = 2
-"""What a client is told while the UA process restarts."""
+"""Retry-After of a client's request while the UA process restarts."""
 APPLY_TIMEOUT_S = 5.0
 """For the UA process to take over new settings."""
 RESOLV_CONF = Path("/etc/resolv.conf")
@@ -70,7 +59,7 @@ class UaClient:
         self._listener: UaListener | None = None
         self._accepting = True
         self.registered: bool | None = None
-        self.lines_taken = 0
+        self.active_pjsua_calls = 0
         self._reloaded: ApplySettings | None = None
         self._applied: asyncio.Future[dict[str, str]] | None = None
         self._supervisor = Supervisor(
@@ -129,7 +118,7 @@ class UaClient:
 
     @property
     def build_max_calls(self) -> int:
-        """How many lines its build of PJSIP has; 0 while unknown."""
+        """How many calls its build of PJSUA takes; 0 while unknown."""
         return int(self.build.get("build_max_calls", "0"))
 
     def set_accepting(self, *, accepting: bool) -> None:
@@ -137,7 +126,7 @@ class UaClient:
         self._accepting = accepting
         if self._supervisor.state is ProcessState.READY:
             with contextlib.suppress(UserAgentUnavailable):  # it is going down; on_ready says it again
-                self._send(SetAccepting(accepting=accepting, retry_after_s=self._config.sip.retry_after_s))
+                self.send(SetAccepting(accepting=accepting, retry_after_s=self._config.sip.retry_after_s))
 
     async def reload(self, config: Config, *, renew_tls: bool) -> dict[str, str]:
         """Have the UA process take over what can be changed while it runs, now or when it is next ready.
@@ -153,7 +142,7 @@ class UaClient:
             return {}
         self._applied = asyncio.get_running_loop().create_future()
         try:
-            self._send(self._reloaded)
+            self.send(self._reloaded)
             async with asyncio.timeout(APPLY_TIMEOUT_S):
                 return await self._applied
         except (UserAgentUnavailable, TimeoutError) as error:
@@ -161,76 +150,12 @@ class UaClient:
         finally:
             self._applied = None
 
-    def ring(self, call_id: str, *, early_media: bool) -> None:
-        """180 or 183."""
-        self._send(Ring(call_id=call_id, early_media=early_media))
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        """Have the UA process carry out one of ``TO_UA``; ``payload`` is the PCM of :class:`cc_tts.ua.messages.Audio`.
 
-    def answer(self, call_id: str) -> None:
-        """200."""
-        self._send(Answer(call_id=call_id))
-
-    def hangup(
-        self,
-        call_id: str,
-        *,
-        sip_code: int = 0,
-        reason: str = "",
-        retry_after_s: int = 0,
-        cause: str = "local_hangup",
-        tail_ms: int = 0,
-    ) -> None:
-        """BYE, CANCEL or a refusal, after ``tail_ms`` of silence."""
-        self._send(
-            Hangup(
-                call_id=call_id,
-                sip_code=sip_code,
-                reason=reason,
-                retry_after_s=retry_after_s,
-                cause=cause,
-                tail_ms=tail_ms,
-            )
-        )
-
-    def set_hold(self, call_id: str, *, hold: bool) -> None:
-        """Re-INVITE."""
-        self._send(SetHold(call_id=call_id, hold=hold))
-
-    def send_dtmf(self, call_id: str, digits: str, *, duration_ms: int) -> None:
-        """RFC 4733 events."""
-        self._send(SendDtmf(call_id=call_id, digits=digits, duration_ms=duration_ms))
-
-    def originate(self, call_id: str, *, to: str, from_: str, headers: dict[str, str], display_name: str = "") -> None:
-        """Place a call."""
-        self._send(Originate(call_id=call_id, to=to, from_=from_, headers=headers, display_name=display_name))
-
-    def begin(self, call_id: str, utterance_id: str, *, start_threshold_ms: int, not_before_ns: int = 0) -> None:
-        """Queue an utterance, which is not to start before an instant."""
-        self._send(
-            BeginUtterance(
-                call_id=call_id,
-                utterance_id=utterance_id,
-                start_threshold_ms=start_threshold_ms,
-                not_before_ns=not_before_ns,
-            )
-        )
-
-    def audio(self, call_id: str, utterance_id: str, pcm: bytes) -> None:
-        """Line-rate PCM for it."""
-        self._send(Audio(call_id=call_id, utterance_id=utterance_id), pcm)
-
-    def finish(self, call_id: str, utterance_id: str) -> None:
-        """No more audio for it."""
-        self._send(FinishUtterance(call_id=call_id, utterance_id=utterance_id))
-
-    def cut(self, call_id: str, utterance_id: str | None) -> None:
-        """Silence it (``None``: everything) within one frame."""
-        self._send(CutUtterance(call_id=call_id, utterance_id=utterance_id))
-
-    def set_paused(self, call_id: str, *, paused: bool) -> None:
-        """Stop or go on with the prompts' clock."""
-        self._send(SetPaused(call_id=call_id, paused=paused))
-
-    def _send(self, message: Message, payload: bytes = b"") -> None:
+        Raises:
+            UserAgentUnavailable: it is not up.
+        """
         try:
             self._supervisor.send(message, payload)
         except ProcessFailed as error:
@@ -250,7 +175,7 @@ class UaClient:
             self.set_accepting(accepting=False)
         if self._reloaded is not None:  # it may have been started with what was in force before
             with contextlib.suppress(UserAgentUnavailable):
-                self._send(self._reloaded)
+                self.send(self._reloaded)
         self._listener.on_ua_ready()
 
     def _on_down(self, reason: str) -> None:
@@ -270,41 +195,13 @@ def system_nameservers(path: Path = RESOLV_CONF) -> tuple[str, ...]:
 
 def settings_of(config: Config) -> UaSettings:
     """The part of the configuration the UA process needs."""
+    tls = replace(config.tls, ca_file=tls_files.ca_file(config.tls)) if "tls" in config.sip.transports else None
     return UaSettings(
-        host=config.sip.host,
-        port=config.sip.port,
-        transports=config.sip.transports,
-        public_address=config.sip.public_address,
-        max_calls=config.sip.max_calls,
-        user_agent=config.sip.user_agent,
-        retry_after_s=config.sip.retry_after_s,
-        max_media_lateness_ms=config.sip.max_media_lateness_ms,
-        rtp_port_min=config.rtp.port_min,
-        rtp_port_max=config.rtp.port_max,
-        codecs=config.rtp.codecs,
-        clock_rate_hz=config.rtp.clock_rate_hz,
-        rtp_inactivity_timeout_s=config.rtp.inactivity_timeout_s,
-        rtp_quarantine_s=config.rtp.quarantine_s,
-        rtp_unacked_ms=config.rtp.unacked_ms,
-        playout_max_buffered_ms=config.playout.window_ms + BUFFER_SLACK_MS,
-        registrar=config.registration.registrar,
-        username=config.registration.username,
-        password=config.registration.password,
-        realm=config.registration.realm,
-        expires_s=config.registration.expires_s,
-        retry_s=config.registration.retry_s,
-        registration_stop_on=config.registration.stop_on,
-        log_level=config.log.level,
-        log_json=config.log.json,
-        pjsip_log_level=config.log.pjsip_level,
-        nameservers=config.sip.nameservers or system_nameservers(),
-        srtp=config.rtp.srtp,
-        tls=replace(config.tls, ca_file=tls_files.ca_file(config.tls)) if "tls" in config.sip.transports else None,
-        tls_port=config.sip.tls_port,
-        trusted_peers=config.sip.trusted_peers,
-        allowed_peers=config.sip.allowed_peers,
-        follow_redirects=config.sip.follow_redirects,
-        max_requests_per_source_s=config.sip.max_requests_per_source_s,
+        sip=replace(config.sip, nameservers=config.sip.nameservers or system_nameservers()),
+        rtp=config.rtp,
+        registration=config.registration,
         auth=config.auth,
-        allow_pypi_wheel=config.sip.allow_pypi_wheel,
+        log=config.log,
+        tls=tls,
+        playout_max_buffered_ms=config.playout.window_ms + BUFFER_SLACK_MS,
     )

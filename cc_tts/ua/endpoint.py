@@ -1,11 +1,10 @@
 """The SIP user agent: pjsua2's library, transports, accounts, legs. Runs on: the SIP thread, except :meth:`media`."""
 
 import functools
-import re
 import resource
 import secrets
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,18 +13,19 @@ import pjsua2 as pj
 from cc_tts import logs
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
-from cc_tts.media.playout_events import PlayoutOverflow
+from cc_tts.media.playout_events import PlayoutEvent, PlayoutOverflow
+from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import leg_events, pjsua2_build
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
-from cc_tts.ua.guard.request_filter import Gate, tell_what_is_served
+from cc_tts.ua.guard.request_filter import RequestFilter, set_capabilities
 from cc_tts.ua.leg import Leg
 from cc_tts.ua.messages import (
+    ActivePjsuaCalls,
     Answer,
     ApplySettings,
     AssertionsFailed,
@@ -38,15 +38,9 @@ from cc_tts.ua.messages import (
     Hangup,
     IncomingCall,
     InviteRefused,
-    LinesTaken,
     MediaLateness,
-    MediaQuality,
     Originate,
-    PlayoutFinished,
-    PlayoutProgress,
-    PlayoutSpeech,
-    PlayoutStarted,
-    PlayoutUnderrun,
+    PlayoutReport,
     RequestsRefused,
     Ring,
     SendDtmf,
@@ -56,12 +50,13 @@ from cc_tts.ua.messages import (
     SettingsApplied,
     UaSettings,
 )
-from cc_tts.ua.pjsua2_build import TRY_OUT_WHEEL, Pjsua2Build
+from cc_tts.ua.pjsip_log import PjsipLog
+from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
 from cc_tts.ua.rtp.l16 import L16
-from cc_tts.ua.rtp.lateness import BeatLateness, Lateness
-from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortQuarantine, num_pairs
+from cc_tts.ua.rtp.lateness import Lateness, TickLateness
+from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortCooldown, num_pairs
 from cc_tts.ua.sip import bye, transports
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import uri as sip_uri
@@ -78,18 +73,18 @@ TIMER_SLOTS: Final = 5
 """A leg's timers are looked at once in as many ticks: a key whose end was lost, a 200 without ACK, a hold after a 491."""
 END_ALL_TIMEOUT_NS: Final = 2_000_000_000
 """How long the BYEs of the last calls may take."""
-SOCKET_REST_NS: Final = 600_000_000
-"""PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and the try-out wheel
+SOCKET_CLOSING_NS: Final = 600_000_000
+"""PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and the PyPI wheel
 aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
-TELL_REFUSED_NS: Final = 1_000_000_000
-"""Refused requests are told of once in this time at most, however many there are."""
-MAX_ASSERTIONS: Final = 1000
-"""Failed assertions that are counted in that time."""
+REPORT_INTERVAL_NS: Final = 1_000_000_000
+"""Refused requests and failed assertions are reported once in this time at most, however many there are."""
 SPARE_HANDLES: Final = 16
 """Of the handles of a build, those that are not for RTP and RTCP."""
-MIN_RESTING_CALLS: Final = 20
-"""Calls whose sockets may rest at once before new ones get 503, in the try-out wheel: 40 calls a second that end at once."""
+MIN_CLOSING_CALLS: Final = 20
+"""Ended calls whose sockets may still be in PJLIB's table before new ones get 503, in the PyPI wheel: 40 calls a second
+that end at once.
+"""
 SPARE_FILES: Final = 64
 """Of the process's open files, likewise."""
 _CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
@@ -114,33 +109,33 @@ class UserAgent:
         self._build = build
         self._clock = clock
         self._send = send
-        self._format = AudioFormat(settings.clock_rate_hz)
+        self._format = AudioFormat(settings.rtp.clock_rate_hz)
         self._legs: dict[str, Leg] = {}
         self._over: list[Leg] = []  # legs that have ended and still are in the table
         self._accepting = True
         self._server_silent = False
         self._unanswered: set[str] = set()
-        """Calls of which the server has been told and to which it has not reacted yet."""
-        self._retry_after_s = settings.retry_after_s
-        self._playout_events: deque[tuple[str, playout_events.PlayoutEvent]] = deque()
-        self._resting: deque[int] = deque()
+        """Calls that were reported to the server and to which it has not reacted yet."""
+        self._retry_after_s = settings.sip.retry_after_s
+        self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
+        self._closing: deque[int] = deque()
         self._watch_slot = 0
         self._last_tick_ns = 0
-        self._lateness = BeatLateness(settings.max_media_lateness_ms)
-        self._told_lateness = Lateness(0.0, refusing=False)
-        self._max_quarantined = 0
-        self._quarantine: PortQuarantine
+        self._lateness = TickLateness(settings.sip.max_media_lateness_ms)
+        self._reported_lateness = Lateness(0.0, refusing=False)
+        self._max_cooling = 0
+        self._port_cooldown: PortCooldown
         self.max_calls = 0
         self._build_limit = 0
-        self._count_lines: Callable[[], int] = lambda: 0
-        self._lines_taken = 0
-        self.gate_installed = False
+        self._count_pjsua_calls: Callable[[], int] = lambda: 0
+        self._active_pjsua_calls = 0
+        self.request_filter_installed = False
         self._policy = InboundPolicy(settings, clock=clock)
-        self._told_refused_ns = 0
-        self._told_assertions_ns = 0
+        self._reported_refused_ns = 0
+        self._reported_assertions_ns = 0
         self._originated: dict[str, str] = {}
         self._tails: list[tuple[int, Hangup]] = []
-        self._log_writer = _LogWriter(clock)
+        self._log_writer = PjsipLog(clock)
         self._library: CLibrary
         self._l16: L16 | None = None
         self._endpoint: Any = pj.Endpoint()
@@ -157,62 +152,62 @@ class UserAgent:
             What this build is, for the log and ``cc-tts serve``'s greeting.
 
         Raises:
-            RuntimeError: a port is taken, an address is not ours, TLS with the try-out wheel.
+            RuntimeError: a port is taken, an address is not ours, TLS with the PyPI wheel.
             pjsua2.Error: PJSIP does not start.
         """
         SipThread.check()
         library = self._library = CLibrary()
         self._set_log_level = library.set_log_level
-        self._set_log_level(self._settings.pjsip_log_level)
+        self._set_log_level(self._settings.log.pjsip_level)
         self._endpoint.libCreate()
         self._endpoint.libInit(self._library_config())
         build_limit = self._build_limit = int(library.max_calls())
-        self._count_lines = library.num_calls
-        wanted = min(self._settings.max_calls or build_limit, build_limit)
-        pairs = num_pairs(self._settings.rtp_port_min, self._settings.rtp_port_max)
-        if self._settings.rtp_quarantine_s:
-            self._max_quarantined = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
+        self._count_pjsua_calls = library.num_calls
+        wanted = min(self._settings.sip.max_calls or build_limit, build_limit)
+        pairs = num_pairs(self._settings.rtp.port_min, self._settings.rtp.port_max)
+        if self._settings.rtp.quarantine_s:
+            self._max_cooling = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
         if pairs < wanted:
             log.warning("few_rtp_ports", pairs=pairs, consequence=f"{pairs} calls at once")
             wanted = pairs
         self.max_calls = min(wanted, self._open_files(wanted))
-        self._max_resting = max(MIN_RESTING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
-        if self._settings.user_agent:
-            library.server_header = (("Server", self._settings.user_agent),)
-        self._install_gate(library)
+        self._max_closing = max(MIN_CLOSING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
+        if self._settings.sip.user_agent:
+            library.server_header = (("Server", self._settings.sip.user_agent),)
+        self._install_request_filter(library)
         self._filter = MessageFilter(
             library,
-            codecs=frozenset(_SPOKEN[name] for name in self._settings.codecs),
-            srtp=self._settings.srtp != "off",
+            codecs=frozenset(_SPOKEN[name] for name in self._settings.rtp.codecs),
+            srtp=self._settings.rtp.srtp != "off",
             on_key=self._on_key,
             on_offer=self._on_offer,
             on_malformed=self._policy.note_malformed,
         )
         self._filter.install()
-        is_wheel = self._build.name(build_limit) == TRY_OUT_WHEEL
-        if is_wheel and not self._settings.allow_pypi_wheel:
-            pjsua2_build.check_address(self._settings.host)
-        transports.open_all(self._endpoint, self._settings, is_wheel=is_wheel)
+        is_wheel = self._build.name(build_limit) == PYPI_WHEEL
+        if is_wheel and not self._settings.sip.allow_pypi_wheel:
+            pjsua2_build.check_address(self._settings.sip.host)
+        transports.open_all(self._endpoint, self._settings, self._settings.sip.transports, is_wheel=is_wheel)
         self._endpoint.libStart()
         self._endpoint.audDevManager().setNullDev()
         self._set_codecs()
-        self._quarantine = PortQuarantine(
-            host=self._settings.host,
-            port_min=self._settings.rtp_port_min,
-            port_max=self._settings.rtp_port_max,
-            quarantine_s=self._settings.rtp_quarantine_s,
-            max_pairs=self._max_quarantined,
+        self._port_cooldown = PortCooldown(
+            host=self._settings.sip.host,
+            port_min=self._settings.rtp.port_min,
+            port_max=self._settings.rtp.port_max,
+            cooldown_s=self._settings.rtp.quarantine_s,
+            max_pairs=self._max_cooling,
             clock=self._clock,
         )
         self._ports = AudioPorts(self.max_calls, self._format, self._clock, self._lateness)
         self._local = Account(on_incoming=self._on_incoming, on_registration=self._send)
         self._local.create(local_config(self._settings))
-        if self._settings.registrar:
+        if self._settings.registration.registrar:
             self._registration = Registration(
                 registered_config(self._settings),
                 on_incoming=self._on_incoming,
-                retry_s=self._settings.retry_s,
-                stop_on=self._settings.registration_stop_on,
+                retry_s=self._settings.registration.retry_s,
+                stop_on=self._settings.registration.stop_on,
                 clock=self._clock,
                 send=self._send,
             )
@@ -221,7 +216,7 @@ class UserAgent:
             "max_calls": str(self.max_calls),
             "build_max_calls": str(build_limit),
             "pjsua2": self._build.name(build_limit),
-            "gate": "503" if self.gate_installed else "486",
+            "gate": "503" if self.request_filter_installed else "486",
         }
 
     def poll(self) -> None:
@@ -229,19 +224,19 @@ class UserAgent:
         self._endpoint.libHandleEvents(POLL_MS)
         self._end_tails()
         self._drain_playout_events()
-        lines_taken = self._reap()
-        if lines_taken != self._lines_taken:
-            self._lines_taken = lines_taken
-            self._send(LinesTaken(count=lines_taken))
+        active_pjsua_calls = self._reap()
+        if active_pjsua_calls != self._active_pjsua_calls:
+            self._active_pjsua_calls = active_pjsua_calls
+            self._send(ActivePjsuaCalls(count=active_pjsua_calls))
         now_ns = self._clock.now_ns()
         if now_ns - self._last_tick_ns >= PTIME_MS * NS_PER_MS:
             self._last_tick_ns = now_ns
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
-            self._tell_lateness(now_ns)
-            self._tell_refused(now_ns)
-            self._tell_assertions(now_ns)
+            self._report_lateness(now_ns)
+            self._report_refused(now_ns)
+            self._report_assertions(now_ns)
             if self._registration is not None:
-                self._registration.turn(is_idle=not self._legs and not lines_taken)
+                self._registration.turn(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
 
     def _look_after_legs(self, now_ns: int) -> None:
@@ -254,7 +249,7 @@ class UserAgent:
                 leg.keep_time(now_ns)
         for leg in legs[self._watch_slot % TIMER_SLOTS :: TIMER_SLOTS]:
             leg.check_timers(now_ns)
-        timeout_s = self._settings.rtp_inactivity_timeout_s
+        timeout_s = self._settings.rtp.inactivity_timeout_s
         for leg in legs[self._watch_slot :: WATCH_SLOTS]:
             self._attempt(leg.call_id, "watch", functools.partial(leg.watch_rtp, inactivity_timeout_s=timeout_s))
 
@@ -290,30 +285,11 @@ class UserAgent:
                 self._send(SettingsApplied(refused=self._apply(message)))
             case Originate():
                 self._originate(message)
-            case Ring(call_id=call_id):
-                self._on_leg(call_id, "ring", lambda leg: leg.ring(early_media=message.early_media))
-            case Answer(call_id=call_id):
-                self._on_leg(call_id, "answer", lambda leg: leg.accept())
             case Hangup(tail_ms=tail_ms) if tail_ms:
                 due_ns = self._clock.now_ns() + tail_ms * NS_PER_MS
                 self._tails.append((due_ns, msgspec.structs.replace(message, tail_ms=0)))
-            case Hangup(call_id=call_id):
-                self._on_leg(
-                    call_id,
-                    "hangup",
-                    lambda leg: leg.end(
-                        sip_code=message.sip_code,
-                        reason=message.reason,
-                        retry_after_s=message.retry_after_s,
-                        cause=message.cause,
-                    ),
-                )
-            case SetHold(call_id=call_id):
-                self._on_leg(call_id, "hold", lambda leg: leg.set_hold(hold=message.hold))
-            case SendDtmf(call_id=call_id):
-                self._on_leg(
-                    call_id, "dtmf", lambda leg: leg.send_dtmf(message.digits, duration_ms=message.duration_ms)
-                )
+            case _ if type(message) in _LEG_COMMANDS:
+                self._command_leg(message)
             case _:
                 log.error("unexpected_command", command=type(message).__name__)
 
@@ -336,7 +312,7 @@ class UserAgent:
         log.warning("server_silent" if silent else "server_back", new_calls="503" if silent else "welcome")
         if silent:
             for call_id in tuple(self._unanswered):
-                self._on_leg(call_id, "hangup", lambda leg: leg.end(sip_code=503, retry_after_s=self._retry_after_s))
+                self._command_leg(Hangup(call_id=call_id, sip_code=503, retry_after_s=self._retry_after_s))
 
     def media(self, message: Message, payload: bytes) -> bool:
         """Feed a leg's playout buffer. Runs on: the reader thread.
@@ -344,17 +320,16 @@ class UserAgent:
         Returns:
             Whether the message was about media; if not, it is for :meth:`command`.
         """
-        match message:
-            case BeginUtterance() | Audio() | FinishUtterance() | CutUtterance() | SetPaused():
-                leg = self._legs.get(message.call_id)
-            case _:
-                return False
+        feed = _MEDIA_COMMANDS.get(type(message))
+        if feed is None:
+            return False
+        leg = self._legs.get(message.call_id)  # type: ignore[attr-defined] # media messages are about a call
         if leg is None:
             return True  # it ended while the message was on its way
         try:
-            _feed(leg, message, payload)
+            feed(leg, message, payload)
         except (PlayoutOverflow, ValueError, KeyError) as error:
-            log.error("media_refused", call_id=message.call_id, command=type(message).__name__, detail=str(error))
+            log.error("media_refused", call_id=leg.call_id, command=type(message).__name__, detail=str(error))
             leg.buffer.cut(None)
         return True
 
@@ -362,12 +337,12 @@ class UserAgent:
         """Take over what can be; returns what cannot, and why."""
         before, settings = self._settings, message.settings
         self._settings = settings
-        logs.set_level(settings.log_level)
-        self._set_log_level(settings.pjsip_log_level)
+        logs.set_level(settings.log.level)
+        self._set_log_level(settings.log.pjsip_level)
         self._policy.reload(settings)
         refused: dict[str, str] = {}
-        if self._policy.is_closed and not self.gate_installed:
-            refused["sip.allowed_peers, auth"] = "this build of PJSIP has no gate that could keep anybody out"
+        if self._policy.is_closed and not self.request_filter_installed:
+            refused["sip.allowed_peers, auth"] = "this build of PJSIP has no request filter that could keep anybody out"
         if settings.tls is not None and (message.renew_tls or settings.tls != before.tls):
             fault = transports.renew_tls(self._endpoint, settings, before=before)
             if fault is not None:
@@ -384,7 +359,7 @@ class UserAgent:
         self._before_offer("")
         leg = self._new_leg(account, pj.PJSUA_INVALID_ID, message.call_id)
         param = leg_events.call_options()
-        if self._settings.follow_redirects:
+        if self._settings.sip.follow_redirects:
             leg.follow_redirects(Redirects(message.to, functools.partial(self._may_redirect, message)))
         for name, value in message.headers.items():
             leg_events.add_header(param, name, value)
@@ -393,7 +368,7 @@ class UserAgent:
             param.txOption.localUri = f"{name}<{message.from_ or self._settings.account_uri}>"
         self._legs[message.call_id] = leg
         try:
-            to = sip_uri.with_transport(message.to, self._settings.transports)
+            to = sip_uri.with_transport(message.to, self._settings.sip.transports)
             leg.makeCall(f"<{to}>", param)  # without brackets ;parameters would be the header's (RFC 3261 §20)
             self._originated[leg.call_id] = leg.getInfo().callIdString
             leg.dialog = (sip_message.readable(self._originated[leg.call_id]), "")
@@ -405,16 +380,16 @@ class UserAgent:
         # a call to ourselves has two legs of one Call-ID
         for dialog in ((sip_call_id, remote_tag), (sip_call_id, "")):
             for leg in self._legs.values():
-                if leg.dialog == dialog and not leg.over:
+                if leg.dialog == dialog and not leg.is_over:
                     leg.take_key(cseq, key, duration_ms=duration_ms)
                     return
 
     def _may_redirect(self, message: Originate, target: str) -> bool:
         if "P-Asserted-Identity" in message.headers and not sip_uri.is_trusted_target(
-            target, peers=PeerList(self._settings.trusted_peers), registrar=self._settings.registrar
+            target, peers=PeerList(self._settings.sip.trusted_peers), registrar=self._settings.registration.registrar
         ):
             return False
-        return sip_uri.may_redirect(message.to, target, self._settings.transports)
+        return sip_uri.may_redirect(message.to, target, self._settings.sip.transports)
 
     def _never_was(self, call_id: str, sip_code: int, reason: str) -> None:
         self._send(
@@ -423,7 +398,7 @@ class UserAgent:
                 sip_code=sip_code,
                 sip_reason=reason,
                 ended_by="failure",
-                quality=MediaQuality(),
+                quality=Quality(),
                 at_ns=self._clock.now_ns(),
             )
         )
@@ -432,14 +407,14 @@ class UserAgent:
         leg = self._new_leg(account, pj_call_id, f"call_{secrets.token_hex(8)}")
         if self._refusal(incoming=1) is not None:
             leg.end(sip_code=503, retry_after_s=self._retry_after_s)
-            self._resting.append(self._clock.now_ns())
+            self._closing.append(self._clock.now_ns())
             return
         self._legs[leg.call_id] = leg
         self._unanswered.add(leg.call_id)
         try:
             self._announce(leg, rdata)
         except Exception:
-            # nobody else will ever answer it, and it would hold its line for good
+            # nobody else will ever answer it, and PJSUA would keep it for good
             self._forget(leg)
             leg.end(sip_code=500)
             raise
@@ -480,21 +455,22 @@ class UserAgent:
             clock=self._clock,
             send=self._send,
             on_over=self._on_over,
-            ports_freed=self._quarantine.take,
+            ports_freed=self._port_cooldown.take,
             follows_rtp=self._build.description is None,
-            srtp=self._settings.srtp,
-            unacked_ms=self._settings.rtp_unacked_ms,
+            srtp=self._settings.rtp.srtp,
+            unacked_ms=self._settings.rtp.unacked_ms,
             library=self._library,
-            server=self._settings.user_agent,
+            server=self._settings.sip.user_agent,
             before_offer=self._before_offer,
         )
 
-    def _on_leg(self, call_id: str, command: str, action: Callable[[Leg], None]) -> None:
-        self._unanswered.discard(call_id)
-        leg = self._legs.get(call_id)
-        if leg is None or leg.over:
-            return  # it ended while the command was on its way; CallEnded tells
-        self._attempt(call_id, command, lambda: action(leg))
+    def _command_leg(self, message: Any) -> None:
+        name, method = _LEG_COMMANDS[type(message)]
+        self._unanswered.discard(message.call_id)
+        leg = self._legs.get(message.call_id)
+        if leg is None or leg.is_over:
+            return  # it ended while the command was on its way; CallEnded reports that
+        self._attempt(message.call_id, name, lambda: method(leg, message))
 
     def _attempt(self, call_id: str, command: str, action: Callable[[], None]) -> None:
         try:
@@ -502,49 +478,46 @@ class UserAgent:
         except pj.Error as error:
             self._send(CommandFailed(call_id=call_id, command=command, detail=pj_detail(error)))
 
-    # --- the beat's reports ------------------------------------------------------------------------------------------
+    # --- reports of the playout buffers ------------------------------------------------------------------------------------
 
     def _drain_playout_events(self) -> None:
         while self._playout_events:
             call_id, event = self._playout_events.popleft()
-            message = _playout_message(call_id, event)
-            if message is None:
-                continue
             if (leg := self._legs.get(call_id)) is not None:
                 leg.note_playout(event)
-            self._send(message)
+            self._send(PlayoutReport(call_id=call_id, event=event))
 
     # --- set-up --------------------------------------------------------------------------------------------------------
 
     @property
     def _num_legs(self) -> int:
-        """Legs that hold a line; one that is over has given its back, though it is reaped only in the next poll."""
+        """Legs that are not over; those that are stay in the table until the next poll."""
         return len(self._legs) - len(self._over)
 
     def _refusal(self, *, incoming: int = 0) -> int | None:
-        """Seconds for Retry-After if a new call would be refused now; ``incoming`` calls have a line of PJSIP already."""
+        """Seconds for Retry-After if a new call would be refused now; ``incoming`` calls are among PJSUA's already."""
         if not incoming:
             self._reap()
-        while self._resting and self._clock.now_ns() - self._resting[0] > SOCKET_REST_NS:
-            self._resting.popleft()
-        crowded = len(self._legs) + len(self._resting) >= self.max_calls + self._max_resting
+        while self._closing and self._clock.now_ns() - self._closing[0] > SOCKET_CLOSING_NS:
+            self._closing.popleft()
+        crowded = len(self._legs) + len(self._closing) >= self.max_calls + self._max_closing
         refused = self._is_full(incoming=incoming) or crowded or self._lateness.refusing or not self._accepting
         return self._retry_after_s if refused or self._server_silent else None
 
     def _is_full(self, *, incoming: int = 0) -> bool:
-        return self._num_legs >= self.max_calls or self._count_lines() - incoming >= self._build_limit
+        return self._num_legs >= self.max_calls or self._count_pjsua_calls() - incoming >= self._build_limit
 
     def _reap(self) -> int:
-        """Let go of legs that are over and of ports that the next call needs; returns how many lines of PJSIP are taken.
+        """Let go of legs that are over and of ports that the next call needs; returns how many calls PJSUA has.
 
         Also before every new call: pjsua2 hangs up the number of a leg it destroys, whoever has that number by then.
         """
         for leg in self._over:
             self._forget(leg)
         self._over.clear()
-        lines_taken = self._count_lines()
-        self._quarantine.turn(lines_taken)
-        return lines_taken
+        active_pjsua_calls = self._count_pjsua_calls()
+        self._port_cooldown.turn(active_pjsua_calls)
+        return active_pjsua_calls
 
     def _on_over(self, leg: Leg) -> None:
         self._drain_playout_events()
@@ -555,42 +528,44 @@ class UserAgent:
         del self._legs[leg.call_id]
         self._originated.pop(leg.call_id, None)
         self._unanswered.discard(leg.call_id)
-        self._resting.append(self._clock.now_ns())
+        self._closing.append(self._clock.now_ns())
 
-    def _tell_lateness(self, now_ns: int) -> None:
+    def _report_lateness(self, now_ns: int) -> None:
         was_refusing = self._lateness.refusing
         if (lateness := self._lateness.turn(now_ns)) is None:
             return
         if lateness.refusing != was_refusing:
             log.warning("media_lateness", p99_ms=lateness.p99_ms, new_calls="503" if lateness.refusing else "welcome")
-        if lateness != self._told_lateness:
-            self._told_lateness = lateness
+        if lateness != self._reported_lateness:
+            self._reported_lateness = lateness
             self._send(MediaLateness(p99_ms=lateness.p99_ms, refusing=lateness.refusing))
 
-    def _install_gate(self, library: CLibrary) -> None:
-        gate = Gate(
+    def _install_request_filter(self, library: CLibrary) -> None:
+        request_filter = RequestFilter(
             library,
             policy=self._policy,
             refusal=self._refusal,
             on_refused=lambda: self._send(InviteRefused(sip_code=503)),
             is_ours=lambda sip_call_id: sip_call_id in self._originated.values(),
         )
-        tell_what_is_served(library)
-        self._gate = gate  # PJSIP calls it as long as the library lives
-        self.gate_installed = gate.install_or_say_why()
+        set_capabilities(library)
+        self._request_filter = request_filter  # PJSIP calls it as long as the library lives
+        self.request_filter_installed = request_filter.install_or_say_why()
 
-    def _tell_refused(self, now_ns: int) -> None:
-        if now_ns - self._told_refused_ns < TELL_REFUSED_NS or not (refused := self._policy.take_refused()):
+    def _report_refused(self, now_ns: int) -> None:
+        if now_ns - self._reported_refused_ns < REPORT_INTERVAL_NS or not (refused := self._policy.take_refused()):
             return
-        self._told_refused_ns = now_ns
+        self._reported_refused_ns = now_ns
         for cause, some in refused.items():
             log.warning("requests_refused", cause=cause, count=some.count, some_sources=sorted(some.sources))
         self._send(RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
 
-    def _tell_assertions(self, now_ns: int) -> None:
-        if now_ns - self._told_assertions_ns < TELL_REFUSED_NS or not (failed := self._log_writer.take_assertions()):
+    def _report_assertions(self, now_ns: int) -> None:
+        if now_ns - self._reported_assertions_ns < REPORT_INTERVAL_NS or not (
+            failed := self._log_writer.take_assertions()
+        ):
             return
-        self._told_assertions_ns = now_ns
+        self._reported_assertions_ns = now_ns
         for detail, count in failed.items():
             log.warning("assertion_failed", detail=detail, count=count)
         self._send(AssertionsFailed(count=failed.total()))
@@ -598,10 +573,10 @@ class UserAgent:
     def _open_files(self, wanted_calls: int) -> int:
         """Let as many files be open as PJLIB has room for sockets: when connections have filled its table it closes new
         ones, while PJSIP accepts no more, ever, once files have run out. Returns for how many calls there are files. Calls
-        come before resting ports.
+        come before ports in cooldown.
         """
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        needed = 2 * (wanted_calls + self._max_quarantined) + SPARE_FILES
+        needed = 2 * (wanted_calls + self._max_cooling) + SPARE_FILES
         most = max(needed, self._build.max_handles + SPARE_FILES)
         if soft != resource.RLIM_INFINITY and soft < most:
             soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
@@ -609,7 +584,7 @@ class UserAgent:
         if soft == resource.RLIM_INFINITY or soft >= needed:
             return wanted_calls
         pairs = (soft - SPARE_FILES) // 2
-        self._max_quarantined = max(0, min(self._max_quarantined, pairs - wanted_calls))
+        self._max_cooling = max(0, min(self._max_cooling, pairs - wanted_calls))
         if pairs < wanted_calls:
             log.warning("few_open_files", allowed=soft, needed=needed, consequence="fewer calls at once")
         return pairs
@@ -618,21 +593,21 @@ class UserAgent:
         config = pj.EpConfig()
         config.uaConfig.threadCnt = 0
         config.uaConfig.mainThreadOnly = True
-        config.uaConfig.userAgent = self._settings.user_agent
+        config.uaConfig.userAgent = self._settings.sip.user_agent
         # PJSIP's own resolver: getaddrinfo would hold up every call while one name is looked up
-        for address in self._settings.nameservers:
+        for address in self._settings.sip.nameservers:
             config.uaConfig.nameserver.append(address)
         config.uaConfig.maxCalls = _ANY_NUMBER  # PJSIP lowers it to what the build allows
         # two ports a call: each has a table with a place for every other, so that no more than needed are made room for
-        calls = self._settings.max_calls or self._build.max_handles
+        calls = self._settings.sip.max_calls or self._build.max_handles
         config.medConfig.maxMediaPorts = min(config.medConfig.maxMediaPorts, 2 * calls + SPARE_HANDLES)
-        config.medConfig.clockRate = self._settings.clock_rate_hz
-        config.medConfig.sndClockRate = self._settings.clock_rate_hz
+        config.medConfig.clockRate = self._settings.rtp.clock_rate_hz
+        config.medConfig.sndClockRate = self._settings.rtp.clock_rate_hz
         config.medConfig.noVad = True
         config.medConfig.hasIoqueue = True
         config.medConfig.threadCnt = 1
         config.medConfig.ecTailLen = 0
-        config.logConfig.level = self._settings.pjsip_log_level
+        config.logConfig.level = self._settings.log.pjsip_level
         config.logConfig.consoleLevel = _MAX_PJSIP_LOG_LEVEL  # the level above decides, and it can be changed
         config.logConfig.msgLogging = 0
         config.logConfig.writer = self._log_writer
@@ -641,10 +616,10 @@ class UserAgent:
     def _set_codecs(self) -> None:
         for codec in self._endpoint.codecEnum2():
             self._endpoint.codecSetPriority(codec.codecId, 0)
-        for rank, name in enumerate(self._settings.codecs):
+        for rank, name in enumerate(self._settings.rtp.codecs):
             if name in _CODEC_IDS:
                 self._endpoint.codecSetPriority(_CODEC_IDS[name], _TOP_PRIORITY - rank)
-        if l16.NAME in self._settings.codecs:
+        if l16.NAME in self._settings.rtp.codecs:
             switch = L16(self._endpoint)
             self._l16 = switch if switch.install(self._library) else None
 
@@ -657,95 +632,27 @@ class UserAgent:
             self._l16.before_offer(codec)
 
 
-def _feed(leg: Leg, message: Message, payload: bytes) -> None:
-    match message:
-        case Audio():
-            leg.buffer.write(message.utterance_id, payload)
-        case BeginUtterance():
-            leg.buffer.begin(message.utterance_id, message.start_threshold_ms, not_before_ns=message.not_before_ns)
-        case FinishUtterance():
-            leg.buffer.finish(message.utterance_id)
-        case CutUtterance():
-            leg.buffer.cut(message.utterance_id)
-        case SetPaused():
-            leg.set_paused("request", paused=message.paused)
-
-
-_BAD_PACKET: Final = "Error processing packet"
-"""How PJSIP begins to tell of a message that it cannot parse, all of which it tells."""
-_FAILED_ASSERTION: Final = re.compile(r"[\d:.]+ +(\S+) +!?[. ]*Assert failed: (.+)")
-"""What PJLIB says instead of ending the process when it is built with NDEBUG: time, file, expression. Anchored, as what
-others sent may stand further on in a line.
-"""
-_KEY: Final = re.compile(r"\bkey=.*", re.DOTALL)
-"""PJMEDIA writes the keys of SRTP at level 5."""
-
-
-class _LogWriter(pj.LogWriter):  # type: ignore[misc]
-    """PJSIP's own log as lines of ours. Runs on: any thread of PJSIP."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-        self._told_ns = 0
-        self._untold = 0
-        self._assertions: deque[str] = deque(maxlen=MAX_ASSERTIONS)
-
-    def take_assertions(self) -> Counter[str]:
-        """Assertions that failed since the last time."""
-        failed: Counter[str] = Counter()
-        while self._assertions:
-            failed[self._assertions.popleft()] += 1
-        return failed
-
-    def write(self, entry: Any) -> None:
-        """Called by PJSIP. The ports it passes over while it looks for a free one are nothing to report."""
-        if "socket bind() at" in entry.msg:
-            return
-        text = entry.msg
-        if entry.level == 1 and (failed := _FAILED_ASSERTION.match(text)):
-            self._assertions.append(f"{failed[1]} {failed[2].strip()}")
-            return
-        if _BAD_PACKET in text:
-            text = text.partition("]:")[0]  # what follows is the packet, of whomever, with whatever is in it
-            now_ns = self._clock.now_ns()
-            if now_ns - self._told_ns < TELL_REFUSED_NS:
-                self._untold += 1
-                return
-            self._told_ns, text, self._untold = now_ns, f"{text}; {self._untold} more untold", 0
-        log.info("pjsip", level=entry.level, detail=_KEY.sub("key=…", text).strip())
+_LEG_COMMANDS: Final[Mapping[type[Message], tuple[str, Callable[[Leg, Any], None]]]] = {
+    Ring: ("ring", Leg.ring),
+    Answer: ("answer", Leg.accept),
+    Hangup: ("hangup", Leg.end_as_asked),
+    SetHold: ("hold", Leg.set_hold),
+    SendDtmf: ("dtmf", Leg.send_dtmf),
+}
+"""What the SIP thread carries out on a leg, with the command's name in :class:`CommandFailed`."""
+_MEDIA_COMMANDS: Final[Mapping[type[Message], Callable[[Leg, Any, bytes], None]]] = {
+    BeginUtterance: lambda leg, begin, _: leg.buffer.begin(
+        begin.utterance_id, begin.start_threshold_ms, not_before_ns=begin.not_before_ns
+    ),
+    Audio: lambda leg, audio, pcm: leg.buffer.write(audio.utterance_id, pcm),
+    FinishUtterance: lambda leg, finish, _: leg.buffer.finish(finish.utterance_id),
+    CutUtterance: lambda leg, cut, _: leg.buffer.cut(cut.utterance_id),
+    SetPaused: lambda leg, pause, _: leg.set_paused("request", paused=pause.paused),
+}
+"""What the reader thread carries out on a leg."""
 
 
 def leg_status(error: Any) -> int:
     """The SIP status inside a PJSIP error code (PJSIP_ERRNO_FROM_SIP_STATUS adds 170000), else 500."""
     code = int(getattr(error, "status", 0)) - 170_000
     return code if 300 <= code <= 699 else 500  # noqa: PLR2004 - final refusals
-
-
-def _playout_message(call_id: str, event: playout_events.PlayoutEvent) -> Message | None:
-    match event:
-        case playout_events.PlayoutStarted():
-            return PlayoutStarted(call_id=call_id, utterance_id=event.utterance_id, first_frame_ns=event.at_ns)
-        case playout_events.PlayoutSpeech():
-            return PlayoutSpeech(call_id=call_id, utterance_id=event.utterance_id, first_speech_ns=event.at_ns)
-        case playout_events.PlayoutProgress():
-            return PlayoutProgress(
-                call_id=call_id,
-                utterance_id=event.utterance_id,
-                played_ms=event.played_ms,
-                buffered_ms=event.buffered_ms,
-            )
-        case playout_events.PlayoutUnderrun():
-            return PlayoutUnderrun(
-                call_id=call_id, utterance_id=event.utterance_id, at_ns=event.at_ns, missing_ms=event.missing_ms
-            )
-        case playout_events.PlayoutFinished():
-            return PlayoutFinished(
-                call_id=call_id,
-                utterance_id=event.utterance_id,
-                cause=event.cause,
-                played_ms=event.played_ms,
-                underruns=event.underruns,
-                at_ns=event.at_ns,
-            )
-    return None

@@ -13,10 +13,14 @@ from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.config.security import SrtpUse
 from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
+from cc_tts.state_machine import StateMachine
 from cc_tts.ua import leg_events
 from cc_tts.ua.guard.c_library import CLibrary
+from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 from cc_tts.ua.messages import (
+    Answer,
     CallEnded,
     CallEstablished,
     CallRinging,
@@ -24,10 +28,13 @@ from cc_tts.ua.messages import (
     DtmfBegan,
     DtmfReceived,
     EndedBy,
+    Hangup,
     HoldChanged,
     MediaActive,
-    MediaQuality,
     QualityReport,
+    Ring,
+    SendDtmf,
+    SetHold,
 )
 from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts
 from cc_tts.ua.rtp.keys import Key, Keypad
@@ -101,7 +108,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.buffer = buffer
         self.dialog = ("", "")
         """Call-ID and the far side's tag, which is empty as long as it is not known."""
-        self.over = False
+        self._machine = StateMachine(LEG_TABLE, LegState.INVITED)
         self.underruns = 0
         self._utterance_id = ""  # the last one that began
         self._played_ms = 0.0  # of it
@@ -115,8 +122,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._rtp_ports: set[int] = set()
         self._source_watch = RtpSourceWatch(call_id, follows_rtp=follows_rtp)
         self._port: AudioPort | None = None
-        self._answered = False  # a 2xx came or went
-        self._established = False
         self._negotiated = False  # offer and answer were exchanged, whatever came of it
         self._srtp = srtp
         self._server = server  # the header of that name
@@ -127,11 +132,11 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._reinvites: set[int] = set()  # transactions that have no final response yet
         self._redirects: Redirects | None = None
         self.is_clocked = False  # whether a stream asks the playout buffer for frames
-        self._streaming = False
         self._stream_index = 0
-        self._stream = 0
+        self._stream = 0  # address of PJMEDIA's stream, 0 while there is none
         self._expects_rtp = True
-        self._quality = MediaQuality()
+        self._quality = Quality()
+        self._packets_discarded = 0
         self._held_by: Literal["local", "remote", "none"] = "none"
         self._ended_by: EndedBy | None = None
         self._info_cseq = -1
@@ -142,28 +147,43 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._unacked_ns = unacked_ms * NS_PER_MS
         self._library = library
         self._before_offer = before_offer
-        self._accepted_ns: int | None = None
-        self._is_muted = False
+        self._answered_ns = 0
         self._is_report_sent = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether :class:`CallEnded` has been sent."""
+        return self._machine.state is LegState.OVER
+
+    @property
+    def _is_established(self) -> bool:
+        return self._machine.state is LegState.ESTABLISHED
+
+    @property
+    def _is_answered(self) -> bool:
+        return self._machine.state in (LegState.ANSWERED, LegState.ESTABLISHED)
 
     # --- what the server asks for -------------------------------------------------------------------------------
 
-    def ring(self, *, early_media: bool) -> None:
+    def ring(self, ring: Ring) -> None:
         """180, or 183 with SDP (RFC 3261 §13.3.1.1, RFC 3960)."""
         SipThread.check()
-        code = pj.PJSIP_SC_PROGRESS if early_media else pj.PJSIP_SC_RINGING
+        code = pj.PJSIP_SC_PROGRESS if ring.early_media else pj.PJSIP_SC_RINGING
         self._respond(code)
         self._send(CallRinging(call_id=self.call_id, sip_call_id="", sip_code=code))
 
-    def accept(self) -> None:
+    def accept(self, _answer: Answer) -> None:
         """200. RTP goes on for ``rtp.unacked_ms`` without an ACK: what has no more than an INVITE behind it may come from
         somebody who named another's address in its SDP.
         """
         SipThread.check()
-        self._accepted_ns = self._clock.now_ns()
         if not self._unacked_ns:
             self._mute()
         self._respond(pj.PJSIP_SC_OK)
+
+    def end_as_asked(self, hangup: Hangup) -> None:
+        """End it because the server asks for it."""
+        self.end(sip_code=hangup.sip_code, reason=hangup.reason, retry_after_s=hangup.retry_after_s, cause=hangup.cause)
 
     def end(
         self,
@@ -183,7 +203,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._give_up_reinvite()
         param = pj.CallOpParam()
         headers: dict[str, str] = {}
-        if self._answered:
+        if self._is_answered:
             param.statusCode = pj.PJSIP_SC_OK if ended_by == "local" else sip_code or pj.PJSIP_SC_OK
             headers = bye.bye_headers(cause=cause, played_ms=self._played_ms, sip_code=sip_code, reason=reason)
         elif self._awaits_answer():
@@ -215,12 +235,12 @@ class Leg(pj.Call):  # type: ignore[misc]
             now_ns = self._clock.now_ns()
             self._report_key(Key(key, "sip_info", now_ns, duration_ms, 0, now_ns))
 
-    def set_hold(self, *, hold: bool) -> None:
+    def set_hold(self, request: SetHold) -> None:
         """Re-INVITE (RFC 3264 §8.4)."""
         SipThread.check()
-        self._hold = _HoldRequest(hold)
+        self._hold = _HoldRequest(request.hold)
         try:
-            self._reinvite(hold=hold)
+            self._reinvite(hold=request.hold)
         except pj.Error:
             self._hold = None
             raise
@@ -238,13 +258,13 @@ class Leg(pj.Call):  # type: ignore[misc]
             param.opt.flag = pj.PJSUA_CALL_UNHOLD
             self.reinvite(param)
 
-    def send_dtmf(self, digits: str, *, duration_ms: int) -> None:
+    def send_dtmf(self, dtmf: SendDtmf) -> None:
         """RFC 4733 telephone events."""
         SipThread.check()
         param = pj.CallSendDtmfParam()
         param.method = pj.PJSUA_DTMF_METHOD_RFC2833
-        param.digits = digits
-        param.duration = duration_ms
+        param.digits = dtmf.digits
+        param.duration = dtmf.duration_ms
         self.sendDtmf(param)
 
     def set_paused(self, reason: PauseReason, *, paused: bool) -> None:
@@ -271,12 +291,12 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     # --- what is asked of the leg every second ---------------------------------------------------------------------
 
-    def quality(self) -> MediaQuality:
+    def quality(self) -> Quality:
         """Figures so far; the last ones known when the stream is gone."""
-        if self._streaming:
+        if self._stream:
             late_frames = self._port.late_frames if self._port is not None else 0
             try:
-                self._quality = leg_events.media_quality(
+                self._quality, self._packets_discarded = leg_events.figures(
                     self, self._stream_index, underruns=self.underruns, late_frames=late_frames
                 )
             except pj.Error as error:
@@ -286,19 +306,19 @@ class Leg(pj.Call):  # type: ignore[misc]
     def watch_rtp(self, *, inactivity_timeout_s: float) -> None:
         """Report quality; end the call when no RTP has come for too long. A held leg owes none."""
         SipThread.check()
-        if self.over or self._port is None:
+        if self.is_over or self._port is None:
             return
         quality = self.quality()
         self._send(QualityReport(call_id=self.call_id, quality=quality))
-        if self._streaming and self._established and quality.packets_sent and not self._is_report_sent:
+        if self._stream and self._is_established and quality.packets_sent and not self._is_report_sent:
             # PJMEDIA's first comes after five seconds, and a round trip is measured by what answers it (RFC 3550 §6.2: the
             # first report may come at once)
             self._is_report_sent = True
             self._library.send_report(self._stream)
-        if self._streaming:
-            self._source_watch.look(self, self._stream_index, num_discarded=quality.packets_discarded)
+        if self._stream:
+            self._source_watch.look(self, self._stream_index, num_discarded=self._packets_discarded)
         now_ns = self._clock.now_ns()
-        owes_rtp = self._established and self._held_by == "none" and self._expects_rtp
+        owes_rtp = self._is_established and self._held_by == "none" and self._expects_rtp
         if quality.packets_received != self._packets_received or not owes_rtp:
             self._packets_received = quality.packets_received
             self._last_packet_ns = now_ns
@@ -313,11 +333,11 @@ class Leg(pj.Call):  # type: ignore[misc]
     def check_timers(self, now_ns: int) -> None:
         """Report a key whose end was lost, stop RTP that nobody acknowledged, send a re-INVITE again after a 491."""
         self._report_key(self._keypad.overdue(now_ns))
-        is_unacked = self._accepted_ns is not None and not self._established
-        if is_unacked and not self._is_muted and now_ns - (self._accepted_ns or 0) >= self._unacked_ns:
+        is_unacked = self._incoming and self._machine.state is LegState.ANSWERED
+        if is_unacked and not self._is_muted and now_ns - self._answered_ns >= self._unacked_ns:
             self._mute()
         request = self._hold
-        if request is not None and request.again_ns is not None and now_ns >= request.again_ns and not self.over:
+        if request is not None and request.again_ns is not None and now_ns >= request.again_ns and not self.is_over:
             request.again_ns = None
             try:
                 self._reinvite(hold=request.hold)
@@ -332,8 +352,9 @@ class Leg(pj.Call):  # type: ignore[misc]
         info = self.getInfo()
         if info.role == pj.PJSIP_ROLE_UAC and not self._sent_over:
             self._sent_over = leg_events.answered_over(prm)
-        if info.state == pj.PJSIP_INV_STATE_CONNECTING:
-            self._answered = True
+        if info.state == pj.PJSIP_INV_STATE_CONNECTING and self._machine.can(LegEvent.ANSWER):
+            self._machine.fire(LegEvent.ANSWER)
+            self._answered_ns = self._clock.now_ns()
         if info.state in _ANSWERING and self._srtp != "off" and (fault := leg_events.fault_of_answer(prm)):
             self._refuse_media(fault)
             if info.state == pj.PJSIP_INV_STATE_EARLY:
@@ -346,8 +367,8 @@ class Leg(pj.Call):  # type: ignore[misc]
                     sip_code=int(info.lastStatusCode),
                 )
             )
-        elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and not self._established:
-            self._established = True
+        elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and self._machine.can(LegEvent.ACK):
+            self._machine.fire(LegEvent.ACK)
             self._last_packet_ns = self._clock.now_ns()
             self._unmute()
             sip_call_id = sip_message.readable(info.callIdString)
@@ -365,7 +386,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._give_up_reinvite()
             response = leg_events.received(prm)
             sip_code = int(info.lastStatusCode)
-            if not self._incoming and not self._answered and self._ended_by is None and not response:
+            if not self._incoming and not self._is_answered and self._ended_by is None and not response:
                 self._is_unreachable(sip_code, info.lastReason)
             is_redirect = sip_code // 100 == 3  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
             self.finish(
@@ -388,13 +409,13 @@ class Leg(pj.Call):  # type: ignore[misc]
     @callback
     def onCallTsxState(self, prm: Any) -> None:
         """A transaction moved on: of interest is the answer to a re-INVITE that holds or takes back."""
-        if self._established and not self.over and (invite := leg_events.own_invite(prm)) is not None:
+        if self._is_established and (invite := leg_events.own_invite(prm)) is not None:
             transaction, is_pending = invite
             if is_pending:
                 self._reinvites.add(transaction)
             else:
                 self._reinvites.discard(transaction)
-        if self._hold is None or self.over:
+        if self._hold is None or self.is_over:
             return
         status = leg_events.status_of_reinvite(prm)
         if status == SIP_REQUEST_PENDING:
@@ -406,16 +427,15 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def finish(self, *, sip_code: int, sip_reason: str, contacts: tuple[str, ...] = ()) -> None:
         """Say the last word and give the port back. Happens once."""
-        if self.over:
+        if self.is_over:
             return
         quality = self.quality()
         self._report_key(self._keypad.release())
-        self.over = True
+        ended_by = self._ended_by or self._whose_end(sip_code)
+        self._machine.fire(LegEvent.END)
         self._ports_freed(self._rtp_ports)
         self._on_over(self)
-        if self._ended_by is None:
-            self._ended_by = self._whose_end(sip_code)
-        if self._ended_by == "not_acceptable":
+        if ended_by == "not_acceptable":
             sip_code = NOT_ACCEPTABLE_HERE  # PJSIP has 406 or 415 for some of its reasons, of which none was sent
         if self._port is not None:
             self._ports.take_back(self._port)
@@ -426,7 +446,7 @@ class Leg(pj.Call):  # type: ignore[misc]
                 call_id=self.call_id,
                 sip_code=sip_code,
                 sip_reason=sip_message.readable(sip_reason)[:200],
-                ended_by=self._ended_by,
+                ended_by=ended_by,
                 quality=quality,
                 at_ns=self._clock.now_ns(),
                 contacts=contacts,
@@ -436,12 +456,12 @@ class Leg(pj.Call):  # type: ignore[misc]
     @callback
     def onCallMediaState(self, prm: Any) -> None:  # noqa: ARG002
         """SDP was negotiated, the first time or again."""
-        if self.over:
+        if self.is_over:
             return
         self._negotiated = True
         info = self.getInfo()
         media = leg_events.audio_media(info)
-        if media is not None and media.status == pj.PJSUA_CALL_MEDIA_ERROR and self._established:
+        if media is not None and media.status == pj.PJSUA_CALL_MEDIA_ERROR and self._is_established:
             self._refuse_media("No usable media in the answer")  # to a re-INVITE of ours: the stream is gone
             return
         held_by = _HELD_BY.get(int(media.status)) if media is not None else None
@@ -456,7 +476,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         """PJMEDIA has a stream for this leg, for the m-line of this index."""
         self._stream_index = int(prm.streamIdx)
         self._stream = int(prm.stream)
-        self._streaming = True
         if self._is_muted:
             self._library.pause_stream(self._stream, paused=True)
         self._codec = ""  # it may be another one
@@ -468,7 +487,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def onStreamDestroyed(self, prm: Any) -> None:  # noqa: ARG002
         """It is about to go: the last chance to read its figures."""
         self.quality()
-        self._streaming = False
+        self._stream = 0
 
     @callback
     def onCallTransferRequest(self, prm: Any) -> None:
@@ -529,7 +548,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if sip_code == SIP_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
             return "failure"
         # in an answered call it is pjsua's own, when nothing can be made of the far side's SDP
-        return "not_acceptable" if self._answered and sip_code in _NO_MEDIA else "remote"
+        return "not_acceptable" if self._is_answered and sip_code in _NO_MEDIA else "remote"
 
     def _awaits_answer(self) -> bool:
         """Whether it came in and has not been answered."""
@@ -579,7 +598,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def _connect(self, *, must: bool) -> None:
         """Put the playout buffer on the conference bridge again: a re-INVITE may have made a new stream."""
         is_encrypted = self._srtp != "off" and leg_events.is_encrypted(self)
-        if self._srtp == "required" and self._streaming and not is_encrypted:
+        if self._srtp == "required" and self._stream and not is_encrypted:
             self._refuse_media("SRTP required")  # a re-INVITE of ours may have been answered with an empty key
             return
         if self._port is None:
@@ -604,18 +623,20 @@ class Leg(pj.Call):  # type: ignore[misc]
                 self._media_sent = media
                 self._send(media)
 
+    @property
+    def _is_muted(self) -> bool:
+        return "unacked" in self._pause_reasons
+
     def _mute(self) -> None:
         """Send no RTP until :meth:`_unmute`."""
-        self._is_muted = True
         self.set_paused("unacked", paused=True)
-        if self._streaming:
+        if self._stream:
             self._library.pause_stream(self._stream, paused=True)
 
     def _unmute(self) -> None:
         if self._is_muted:
-            self._is_muted = False
             self.set_paused("unacked", paused=False)
-            if self._streaming:
+            if self._stream:
                 self._library.pause_stream(self._stream, paused=False)
 
     def _refuse_media(self, fault: str) -> None:
@@ -626,7 +647,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self.end(sip_code=NOT_ACCEPTABLE_HERE, reason=fault, ended_by="not_acceptable", cause="not_acceptable")
 
     def _note_port(self) -> None:
-        """Remember where the peer was told to send RTP."""
+        """Remember where the peer sends RTP."""
         try:
             transport = self.getMedTransportInfo(self._stream_index)
         except pj.Error:

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import pjsua2 as pj
 
+from cc_tts.media.quality import Quality, mean_opinion_score
 from cc_tts.ua.guard import srtp_sdp
-from cc_tts.ua.messages import MediaQuality
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip_thread import SipThread
 
@@ -16,22 +16,28 @@ DTMF_IS_END: Final = 2
 _ENCRYPTED: Final = re.compile(r"^\s+SRTP status: Active", re.MULTILINE)
 
 
-def media_quality(call: Any, stream_index: int, *, underruns: int, late_frames: int) -> MediaQuality:
-    """RTCP's and the playout buffer's view of a leg that has a stream (RFC 3550 §6.4)."""
+def figures(call: Any, stream_index: int, *, underruns: int, late_frames: int) -> tuple[Quality, int]:
+    """RTCP's and the playout buffer's view of a leg that has a stream (RFC 3550 §6.4), and how many packets PJMEDIA has
+    discarded.
+    """
     SipThread.check()
     stat = call.getStreamStat(stream_index).rtcp
-    round_trip_us = stat.rttUsec.last if stat.rttUsec.n else None
-    jitter_us = stat.rxStat.jitterUsec.mean if stat.rxStat.jitterUsec.n else None
-    return MediaQuality(
+    round_trip_ms = stat.rttUsec.last / 1000 if stat.rttUsec.n else None
+    received, lost = stat.rxStat.pkt, stat.rxStat.loss
+    mos = None
+    if received + lost and round_trip_ms is not None:
+        mos = mean_opinion_score(loss=lost / (received + lost), round_trip_ms=round_trip_ms)
+    quality = Quality(
         packets_sent=stat.txStat.pkt,
-        packets_received=stat.rxStat.pkt,
-        packets_lost=stat.rxStat.loss,
-        jitter_ms=None if jitter_us is None else jitter_us / 1000,
-        round_trip_ms=None if round_trip_us is None else round_trip_us / 1000,
+        packets_received=received,
+        packets_lost=lost,
+        jitter_ms=round(stat.rxStat.jitterUsec.mean / 1000, 2) if stat.rxStat.jitterUsec.n else None,
+        round_trip_ms=None if round_trip_ms is None else round(round_trip_ms, 2),
         underruns=underruns,
         late_frames=late_frames,
-        packets_discarded=stat.rxStat.discard,
+        mos=mos,
     )
+    return quality, int(stat.rxStat.discard)
 
 
 def audio_media(info: Any) -> Any | None:
@@ -58,8 +64,8 @@ def add_header(param: Any, name: str, value: str) -> None:
 
 
 def is_encrypted(call: Any) -> bool:
-    """Whether the call's media is SRTP now. Its m-line does not tell: RTP/AVP with keys is encrypted as well. PJSIP says it
-    in its dump of a call only, on a line of its own: the first line has what the far side calls itself.
+    """Whether the call's media is SRTP now. Its m-line does not show it: RTP/AVP with keys is encrypted as well. Only
+    PJSIP's dump of a call has it, on a line of its own: the first line has what the far side calls itself.
     """
     SipThread.check()
     return _ENCRYPTED.search(call.dump(True, "")) is not None  # noqa: FBT003 - SWIG takes no keywords
@@ -78,7 +84,7 @@ def fault_of_answer(state: Any) -> str:
 
 
 def status_of_reinvite(state: Any) -> int:
-    """The final status of an INVITE of ours that this event is about, told once; 0 if it is about anything else."""
+    """The final status of an INVITE of ours that this event is about, reported once; 0 if it is about anything else."""
     change = _change_of_invite(state)
     if change is None or change.prevState >= pj.PJSIP_TSX_STATE_COMPLETED:
         return 0

@@ -7,7 +7,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from cc_tts.config.security import AuthConfig, SrtpUse, TlsConfig
+from cc_tts.config.schema import LogConfig, RegistrationConfig, RtpConfig, SipConfig
+from cc_tts.config.security import AuthConfig, TlsConfig
+from cc_tts.media.playout_events import PlayoutEvent
+from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua.sip.uri import with_transport
 
@@ -15,63 +18,38 @@ from cc_tts.ua.sip.uri import with_transport
 
 
 class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the UA process needs to know at its start."""
+    """What the UA process needs at its start: sections of the configuration, with the values that depend on the machine
+    filled in (``sip.nameservers``, ``tls.ca_file``).
+    """
 
-    host: str
-    port: int
-    transports: tuple[str, ...]
-    public_address: str
-    max_calls: int
-    user_agent: str
-    retry_after_s: int
-    rtp_port_min: int
-    rtp_port_max: int
-    codecs: tuple[str, ...]
-    clock_rate_hz: int
-    rtp_inactivity_timeout_s: float
-    playout_max_buffered_ms: int
-    registrar: str = ""
-    username: str = ""
-    password: str = ""
-    realm: str = "*"
-    expires_s: int = 300
-    retry_s: int = 15
-    registration_stop_on: tuple[int, ...] = ()
-    log_level: str = "info"
-    log_json: bool = True
-    pjsip_log_level: int = 1
-    nameservers: tuple[str, ...] = ()
-    max_media_lateness_ms: float = 0.0
-    rtp_quarantine_s: float = 0.0
-    rtp_unacked_ms: int = 2000
-    srtp: SrtpUse = "off"
+    sip: SipConfig
+    rtp: RtpConfig
+    registration: RegistrationConfig
+    auth: AuthConfig
+    log: LogConfig
     tls: TlsConfig | None = None
-    """None: SIP is not spoken over it."""
-    tls_port: int = 0
-    trusted_peers: tuple[str, ...] = ()
-    allowed_peers: tuple[str, ...] = ()
-    follow_redirects: bool = False
-    max_requests_per_source_s: float = 0.0
-    auth: AuthConfig = AuthConfig()
-    allow_pypi_wheel: bool = False
+    """None: SIP is not spoken over it, and the key's password is not handed on."""
+    playout_max_buffered_ms: int
 
     @property
     def own_host(self) -> str:
         """The host of our own URIs."""
-        host = self.public_address or self.host
+        host = self.sip.public_address or self.sip.host
         return "127.0.0.1" if host == "0.0.0.0" else host
 
     @property
     def local_uri(self) -> str:
         """The address of record of calls by address."""
-        return f"sip:cc-tts@{self.own_host}:{self.tls_port if self.transports == ('tls',) else self.port}"
+        return f"sip:cc-tts@{self.own_host}:{self.sip.tls_port if self.sip.transports == ('tls',) else self.sip.port}"
 
     @property
     def registrar_uri(self) -> str:
         """The registrar; empty without one."""
-        is_uri = self.registrar.startswith(("sip:", "sips:"))
-        uri = self.registrar if is_uri or not self.registrar else f"sip:{self.registrar}"
-        return with_transport(uri, self.transports) if uri else ""
+        registrar = self.registration.registrar
+        if not registrar:
+            return ""
+        uri = registrar if registrar.startswith(("sip:", "sips:")) else f"sip:{registrar}"
+        return with_transport(uri, self.sip.transports)
 
     @property
     def account_uri(self) -> str:
@@ -79,10 +57,10 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
         A ``sips:`` registrar makes a ``sips:`` address of record (RFC 3261 §26.2.2): TLS on every hop of its calls.
         """
-        if not self.registrar:
+        if not self.registration.registrar:
             return self.local_uri
         scheme, _, rest = self.registrar_uri.partition(":")
-        return f"{scheme}:{self.username}@{rest.split(';', 1)[0]}"
+        return f"{scheme}:{self.registration.username}@{rest.split(';', 1)[0]}"
 
 
 # --- server → UA: signalling ---------------------------------------------------------------------------------------
@@ -272,24 +250,11 @@ class DtmfReceived(Message, frozen=True):
     at_ns: int
 
 
-class MediaQuality(msgspec.Struct, frozen=True):
-    """What RTCP and the playout buffer say of a leg so far."""
-
-    packets_sent: int = 0
-    packets_received: int = 0
-    packets_lost: int = 0
-    jitter_ms: float | None = None
-    round_trip_ms: float | None = None
-    underruns: int = 0
-    late_frames: int = 0
-    packets_discarded: int = 0
-
-
 class QualityReport(Message, frozen=True):
-    """Sent every few seconds for each leg."""
+    """Sent every second for each leg."""
 
     call_id: str
-    quality: MediaQuality
+    quality: Quality
 
 
 EndedBy = Literal["local", "remote", "rtp_inactivity", "failure", "not_acceptable", "unreachable"]
@@ -303,7 +268,7 @@ class CallEnded(Message, frozen=True):
     sip_code: int
     sip_reason: str
     ended_by: EndedBy
-    quality: MediaQuality
+    quality: Quality
     at_ns: int
     contacts: tuple[str, ...] = ()
 
@@ -316,9 +281,9 @@ class CommandFailed(Message, frozen=True):
     detail: str
 
 
-class LinesTaken(Message, frozen=True):
-    """How many of PJSIP's lines are taken, whenever it changes. A line outlives its call while PJSIP still waits for an
-    answer, as after a CANCEL that nobody confirms (RFC 3261 §9.1: up to 64·T1).
+class ActivePjsuaCalls(Message, frozen=True):
+    """How many calls PJSUA has, whenever it changes. PJSUA keeps one longer than the leg while it still waits for an answer,
+    as after a CANCEL that nobody confirms (RFC 3261 §9.1: up to 64·T1).
     """
 
     count: int
@@ -334,14 +299,14 @@ class MediaLateness(Message, frozen=True):
 
 
 class InviteRefused(Message, frozen=True):
-    """An INVITE was answered by the gate, before it became a call."""
+    """An INVITE was answered by the request filter, before it became a call."""
 
     sip_code: int
 
 
 RefusedCause = Literal["peer", "rate", "credentials", "attempts", "malformed", "bait"]
 """Why a request was refused before it could become a call: not an allowed peer, too many, wrong password, too many wrong
-passwords, unreadable credentials. ``bait``: a response that asked for our password in a call that we did not place.
+passwords, unreadable credentials. ``bait``: an unsolicited challenge, that is a 401 or 407 in a call that we did not place.
 """
 
 
@@ -374,49 +339,11 @@ class RegistrationChanged(Message, frozen=True):
 # --- UA → server: media ------------------------------------------------------------------------------------------------
 
 
-class PlayoutStarted(Message, frozen=True):
-    """The first frame of an utterance left."""
+class PlayoutReport(Message, frozen=True):
+    """What a leg's playout buffer reports."""
 
     call_id: str
-    utterance_id: str
-    first_frame_ns: int
-
-
-class PlayoutSpeech(Message, frozen=True):
-    """The first frame that carries speech left."""
-
-    call_id: str
-    utterance_id: str
-    first_speech_ns: int
-
-
-class PlayoutProgress(Message, frozen=True):
-    """How far the line has come."""
-
-    call_id: str
-    utterance_id: str
-    played_ms: float
-    buffered_ms: float
-
-
-class PlayoutUnderrun(Message, frozen=True):
-    """The buffer ran dry in the middle of an utterance, for ``missing_ms``."""
-
-    call_id: str
-    utterance_id: str
-    at_ns: int
-    missing_ms: float
-
-
-class PlayoutFinished(Message, frozen=True):
-    """The utterance is over on the line."""
-
-    call_id: str
-    utterance_id: str
-    cause: Literal["drained", "cut"]
-    played_ms: float
-    underruns: int
-    at_ns: int
+    event: PlayoutEvent
 
 
 TO_UA: Final[tuple[type[Message], ...]] = (
@@ -449,13 +376,9 @@ FROM_UA: Final[tuple[type[Message], ...]] = (
     InviteRefused,
     RequestsRefused,
     AssertionsFailed,
-    LinesTaken,
+    ActivePjsuaCalls,
     MediaLateness,
     RegistrationChanged,
     SettingsApplied,
-    PlayoutStarted,
-    PlayoutSpeech,
-    PlayoutProgress,
-    PlayoutUnderrun,
-    PlayoutFinished,
+    PlayoutReport,
 )

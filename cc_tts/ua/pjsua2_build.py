@@ -1,4 +1,4 @@
-"""Which pjsua2 this process runs: the try-out wheel, or the server build that ``make pjsua2`` leaves.
+"""Which pjsua2 this process runs: the PyPI wheel, or the server build that ``make pjsua2`` leaves.
 
 ``CC_TTS_PJSUA2`` says which: ``wheel`` (what counts when it is not set), ``server``, or the folder of a build elsewhere. The
 server build lies in a folder of its own beside the wheel, so that choosing it is one entry at the head of ``sys.path``;
@@ -22,12 +22,12 @@ from cc_tts.errors import ConfigError
 VARIABLE: Final = "CC_TTS_PJSUA2"
 FOLDER: Final = "pjsua2-server"
 """Where in the virtual environment ``make pjsua2`` puts its build."""
-TRY_OUT_WHEEL: Final = "try-out wheel"
+PYPI_WHEEL: Final = "PyPI wheel"
 WHEEL_MAX_CALLS: Final = 4
 WHEEL_MAX_HANDLES: Final = 64
-"""What the try-out wheel was compiled with: PJSUA_MAX_CALLS and PJ_IOQUEUE_MAX_HANDLES."""
+"""What the PyPI wheel was compiled with: PJSUA_MAX_CALLS and PJ_IOQUEUE_MAX_HANDLES."""
 NO_TLS: Final = (
-    'sip.transports has "tls", but the try-out wheel of pjsua2 brings OpenSSL 1.0.2, which gets no repairs since 2019: '
+    'sip.transports has "tls", but the PyPI wheel of pjsua2 brings OpenSSL 1.0.2, which gets no repairs since 2019: '
     f'make pjsua2, then start with {VARIABLE}=server, or take "tls" out'
 )
 _INSIDE: Final = tuple(
@@ -64,7 +64,7 @@ class Pjsua2Build:
         """What it is, for people; ``max_calls`` is what the library itself says it takes."""
         if self.description is not None:
             return "server build"
-        return TRY_OUT_WHEEL if max_calls <= WHEEL_MAX_CALLS else "installed build"
+        return PYPI_WHEEL if max_calls <= WHEEL_MAX_CALLS else "installed build"
 
 
 def server_folder(prefix: str = sys.prefix) -> Path:
@@ -127,15 +127,15 @@ def check_address(host: str) -> None:
         return
     start = f"start with {VARIABLE}=server"
     raise ConfigError(
-        f"sip.host is {host}, but this pjsua2 is the try-out wheel. One unexpected packet can end it with all calls, so it "
+        f"sip.host is {host}, but this pjsua2 is the PyPI wheel. One unexpected packet can end it with all calls, so it "
         f"listens on loopback and private addresses only. For others: make pjsua2, then {start}. "
         "sip.allow_pypi_wheel = true lets it listen nonetheless"
     )
 
 
 def advice(*, max_calls: int, prefix: str = sys.prefix) -> str:
-    """How to lift the limit of the try-out wheel."""
+    """How to lift the limit of the PyPI wheel."""
     start = f"start with {VARIABLE}=server"
     how = start if is_built(prefix) else f"make pjsua2 builds one for more, then {start}"
     limits = f"{max_calls} calls at once, and RTP follows whoever sends it"
-    return f"this pjsua2 is the try-out wheel: {limits}. To lift the limits: {how}"
+    return f"this pjsua2 is the PyPI wheel: {limits}. To lift the limits: {how}"

@@ -21,6 +21,7 @@ from cc_tts.calls.events import EVENT_TYPES
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.metrics import Metrics
 from cc_tts.processes.supervisor import PROCESS_TABLE, ProcessEvent, ProcessState
+from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 NOT_OVER_HTTP: Final = (errors.ConfigError, errors.PromptNotFound, errors.ProcessFailed, PlayoutOverflow)
@@ -125,6 +126,7 @@ def events_table() -> str:
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
     "call": lambda: state_table(CALL_TABLE, CallState, CallEvent),
+    "leg": lambda: state_table(LEG_TABLE, LegState, LegEvent),
     "utterance": lambda: state_table(UTTERANCE_TABLE, UtteranceState, UtteranceEvent),
     "process": lambda: state_table(PROCESS_TABLE, ProcessState, ProcessEvent),
     "metrics": metrics_table,

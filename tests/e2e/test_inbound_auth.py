@@ -233,7 +233,7 @@ async def test_one_source_cannot_take_what_others_need(tmp_path: Path) -> None:
         assert {answer.header("Retry-After") for answer in refusals} == {"7"}
 
 
-async def test_a_caller_cannot_bait_our_password(tmp_path: Path) -> None:
+async def test_an_unsolicited_challenge_does_not_get_our_password(tmp_path: Path) -> None:
     async with RawPeer() as registrar:
         settings = {
             "registration__registrar": f"sip:{HOST}:{registrar.port}",

@@ -1,4 +1,4 @@
-"""The server with the server build of pjsua2 (``make pjsua2``): more calls than the try-out wheel takes."""
+"""The server with the server build of pjsua2 (``make pjsua2``): more calls than the PyPI wheel takes."""
 
 from pathlib import Path
 

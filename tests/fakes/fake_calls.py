@@ -17,10 +17,9 @@ from aiohttp import ClientSession, ClientTimeout, web
 from cc_tts.api.app import Listener, build_app, connection_options, runner_options
 from cc_tts.api.context import ApiContext
 from cc_tts.calls.call import Direction, StopResult
-from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, StateMachine
+from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import EventBus
-from cc_tts.calls.quality import Quality
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.calls.utterance import Marks, Utterance
 from cc_tts.clock import Clock, MonotonicClock
@@ -40,9 +39,11 @@ from cc_tts.errors import (
     UtteranceNotFound,
     WrongState,
 )
+from cc_tts.media.quality import Quality
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
 from cc_tts.speech.source import SpeechChunk
+from cc_tts.state_machine import StateMachine
 from cc_tts.voices.voice import Voice
 
 VOICES = (Voice(id="en-us", engine="fake", language="en-US"), Voice(id="de", engine="fake", language="de"))

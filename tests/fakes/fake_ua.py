@@ -1,8 +1,10 @@
 """The UA process as the registry sees it: commands are written down, reports are made up by the test."""
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from cc_tts.errors import UserAgentUnavailable
+from cc_tts.media.playout_events import PlayoutFinished, PlayoutSpeech
+from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.ua import messages
 
@@ -17,6 +19,22 @@ class Listener(Protocol):
     def on_ua_message(self, message: Message) -> None: ...
 
 
+COMMANDS: Final[dict[type[Message], tuple[str, ...]]] = {
+    messages.Ring: ("ring", "early_media"),
+    messages.Answer: ("answer",),
+    messages.Hangup: ("hangup", "sip_code", "reason", "retry_after_s"),
+    messages.SetHold: ("hold", "hold"),
+    messages.SendDtmf: ("dtmf", "digits", "duration_ms"),
+    messages.Originate: ("originate", "to", "from_", "headers"),
+    messages.BeginUtterance: ("begin", "utterance_id"),
+    messages.Audio: ("audio", "utterance_id"),
+    messages.FinishUtterance: ("finish", "utterance_id"),
+    messages.CutUtterance: ("cut", "utterance_id"),
+    messages.SetPaused: ("paused", "paused"),
+}
+"""How :meth:`FakeUa.commands` names a command, and what of it is remembered besides the call."""
+
+
 class FakeUa:
     """``asked``: what the registry wanted, in order. ``is_ready`` False: every command is refused."""
 
@@ -24,7 +42,7 @@ class FakeUa:
         self.is_ready = True
         self.max_calls = max_calls
         self.build_max_calls = max_calls
-        self.lines_taken = 0
+        self.active_pjsua_calls = 0
         self.build: dict[str, str] = {}
         self.registered: bool | None = None
         self.accepting = True
@@ -49,54 +67,19 @@ class FakeUa:
     def set_accepting(self, *, accepting: bool) -> None:
         self.accepting = accepting
 
-    def ring(self, call_id: str, *, early_media: bool) -> None:
-        self._ask("ring", call_id, early_media)
-
-    def answer(self, call_id: str) -> None:
-        self._ask("answer", call_id)
-
-    def hangup(
-        self,
-        call_id: str,
-        *,
-        sip_code: int = 0,
-        reason: str = "",
-        retry_after_s: int = 0,
-        cause: str = "local_hangup",
-        tail_ms: int = 0,
-    ) -> None:
-        self._ask("hangup", call_id, sip_code, reason, retry_after_s)
-        self.causes.append(cause)
-        self.tails_ms[call_id] = tail_ms
-
-    def set_hold(self, call_id: str, *, hold: bool) -> None:
-        self._ask("hold", call_id, hold)
-
-    def send_dtmf(self, call_id: str, digits: str, *, duration_ms: int) -> None:
-        self._ask("dtmf", call_id, digits, duration_ms)
-
-    def originate(self, call_id: str, *, to: str, from_: str, headers: dict[str, str], display_name: str = "") -> None:
-        self._ask("originate", call_id, to, from_, headers)
-
-    def begin(self, call_id: str, utterance_id: str, *, start_threshold_ms: int, not_before_ns: int = 0) -> None:
-        self._ask("begin", call_id, utterance_id)
-        self.not_before_ns[utterance_id] = not_before_ns
-
-    def audio(self, call_id: str, utterance_id: str, pcm: bytes) -> None:
-        self._ask("audio", call_id, utterance_id, len(pcm))
-
-    def finish(self, call_id: str, utterance_id: str) -> None:
-        self._ask("finish", call_id, utterance_id)
-
-    def cut(self, call_id: str, utterance_id: str | None) -> None:
-        self._ask("cut", call_id, utterance_id)
-
-    def set_paused(self, call_id: str, *, paused: bool) -> None:
-        self._ask("paused", call_id, paused)
-
-    def _ask(self, *command: Any) -> None:
+    def send(self, message: Any, payload: bytes = b"") -> None:
         if not self.is_ready:
             raise UserAgentUnavailable
+        name, *fields = COMMANDS[type(message)]
+        command = (name, message.call_id, *(getattr(message, field) for field in fields))
+        match message:
+            case messages.Audio():
+                command += (len(payload),)
+            case messages.Hangup(call_id=call_id):
+                self.causes.append(message.cause)
+                self.tails_ms[call_id] = message.tail_ms
+            case messages.BeginUtterance(utterance_id=utterance_id):
+                self.not_before_ns[utterance_id] = message.not_before_ns
         self.asked.append(command)
 
     def commands(self, name: str) -> list[tuple[Any, ...]]:
@@ -142,21 +125,27 @@ class FakeUa:
                 sip_code=sip_code,
                 sip_reason="",
                 ended_by=by,
-                quality=messages.MediaQuality(packets_sent=7),
+                quality=Quality(packets_sent=7),
                 at_ns=0,
             )
         )
 
+    def speech(self, call_id: str, utterance_id: str, *, at_ns: int) -> None:
+        """The first frame of an utterance that carries speech is sent."""
+        self.report(messages.PlayoutReport(call_id=call_id, event=PlayoutSpeech(utterance_id, at_ns)))
+
     def finished(self, call_id: str, utterance_id: str, *, cut: bool = False, at_ns: int = 0) -> None:
         """An utterance is over on the line."""
         self.report(
-            messages.PlayoutFinished(
+            messages.PlayoutReport(
                 call_id=call_id,
-                utterance_id=utterance_id,
-                cause="cut" if cut else "drained",
-                played_ms=400.0,
-                underruns=0,
-                at_ns=at_ns,
+                event=PlayoutFinished(
+                    utterance_id=utterance_id,
+                    cause="cut" if cut else "drained",
+                    played_ms=400.0,
+                    underruns=0,
+                    at_ns=at_ns,
+                ),
             )
         )
 

@@ -10,8 +10,8 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
 from cc_tts.api import events
 from cc_tts.calls.ending import Ending
-from cc_tts.calls.quality import Quality
 from cc_tts.config.schema import TokenConfig
+from cc_tts.media.quality import Quality
 from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_api
 
 pytestmark = pytest.mark.integration

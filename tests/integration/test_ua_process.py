@@ -14,6 +14,7 @@ from cc_tts.config.schema import Config, RtpConfig, SipConfig
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Message
 from cc_tts.ua.client import UaClient
+from cc_tts.ua.messages import Answer, Originate
 from tests.e2e.peers import free_ports
 from tests.fakes.fake_calls import eventually
 
@@ -62,14 +63,14 @@ async def ua() -> AsyncIterator[tuple[UaClient, Listener]]:
 async def test_it_starts_and_stops(ua: tuple[UaClient, Listener]) -> None:
     client, listener = ua
     with pytest.raises(UserAgentUnavailable):
-        client.answer("nobody")
+        client.send(Answer(call_id="nobody"))
     await client.start()
     assert client.is_ready
     assert client.max_calls >= 1
     assert client.build["gate"] == "503"
     pid = client.pid
     assert pid is not None
-    client.answer("nobody")  # a call that ended meanwhile
+    client.send(Answer(call_id="nobody"))  # a call that ended meanwhile
     client.set_accepting(accepting=False)
     await client.stop()
     assert not is_alive(pid)
@@ -109,7 +110,7 @@ async def test_it_ends_when_the_server_is_gone(ua: tuple[UaClient, Listener]) ->
 async def test_the_server_hears_of_a_call_that_cannot_be_placed(ua: tuple[UaClient, Listener]) -> None:
     client, listener = ua
     await client.start()
-    client.originate("mine", to="sip:x@[", from_="", headers={})
+    client.send(Originate(call_id="mine", to="sip:x@[", from_="", headers={}))
     await eventually(lambda: any(getattr(each, "call_id", "") == "mine" for each in listener.told), timeout_s=10)
     (ended,) = [each for each in listener.told if getattr(each, "call_id", "") == "mine"]
     assert (type(ended).__name__, ended.ended_by) == ("CallEnded", "failure")

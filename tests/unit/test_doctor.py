@@ -116,7 +116,7 @@ class Machine(Probes):
 
 
 def pjsua2(max_calls: int, *, is_built: bool = False) -> str:
-    name = "server build" if max_calls > 4 else "try-out wheel"
+    name = "server build" if max_calls > 4 else "PyPI wheel"
     return json.dumps({"version": "2.17", "max_calls": max_calls, "name": name, "is_built": is_built})
 
 
@@ -313,7 +313,7 @@ def test_files_and_disks(fit: Machine) -> None:
     ("ran", "status", "limit", "words"),
     [
         (Ran(0, pjsua2(2000)), "ok", 2000, "2000 calls"),
-        (Ran(0, pjsua2(4)), "warn", 4, "try-out wheel"),
+        (Ran(0, pjsua2(4)), "warn", 4, "PyPI wheel"),
         (Ran(1, "Traceback\nModuleNotFoundError: No module named 'pjsua2'"), "fail", None, "No module named"),
         (Ran(-11, ""), "fail", None, "signal 11"),
         (Ran(None, "no answer within 30 s"), "fail", None, "no answer"),

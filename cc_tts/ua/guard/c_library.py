@@ -190,7 +190,7 @@ class CLibrary:
         self.server_header: Headers = ()
         """What every answer carries."""
         self._message_at = 0
-        self._told: list[String] = []
+        self._kept_tokens: list[String] = []
 
     def _bind(self, name: str, result: Any, *arguments: Any) -> Any:
         return ctypes.CFUNCTYPE(result, *arguments)((name, self._library))
@@ -324,7 +324,7 @@ class CLibrary:
         raise RuntimeError("the received message is not laid out as expected")
 
     def set_capability(self, kind: int, name: str, tokens: Sequence[str]) -> None:
-        """What PJSIP tells in a header of this kind, a ``pjsip_hdr_e``, of its own accord: its modules add what each can do.
+        """What PJSIP itself writes into a header of this kind, a ``pjsip_hdr_e``: its modules add what each can do.
 
         Raises:
             RuntimeError: the build lays it out otherwise.
@@ -333,11 +333,11 @@ class CLibrary:
         header = _ArrayHeader.from_address(at) if at else None
         if header is None or header.type != kind or (header.name.ptr or b"")[: header.name.slen] != name.encode():
             raise RuntimeError(f"the header {name} is not laid out as expected")
-        told = [_string(token) for token in tokens]
-        self._told += told  # kept alive, as the header points to them
-        for index, each in enumerate(told):
+        strings = [_string(token) for token in tokens]
+        self._kept_tokens += strings  # kept alive, as the header points to them
+        for index, each in enumerate(strings):
             header.values[index] = each
-        header.count = len(told)
+        header.count = len(strings)
 
     def has_dialog(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
         """Whether there is a dialog of this name (RFC 3261 §12), of a call that is not over."""

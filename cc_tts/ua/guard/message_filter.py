@@ -26,11 +26,11 @@ from cc_tts.ua.guard.c_library import CLibrary, Headers
 from cc_tts.ua.sip import message as sip_message
 
 _RESPONSE_PRIORITY: Final = 13
-"""After the leash (12), before PJSIP_MOD_PRIORITY_TSX_LAYER (16)."""
+"""After the response filter (12), before PJSIP_MOD_PRIORITY_TSX_LAYER (16)."""
 _IN_CALLS_PRIORITY: Final = 31
-"""After the door (30), before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32), where requests go to their dialogs."""
+"""After the transport filter (30), before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32), where requests go to their dialogs."""
 _PRIORITY: Final = 63
-"""After the gate, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
+"""After the request filter, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
 _OFFERING: Final = frozenset((b"INVITE", b"UPDATE", b"PRACK"))
 """Requests that may carry an offer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5); ACK may carry an answer."""
 _ANSWERING: Final = frozenset(("INVITE", "UPDATE", "PRACK"))
@@ -81,7 +81,7 @@ class MessageFilter:
         register(b"mod-cc-tts-filter", _PRIORITY, on_request=functools.partial(self._on_request, in_call=False))
 
     def _on_request(self, rdata: int, *, in_call: bool) -> bool:
-        """Tell PJSIP whether the request is taken or goes on."""
+        """Return to PJSIP whether the request is dealt with here."""
         try:
             return self._takes(rdata, in_call=in_call)
         except Exception:
@@ -121,7 +121,7 @@ class MessageFilter:
         return True
 
     def _on_response(self, rdata: int) -> bool:
-        """Tell PJSIP whether the response is done with."""
+        """Return to PJSIP whether the response is dealt with here."""
         try:
             host, message = self._c.message(rdata)
             status = message.partition(" ")[2][:3]
@@ -213,7 +213,7 @@ _NOT_OFFERED: Final = sdp_check.Fault(488, 399, "More was answered than was offe
 
 
 def warning(fault: sdp_check.Fault) -> Headers:
-    """The header that tells of a fault (RFC 3261 §20.43)."""
+    """The header that names a fault (RFC 3261 §20.43)."""
     return (("Warning", f'{fault.warning} {WARN_AGENT} "{fault.text}"'),)
 
 

@@ -1,7 +1,7 @@
 """Who may call us: the peers that are listened to, how much of each, and whose password is asked for. No pjsua2 here.
 
 Silence is what a stranger gets: a scanner moves on where nothing answers, and an answer to a forged source address would
-be sent to somebody who never asked. An honest peer over its limit is told so with 503 (RFC 3261 §21.5.4) for INVITEs, as
+be sent to somebody who never asked. An honest peer over its limit gets 503 (RFC 3261 §21.5.4) for INVITEs, as
 many a second as it may send, and no more than that.
 """
 
@@ -24,7 +24,7 @@ MAX_WRONG_ANSWERS_OF_A_SOURCE: Final = 100
 WRONG_ANSWERS_WINDOW_S: Final = 60.0
 MAX_AUTHORIZATIONS: Final = 4
 """Authorization headers of one request; there may be one a realm (RFC 3261 §22.1)."""
-MAX_SOURCES_TOLD: Final = 5
+MAX_SOURCES_REPORTED: Final = 5
 """Sources named in one line of the log."""
 _TARGETING: Final = frozenset((b"INVITE", b"UPDATE"))
 """Methods whose Contact says where our requests go (RFC 3261 §12.1.1, §12.2.2)."""
@@ -44,7 +44,7 @@ _SILENCE: Final = Refusal(0)
 
 @dataclass(slots=True)
 class Refused:
-    """How many requests were refused for one cause since last told, and some of their sources."""
+    """How many requests were refused for one cause since the last report, and some of their sources."""
 
     count: int = 0
     sources: set[str] = field(default_factory=set)
@@ -57,11 +57,11 @@ class InboundPolicy:
         auth = settings.auth
         self._settings = settings
         self._clock = clock
-        self._retry_after_s = settings.retry_after_s
-        self._allowed = PeerList(settings.allowed_peers)
-        self._trusted = PeerList(settings.trusted_peers)
+        self._retry_after_s = settings.sip.retry_after_s
+        self._allowed = PeerList(settings.sip.allowed_peers)
+        self._trusted = PeerList(settings.sip.trusted_peers)
         self._exempt = PeerList(auth.exempt_peers)
-        per_s = settings.max_requests_per_source_s
+        per_s = settings.sip.max_requests_per_source_s
         self._limits = SourceLimits(per_s=per_s, clock=clock) if per_s else None
         self._wrong_answers = SourceLimits(
             per_s=MAX_WRONG_ANSWERS / WRONG_ANSWERS_WINDOW_S, burst_s=WRONG_ANSWERS_WINDOW_S, clock=clock
@@ -78,7 +78,7 @@ class InboundPolicy:
                 nonce_lifetime_s=auth.nonce_lifetime_s,
                 clock=clock,
             )
-        self.has_password = bool(settings.registrar)
+        self.has_password = bool(settings.registration.registrar)
         self._refused: dict[RefusedCause, Refused] = {}
 
     def reload(self, settings: UaSettings) -> None:
@@ -86,14 +86,14 @@ class InboundPolicy:
         fresh, before = InboundPolicy(settings, clock=self._clock), self._settings
         self._settings = settings
         self._allowed, self._trusted, self._exempt = fresh._allowed, fresh._trusted, fresh._exempt
-        if settings.max_requests_per_source_s != before.max_requests_per_source_s:
+        if settings.sip.max_requests_per_source_s != before.sip.max_requests_per_source_s:
             self._limits = fresh._limits
         if settings.auth != before.auth:
             self._digest = fresh._digest
 
     @property
     def is_closed(self) -> bool:
-        """Whether somebody is kept out, so that the server must not run without the gate."""
+        """Whether somebody is kept out, so that the server must not run without the request filter."""
         return bool(self._allowed) or self._digest is not None
 
     def on_request(self, method: bytes, host: str, message: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:
@@ -154,7 +154,7 @@ class InboundPolicy:
                 self._wrong_answers.ask(each)
         return self._refuse("credentials", host, challenge) if wrong else challenge
 
-    def is_bait(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
+    def is_unsolicited_challenge(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
         """Whether a 401 or 407 is neither for a REGISTER, nor for a call that we placed, nor of a trusted peer."""
         if not sip_message.is_ambiguous(response):
             method = "".join(sip_message.header_values(response, "cseq")).rpartition(" ")[2]
@@ -176,7 +176,7 @@ class InboundPolicy:
     def _refuse(self, cause: RefusedCause, host: str, refusal: Refusal) -> Refusal:
         refused = self._refused.setdefault(cause, Refused())
         refused.count += 1
-        if len(refused.sources) < MAX_SOURCES_TOLD:
+        if len(refused.sources) < MAX_SOURCES_REPORTED:
             refused.sources.add(host)
         return refusal
 

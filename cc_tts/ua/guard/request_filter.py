@@ -3,12 +3,15 @@ INVITE over the limit (§21.5.4, §20.33), 405, 481 or 489 to methods that are n
 and what :mod:`cc_tts.ua.guard.policy` has to say to strangers: nothing, 401, 403 or 503.
 
 pjsua answers 486 when its call table is full and always 200 to OPTIONS, with methods in Allow and extensions in Supported
-that we decline, and offers no callback to change either. PJSIP's own way is a module in front of pjsua's. The *door* sees
-every request, before the dialogs do. The *gate* sits just before the application layer, so retransmissions and requests
-inside a dialog never reach it, and what it is asked about is outside a dialog by PJSIP's own reading. The *leash*, where
-we have a password of our own, sees responses: whoever calls us could challenge our BYE, and PJSIP would answer with a
-digest of that password, to be guessed at leisure. If PJSIP refuses a module, the gate says so and pjsua's answers stand,
-unless somebody is to be kept out: then the user agent does not start.
+that we decline, and offers no callback to change either. PJSIP's own way is a module in front of pjsua's:
+
+* The *transport filter* sees every request, before the dialogs do.
+* The *request filter* sits just before the application layer: it sees no retransmissions and no requests inside a dialog.
+* The *response filter*, where we have a password of our own, sees responses: a caller could challenge our BYE, and PJSIP
+  would answer with a digest of that password, which can be attacked offline.
+
+If PJSIP refuses a module, a warning says so and pjsua's answers stand, unless somebody is to be kept out: then the user
+agent does not start.
 """
 
 import functools
@@ -21,11 +24,11 @@ from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip_thread import SipThread
 
-_LEASH_PRIORITY: Final = 12
+_RESPONSE_PRIORITY: Final = 12
 """Before PJSIP_MOD_PRIORITY_TSX_LAYER (16), which hands responses to those who wait for them."""
-_DOOR_PRIORITY: Final = 30
+_TRANSPORT_PRIORITY: Final = 30
 """After PJSIP_MOD_PRIORITY_TSX_LAYER (16), which takes retransmissions, before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32)."""
-_GATE_PRIORITY: Final = 62
+_REQUEST_PRIORITY: Final = 62
 """Before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialogs' usages (48)."""
 METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "INFO", "PRACK", "UPDATE")
 ALLOWED: Final = ", ".join(METHODS)
@@ -35,24 +38,24 @@ _STRAY: Final = frozenset((b"BYE", b"CANCEL", b"INFO", b"PRACK", b"UPDATE", b"NO
 EXTENSIONS: Final = ("100rel", "timer")
 _ACCEPTED: Final = "application/sdp"
 _CAPABILITIES: Final = (("Allow", ALLOWED), ("Accept", _ACCEPTED), ("Supported", ", ".join(EXTENSIONS)))
-"""What 200 to OPTIONS tells (RFC 3261 §11.2)."""
-_TOLD_BY_PJSIP: Final = ((0, "Accept", (_ACCEPTED,)), (4, "Allow", METHODS), (36, "Supported", EXTENSIONS))
+"""Headers of a 200 to OPTIONS (RFC 3261 §11.2)."""
+_PJSIP_CAPABILITIES: Final = ((0, "Accept", (_ACCEPTED,)), (4, "Allow", METHODS), (36, "Supported", EXTENSIONS))
 """The same for the answers that PJSIP makes, with its numbers of these headers (``pjsip_hdr_e``)."""
 
 log = logs.get(__name__)
 
 
-def tell_what_is_served(library: CLibrary) -> None:
-    """Have PJSIP tell in its own answers what we tell in ours."""
-    for kind, name, tokens in _TOLD_BY_PJSIP:
+def set_capabilities(library: CLibrary) -> None:
+    """Have PJSIP's own answers list the same capabilities as ours."""
+    for kind, name, tokens in _PJSIP_CAPABILITIES:
         try:
             library.set_capability(kind, name, tokens)
         except RuntimeError as error:
-            log.warning("capability_untold", detail=str(error), consequence="answers name what is not served")
+            log.warning("capability_not_set", detail=str(error), consequence="answers name what is not served")
 
 
-class Gate:
-    """The modules in front of pjsua. ``refusal`` is asked for each new INVITE and OPTIONS that may be taken: seconds for
+class RequestFilter:
+    """The modules in front of pjsua. ``refusal`` is called for each new INVITE and OPTIONS that may be taken: seconds for
     Retry-After, or ``None`` to let it pass. ``is_ours`` says of a Call-ID whether we placed that call. Runs on: the SIP
     thread.
     """
@@ -79,10 +82,16 @@ class Gate:
             RuntimeError: PJSIP refuses a module.
         """
         SipThread.check()
-        self._c.register_module(b"mod-cc-tts-door", _DOOR_PRIORITY, on_request=self._guarded(self._at_the_door))
-        self._c.register_module(b"mod-cc-tts-gate", _GATE_PRIORITY, on_request=self._guarded(self._at_the_gate))
+        self._c.register_module(
+            b"mod-cc-tts-transport-filter", _TRANSPORT_PRIORITY, on_request=self._guarded(self._filter_transport)
+        )
+        self._c.register_module(
+            b"mod-cc-tts-request-filter", _REQUEST_PRIORITY, on_request=self._guarded(self._filter_request)
+        )
         if self._policy.has_password:
-            self._c.register_module(b"mod-cc-tts-leash", _LEASH_PRIORITY, on_response=self._on_leash)
+            self._c.register_module(
+                b"mod-cc-tts-response-filter", _RESPONSE_PRIORITY, on_response=self._filter_response
+            )
 
     def install_or_say_why(self) -> bool:
         """As :meth:`install`; returns whether it is in place, where it is not indispensable.
@@ -95,7 +104,7 @@ class Gate:
         except RuntimeError as error:
             if self._policy.is_closed:
                 raise RuntimeError(
-                    f"the gate cannot be installed ({error}), so sip.allowed_peers and [auth] would keep nobody out"
+                    f"the request filter cannot be installed ({error}): sip.allowed_peers and [auth] would keep nobody out"
                 ) from None
             log.warning("gate_missing", detail=str(error), consequence="over the limit PJSIP answers 486, not 503")
             return False
@@ -114,8 +123,8 @@ class Gate:
 
         return on_request
 
-    def _at_the_door(self, rdata: int, method: bytes) -> bool:
-        """Tell PJSIP whether the request is taken or goes on."""
+    def _filter_transport(self, rdata: int, method: bytes) -> bool:
+        """Return to PJSIP whether the request is dealt with here."""
         host, message = self._c.message(rdata)
 
         dialog = sip_message.dialog_of(message)
@@ -135,15 +144,15 @@ class Gate:
             # There is no subscription (RFC 6665 §4.1.3). PJSIP takes a call whose far side has no tag yet for any dialog.
             self._c.respond(rdata, 481)
         elif method == b"OPTIONS":
-            self._tell_capabilities(rdata, message)  # as outside a dialog (RFC 3261 §11); PJSIP would answer 500
+            self._answer_options(rdata, message)  # as outside a dialog (RFC 3261 §11); PJSIP would answer 500
         elif method == b"REFER":
             self._c.respond(rdata, 603)  # whoever calls us could make us call anybody
         else:
             self._refuse_method(rdata, method)
         return True
 
-    def _at_the_gate(self, rdata: int, method: bytes) -> bool:
-        """Tell PJSIP whether the request, which belongs to no dialog, is taken or goes on."""
+    def _filter_request(self, rdata: int, method: bytes) -> bool:
+        """Return to PJSIP whether the request, which belongs to no dialog, is dealt with here."""
         if method in _STRAY:
             self._c.respond(rdata, 481)
         elif method not in _SERVED:
@@ -155,7 +164,7 @@ class Gate:
             if method == b"INVITE":
                 self._on_refused()
         elif method == b"OPTIONS":
-            self._tell_capabilities(rdata, self._c.message(rdata)[1])
+            self._answer_options(rdata, self._c.message(rdata)[1])
         else:
             return False
         return True
@@ -167,21 +176,21 @@ class Gate:
         else:
             self._c.respond(rdata, 405, (("Allow", ALLOWED),))
 
-    def _tell_capabilities(self, rdata: int, message: str) -> None:
+    def _answer_options(self, rdata: int, message: str) -> None:
         """Answer OPTIONS: 200, or 420 if it requires what we do not have (RFC 3261 §8.2.2.3)."""
         unknown = [tag for tag in sip_message.required_extensions(message) if tag not in EXTENSIONS]
         if unknown:
-            told = sip_message.option_tags(unknown)
-            self._c.respond(rdata, 420, (("Unsupported", told),) if told else ())
+            tags = sip_message.option_tags(unknown)
+            self._c.respond(rdata, 420, (("Unsupported", tags),) if tags else ())
         else:
             self._c.respond(rdata, 200, _CAPABILITIES)
 
-    def _on_leash(self, rdata: int) -> bool:
+    def _filter_response(self, rdata: int) -> bool:
         """Drop challenges that our password must not answer; the request then ends as one that nobody answers."""
         try:
-            if self._c.method_of(rdata) not in (b"401", b"407", b""):  # empty: PJSIP cannot tell in its own words
+            if self._c.method_of(rdata) not in (b"401", b"407", b""):  # empty: PJSIP has no text for it
                 return False
-            return self._policy.is_bait(*self._c.message(rdata), is_ours=self._is_ours)
+            return self._policy.is_unsolicited_challenge(*self._c.message(rdata), is_ours=self._is_ours)
         except Exception:
             log.exception("gate_failed")
             return True

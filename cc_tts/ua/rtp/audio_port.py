@@ -14,7 +14,7 @@ import pjsua2 as pj
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
-from cc_tts.ua.rtp.lateness import BeatLateness
+from cc_tts.ua.rtp.lateness import TickLateness
 from cc_tts.ua.sip_thread import SipThread
 
 LATE_AFTER_NS: Final = 2 * PTIME_MS * NS_PER_MS
@@ -39,7 +39,7 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
     Runs on: the media clock's thread (:meth:`onFrameRequested`); the SIP thread (the rest).
     """
 
-    def __init__(self, index: int, audio_format: AudioFormat, clock: Clock, lateness: BeatLateness) -> None:
+    def __init__(self, index: int, audio_format: AudioFormat, clock: Clock, lateness: TickLateness) -> None:
         SipThread.check()
         super().__init__()
         self._clock = clock
@@ -66,7 +66,7 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         self._buffer = None
 
     def expect_a_pause(self) -> None:
-        """What comes next belongs to a new stream: the time since the last frame says nothing about the beat."""
+        """What comes next belongs to a new stream: the time since the last frame says nothing about the media clock."""
         self._last_ns = 0
 
     def onFrameRequested(self, frame: Any) -> None:
@@ -101,7 +101,7 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
 class AudioPorts:
     """The ports, lent and taken back. Runs on: the SIP thread."""
 
-    def __init__(self, max_ports: int, audio_format: AudioFormat, clock: Clock, lateness: BeatLateness) -> None:
+    def __init__(self, max_ports: int, audio_format: AudioFormat, clock: Clock, lateness: TickLateness) -> None:
         self._format = audio_format
         self._clock = clock
         self._lateness = lateness

@@ -1,4 +1,4 @@
-"""How late the media clock's 20 ms beat is, and whether new calls must wait for that.
+"""How late the media clock's 20 ms ticks are, and whether new calls must wait for that.
 
 A number of calls says little about what a machine carries: that depends on the machine, the codecs, and who else uses it.
 What a listener notices is measured here instead: the time between two frames of one leg, beyond the 20 ms it should be.
@@ -35,14 +35,14 @@ _PTIME_NS: Final = PTIME_MS * NS_PER_MS
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """What :meth:`BeatLateness.turn` found."""
+    """What :meth:`TickLateness.turn` found."""
 
     p99_ms: float
     refusing: bool
 
 
-class BeatLateness:
-    """The beat's lateness against a bound, ``max_ms``; 0 measures and refuses nothing."""
+class TickLateness:
+    """The lateness of media clock ticks against a bound, ``max_ms``; 0 measures and refuses nothing."""
 
     def __init__(self, max_ms: float) -> None:
         self._max_ms = max_ms

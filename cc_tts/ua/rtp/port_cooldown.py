@@ -5,8 +5,8 @@ every five seconds. Such a packet must not reach another call. So we bind the fr
 ports that are taken, and what still comes is lost in a socket nobody reads. The sockets are plain ones, outside PJLIB's
 poller and its table.
 
-A call is never refused for the sake of the quarantine: before one comes, the ports that have rested longest are let go
-until enough are free (:meth:`PortQuarantine.turn`).
+A call is never refused for the sake of the cooldown: before one comes, the ports that have been held longest are released
+until enough are free (:meth:`PortCooldown.turn`).
 
 Runs on: the SIP thread.
 """
@@ -52,8 +52,8 @@ def bind(host: str, port: int) -> Socket:
     return taken
 
 
-class PortQuarantine:
-    """The pairs of ports that rest, oldest first, and those that could not be taken yet."""
+class PortCooldown:
+    """The pairs of ports that are held, oldest first, and those that could not be taken yet."""
 
     def __init__(
         self,
@@ -61,14 +61,14 @@ class PortQuarantine:
         host: str,
         port_min: int,
         port_max: int,
-        quarantine_s: float,
+        cooldown_s: float,
         max_pairs: int,
         clock: Clock,
         bind: Callable[[str, int], Socket] = bind,
     ) -> None:
         self._host = host
         self._num_pairs = num_pairs(port_min, port_max)
-        self._quarantine_ns = int(quarantine_s * _NS_PER_S)
+        self._cooldown_ns = int(cooldown_s * _NS_PER_S)
         self._max_pairs = max_pairs
         self._clock = clock
         self._bind = bind
@@ -80,15 +80,15 @@ class PortQuarantine:
 
     def take(self, rtp_ports: Iterable[int]) -> None:
         """Hold the ports of a call that has ended, and the ones above them (RTCP, RFC 3550 §11)."""
-        if not self._quarantine_ns:
+        if not self._cooldown_ns:
             return
-        until_ns = self._clock.now_ns() + self._quarantine_ns
+        until_ns = self._clock.now_ns() + self._cooldown_ns
         for port in rtp_ports:
             self._awaited[port] = until_ns
         self._take_awaited()
 
     def turn(self, num_calls: int) -> None:
-        """Let go of what has rested long enough, and of what ``num_calls`` and the next ones need. Called in every turn
+        """Let go of what has been held long enough, and of what ``num_calls`` and the next ones need. Called in every turn
         and before each new call.
         """
         if not self._held and not self._awaited:
@@ -117,7 +117,7 @@ class PortQuarantine:
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     continue  # PJLIB has not closed it yet, or another call was faster
-                log.warning("no_port_quarantine", port=port, detail=str(error))
+                log.warning("no_port_cooldown", port=port, detail=str(error))
                 del self._awaited[port]
             else:
                 del self._awaited[port]

@@ -1,7 +1,7 @@
 """Where a leg's RTP comes from and goes to. Runs on: the SIP thread.
 
 Our build of pjsua2 takes RTP from one source and discards the rest (``sip/pjproject/patches/0002-rtp-latch.patch``). Others
-go after whoever sends ten packets (RFC 4961 without the latch of RFC 7362): there a change can only be told.
+go after whoever sends ten packets (RFC 4961 without the latch of RFC 7362): there a change can only be reported.
 """
 
 from typing import Any, Final
@@ -9,8 +9,8 @@ from typing import Any, Final
 from cc_tts import logs
 from cc_tts.ua.sip_thread import SipThread
 
-TELL_DISCARDED: Final = 50
-"""Packets thrown away, one second of RTP, before they are told."""
+REPORT_DISCARDED: Final = 50
+"""Packets thrown away, one second of RTP, before they are reported."""
 
 log = logs.get(__name__)
 
@@ -22,13 +22,13 @@ def port_of(name: str) -> int | None:
 
 
 class RtpSourceWatch:
-    """Tells once a call when RTP comes from elsewhere. ``follows_rtp``: the build goes after it."""
+    """Reports once a call when RTP comes from elsewhere. ``follows_rtp``: the build goes after it."""
 
     def __init__(self, call_id: str, *, follows_rtp: bool) -> None:
         self._call_id = call_id
         self._follows_rtp = follows_rtp
         self._source = ""
-        self._told = False
+        self._reported = False
 
     def new_stream(self) -> None:
         """Media was negotiated anew: it may come from elsewhere now."""
@@ -37,17 +37,17 @@ class RtpSourceWatch:
     def look(self, call: Any, stream_index: int, *, num_discarded: int) -> None:
         """Look at a leg that has a stream; ``num_discarded`` packets were thrown away so far."""
         SipThread.check()
-        if self._told:
+        if self._reported:
             return
         if not self._follows_rtp:
-            if num_discarded >= TELL_DISCARDED:
-                self._told = True
+            if num_discarded >= REPORT_DISCARDED:
+                self._reported = True
                 log.warning("rtp_discarded", call_id=self._call_id, packets=num_discarded)
             return
         source = call.getMedTransportInfo(stream_index).srcRtpName
         if not port_of(source):
             return  # nothing has come yet
         if self._source not in ("", source):
-            self._told = True
+            self._reported = True
             log.warning("rtp_source_changed", call_id=self._call_id, was=self._source, now=source)
         self._source = source

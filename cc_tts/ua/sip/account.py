@@ -71,10 +71,11 @@ def registered_config(settings: UaSettings) -> Any:
     config.idUri = settings.account_uri
     config.priority = 1
     config.regConfig.registrarUri = settings.registrar_uri
-    config.regConfig.timeoutSec = settings.expires_s
-    config.regConfig.retryIntervalSec = settings.retry_s
-    config.regConfig.firstRetryIntervalSec = min(5, settings.retry_s)
-    credentials = pj.AuthCredInfo("digest", settings.realm, settings.username, 0, settings.password)
+    registration = settings.registration
+    config.regConfig.timeoutSec = registration.expires_s
+    config.regConfig.retryIntervalSec = registration.retry_s
+    config.regConfig.firstRetryIntervalSec = min(5, registration.retry_s)
+    credentials = pj.AuthCredInfo("digest", registration.realm, registration.username, 0, registration.password)
     config.sipConfig.authCreds.append(credentials)
     return config
 
@@ -82,16 +83,16 @@ def registered_config(settings: UaSettings) -> Any:
 def _common(settings: UaSettings) -> Any:
     config = pj.AccountConfig()
     media = config.mediaConfig
-    media.transportConfig.port = settings.rtp_port_min
+    media.transportConfig.port = settings.rtp.port_min
     # how far above the first the last even port may be, so that its RTCP is in the range too; 0 would mean any port
-    media.transportConfig.portRange = max(1, 2 * (num_pairs(settings.rtp_port_min, settings.rtp_port_max) - 1))
+    media.transportConfig.portRange = max(1, 2 * (num_pairs(settings.rtp.port_min, settings.rtp.port_max) - 1))
     # after a restart the callers of before still send to their ports, and PJMEDIA answers to where packets come from: a
     # new call on such a port would be heard by the wrong person
     media.transportConfig.randomizePort = True
-    if settings.host != "0.0.0.0":
-        media.transportConfig.boundAddress = settings.host
-    if settings.public_address:
-        media.transportConfig.publicAddress = settings.public_address
+    if settings.sip.host != "0.0.0.0":
+        media.transportConfig.boundAddress = settings.sip.host
+    if settings.sip.public_address:
+        media.transportConfig.publicAddress = settings.sip.public_address
     _set_srtp(media, settings)
     media.lockCodecEnabled = False
     media.streamKaEnabled = False
@@ -109,7 +110,7 @@ def _set_srtp(media: Any, settings: UaSettings) -> None:
     """SRTP with keys in the SDP (RFC 4568), over any transport: whether others can read them there is for the operator, who
     is warned at the start.
     """
-    media.srtpUse = _SRTP_USE[settings.srtp]
+    media.srtpUse = _SRTP_USE[settings.rtp.srtp]
     media.srtpSecureSignaling = 0
     for name in CRYPTO_SUITES:
         suite = pj.SrtpCrypto()

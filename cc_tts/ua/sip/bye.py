@@ -1,4 +1,4 @@
-"""What our BYE tells the far side of how the call went. No pjsua2 here."""
+"""What our BYE reports of the call to the far side. No pjsua2 here."""
 
 from typing import Final
 

@@ -102,7 +102,7 @@ def media_type(message: str) -> str:
 
 
 def key_of(message: str) -> tuple[str, int] | None:
-    """The key that an INFO tells of, and its duration in ms, 0 if unknown; ``None`` if its body is malformed.
+    """The key that an INFO carries, and its duration in ms, 0 if unknown; ``None`` if its body is malformed.
 
     ``application/dtmf-relay`` has lines, ``application/dtmf`` the key alone.
     """

@@ -4,9 +4,9 @@ What PJSIP does with a certificate it does not believe: it completes the handsha
 having read or sent a SIP message (both directions).
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
-import msgspec
 import pjsua2 as pj
 
 from cc_tts import logs, port_owner
@@ -29,36 +29,36 @@ TLS 1.2 (RFC 9325 §4.2). No CBC, no key exchange by RSA. OpenSSL offers those o
 """
 
 
-def open_all(endpoint: Any, settings: UaSettings, *, is_wheel: bool) -> None:
-    """Listen on each of ``settings.transports``.
+def open_all(endpoint: Any, settings: UaSettings, transports: Iterable[str], *, is_wheel: bool) -> None:
+    """Listen on each of ``transports``.
 
     Raises:
         RuntimeError: an address is taken or not ours, or this build is not fit for TLS.
     """
     SipThread.check()
-    for name in settings.transports:
+    for name in transports:
         config = pj.TransportConfig()
-        config.port = settings.port
-        if settings.host != "0.0.0.0":
-            config.boundAddress = settings.host
-        if settings.public_address:
-            config.publicAddress = settings.public_address
+        config.port = settings.sip.port
+        if settings.sip.host != "0.0.0.0":
+            config.boundAddress = settings.sip.host
+        if settings.sip.public_address:
+            config.publicAddress = settings.sip.public_address
             if is_wheel and name == "tcp":
                 log.warning(
                     "public_address_over_udp_only",
-                    detail="over TCP the try-out wheel of pjsua2 writes the machine's own address into Contact: make "
+                    detail="over TCP the PyPI wheel of pjsua2 writes the machine's own address into Contact: make "
                     "pjsua2, then start with CC_TTS_PJSUA2=server",
                 )
         if name == "tls":
             if is_wheel:
                 raise RuntimeError(NO_TLS)
             assert settings.tls is not None
-            config.port = settings.tls_port
+            config.port = settings.sip.tls_port
             _secure(config.tlsConfig, settings.tls)
         try:
             endpoint.transportCreate(getattr(pj, _TYPES[name]), config)
         except pj.Error as error:
-            where = f"{settings.host}:{config.port}/{name}"
+            where = f"{settings.sip.host}:{config.port}/{name}"
             owner = port_owner.find("udp" if name == "udp" else "tcp", config.port)
             why = f"the port is taken by {owner}" if owner else pj_detail(error)
             raise RuntimeError(f"cannot listen on {where}: {why}") from None
@@ -87,7 +87,7 @@ def renew_tls(endpoint: Any, settings: UaSettings, *, before: UaSettings) -> str
 
 
 def _open_tls(endpoint: Any, settings: UaSettings) -> None:
-    open_all(endpoint, msgspec.structs.replace(settings, transports=("tls",)), is_wheel=False)
+    open_all(endpoint, settings, ("tls",), is_wheel=False)
 
 
 def _secure(secured: Any, tls: TlsConfig) -> None:

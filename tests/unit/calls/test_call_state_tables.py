@@ -1,4 +1,4 @@
-"""Every state × event of the three tables: where it leads, or that it is refused."""
+"""Every state × event of the tables: where it leads, or that it is refused."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,14 +11,23 @@ from cc_tts.calls.call_state import (
     UTTERANCE_TABLE,
     CallEvent,
     CallState,
-    StateMachine,
     UtteranceEvent,
     UtteranceState,
 )
 from cc_tts.errors import WrongState
 from cc_tts.processes.supervisor import PROCESS_TABLE, ProcessEvent, ProcessState
+from cc_tts.state_machine import StateMachine
+from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 
 pytestmark = pytest.mark.unit
+
+LEG = """
+                answer    ack          end
+    invited     answered  -            over
+    answered    -         established  over
+    established -         -            over
+    over        -         -            -
+"""
 
 CALL = """
                 ring    answer       end
@@ -60,6 +69,7 @@ def cells(grid: str, table: Mapping[tuple[Any, Any], Any], states: type[StrEnum]
 
 CELLS = [
     *cells(CALL, CALL_TABLE, CallState, CallEvent),
+    *cells(LEG, LEG_TABLE, LegState, LegEvent),
     *cells(UTTERANCE, UTTERANCE_TABLE, UtteranceState, UtteranceEvent),
     *cells(PROCESS, PROCESS_TABLE, ProcessState, ProcessEvent),
 ]
@@ -83,6 +93,7 @@ def test_cell(table: Mapping[tuple[StrEnum, StrEnum], StrEnum], state: StrEnum, 
     [
         (CALL_TABLE, CallState.INCOMING, CallState.TERMINATED),
         (CALL_TABLE, CallState.OUTGOING, CallState.TERMINATED),
+        (LEG_TABLE, LegState.INVITED, LegState.OVER),
         (UTTERANCE_TABLE, UtteranceState.PENDING, UtteranceState.COMPLETE),
         (PROCESS_TABLE, ProcessState.STOPPED, ProcessState.STOPPED),
     ],

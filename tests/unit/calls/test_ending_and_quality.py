@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.calls.ending import Ending, ending_of
-from cc_tts.calls.quality import mean_opinion_score
+from cc_tts.media.quality import mean_opinion_score
 from cc_tts.ua.messages import EndedBy
 
 pytestmark = pytest.mark.unit

@@ -50,7 +50,7 @@ async def test_an_incoming_call_is_answered_and_greeted(exchange: Exchange) -> N
     await exchange.settle()
     (utterance_id,) = call.utterance_ids
     assert exchange.ua.commands("begin") == [(call_id, utterance_id)]
-    exchange.ua.report(messages.PlayoutSpeech(call_id, utterance_id, exchange.clock.now_ns() + 30_000_000))
+    exchange.ua.speech(call_id, utterance_id, at_ns=exchange.clock.now_ns() + 30_000_000)
     exchange.ua.finished(call_id, utterance_id)
     assert exchange.registry.utterance(utterance_id).time_to_first_audio_ms == 30, "it counts from the ACK"
     exchange.ua.ended(call_id)
@@ -136,7 +136,7 @@ async def test_the_ring_timer_does_not_answer_twice(exchange: Exchange) -> None:
 async def test_the_ring_timer_ends_with_the_call(exchange: Exchange) -> None:
     call_id = exchange.ua.incoming("ring")
     exchange.ua.ended(call_id, sip_code=487)
-    assert exchange.registry._timers == {}
+    assert exchange.registry.call(call_id)._timer is None
     await asyncio.sleep(0.05)  # longer than the route rings
     assert exchange.ua.commands("answer") == []
     ending = exchange.registry.call(call_id).ending
@@ -206,7 +206,7 @@ async def test_the_ua_process_dies_and_comes_back(exchange: Exchange) -> None:
         assert call.ending is not None
         assert (call.ending.result, call.ending.reason) == ("failed", "ua_process_died")
         assert exchange.kinds(call_id)[-1] == "call.terminated"
-    assert exchange.registry._timers == {}
+        assert call._timer is None
     assert exchange.sample("cctts_utterances_total", cause="call_ended") == 2
     assert exchange.sample("cctts_utterances_active") == 0
     assert exchange.sample("cctts_process_restarts_total", process="ua") == 1
@@ -299,7 +299,7 @@ async def test_an_outgoing_call_is_refused(exchange: Exchange, sip_code: int, re
     exchange.ua.ended(call.id, by="failure" if sip_code >= 500 else "remote", sip_code=sip_code)
     assert call.ending is not None
     assert (call.ending.result, call.ending.reason, call.ending.sip_code) == (result, reason, sip_code)
-    assert exchange.registry._timers == {}
+    assert call._timer is None
 
 
 async def test_an_outgoing_call_is_not_answered(exchange: Exchange) -> None:
@@ -384,7 +384,7 @@ async def test_nothing_grows_over_thousands_of_calls() -> None:
     assert len(registry._ended) == len(registry._utterances) == 10
     assert len(exchange.events._seq) <= 11
     assert registry._live == {}
-    assert registry._timers == {}
+    assert all(call._timer is None for call in registry._ended.values())
     assert exchange.sample("cctts_calls_active") == 0
     assert exchange.sample("cctts_utterances_active") == 0
     assert exchange.sample("cctts_calls_total", direction="inbound") == 5000

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.calls.routing import MAX_URI_CHARS, RouteDecision, decide, is_trusted, parse_uri, percent_decode
+from cc_tts.calls.routing import MAX_URI_CHARS, RouteDecision, decide, parse_uri, percent_decode
 from cc_tts.config.schema import CallsConfig, Config, RouteConfig, SipConfig, TtsConfig
 from cc_tts.errors import (
     CcTtsError,
@@ -22,6 +22,7 @@ from cc_tts.errors import (
     TextTooLong,
 )
 from cc_tts.speech.prompt import Prompt, TextContent
+from cc_tts.ua.guard.limits import PeerList
 
 pytestmark = pytest.mark.unit
 
@@ -183,11 +184,11 @@ def test_strangers_get_no_announcement(headers: dict[str, str]) -> None:
     ],
 )
 def test_trusted_peers(source: str, *, trusted: bool) -> None:
-    assert is_trusted(source, CONFIG.sip.trusted_peers) is trusted
+    assert (source in PeerList(CONFIG.sip.trusted_peers)) is trusted
 
 
 def test_nobody_is_trusted_by_an_empty_list() -> None:
-    assert not is_trusted("127.0.0.1", ())
+    assert "127.0.0.1" not in PeerList(())
 
 
 # --- users ----------------------------------------------------------------------------------------

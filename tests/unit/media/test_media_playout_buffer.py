@@ -13,7 +13,6 @@ from cc_tts.media.playout_buffer import (
     PlayoutBuffer,
     PlayoutEvent,
     PlayoutFinished,
-    PlayoutLowWater,
     PlayoutOverflow,
     PlayoutProgress,
     PlayoutSpeech,
@@ -50,21 +49,15 @@ def named(event: PlayoutEvent) -> str:
             return f"{event.cause}({event.utterance_id},{event.played_ms:g})"
         case PlayoutUnderrun():
             return f"{name}({event.utterance_id},{event.missing_ms:g})"
-        case PlayoutLowWater():
-            return f"{name}({event.utterance_id},{event.buffered_ms:g})"
         case PlayoutProgress():
-            return f"{name}({event.utterance_id},{event.played_ms:g},{event.buffered_ms:g})"
+            return f"{name}({event.utterance_id},{event.played_ms:g})"
         case _:
             return f"{name}({event.utterance_id})"
 
 
-def new_buffer(
-    *, max_buffered_ms: int = 2000, low_water_ms: int = 0, fade_ms: float = 0
-) -> tuple[PlayoutBuffer, deque[PlayoutEvent]]:
+def new_buffer(*, max_buffered_ms: int = 2000, fade_ms: float = 0) -> tuple[PlayoutBuffer, deque[PlayoutEvent]]:
     events: deque[PlayoutEvent] = deque()
-    buffer = PlayoutBuffer(
-        FORMAT, max_buffered_ms=max_buffered_ms, events=events.append, low_water_ms=low_water_ms, fade_ms=fade_ms
-    )
+    buffer = PlayoutBuffer(FORMAT, max_buffered_ms=max_buffered_ms, events=events.append, fade_ms=fade_ms)
     return buffer, events
 
 
@@ -137,7 +130,7 @@ TABLES: dict[str, list[Row]] = {
         (80, "", "a-", ""),
         (100, "", "-", ""),
         (120, "write a 20", "-", ""),
-        (140, "write a 20", "a", "underrun(a,50) progress(a,110,20)"),
+        (140, "write a 20", "a", "underrun(a,50) progress(a,110)"),
         (160, "finish a", "a", "drained(a,130)"),
     ],
     "underrun at the edge of a frame": [
@@ -152,8 +145,8 @@ TABLES: dict[str, list[Row]] = {
     ],
     "after an underrun a finished rest plays at once": [
         (0, "begin a 200; write a 200", "a", "started(a) speech(a)"),
-        *[(20 * tick, "", "a", "progress(a,100,100)" if tick == 4 else "") for tick in range(1, 9)],
-        (180, "", "a", "progress(a,200,0)"),
+        *[(20 * tick, "", "a", "progress(a,100)" if tick == 4 else "") for tick in range(1, 9)],
+        (180, "", "a", "progress(a,200)"),
         (200, "", "-", ""),
         (220, "write a 10; finish a", "a-", "underrun(a,20) drained(a,210)"),
     ],
@@ -252,32 +245,7 @@ def test_progress_comes_every_100_ms_with_what_is_left() -> None:
     for tick in range(25):
         buffer.read_frame(tick * 20 * NS_PER_MS)
     progress = [event for event in events if isinstance(event, PlayoutProgress)]
-    assert [(event.played_ms, event.buffered_ms) for event in progress] == [
-        (100, 400),
-        (200, 300),
-        (300, 200),
-        (400, 100),
-        (500, 0),
-    ]
-
-
-def test_low_water_is_reported_once_per_fall_and_not_when_finished() -> None:
-    buffer, events = new_buffer(low_water_ms=100)
-
-    def low_marks(num_ticks: int) -> list[float]:
-        events.clear()
-        for _ in range(num_ticks):
-            buffer.read_frame(0)
-        return [event.buffered_ms for event in events if isinstance(event, PlayoutLowWater)]
-
-    act(buffer, "begin a 20")
-    act(buffer, "write a 200")
-    assert low_marks(8) == [80]
-    act(buffer, "write a 160")
-    assert low_marks(8) == [80]
-    act(buffer, "write a 160")
-    act(buffer, "finish a")
-    assert low_marks(11) == []
+    assert [event.played_ms for event in progress] == [100, 200, 300, 400, 500]
 
 
 def test_speech_is_told_apart_from_silent_audio() -> None:
@@ -292,7 +260,7 @@ def test_speech_is_told_apart_from_silent_audio() -> None:
     ]
     buffer.finish("a")
     buffer.read_frame(4)
-    assert events[-1] == PlayoutFinished("a", 4, "drained", 80, 0, first_speech_ns=3)
+    assert events[-1] == PlayoutFinished("a", 4, "drained", 80, 0)
 
 
 def test_too_much_audio_is_refused_whole_and_nothing_is_lost() -> None:

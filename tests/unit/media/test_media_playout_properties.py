@@ -40,9 +40,7 @@ class Writer:
 
     def __init__(self, fade_ms: float) -> None:
         self.events: deque[PlayoutEvent] = deque()
-        self.buffer = PlayoutBuffer(
-            FORMAT, max_buffered_ms=300, events=self.events.append, low_water_ms=40, fade_ms=fade_ms
-        )
+        self.buffer = PlayoutBuffer(FORMAT, max_buffered_ms=300, events=self.events.append, fade_ms=fade_ms)
         self.written: dict[str, list[int]] = {}
         self.newest: str | None = None
         self.is_open = False

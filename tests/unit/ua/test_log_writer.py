@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cc_tts.ua.endpoint import _LogWriter
+from cc_tts.ua.pjsip_log import PjsipLog
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.unit
 
 def written(*lines: str, level: int = 1) -> dict[str, int]:
     """Failed assertions in these lines of PJSIP's log."""
-    writer = _LogWriter(FakeClock())
+    writer = PjsipLog(FakeClock())
     for line in lines:
         writer.write(SimpleNamespace(level=level, msg=f"{line}\n"))
     failed = dict(writer.take_assertions())

@@ -91,7 +91,7 @@ def test_it_is_too_late_when_another_is_imported(tmp_path: Path, monkeypatch: py
         pjsua2_build.select(build, [])
 
 
-@pytest.mark.parametrize(("max_calls", "name"), [(4, "try-out wheel"), (512, "installed build")])
+@pytest.mark.parametrize(("max_calls", "name"), [(4, "PyPI wheel"), (512, "installed build")])
 def test_what_is_installed_is_named_by_what_it_takes(max_calls: int, name: str) -> None:
     assert Pjsua2Build(None, None).name(max_calls) == name
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cc_tts.ua.rtp.lateness import LONGEST_MS, MIN_FRAMES, WINDOW_TURNS, BeatLateness, Lateness
+from cc_tts.ua.rtp.lateness import LONGEST_MS, MIN_FRAMES, WINDOW_TURNS, Lateness, TickLateness
 
 pytestmark = pytest.mark.unit
 
@@ -11,11 +11,11 @@ SECOND = 1_000 * MS
 BOUND_MS = 40.0
 
 
-class Beat:
+class Clock20ms:
     """Seconds of many legs' frames, one after the other."""
 
     def __init__(self, max_ms: float = BOUND_MS) -> None:
-        self.lateness = BeatLateness(max_ms)
+        self.lateness = TickLateness(max_ms)
         self._now_ns = 10 * SECOND
         self.lateness.turn(self._now_ns)
 
@@ -31,52 +31,52 @@ class Beat:
 
 
 def test_a_steady_beat_is_not_late() -> None:
-    assert Beat().second() == Lateness(0.0, refusing=False)
+    assert Clock20ms().second() == Lateness(0.0, refusing=False)
 
 
 def test_one_frame_in_a_hundred_may_be_late() -> None:
-    beat = Beat()
+    clock = Clock20ms()
     for gap in (20, 300):
-        assert beat.second(gap, legs=1).p99_ms == 0.0
-    assert beat.second(120, 120, legs=1) == Lateness(100.0, refusing=False), (
+        assert clock.second(gap, legs=1).p99_ms == 0.0
+    assert clock.second(120, 120, legs=1) == Lateness(100.0, refusing=False), (
         "three late frames are too few to refuse for"
     )
-    assert beat.second(*[120] * 7, legs=1).refusing
+    assert clock.second(*[120] * 7, legs=1).refusing
 
 
 def test_refuses_above_the_bound_and_welcomes_at_half_of_it() -> None:
-    beat = Beat()
-    seen = [beat.second(*[gap] * 25).refusing for gap in (60, 61)]
+    clock = Clock20ms()
+    seen = [clock.second(*[gap] * 25).refusing for gap in (60, 61)]
     for gap in (50, 41, 40):
-        seen += [beat.second(*[gap] * 25).refusing for _ in range(WINDOW_TURNS)]
+        seen += [clock.second(*[gap] * 25).refusing for _ in range(WINDOW_TURNS)]
     assert seen == [False, True] + [True] * (2 * WINDOW_TURNS) + [True] * (WINDOW_TURNS - 1) + [False]
 
 
 def test_what_is_past_the_window_counts_no_more() -> None:
-    beat = Beat()
-    assert beat.second(*[500] * 25).refusing
-    assert [beat.second().refusing for _ in range(WINDOW_TURNS)] == [True] * (WINDOW_TURNS - 1) + [False]
+    clock = Clock20ms()
+    assert clock.second(*[500] * 25).refusing
+    assert [clock.second().refusing for _ in range(WINDOW_TURNS)] == [True] * (WINDOW_TURNS - 1) + [False]
 
 
 def test_few_frames_say_nothing() -> None:
-    beat = Beat()
+    clock = Clock20ms()
     for _ in range(MIN_FRAMES - 1):
-        beat.lateness.add(200 * MS)
-    assert beat.second(legs=0) == Lateness(0.0, refusing=False)
+        clock.lateness.add(200 * MS)
+    assert clock.second(legs=0) == Lateness(0.0, refusing=False)
 
 
 def test_a_leg_that_was_on_hold_is_not_late() -> None:
-    beat = Beat()
-    assert beat.second(*[20 + LONGEST_MS + 1] * 25).p99_ms == 0.0
-    assert beat.second(*[20 + LONGEST_MS] * 25).p99_ms == LONGEST_MS
+    clock = Clock20ms()
+    assert clock.second(*[20 + LONGEST_MS + 1] * 25).p99_ms == 0.0
+    assert clock.second(*[20 + LONGEST_MS] * 25).p99_ms == LONGEST_MS
 
 
 def test_zero_measures_and_refuses_nothing() -> None:
-    assert Beat(0).second(*[320] * 25) == Lateness(300.0, refusing=False)
+    assert Clock20ms(0).second(*[320] * 25) == Lateness(300.0, refusing=False)
 
 
 def test_looks_once_a_second() -> None:
-    lateness = BeatLateness(BOUND_MS)
+    lateness = TickLateness(BOUND_MS)
     assert lateness.turn(5 * SECOND) is not None
     assert lateness.turn(6 * SECOND - 1) is None
     assert lateness.turn(6 * SECOND) is not None

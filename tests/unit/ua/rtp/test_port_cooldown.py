@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from cc_tts.ua.rtp.port_cooldown import PortQuarantine, Socket, num_pairs
+from cc_tts.ua.rtp.port_cooldown import PortCooldown, Socket, num_pairs
 
 pytestmark = pytest.mark.unit
 
@@ -15,15 +15,15 @@ FIRST = 20_000
 class Lab:
     """A machine: who holds which port, and what time it is."""
 
-    def __init__(self, *, pairs: int = 8, max_pairs: int = 100, quarantine_s: float = 5.0) -> None:
+    def __init__(self, *, pairs: int = 8, max_pairs: int = 100, cooldown_s: float = 5.0) -> None:
         self.bound: set[int] = set()
         self.by_others: dict[int, int] = {}
         self.now_s = 0.0
-        self.quarantine = PortQuarantine(
+        self.cooldown = PortCooldown(
             host="127.0.0.1",
             port_min=FIRST,
             port_max=FIRST + 2 * pairs - 1,
-            quarantine_s=quarantine_s,
+            cooldown_s=cooldown_s,
             max_pairs=max_pairs,
             clock=self,
             bind=self._bind,
@@ -44,18 +44,18 @@ class Lab:
         return _Bound(self.bound, port)
 
     def end_call(self, *pairs: int) -> None:
-        self.quarantine.take([FIRST + 2 * pair for pair in pairs])
+        self.cooldown.take([FIRST + 2 * pair for pair in pairs])
 
     def turn(self, *, at_s: float, num_calls: int = 0) -> None:
         self.now_s = at_s
-        self.quarantine.turn(num_calls)
+        self.cooldown.turn(num_calls)
 
     @property
     def held(self) -> list[int]:
         """Pairs held; both ports of each are."""
-        assert len(self.bound) == 2 * len(self.quarantine)
+        assert len(self.bound) == 2 * len(self.cooldown)
         pairs = sorted({(port - FIRST) // 2 for port in self.bound})
-        assert len(pairs) == len(self.quarantine)
+        assert len(pairs) == len(self.cooldown)
         return pairs
 
 
@@ -82,7 +82,7 @@ def test_ports_rest_for_their_time() -> None:
 
 
 def test_without_a_time_nothing_is_held() -> None:
-    lab = Lab(quarantine_s=0)
+    lab = Lab(cooldown_s=0)
     lab.end_call(0, 1)
     lab.turn(at_s=0)
     assert lab.held == []
@@ -154,7 +154,7 @@ def test_all_are_given_back_at_the_end() -> None:
     lab = Lab()
     lab.end_call(0, 1, 2)
     assert lab.held == [0, 1, 2]
-    lab.quarantine.close()
+    lab.cooldown.close()
     assert lab.held == []
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from structlog.testing import capture_logs
 
-from cc_tts.ua.rtp.source import TELL_DISCARDED, RtpSourceWatch, port_of
+from cc_tts.ua.rtp.source import REPORT_DISCARDED, RtpSourceWatch, port_of
 from cc_tts.ua.sip_thread import SipThread
 
 pytestmark = pytest.mark.unit
@@ -44,8 +44,8 @@ def test_a_change_that_was_negotiated_is_none() -> None:
 
 def test_a_build_that_latches_tells_once_what_it_threw_away() -> None:
     watch = RtpSourceWatch("call_1", follows_rtp=False)
-    assert told(watch, "192.0.2.1:4000", "192.0.2.9:4000", num_discarded=TELL_DISCARDED - 1) == []
-    assert told(watch, "", "", num_discarded=TELL_DISCARDED) == ["rtp_discarded"]
+    assert told(watch, "192.0.2.1:4000", "192.0.2.9:4000", num_discarded=REPORT_DISCARDED - 1) == []
+    assert told(watch, "", "", num_discarded=REPORT_DISCARDED) == ["rtp_discarded"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ _KNEE_MS: Final = 177.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quality:
-    """What RTCP and the playout buffer say of a leg. Counts since its start; loss and jitter of what we receive."""
+    """What RTCP (RFC 3550 §6.4) and the playout buffer say of a leg. Counts since its start; loss and jitter of what we
+    receive.
+    """
 
     packets_sent: int = 0
     packets_received: int = 0

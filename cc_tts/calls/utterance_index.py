@@ -1,0 +1,85 @@
+"""The utterances of all calls by their ids, and the metrics of those that are complete. Runs on: the event loop."""
+
+import secrets
+from collections.abc import Iterable
+from typing import Final
+
+from cc_tts.calls.utterance import CompletionCause, Utterance
+from cc_tts.clock import ms_between
+from cc_tts.errors import DuplicateId, UtteranceNotFound
+from cc_tts.media.start_threshold import StartThreshold
+from cc_tts.metrics import Metrics
+
+MAX_UTTERANCES_KEPT: Final = 20_000
+"""Of all calls; beyond it the oldest complete ones are forgotten before their calls are."""
+
+
+class UtteranceIndex:
+    """Finds an utterance without its call."""
+
+    def __init__(self, metrics: Metrics, threshold: StartThreshold) -> None:
+        self._metrics = metrics
+        self._threshold = threshold
+        self._kept: dict[str, tuple[Utterance, dict[str, Utterance]]] = {}
+        """Each with the utterances of its call."""
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, utterance_id: str) -> Utterance:
+        """One utterance.
+
+        Raises:
+            UtteranceNotFound: unknown, or forgotten.
+        """
+        try:
+            return self._kept[utterance_id][0]
+        except KeyError:
+            raise UtteranceNotFound(f"no utterance {utterance_id[:80]!r}") from None
+
+    def new_id(self, wanted: str | None) -> str:
+        """``wanted``, or an id of our own.
+
+        Raises:
+            DuplicateId: it is in use.
+        """
+        if wanted is None:
+            return f"utt_{secrets.token_hex(8)}"
+        if wanted in self._kept:
+            raise DuplicateId(f"there is an utterance {wanted[:80]!r} already")
+        return wanted
+
+    def add(self, utterance: Utterance, of_its_call: dict[str, Utterance]) -> None:
+        """Keep one, until it or its call is forgotten; it is removed from ``of_its_call`` then."""
+        self._kept[utterance.id] = utterance, of_its_call
+        while len(self._kept) > MAX_UTTERANCES_KEPT:
+            oldest, siblings = next(iter(self._kept.values()))
+            if not oldest.is_complete:
+                break
+            del self._kept[oldest.id]
+            siblings.pop(oldest.id, None)
+        self._metrics.utterances_active.inc()
+
+    def forget(self, utterance_ids: Iterable[str]) -> None:
+        """Drop these; ids that are not kept are ignored."""
+        for utterance_id in utterance_ids:
+            self._kept.pop(utterance_id, None)
+
+    def complete(self, utterance: Utterance, *, interrupted_ns: int | None) -> None:
+        """Count a complete one. ``interrupted_ns``: when the key was pressed that interrupted it, if one was."""
+        cause = utterance.completion_cause
+        assert cause is not None
+        metrics = self._metrics
+        metrics.utterances.labels(cause=cause.value).inc()
+        metrics.utterances_active.dec()
+        if utterance.engine and utterance.time_to_first_audio_ms is not None:
+            metrics.time_to_first_audio.labels(engine=utterance.engine).observe(utterance.time_to_first_audio_ms / 1000)
+        if utterance.engine and utterance.time_to_first_pcm_ms is not None:
+            metrics.time_to_first_pcm.labels(engine=utterance.engine).observe(utterance.time_to_first_pcm_ms / 1000)
+        if cause is CompletionCause.NORMAL and not utterance.underruns:
+            self._threshold.smooth()
+        if utterance.engine:
+            metrics.start_threshold.labels(engine=utterance.engine).set(self._threshold.current_ms / 1000)
+        completed_ns = utterance.marks.completed_ns
+        if cause is CompletionCause.BARGE_IN and interrupted_ns is not None and completed_ns is not None:
+            metrics.barge_in_cut.observe(ms_between(interrupted_ns, completed_ns) / 1000)

@@ -1,0 +1,34 @@
+"""A state that moves by a table. The tables are printed in ``docs/architecture.md``; tests walk every cell."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from cc_tts.errors import WrongState
+
+S = TypeVar("S", bound=StrEnum)
+E = TypeVar("E", bound=StrEnum)
+
+
+class StateMachine(Generic[S, E]):
+    """Holds one state and moves it by a table; a cell that is not in the table is refused."""
+
+    def __init__(self, table: Mapping[tuple[S, E], S], initial: S) -> None:
+        self._table = table
+        self.state: S = initial
+
+    def can(self, event: E) -> bool:
+        """Whether ``event`` is possible now."""
+        return (self.state, event) in self._table
+
+    def fire(self, event: E) -> S:
+        """Move on.
+
+        Raises:
+            WrongState: the table has no such cell.
+        """
+        try:
+            self.state = self._table[self.state, event]
+        except KeyError:
+            raise WrongState(f"{event} is not possible in state {self.state}") from None
+        return self.state

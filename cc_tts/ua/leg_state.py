@@ -1,0 +1,35 @@
+"""The life of a leg as a table; ``docs/architecture.md`` prints it."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+
+class LegState(StrEnum):
+    """How far the INVITE transaction of a leg has come (RFC 3261 §13)."""
+
+    INVITED = "invited"
+    """No final response yet."""
+    ANSWERED = "answered"
+    """A 2xx was sent or received."""
+    ESTABLISHED = "established"
+    """The ACK was received or sent."""
+    OVER = "over"
+
+
+class LegEvent(StrEnum):
+    """What moves a leg on."""
+
+    ANSWER = "answer"
+    ACK = "ack"
+    END = "end"
+    """PJSIP has ended the call, or could not place it."""
+
+
+LEG_TABLE: Final[Mapping[tuple[LegState, LegEvent], LegState]] = {
+    (LegState.INVITED, LegEvent.ANSWER): LegState.ANSWERED,
+    (LegState.INVITED, LegEvent.END): LegState.OVER,
+    (LegState.ANSWERED, LegEvent.ACK): LegState.ESTABLISHED,
+    (LegState.ANSWERED, LegEvent.END): LegState.OVER,
+    (LegState.ESTABLISHED, LegEvent.END): LegState.OVER,
+}

@@ -21,7 +21,8 @@ def figures(call: Any, stream_index: int, *, underruns: int, late_frames: int) -
     discarded.
     """
     SipThread.check()
-    stat = call.getStreamStat(stream_index).rtcp
+    stream_stat = call.getStreamStat(stream_index)
+    stat = stream_stat.rtcp  # SWIG frees it with stream_stat, to which it does not refer
     round_trip_ms = stat.rttUsec.last / 1000 if stat.rttUsec.n else None
     received, lost = stat.rxStat.pkt, stat.rxStat.loss
     mos = None

@@ -162,12 +162,18 @@ class LabServer:
                 await asyncio.gather(task, return_exceptions=True)
 
     def ua_pid(self) -> int:
-        """Process id of the UA process."""
+        """Process id of the only UA process."""
+        pids = self.pids_of("cc_tts.ua")
+        if len(pids) != 1:
+            raise RuntimeError(f"{len(pids)} UA processes")
+        return pids[0]
+
+    def pids_of(self, module: str) -> list[int]:
+        """Process ids of its children that run this module."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        for pid in children:
-            if b"cc_tts.ua" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                return int(pid)
-        raise RuntimeError("no UA process")
+        return [
+            int(pid) for pid in children if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        ]
 
 
 class EventLog:

@@ -2,7 +2,7 @@
 
 ``python -m bench.sip_load --calls 50 100 200 400``. SIPp places the calls (``sip/scenarios/load.xml``), ``bench.rtp_crowd``
 hears them, all on this machine; the figures of the server's processes come from /proc. ``CC_TTS_PJSUA2`` chooses the build
-of pjsua2 (``server`` unless it is set).
+of pjsua2 (``server`` unless it is set). ``--ua-processes 1 2`` runs every level with one UA process, then with two.
 
 ``--in-a-row N`` makes N short calls instead, ``--rate`` a second, and looks at memory, threads and descriptors as they go.
 """
@@ -79,18 +79,18 @@ class Crowd:
 
 
 class Meter:
-    """CPU and memory of processes, by /proc."""
+    """CPU of groups of processes, by /proc."""
 
-    def __init__(self, **pids: int) -> None:
-        self._pids = pids
+    def __init__(self, **pids: int | Sequence[int]) -> None:
+        self._pids = {name: [some] if isinstance(some, int) else some for name, some in pids.items()}
         self._begun_s = asyncio.get_running_loop().time()
-        self._cpu_s = {name: cpu_s(pid) for name, pid in pids.items()}
+        self._cpu_s = {name: sum(map(cpu_s, some)) for name, some in self._pids.items()}
         self._machine_s = machine_cpu_s()
 
     def cores(self) -> dict[str, float]:
         """Cores each has used on average since the meter was made, and ``machine``, everything that runs on it."""
         elapsed_s = asyncio.get_running_loop().time() - self._begun_s
-        used_s = {name: cpu_s(pid) - self._cpu_s[name] for name, pid in self._pids.items()}
+        used_s = {name: sum(map(cpu_s, some)) - self._cpu_s[name] for name, some in self._pids.items()}
         used_s["machine"] = machine_cpu_s() - self._machine_s
         return {name: round(some_s / elapsed_s, 3) for name, some_s in used_s.items()}
 
@@ -176,9 +176,21 @@ class Sipp:
         }
 
 
+def server_pids(server: LabServer) -> dict[str, list[int]]:
+    """Of the server's processes that a call goes through."""
+    pids = {"ua": server.pids_of("cc_tts.ua"), "server": [server.process.pid]}
+    dispatcher = server.pids_of("cc_tts.ua.dispatcher")
+    return {**pids, "dispatcher": dispatcher} if dispatcher else pids
+
+
+def ua_rss_kib(server: LabServer) -> int:
+    """Resident memory of the UA processes together."""
+    return sum(map(rss_kib, server.pids_of("cc_tts.ua")))
+
+
 async def level(server: LabServer, num_calls: int, *, rate: float, window_s: float, idle_kib: int) -> Json:
     """One level: ramp up, let it settle, measure, let the callers hang up."""
-    ua_pid = server.ua_pid()
+    pids = server_pids(server)
     late, underruns = (
         await counter(server, "cctts_ua_late_frames_total"),
         await counter(server, "cctts_playout_underruns_total"),
@@ -188,16 +200,16 @@ async def level(server: LabServer, num_calls: int, *, rate: float, window_s: flo
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ramp_s = num_calls / rate
         stay_s = ramp_s + 2 * SETTLE_S + window_s + 2
-        ramp = Meter(ua=ua_pid, server=server.process.pid)
+        ramp = Meter(**pids)
         sipp = await Sipp.start(server, crowd.ports, folder, rate=rate, stay_s=stay_s)
         try:
             await asyncio.sleep(ramp_s)
             ramp_cores = ramp.cores()
             await asyncio.sleep(SETTLE_S)
             crowd.say("start")
-            meter = Meter(ua=ua_pid, server=server.process.pid, crowd=crowd.pid, sipp=sipp.process.pid)
+            meter = Meter(**pids, crowd=crowd.pid, sipp=sipp.process.pid)
             await asyncio.sleep(window_s)
-            cores, memory_kib = meter.cores(), rss_kib(ua_pid)
+            cores, memory_kib = meter.cores(), ua_rss_kib(server)
             heard = await crowd.ask("report")
             active = await counter(server, "cctts_calls_active")
             await asyncio.wait_for(sipp.process.wait(), stay_s + GRACE_S)
@@ -207,6 +219,7 @@ async def level(server: LabServer, num_calls: int, *, rate: float, window_s: flo
                 sipp.process.kill()
     await asyncio.sleep(SETTLE_S)
     return {
+        "ua_processes": len(pids["ua"]),
         "calls": num_calls,
         "calls_active": int(active),
         "setup_rate_per_s": rate,
@@ -223,10 +236,10 @@ async def level(server: LabServer, num_calls: int, *, rate: float, window_s: flo
 
 
 @contextlib.asynccontextmanager
-async def loaded_server(max_calls: int) -> AsyncIterator[tuple[LabServer, int, Json]]:
-    """A server whose prompt is in the cache; with the memory of its idle UA process, KiB, and its line ``serving``."""
+async def loaded_server(max_calls: int, *, ua_processes: int = 1) -> AsyncIterator[tuple[LabServer, int, Json]]:
+    """A server whose prompt is in the cache; with the memory of its idle UA processes, KiB, and its line ``serving``."""
     prompt = (SENTENCE * PROMPT_SENTENCES).strip()
-    settings = (
+    settings = [
         f"sip.max_calls={max_calls}",
         "sip.max_requests_per_source_s=0",
         f"rtp.port_min={RTP_FIRST_PORT}",
@@ -234,11 +247,17 @@ async def loaded_server(max_calls: int) -> AsyncIterator[tuple[LabServer, int, J
         f"routes.load.greeting={json.dumps(prompt)}",
         "cache.min_uses=1",
         "log.level=info",
-    )
+    ]
+    if ua_processes > 1:
+        settings += [
+            f"ua.processes={ua_processes}",
+            f"ua.first_port={free_ports(ua_processes)}",
+            'sip.transports=["udp"]',
+        ]
     with tempfile.TemporaryDirectory() as folder:
         log_path = Path(folder) / "server.log"
         async with await LabServer.start(*settings, log_path=log_path) as server:
-            idle_kib = rss_kib(server.ua_pid())
+            idle_kib = ua_rss_kib(server)
             await level(server, 1, rate=1, window_s=2, idle_kib=idle_kib)  # fills the cache
             records = [json.loads(line) for line in log_path.read_text().splitlines() if line.startswith("{")]
             yield server, idle_kib, next(record for record in records if record.get("event") == "serving")
@@ -264,7 +283,7 @@ async def run_in_a_row(num_calls: int, *, rate: float) -> Json:
             sipp = await Sipp.start(
                 server, crowd.ports, Path(folder), rate=rate, stay_s=SHORT_CALL_S, num_calls=num_calls
             )
-            meter = Meter(**pids, crowd=crowd.pid, sipp=sipp.process.pid)
+            meter = Meter(**server_pids(server), crowd=crowd.pid, sipp=sipp.process.pid)
             cores: Json = {}
             try:
                 while sipp.process.returncode is None:
@@ -296,18 +315,18 @@ async def run_in_a_row(num_calls: int, *, rate: float) -> Json:
     }
 
 
-async def run(calls: Sequence[int], *, rate: float, window_s: float) -> Json:
-    """Every level against one server."""
+async def run(calls: Sequence[int], *, ua_processes: Sequence[int], rate: float, window_s: float) -> Json:
+    """Every level against one server for each number of UA processes."""
     levels: list[Json] = []
-    async with loaded_server(max(calls) + 50) as (server, idle_kib, serving):
-        for num_calls in calls:
-            levels.append(await level(server, num_calls, rate=rate, window_s=window_s, idle_kib=idle_kib))
-            print(json.dumps(levels[-1]), flush=True)
+    for number in ua_processes:
+        async with loaded_server(max(calls) + 50, ua_processes=number) as (server, idle_kib, serving):
+            for num_calls in calls:
+                levels.append(await level(server, num_calls, rate=rate, window_s=window_s, idle_kib=idle_kib))
+                print(json.dumps(levels[-1]), flush=True)
     return {
         "what": "N G.711 legs, all speaking one prompt from the cache; SIPp and the listening sockets on the same machine",
         "machine": {**machine(), "nice": os.nice(0)},
         "pjsua2": {key: serving.get(key) for key in ("pjsua2", "pjsip", "max_calls")},
-        "ua_idle_kib": idle_kib,
         "levels": levels,
     }
 
@@ -316,6 +335,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.sip_load", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--calls", type=int, nargs="+", default=[50, 100, 200, 400], metavar="N")
+    parser.add_argument("--ua-processes", type=int, nargs="+", default=[1], metavar="N", help="one after the other")
     parser.add_argument("--rate", type=float, default=BASE_RATE, help="calls set up a second")
     parser.add_argument("--seconds", type=float, default=20.0, help="how long a level is measured")
     parser.add_argument(
@@ -330,7 +350,8 @@ def main() -> None:
         result = asyncio.run(run_in_a_row(given.in_a_row, rate=given.rate))
         print(save(given.name or "sip_calls_in_a_row", result))
     else:
-        print(save(given.name or "sip_load", asyncio.run(run(given.calls, rate=given.rate, window_s=given.seconds))))
+        levels = run(given.calls, ua_processes=given.ua_processes, rate=given.rate, window_s=given.seconds)
+        print(save(given.name or "sip_load", asyncio.run(levels)))
 
 
 if __name__ == "__main__":

@@ -214,7 +214,7 @@ class Server:
             voice=self.engine.resolve_voice(config.tts.voice or None, None).id,
             pjsip=build.get("pjsip"),
             pjsua2=build.get("pjsua2"),
-            max_calls=build.get("max_calls"),
+            max_calls=str(self.ua.max_calls),
         )
         build_max_calls = int(build.get("build_max_calls", "0"))
         if build_max_calls <= WHEEL_MAX_CALLS:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import tls as tls_files
-from cc_tts.config.schema import Config
+from cc_tts.config.schema import PORTS_A_CALL, Config
 from cc_tts.engines.factory import make_engine
 from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
@@ -22,8 +22,6 @@ from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import pjsua2_build
 
-PORTS_A_CALL: Final = 2
-"""RTP and RTCP."""
 PORT_TYPES: Final = {"udp": socket.SOCK_DGRAM, "tcp": socket.SOCK_STREAM, "tls": socket.SOCK_STREAM}
 
 
@@ -85,6 +83,9 @@ def _check_addresses(config: Config) -> None:
     for name in sip.transports:
         port, key = (sip.tls_port, "sip.tls_port") if name == "tls" else (sip.port, "sip.port")
         _check_address(sip.host, port, PORT_TYPES[name], host_key="sip.host", port_key=key)
+    if config.ua.processes > 1:
+        for port in config.ua.own_ports:
+            _check_address(sip.host, port, socket.SOCK_DGRAM, host_key="sip.host", port_key="ua.first_port")
     _check_address(http.host, http.port, socket.SOCK_STREAM, host_key="http.host", port_key="http.port")
 
 
@@ -116,6 +117,8 @@ def _implausible_ports(config: Config) -> list[str]:
         port, key = (sip.tls_port, "sip.tls_port") if name == "tls" else (sip.port, "sip.port")
         if name == "udp" and rtp.port_min <= port <= rtp.port_max:
             warnings.append(f"sip.port {port} lies between rtp.port_min and rtp.port_max: calls cannot use that port")
+        if config.ua.processes > 1 and any(rtp.port_min <= own <= rtp.port_max for own in config.ua.own_ports):
+            warnings.append("the ports from ua.first_port on lie between rtp.port_min and rtp.port_max")
         if name != "udp" and port == http.port != 0 and _overlap(sip.host, http.host):
             raise ConfigError(f"{key} and http.port are both {port}, but each needs a TCP port of its own")
     num_calls = (rtp.port_max - rtp.port_min + 1) // PORTS_A_CALL

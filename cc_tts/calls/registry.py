@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import secrets
 from collections import OrderedDict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -119,7 +120,7 @@ class CallRegistry:
         engine_reason = self._source.engine.not_ready_because
         if engine_reason is not None:
             return f"the speech engine: {engine_reason}"
-        if self._is_full:
+        if self._ua.is_full:
             return f"all {self._ua.max_calls} lines are busy"
         if self._config.registration.registrar and self._ua.registered is False:
             return "not registered with the PBX"
@@ -170,7 +171,7 @@ class CallRegistry:
             raise Draining(retry_after_s=retry_after_s)
         if not self._ua.is_ready:
             raise UserAgentUnavailable(retry_after_s=retry_after_s)
-        if self._is_full:
+        if self._ua.is_full:
             raise CapacityExceeded(f"{self._ua.max_calls} calls are up", retry_after_s=retry_after_s)
         call_id = request.call_id or f"call_{secrets.token_hex(8)}"
         if call_id in self._live or call_id in self._ended:
@@ -264,17 +265,17 @@ class CallRegistry:
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
-    def on_ua_ready(self) -> None:
-        """The UA process is up, the first time or again."""
-        log.info("sip_ready", **self._ua.build)
+    def on_ua_ready(self, build: Mapping[str, str]) -> None:
+        """A UA process is up, the first time or again."""
+        log.info("sip_ready", **build)
 
-    def on_ua_down(self, reason: str) -> None:
-        """Every call ended with it."""
-        for call in tuple(self._live.values()):
-            call.terminate(Ending("failed", "ua_process_died"))
-            self._retire(call)
-        self._ua.active_pjsua_calls = 0
-        self._media_is_late(0.0, refusing=False)
+    def on_ua_down(self, reason: str, call_ids: Collection[str]) -> None:
+        """These calls ended with a UA process."""
+        for call_id in call_ids:
+            if (call := self._live.get(call_id)) is not None:
+                call.terminate(Ending("failed", "ua_process_died"))
+                self._retire(call)
+        self._note_lateness()
         if reason == STOPPED:
             return
         self._metrics.process_restarts.labels(process="ua").inc()
@@ -299,9 +300,7 @@ class CallRegistry:
             case messages.AssertionsFailed():
                 self._metrics.ua_failed_assertions.inc(message.count)
             case messages.MediaLateness():
-                self._media_is_late(message.p99_ms, refusing=message.refusing)
-            case messages.ActivePjsuaCalls():
-                self._ua.active_pjsua_calls = message.count
+                self._note_lateness()
             case messages.RegistrationChanged():
                 self._ua.registered = message.registered
                 log.info("registration", registered=message.registered, sip_code=message.sip_code)
@@ -318,15 +317,9 @@ class CallRegistry:
 
     # ----------------------------------------------------------------------------------------------------------------------
 
-    def _media_is_late(self, p99_ms: float, *, refusing: bool) -> None:
-        self._metrics.ua_media_lateness.set(p99_ms / 1000)
-        self._metrics.ua_refusing_lateness.set(refusing)
-
-    @property
-    def _is_full(self) -> bool:
-        if not self._ua.is_ready:
-            return False
-        return len(self._live) >= self._ua.max_calls or self._ua.active_pjsua_calls >= self._ua.build_max_calls
+    def _note_lateness(self) -> None:
+        self._metrics.ua_media_lateness.set(self._ua.lateness.p99_ms / 1000)
+        self._metrics.ua_refusing_lateness.set(self._ua.lateness.refusing)
 
     def _incoming(self, message: messages.IncomingCall) -> None:
         trusted = message.source in PeerList(self._config.sip.trusted_peers)

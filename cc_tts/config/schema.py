@@ -19,6 +19,9 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Scope = Literal["read", "call", "admin"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
+MAX_PORT = 65_535
+PORTS_A_CALL = 2
+"""RTP and RTCP."""
 MAX_LEAD_IN_MS = 10_000
 """Silence before a call's first prompt, of ``routes.USER.lead_in_ms`` and of ``X-TTS-Delay``."""
 
@@ -54,6 +57,19 @@ class SipConfig:
     user_agent: str = "cc-tts"
     allow_pypi_wheel: bool = False
     nameservers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UaConfig:
+    """``[ua]``: the processes of the user agent. More than one speak behind ``sip.port``, over UDP."""
+
+    processes: Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
+    first_port: Port = 5070
+
+    @property
+    def own_ports(self) -> range:
+        """SIP ports of the processes if there is more than one."""
+        return range(self.first_port, self.first_port + self.processes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +222,7 @@ class Config:
 
     server: ServerConfig = field(default_factory=ServerConfig)
     sip: SipConfig = field(default_factory=SipConfig)
+    ua: UaConfig = field(default_factory=UaConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     auth: AuthConfig = field(default_factory=AuthConfig)
     registration: RegistrationConfig = field(default_factory=RegistrationConfig)
@@ -227,6 +244,7 @@ def check_sense(config: Config) -> None:
     """
     for check in (
         _check_sip,
+        _check_ua,
         _check_tls,
         _check_rtp,
         _check_tts,
@@ -251,6 +269,25 @@ def _check_sip(config: Config) -> None:
     for address in config.sip.nameservers:
         if not is_ip_address(address):
             raise ConfigError(f"sip.nameservers: {address!r} is not an IP address")
+
+
+def _check_ua(config: Config) -> None:
+    num, ports, sip, rtp = config.ua.processes, config.ua.own_ports, config.sip, config.rtp
+    if num == 1:
+        return
+    if sip.transports != ("udp",):
+        raise ConfigError(
+            f'ua.processes is {num}: calls are spread over UDP only, so set sip.transports = ["udp"], or ua.processes = 1'
+        )
+    if sip.port == 0 or ports[0] == 0 or ports[-1] > MAX_PORT or sip.port in ports:
+        raise ConfigError(
+            f"ua.first_port: {num} processes need ports {ports[0]} to {ports[-1]}, between 1 and {MAX_PORT}, and sip.port "
+            f"({sip.port}) must be another one"
+        )
+    if 0 < sip.max_calls < num:
+        raise ConfigError(f"sip.max_calls is {sip.max_calls}, fewer than the {num} of ua.processes")
+    if (rtp.port_max - rtp.port_min + 1) // PORTS_A_CALL < num:
+        raise ConfigError(f"rtp.port_min to rtp.port_max has ports for fewer calls than the {num} of ua.processes")
 
 
 def _check_rtp(config: Config) -> None:

@@ -237,6 +237,10 @@ class ChildChannel:
         self._outbox_bytes = 0
         sock.settimeout(None)
 
+    def fileno(self) -> int:
+        """For a selector, where one thread waits for more than the server."""
+        return self._sock.fileno()
+
     def read(self) -> list[Record]:
         """Wait for records. Runs on: the reader thread.
 

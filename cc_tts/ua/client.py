@@ -1,8 +1,11 @@
-"""The server's side of the UA process. Runs on: the event loop. Never imports pjsua2."""
+"""The server's side of the UA processes: one, or ``ua.processes`` of them with a dispatcher in front. Runs on: the event
+loop. Never imports pjsua2.
+"""
 
 import asyncio
 import contextlib
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -11,14 +14,21 @@ import msgspec
 
 from cc_tts.clock import Clock
 from cc_tts.config import tls as tls_files
-from cc_tts.config.schema import Config, is_ip_address
+from cc_tts.config.schema import PORTS_A_CALL, Config, is_ip_address
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Hello, Message
-from cc_tts.processes.supervisor import ChildSpec, ProcessState, Supervisor, python_module
+from cc_tts.processes.supervisor import ProcessState, Supervisor, python_child
+from cc_tts.ua.dispatcher import DOWN, DispatcherSettings
 from cc_tts.ua.messages import (
     FROM_UA,
+    ActivePjsuaCalls,
     ApplySettings,
+    CallEnded,
+    IncomingCall,
+    MediaLateness,
+    Originate,
     SetAccepting,
+    SetFreeCalls,
     SettingsApplied,
     UaSettings,
 )
@@ -34,14 +44,14 @@ BUFFER_SLACK_MS = 1000
 
 
 class UaListener(Protocol):
-    """Who hears from the UA process."""
+    """Who hears from the UA processes."""
 
-    def on_ua_ready(self) -> None:
-        """It can take and place calls."""
+    def on_ua_ready(self, build: Mapping[str, str]) -> None:
+        """One can take and place calls."""
         ...
 
-    def on_ua_down(self, reason: str) -> None:
-        """It is gone, and every call with it."""
+    def on_ua_down(self, reason: str, call_ids: Collection[str]) -> None:
+        """One is gone, and these calls with it."""
         ...
 
     def on_ua_message(self, message: Message) -> None:
@@ -49,100 +59,54 @@ class UaListener(Protocol):
         ...
 
 
-class UaClient:
-    """Commands to the UA process."""
+class _UaProcess:
+    """One UA process, as the server knows it."""
 
-    def __init__(self, config: Config, *, clock: Clock) -> None:
-        self._config = config
-        settings = settings_of(config)
-        self.default_caller = re.sub(r":[0-9]+$", "", settings.account_uri)  # From has no port (RFC 3261 §19.1.1)
-        self._listener: UaListener | None = None
-        self._accepting = True
-        self.registered: bool | None = None
+    def __init__(self, client: "UaClient", settings: UaSettings, *, name: str, clock: Clock) -> None:
+        self._client = client
+        self.call_ids: set[str] = set()
         self.active_pjsua_calls = 0
-        self._reloaded: ApplySettings | None = None
+        self.lateness = MediaLateness(p99_ms=0.0, refusing=False)
+        self.reloaded: ApplySettings | None = None
         self._applied: asyncio.Future[dict[str, str]] | None = None
-        self._supervisor = Supervisor(
-            ChildSpec(
-                name="ua",
-                argv=python_module("cc_tts.ua"),
-                messages=FROM_UA,
-                stdin=msgspec.json.encode(settings),
-            ),
+        self.supervisor = Supervisor(
+            python_child(name, "cc_tts.ua", messages=FROM_UA, settings=settings),
             clock=clock,
             on_message=self._on_message,
             on_ready=self._on_ready,
             on_down=self._on_down,
         )
 
-    def listen(self, listener: UaListener) -> None:
-        """Set who hears; before :meth:`start`."""
-        self._listener = listener
-
-    async def start(self) -> None:
-        """Start the process.
-
-        Raises:
-            ProcessFailed: it cannot start; its log says why.
-        """
-        await self._supervisor.start()
-
-    async def stop(self) -> None:
-        """End the process."""
-        await self._supervisor.stop()
-
-    @property
-    def pid(self) -> int | None:
-        """Process id while it lives."""
-        return self._supervisor.pid
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether commands can be sent and would be carried out now: it answers pings."""
-        return self._supervisor.is_responsive
-
-    @property
-    def num_restarts(self) -> int:
-        """How often it came back."""
-        return self._supervisor.num_restarts
-
     @property
     def build(self) -> dict[str, str]:
-        """What it said of itself: versions and limits."""
-        return self._supervisor.hello.build if self._supervisor.hello is not None else {}
+        """What the living one said of itself: versions and limits."""
+        return self.supervisor.hello.build if self.supervisor.hello is not None else {}
 
     @property
-    def max_calls(self) -> int:
-        """How many calls it takes at once; 0 while unknown."""
-        return int(self.build.get("max_calls", "0"))
+    def free_calls(self) -> int:
+        """How many more calls it takes; ``DOWN`` if it is not ready."""
+        if self.supervisor.state is not ProcessState.READY:
+            return DOWN
+        limits = self.build
+        free = int(limits["max_calls"]) - len(self.call_ids)
+        return max(0, min(free, int(limits["build_max_calls"]) - self.active_pjsua_calls))
 
-    @property
-    def build_max_calls(self) -> int:
-        """How many calls its build of PJSUA takes; 0 while unknown."""
-        return int(self.build.get("build_max_calls", "0"))
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        """As :meth:`UaClient.send`."""
+        try:
+            self.supervisor.send(message, payload)
+        except ProcessFailed as error:
+            raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
 
-    def set_accepting(self, *, accepting: bool) -> None:
-        """Let new calls in, or have them refused with 503. Remembered over a restart."""
-        self._accepting = accepting
-        if self._supervisor.state is ProcessState.READY:
-            with contextlib.suppress(UserAgentUnavailable):  # it is going down; on_ready says it again
-                self.send(SetAccepting(accepting=accepting, retry_after_s=self._config.sip.retry_after_s))
-
-    async def reload(self, config: Config, *, renew_tls: bool) -> dict[str, str]:
-        """Have the UA process take over what can be changed while it runs, now or when it is next ready.
-
-        Returns:
-            What it could not take over before a restart: the key, and why.
-        """
-        self._config = config
-        settings = settings_of(config)
-        self._supervisor.set_stdin(msgspec.json.encode(settings))
-        self._reloaded = ApplySettings(settings=settings, renew_tls=renew_tls)
-        if not self.is_ready:
+    async def reload(self, settings: UaSettings, *, renew_tls: bool) -> dict[str, str]:
+        """As :meth:`UaClient.reload`."""
+        self.supervisor.set_stdin(msgspec.json.encode(settings))
+        self.reloaded = ApplySettings(settings=settings, renew_tls=renew_tls)
+        if not self.supervisor.is_responsive:
             return {}
         self._applied = asyncio.get_running_loop().create_future()
         try:
-            self.send(self._reloaded)
+            self.send(self.reloaded)
             async with asyncio.timeout(APPLY_TIMEOUT_S):
                 return await self._applied
         except (UserAgentUnavailable, TimeoutError) as error:
@@ -150,37 +114,191 @@ class UaClient:
         finally:
             self._applied = None
 
+    def _on_message(self, message: Message, _payload: bytes) -> None:
+        match message:
+            case SettingsApplied(refused=refused):
+                if self._applied is not None and not self._applied.done():
+                    self._applied.set_result(refused)
+                return
+            case ActivePjsuaCalls(count=count):
+                self.active_pjsua_calls = count
+            case MediaLateness():
+                self.lateness = message
+            case IncomingCall(call_id=call_id):
+                self.call_ids.add(call_id)
+            case CallEnded(call_id=call_id):
+                self.call_ids.discard(call_id)
+        self._client.on_report(message)
+
+    def _on_ready(self, _hello: Hello) -> None:
+        self._client.on_process_ready(self)
+
+    def _on_down(self, reason: str) -> None:
+        call_ids, self.call_ids = self.call_ids, set()
+        self.active_pjsua_calls = 0
+        self.lateness = MediaLateness(p99_ms=0.0, refusing=False)
+        self._client.on_process_down(reason, call_ids)
+
+
+class UaClient:
+    """Commands to the UA processes."""
+
+    def __init__(self, config: Config, *, clock: Clock) -> None:
+        self._config = config
+        everyone = settings_of(config)
+        self.default_caller = re.sub(r":[0-9]+$", "", everyone[0].account_uri)  # From has no port (RFC 3261 §19.1.1)
+        self._listener: UaListener | None = None
+        self._accepting = True
+        self.registered: bool | None = None
+        names = ["ua"] if len(everyone) == 1 else [f"ua-{number}" for number in range(1, len(everyone) + 1)]
+        self._processes = [
+            _UaProcess(self, settings, name=name, clock=clock) for name, settings in zip(names, everyone, strict=True)
+        ]
+        self._dispatcher = Supervisor(
+            python_child(
+                "dispatcher",
+                "cc_tts.ua.dispatcher",
+                messages=(),
+                settings=DispatcherSettings(
+                    host=config.sip.host,
+                    port=config.sip.port,
+                    own_ports=tuple(config.ua.own_ports),
+                    retry_after_s=config.sip.retry_after_s,
+                    log=config.log,
+                ),
+            ),
+            clock=clock,
+            on_message=lambda _message, _payload: None,
+            on_ready=lambda _hello: self._publish_free_calls(),
+            on_down=lambda _reason: None,
+        )
+
+    def listen(self, listener: UaListener) -> None:
+        """Set who hears; before :meth:`start`."""
+        self._listener = listener
+
+    async def start(self) -> None:
+        """Start the processes.
+
+        Raises:
+            ProcessFailed: one cannot start; its log says why.
+        """
+        started = await asyncio.gather(*(each.start() for each in self.supervisors), return_exceptions=True)
+        if failed := [result for result in started if result is not None]:
+            await self.stop()
+            raise failed[0]
+
+    async def stop(self) -> None:
+        """End them."""
+        await asyncio.gather(*(each.stop() for each in self.supervisors))
+
+    @property
+    def supervisors(self) -> list[Supervisor]:
+        """Of the UA processes, and of the dispatcher if there is one."""
+        of_dispatcher = [self._dispatcher] if len(self._processes) > 1 else []
+        return of_dispatcher + [each.supervisor for each in self._processes]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a call could be taken or placed now, as far as the processes go: what it needs answers pings."""
+        return any(each.supervisor.is_responsive for each in self._processes) and (
+            len(self._processes) == 1 or self._dispatcher.is_responsive
+        )
+
+    @property
+    def build(self) -> dict[str, str]:
+        """What a process said of itself: versions and limits. Empty before the first is up."""
+        return next((each.build for each in self._processes if each.build), {})
+
+    @property
+    def max_calls(self) -> int:
+        """How many calls are taken at once by the processes that are up."""
+        return sum(int(each.build.get("max_calls", "0")) for each in self._processes)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no process that is up takes another call."""
+        free = [each.free_calls for each in self._processes]
+        return max(free) == 0
+
+    @property
+    def lateness(self) -> MediaLateness:
+        """Of the process whose media is latest."""
+        return max((each.lateness for each in self._processes), key=lambda each: (each.refusing, each.p99_ms))
+
+    def set_accepting(self, *, accepting: bool) -> None:
+        """Let new calls in, or have them refused with 503. Remembered over a restart."""
+        self._accepting = accepting
+        for process in self._processes:
+            with contextlib.suppress(UserAgentUnavailable):  # it is told again when it is ready
+                self._set_accepting(process)
+
+    def _set_accepting(self, process: _UaProcess) -> None:
+        process.send(SetAccepting(accepting=self._accepting, retry_after_s=self._config.sip.retry_after_s))
+
+    async def reload(self, config: Config, *, renew_tls: bool) -> dict[str, str]:
+        """Have the UA processes take over what can be changed while they run, now or when they are next ready.
+
+        Returns:
+            What could not be taken over before a restart: the key, and why.
+        """
+        self._config = config
+        refused = await asyncio.gather(
+            *(
+                process.reload(settings, renew_tls=renew_tls)
+                for process, settings in zip(self._processes, settings_of(config), strict=True)
+            )
+        )
+        return {key: why for each in refused for key, why in each.items()}
+
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Have the UA process carry out one of ``TO_UA``; ``payload`` is the PCM of :class:`cc_tts.ua.messages.Audio`.
+        """Have the UA process of a call carry out one of ``TO_UA``; ``payload`` is the PCM of
+        :class:`cc_tts.ua.messages.Audio`. Nothing is sent for a call that has ended.
 
         Raises:
             UserAgentUnavailable: it is not up.
         """
-        try:
-            self._supervisor.send(message, payload)
-        except ProcessFailed as error:
-            raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
-
-    def _on_message(self, message: Message, payload: bytes) -> None:  # noqa: ARG002 - the UA sends no payloads
-        assert self._listener is not None
-        if isinstance(message, SettingsApplied):
-            if self._applied is not None and not self._applied.done():
-                self._applied.set_result(message.refused)
+        call_id = getattr(message, "call_id", "")
+        with_call = next((each for each in self._processes if call_id in each.call_ids), None)
+        if with_call is not None:
+            with_call.send(message, payload)
             return
+        freest = max(self._processes, key=lambda each: each.free_calls)
+        if isinstance(message, Originate):
+            freest.send(message)
+            freest.call_ids.add(call_id)
+            self._publish_free_calls()
+        elif freest.free_calls == DOWN:
+            raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
+
+    def on_report(self, message: Message) -> None:
+        """One of the processes reports something."""
+        assert self._listener is not None
+        if isinstance(message, IncomingCall | CallEnded | ActivePjsuaCalls):
+            self._publish_free_calls()
         self._listener.on_ua_message(message)
 
-    def _on_ready(self, hello: Hello) -> None:  # noqa: ARG002
+    def on_process_ready(self, process: _UaProcess) -> None:
+        """One of the processes is up, the first time or again."""
         assert self._listener is not None
-        if not self._accepting:
-            self.set_accepting(accepting=False)
-        if self._reloaded is not None:  # it may have been started with what was in force before
-            with contextlib.suppress(UserAgentUnavailable):
-                self.send(self._reloaded)
-        self._listener.on_ua_ready()
+        with contextlib.suppress(UserAgentUnavailable):  # it may go down again; then there is a next time
+            if not self._accepting:
+                self._set_accepting(process)
+            if process.reloaded is not None:  # it may have been started with what was in force before
+                process.send(process.reloaded)
+        self._publish_free_calls()
+        self._listener.on_ua_ready(process.build)
 
-    def _on_down(self, reason: str) -> None:
+    def on_process_down(self, reason: str, call_ids: Collection[str]) -> None:
+        """One of the processes is gone, and its calls."""
         assert self._listener is not None
-        self._listener.on_ua_down(reason)
+        self._publish_free_calls()
+        self._listener.on_ua_down(reason, call_ids)
+
+    def _publish_free_calls(self) -> None:
+        if self._dispatcher.state is ProcessState.READY:
+            with contextlib.suppress(ProcessFailed):  # it gets them when it is up again
+                self._dispatcher.send(SetFreeCalls(free_calls=tuple(each.free_calls for each in self._processes)))
 
 
 def system_nameservers(path: Path = RESOLV_CONF) -> tuple[str, ...]:
@@ -193,15 +311,31 @@ def system_nameservers(path: Path = RESOLV_CONF) -> tuple[str, ...]:
     return tuple(server for server in servers if is_ip_address(server))[:MAX_NAMESERVERS]
 
 
-def settings_of(config: Config) -> UaSettings:
-    """The part of the configuration the UA process needs."""
-    tls = replace(config.tls, ca_file=tls_files.ca_file(config.tls)) if "tls" in config.sip.transports else None
-    return UaSettings(
-        sip=replace(config.sip, nameservers=config.sip.nameservers or system_nameservers()),
-        rtp=config.rtp,
-        registration=config.registration,
-        auth=config.auth,
-        log=config.log,
-        tls=tls,
-        playout_max_buffered_ms=config.playout.window_ms + BUFFER_SLACK_MS,
-    )
+def settings_of(config: Config) -> list[UaSettings]:
+    """The part of the configuration each UA process needs. Several share the calls and the RTP ports, and one registers."""
+    sip, rtp, num = config.sip, config.rtp, config.ua.processes
+    tls = replace(config.tls, ca_file=tls_files.ca_file(config.tls)) if "tls" in sip.transports else None
+    nameservers = sip.nameservers or system_nameservers()
+    num_ports = (rtp.port_max - rtp.port_min + 1) // PORTS_A_CALL // num * PORTS_A_CALL
+    everyone = []
+    for number in range(num):
+        first_rtp = rtp.port_min + number * num_ports
+        everyone.append(
+            UaSettings(
+                sip=replace(
+                    sip,
+                    nameservers=nameservers,
+                    port=sip.port if num == 1 else config.ua.own_ports[number],
+                    max_calls=(sip.max_calls + number) // num,
+                ),
+                rtp=rtp if num == 1 else replace(rtp, port_min=first_rtp, port_max=first_rtp + num_ports - 1),
+                registration=config.registration,
+                auth=config.auth,
+                log=config.log,
+                tls=tls,
+                playout_max_buffered_ms=config.playout.window_ms + BUFFER_SLACK_MS,
+                dispatcher_port=sip.port if num > 1 else 0,
+                registers=number == 0,
+            )
+        )
+    return everyone

@@ -60,7 +60,7 @@ from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortCooldown, num_pairs
 from cc_tts.ua.sip import bye, transports
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import uri as sip_uri
-from cc_tts.ua.sip.account import Account, local_config, registered_config
+from cc_tts.ua.sip.account import Account, digest_config, local_config, registered_config
 from cc_tts.ua.sip.redirects import Redirects
 from cc_tts.ua.sip.registration import Registration
 from cc_tts.ua.sip_thread import SipThread, pj_detail
@@ -141,6 +141,7 @@ class UserAgent:
         self._endpoint: Any = pj.Endpoint()
         self._ports: AudioPorts
         self._local: Account
+        self._outbound: Account  # of the calls that we place
         self._registration: Registration | None = None
 
     # --- life ------------------------------------------------------------------------------------------------------
@@ -172,6 +173,8 @@ class UserAgent:
             wanted = pairs
         self.max_calls = min(wanted, self._open_files(wanted))
         self._max_closing = max(MIN_CLOSING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
+        if self._settings.dispatcher_port:
+            library.dispatcher = f"{self._settings.bound_host}:{self._settings.dispatcher_port}"
         if self._settings.sip.user_agent:
             library.server_header = (("Server", self._settings.sip.user_agent),)
         self._install_request_filter(library)
@@ -202,7 +205,8 @@ class UserAgent:
         self._ports = AudioPorts(self.max_calls, self._format, self._clock, self._lateness)
         self._local = Account(on_incoming=self._on_incoming, on_registration=self._send)
         self._local.create(local_config(self._settings))
-        if self._settings.registration.registrar:
+        self._outbound = self._local
+        if self._settings.registration.registrar and self._settings.registers:
             self._registration = Registration(
                 registered_config(self._settings),
                 on_incoming=self._on_incoming,
@@ -211,6 +215,11 @@ class UserAgent:
                 clock=self._clock,
                 send=self._send,
             )
+            self._outbound = self._registration.account
+        if self._settings.registration.registrar and self._settings.dispatcher_port:
+            # the binding's Contact is the dispatcher's address, and that of a call is our own
+            self._outbound = Account(on_incoming=self._on_incoming, on_registration=self._send)
+            self._outbound.create(digest_config(self._settings))
         return {
             "pjsip": self._endpoint.libVersion().full,
             "max_calls": str(self.max_calls),
@@ -260,6 +269,8 @@ class UserAgent:
         self._end_all()
         if self._registration is not None:
             self._registration.shutdown()
+        if self._settings.dispatcher_port:
+            self._outbound.shutdown()
         self._local.shutdown()
         self._endpoint.libDestroy()
 
@@ -354,10 +365,9 @@ class UserAgent:
         if self._is_full() or self._lateness.refusing:
             self._never_was(message.call_id, 503, "All lines are busy")
             return
-        account = self._registration.account if self._registration is not None else self._local
         self._reap()
         self._before_offer("")
-        leg = self._new_leg(account, pj.PJSUA_INVALID_ID, message.call_id)
+        leg = self._new_leg(self._outbound, pj.PJSUA_INVALID_ID, message.call_id)
         param = leg_events.call_options()
         if self._settings.sip.follow_redirects:
             leg.follow_redirects(Redirects(message.to, functools.partial(self._may_redirect, message)))
@@ -430,7 +440,7 @@ class UserAgent:
                 caller=sip_message.readable(info.remoteUri),
                 callee=sip_message.readable(info.localUri),
                 request_uri=sip_message.request_uri(message),
-                source=rdata.srcAddress.rpartition(":")[0].strip("[]"),
+                source=self._library.source_host(rdata.srcAddress, rdata.wholeMsg),
                 headers=sip_message.extension_headers(message),
                 at_ns=self._clock.now_ns(),
                 transport=sip_message.via_transport(message),

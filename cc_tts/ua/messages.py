@@ -30,6 +30,15 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     tls: TlsConfig | None = None
     """None: SIP is not spoken over it, and the key's password is not handed on."""
     playout_max_buffered_ms: int
+    dispatcher_port: int = 0
+    """``sip.port`` of the configuration where a dispatcher listens on it, 0 without one. ``sip.port`` is our own."""
+    registers: bool = True
+    """Whether this is the process that registers, if any does."""
+
+    @property
+    def bound_host(self) -> str:
+        """Where local processes reach us."""
+        return "127.0.0.1" if self.sip.host == "0.0.0.0" else self.sip.host
 
     @property
     def own_host(self) -> str:
@@ -40,7 +49,12 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def local_uri(self) -> str:
         """The address of record of calls by address."""
-        return f"sip:cc-tts@{self.own_host}:{self.sip.tls_port if self.sip.transports == ('tls',) else self.sip.port}"
+        return f"sip:cc-tts@{self.own_host}:{self.public_port}"
+
+    @property
+    def public_port(self) -> int:
+        """Where calls to us come in."""
+        return self.sip.tls_port if self.sip.transports == ("tls",) else self.dispatcher_port or self.sip.port
 
     @property
     def registrar_uri(self) -> str:
@@ -344,6 +358,15 @@ class PlayoutReport(Message, frozen=True):
 
     call_id: str
     event: PlayoutEvent
+
+
+# --- server → dispatcher -------------------------------------------------------------------------------------------------
+
+
+class SetFreeCalls(Message, frozen=True):
+    """How many more calls each UA process takes; ``dispatcher.DOWN`` if it is not ready."""
+
+    free_calls: tuple[int, ...]
 
 
 TO_UA: Final[tuple[type[Message], ...]] = (

@@ -193,7 +193,7 @@ async def start_node(folder: Path, ports: NodePorts, **settings: str) -> Node:
     """A server at these ports, ready; settings as in ``server_with``."""
     folder.mkdir(exist_ok=True)  # noqa: ASYNC240 - before anything runs
     config = folder / "server.toml"
-    text = server_config(sip_port=ports.sip, http_port=ports.http, rtp_port=ports.rtp)
+    text = server_config(sip_port=ports.sip, http_port=ports.http, rtp_port=ports.rtp, first_ua_port=ports.sip + 1)
     config.write_text(re.sub(r"port_max = \d+", f"port_max = {ports.rtp + ports.num_rtp - 1}", text))
     argv = [sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)]
     environment = {f"CC_TTS_{name.upper()}": value for name, value in settings.items()}

@@ -22,6 +22,8 @@ REQUEST_TIMEOUT_S = 10.0
 END_TIMEOUT_S = 20.0
 REUSE_TIMEOUT_S = 2.0
 """How long the next test waits for the calls of the one before; then it starts a server of its own."""
+UA_PORTS = 4
+"""For tests with more than one UA process."""
 RTP_PORTS = 40
 SMALL_MAX_CALLS = 3
 """Of a server whose lines are to be taken up."""
@@ -36,13 +38,16 @@ LONG_GREETING = (
 Json = dict[str, Any]
 
 
-def server_config(*, sip_port: int, http_port: int, rtp_port: int) -> str:
+def server_config(*, sip_port: int, http_port: int, rtp_port: int, first_ua_port: int) -> str:
     """Configuration of the server for these tests. Routes: greet, long, silent, ring; every other user is unknown."""
     return f"""
 [sip]
 host = "{HOST}"
 port = {sip_port}
 retry_after_s = 7
+
+[ua]
+first_port = {first_ua_port}
 
 [rtp]
 port_min = {rtp_port}
@@ -108,7 +113,10 @@ class Server:
         """Start it, by a command before its own where that is wanted, and wait until ``GET /readyz`` says 200."""
         sip_port, http_port, rtp_port = free_ports(2), free_ports(), free_ports(RTP_PORTS)
         config = folder / "server.toml"
-        config.write_text(server_config(sip_port=sip_port, http_port=http_port, rtp_port=rtp_port))
+        first_ua_port = free_ports(UA_PORTS)
+        config.write_text(
+            server_config(sip_port=sip_port, http_port=http_port, rtp_port=rtp_port, first_ua_port=first_ua_port)
+        )
         argv = [*prefix, sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)]
         child = await Child.start(argv, log_path=folder / "server.log")
         session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S))

@@ -1,5 +1,6 @@
 """The UA process as the registry sees it: commands are written down, reports are made up by the test."""
 
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Protocol
 
 from cc_tts.errors import UserAgentUnavailable
@@ -12,9 +13,9 @@ from cc_tts.ua import messages
 class Listener(Protocol):
     """Who hears from the UA process; the registry."""
 
-    def on_ua_ready(self) -> None: ...
+    def on_ua_ready(self, build: Mapping[str, str]) -> None: ...
 
-    def on_ua_down(self, reason: str) -> None: ...
+    def on_ua_down(self, reason: str, call_ids: Collection[str]) -> None: ...
 
     def on_ua_message(self, message: Message) -> None: ...
 
@@ -41,8 +42,8 @@ class FakeUa:
     def __init__(self, *, max_calls: int = 4) -> None:
         self.is_ready = True
         self.max_calls = max_calls
-        self.build_max_calls = max_calls
-        self.active_pjsua_calls = 0
+        self.active_calls: set[str] = set()
+        self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self.build: dict[str, str] = {}
         self.registered: bool | None = None
         self.accepting = True
@@ -56,6 +57,10 @@ class FakeUa:
 
     def listen(self, listener: Listener) -> None:
         self._listener = listener
+
+    @property
+    def is_full(self) -> bool:
+        return self.is_ready and len(self.active_calls) >= self.max_calls
 
     @property
     def listener(self) -> Listener:
@@ -75,6 +80,8 @@ class FakeUa:
         match message:
             case messages.Audio():
                 command += (len(payload),)
+            case messages.Originate(call_id=call_id):
+                self.active_calls.add(call_id)
             case messages.Hangup(call_id=call_id):
                 self.causes.append(message.cause)
                 self.tails_ms[call_id] = message.tail_ms
@@ -90,6 +97,13 @@ class FakeUa:
 
     def report(self, message: Message) -> None:
         """The UA process says something."""
+        match message:
+            case messages.IncomingCall(call_id=call_id):
+                self.active_calls.add(call_id)
+            case messages.CallEnded(call_id=call_id):
+                self.active_calls.discard(call_id)
+            case messages.MediaLateness():
+                self.lateness = message
         self.listener.on_ua_message(message)
 
     def incoming(
@@ -160,9 +174,10 @@ class FakeUa:
     def die(self) -> None:
         """The UA process is gone."""
         self.is_ready = False
-        self.listener.on_ua_down("killed by SIGKILL")
+        call_ids, self.active_calls = self.active_calls, set()
+        self.listener.on_ua_down("killed by SIGKILL", call_ids)
 
     def come_back(self) -> None:
         """It was started again."""
         self.is_ready = True
-        self.listener.on_ua_ready()
+        self.listener.on_ua_ready(self.build)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,12 @@ class Listener:
     def __init__(self) -> None:
         self.told: list[Any] = []
 
-    def on_ua_ready(self) -> None:
+    def on_ua_ready(self, build: Mapping[str, str]) -> None:
+        assert build
         self.told.append("ready")
 
-    def on_ua_down(self, reason: str) -> None:
+    def on_ua_down(self, reason: str, call_ids: Collection[str]) -> None:
+        assert not call_ids
         self.told.append(reason)
 
     def on_ua_message(self, message: Message) -> None:
@@ -68,14 +70,14 @@ async def test_it_starts_and_stops(ua: tuple[UaClient, Listener]) -> None:
     assert client.is_ready
     assert client.max_calls >= 1
     assert client.build["gate"] == "503"
-    pid = client.pid
+    pid = client.supervisors[0].pid
     assert pid is not None
     client.send(Answer(call_id="nobody"))  # a call that ended meanwhile
     client.set_accepting(accepting=False)
     await client.stop()
     assert not is_alive(pid)
     assert listener.told == ["ready", "stopped"]
-    assert client.num_restarts == 0
+    assert client.supervisors[0].num_restarts == 0
 
 
 async def test_the_port_is_taken() -> None:
@@ -86,15 +88,15 @@ async def test_the_port_is_taken() -> None:
         client.listen(Listener())
         with pytest.raises(ProcessFailed, match=f"127.0.0.1:{port}/udp"):
             await client.start()
-    assert client.pid is None
+    assert client.supervisors[0].pid is None
 
 
 async def test_it_ends_when_the_server_is_gone(ua: tuple[UaClient, Listener]) -> None:
     client, _ = ua
     await client.start()
-    pid = client.pid
+    pid = client.supervisors[0].pid
     assert pid is not None
-    supervisor = client._supervisor
+    supervisor = client.supervisors[0]
     assert supervisor._task is not None
     supervisor._task.cancel()  # nobody is left to kill it
     with pytest.raises(asyncio.CancelledError):
@@ -114,4 +116,4 @@ async def test_the_server_hears_of_a_call_that_cannot_be_placed(ua: tuple[UaClie
     await eventually(lambda: any(getattr(each, "call_id", "") == "mine" for each in listener.told), timeout_s=10)
     (ended,) = [each for each in listener.told if getattr(each, "call_id", "") == "mine"]
     assert (type(ended).__name__, ended.ended_by) == ("CallEnded", "failure")
-    assert os.getpid() != client.pid
+    assert os.getpid() != client.supervisors[0].pid

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from cc_tts.ua.guard.limits import host_of
+from cc_tts.ua.sip import forwarding
 
 _POOL_BYTES: Final = 2048
 _FROM_PJ: Final = "_ZN2pj9SipRxData6fromPjER13pjsip_rx_data"
@@ -188,6 +189,8 @@ class CLibrary:
         self._received_at = int(self._received.this)
         self._modules: list[tuple[_Module, Any]] = []
         self.server_header: Headers = ()
+        self.dispatcher = ""
+        """Address and port of the dispatcher; empty without one."""
         """What every answer carries."""
         self._message_at = 0
         self._kept_tokens: list[String] = []
@@ -248,7 +251,14 @@ class CLibrary:
     def message(self, rdata: int) -> tuple[str, str]:
         """The host it came from and its text, with lone surrogates for what is no UTF-8 (PEP 383)."""
         self._from_pj(self._received_at, rdata)
-        return host_of(self._received.srcAddress), self._received.wholeMsg
+        text = self._received.wholeMsg
+        return self.source_host(self._received.srcAddress, text), text
+
+    def source_host(self, address: str, message: str) -> str:
+        """The host that a message came from. If the dispatcher forwarded it, that is not the ``address`` of its datagram,
+        but what the dispatcher says of a request; of a response it says nothing, and the host is empty.
+        """
+        return forwarding.source_of(message) if address == self.dispatcher else host_of(address)
 
     def sdp(self, rdata: int) -> tuple[str, bool] | None:
         """The session description as PJSIP finds it in the body, or in a part of it, and whether PJSIP could read it.

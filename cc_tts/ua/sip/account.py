@@ -65,18 +65,27 @@ def local_config(settings: UaSettings) -> Any:
     return config
 
 
-def registered_config(settings: UaSettings) -> Any:
-    """The account that registers (RFC 3261 §10.2) and answers digest challenges (§22)."""
+def digest_config(settings: UaSettings) -> Any:
+    """The account of the registered user for calls that we place: it answers digest challenges (RFC 3261 §22)."""
     config = _common(settings)
     config.idUri = settings.account_uri
     config.priority = 1
-    config.regConfig.registrarUri = settings.registrar_uri
     registration = settings.registration
+    credentials = pj.AuthCredInfo("digest", registration.realm, registration.username, 0, registration.password)
+    config.sipConfig.authCreds.append(credentials)
+    return config
+
+
+def registered_config(settings: UaSettings) -> Any:
+    """The same account, registering (RFC 3261 §10.2): calls to it come where all calls come in."""
+    config = digest_config(settings)
+    registration = settings.registration
+    if settings.dispatcher_port:
+        config.sipConfig.contactForced = f"<sip:{registration.username}@{settings.own_host}:{settings.public_port}>"
+    config.regConfig.registrarUri = settings.registrar_uri
     config.regConfig.timeoutSec = registration.expires_s
     config.regConfig.retryIntervalSec = registration.retry_s
     config.regConfig.firstRetryIntervalSec = min(5, registration.retry_s)
-    credentials = pj.AuthCredInfo("digest", registration.realm, registration.username, 0, registration.password)
-    config.sipConfig.authCreds.append(credentials)
     return config
 
 

@@ -110,7 +110,7 @@ class Filtered:
         SipThread.enter()
         self.clock = FakeClock()
         self.library = FakeLibrary()
-        self.policy = InboundPolicy(settings_of(config.load(overrides=overrides)), clock=self.clock)
+        self.policy = InboundPolicy(settings_of(config.load(overrides=overrides))[0], clock=self.clock)
         self.overloads = 0
         request_filter = RequestFilter(
             cast("CLibrary", self.library),
@@ -374,7 +374,7 @@ def test_a_folded_and_doubled_authorization_is_found() -> None:
 def test_the_server_does_not_run_open_when_it_should_be_closed(override: str) -> None:
     SipThread.enter()
     for overrides, closed in (((), False), ((override,), True)):
-        policy = InboundPolicy(settings_of(config.load(overrides=overrides)), clock=FakeClock())
+        policy = InboundPolicy(settings_of(config.load(overrides=overrides))[0], clock=FakeClock())
         library = cast("CLibrary", FakeLibrary(refuses_modules=True))
         request_filter = RequestFilter(
             library, policy=policy, refusal=lambda: None, on_refused=lambda: None, is_ours=bool
@@ -414,4 +414,6 @@ def test_our_password_answers_only_the_registrar_and_whom_we_called() -> None:
 def test_passwords_are_not_shown() -> None:
     loaded = config.load(overrides=[USERS])
     assert "open sesame" not in repr(loaded)
-    assert msgspec.json.decode(msgspec.json.encode(settings_of(loaded)), type=type(settings_of(loaded))).auth.users
+    assert msgspec.json.decode(
+        msgspec.json.encode(settings_of(loaded)[0]), type=type(settings_of(loaded)[0])
+    ).auth.users

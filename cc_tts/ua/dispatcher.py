@@ -1,0 +1,195 @@
+"""The dispatcher: ``python -m cc_tts.ua.dispatcher --channel-fd N``, its settings as JSON on standard input.
+
+With ``ua.processes`` above 1 it listens on ``sip.port``, UDP, and hands each new dialog to the UA process that has the most
+free calls. It is a stateless proxy (RFC 3261 §16.11) that does not record its route: Contact names the UA process's own
+port, so that the rest of a call, media included, does not come through here. What still comes to ``sip.port`` (a
+retransmission, CANCEL, the ACK to a refusal, an INVITE with credentials) goes to the process that has the Call-ID.
+
+SO_REUSEPORT would need no process of its own, but the kernel spreads by address and port: all calls of one PBX would be on
+one UA process.
+
+It is a process of its own so that a server that hangs is noticed by the UA processes, which answer 503, and by nobody else.
+"""
+
+import argparse
+import contextlib
+import errno
+import hashlib
+import os
+import selectors
+import signal
+import socket
+import sys
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+
+from cc_tts import logs, port_owner
+from cc_tts.config.schema import LogConfig
+from cc_tts.errors import ProcessFailed
+from cc_tts.processes.channel import (
+    PROTOCOL_VERSION,
+    ChildChannel,
+    Hello,
+    Ping,
+    Pong,
+    Ready,
+    Shutdown,
+    StartFailed,
+)
+from cc_tts.ua.messages import SetFreeCalls
+from cc_tts.ua.sip import forwarding
+from cc_tts.ua.sip.forwarding import Address
+
+DOWN: Final = -1
+"""In place of the number of free calls of a UA process that is not ready."""
+MAX_CALL_IDS: Final = 100_000
+"""Call-IDs whose UA process is remembered; the one that has been silent longest is forgotten first."""
+MAX_DATAGRAMS: Final = 64
+"""Datagrams that are read before the server's messages are looked at again."""
+RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
+_MAX_DATAGRAM_BYTES: Final = 65_535
+_NOTHING_TO_SEND: Final = frozenset((errno.EAGAIN, errno.EWOULDBLOCK))
+
+log = logs.get("cc_tts.ua.dispatcher")
+
+
+class DispatcherSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the dispatcher needs at its start."""
+
+    host: str
+    port: int
+    own_ports: tuple[int, ...]
+    """The UA processes' own SIP ports."""
+    retry_after_s: int
+    log: LogConfig
+
+    @property
+    def local_address(self) -> str:
+        """The address that the UA processes know it by, and they are reached at."""
+        return "127.0.0.1" if self.host == "0.0.0.0" else self.host
+
+
+class Dispatcher:
+    """Decides where each datagram goes."""
+
+    def __init__(self, settings: DispatcherSettings) -> None:
+        self._settings = settings
+        self._via = (settings.local_address, settings.port)
+        self._free_calls = [DOWN] * len(settings.own_ports)
+        self._process_of: OrderedDict[bytes, int] = OrderedDict()
+
+    def set_free_calls(self, free_calls: tuple[int, ...]) -> None:
+        """How many more calls each UA process takes; :data:`DOWN` if it is not ready."""
+        self._free_calls = list(free_calls)
+
+    def route(self, datagram: bytes, source: Address) -> tuple[bytes, Address] | None:
+        """What is sent for ``datagram``, and where to; ``None`` if nothing is, as for what is not SIP."""
+        method = forwarding.method_of(datagram)
+        if not method:
+            return self._route_response(datagram, source)
+        call_id = forwarding.call_id_of(datagram)
+        if not call_id:
+            return None
+        process = self._choose(call_id, method)
+        if process is None:
+            if method == b"ACK":  # nothing answers an ACK (RFC 3261 §17)
+                return None
+            return forwarding.refusal(datagram, source, retry_after_s=self._settings.retry_after_s)
+        forwarded = forwarding.forwarded(datagram, source, self._via)
+        return (forwarded, (self._via[0], self._settings.own_ports[process])) if forwarded else None
+
+    def _route_response(self, datagram: bytes, source: Address) -> tuple[bytes, Address] | None:
+        if source[0] == self._settings.local_address and source[1] in self._settings.own_ports:
+            return forwarding.returned(datagram)
+        # peers that send everything to one address, as SIPp does, send it the responses to a UA process as well
+        port = forwarding.sender_port(datagram)
+        return (datagram, (self._settings.local_address, port)) if port in self._settings.own_ports else None
+
+    def _choose(self, call_id: bytes, method: bytes) -> int | None:
+        """The UA process that has this Call-ID, or the one with the most free calls; ``None`` if none is ready."""
+        key = hashlib.blake2b(call_id, digest_size=16).digest()
+        process = self._process_of.get(key)
+        if process is None or self._free_calls[process] == DOWN:
+            process = max(range(len(self._free_calls)), key=self._free_calls.__getitem__)
+            if self._free_calls[process] == DOWN:
+                return None
+            self._process_of[key] = process
+            if method == b"INVITE" and self._free_calls[process]:
+                self._free_calls[process] -= 1  # until the server knows of the call and says how many are free
+            if len(self._process_of) > MAX_CALL_IDS:
+                self._process_of.popitem(last=False)
+        self._process_of.move_to_end(key)
+        return process
+
+
+def main() -> int:
+    """Run until told to shut down or the server is gone; returns the exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parser = argparse.ArgumentParser(
+        prog="python -m cc_tts.ua.dispatcher", description="spreads calls over UA processes"
+    )
+    parser.add_argument("--channel-fd", type=int, required=True)
+    arguments = parser.parse_args()
+    settings = msgspec.json.decode(sys.stdin.buffer.read(), type=DispatcherSettings)
+    logs.configure(level=settings.log.level, json=settings.log.json, process="dispatcher")
+    channel = ChildChannel(socket.socket(fileno=arguments.channel_fd), (SetFreeCalls,))
+    with contextlib.suppress(ProcessFailed), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sip:
+        try:
+            sip.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            sip.bind((settings.host, settings.port))
+        except OSError as error:
+            owner = port_owner.find("udp", settings.port) if error.errno == errno.EADDRINUSE else None
+            why = f"the port is taken by {owner}" if owner else str(error)
+            channel.send(StartFailed(detail=f"cannot listen on {settings.host}:{settings.port}/udp: {why}"))
+            return 1
+        sip.settimeout(0)
+        channel.send(Hello(protocol=PROTOCOL_VERSION, process="dispatcher", pid=os.getpid(), build={}))
+        channel.send(Ready())
+        _work(channel, sip, Dispatcher(settings))
+    return 0
+
+
+def _work(channel: ChildChannel, sip: socket.socket, dispatcher: Dispatcher) -> None:
+    with selectors.DefaultSelector() as selector:
+        selector.register(channel, selectors.EVENT_READ)
+        selector.register(sip, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is sip:
+                    _pass_on(sip, dispatcher)
+                elif not _obey(channel, dispatcher):
+                    return
+
+
+def _obey(channel: ChildChannel, dispatcher: Dispatcher) -> bool:
+    """Carry out what the server says; returns whether to go on."""
+    records = channel.read()
+    for message, _ in records:
+        match message:
+            case Shutdown():
+                return False
+            case Ping(serial=serial):
+                channel.send(Pong(serial=serial))
+            case SetFreeCalls(free_calls=free_calls):
+                dispatcher.set_free_calls(free_calls)
+    return bool(records)
+
+
+def _pass_on(sip: socket.socket, dispatcher: Dispatcher) -> None:
+    for _ in range(MAX_DATAGRAMS):
+        try:
+            datagram, source = sip.recvfrom(_MAX_DATAGRAM_BYTES)
+        except OSError as error:  # ICMP errors of what was sent before come as errors too
+            if error.errno in _NOTHING_TO_SEND:
+                return
+            continue
+        routed = dispatcher.route(datagram, source)
+        if routed is not None:
+            with contextlib.suppress(OSError):  # as a datagram that is lost on its way: SIP sends it again
+                sip.sendto(*routed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""What the dispatcher writes into a request that it hands on, and takes out of the response (RFC 3261 §16.11, RFC 3581).
+
+It adds a Via of its own. The parameters :data:`SOURCE` and :data:`PORT` of that Via say where the request came from and
+where the responses go, so that the dispatcher keeps nothing about a transaction, and a UA process knows whom it talks to.
+"""
+
+import hashlib
+import re
+from typing import Final
+
+SOURCE: Final = "cc-tts-source"
+PORT: Final = "cc-tts-port"
+Address = tuple[str, int]
+
+_VIA: Final = re.compile(rb"^(?:via|v)[ \t]*:\s*((?:[^,\r\n]|\r?\n[ \t])*)", re.IGNORECASE | re.MULTILINE)
+"""The first value of the first Via; lines that begin with white space belong to the one before (RFC 3261 §7.3.1)."""
+_CALL_ID: Final = re.compile(rb"^(?:call-id|i)[ \t]*:\s*(\S*)", re.IGNORECASE | re.MULTILINE)
+_CSEQ: Final = re.compile(rb"^cseq[ \t]*:\s*(\d{1,10})", re.IGNORECASE | re.MULTILINE)
+_SENT_BY: Final = re.compile(rb"SIP\s*/\s*2\.0\s*/\s*UDP\s+[^\s;:]+(?:\s*:\s*(\d{1,5}))?", re.IGNORECASE)
+_RECEIVED: Final = re.compile(rb"\s*;\s*received\s*=[^;]*", re.IGNORECASE)
+_RPORT: Final = re.compile(rb";\s*rport(?:\s*=[^;]*)?(?=\s*(?:;|$))", re.IGNORECASE)
+_BRANCH: Final = re.compile(rb";\s*branch\s*=\s*([^;\s]+)", re.IGNORECASE)
+_OUR_VIA: Final = re.compile(
+    rb"^Via:[^\r\n]*;" + SOURCE.encode() + rb"=([\d.]+);" + PORT.encode() + rb"=(\d+)[^\r\n]*\r\n", re.MULTILINE
+)
+_COPIED: Final = re.compile(rb"^(?:via|v|from|f|to|t|call-id|i|cseq)[ \t]*:", re.IGNORECASE)
+_END_OF_HEADERS: Final = re.compile(rb"\r?\n\r?\n")
+_SIP_PORT: Final = 5060
+_MAX_PORT: Final = 65535
+
+
+def method_of(datagram: bytes) -> bytes:
+    """The method of a request; empty for a response and for what is not SIP."""
+    words = datagram.split(b"\n", 1)[0].split()
+    return words[0] if len(words) == 3 and words[2] == b"SIP/2.0" else b""  # noqa: PLR2004 - Request-Line, RFC 3261 §7.1
+
+
+def call_id_of(datagram: bytes) -> bytes:
+    """Its Call-ID; empty without one."""
+    found = _CALL_ID.search(_head(datagram))
+    return found[1] if found else b""
+
+
+def forwarded(request: bytes, source: Address, via: Address) -> bytes | None:
+    """``request``, which came from ``source``, with a Via that brings its responses to ``via``; ``None`` if it has no Via.
+
+    The client's own Via gets ``received`` and, if it asks for it, ``rport`` (RFC 3581 §4). The new branch is the same for
+    a retransmission, for the CANCEL and for the ACK to a refusal (RFC 3261 §16.11).
+    """
+    found = _VIA.search(_head(request))
+    if found is None:
+        return None
+    value = _with_source(found[1], source)
+    branch = _BRANCH.search(found[1])
+    cseq = _CSEQ.search(_head(request))
+    transaction = (source[0].encode(), branch[1] if branch else found[1], call_id_of(request), cseq[1] if cseq else b"")
+    digest = hashlib.blake2b(b"\0".join(transaction), digest_size=12).hexdigest()
+    reply_port = _reply_port(found[1], source)
+    own = (
+        f"Via: SIP/2.0/UDP {via[0]}:{via[1]};branch=z9hG4bK{digest};{SOURCE}={source[0]};{PORT}={reply_port}\r\n"
+    ).encode()
+    start = request.index(b"\n") + 1
+    return request[:start] + own + request[start : found.start(1)] + value + request[found.end(1) :]
+
+
+def returned(response: bytes) -> tuple[bytes, Address] | None:
+    """``response`` without the dispatcher's Via, and where it goes; ``None`` if the first Via is not the dispatcher's."""
+    head = _head(response)
+    found = _OUR_VIA.search(head)
+    first = _VIA.search(head)
+    if found is None or first is None or first.start() != found.start():
+        return None
+    return response[: found.start()] + response[found.end() :], (found[1].decode(), int(found[2]))
+
+
+def sender_port(response: bytes) -> int:
+    """The port of whoever sent the request, by the first Via; 0 if it is no response."""
+    found = _VIA.search(_head(response)) if response.startswith(b"SIP/2.0 ") else None
+    sent_by = _SENT_BY.match(found[1]) if found else None
+    return int(sent_by[1]) if sent_by and sent_by[1] else 0
+
+
+def source_of(request: str) -> str:
+    """The host that a forwarded request came from; empty if its first Via is not the dispatcher's. Only for what came from
+    the dispatcher: anybody can write such a Via.
+    """
+    back = returned(request.encode("utf-8", "surrogateescape"))
+    return back[1][0] if back else ""
+
+
+def refusal(request: bytes, source: Address, *, retry_after_s: int) -> tuple[bytes, Address] | None:
+    """A 503 with Retry-After (RFC 3261 §21.5.4) and where it goes; ``None`` if the request has no Via."""
+    head = _head(request)
+    found = _VIA.search(head)
+    if found is None:
+        return None
+    marked = head[: found.start(1)] + _with_source(found[1], source) + head[found.end(1) :]
+    headers = [line.rstrip(b"\r") for line in marked.split(b"\n")[1:] if _COPIED.match(line)]
+    tag = hashlib.blake2b(call_id_of(request), digest_size=6).hexdigest().encode()
+    tagged = [line + b";tag=" + tag if _lacks_tag(line) else line for line in headers]
+    end = f"Retry-After: {retry_after_s}\r\nContent-Length: 0\r\n\r\n".encode()
+    text = b"\r\n".join([b"SIP/2.0 503 Service Unavailable", *tagged, end])
+    return text, (source[0], _reply_port(found[1], source))
+
+
+def _lacks_tag(line: bytes) -> bool:
+    name, _, value = line.partition(b":")
+    return name.strip().lower() in (b"to", b"t") and b";tag=" not in value.replace(b" ", b"").lower()
+
+
+def _head(message: bytes) -> bytes:
+    end = _END_OF_HEADERS.search(message)
+    return message[: end.start()] if end else message
+
+
+def _with_source(via: bytes, source: Address) -> bytes:
+    marked = _RECEIVED.sub(b"", via).rstrip()
+    marked = _RPORT.sub(f";rport={source[1]}".encode(), marked)
+    return marked + f";received={source[0]}".encode()
+
+
+def _reply_port(via: bytes, source: Address) -> int:
+    """The source port if the client asks for it by ``rport``, else that of its Via (RFC 3261 §18.2.2)."""
+    if _RPORT.search(via):
+        return source[1]
+    sent_by = _SENT_BY.match(via)
+    port = int(sent_by[1]) if sent_by and sent_by[1] else _SIP_PORT
+    return port if 0 < port <= _MAX_PORT else source[1]

@@ -1,0 +1,174 @@
+"""Two UA processes behind one SIP port."""
+
+import contextlib
+import os
+import re
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from bench.softphone import SoftphoneProcess
+from tests.e2e.configured import logged, of_kind, server_with, until, until_readyz
+from tests.e2e.peers import HOST
+from tests.e2e.raw_sip import Answer, RawCaller, RawPeer, authorization, digest_response
+from tests.e2e.server_under_test import Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
+
+TWO = {"ua__processes": "2", "sip__transports": '["udp"]'}
+FRIEND = "127.0.0.3"
+PASSWORD = "open sesame"
+EXIT_TIMEOUT_S = 20.0
+START_TIMEOUT_S = 20.0
+
+
+@contextlib.asynccontextmanager
+async def two_with(folder: Path, **settings: str) -> AsyncIterator[Server]:
+    """A server with two processes, once both are up: calls are taken as soon as one is."""
+    async with server_with(folder, **TWO, **settings) as server:
+        await until(lambda: {"ua-1", "ua-2"} < pids(server).keys(), START_TIMEOUT_S)
+        yield server
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def two(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+    async with two_with(tmp_path) as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def calls(server: Server, number: int, *, source: str = HOST) -> AsyncIterator[list[tuple[RawCaller, Answer]]]:
+    """So many calls that are up, each with its 200."""
+    async with contextlib.AsyncExitStack() as stack:
+        made = []
+        for _ in range(number):
+            caller = await stack.enter_async_context(RawCaller("silent", server.sip_port, source=source))
+            caller.invite()
+            answer = await caller.final()
+            assert answer.status == 200, answer.text
+            caller.ack()
+            made.append((caller, answer))
+        yield made
+
+
+def own_port(message: str) -> int:
+    """The port of the Contact, which is that of one UA process."""
+    found = re.search(r"^Contact:\s*<sip:[^>]*?:(\d+)", message, re.MULTILINE)
+    assert found is not None, message
+    return int(found[1])
+
+
+def pids(server: Server) -> dict[str, int]:
+    """Of the newest process of each name."""
+    return {entry["child"]: entry["pid"] for entry in logged(server, "child_ready")}
+
+
+async def test_calls_are_spread_and_a_process_that_dies_takes_its_own_calls_only(two: Server) -> None:
+    async with two.events() as log:
+        async with calls(two, 4) as made:
+            ports = Counter(own_port(answer.text) for _, answer in made)
+            assert sorted(ports.values()) == [2, 2]
+            assert two.sip_port not in ports
+            for _ in made:
+                await log.wait("call.established")
+            died = pids(two)["ua-1"]
+            os.kill(died, signal.SIGKILL)
+            await until(lambda: len(of_kind(log.events, "call.terminated")) == 2, EXIT_TIMEOUT_S)
+            ended = [event["data"]["ending"]["reason"] for event in of_kind(log.events, "call.terminated")]
+            assert ended == ["ua_process_died"] * 2
+            assert (await two.get("/readyz"))[0] == 200, "the other process takes calls"
+            lost = {event["call_id"] for event in of_kind(log.events, "call.terminated")}
+            statuses = [(await caller.bye()).status for caller, _ in made]
+            assert Counter(statuses) == {200: 2, 481: 2}
+            assert len(lost) == 2
+        await until(lambda: pids(two)["ua-1"] != died, EXIT_TIMEOUT_S)
+        async with calls(two, 2) as made:
+            assert {own_port(answer.text) for _, answer in made} == set(ports)
+
+
+async def test_a_call_with_keys_hold_and_a_hangup_of_ours(two: Server, phone: SoftphoneProcess) -> None:
+    async with two.events() as log:
+        await phone.dial(two.uri("greet"))
+        await log.wait("speak.complete", completion_cause="normal", timeout_s=20)
+        call_id = (await log.wait("call.established"))["call_id"]
+        await phone.dtmf("5")
+        assert (await log.wait("call.dtmf"))["data"]["digit"] == "5"
+        assert (await two.post(f"/v1/calls/{call_id}/hold", {}))[0] < 300
+        await log.wait("call.held")
+        assert (await two.post(f"/v1/calls/{call_id}/hangup", {}))[0] < 300
+        report = await phone.report(timeout_s=10)
+    assert report["ending"]["by"] == "them"
+    assert report["talkspurts"]
+
+
+async def test_the_source_of_a_request_is_its_sender_and_not_the_dispatcher(tmp_path: Path) -> None:
+    async with two_with(tmp_path, sip__allowed_peers=f'["{FRIEND}"]', sip__trusted_peers="[]") as server:
+        async with server.events() as log, calls(server, 1, source=FRIEND):
+            assert (await log.wait("call.incoming"))["data"]["source"] == FRIEND
+        async with RawCaller("silent", server.sip_port) as stranger:
+            stranger.invite()
+            with pytest.raises(TimeoutError):
+                await stranger.final(timeout_s=1)
+
+
+async def test_a_password_is_asked_for_and_taken_by_the_same_process(tmp_path: Path) -> None:
+    users = "[{username = 'pbx', password = '" + PASSWORD + "'}]"
+    async with two_with(tmp_path, auth__users=users) as server:
+        for _ in range(4):
+            async with RawCaller("silent", server.sip_port) as caller:
+                nonce, *_ = await caller.challenges()
+                caller.invite(headers=authorization(nonce, password=PASSWORD))
+                assert (await caller.final()).status == 200
+                caller.ack()
+                assert (await caller.bye()).status == 200
+
+
+async def test_over_the_limit_of_both_a_call_gets_503(tmp_path: Path) -> None:
+    async with two_with(tmp_path, sip__max_calls="3") as server, calls(server, 3):
+        assert (await until_readyz(server, 503))["reason"] == "all 3 lines are busy"
+        async with RawCaller("silent", server.sip_port) as fourth:
+            fourth.invite()
+            refused = await fourth.final()
+            assert (refused.status, refused.header("Retry-After")) == (503, "7")
+
+
+async def test_one_binding_for_both_and_calls_that_are_placed_by_either(tmp_path: Path) -> None:
+    async with RawPeer() as pbx:
+        settings = {"registration__registrar": f"sip:{HOST}:{pbx.port}", "registration__username": "greet"}
+        async with two_with(tmp_path, **settings, registration__password=PASSWORD) as server:
+            binding = await pbx.expect("REGISTER")
+            assert own_port(binding) == server.sip_port
+            pbx.answer("200 OK", headers=f"Contact: <sip:greet@{HOST}:{server.sip_port}>;expires=60\r\n")
+            await until_readyz(server, 200)
+            ports = set()
+            for _ in range(2):
+                status, call = await server.post("/v1/calls", {"to": f"sip:bob@{HOST}:{pbx.port}"})
+                assert status == 201, call
+                invite = await pbx.expect("INVITE")
+                ports.add(own_port(invite))
+                challenge = 'Digest realm="pbx", nonce="abcdef", algorithm=MD5'
+                pbx.answer("407 Proxy Authentication Required", headers=f"Proxy-Authenticate: {challenge}\r\n")
+                answered = await pbx.expect("INVITE")
+                given = re.search(r'response="([0-9a-f]+)"', answered)
+                assert given is not None
+                assert given[1] == digest_response(answered, method="INVITE", password=PASSWORD)
+                pbx.answer("200 OK", formats="0 101")
+                await pbx.expect("ACK")
+            assert len(ports) == 2
+            assert server.sip_port not in ports
+            for call in await server.calls():
+                assert (await server.post(f"/v1/calls/{call['id']}/hangup", {}))[0] < 300
+                await pbx.expect("BYE")
+                pbx.answer("200 OK")
+            await server.until_all_terminated()
+
+
+async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    async with RawPeer() as holder:
+        with pytest.raises(RuntimeError, match=rf"cannot listen on {HOST}:{holder.port}/udp: the port is taken by"):
+            async with server_with(tmp_path, **TWO, sip__port=str(holder.port)):
+                pass

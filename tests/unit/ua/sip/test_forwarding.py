@@ -1,0 +1,126 @@
+"""What the dispatcher writes into requests and takes out of responses."""
+
+import pytest
+
+from cc_tts.ua.sip import forwarding
+
+SOURCE = ("192.0.2.7", 40000)
+VIA = ("127.0.0.1", 5060)
+
+
+def request(via: str, *, method: str = "INVITE", headers: str = "") -> bytes:
+    return (
+        f"{method} sip:greet@192.0.2.1 SIP/2.0\r\n{headers}{via}\r\nFrom: <sip:a@b>;tag=1\r\nTo: <sip:greet@192.0.2.1>\r\n"
+        f"Call-ID: one\r\nCSeq: 7 {method}\r\nContent-Length: 4\r\n\r\nbody"
+    ).encode()
+
+
+def response_to(forwarded: bytes) -> bytes:
+    """As PJSIP writes it: it adds received and rport to the first Via and puts its parameters in an order of its own."""
+    lines = forwarded.split(b"\r\n")
+    vias = [line for line in lines if line.lower().startswith((b"via", b"v:"))]
+    address, _, parameters = vias[0].partition(b";")
+    return b"\r\n".join([b"SIP/2.0 200 OK", address + b";received=127.0.0.1;" + parameters, *vias[1:], b"", b""])
+
+
+def branch_of(message: bytes) -> bytes:
+    return message.split(b";branch=", 1)[1].split(b";", 1)[0]
+
+
+def test_a_response_goes_back_to_where_the_request_came_from() -> None:
+    forwarded = forwarding.forwarded(request("Via: SIP/2.0/UDP 10.0.0.1:5080;branch=z9hG4bKx;rport"), SOURCE, VIA)
+    assert forwarded is not None
+    assert forwarded.endswith(b"\r\n\r\nbody")
+    assert forwarding.source_of(forwarded.decode()) == SOURCE[0]
+    returned = forwarding.returned(response_to(forwarded))
+    assert returned is not None
+    assert returned[1] == SOURCE
+    assert returned[0].count(b"Via:") == 1
+    assert b"Via: SIP/2.0/UDP 10.0.0.1:5080;branch=z9hG4bKx;rport=40000;received=192.0.2.7\r\n" in returned[0]
+
+
+@pytest.mark.parametrize(
+    ("via", "port"),
+    [
+        ("Via: SIP/2.0/UDP 10.0.0.1:5080;branch=z9hG4bKx", 5080),
+        ("v:SIP/2.0/UDP 10.0.0.1;branch=z9hG4bKx", 5060),
+        ("VIA : SIP / 2.0\r\n /UDP\r\n   10.0.0.1 : 5090;branch=390skdjuw", 5090),
+        ("Via: SIP/2.0/UDP 10.0.0.1:99999;branch=z9hG4bKx", 40000),
+        ("Via: SIP/2.0/UDP 10.0.0.1:5080;rport;branch=z9hG4bKx, SIP/2.0/UDP 10.0.0.2:5081;branch=z9hG4bKy", 40000),
+    ],
+)
+def test_without_rport_a_response_goes_to_the_port_of_the_via(via: str, port: int) -> None:
+    forwarded = forwarding.forwarded(request(via), SOURCE, VIA)
+    assert forwarded is not None
+    returned = forwarding.returned(response_to(forwarded))
+    assert returned is not None
+    assert returned[1] == (SOURCE[0], port)
+
+
+def test_what_a_client_claims_of_its_source_is_replaced() -> None:
+    claimed = "Via: SIP/2.0/UDP 10.0.0.1;received=127.0.0.1;rport=1;branch=z9hG4bKx"
+    forwarded = forwarding.forwarded(request(claimed), SOURCE, VIA)
+    assert forwarded is not None
+    assert b"received=127.0.0.1" not in forwarded
+    assert forwarded.count(b";received=192.0.2.7") == 1
+    assert b";rport=40000;" in forwarded
+    forged = f"Via: SIP/2.0/UDP 127.0.0.1:5060;branch=z9hG4bKx;{forwarding.SOURCE}=127.0.0.1;{forwarding.PORT}=9"
+    forwarded = forwarding.forwarded(request(forged), SOURCE, VIA)
+    assert forwarded is not None
+    assert forwarding.source_of(forwarded.decode()) == SOURCE[0]
+
+
+def test_a_via_of_ours_counts_in_the_first_place_only() -> None:
+    ours = f"Via: SIP/2.0/UDP 127.0.0.1:5060;branch=z9hG4bKx;{forwarding.SOURCE}=127.0.0.1;{forwarding.PORT}=9"
+    below = request(ours, headers="Via: SIP/2.0/UDP 10.0.0.1\r\n").decode()
+    assert forwarding.source_of(below) == ""
+    assert forwarding.source_of(request("From: x").decode()) == ""
+
+
+def test_the_branch_is_that_of_the_transaction() -> None:
+    via = "Via: SIP/2.0/UDP 10.0.0.1;branch=z9hG4bKx"
+    first, again, cancel, ack = (
+        forwarding.forwarded(request(via, method=method), SOURCE, VIA) or b""
+        for method in ("INVITE", "INVITE", "CANCEL", "ACK")
+    )
+    assert branch_of(first) == branch_of(again) == branch_of(cancel) == branch_of(ack)
+    other = forwarding.forwarded(request(via.replace("bKx", "bKy")), SOURCE, VIA) or b""
+    from_elsewhere = forwarding.forwarded(request(via), ("192.0.2.8", 5060), VIA) or b""
+    assert len({branch_of(first), branch_of(other), branch_of(from_elsewhere)}) == 3
+
+
+@pytest.mark.parametrize(
+    "datagram", [b"", b"\r\n\r\n", b"\0\1\0\0!\x12\xa4B", b"SIP/2.0 200 OK\r\n\r\n", b"INVITE x\r\n"]
+)
+def test_what_is_no_request_has_no_method(datagram: bytes) -> None:
+    assert forwarding.method_of(datagram) == b""
+
+
+def test_without_a_via_nothing_can_be_answered() -> None:
+    without = request("Subject: none")
+    assert forwarding.forwarded(without, SOURCE, VIA) is None
+    assert forwarding.refusal(without, SOURCE, retry_after_s=5) is None
+    assert forwarding.returned(without) is None
+
+
+def test_a_refusal_is_a_whole_response() -> None:
+    via = "Via: SIP/2.0/UDP 10.0.0.1:5080;branch=z9hG4bKx, SIP/2.0/UDP 10.0.0.2"
+    refused = forwarding.refusal(request(via, headers="Via: SIP/2.0/UDP 10.0.0.0;rport\r\n"), SOURCE, retry_after_s=5)
+    assert refused is not None
+    text, target = refused
+    assert target == SOURCE
+    head, _, body = text.decode().partition("\r\n\r\n")
+    assert body == ""
+    lines = head.split("\r\n")
+    assert lines[0] == "SIP/2.0 503 Service Unavailable"
+    assert lines[1:3] == ["Via: SIP/2.0/UDP 10.0.0.0;rport=40000;received=192.0.2.7", via]
+    assert {"Call-ID: one", "CSeq: 7 INVITE", "Retry-After: 5", "Content-Length: 0"} < set(lines)
+    (to,) = (line for line in lines if line.startswith("To:"))
+    assert ";tag=" in to
+    assert forwarding.refusal(request(via.replace(";", ";rport;", 1)), SOURCE, retry_after_s=5) is not None
+
+
+def test_the_sender_of_a_request_is_the_one_its_response_names() -> None:
+    assert forwarding.sender_port(b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 10.0.0.1:5071;branch=z9hG4bKx\r\n\r\n") == 5071
+    assert forwarding.sender_port(b"SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP 10.0.0.1;branch=z9hG4bKx\r\n\r\n") == 0
+    assert forwarding.sender_port(request("Via: SIP/2.0/UDP 10.0.0.1:5071")) == 0

@@ -363,9 +363,7 @@ class UserAgent:
             leg.follow_redirects(Redirects(message.to, functools.partial(self._may_redirect, message)))
         for name, value in message.headers.items():
             leg_events.add_header(param, name, value)
-        if message.from_ or message.display_name:
-            name = f"{bye.quoted(message.display_name)} " if message.display_name else ""
-            param.txOption.localUri = f"{name}<{message.from_ or self._settings.account_uri}>"
+        param.txOption.localUri = _local_uri(message, self._settings.account_uri)
         self._legs[message.call_id] = leg
         try:
             to = sip_uri.with_transport(message.to, self._settings.sip.transports)
@@ -650,6 +648,14 @@ _MEDIA_COMMANDS: Final[Mapping[type[Message], Callable[[Leg, Any, bytes], None]]
     SetPaused: lambda leg, pause, _: leg.set_paused("request", paused=pause.paused),
 }
 """What the reader thread carries out on a leg."""
+
+
+def _local_uri(message: Originate, account_uri: str) -> str:
+    """From of a call that says who calls; empty for the account's own."""
+    if not (message.from_ or message.display_name):
+        return ""
+    name = f"{bye.quoted(message.display_name)} " if message.display_name else ""
+    return f"{name}<{message.from_ or account_uri}>"
 
 
 def leg_status(error: Any) -> int:

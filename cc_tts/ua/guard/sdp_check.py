@@ -130,15 +130,15 @@ def _read(sdp: str) -> list[Media]:
         ValueError: it is none; the words are for a reason phrase.
     """
     media: list[Media] = []
-    session = Media(kind="", port=0, profile="", formats=[])
+    whole = Media(kind="", port=0, profile="", formats=[])
     for kind, value in _lines(sdp):
         if (pattern := _LINES.get(kind)) and not pattern.fullmatch(value):
             raise ValueError(f"{kind}= of the SDP is malformed")
         if kind == "m":
             media.append(_media(value))
-            media[-1].address, media[-1].fault = session.address, session.fault
+            media[-1].address, media[-1].fault = whole.address, whole.fault
         elif kind == "c":
-            section = media[-1] if media else session
+            section = media[-1] if media else whole
             section.address, section.fault = _connection(value)
         elif kind == "a" and media:
             _add_attribute(media[-1], value)

@@ -39,11 +39,13 @@ def main() -> int:
     loaded = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerSettings)
-    logs.configure(level=settings.log_level, json=settings.log_json, process="worker")
+    level = settings.log.level if settings.purpose == "serve" else "critical"  # a command prints itself what is wrong
+    logs.configure(level=level, json=settings.log.json, process="worker")
     channel = ChildChannel(socket.socket(fileno=arguments.channel_fd), TO_WORKER)
     clock = MonotonicClock()
     try:
-        channel.send(Hello(protocol=PROTOCOL_VERSION, process="worker", pid=os.getpid(), build=_build(settings)))
+        build = {"engine": settings.tts.engine, "device": settings.device}
+        channel.send(Hello(protocol=PROTOCOL_VERSION, process="worker", pid=os.getpid(), build=build))
         started_ns = clock.now_ns()
         try:
             inbox: Inbox = queue.SimpleQueue()
@@ -83,10 +85,6 @@ def main() -> int:
     finally:
         channel.close()
     return 0
-
-
-def _build(settings: WorkerSettings) -> dict[str, str]:
-    return {"engine": settings.engine, "device": settings.device}
 
 
 def _engine(settings: WorkerSettings) -> SteppedEngine:

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from cc_tts.config.schema import LogConfig, TtsConfig
 from cc_tts.engines.stepped import EngineLoad
 from cc_tts.processes.channel import Message
 from cc_tts.voices.voice import Voice
@@ -23,29 +24,17 @@ Purpose = Literal["serve", "say", "check"]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a worker needs to know at its start.
+    """What a worker needs at its start: its device, and sections of the configuration, with what depends on the machine and
+    the purpose filled in (absolute folders, ``tts.num_threads``).
 
     ``purpose``: ``serve`` calls; ``say`` one text, for which nothing is measured; or ``check`` what there is, the device and
     the voices, without loading the networks and without speaking.
     """
 
-    engine: str
-    model_dir: str
+    device: str
     purpose: Purpose = "serve"
-    voices_dir: str = ""
-    device: str = "auto"
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    num_threads: int = 0
-    max_streams: int = 64
-    interleaved_text: bool = False
-    first_audio_target_ms: float = 300.0
-    max_utilisation: float = 0.9
-    memory_bytes: int = 0
-    """For the state of running streams; 0: what the device has left."""
-    first_hop_tokens: int = 12
-    graphs: bool = True
-    log_level: str = "info"
-    log_json: bool = True
+    tts: TtsConfig
+    log: LogConfig
 
 
 # --- server → worker -------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Runs on: the event loop.
 
 import asyncio
 import contextlib
+import itertools
 import signal
 import socket
 import sys
@@ -102,20 +103,29 @@ class ChildSpec:
     """Types the child sends, besides the common ones."""
     stdin: bytes = field(default=b"", repr=False)
     """Written to the child's standard input, which is then closed: the place for its configuration, secrets included."""
-    start_timeout_s: float | None = None
-    """Instead of :data:`START_TIMEOUT_S`, for a child that has much to load."""
-    heartbeat_timeout_s: float | None = None
-    """Instead of :data:`HEARTBEAT_TIMEOUT_S`, for a child whose single piece of work may take long."""
+    start_timeout_s: float = START_TIMEOUT_S
+    heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
+    """Longer for a child whose single piece of work may take long."""
 
 
-def python_module(module: str, *arguments: str) -> list[str]:
-    """The argv of a module of this package, run by this interpreter."""
-    return [sys.executable, "-m", module, *arguments]
-
-
-def python_child(name: str, module: str, *, messages: Sequence[type[Message]], settings: object) -> ChildSpec:
+def python_child(
+    name: str,
+    module: str,
+    *,
+    messages: Sequence[type[Message]],
+    settings: object,
+    start_timeout_s: float = START_TIMEOUT_S,
+    heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S,
+) -> ChildSpec:
     """A module of this package as a child; ``settings`` (a struct or dataclass) goes to its standard input as JSON."""
-    return ChildSpec(name=name, argv=python_module(module), messages=messages, stdin=msgspec.json.encode(settings))
+    return ChildSpec(
+        name=name,
+        argv=(sys.executable, "-m", module),
+        messages=messages,
+        stdin=msgspec.json.encode(settings),
+        start_timeout_s=start_timeout_s,
+        heartbeat_timeout_s=heartbeat_timeout_s,
+    )
 
 
 class Supervisor:
@@ -148,6 +158,7 @@ class Supervisor:
         self._hello: Hello | None = None
         self._silence: Silence | None = None
         """While a ping is unanswered."""
+        self._serials = itertools.count(1)
         self.state = ProcessState.STOPPED
         self.num_restarts = 0
         self.last_down_reason: str | None = None
@@ -190,9 +201,9 @@ class Supervisor:
             await self._task
             self._task = None
 
-    def set_stdin(self, stdin: bytes) -> None:
-        """What the next child is given; the living one is not told."""
-        self._spec = replace(self._spec, stdin=stdin)
+    def set_settings(self, settings: object) -> None:
+        """What the next child gets; nothing is sent to the living one."""
+        self._spec = replace(self._spec, stdin=msgspec.json.encode(settings))
 
     def send(self, message: Message, payload: bytes = b"") -> None:
         """Send to the child.
@@ -286,12 +297,8 @@ class Supervisor:
         assert self._down is not None
         exited = asyncio.create_task(self._process.wait())
         stopping = asyncio.create_task(self._stopping.wait())
+        starting = Silence(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
         try:
-            start_timeout_s = START_TIMEOUT_S if self._spec.start_timeout_s is None else self._spec.start_timeout_s
-            heartbeat_s = self._spec.heartbeat_timeout_s
-            heartbeat_timeout_s = HEARTBEAT_TIMEOUT_S if heartbeat_s is None else heartbeat_s
-            starting = Silence(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
-            serial = 0
             while True:
                 waiting: set[asyncio.Future[object]] = {exited, stopping, self._down}  # type: ignore[arg-type]
                 done, _ = await asyncio.wait(waiting, timeout=HEARTBEAT_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
@@ -301,20 +308,28 @@ class Supervisor:
                     return self._down.result()
                 if exited in done:
                     return _exit_reason(exited.result())
-                if not self._ready.is_set():
-                    if starting.look() > start_timeout_s:
-                        return f"not ready within {start_timeout_s:.0f} s"
-                    continue
-                if self._silence is None:
-                    self._silence = Silence(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
-                elif self._silence.look() > heartbeat_timeout_s:
-                    return f"no heartbeat for {heartbeat_timeout_s:.0f} s"
-                serial += 1
-                with contextlib.suppress(ProcessFailed):
-                    self.send(Ping(serial=serial))
+                if reason := self._overdue(starting):
+                    return reason
+                if self._ready.is_set():
+                    self._ping()
         finally:
             stopping.cancel()
             exited.cancel()
+
+    def _overdue(self, starting: Silence) -> str:
+        """Why the child is given up though it runs; empty if it is not."""
+        if not self._ready.is_set():
+            timeout_s = self._spec.start_timeout_s
+            return f"not ready within {timeout_s:.0f} s" if starting.look() > timeout_s else ""
+        timeout_s = self._spec.heartbeat_timeout_s
+        is_silent = self._silence is not None and self._silence.look() > timeout_s
+        return f"no heartbeat for {timeout_s:.0f} s" if is_silent else ""
+
+    def _ping(self) -> None:
+        if self._silence is None:
+            self._silence = Silence(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
+        with contextlib.suppress(ProcessFailed):
+            self.send(Ping(serial=next(self._serials)))
 
     def _record(self, message: Message, payload: bytes) -> None:
         match message:

@@ -7,14 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from cc_tts.clock import Clock
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config, is_ip_address
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Hello, Message
-from cc_tts.processes.supervisor import ChildSpec, ProcessState, Supervisor, python_module
+from cc_tts.processes.supervisor import ProcessState, Supervisor, python_child
 from cc_tts.ua.messages import (
     FROM_UA,
     ApplySettings,
@@ -63,12 +61,7 @@ class UaClient:
         self._reloaded: ApplySettings | None = None
         self._applied: asyncio.Future[dict[str, str]] | None = None
         self._supervisor = Supervisor(
-            ChildSpec(
-                name="ua",
-                argv=python_module("cc_tts.ua"),
-                messages=FROM_UA,
-                stdin=msgspec.json.encode(settings),
-            ),
+            python_child("ua", "cc_tts.ua", messages=FROM_UA, settings=settings),
             clock=clock,
             on_message=self._on_message,
             on_ready=self._on_ready,
@@ -136,7 +129,7 @@ class UaClient:
         """
         self._config = config
         settings = settings_of(config)
-        self._supervisor.set_stdin(msgspec.json.encode(settings))
+        self._supervisor.set_settings(settings)
         self._reloaded = ApplySettings(settings=settings, renew_tls=renew_tls)
         if not self.is_ready:
             return {}

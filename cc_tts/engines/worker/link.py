@@ -12,8 +12,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import msgspec
-
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk
 from cc_tts.clock import NS_PER_MS, Clock
@@ -36,7 +34,7 @@ from cc_tts.engines.worker.messages import (
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.processes.channel import Hello, Message
 from cc_tts.processes.liveness import Silence
-from cc_tts.processes.supervisor import STOPPED, ChildSpec, ProcessState, Supervisor, python_module
+from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
 from cc_tts.voices.voice import Voice
 
 RETRY_AFTER_S: Final = 2
@@ -202,11 +200,11 @@ class WorkerLink:
         self.load: EngineLoad | None = None
         self.down_reason: str | None = None
         self.supervisor = Supervisor(
-            ChildSpec(
-                name=name,
-                argv=python_module("cc_tts.engines.worker"),
+            python_child(
+                name,
+                "cc_tts.engines.worker",
                 messages=FROM_WORKER,
-                stdin=msgspec.json.encode(settings),
+                settings=settings,
                 start_timeout_s=start_timeout_s,
                 heartbeat_timeout_s=HEARTBEAT_TIMEOUT_S,
             ),

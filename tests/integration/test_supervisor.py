@@ -64,6 +64,11 @@ class Nursery:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.all: list[Watched] = []
+        self._others = own_children()  # such as a server that tests share
+
+    def living(self) -> list[int]:
+        """Its children that run or have not been waited for."""
+        return sorted(set(own_children()) - set(self._others))
 
     def make(self, script: str, *, argv: list[str] | None = None, **timeouts_s: float) -> Watched:
         """A supervisor of a child that runs ``script``; ``timeouts_s`` are those of :class:`ChildSpec`."""
@@ -99,7 +104,7 @@ async def nursery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
             await watched.supervisor.stop()
         assert watched.supervisor.state is ProcessState.STOPPED
         assert watched.supervisor.pid is None
-    assert own_children() == []
+    assert children.living() == []
 
 
 def own_children() -> list[int]:
@@ -185,7 +190,7 @@ async def test_it_cannot_start(nursery: Nursery, script: str, reason: str) -> No
         await watched.supervisor.start()
     assert watched.supervisor.state is ProcessState.STOPPED
     assert watched.down == [], "who was never up is not down"
-    assert own_children() == []
+    assert nursery.living() == []
 
 
 async def test_there_is_no_such_program(nursery: Nursery) -> None:
@@ -201,7 +206,7 @@ async def test_it_never_becomes_ready(nursery: Nursery) -> None:
     watched = nursery.make("hello(ready=False); time.sleep(60)", start_timeout_s=0.5)
     with pytest.raises(ProcessFailed, match="not ready within"):
         await watched.supervisor.start()
-    assert own_children() == []
+    assert nursery.living() == []
 
 
 async def test_it_falls_silent(nursery: Nursery) -> None:
@@ -335,5 +340,5 @@ async def test_twenty_lives_leave_nothing_behind(nursery: Nursery) -> None:
         watched.supervisor.num_restarts = 0
     await asyncio.sleep(0.05)
     assert num_open_files() <= before
-    assert len(own_children()) == 1
+    assert len(nursery.living()) == 1
     assert len(watched.down) == 20

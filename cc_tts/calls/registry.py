@@ -75,7 +75,7 @@ class CallRegistry:
         metrics: Metrics,
         clock: Clock,
     ) -> None:
-        self._config = config
+        self.reload(config)
         self._ua = ua
         self._source = source
         self._metrics = metrics
@@ -106,6 +106,7 @@ class CallRegistry:
     def reload(self, config: Config) -> None:
         """Route calls by this from now on; calls that are up go on as they were."""
         self._config = config
+        self._trusted_peers = PeerList(config.sip.trusted_peers)
 
     # --- what the API asks -------------------------------------------------------------------------------------------
 
@@ -165,22 +166,12 @@ class CallRegistry:
             Unprocessable: nothing can be sent to ``to`` from here, or it is not trusted with an asserted identity.
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the prompt is of no use.
         """
-        retry_after_s = self._config.sip.retry_after_s
-        if self.draining:
-            raise Draining(retry_after_s=retry_after_s)
-        if not self._ua.is_ready:
-            raise UserAgentUnavailable(retry_after_s=retry_after_s)
-        if self._is_full:
-            raise CapacityExceeded(f"{self._ua.max_calls} calls are up", retry_after_s=retry_after_s)
+        self._check_capacity()
         call_id = request.call_id or f"call_{secrets.token_hex(8)}"
         if call_id in self._live or call_id in self._ended:
             raise DuplicateId(f"there is a call {call_id[:80]!r} already")
         self._check_target(request)
-        if request.voice is not None:
-            self._source.engine.resolve_voice(request.voice, None)
-        if request.prompt is not None:
-            self._source.check(request.prompt.content)
-            self._utterances.new_id(request.prompt.utterance_id)
+        self._check_speech(request)
         call = Call(
             self._services,
             id_=call_id,
@@ -192,35 +183,48 @@ class CallRegistry:
             voice=request.voice,
             language=None,
         )
-        headers = dict(request.headers)
-        if request.asserted_identity:
-            headers["P-Asserted-Identity"] = f"<{request.asserted_identity}>"
+        asserted = {"P-Asserted-Identity": f"<{request.asserted_identity}>"} if request.asserted_identity else {}
         self._ua.send(
             messages.Originate(
                 call_id=call_id,
                 to=request.to,
                 from_=request.from_ or "",
-                headers=headers,
+                headers=request.headers | asserted,
                 display_name=request.display_name,
             )
         )
         self._add(call, "call.outgoing")
-        timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
-        call.end_after(timeout_s, "no_answer")
+        call.end_after(request.timeout_s or self._config.calls.originate_timeout_s, "no_answer")
         if request.prompt is not None:
             call.speak(request.prompt)
         return call
+
+    def _check_capacity(self) -> None:
+        retry_after_s = self._config.sip.retry_after_s
+        if self.draining:
+            raise Draining(retry_after_s=retry_after_s)
+        if not self._ua.is_ready:
+            raise UserAgentUnavailable(retry_after_s=retry_after_s)
+        if self._is_full:
+            raise CapacityExceeded(f"{self._ua.max_calls} calls are up", retry_after_s=retry_after_s)
 
     def _check_target(self, request: OriginateRequest) -> None:
         sip = self._config.sip
         if fault := sip_uri.fault_of_target(request.to, sip.transports):
             raise Unprocessable(f"/to: {fault}", field_errors=[FieldError("/to", fault)])
         if request.asserted_identity and not sip_uri.is_trusted_target(
-            request.to, peers=PeerList(sip.trusted_peers), registrar=self._config.registration.registrar
+            request.to, peers=self._trusted_peers, registrar=self._config.registration.registrar
         ):
             fault = "is for calls to an address in sip.trusted_peers or to the registrar"
             pointer = "/asserted_identity"
             raise Unprocessable(f"{pointer}: {fault}", field_errors=[FieldError(pointer, fault)])
+
+    def _check_speech(self, request: OriginateRequest) -> None:
+        if request.voice is not None:
+            self._source.engine.resolve_voice(request.voice, None)
+        if request.prompt is not None:
+            self._source.check(request.prompt.content)
+            self._utterances.new_id(request.prompt.utterance_id)
 
     def start_drain(self) -> bool:
         """Take no new calls from now on.
@@ -329,7 +333,7 @@ class CallRegistry:
         return len(self._live) >= self._ua.max_calls or self._ua.active_pjsua_calls >= self._ua.build_max_calls
 
     def _incoming(self, message: messages.IncomingCall) -> None:
-        trusted = message.source in PeerList(self._config.sip.trusted_peers)
+        trusted = message.source in self._trusted_peers
         call = Call(
             self._services,
             id_=message.call_id,
@@ -348,7 +352,7 @@ class CallRegistry:
             if self.draining:  # it came in before the UA process heard of the drain
                 raise Draining(retry_after_s=self._config.sip.retry_after_s)
             decision = routing.decide(
-                request_uri=message.request_uri, source=message.source, headers=message.headers, config=self._config
+                request_uri=message.request_uri, trusted=trusted, headers=message.headers, config=self._config
             )
             call.voice, call.language = decision.voice, decision.language
             call.lead_in_ms = decision.lead_in_ms

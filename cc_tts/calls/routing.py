@@ -23,7 +23,6 @@ from cc_tts.errors import (
     did_you_mean,
 )
 from cc_tts.speech.prompt import Prompt, TextContent, Then
-from cc_tts.ua.guard.limits import PeerList
 
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
@@ -49,8 +48,8 @@ class RouteDecision:
     lead_in_ms: int = 0
 
 
-def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config: Config) -> RouteDecision:
-    """Route one INVITE.
+def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], config: Config) -> RouteDecision:
+    """Route one INVITE; ``trusted``: it came from a peer in ``sip.trusted_peers``.
 
     Raises:
         NotFound: no route takes the user (404), or the prompt named does not exist.
@@ -60,7 +59,6 @@ def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config:
         TextTooLong: more text than ``tts.max_text_chars`` (413).
     """
     user, parameters = parse_uri(request_uri)
-    trusted = source in PeerList(config.sip.trusted_peers)
     tts_headers = {name.lower(): value for name, value in headers.items()} if trusted else {}
     then = _then(tts_headers)
     if user == ANNOUNCEMENT_USER and not _has_prompt(tts_headers):

@@ -128,7 +128,7 @@ async def test_ring_then_answer(exchange: Exchange) -> None:
 
 async def test_the_ring_timer_does_not_answer_twice(exchange: Exchange) -> None:
     call_id = exchange.ua.incoming("ring")
-    await exchange.registry.call(call_id).answer()
+    exchange.registry.call(call_id).answer()
     await asyncio.sleep(0.05)  # longer than the route rings
     assert exchange.ua.commands("answer") == [(call_id,)]
 
@@ -171,7 +171,7 @@ async def test_a_call_that_the_application_does_not_answer_hears_the_greeting_fo
 async def test_a_call_that_is_answered_by_hand_does_not_hear_it() -> None:
     exchange = Exchange(manual_answer_timeout_s=0.01)
     call_id = exchange.ua.incoming("office")
-    await exchange.registry.call(call_id).answer()
+    exchange.registry.call(call_id).answer()
     await asyncio.sleep(0.05)  # longer than it waits for an answer
     assert exchange.ua.commands("answer") == [(call_id,)]
     assert exchange.registry.call(call_id).utterance_ids == []

@@ -21,6 +21,13 @@ class Silence:
         self._looked_ns = self._clock.now_ns()
         self.seconds = 0.0
 
+    def count(self, *, owed: bool) -> None:
+        """:meth:`look` while a sign of life is owed, else begin anew."""
+        if owed:
+            self.look()
+        else:
+            self.heard()
+
     def look(self) -> float:
         """Count the time since the last look; returns ``seconds``."""
         now_ns = self._clock.now_ns()

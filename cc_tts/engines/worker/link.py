@@ -262,16 +262,10 @@ class WorkerLink:
         while self._streams:
             await asyncio.sleep(STALL_LOOK_S)
             now_ns = self.clock.now_ns()
-            owed = [stream for stream in self._streams.values() if stream.is_owed(now_ns)]
             for stream in self._streams.values():
-                if stream in owed:
-                    stream.silence.look()
-                else:
-                    stream.silence.heard()
-            if owed and not self._has_given:
-                silence.look()
-            else:
-                silence.heard()
+                stream.silence.count(owed=stream.is_owed(now_ns))
+            owed = [stream for stream in self._streams.values() if stream.is_owed(now_ns)]
+            silence.count(owed=bool(owed) and not self._has_given)
             self._has_given = False
             timeout_s = self._stall_timeout_s
             if silence.seconds > timeout_s:

@@ -22,7 +22,6 @@ from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, Playou
 from cc_tts.media.quality import Quality
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
-from cc_tts.processes.channel import Message
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.state_machine import StateMachine
@@ -322,10 +321,9 @@ class Call:
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
-    def on_report(self, report: Message) -> None:
-        """Take in what the UA process reports of this call; other messages are ignored."""
-        if (take := _REPORTS.get(type(report))) is not None:
-            take(self, report)
+    def on_report(self, report: messages.CallReport) -> None:
+        """Take in what the UA process reports of this call."""
+        _REPORTS[type(report)](self, report)
 
     def on_ringing(self, ringing: messages.CallRinging) -> None:
         """A provisional response went out or came in."""
@@ -602,7 +600,7 @@ class _CallLine:
         self._ua.send(messages.CutUtterance(call_id=self._id, utterance_id=utterance_id))
 
 
-_REPORTS: Final[Mapping[type[Message], Callable[[Call, Any], None]]] = {
+_REPORTS: Final[Mapping[type[messages.CallReport], Callable[[Call, Any], None]]] = {
     messages.CallRinging: Call.on_ringing,
     messages.MediaActive: Call.on_media,
     messages.CallEstablished: Call.on_established,

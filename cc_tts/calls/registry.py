@@ -309,11 +309,11 @@ class CallRegistry:
             case messages.RegistrationChanged():
                 self._ua.registered = message.registered
                 log.info("registration", registered=message.registered, sip_code=message.sip_code)
-            case _:
+            case messages.CallReport():
                 self._report_to_call(message)
 
-    def _report_to_call(self, message: Message) -> None:
-        call = self._live.get(getattr(message, "call_id", ""))
+    def _report_to_call(self, message: messages.CallReport) -> None:
+        call = self._live.get(message.call_id)
         if call is None:
             return  # ended on our side while the report was on its way
         call.on_report(message)

@@ -87,6 +87,13 @@ COMMON_MESSAGES: Final[tuple[type[Message], ...]] = (Hello, Starting, Ready, Sta
 
 Record = tuple[Message, bytes]
 
+
+def kinds_of(root: type[Message]) -> tuple[type[Message], ...]:
+    """The messages that derive from ``root`` and from which none derives, in the order of their definition."""
+    below = root.__subclasses__()
+    return tuple(kind for each in below for kind in kinds_of(each)) if below else (root,)
+
+
 _encoder = msgspec.msgpack.Encoder()
 
 

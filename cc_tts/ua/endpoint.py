@@ -31,6 +31,7 @@ from cc_tts.ua.messages import (
     AssertionsFailed,
     Audio,
     BeginUtterance,
+    CallCommand,
     CallEnded,
     CommandFailed,
     CutUtterance,
@@ -288,7 +289,7 @@ class UserAgent:
             case Hangup(tail_ms=tail_ms) if tail_ms:
                 due_ns = self._clock.now_ns() + tail_ms * NS_PER_MS
                 self._tails.append((due_ns, msgspec.structs.replace(message, tail_ms=0)))
-            case _ if type(message) in _LEG_COMMANDS:
+            case CallCommand() if type(message) in _LEG_COMMANDS:
                 self._command_leg(message)
             case _:
                 log.error("unexpected_command", command=type(message).__name__)
@@ -320,10 +321,9 @@ class UserAgent:
         Returns:
             Whether the message was about media; if not, it is for :meth:`command`.
         """
-        feed = _MEDIA_COMMANDS.get(type(message))
-        if feed is None:
+        if not isinstance(message, CallCommand) or (feed := _MEDIA_COMMANDS.get(type(message))) is None:
             return False
-        leg = self._legs.get(message.call_id)  # type: ignore[attr-defined] # media messages are about a call
+        leg = self._legs.get(message.call_id)
         if leg is None:
             return True  # it ended while the message was on its way
         try:
@@ -462,7 +462,7 @@ class UserAgent:
             before_offer=self._before_offer,
         )
 
-    def _command_leg(self, message: Any) -> None:
+    def _command_leg(self, message: CallCommand) -> None:
         name, method = _LEG_COMMANDS[type(message)]
         self._unanswered.discard(message.call_id)
         leg = self._legs.get(message.call_id)
@@ -630,7 +630,7 @@ class UserAgent:
             self._l16.before_offer(codec)
 
 
-_LEG_COMMANDS: Final[Mapping[type[Message], tuple[str, Callable[[Leg, Any], None]]]] = {
+_LEG_COMMANDS: Final[Mapping[type[CallCommand], tuple[str, Callable[[Leg, Any], None]]]] = {
     Ring: ("ring", Leg.ring),
     Answer: ("answer", Leg.accept),
     Hangup: ("hangup", Leg.end_as_asked),
@@ -638,7 +638,7 @@ _LEG_COMMANDS: Final[Mapping[type[Message], tuple[str, Callable[[Leg, Any], None
     SendDtmf: ("dtmf", Leg.send_dtmf),
 }
 """What the SIP thread carries out on a leg, with the command's name in :class:`CommandFailed`."""
-_MEDIA_COMMANDS: Final[Mapping[type[Message], Callable[[Leg, Any, bytes], None]]] = {
+_MEDIA_COMMANDS: Final[Mapping[type[CallCommand], Callable[[Leg, Any, bytes], None]]] = {
     BeginUtterance: lambda leg, begin, _: leg.buffer.begin(
         begin.utterance_id, begin.start_threshold_ms, not_before_ns=begin.not_before_ns
     ),

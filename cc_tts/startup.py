@@ -22,8 +22,6 @@ from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import pjsua2_build
 
-PORTS_A_CALL: Final = 2
-"""RTP and RTCP."""
 PORT_TYPES: Final = {"udp": socket.SOCK_DGRAM, "tcp": socket.SOCK_STREAM, "tls": socket.SOCK_STREAM}
 
 
@@ -118,10 +116,9 @@ def _implausible_ports(config: Config) -> list[str]:
             warnings.append(f"sip.port {port} lies between rtp.port_min and rtp.port_max: calls cannot use that port")
         if name != "udp" and port == http.port != 0 and _overlap(sip.host, http.host):
             raise ConfigError(f"{key} and http.port are both {port}, but each needs a TCP port of its own")
-    num_calls = (rtp.port_max - rtp.port_min + 1) // PORTS_A_CALL
-    if num_calls < sip.max_calls:
+    if rtp.num_pairs < sip.max_calls:
         warnings.append(
-            f"sip.max_calls is {sip.max_calls}, but rtp.port_min to rtp.port_max has ports for {num_calls} calls only"
+            f"sip.max_calls is {sip.max_calls}, but rtp.port_min to rtp.port_max has ports for {rtp.num_pairs} calls only"
         )
     return warnings
 

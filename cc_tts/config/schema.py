@@ -82,6 +82,11 @@ class RtpConfig:
     unacked_ms: Annotated[int, msgspec.Meta(ge=0, le=32_000)] = 2000
     clock_rate_hz: Literal[8000, 16000] = 8000
 
+    @property
+    def num_pairs(self) -> int:
+        """Calls for which the range has ports: each takes one for RTP and the next for RTCP."""
+        return (self.port_max - self.port_min + 1) // 2
+
 
 @dataclass(frozen=True, slots=True)
 class TokenConfig:

@@ -13,8 +13,6 @@ from cc_tts.errors import ConfigError
 from cc_tts.port_owner import Kind
 from cc_tts.ua.pjsua2_build import VARIABLE, WHEEL_MAX_CALLS
 
-PORTS_A_CALL: Final = 2
-"""RTP and RTCP."""
 WANTED_BUFFER_BYTES: Final = 8 * 1024 * 1024
 """What the server build asks for on the SIP socket (``sip/pjproject/config_site.h``)."""
 MANY_CALLS: Final = 50
@@ -107,11 +105,10 @@ def check_tls(subject: Subject) -> Iterator[Finding]:
 def check_rtp(subject: Subject) -> Iterator[Finding]:
     """Whether the media ports suffice, are free, and are the server's own."""
     rtp, wanted = subject.config.rtp, subject.num_calls
-    possible = (rtp.port_max - rtp.port_min + 1) // PORTS_A_CALL
-    detail = f"{rtp.port_min} to {rtp.port_max}: {possible} calls, {wanted} wanted"
-    last = min(65535, rtp.port_min + PORTS_A_CALL * wanted - 1)
-    advice = f"set rtp.port_max = {last}, or sip.max_calls = {possible}"
-    if possible >= wanted:
+    detail = f"{rtp.port_min} to {rtp.port_max}: {rtp.num_pairs} calls, {wanted} wanted"
+    last = min(65535, rtp.port_min + 2 * wanted - 1)
+    advice = f"set rtp.port_max = {last}, or sip.max_calls = {rtp.num_pairs}"
+    if rtp.num_pairs >= wanted:
         yield ok("rtp ports", detail)
     elif subject.config.sip.max_calls:
         yield fail("rtp ports", detail, advice)

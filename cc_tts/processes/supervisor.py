@@ -36,6 +36,7 @@ from cc_tts.processes.channel import (
     Starting,
 )
 from cc_tts.processes.liveness import Silence
+from cc_tts.state_machine import StateMachine
 
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
@@ -153,15 +154,19 @@ class Supervisor:
         self._down: asyncio.Future[str] | None = None
         self._first_life: asyncio.Future[str | None] | None = None
         """Of :meth:`start`: ``None`` once the child is ready, else why it is not."""
-        self._ready: asyncio.Event = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._hello: Hello | None = None
+        self.hello: Hello | None = None
+        """Of the living child."""
         self._silence: Silence | None = None
         """While a ping is unanswered."""
         self._serials = itertools.count(1)
-        self.state = ProcessState.STOPPED
+        self._machine = StateMachine(PROCESS_TABLE, ProcessState.STOPPED)
         self.num_restarts = 0
-        self.last_down_reason: str | None = None
+
+    @property
+    def state(self) -> ProcessState:
+        """Where the child stands."""
+        return self._machine.state
 
     @property
     def pid(self) -> int | None:
@@ -173,11 +178,6 @@ class Supervisor:
         """Whether it is ready and answers pings in time."""
         silence_s = self._silence.seconds if self._silence is not None else 0.0
         return self.state is ProcessState.READY and silence_s < RESPONSE_TIMEOUT_S
-
-    @property
-    def hello(self) -> Hello | None:
-        """What the living child said of itself."""
-        return self._hello
 
     async def start(self) -> None:
         """Start the child and wait until it is ready.
@@ -219,54 +219,47 @@ class Supervisor:
         """Kill the child and start it again: it does not do its work, whatever it says to pings."""
         self._set_down(reason)
 
-    def _move(self, event: ProcessEvent) -> None:
-        self.state = PROCESS_TABLE[self.state, event]
-
     async def _live(self) -> None:
         backoff_s = BACKOFF_MIN_S
         while not self._stopping.is_set():
             started_ns = self._clock.now_ns()
-            self._move(ProcessEvent.SPAWN)
+            self._machine.fire(ProcessEvent.SPAWN)
             try:
                 await self._spawn()
                 reason = await self._watch()
             except (OSError, ProcessFailed) as error:
                 reason = str(error)
-            was_ready = self._ready.is_set()
-            self._ready.clear()
-            if self._stopping.is_set() and self.state in (ProcessState.STARTING, ProcessState.READY):
-                self._move(ProcessEvent.STOP)
+            was_ready = self.state is ProcessState.READY
+            if self._stopping.is_set():
+                self._machine.fire(ProcessEvent.STOP)
                 await self._end_child()
-                self._move(ProcessEvent.DOWN)
-                self._report_down(STOPPED, was_ready=was_ready)
+                self._machine.fire(ProcessEvent.DOWN)
+                if was_ready:
+                    self._on_down(STOPPED)
                 return
-            self._move(ProcessEvent.DOWN)
+            self._machine.fire(ProcessEvent.DOWN)
             reason = await self._reap(reason)
-            self.last_down_reason = reason
             self._settle_start(reason)
             self.num_restarts += 1
             log.error("child_down", child=self._spec.name, reason=reason, restart_in_s=round(backoff_s, 2))
-            self._report_down(reason, was_ready=was_ready)
+            if was_ready:
+                self._on_down(reason)
             if (self._clock.now_ns() - started_ns) / 1e9 > STABLE_AFTER_S:
                 backoff_s = BACKOFF_MIN_S
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
         if self.state is ProcessState.BACKOFF:
-            self._move(ProcessEvent.STOP)
+            self._machine.fire(ProcessEvent.STOP)
 
     def _settle_start(self, reason: str | None) -> None:
         if self._first_life is not None and not self._first_life.done():
             self._first_life.set_result(reason)
 
-    def _report_down(self, reason: str, *, was_ready: bool) -> None:
-        if was_ready:
-            self._on_down(reason)
-
     async def _spawn(self) -> None:
         ours, theirs = socket.socketpair()
         self._down = asyncio.get_running_loop().create_future()
-        self._hello = None
+        self.hello = None
         self._silence = None
         try:
             self._channel = await ServerChannel.open(
@@ -310,7 +303,7 @@ class Supervisor:
                     return _exit_reason(exited.result())
                 if reason := self._overdue(starting):
                     return reason
-                if self._ready.is_set():
+                if self.state is ProcessState.READY:
                     self._ping()
         finally:
             stopping.cancel()
@@ -318,7 +311,7 @@ class Supervisor:
 
     def _overdue(self, starting: Silence) -> str:
         """Why the child is given up though it runs; empty if it is not."""
-        if not self._ready.is_set():
+        if self.state is not ProcessState.READY:
             timeout_s = self._spec.start_timeout_s
             return f"not ready within {timeout_s:.0f} s" if starting.look() > timeout_s else ""
         timeout_s = self._spec.heartbeat_timeout_s
@@ -337,13 +330,12 @@ class Supervisor:
                 if message.protocol != PROTOCOL_VERSION:
                     self._set_down(f"speaks protocol {message.protocol}, this server {PROTOCOL_VERSION}")
                     return
-                self._hello = message
-            case Ready() if self._hello is not None and self.state is ProcessState.STARTING:
-                self._move(ProcessEvent.READY)
-                self._ready.set()
+                self.hello = message
+            case Ready() if self.hello is not None and self.state is ProcessState.STARTING:
+                self._machine.fire(ProcessEvent.READY)
                 self._settle_start(None)
-                log.info("child_ready", child=self._spec.name, pid=self.pid, **self._hello.build)
-                self._on_ready(self._hello)
+                log.info("child_ready", child=self._spec.name, pid=self.pid, **self.hello.build)
+                self._on_ready(self.hello)
             case Starting() if self.state is ProcessState.STARTING:
                 self._on_starting(message.detail)
             case StartFailed() if self.state is ProcessState.STARTING:
@@ -389,7 +381,7 @@ class Supervisor:
             self._channel.close()
             self._channel = None
         process, self._process = self._process, None
-        self._hello = None
+        self.hello = None
         if process is None:
             return reason
         if process.returncode is None:

@@ -95,11 +95,6 @@ class UaClient:
         return self._supervisor.is_responsive
 
     @property
-    def num_restarts(self) -> int:
-        """How often it came back."""
-        return self._supervisor.num_restarts
-
-    @property
     def build(self) -> dict[str, str]:
         """What it said of itself: versions and limits."""
         return self._supervisor.hello.build if self._supervisor.hello is not None else {}

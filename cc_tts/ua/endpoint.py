@@ -57,11 +57,11 @@ from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
 from cc_tts.ua.rtp.l16 import L16
 from cc_tts.ua.rtp.lateness import Lateness, TickLateness
-from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortCooldown, num_pairs
+from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortCooldown
 from cc_tts.ua.sip import bye, transports
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import uri as sip_uri
-from cc_tts.ua.sip.account import Account, local_config, registered_config
+from cc_tts.ua.sip.account import Account, local_config
 from cc_tts.ua.sip.redirects import Redirects
 from cc_tts.ua.sip.registration import Registration
 from cc_tts.ua.sip_thread import SipThread, pj_detail
@@ -165,7 +165,7 @@ class UserAgent:
         build_limit = self._build_limit = int(library.max_calls())
         self._count_pjsua_calls = library.num_calls
         wanted = min(self._settings.sip.max_calls or build_limit, build_limit)
-        pairs = num_pairs(self._settings.rtp.port_min, self._settings.rtp.port_max)
+        pairs = self._settings.rtp.num_pairs
         if self._settings.rtp.quarantine_s:
             self._max_cooling = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
         if pairs < wanted:
@@ -193,24 +193,14 @@ class UserAgent:
         self._endpoint.audDevManager().setNullDev()
         self._set_codecs()
         self._port_cooldown = PortCooldown(
-            host=self._settings.sip.host,
-            port_min=self._settings.rtp.port_min,
-            port_max=self._settings.rtp.port_max,
-            cooldown_s=self._settings.rtp.quarantine_s,
-            max_pairs=self._max_cooling,
-            clock=self._clock,
+            host=self._settings.sip.host, rtp=self._settings.rtp, max_pairs=self._max_cooling, clock=self._clock
         )
         self._ports = AudioPorts(self.max_calls, self._format, self._clock, self._lateness)
         self._local = Account(on_incoming=self._on_incoming, on_registration=self._send)
         self._local.create(local_config(self._settings))
         if self._settings.registration.registrar:
             self._registration = Registration(
-                registered_config(self._settings),
-                on_incoming=self._on_incoming,
-                retry_s=self._settings.registration.retry_s,
-                stop_on=self._settings.registration.stop_on,
-                clock=self._clock,
-                send=self._send,
+                self._settings, on_incoming=self._on_incoming, clock=self._clock, send=self._send
             )
         return {
             "pjsip": self._endpoint.libVersion().full,
@@ -352,7 +342,7 @@ class UserAgent:
 
     def _originate(self, message: Originate) -> None:
         if self._is_full() or self._lateness.refusing:
-            self._never_was(message.call_id, 503, "All lines are busy")
+            self._send(CallEnded(call_id=message.call_id, sip_code=503, ended_by="failure", quality=Quality()))
             return
         account = self._registration.account if self._registration is not None else self._local
         self._reap()
@@ -371,7 +361,7 @@ class UserAgent:
             self._originated[leg.call_id] = leg.getInfo().callIdString
             leg.dialog = (sip_message.readable(self._originated[leg.call_id]), "")
         except pj.Error as error:
-            leg.finish(sip_code=int(leg_status(error)), sip_reason=pj_detail(error))
+            leg.finish(sip_code=leg_status(error))
 
     def _on_key(self, sip_call_id: str, remote_tag: str, cseq: int, key: str, duration_ms: int) -> None:
         """A key came by INFO, in a dialog of ours."""
@@ -388,18 +378,6 @@ class UserAgent:
         ):
             return False
         return sip_uri.may_redirect(message.to, target, self._settings.sip.transports)
-
-    def _never_was(self, call_id: str, sip_code: int, reason: str) -> None:
-        self._send(
-            CallEnded(
-                call_id=call_id,
-                sip_code=sip_code,
-                sip_reason=reason,
-                ended_by="failure",
-                quality=Quality(),
-                at_ns=self._clock.now_ns(),
-            )
-        )
 
     def _on_incoming(self, account: Account, pj_call_id: int, rdata: Any) -> None:
         leg = self._new_leg(account, pj_call_id, f"call_{secrets.token_hex(8)}")
@@ -430,7 +408,6 @@ class UserAgent:
                 request_uri=sip_message.request_uri(message),
                 source=rdata.srcAddress.rpartition(":")[0].strip("[]"),
                 headers=sip_message.extension_headers(message),
-                at_ns=self._clock.now_ns(),
                 transport=sip_message.via_transport(message),
                 identity=sip_message.identity_headers(message),
             )
@@ -543,7 +520,7 @@ class UserAgent:
             library,
             policy=self._policy,
             refusal=self._refusal,
-            on_refused=lambda: self._send(InviteRefused(sip_code=503)),
+            on_refused=lambda: self._send(InviteRefused()),
             is_ours=lambda sip_call_id: sip_call_id in self._originated.values(),
         )
         set_capabilities(library)

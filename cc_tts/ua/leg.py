@@ -399,7 +399,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._note_unreachable(sip_code, info.lastReason)
         is_redirect = sip_code // 100 == 3  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
         contacts = tuple(sip_message.contacts(response)) if is_redirect else ()
-        self.finish(sip_code=sip_code, sip_reason=info.lastReason, contacts=contacts)
+        self.finish(sip_code=sip_code, contacts=contacts)
 
     def onCallRedirected(self, prm: Any) -> int:
         """A 3xx came, or the refusal of somebody whom a 3xx named, and ``prm.targetUri`` is next. REJECT asks for the one
@@ -431,8 +431,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         elif 0 < status < pj.PJSIP_SC_MULTIPLE_CHOICES:
             self._hold = None
 
-    def finish(self, *, sip_code: int, sip_reason: str, contacts: tuple[str, ...] = ()) -> None:
-        """Say the last word and give the port back. Happens once."""
+    def finish(self, *, sip_code: int, contacts: tuple[str, ...] = ()) -> None:
+        """Report the end and give the port back. Happens once."""
         if self.is_over:
             return
         quality = self.quality()
@@ -451,10 +451,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             CallEnded(
                 call_id=self.call_id,
                 sip_code=sip_code,
-                sip_reason=sip_message.readable(sip_reason)[:200],
                 ended_by=ended_by,
                 quality=quality,
-                at_ns=self._clock.now_ns(),
                 contacts=contacts,
             )
         )

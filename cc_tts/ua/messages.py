@@ -198,7 +198,6 @@ class IncomingCall(CallReport, frozen=True):
     request_uri: str
     source: str
     headers: dict[str, str]
-    at_ns: int
     transport: str = ""
     identity: dict[str, str] = msgspec.field(default_factory=dict)
 
@@ -262,13 +261,11 @@ EndedBy = Literal["local", "remote", "rtp_inactivity", "failure", "not_acceptabl
 
 
 class CallEnded(CallReport, frozen=True):
-    """The last word about a call. ``contacts`` are those of a redirection that was not followed."""
+    """The last report of a call. ``contacts`` are those of a redirection that was not followed."""
 
     sip_code: int
-    sip_reason: str
     ended_by: EndedBy
     quality: Quality
-    at_ns: int
     contacts: tuple[str, ...] = ()
 
 
@@ -297,9 +294,7 @@ class MediaLateness(Report, frozen=True):
 
 
 class InviteRefused(Report, frozen=True):
-    """An INVITE was answered by the request filter, before it became a call."""
-
-    sip_code: int
+    """An INVITE got 503 from the request filter, before it became a call."""
 
 
 RefusedCause = Literal["peer", "rate", "credentials", "attempts", "malformed", "bait"]
@@ -321,7 +316,7 @@ class SettingsApplied(Report, frozen=True):
 
 
 class AssertionsFailed(Report, frozen=True):
-    """How many assertions of PJSIP failed since the last of these, once a second at most. The wheel dies of the first."""
+    """How many assertions of PJSIP failed since the last of these, once a second at most. The first ends the PyPI wheel."""
 
     count: int
 
@@ -331,7 +326,6 @@ class RegistrationChanged(Report, frozen=True):
 
     registered: bool
     sip_code: int
-    detail: str
 
 
 # --- UA → server: media ------------------------------------------------------------------------------------------------

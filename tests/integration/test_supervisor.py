@@ -132,7 +132,7 @@ async def test_it_becomes_ready_and_stops(nursery: Nursery) -> None:
     with pytest.raises(ProcessFailed, match="stopped"):
         supervisor.send(Ping(serial=1))
     await supervisor.start()
-    assert vars(supervisor)["state"] is ProcessState.READY
+    assert supervisor._machine.state is ProcessState.READY
     assert supervisor.pid == watched.ready[0].pid
     assert watched.ready[0].build == {"stdin": "settings"}, "its settings come on standard input"
     supervisor.send(Ping(serial=7), b"payload")

@@ -75,7 +75,7 @@ async def test_it_starts_and_stops(ua: tuple[UaClient, Listener]) -> None:
     await client.stop()
     assert not is_alive(pid)
     assert listener.told == ["ready", "stopped"]
-    assert client.num_restarts == 0
+    assert client._supervisor.num_restarts == 0
 
 
 async def test_the_port_is_taken() -> None:

@@ -14,11 +14,12 @@ import hmac
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.config.security import AuthConfig
 
 MAX_CREDENTIALS_CHARS: Final = 2048
 """Of one Authorization header."""
@@ -161,38 +162,23 @@ def _bytes(text: str) -> bytes:
 class DigestGuard:
     """Knows the users, gives out challenges and judges the answers."""
 
-    def __init__(
-        self,
-        *,
-        realm: str,
-        users: Iterable[tuple[str, str]],
-        algorithms: Iterable[str],
-        nonce_lifetime_s: float,
-        clock: Clock,
-        secret: bytes | None = None,
-    ) -> None:
-        self._realm = realm
-        self._algorithms = tuple(algorithms)
+    def __init__(self, auth: AuthConfig, *, clock: Clock, secret: bytes | None = None) -> None:
+        self._realm = realm = auth.realm
+        self._algorithms = auth.algorithms
         self._clock = clock
-        self._lifetime_ms = round(nonce_lifetime_s * 1000)
+        self._lifetime_ms = round(auth.nonce_lifetime_s * 1000)
         self._secret = secret or secrets.token_bytes(32)
         self._origin_ms = secrets.randbits(_ORIGIN_BITS)
-        given = tuple(users)
         self._hashes = {
-            (algorithm, username): user_hash(algorithm, username, realm, password)
+            (algorithm, user.username): user_hash(algorithm, user.username, realm, user.password)
             for algorithm in self._algorithms
-            for username, password in given
+            for user in auth.users
         }
         self._nobody = {
             algorithm: user_hash(algorithm, "", realm, secrets.token_hex(16)) for algorithm in self._algorithms
         }
         self._last_nc: OrderedDict[str, int] = OrderedDict()
         self._forgotten_until_ms = -1
-
-    @property
-    def num_nonces(self) -> int:
-        """Nonces that were answered rightly and are remembered, at most :data:`MAX_NONCES`."""
-        return len(self._last_nc)
 
     def challenges(self, source: str, *, stale: bool) -> list[str]:
         """Values of WWW-Authenticate, the stronger algorithm first (RFC 8760 §2.3), with one new nonce for ``source``."""

@@ -84,11 +84,6 @@ class SourceLimits:
         self._clock = clock
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
-    @property
-    def num_sources(self) -> int:
-        """Sources remembered, at most :data:`MAX_SOURCES`."""
-        return len(self._buckets)
-
     def ask(self, source: str) -> Verdict:
         """Count one request of ``source``."""
         bucket = self._bucket(source)

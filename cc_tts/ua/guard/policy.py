@@ -72,13 +72,7 @@ class InboundPolicy:
         )
         self._digest: DigestGuard | None = None
         if auth.users:
-            self._digest = DigestGuard(
-                realm=auth.realm,
-                users=[(user.username, user.password) for user in auth.users],
-                algorithms=auth.algorithms,
-                nonce_lifetime_s=auth.nonce_lifetime_s,
-                clock=clock,
-            )
+            self._digest = DigestGuard(auth, clock=clock)
         self.has_password = bool(settings.registration.registrar)
         self._refused: dict[RefusedCause, Refused] = {}
 

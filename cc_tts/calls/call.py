@@ -1,4 +1,4 @@
-"""One call: who is on the line, its prompts, and what may be done with it. Changed only on the event loop."""
+"""One call: its parties, its state, its prompts, and what may be done with it. Changed only on the event loop."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ from cc_tts.ua.client import UaClient
 from cc_tts.voices.voice import Voice
 
 CUT_TIMEOUT_S: Final = 0.5
-"""How long ``stop`` waits for the line to say that it is silent."""
+"""How long ``stop`` waits for the UA process to report silence."""
 MAX_UTTERANCES_KEPT: Final = 1000
 """Of one call; older complete ones are forgotten."""
 

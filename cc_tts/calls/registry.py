@@ -1,4 +1,4 @@
-"""All calls: brings the UA's reports to them, keeps ended ones for a while, drains. Runs on: the event loop."""
+"""All calls: passes the UA's reports to them, keeps ended ones for a while, drains. Runs on: the event loop."""
 
 import asyncio
 import contextlib
@@ -62,7 +62,7 @@ class OriginateRequest:
 
 
 class CallRegistry:
-    """Who is on the line."""
+    """All calls, live ones and ended ones that are still kept."""
 
     def __init__(
         self,
@@ -349,7 +349,7 @@ class CallRegistry:
         call.transport = message.transport or None
         self._add(call, "call.incoming", source=message.source)
         try:
-            if self.draining:  # it came in before the UA process heard of the drain
+            if self.draining:  # it came in before the UA process knew of the drain
                 raise Draining(retry_after_s=self._config.sip.retry_after_s)
             decision = routing.decide(
                 request_uri=message.request_uri, trusted=trusted, headers=message.headers, config=self._config

@@ -1,7 +1,8 @@
 """What to do with an INVITE: which prompt it carries, how it is answered. Pure; no state.
 
 Precedence: ``X-TTS-Prompt-Id``, ``X-TTS-Text``, ``play=`` of an RFC 4240 Request-URI, the greeting of the route for the
-Request-URI's user. Prompts are taken only from trusted peers: whoever can send an INVITE could make us speak.
+Request-URI's user. Prompts are taken from trusted peers only; otherwise anybody who can send an INVITE could have any text
+spoken.
 """
 
 import itertools

@@ -89,7 +89,7 @@ class Utterance:
     text_chars: int = 0
     """Characters of the text; 0 for tones and silence."""
     context: Context = field(default_factory=copy_context, repr=False)
-    """Of the request that asked for it: its ids are in the lines about this utterance, whoever was spoken before it."""
+    """Of the request that asked for it, so that log lines about this utterance have the ids of that request."""
     _spoken_text: str | None = None
 
     def __post_init__(self) -> None:

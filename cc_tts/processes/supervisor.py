@@ -41,7 +41,7 @@ from cc_tts.state_machine import StateMachine
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
 KILL_TIMEOUT_S: Final = 5.0
-LAST_WORDS_TIMEOUT_S: Final = 1.0
+LAST_RECORDS_TIMEOUT_S: Final = 1.0
 """For what a child sent before it exited to be read."""
 EXIT_TIMEOUT_S: Final = 2.0
 """Between the end of a child's channel and its exit, whose status says why."""
@@ -96,7 +96,7 @@ PROCESS_TABLE: Final[Mapping[tuple[ProcessState, ProcessEvent], ProcessState]] =
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
-    """What to run and what it may say."""
+    """What to run, and which messages it sends."""
 
     name: str
     argv: Sequence[str]
@@ -130,7 +130,7 @@ def python_child(
 
 
 class Supervisor:
-    """One child and its lives."""
+    """One child, started again whenever it ends."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Supervisor:
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
         self._down: asyncio.Future[str] | None = None
-        self._first_life: asyncio.Future[str | None] | None = None
+        self._started: asyncio.Future[str | None] | None = None
         """Of :meth:`start`: ``None`` once the child is ready, else why it is not."""
         self._stopping = asyncio.Event()
         self.hello: Hello | None = None
@@ -186,7 +186,7 @@ class Supervisor:
             ProcessFailed: it did not become ready in time, or exited before.
         """
         self._stopping.clear()
-        first = self._first_life = asyncio.get_running_loop().create_future()
+        first = self._started = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._live(), name=f"supervise {self._spec.name}")
         self._task.add_done_callback(lambda _task: self._settle_start("it was stopped"))
         reason = await first
@@ -216,7 +216,7 @@ class Supervisor:
         self._channel.send(message, payload)
 
     def restart(self, reason: str) -> None:
-        """Kill the child and start it again: it does not do its work, whatever it says to pings."""
+        """Kill the child and start it again: it answers pings but does no work."""
         self._set_down(reason)
 
     async def _live(self) -> None:
@@ -253,8 +253,8 @@ class Supervisor:
             self._machine.fire(ProcessEvent.STOP)
 
     def _settle_start(self, reason: str | None) -> None:
-        if self._first_life is not None and not self._first_life.done():
-            self._first_life.set_result(reason)
+        if self._started is not None and not self._started.done():
+            self._started.set_result(reason)
 
     async def _spawn(self) -> None:
         ours, theirs = socket.socketpair()
@@ -342,7 +342,7 @@ class Supervisor:
                 self._set_down(message.detail)
             case Pong():
                 self._silence = None
-            case _ if self.state in (ProcessState.READY, ProcessState.STOPPING):  # last words count
+            case _ if self.state in (ProcessState.READY, ProcessState.STOPPING):  # also what it sent before it exited
                 self._on_message(message, payload)
             case _:
                 self._set_down(f"sent {type(message).__name__} before it was ready")
@@ -369,7 +369,7 @@ class Supervisor:
                     process.send_signal(next_signal)
         await process.wait()
         if self._down is not None:
-            await asyncio.wait({self._down}, timeout=LAST_WORDS_TIMEOUT_S)
+            await asyncio.wait({self._down}, timeout=LAST_RECORDS_TIMEOUT_S)
         if self._channel is not None:
             self._channel.close()
         self._channel = None

@@ -47,13 +47,13 @@ MAX_TURN_S = 0.1
 EXIT_SERVER_GONE = 3
 EXIT_NO_START = 4
 NICE = -10
-"""Callers hear what is late here, and nowhere else. Where it is not permitted (CAP_SYS_NICE) it stays as it is."""
+"""What is late here, callers hear. Where it is not permitted (CAP_SYS_NICE) it stays as it is."""
 
 log = logs.get("cc_tts.ua")
 
 
 def main() -> NoReturn:
-    """Run until told to shut down or the server is gone."""
+    """Run until a shutdown is asked for or the server is gone."""
     stopping = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
@@ -106,7 +106,7 @@ def main() -> NoReturn:
 def _work(
     channel: ChildChannel, agent: "UserAgent", commands: deque[Message], clock: Clock, is_over: Callable[[], bool]
 ) -> None:
-    """Let PJSIP work and carry out commands, until told to shut down or ``is_over``.
+    """Let PJSIP work and carry out commands, until a shutdown is asked for or ``is_over``.
 
     Raises:
         ProcessFailed: the server is gone.

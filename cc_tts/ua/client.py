@@ -32,14 +32,14 @@ BUFFER_SLACK_MS = 1000
 
 
 class UaListener(Protocol):
-    """Who hears from the UA process."""
+    """Receives what the UA process reports."""
 
     def on_ua_ready(self) -> None:
         """It can take and place calls."""
         ...
 
     def on_ua_down(self, reason: str) -> None:
-        """It is gone, and every call with it."""
+        """It has ended, and all calls with it."""
         ...
 
     def on_ua_message(self, message: Message) -> None:
@@ -69,7 +69,7 @@ class UaClient:
         )
 
     def listen(self, listener: UaListener) -> None:
-        """Set who hears; before :meth:`start`."""
+        """Set the listener; before :meth:`start`."""
         self._listener = listener
 
     async def start(self) -> None:
@@ -96,7 +96,7 @@ class UaClient:
 
     @property
     def build(self) -> dict[str, str]:
-        """What it said of itself: versions and limits."""
+        """Versions and limits that it reported."""
         return self._supervisor.hello.build if self._supervisor.hello is not None else {}
 
     @property
@@ -110,10 +110,10 @@ class UaClient:
         return int(self.build.get("build_max_calls", "0"))
 
     def set_accepting(self, *, accepting: bool) -> None:
-        """Let new calls in, or have them refused with 503. Remembered over a restart."""
+        """Whether new calls are accepted or get 503. Remembered over a restart."""
         self._accepting = accepting
         if self._supervisor.state is ProcessState.READY:
-            with contextlib.suppress(UserAgentUnavailable):  # it is going down; on_ready says it again
+            with contextlib.suppress(UserAgentUnavailable):  # it is going down; on_ready sends it again
                 self.send(SetAccepting(accepting=accepting, retry_after_s=self._config.sip.retry_after_s))
 
     async def reload(self, config: Config, *, renew_tls: bool) -> dict[str, str]:

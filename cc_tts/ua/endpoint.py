@@ -207,7 +207,7 @@ class UserAgent:
             "max_calls": str(self.max_calls),
             "build_max_calls": str(build_limit),
             "pjsua2": self._build.name(build_limit),
-            "gate": "503" if self.request_filter_installed else "486",
+            "over_limit": "503" if self.request_filter_installed else "486",
         }
 
     def poll(self) -> None:
@@ -390,7 +390,7 @@ class UserAgent:
         try:
             self._announce(leg, rdata)
         except Exception:
-            # nobody else will ever answer it, and PJSUA would keep it for good
+            # nothing else would answer it, and PJSUA would keep it for good
             self._forget(leg)
             leg.end(sip_code=500)
             raise

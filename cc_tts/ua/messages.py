@@ -87,7 +87,7 @@ class CallReport(Report, frozen=True):
 
 
 class SetAccepting(Command, frozen=True):
-    """Whether INVITE and OPTIONS outside a dialog are welcome; if not they get 503 with Retry-After."""
+    """Whether INVITE and OPTIONS outside a dialog are accepted; if not they get 503 with Retry-After."""
 
     accepting: bool
     retry_after_s: int
@@ -241,7 +241,7 @@ class DtmfBegan(CallReport, frozen=True):
 class DtmfReceived(CallReport, frozen=True):
     """One digit (RFC 4733 event or SIP INFO), when its length is known. ``at_ns``: when the key went down.
 
-    ``duration_ms`` 0: the sender has not said.
+    ``duration_ms`` 0: the sender gave none.
     """
 
     digit: str

@@ -60,7 +60,7 @@ class WorkerEngine:
         return next((worker.description for worker in self._workers if worker.description is not None), None)
 
     def listen(self, listener: EngineListener) -> None:
-        """Set who hears of the workers; before :meth:`start`."""
+        """Set the listener; before :meth:`start`."""
         self._listener = listener
 
     @property

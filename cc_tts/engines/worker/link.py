@@ -54,7 +54,7 @@ log = logs.get(__name__)
 
 
 class EngineListener(Protocol):
-    """Who hears of the workers, for metrics."""
+    """Gets what the workers report, for metrics."""
 
     def on_worker_down(self, worker: str, reason: str) -> None:
         """A worker ended without having been asked to."""

@@ -30,7 +30,7 @@ _RANDOM_BYTES: Final = 8
 _TIME_BYTES: Final = 8
 _MAC_BYTES: Final = 16
 _ORIGIN_BITS: Final = 48
-"""The time in a nonce counts from a random origin: how long the machine has been up is nobody's business."""
+"""The time in a nonce counts from a random origin, so that it does not show how long the machine has been up."""
 _NONCE_CHARS: Final = 2 * (_TIME_BYTES + _RANDOM_BYTES + _MAC_BYTES)
 _WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER: Final = re.compile(rf'[ \t]*({_WORD})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))[ \t]*(?:,|\Z)')
@@ -60,7 +60,7 @@ class Finding(enum.Enum):
     VALID = "valid"
     """The password is right and the answer was not used before."""
     STALE = "stale"
-    """The nonce is expired, used, or not ours: a new one is due, and nobody needs to type the password again."""
+    """The nonce is expired, used, or not ours: a new one is due, and the user need not enter the password again."""
     WRONG = "wrong"
     """The nonce is one that this source was given, and the answer to it is wrong."""
     FOREIGN = "foreign"

@@ -1,8 +1,8 @@
-"""Who may call us: the peers that are listened to, how much of each, and whose password is asked for. No pjsua2 here.
+"""Who may call: which peers are accepted, how many requests of each, and who needs a password. No pjsua2 here.
 
-Silence is what a stranger gets: a scanner moves on where nothing answers, and an answer to a forged source address would
-be sent to somebody who never asked. An honest peer over its limit gets 503 (RFC 3261 §21.5.4) for INVITEs, as
-many a second as it may send, and no more than that.
+A peer that is not allowed gets no response: scanners give up such addresses, and a response to a forged source address
+would go to a third party. A peer over its limit gets 503 (RFC 3261 §21.5.4) for INVITEs, at most as many a second as it may
+send requests.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,7 +33,7 @@ _TARGETING: Final = frozenset((b"INVITE", b"UPDATE"))
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a request gets instead of being taken; ``code`` 0 is silence."""
+    """What a request gets instead of being taken; ``code`` 0: no response."""
 
     code: int
     headers: tuple[tuple[str, str], ...] = ()
@@ -88,7 +88,7 @@ class InboundPolicy:
 
     @property
     def is_closed(self) -> bool:
-        """Whether somebody is kept out, so that the server must not run without the request filter."""
+        """Whether some peers are refused, so that the server must not run without the request filter."""
         return bool(self._allowed) or self._digest is not None
 
     def on_request(self, method: bytes, host: str, message: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:

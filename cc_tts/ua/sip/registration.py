@@ -1,4 +1,4 @@
-"""Registering with a PBX, again and again until it takes us. Runs on: the SIP thread.
+"""Registers with a PBX, and tries again after a failure. Runs on: the SIP thread.
 
 PJSIP tries again after some answers only, and never after 302, 403 or 404. So its timer is cancelled after every failure,
 and ours counts. PJSIP's own remains for a connection that is lost.

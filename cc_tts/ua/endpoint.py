@@ -79,7 +79,7 @@ SOCKET_CLOSING_NS: Final = 600_000_000
 aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
 REPORT_INTERVAL_NS: Final = 1_000_000_000
-"""Refused requests and failed assertions are reported once in this time at most, however many there are."""
+"""How often refused requests and failed assertions are reported."""
 SPARE_HANDLES: Final = 16
 """Of the handles of a build, those that are not for RTP and RTCP."""
 MIN_CLOSING_CALLS: Final = 20
@@ -132,8 +132,7 @@ class UserAgent:
         self._active_pjsua_calls = 0
         self.request_filter_installed = False
         self._policy = InboundPolicy(settings, clock=clock)
-        self._reported_refused_ns = 0
-        self._reported_assertions_ns = 0
+        self._counts_reported_ns = 0
         self._originated: dict[str, str] = {}
         self._tails: list[tuple[int, Hangup]] = []
         self._log_writer = PjsipLog(clock)
@@ -224,8 +223,7 @@ class UserAgent:
             self._last_tick_ns = now_ns
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
             self._report_lateness(now_ns)
-            self._report_refused(now_ns)
-            self._report_assertions(now_ns)
+            self._report_counts(now_ns)
             if self._registration is not None:
                 self._registration.turn(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
@@ -527,23 +525,19 @@ class UserAgent:
         self._request_filter = request_filter  # PJSIP calls it as long as the library lives
         self.request_filter_installed = request_filter.install_or_say_why()
 
-    def _report_refused(self, now_ns: int) -> None:
-        if now_ns - self._reported_refused_ns < REPORT_INTERVAL_NS or not (refused := self._policy.take_refused()):
+    def _report_counts(self, now_ns: int) -> None:
+        """Report what was refused and which assertions failed since the last report."""
+        if now_ns - self._counts_reported_ns < REPORT_INTERVAL_NS:
             return
-        self._reported_refused_ns = now_ns
-        for cause, some in refused.items():
-            log.warning("requests_refused", cause=cause, count=some.count, some_sources=sorted(some.sources))
-        self._send(RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
-
-    def _report_assertions(self, now_ns: int) -> None:
-        if now_ns - self._reported_assertions_ns < REPORT_INTERVAL_NS or not (
-            failed := self._log_writer.take_assertions()
-        ):
-            return
-        self._reported_assertions_ns = now_ns
-        for detail, count in failed.items():
-            log.warning("assertion_failed", detail=detail, count=count)
-        self._send(AssertionsFailed(count=failed.total()))
+        self._counts_reported_ns = now_ns
+        if refused := self._policy.take_refused():
+            for cause, some in refused.items():
+                log.warning("requests_refused", cause=cause, count=some.count, some_sources=sorted(some.sources))
+            self._send(RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
+        if failed := self._log_writer.take_assertions():
+            for detail, count in failed.items():
+                log.warning("assertion_failed", detail=detail, count=count)
+            self._send(AssertionsFailed(count=failed.total()))
 
     def _open_files(self, wanted_calls: int) -> int:
         """Let as many files be open as PJLIB has room for sockets: when connections have filled its table it closes new

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
 from cc_tts.engines.engine import SynthesisRequest
-from cc_tts.engines.worker.link import RETRY_AFTER_S, EngineListener, WorkerDescription, WorkerLink, WorkerStream
-from cc_tts.engines.worker.messages import WorkerSettings
+from cc_tts.engines.worker.link import RETRY_AFTER_S, EngineListener, WorkerLink, WorkerStream
+from cc_tts.engines.worker.messages import EngineDescription, WorkerSettings
 from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported
 from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_voice
 from cc_tts.voices.voice import Voice
@@ -56,7 +56,7 @@ class WorkerEngine:
         ]
 
     @property
-    def _description(self) -> WorkerDescription | None:
+    def _description(self) -> EngineDescription | None:
         return next((worker.description for worker in self._workers if worker.description is not None), None)
 
     def listen(self, listener: EngineListener) -> None:
@@ -66,7 +66,7 @@ class WorkerEngine:
     @property
     def audio_format(self) -> AudioFormat:
         """What the streams deliver: 24 kHz, once a worker was there."""
-        return self._description.audio_format if self._description is not None else AudioFormat(24_000)
+        return AudioFormat(self._description.rate_hz if self._description is not None else 24_000)
 
     @property
     def pids(self) -> tuple[int | None, ...]:

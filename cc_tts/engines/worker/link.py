@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cc_tts import logs
@@ -35,7 +34,6 @@ from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFai
 from cc_tts.processes.channel import Hello, Message
 from cc_tts.processes.liveness import Silence
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
-from cc_tts.voices.voice import Voice
 
 RETRY_AFTER_S: Final = 2
 """``Retry-After`` while a worker restarts, s."""
@@ -163,15 +161,6 @@ class WorkerStream:
             self._worker.send(message)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerDescription:
-    """What a worker can do."""
-
-    audio_format: AudioFormat
-    voices: tuple[Voice, ...]
-    languages: tuple[str, ...]
-
-
 class WorkerLink:
     """One worker process and the streams in it."""
 
@@ -196,7 +185,7 @@ class WorkerLink:
         self._usable = asyncio.Event()
         self._is_described = False
         self._num_opened_since_report = 0
-        self.description: WorkerDescription | None = None
+        self.description: EngineDescription | None = None
         self.load: EngineLoad | None = None
         self.down_reason: str | None = None
         self.supervisor = Supervisor(
@@ -312,7 +301,7 @@ class WorkerLink:
             case LoadReport():
                 self._on_load(message.load)
             case EngineDescription():
-                self.description = WorkerDescription(AudioFormat(message.rate_hz), message.voices, message.languages)
+                self.description = message
                 self._is_described = True
 
     def _over(self, stream_id: int, failure: CcTtsError | None) -> None:

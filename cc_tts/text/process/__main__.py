@@ -101,7 +101,7 @@ def _packed(chunk: TextChunk) -> PreparedChunk:
 def main() -> int:
     """Run until asked to shut down or the server is gone; returns the exit status."""
     channel, settings = child.begin(TextSettings, TO_TEXT)
-    logs.configure(level=settings.log_level, json=settings.log_json, process="text")
+    logs.configure(level=settings.log.level, json=settings.log.json, process="text")
     try:
         channel.send(Hello(protocol=PROTOCOL_VERSION, process="text", pid=os.getpid()))
         normalizer = Normalizer()

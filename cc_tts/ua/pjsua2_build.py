@@ -98,7 +98,7 @@ def chosen(environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix) ->
             f"{VARIABLE}={wanted[:100]}: there is no server build of pjsua2 in {folder}; make pjsua2 builds it"
         ) from None
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{path}: {error}; make pjsua2 builds it anew") from None
+        raise ConfigError(f"{path}: {error}; make pjsua2 builds it again") from None
     return Pjsua2Build(folder, description)
 
 

@@ -74,7 +74,7 @@ def _transport_config(settings: UaSettings, name: str) -> Any:
 
 
 def renew_tls(endpoint: Any, settings: UaSettings, *, before: UaSettings) -> str | None:
-    """Listen for TLS anew, with the files and the checks of ``settings``. Connections that are up go on.
+    """Listen for TLS again, with the files and the checks of ``settings``. Connections that are up go on.
 
     Returns:
         Why the new ones cannot be used; those of ``before`` are in force then, as far as they still can be read.

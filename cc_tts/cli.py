@@ -242,11 +242,10 @@ def _check_config(_options: argparse.Namespace, config: "Config") -> int:
     import dataclasses
 
     from cc_tts import logs, startup
-    from cc_tts.doctor.probes import Probes
     from cc_tts.doctor.software import require_pjsua2
 
     logs.configure(level="critical", json=False, process="check-config")
-    warnings = asyncio.run(startup.check(config)) + require_pjsua2(config, Probes())
+    warnings = asyncio.run(startup.check(config)) + require_pjsua2(config)
     for warning in warnings:
         print(f"cc-tts: {warning}", file=sys.stderr)
     for section in dataclasses.fields(config):

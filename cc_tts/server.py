@@ -64,8 +64,7 @@ class Server:
             self.engine.listen(EngineGauges(self.metrics))
         self.text_process = TextProcess(
             clock=clock,
-            log_level=config.log.level,
-            log_json=config.log.json,
+            log=config.log,
             on_down=self.metrics.process_restarts.labels(process="text").inc,
         )
         self.prompt_cache = PromptCache(config.cache, self.metrics)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import tls as tls_files
-from cc_tts.config.schema import PORTS_A_CALL, Config
+from cc_tts.config.schema import Config
 from cc_tts.engines.factory import make_engine
 from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
@@ -121,10 +121,9 @@ def _implausible_ports(config: Config) -> list[str]:
             warnings.append("the ports from ua.first_port on lie between rtp.port_min and rtp.port_max")
         if name != "udp" and port == http.port != 0 and _overlap(sip.host, http.host):
             raise ConfigError(f"{key} and http.port are both {port}, but each needs a TCP port of its own")
-    num_calls = (rtp.port_max - rtp.port_min + 1) // PORTS_A_CALL
-    if num_calls < sip.max_calls:
+    if rtp.num_pairs < sip.max_calls:
         warnings.append(
-            f"sip.max_calls is {sip.max_calls}, but rtp.port_min to rtp.port_max has ports for {num_calls} calls only"
+            f"sip.max_calls is {sip.max_calls}, but rtp.port_min to rtp.port_max has ports for {rtp.num_pairs} calls only"
         )
     return warnings
 

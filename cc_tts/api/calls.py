@@ -75,42 +75,42 @@ async def get_call(request: web.Request, _body: None) -> web.Response:
 async def answer(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/answer``."""
     call = call_of(request)
-    await call.answer()
+    call.answer()
     return _response(call)
 
 
 async def ring(request: web.Request, body: schemas.Ring) -> web.Response:
     """``POST /v1/calls/{id}/ring``."""
     call = call_of(request)
-    await call.ring(early_media=body.early_media)
+    call.ring(early_media=body.early_media)
     return _response(call)
 
 
 async def hangup(request: web.Request, body: schemas.Hangup) -> web.Response:
     """``POST /v1/calls/{id}/hangup`` and ``DELETE /v1/calls/{id}``."""
     call = call_of(request)
-    await call.hangup(sip_code=body.sip_code, reason=body.reason)
+    call.hangup(sip_code=body.sip_code, reason=body.reason)
     return _response(call)
 
 
 async def hold(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/hold``."""
     call = call_of(request)
-    await call.hold()
+    call.hold()
     return _response(call)
 
 
 async def unhold(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/unhold``."""
     call = call_of(request)
-    await call.unhold()
+    call.unhold()
     return _response(call)
 
 
 async def dtmf(request: web.Request, body: schemas.Dtmf) -> web.Response:
     """``POST /v1/calls/{id}/dtmf``."""
     call = call_of(request)
-    await call.send_dtmf(body.digits, duration_ms=body.duration_ms)
+    call.send_dtmf(body.digits, duration_ms=body.duration_ms)
     return _response(call)
 
 

@@ -1,1 +1,1 @@
-"""Who is on the line and what is being said."""
+"""Calls: their states, routing, prompts, events and endings."""

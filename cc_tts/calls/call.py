@@ -1,4 +1,4 @@
-"""One call: who is on the line, its prompts, and what may be done with it. Changed only on the event loop."""
+"""One call: its parties, its state, its prompts, and what may be done with it. Changed only on the event loop."""
 
 import asyncio
 import contextlib
@@ -22,15 +22,15 @@ from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, Playou
 from cc_tts.media.quality import Quality
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
-from cc_tts.processes.channel import Message
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
 from cc_tts.ua.client import UaClient
+from cc_tts.voices.voice import Voice
 
 CUT_TIMEOUT_S: Final = 0.5
-"""How long ``stop`` waits for the line to say that it is silent."""
+"""How long ``stop`` waits for the UA process to report silence."""
 MAX_UTTERANCES_KEPT: Final = 1000
 """Of one call; older complete ones are forgotten."""
 
@@ -93,6 +93,7 @@ class Call:
         self.clock_rate_hz: int | None = None
         self.transport: str | None = None
         self.srtp: bool | None = None
+        # a call may be held or paused in any state before its end, by either side
         self.held = False
         self.paused = False
         self.created_at_s = services.clock.wall_s()
@@ -151,8 +152,7 @@ class Call:
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the content is of no use.
             EngineOverloaded: it would start now, and the engine takes nothing.
         """
-        if self.state is CallState.TERMINATED:
-            raise WrongState(f"call {self.id} is terminated")
+        self._check(CallEvent.SPEAK)
         services = self._services
         limit = services.config.calls.max_queued_prompts
         if prompt.queue == "append" and len(self.player.queue) >= limit:
@@ -161,16 +161,7 @@ class Call:
         voice = services.source.check(prompt.content)
         if services.config.tts.refuse_when_full and not self.player.queue:
             services.source.check_room(prompt.content)
-        utterance = Utterance(
-            id=services.utterances.new_id(prompt.utterance_id),
-            call_id=self.id,
-            prompt=prompt,
-            voice=voice.id if voice is not None else "",
-            engine=voice.engine if voice is not None else "",
-            accepted_at_s=services.clock.wall_s(),
-            marks=Marks(origin_ns=services.clock.now_ns()),
-            barge_in_dtmf=services.config.calls.barge_in_dtmf if prompt.barge_in_dtmf is None else prompt.barge_in_dtmf,
-        )
+        utterance = self._new_utterance(prompt, voice)
         if prompt.queue == "replace":
             for earlier in reversed(self.player.queue):
                 self.player.discard(earlier, CompletionCause.CANCELLED)
@@ -187,7 +178,7 @@ class Call:
         Raises:
             WrongState: the call is over.
         """
-        self._must_live()
+        self._check(CallEvent.SPEAK)
         queue = self.player.queue
         victims = queue[:1] if scope == "current" else queue
         victims = [utterance for utterance in victims if not utterance.is_complete]
@@ -215,13 +206,13 @@ class Call:
 
     # --- the call itself -----------------------------------------------------------------------------------------------
 
-    async def answer(self) -> None:
+    def answer(self) -> None:
         """200.
 
         Raises:
             WrongState: it is not an incoming call that waits for an answer.
         """
-        self._must_wait_for_answer()
+        self._check_unanswered()
         self.accept()
 
     def accept(self) -> None:
@@ -230,22 +221,22 @@ class Call:
             self._answering = True
             self._services.ua.send(messages.Answer(call_id=self.id))
 
-    async def ring(self, *, early_media: bool = False) -> None:
+    def ring(self, *, early_media: bool = False) -> None:
         """180, or 183 with SDP.
 
         Raises:
             WrongState: it is not an incoming call that waits for an answer.
         """
-        self._must_wait_for_answer()
+        self._check_unanswered()
         self._services.ua.send(messages.Ring(call_id=self.id, early_media=early_media))
 
-    async def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
+    def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
         """End it; ``call.terminated`` follows.
 
         Raises:
             WrongState: it is over.
         """
-        self._must_live()
+        self._check(CallEvent.END)
         self.end("local_hangup", sip_code=sip_code, reason=reason)
 
     def end(
@@ -297,43 +288,42 @@ class Call:
         except CcTtsError as error:
             self._log.warning("timer_failed", code=error.code, detail=error.detail)
 
-    async def hold(self) -> None:
+    def hold(self) -> None:
         """Re-INVITE sendonly.
 
         Raises:
             WrongState: not established, or held already.
         """
-        self._must_be_established()
-        if self.held:
-            raise WrongState("the call is held already")
-        self._services.ua.send(messages.SetHold(call_id=self.id, hold=True))
+        self._set_hold(hold=True)
 
-    async def unhold(self) -> None:
+    def unhold(self) -> None:
         """Re-INVITE sendrecv.
 
         Raises:
             WrongState: not established, or not held.
         """
-        self._must_be_established()
-        if not self.held:
-            raise WrongState("the call is not held")
-        self._services.ua.send(messages.SetHold(call_id=self.id, hold=False))
+        self._set_hold(hold=False)
 
-    async def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
+    def _set_hold(self, *, hold: bool) -> None:
+        self._check(CallEvent.MODIFY)
+        if self.held == hold:
+            raise WrongState("the call is held already" if hold else "the call is not held")
+        self._services.ua.send(messages.SetHold(call_id=self.id, hold=hold))
+
+    def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
         """RFC 4733 events.
 
         Raises:
             WrongState: not established.
         """
-        self._must_be_established()
+        self._check(CallEvent.MODIFY)
         self._services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
-    def on_report(self, report: Message) -> None:
-        """Take in what the UA process reports of this call; other messages are ignored."""
-        if (take := _REPORTS.get(type(report))) is not None:
-            take(self, report)
+    def on_report(self, report: messages.CallReport) -> None:
+        """Take in what the UA process reports of this call."""
+        _REPORTS[type(report)](self, report)
 
     def on_ringing(self, ringing: messages.CallRinging) -> None:
         """A provisional response went out or came in."""
@@ -484,6 +474,20 @@ class Call:
         content = dataclasses.replace(content, voice=voice, language=content.language or self.language)
         return dataclasses.replace(prompt, content=content)
 
+    def _new_utterance(self, prompt: Prompt, voice: Voice | None) -> Utterance:
+        services = self._services
+        default = services.config.calls.barge_in_dtmf
+        return Utterance(
+            id=services.utterances.new_id(prompt.utterance_id),
+            call_id=self.id,
+            prompt=prompt,
+            voice=voice.id if voice is not None else "",
+            engine=voice.engine if voice is not None else "",
+            accepted_at_s=services.clock.wall_s(),
+            marks=Marks(origin_ns=services.clock.now_ns()),
+            barge_in_dtmf=default if prompt.barge_in_dtmf is None else prompt.barge_in_dtmf,
+        )
+
     def _keep(self, utterance: Utterance) -> None:
         self.utterances[utterance.id] = utterance
         self._services.utterances.add(utterance, self.utterances)
@@ -520,18 +524,18 @@ class Call:
             time_to_first_audio_ms=utterance.time_to_first_audio_ms,
         )
         self._services.utterances.complete(utterance, interrupted_ns=self._barge_in_instant(utterance.id))
-        prompt = utterance.prompt
-        over = cause in (CompletionCause.NORMAL, CompletionCause.ERROR) or (
-            cause is CompletionCause.BARGE_IN and prompt.unattended and not self.player.queue
-        )
-        if over and prompt.then == "hangup":
-            # what has just been sent is still in the jitter buffer of the far side, unless it was cut
-            is_heard_out = self.state is CallState.ESTABLISHED and cause is not CompletionCause.BARGE_IN
-            tail_ms = self._services.config.calls.hangup_tail_ms if is_heard_out else 0
-            with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-                sip_code = 480 if self.waits_for_answer else None
-                self.end("prompt_finished", sip_code=sip_code, cause=cause.value, tail_ms=tail_ms)
+        if _ends_call(utterance, is_last=not self.player.queue):
+            self._hang_up_after(cause)
         utterance.forget_text()
+
+    def _hang_up_after(self, cause: CompletionCause) -> None:
+        """End the call with its prompt."""
+        # what has just been sent is still in the jitter buffer of the far side, unless it was cut
+        is_heard_out = self.state is CallState.ESTABLISHED and cause is not CompletionCause.BARGE_IN
+        tail_ms = self._services.config.calls.hangup_tail_ms if is_heard_out else 0
+        sip_code = 480 if self.waits_for_answer else None
+        with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
+            self.end("prompt_finished", sip_code=sip_code, cause=cause.value, tail_ms=tail_ms)
 
     def _cut_waiter(self, utterance_id: str) -> asyncio.Future[None]:
         waiter = self._cut_waiters.get(utterance_id)
@@ -540,26 +544,31 @@ class Call:
         return waiter
 
     def _set_paused(self, *, paused: bool) -> None:
-        self._must_live()
+        self._check(CallEvent.SPEAK)
         if self.paused == paused:
             raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
         self._services.ua.send(messages.SetPaused(call_id=self.id, paused=paused))
         self.paused = paused
 
-    def _must_live(self) -> None:
-        if self.state is CallState.TERMINATED:
-            raise WrongState(f"call {self.id} is terminated")
+    def _check(self, event: CallEvent) -> None:
+        if not self.machine.can(event):
+            raise WrongState(f"call {self.id} is {self.state}: {event} is not possible")
 
-    def _must_be_established(self) -> None:
-        if self.state is not CallState.ESTABLISHED:
-            raise WrongState(f"call {self.id} is {self.state}, not established")
-
-    def _must_wait_for_answer(self) -> None:
+    def _check_unanswered(self) -> None:
         if not self.waits_for_answer:
             raise WrongState(f"call {self.id} ({self.direction}, {self.state}) does not wait for an answer")
 
     def _publish(self, type_: str, **data: object) -> None:
         self._services.events.publish(type_, call_id=self.id, data=data)
+
+
+def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:
+    """Whether a complete utterance takes the call with it."""
+    if utterance.prompt.then != "hangup":
+        return False
+    if utterance.completion_cause is CompletionCause.BARGE_IN:
+        return utterance.prompt.unattended and is_last
+    return utterance.completion_cause in (CompletionCause.NORMAL, CompletionCause.ERROR)
 
 
 class _CallLine:
@@ -591,7 +600,7 @@ class _CallLine:
         self._ua.send(messages.CutUtterance(call_id=self._id, utterance_id=utterance_id))
 
 
-_REPORTS: Final[Mapping[type[Message], Callable[[Call, Any], None]]] = {
+_REPORTS: Final[Mapping[type[messages.CallReport], Callable[[Call, Any], None]]] = {
     messages.CallRinging: Call.on_ringing,
     messages.MediaActive: Call.on_media,
     messages.CallEstablished: Call.on_established,

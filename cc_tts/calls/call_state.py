@@ -24,6 +24,10 @@ class CallEvent(StrEnum):
     """The ACK of our 200 came in, or we sent the ACK of theirs."""
     END = "end"
     """BYE, CANCEL, a final refusal, a timeout, or the death of the UA process."""
+    SPEAK = "speak"
+    """Prompts are accepted, stopped, paused or resumed."""
+    MODIFY = "modify"
+    """Re-INVITE to hold or to take back (RFC 3261 §14), DTMF."""
 
 
 CALL_TABLE: Final[Mapping[tuple[CallState, CallEvent], CallState]] = {
@@ -37,6 +41,8 @@ CALL_TABLE: Final[Mapping[tuple[CallState, CallEvent], CallState]] = {
     (CallState.EARLY, CallEvent.ANSWER): CallState.ESTABLISHED,
     (CallState.EARLY, CallEvent.END): CallState.TERMINATED,
     (CallState.ESTABLISHED, CallEvent.END): CallState.TERMINATED,
+    (CallState.ESTABLISHED, CallEvent.MODIFY): CallState.ESTABLISHED,
+    **{(state, CallEvent.SPEAK): state for state in CallState if state is not CallState.TERMINATED},
 }
 
 

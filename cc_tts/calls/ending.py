@@ -10,7 +10,8 @@ from cc_tts.ua.messages import EndedBy
 Result = Literal["completed", "unanswered", "rejected", "failed"]
 
 REDIRECTION: Final = 3
-"""The class of 300 to 399 (RFC 3261 §7.2)."""
+SERVER_FAILURE: Final = 5
+"""Classes of 300 to 399 and of 500 to 599 (RFC 3261 §7.2)."""
 REQUEST_TERMINATED: Final = 487
 _REFUSALS: Final = {
     401: "auth_failed",
@@ -67,23 +68,35 @@ def ending_of(
     if ended_by in ("rtp_inactivity", "not_acceptable"):
         return Ending("failed", ended_by, sip_code)
     if was_established:
-        if ended_by == "failure":
-            return Ending("failed", "no_response", sip_code)
-        if ended_by == "local":
-            return Ending("completed", local_reason or "local_hangup", sip_code)
-        return Ending("completed", "remote_hangup", sip_code)
-    if ended_by == "local":
-        reason = local_reason or ("cancelled" if direction == "outbound" else "declined")
-        return Ending("unanswered" if direction == "outbound" else "rejected", reason, sip_code)
+        return _established(ended_by, sip_code, local_reason)
     if direction == "inbound":
-        # answered with 200 but never acknowledged, or cancelled by the caller
-        reason = (
-            "cancelled" if sip_code == REQUEST_TERMINATED else "no_ack" if ended_by == "failure" else "remote_hangup"
-        )
-        return Ending("failed" if reason == "no_ack" else "unanswered", reason, sip_code)
+        return _inbound(ended_by, sip_code, local_reason)
+    return _outbound(ended_by, sip_code, local_reason, contacts)
+
+
+def _established(ended_by: EndedBy, sip_code: int, local_reason: str | None) -> Ending:
+    if ended_by == "failure":
+        return Ending("failed", "no_response", sip_code)
+    return Ending("completed", local_reason or "local_hangup" if ended_by == "local" else "remote_hangup", sip_code)
+
+
+def _inbound(ended_by: EndedBy, sip_code: int, local_reason: str | None) -> Ending:
+    """Not answered, or answered with 200 and never acknowledged, or cancelled by the caller."""
+    if ended_by == "local":
+        return Ending("rejected", local_reason or "declined", sip_code)
+    if sip_code == REQUEST_TERMINATED:
+        return Ending("unanswered", "cancelled", sip_code)
+    if ended_by == "failure":
+        return Ending("failed", "no_ack", sip_code)
+    return Ending("unanswered", "remote_hangup", sip_code)
+
+
+def _outbound(ended_by: EndedBy, sip_code: int, local_reason: str | None, contacts: tuple[str, ...]) -> Ending:
+    if ended_by == "local":
+        return Ending("unanswered", local_reason or "cancelled", sip_code)
     if sip_code // 100 == REDIRECTION:
         return Ending("rejected", "redirected", sip_code, contacts)
     reason = _REFUSALS.get(sip_code, "sip_error")
     if reason in ("no_answer", "cancelled"):
         return Ending("unanswered", reason, sip_code)
-    return Ending("rejected" if sip_code < 500 or sip_code >= 600 else "failed", reason, sip_code)  # noqa: PLR2004
+    return Ending("failed" if sip_code // 100 == SERVER_FAILURE else "rejected", reason, sip_code)

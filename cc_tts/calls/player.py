@@ -96,7 +96,7 @@ class PromptPlayer:
 
     def discard(self, utterance: Utterance, cause: CompletionCause) -> float:
         """Empty every layer of one utterance; returns how much produced audio is dropped, ms. It completes at once if the
-        line never had it, else when the line says it is silent.
+        line never had it, else when the line reports silence.
         """
         if utterance in self._waiting:
             self._waiting.remove(utterance)

@@ -1,4 +1,4 @@
-"""All calls: brings the UA's reports to them, keeps ended ones for a while, drains. Runs on: the event loop."""
+"""All calls: passes the UA's reports to them, keeps ended ones for a while, drains. Runs on: the event loop."""
 
 import asyncio
 import contextlib
@@ -63,7 +63,7 @@ class OriginateRequest:
 
 
 class CallRegistry:
-    """Who is on the line."""
+    """All calls, live ones and ended ones that are still kept."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class CallRegistry:
         metrics: Metrics,
         clock: Clock,
     ) -> None:
-        self._config = config
+        self.reload(config)
         self._ua = ua
         self._source = source
         self._metrics = metrics
@@ -107,6 +107,7 @@ class CallRegistry:
     def reload(self, config: Config) -> None:
         """Route calls by this from now on; calls that are up go on as they were."""
         self._config = config
+        self._trusted_peers = PeerList(config.sip.trusted_peers)
 
     # --- what the API asks -------------------------------------------------------------------------------------------
 
@@ -166,22 +167,12 @@ class CallRegistry:
             Unprocessable: nothing can be sent to ``to`` from here, or it is not trusted with an asserted identity.
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the prompt is of no use.
         """
-        retry_after_s = self._config.sip.retry_after_s
-        if self.draining:
-            raise Draining(retry_after_s=retry_after_s)
-        if not self._ua.is_ready:
-            raise UserAgentUnavailable(retry_after_s=retry_after_s)
-        if self._ua.is_full:
-            raise CapacityExceeded(f"{self._ua.max_calls} calls are up", retry_after_s=retry_after_s)
+        self._check_capacity()
         call_id = request.call_id or f"call_{secrets.token_hex(8)}"
         if call_id in self._live or call_id in self._ended:
             raise DuplicateId(f"there is a call {call_id[:80]!r} already")
         self._check_target(request)
-        if request.voice is not None:
-            self._source.engine.resolve_voice(request.voice, None)
-        if request.prompt is not None:
-            self._source.check(request.prompt.content)
-            self._utterances.new_id(request.prompt.utterance_id)
+        self._check_speech(request)
         call = Call(
             self._services,
             id_=call_id,
@@ -193,35 +184,48 @@ class CallRegistry:
             voice=request.voice,
             language=None,
         )
-        headers = dict(request.headers)
-        if request.asserted_identity:
-            headers["P-Asserted-Identity"] = f"<{request.asserted_identity}>"
+        asserted = {"P-Asserted-Identity": f"<{request.asserted_identity}>"} if request.asserted_identity else {}
         self._ua.send(
             messages.Originate(
                 call_id=call_id,
                 to=request.to,
                 from_=request.from_ or "",
-                headers=headers,
+                headers=request.headers | asserted,
                 display_name=request.display_name,
             )
         )
         self._add(call, "call.outgoing")
-        timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
-        call.end_after(timeout_s, "no_answer")
+        call.end_after(request.timeout_s or self._config.calls.originate_timeout_s, "no_answer")
         if request.prompt is not None:
             call.speak(request.prompt)
         return call
+
+    def _check_capacity(self) -> None:
+        retry_after_s = self._config.sip.retry_after_s
+        if self.draining:
+            raise Draining(retry_after_s=retry_after_s)
+        if not self._ua.is_ready:
+            raise UserAgentUnavailable(retry_after_s=retry_after_s)
+        if self._ua.is_full:
+            raise CapacityExceeded(f"{self._ua.max_calls} calls are up", retry_after_s=retry_after_s)
 
     def _check_target(self, request: OriginateRequest) -> None:
         sip = self._config.sip
         if fault := sip_uri.fault_of_target(request.to, sip.transports):
             raise Unprocessable(f"/to: {fault}", field_errors=[FieldError("/to", fault)])
         if request.asserted_identity and not sip_uri.is_trusted_target(
-            request.to, peers=PeerList(sip.trusted_peers), registrar=self._config.registration.registrar
+            request.to, peers=self._trusted_peers, registrar=self._config.registration.registrar
         ):
             fault = "is for calls to an address in sip.trusted_peers or to the registrar"
             pointer = "/asserted_identity"
             raise Unprocessable(f"{pointer}: {fault}", field_errors=[FieldError(pointer, fault)])
+
+    def _check_speech(self, request: OriginateRequest) -> None:
+        if request.voice is not None:
+            self._source.engine.resolve_voice(request.voice, None)
+        if request.prompt is not None:
+            self._source.check(request.prompt.content)
+            self._utterances.new_id(request.prompt.utterance_id)
 
     def start_drain(self) -> bool:
         """Take no new calls from now on.
@@ -304,11 +308,11 @@ class CallRegistry:
             case messages.RegistrationChanged():
                 self._ua.registered = message.registered
                 log.info("registration", registered=message.registered, sip_code=message.sip_code)
-            case _:
+            case messages.CallReport():
                 self._report_to_call(message)
 
-    def _report_to_call(self, message: Message) -> None:
-        call = self._live.get(getattr(message, "call_id", ""))
+    def _report_to_call(self, message: messages.CallReport) -> None:
+        call = self._live.get(message.call_id)
         if call is None:
             return  # ended on our side while the report was on its way
         call.on_report(message)
@@ -322,7 +326,7 @@ class CallRegistry:
         self._metrics.ua_refusing_lateness.set(self._ua.lateness.refusing)
 
     def _incoming(self, message: messages.IncomingCall) -> None:
-        trusted = message.source in PeerList(self._config.sip.trusted_peers)
+        trusted = message.source in self._trusted_peers
         call = Call(
             self._services,
             id_=message.call_id,
@@ -338,10 +342,10 @@ class CallRegistry:
         call.transport = message.transport or None
         self._add(call, "call.incoming", source=message.source)
         try:
-            if self.draining:  # it came in before the UA process heard of the drain
+            if self.draining:  # it came in before the UA process knew of the drain
                 raise Draining(retry_after_s=self._config.sip.retry_after_s)
             decision = routing.decide(
-                request_uri=message.request_uri, source=message.source, headers=message.headers, config=self._config
+                request_uri=message.request_uri, trusted=trusted, headers=message.headers, config=self._config
             )
             call.voice, call.language = decision.voice, decision.language
             call.lead_in_ms = decision.lead_in_ms

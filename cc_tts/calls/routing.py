@@ -1,7 +1,8 @@
 """What to do with an INVITE: which prompt it carries, how it is answered. Pure; no state.
 
 Precedence: ``X-TTS-Prompt-Id``, ``X-TTS-Text``, ``play=`` of an RFC 4240 Request-URI, the greeting of the route for the
-Request-URI's user. Prompts are taken only from trusted peers: whoever can send an INVITE could make us speak.
+Request-URI's user. Prompts are taken from trusted peers only; otherwise anybody who can send an INVITE could have any text
+spoken.
 """
 
 import itertools
@@ -12,9 +13,17 @@ from typing import Final, Literal
 from urllib.parse import unquote_to_bytes
 
 from cc_tts.config.schema import MAX_LEAD_IN_MS, CallsConfig, Config, RouteConfig
-from cc_tts.errors import Forbidden, MalformedRequest, NotFound, NothingToSay, PromptNotFound, TextTooLong, did_you_mean
+from cc_tts.errors import (
+    CcTtsError,
+    Forbidden,
+    MalformedRequest,
+    NotFound,
+    NothingToSay,
+    PromptNotFound,
+    TextTooLong,
+    did_you_mean,
+)
 from cc_tts.speech.prompt import Prompt, TextContent, Then
-from cc_tts.ua.guard.limits import PeerList
 
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
@@ -22,6 +31,7 @@ MAX_SHOWN_PARAMETERS: Final = 64
 MAX_MS: Final = 86_400_000
 MAX_DELAY_MS: Final = 120_000
 """Silence between two repeats."""
+_NUMBER: Final = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +49,8 @@ class RouteDecision:
     lead_in_ms: int = 0
 
 
-def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config: Config) -> RouteDecision:
-    """Route one INVITE.
+def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], config: Config) -> RouteDecision:
+    """Route one INVITE; ``trusted``: it came from a peer in ``sip.trusted_peers``.
 
     Raises:
         NotFound: no route takes the user (404), or the prompt named does not exist.
@@ -50,33 +60,37 @@ def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config:
         TextTooLong: more text than ``tts.max_text_chars`` (413).
     """
     user, parameters = parse_uri(request_uri)
-    trusted = source in PeerList(config.sip.trusted_peers)
     tts_headers = {name.lower(): value for name, value in headers.items()} if trusted else {}
     then = _then(tts_headers)
     if user == ANNOUNCEMENT_USER and not _has_prompt(tts_headers):
         if not trusted:
             raise Forbidden("announcements are for the peers in sip.trusted_peers")
         return _announcement(parameters, tts_headers, then, config)
+    route = _route(user, config.routes, trusted=trusted)
+    then = then or route.then
+    decision = _by_route(route, tts_headers, then, config.tts.max_text_chars)
+    if decision.prompt is None and then == "hangup" and route.answer != "manual":
+        raise _nothing_to_say(headers, trusted=trusted)
+    return decision
+
+
+def _route(user: str, routes: Mapping[str, RouteConfig], *, trusted: bool) -> RouteConfig:
+    """The route of a user. Only a trusted peer learns which other names there are."""
     if user == ANNOUNCEMENT_USER:
-        route = RouteConfig(then="hangup")
-    else:
-        found = config.routes.get(user) or config.routes.get("*")
-        if found is None:
-            raise NotFound(f"no route for user {user[:64]!r}" + (did_you_mean(user, config.routes) if trusted else ""))
-        route = found
+        return RouteConfig(then="hangup")
+    found = routes.get(user) or routes.get("*")
+    if found is None:
+        raise NotFound(f"no route for user {user[:64]!r}" + (did_you_mean(user, routes) if trusted else ""))
+    return found
+
+
+def _by_route(route: RouteConfig, tts_headers: Mapping[str, str], then: Then, max_text_chars: int) -> RouteDecision:
+    """What a route makes of an INVITE; each header goes before the route's own value."""
     voice = tts_headers.get("x-tts-voice") or route.voice or None
     language = tts_headers.get("x-tts-language") or route.language or None
-    then = then or route.then
-    prompt = _header_prompt(tts_headers, voice, language, then, config.tts.max_text_chars)
+    prompt, unanswered = _header_prompt(tts_headers, voice, language, then, max_text_chars), None
     if prompt is None and route.greeting:
         prompt = Prompt(content=TextContent(route.greeting, voice, language), then=then, unattended=True)
-    if prompt is None and then == "hangup" and route.answer != "manual":
-        if not trusted and any(name.lower() == "x-tts-text" for name in headers):
-            raise Forbidden("X-TTS-Text is taken from the peers in sip.trusted_peers only")
-        raise NothingToSay(
-            "nothing to say before the hangup: X-TTS-Text is empty or missing, and the route has no greeting"
-        )
-    unanswered = None
     if route.unanswered_greeting:
         content = TextContent(route.unanswered_greeting, voice, language)
         unanswered = Prompt(content=content, queue="replace", then="hangup", unattended=True)
@@ -88,6 +102,14 @@ def decide(*, request_uri: str, source: str, headers: Mapping[str, str], config:
         language=language,
         unanswered=unanswered,
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
+    )
+
+
+def _nothing_to_say(headers: Mapping[str, str], *, trusted: bool) -> CcTtsError:
+    if not trusted and any(name.lower() == "x-tts-text" for name in headers):
+        return Forbidden("X-TTS-Text is taken from the peers in sip.trusted_peers only")
+    return NothingToSay(
+        "nothing to say before the hangup: X-TTS-Text is empty or missing, and the route has no greeting"
     )
 
 
@@ -153,7 +175,7 @@ def _lead_in(tts_headers: Mapping[str, str], default_ms: int) -> int:
     value = tts_headers.get("x-tts-delay", "").strip()
     if not value:
         return default_ms
-    if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) > MAX_LEAD_IN_MS:  # noqa: PLR2004 - digits
+    if not _NUMBER.fullmatch(value) or int(value) > MAX_LEAD_IN_MS:
         raise MalformedRequest(f"X-TTS-Delay is a number of milliseconds, at most {MAX_LEAD_IN_MS}")
     return int(value)
 
@@ -179,21 +201,7 @@ def _announcement(
     parameters: Mapping[str, str], tts_headers: Mapping[str, str], then: Then | None, config: Config
 ) -> RouteDecision:
     """RFC 4240 §3: answer, play after the ACK, BYE at the end."""
-    play = parameters.get("play")
-    if not play:
-        raise MalformedRequest("play= is missing from the announcement's Request-URI")
-    scheme, colon, rest = percent_decode(play, "play=").partition(":")
-    if not colon:
-        raise NotFound("play= names nothing known here; use play=tts:TEXT")
-    match scheme.lower():
-        case "tts":
-            text = rest
-        case "prompt":
-            raise PromptNotFound("play=prompt: not in this version")
-        case "http" | "https":
-            raise Forbidden("this server fetches no announcements")
-        case _:
-            raise NotFound(f"play={scheme[:16]}: is not known here; use play=tts:TEXT")
+    text = _announced_text(parameters)
     _check_length(text, config.tts.max_text_chars, "play=")
     voice = tts_headers.get("x-tts-voice") or percent_decode(parameters.get("voice", ""), "voice=") or None
     locale = percent_decode(parameters.get("locale", ""), "locale=").replace("_", "-")
@@ -218,11 +226,29 @@ def _announcement(
     )
 
 
+def _announced_text(parameters: Mapping[str, str]) -> str:
+    play = parameters.get("play")
+    if not play:
+        raise MalformedRequest("play= is missing from the announcement's Request-URI")
+    scheme, colon, text = percent_decode(play, "play=").partition(":")
+    if not colon:
+        raise NotFound("play= names nothing known here; use play=tts:TEXT")
+    match scheme.lower():
+        case "tts":
+            return text
+        case "prompt":
+            raise PromptNotFound("play=prompt: not in this version")
+        case "http" | "https":
+            raise Forbidden("this server fetches no announcements")
+        case _:
+            raise NotFound(f"play={scheme[:16]}: is not known here; use play=tts:TEXT")
+
+
 def _repeat(parameters: Mapping[str, str], limits: CallsConfig) -> int:
     value = parameters.get("repeat", "1")
     if value.lower() == "forever":
         return limits.max_repeat
-    if not value.isascii() or not value.isdigit() or len(value) > 9 or int(value) < 1:  # noqa: PLR2004 - digits
+    if not _NUMBER.fullmatch(value) or int(value) < 1:
         raise MalformedRequest("repeat= is a number from 1, or forever")
     return min(int(value), limits.max_repeat)
 
@@ -231,7 +257,7 @@ def _milliseconds(parameters: Mapping[str, str], name: str) -> int | None:
     value = parameters.get(name)
     if value is None:
         return None
-    if not value.isascii() or not value.isdigit() or len(value) > 9:  # noqa: PLR2004 - digits
+    if not _NUMBER.fullmatch(value):
         raise MalformedRequest(f"{name}= is a number of milliseconds")
     return min(int(value), MAX_MS)
 

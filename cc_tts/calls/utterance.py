@@ -89,7 +89,7 @@ class Utterance:
     text_chars: int = 0
     """Characters of the text; 0 for tones and silence."""
     context: Context = field(default_factory=copy_context, repr=False)
-    """Of the request that asked for it: its ids are in the lines about this utterance, whoever was spoken before it."""
+    """Of the request that asked for it, so that log lines about this utterance have the ids of that request."""
     _spoken_text: str | None = None
 
     def __post_init__(self) -> None:
@@ -148,20 +148,26 @@ class Utterance:
 def _share(span: SpokenSpan, played_ms: float) -> str:
     """The part of a span that was heard, in whole words; a word that was cut off does not count."""
     source, heard_ms = span.source, played_ms - span.start_ms
-    if span.words:
-        begun = [share for offset_ms, share in span.words if offset_ms <= heard_ms]
-        cut = round(len(source) * min(1.0, begun[-1])) if begun else 0
-    else:
-        said_s = list(
-            accumulate(1 / (UNSPACED_CHARS_PER_S if is_unspaced(each) else SPACED_CHARS_PER_S) for each in source)
-        )
-        heard_s = heard_ms / 1000
-        if span.end_ms is not None and said_s:
-            heard_s = said_s[-1] * heard_ms / max(span.end_ms - span.start_ms, 1.0)
-        cut = bisect_right(said_s, heard_s + _ROUNDING_S)
+    cut = _heard_by_words(span, heard_ms) if span.words else _heard_by_pace(span, heard_ms)
     while 0 < cut < len(source) and _are_one_word(source[cut - 1], source[cut]):
         cut -= 1
     return source[:cut]
+
+
+def _heard_by_words(span: SpokenSpan, heard_ms: float) -> int:
+    """Characters of a span whose words the engine has timed."""
+    begun = [share for offset_ms, share in span.words if offset_ms <= heard_ms]
+    return round(len(span.source) * min(1.0, begun[-1])) if begun else 0
+
+
+def _heard_by_pace(span: SpokenSpan, heard_ms: float) -> int:
+    """Characters by the usual pace of their script, stretched to the length of the audio where that is known."""
+    paces = (UNSPACED_CHARS_PER_S if is_unspaced(each) else SPACED_CHARS_PER_S for each in span.source)
+    spoken_s = list(accumulate(1 / pace for pace in paces))
+    heard_s = heard_ms / 1000
+    if span.end_ms is not None and spoken_s:
+        heard_s = spoken_s[-1] * heard_ms / max(span.end_ms - span.start_ms, 1.0)
+    return bisect_right(spoken_s, heard_s + _ROUNDING_S)
 
 
 def _are_one_word(character: str, following: str) -> bool:

@@ -72,14 +72,18 @@ class UtteranceIndex:
         metrics = self._metrics
         metrics.utterances.labels(cause=cause.value).inc()
         metrics.utterances_active.dec()
-        if utterance.engine and utterance.time_to_first_audio_ms is not None:
-            metrics.time_to_first_audio.labels(engine=utterance.engine).observe(utterance.time_to_first_audio_ms / 1000)
-        if utterance.engine and utterance.time_to_first_pcm_ms is not None:
-            metrics.time_to_first_pcm.labels(engine=utterance.engine).observe(utterance.time_to_first_pcm_ms / 1000)
         if cause is CompletionCause.NORMAL and not utterance.underruns:
             self._threshold.smooth()
         if utterance.engine:
-            metrics.start_threshold.labels(engine=utterance.engine).set(self._threshold.current_ms / 1000)
+            self._observe_engine(utterance)
         completed_ns = utterance.marks.completed_ns
         if cause is CompletionCause.BARGE_IN and interrupted_ns is not None and completed_ns is not None:
             metrics.barge_in_cut.observe(ms_between(interrupted_ns, completed_ns) / 1000)
+
+    def _observe_engine(self, utterance: Utterance) -> None:
+        metrics, engine = self._metrics, utterance.engine
+        if utterance.time_to_first_audio_ms is not None:
+            metrics.time_to_first_audio.labels(engine=engine).observe(utterance.time_to_first_audio_ms / 1000)
+        if utterance.time_to_first_pcm_ms is not None:
+            metrics.time_to_first_pcm.labels(engine=engine).observe(utterance.time_to_first_pcm_ms / 1000)
+        metrics.start_threshold.labels(engine=engine).set(self._threshold.current_ms / 1000)

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_type_hints
@@ -79,22 +79,33 @@ def reload(running: Config, wanted: Config) -> Reload:
     """
     changed: list[str] = []
     needs_restart: list[str] = []
-    sections: dict[str, Any] = {"routes": wanted.routes}
-    for name in (section.name for section in dataclasses.fields(Config) if section.name != "routes"):
-        old, new = getattr(running, name), getattr(wanted, name)
-        differing = [key.name for key in dataclasses.fields(old) if getattr(old, key.name) != getattr(new, key.name)]
-        taken = [key for key in differing if name in RELOADABLE or f"{name}.{key}" in RELOADABLE]
-        changed += (f"{name}.{key}" for key in taken)
-        needs_restart += (f"{name}.{key}" for key in differing if key not in taken)
-        sections[name] = dataclasses.replace(old, **{key: getattr(new, key) for key in taken})
+    sections: dict[str, Any] = {}
+    for section, key in _differing_keys(running, wanted):
+        name = f"{section}.{key}"
+        if section in RELOADABLE or name in RELOADABLE:
+            changed.append(name)
+            value = getattr(getattr(wanted, section), key)
+            sections[section] = dataclasses.replace(sections.get(section, getattr(running, section)), **{key: value})
+        else:
+            needs_restart.append(name)
     users = sorted(running.routes | wanted.routes)
     changed += (f"routes.{user}" for user in users if running.routes.get(user) != wanted.routes.get(user))
-    config = Config(**sections)
+    config = dataclasses.replace(running, routes=wanted.routes, **sections)
     try:
         check_sense(config)
     except ConfigError as error:
         raise ConfigError(f"{error.detail} (as long as {', '.join(needs_restart)} waits for a restart)") from None
     return Reload(config=config, changed=tuple(changed), needs_restart=tuple(needs_restart))
+
+
+def _differing_keys(running: Config, wanted: Config) -> Iterator[tuple[str, str]]:
+    """Section and key of what differs outside the routes."""
+    for section in dataclasses.fields(Config):
+        if section.name != "routes":
+            old, new = getattr(running, section.name), getattr(wanted, section.name)
+            for key in dataclasses.fields(old):
+                if getattr(old, key.name) != getattr(new, key.name):
+                    yield section.name, key.name
 
 
 def from_tree(tree: Mapping[str, Any]) -> Config:

@@ -20,8 +20,6 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Scope = Literal["read", "call", "admin"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
 MAX_PORT = 65_535
-PORTS_A_CALL = 2
-"""RTP and RTCP."""
 MAX_LEAD_IN_MS = 10_000
 """Silence before a call's first prompt, of ``routes.USER.lead_in_ms`` and of ``X-TTS-Delay``."""
 
@@ -97,6 +95,11 @@ class RtpConfig:
     quarantine_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 5.0
     unacked_ms: Annotated[int, msgspec.Meta(ge=0, le=32_000)] = 2000
     clock_rate_hz: Literal[8000, 16000] = 8000
+
+    @property
+    def num_pairs(self) -> int:
+        """Calls for which the range has ports: each takes one for RTP and the next for RTCP."""
+        return (self.port_max - self.port_min + 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +289,7 @@ def _check_ua(config: Config) -> None:
         )
     if 0 < sip.max_calls < num:
         raise ConfigError(f"sip.max_calls is {sip.max_calls}, fewer than the {num} of ua.processes")
-    if (rtp.port_max - rtp.port_min + 1) // PORTS_A_CALL < num:
+    if rtp.num_pairs < num:
         raise ConfigError(f"rtp.port_min to rtp.port_max has ports for fewer calls than the {num} of ua.processes")
 
 

@@ -1,7 +1,7 @@
 """The certificate, its key and the CAs of ``[tls]``: whether SIP over TLS can work with them, before anything starts.
 
-OpenSSL itself is the judge, by way of :mod:`ssl`: the pair is loaded as the server will load it, and shaken hands with in
-memory. It fails for the same reasons as with a peer that verifies, validity dates included.
+OpenSSL checks them, through :mod:`ssl`: the pair is loaded as the server will load it, and used for a handshake in memory,
+which fails for the same reasons as one with a peer that verifies, validity dates included.
 """
 
 import contextlib
@@ -15,10 +15,10 @@ from cc_tts.config.security import TlsConfig
 from cc_tts.errors import ConfigError
 
 WARN_DAYS: Final = 30
-"""A certificate that ends sooner than this is worth a warning."""
+"""A certificate that expires sooner than this gets a warning."""
 _SECONDS_A_DAY: Final = 86_400
 _MAX_FLIGHTS: Final = 8
-"""Of messages there and back in a handshake; TLS 1.2 takes two."""
+"""Round trips of a handshake at most; TLS 1.2 takes two."""
 _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
 _WORLD_READABLE: Final = 0o004
@@ -41,7 +41,7 @@ def check(tls: TlsConfig, *, now_s: float) -> list[str]:
         What still works and should be looked after, a sentence each: an expired certificate, one that soon will be…
 
     Raises:
-        ConfigError: a file is missing or of no use; the sentence says which and what to do.
+        ConfigError: a file is missing or cannot be used; the message names it and says what to do.
     """
     warnings: list[str] = []
     if tls.certificate_file:
@@ -132,7 +132,7 @@ def _leaf(path: str) -> str:
 
 
 def _validity(path: str, server: ssl.SSLContext, client: ssl.SSLContext, now_s: float) -> list[str]:
-    """Shake hands with a client that trusts this very certificate: only its dates and its purpose can fail."""
+    """Do a handshake with a client that trusts this very certificate: only its dates and its purpose can fail."""
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         seen = _peer_certificate(server, client)
@@ -161,11 +161,11 @@ def _client() -> ssl.SSLContext:
 def _peer_certificate(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, object]:
     """What the client sees, after a handshake without a network."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    asking = client.wrap_bio(to_client, to_server)
-    answering = server.wrap_bio(to_server, to_client, server_side=True)
+    connecting = client.wrap_bio(to_client, to_server)
+    accepting = server.wrap_bio(to_server, to_client, server_side=True)
     for _ in range(_MAX_FLIGHTS):
         done = 0
-        for side in (asking, answering):
+        for side in (connecting, accepting):
             try:
                 side.do_handshake()
             except ssl.SSLWantReadError:
@@ -173,7 +173,7 @@ def _peer_certificate(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[st
             done += 1
         if done:
             break
-    return dict(asking.getpeercert() or {})
+    return dict(connecting.getpeercert() or {})
 
 
 def _readable(key: str, path: str) -> None:

@@ -2,7 +2,7 @@
 
 ::
 
-    command ─▸ network · machine · software     one function a question: (Subject, Probes) ▸ Findings
+    command ─▸ network · machine · software     one function a question: Subject ▸ Findings
                          │
                          ▼
                        probes                   the only part that touches the machine; tests put their own in its place

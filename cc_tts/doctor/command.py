@@ -7,21 +7,20 @@ import json
 import queue
 import sys
 import threading
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from cc_tts.config.schema import Config
 from cc_tts.doctor import machine, network, software
-from cc_tts.doctor.finding import CHILD_S, DEEP_S, QUICK_S, TORCH_S, Check, CheckFunction, Finding, Subject
+from cc_tts.doctor.finding import CHILD_S, DEEP_S, QUICK_S, TORCH_S, Check, Finding, Subject, warn
 from cc_tts.doctor.path import prompt_path
 from cc_tts.doctor.probes import Probes
 
 MARGIN_S: Final = 2.0
 """A check that starts a child gives up on it by itself; this is how much later the doctor gives up on the check, s."""
-PJSUA2: Final = "pjsua2"
 
 CHECKS: Final = (
+    Check("pjsua2", software.check_pjsua2, CHILD_S + MARGIN_S),  # first: what it allows is what the rest is measured by
     Check("sip.max_calls", software.check_max_calls),
     Check("addresses", network.check_addresses, CHILD_S),  # a name server that does not answer
     Check("ports", network.check_ports),
@@ -40,53 +39,32 @@ CHECKS: Final = (
 )
 
 
-def examine(
-    config: Config,
-    probes: Probes,
-    *,
-    config_file: Path | None = None,
-    deep: bool = False,
-    checks: Sequence[Check] = CHECKS,
-) -> Iterable[Finding]:
-    """Every finding, as it is made. pjsua2 is asked first: what it allows is what the rest is measured by."""
-    limits: list[int | None] = []
-
-    def ask_pjsua2(_subject: Subject, probes: Probes) -> tuple[Finding]:
-        finding, limit = software.ask_pjsua2(probes)
-        limits.append(limit)
-        return (finding,)
-
-    subject = Subject(config, config_file, deep=deep)
-    yield from bounded(Check(PJSUA2, ask_pjsua2, CHILD_S + MARGIN_S), subject, probes)
-    subject = dataclasses.replace(subject, build_max_calls=limits[0] if limits else None)
+def examine(subject: Subject, checks: Sequence[Check] = CHECKS) -> Iterator[Finding]:
+    """Every finding, as it is made."""
     for check in checks:
-        yield from bounded(check, subject, probes)
+        yield from bounded(check, subject)
 
 
-def bounded(check: Check, subject: Subject, probes: Probes) -> tuple[Finding, ...]:
+def bounded(check: Check, subject: Subject) -> Sequence[Finding]:
     """Run one check on a thread of its own; one that takes too long or breaks becomes a finding.
 
     The thread of a check that hangs (on a dead network disk, say) is left behind; it does not keep the process alive.
     """
-    answers: queue.SimpleQueue[tuple[Finding, ...]] = queue.SimpleQueue()
-    thread = threading.Thread(
-        target=lambda: answers.put(_answer(check.what, check.function, subject, probes)), name=check.what, daemon=True
-    )
-    thread.start()
+    answers: queue.SimpleQueue[Sequence[Finding]] = queue.SimpleQueue()
+
+    def answer() -> None:
+        try:
+            answers.put(tuple(check.function(subject)))
+        except Exception as error:  # noqa: BLE001 - one broken check must not hide the others
+            detail = f"could not be checked: {type(error).__name__}: {error}"
+            answers.put((warn(check.what, detail, "please report it"),))
+
+    threading.Thread(target=answer, name=check.what, daemon=True).start()
     try:
         return answers.get(timeout=check.timeout_s)
     except queue.Empty:
-        detail = f"no answer within {check.timeout_s:g} s"
-        return (
-            Finding("warn", check.what, detail, "something on this machine hangs: a disk, a driver, a name server"),
-        )
-
-
-def _answer(what: str, function: CheckFunction, subject: Subject, probes: Probes) -> tuple[Finding, ...]:
-    try:
-        return tuple(function(subject, probes))
-    except Exception as error:  # noqa: BLE001 - one broken check must not hide the others
-        return (Finding("warn", what, f"could not be checked: {type(error).__name__}: {error}", "please report it"),)
+        advice = "something on this machine hangs: a disk, a driver, a name server"
+        return (warn(check.what, f"no answer within {check.timeout_s:g} s", advice),)
 
 
 def add_doctor_arguments(doctor: argparse.ArgumentParser) -> None:
@@ -109,16 +87,14 @@ def run(options: argparse.Namespace, config: Config, *, probes: Probes | None = 
     if options.path:
         sys.stdout.write(asyncio.run(prompt_path(config, options.voice)) + "\n")
         return 0
-    found = examine(config, probes or Probes(), config_file=options.config, deep=options.deep)
+    findings = []
+    for finding in examine(Subject(config, probes or Probes(), options.config, deep=options.deep)):
+        findings.append(finding)
+        if not options.json:
+            sys.stdout.write(f"{finding}\n")
+            sys.stdout.flush()
+    is_fit = not any(finding.status == "fail" for finding in findings)
     if options.json:
-        findings = list(found)
-        ok = not any(finding.status == "fail" for finding in findings)
-        report = {"ok": ok, "findings": [dataclasses.asdict(finding) for finding in findings]}
+        report = {"ok": is_fit, "findings": [dataclasses.asdict(finding) for finding in findings]}
         sys.stdout.write(json.dumps(report, ensure_ascii=False, indent=1) + "\n")
-        return 0 if ok else 1
-    worst = 0
-    for finding in found:
-        sys.stdout.write(f"{finding}\n")
-        sys.stdout.flush()
-        worst = max(worst, finding.status == "fail")
-    return int(worst)
+    return 0 if is_fit else 1

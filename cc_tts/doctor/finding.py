@@ -1,14 +1,13 @@
 """Findings of checks, and what checks look at."""
 
+import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from cc_tts.config.schema import Config
 from cc_tts.doctor.probes import Probes
-
-Status = Literal["ok", "warn", "fail"]
 
 QUICK_S: Final = 5.0
 """For a check that reads files of the kernel, binds ports or stats files, s."""
@@ -26,7 +25,7 @@ class Finding:
     wrote (a command line, an error); as text it holds no control characters.
     """
 
-    status: Status
+    status: Literal["ok", "warn", "fail"]
     what: str
     detail: str
     advice: str = ""
@@ -37,32 +36,31 @@ class Finding:
         return "".join(character if character.isprintable() else " " for character in text)
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is looked at: the configuration, the file it came from, and what this build of pjsua2 allows.
+ok = functools.partial(Finding, "ok")
+warn = functools.partial(Finding, "warn")
+fail = functools.partial(Finding, "fail")
 
-    ``build_max_calls`` is ``None`` while it is not known. ``deep`` asks for what takes minutes.
-    """
+
+@dataclass(slots=True)
+class Subject:
+    """What is looked at: the configuration, the file it came from, and the machine. ``deep`` asks for what takes minutes."""
 
     config: Config
+    probes: Probes = field(default_factory=Probes)
     config_file: Path | None = None
-    build_max_calls: int | None = None
     deep: bool = False
+    build_max_calls: int | None = None
+    """Calls that this build of pjsua2 allows; its check, the first one, fills it in. ``None``: not known."""
 
     @property
     def num_calls(self) -> int:
         """Calls at once that the machine must carry: the smaller of ``sip.max_calls`` and the build's limit."""
-        limits = [limit for limit in (self.config.sip.max_calls, self.build_max_calls) if limit]
-        return min(limits) if limits else 1
+        return min((limit for limit in (self.config.sip.max_calls, self.build_max_calls) if limit), default=1)
 
 
-CheckFunction = Callable[[Subject, Probes], Iterable[Finding]]
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """A question and how long its answer may take."""
+class Check(NamedTuple):
+    """A question and how long its answer may take, s."""
 
     what: str
-    function: CheckFunction
+    function: Callable[[Subject], Iterable[Finding]]
     timeout_s: float = QUICK_S

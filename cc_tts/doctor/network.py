@@ -2,181 +2,147 @@
 
 import errno
 import ipaddress
+import socket
 from collections.abc import Iterator
 from typing import Final
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import tls as tls_files
-from cc_tts.doctor.finding import Finding, Subject
-from cc_tts.doctor.probes import Probes
+from cc_tts.doctor.finding import Finding, Subject, fail, ok, warn
 from cc_tts.errors import ConfigError
 from cc_tts.port_owner import Kind
 from cc_tts.ua.pjsua2_build import VARIABLE, WHEEL_MAX_CALLS
 
-PORTS_A_CALL: Final = 2
-"""RTP and RTCP."""
 WANTED_BUFFER_BYTES: Final = 8 * 1024 * 1024
 """What the server build asks for on the SIP socket (``sip/pjproject/config_site.h``)."""
 MANY_CALLS: Final = 50
 """From so many calls on, a burst of signalling overruns the kernel's usual 208 KiB."""
 _ANY: Final = "0.0.0.0"
 _PRIVILEGED: Final = 1024
+_OWN_PROCESSES: Final = ("cc_tts.ua", "cc-tts serve", "cc_tts.cli", "cc_tts.engines.worker")
+"""What stands in the command line of each of ours."""
 
 
-def check_addresses(subject: Subject, probes: Probes) -> Iterator[Finding]:
+def check_addresses(subject: Subject) -> Iterator[Finding]:
     """``sip.host``, ``sip.public_address``, the machine's own name."""
-    sip = subject.config.sip
-    host = ipaddress.ip_address(sip.host)
-    if host.is_loopback:
-        yield Finding(
-            "warn",
-            "sip.host",
-            f"{host}: only this machine can call",
-            'for a PBX elsewhere: the address it reaches; "0.0.0.0" with the server build of pjsua2',
-        )
+    sip, probes = subject.config.sip, subject.probes
+    if ipaddress.ip_address(sip.host).is_loopback:
+        advice = 'for a PBX elsewhere: the address it reaches; "0.0.0.0" with the server build of pjsua2'
+        yield warn("sip.host", f"{sip.host}: only this machine can call", advice)
     else:
-        yield _public_address(sip.public_address, probes.local_address() if sip.host == _ANY else sip.host)
-    name = probes.host_name()
+        local = probes.local_address() if sip.host == _ANY else sip.host
+        yield _reported_address(sip.public_address or local, is_chosen=bool(sip.public_address))
+    name = socket.gethostname()
     if probes.resolves(name):
-        yield Finding("ok", "host name", f"{name} has an address")
+        yield ok("host name", f"{name} has an address")
     else:
-        yield Finding(
-            "warn", "host name", f"{name} has no address", "add it to /etc/hosts: look-ups of it wait for a timeout"
-        )
+        yield warn("host name", f"{name} has no address", "add it to /etc/hosts: look-ups of it wait for a timeout")
 
 
-def _public_address(public: str, local: str) -> Finding:
-    if public:
-        return Finding("ok", "sip.host", f"the address reported to peers: {public}")
-    if not local:
-        return Finding(
-            "warn", "sip.host", "no route leaves this machine", "set sip.host to the address peers can reach"
-        )
-    if ipaddress.ip_address(local).is_private:
-        return Finding(
-            "warn",
-            "sip.host",
-            f"the address reported to peers: {local}, a private address",
-            "fine within that network; set sip.public_address if a PBX reaches this machine through NAT",
-        )
-    return Finding("ok", "sip.host", f"the address reported to peers: {local}")
+def _reported_address(address: str, *, is_chosen: bool) -> Finding:
+    if not address:
+        return warn("sip.host", "no route leaves this machine", "set sip.host to the address peers can reach")
+    if not is_chosen and ipaddress.ip_address(address).is_private:
+        advice = "fine within that network; set sip.public_address if a PBX reaches this machine through NAT"
+        return warn("sip.host", f"the address reported to peers: {address}, a private address", advice)
+    return ok("sip.host", f"the address reported to peers: {address}")
 
 
-def check_ports(subject: Subject, probes: Probes) -> Iterator[Finding]:
+def check_ports(subject: Subject) -> Iterator[Finding]:
     """Whether SIP and HTTP can be bound, and who is in the way."""
     sip, http = subject.config.sip, subject.config.http
     for name in sip.transports:
         if name == "tls":
-            yield _port(probes, "tcp", sip.host, sip.tls_port, key="sip.tls_port")
+            yield _port(subject, "tcp", sip.host, sip.tls_port, key="sip.tls_port")
         else:
-            yield _port(probes, name, sip.host, sip.port, key="sip.port")
+            yield _port(subject, name, sip.host, sip.port, key="sip.port")
     http_host = "127.0.0.1" if http.host == "localhost" else http.host
-    yield _port(probes, "tcp", http_host, http.port, key="http.port")
+    yield _port(subject, "tcp", http_host, http.port, key="http.port")
 
 
-def check_tls(subject: Subject, _probes: Probes) -> Iterator[Finding]:
+def _port(subject: Subject, kind: Kind, host: str, port: int, *, key: str) -> Finding:
+    where = f"{host}:{port}/{kind}"
+    error = subject.probes.bind_error(kind, host, port)
+    if error is None:
+        return ok(key, f"{where} is free")
+    if error.errno == errno.EADDRINUSE:
+        holder = subject.probes.holder(kind, port)
+        if is_ours(holder):
+            return ok(key, f"{where} is held by a running cc-tts")
+        who = f"is taken by: {holder[:80]}" if holder else "is taken, by whom is not to be seen (try as root)"
+        return fail(key, f"{where} {who}", f"stop that program, or set {key} to a free port")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return fail(key, f"{host} is no address of this machine", f"correct {key.replace('port', 'host')}")
+    if error.errno == errno.EACCES and port < _PRIVILEGED:
+        return fail(key, f"{where} needs privileges", f"set {key} above 1023, or grant CAP_NET_BIND_SERVICE")
+    return fail(key, f"{where}: {error.strerror}", f"correct {key}")
+
+
+def is_ours(command_line: str) -> bool:
+    """Whether a command line is one of our processes."""
+    return any(words in command_line for words in _OWN_PROCESSES)
+
+
+def check_tls(subject: Subject) -> Iterator[Finding]:
     """The certificate of SIP over TLS, and whether this build of pjsua2 may be used for it."""
-    tls = subject.config.tls
-    max_calls = subject.build_max_calls
+    tls, max_calls = subject.config.tls, subject.build_max_calls
     if "tls" in subject.config.sip.transports and max_calls is not None and max_calls <= WHEEL_MAX_CALLS:
-        detail, advice = "the PyPI wheel of pjsua2 is not for TLS", f"make pjsua2, then start with {VARIABLE}=server"
-        yield Finding("fail", "tls", detail, advice)
+        advice = f"make pjsua2, then start with {VARIABLE}=server"
+        yield fail("tls", "the PyPI wheel of pjsua2 is not for TLS", advice)
     if not (tls.certificate_file or tls.ca_file):
         return
     try:
         warnings = tls_files.check(tls, now_s=MonotonicClock().wall_s())
     except ConfigError as error:
-        yield Finding("fail", "tls", error.detail, "SIP over TLS does not start like this")
+        yield fail("tls", error.detail, "SIP over TLS does not start like this")
         return
     for warning in warnings:
-        yield Finding("warn", "tls", *warning.split("; ", 1))
+        yield warn("tls", *warning.split("; ", 1))
     if not warnings:
-        yield Finding("ok", "tls", f"{tls.certificate_file or tls.ca_file} can be used")
+        yield ok("tls", f"{tls.certificate_file or tls.ca_file} can be used")
 
 
-def _port(probes: Probes, kind: Kind, host: str, port: int, *, key: str) -> Finding:
-    where = f"{host}:{port}/{kind}"
-    error = probes.bind_error(kind, host, port)
-    if error is None:
-        return Finding("ok", key, f"{where} is free")
-    if error.errno == errno.EADDRINUSE:
-        holder = probes.holder(kind, port)
-        if is_ours(holder):
-            return Finding("ok", key, f"{where} is held by a running cc-tts")
-        who = f"is taken by: {holder[:80]}" if holder else "is taken, by whom is not to be seen (try as root)"
-        return Finding("fail", key, f"{where} {who}", f"stop that program, or set {key} to a free port")
-    if error.errno == errno.EADDRNOTAVAIL:
-        return Finding("fail", key, f"{host} is no address of this machine", f"correct {key.replace('port', 'host')}")
-    if error.errno == errno.EACCES and port < _PRIVILEGED:
-        return Finding("fail", key, f"{where} needs privileges", f"set {key} above 1023, or grant CAP_NET_BIND_SERVICE")
-    return Finding("fail", key, f"{where}: {error.strerror}", f"correct {key}")
-
-
-def is_ours(command_line: str) -> bool:
-    """Whether a command line is one of our processes."""
-    return any(word in command_line for word in ("cc_tts.ua", "cc-tts serve", "cc_tts.cli", "cc_tts.engines.worker"))
-
-
-def check_rtp(subject: Subject, probes: Probes) -> Iterator[Finding]:
+def check_rtp(subject: Subject) -> Iterator[Finding]:
     """Whether the media ports suffice, are free, and are the server's own."""
-    rtp, sip = subject.config.rtp, subject.config.sip
-    room = (rtp.port_max - rtp.port_min + 1) // PORTS_A_CALL
-    wanted = subject.num_calls
-    shown = f"{rtp.port_min} to {rtp.port_max}: {room} calls"
-    if room >= wanted:
-        yield Finding("ok", "rtp ports", f"{shown}, {wanted} wanted")
+    rtp, wanted = subject.config.rtp, subject.num_calls
+    detail = f"{rtp.port_min} to {rtp.port_max}: {rtp.num_pairs} calls, {wanted} wanted"
+    last = min(65535, rtp.port_min + 2 * wanted - 1)
+    advice = f"set rtp.port_max = {last}, or sip.max_calls = {rtp.num_pairs}"
+    if rtp.num_pairs >= wanted:
+        yield ok("rtp ports", detail)
+    elif subject.config.sip.max_calls:
+        yield fail("rtp ports", detail, advice)
     else:
-        last = min(65535, rtp.port_min + PORTS_A_CALL * wanted - 1)
-        yield Finding(
-            "fail" if sip.max_calls else "warn",
-            "rtp ports",
-            f"{shown}, {wanted} wanted",
-            f"set rtp.port_max = {last}, or sip.max_calls = {room}",
-        )
-    yield _taken(subject, probes)
-    ephemeral = (probes.read_text("/proc/sys/net/ipv4/ip_local_port_range") or "").split()
-    reserved = probes.read_text("/proc/sys/net/ipv4/ip_local_reserved_ports") or ""
-    if len(ephemeral) == 2 and rtp.port_max >= int(ephemeral[0]) and rtp.port_min <= int(ephemeral[1]) and not reserved:  # noqa: PLR2004
-        yield Finding(
-            "warn",
-            "rtp ports",
-            f"they overlap the kernel's own, {ephemeral[0]} to {ephemeral[1]}",
-            f"sysctl -w net.ipv4.ip_local_reserved_ports={rtp.port_min}-{rtp.port_max}",
-        )
+        yield warn("rtp ports", detail, advice)
+    yield _rtp_ports_in_use(subject)
+    first, _, end = subject.probes.text("proc/sys/net/ipv4/ip_local_port_range").partition("\t")
+    reserved = subject.probes.text("proc/sys/net/ipv4/ip_local_reserved_ports")
+    if end and not reserved and rtp.port_max >= int(first) and rtp.port_min <= int(end):
+        advice = f"sysctl -w net.ipv4.ip_local_reserved_ports={rtp.port_min}-{rtp.port_max}"
+        yield warn("rtp ports", f"they overlap the kernel's own, {first} to {end}", advice)
 
 
-def _taken(subject: Subject, probes: Probes) -> Finding:
-    rtp = subject.config.rtp
-    host = subject.config.sip.host
-    ports = range(rtp.port_min, rtp.port_max + 1)
-    taken = [
-        port for port in ports if (error := probes.bind_error("udp", host, port)) and error.errno == errno.EADDRINUSE
-    ]
-    strangers = [port for port in taken[:MANY_CALLS] if not is_ours(probes.holder("udp", port))]
-    if not taken:
-        return Finding("ok", "rtp ports", "all are free")
-    if not strangers:
-        return Finding("ok", "rtp ports", f"{len(taken)} are in use by calls")
-    return Finding(
-        "warn",
-        "rtp ports",
-        f"{len(strangers)} are taken by others, {strangers[0]} for one",
-        "move rtp.port_min and rtp.port_max",
-    )
+def _rtp_ports_in_use(subject: Subject) -> Finding:
+    rtp, probes = subject.config.rtp, subject.probes
+    errors = {
+        port: probes.bind_error("udp", subject.config.sip.host, port) for port in range(rtp.port_min, rtp.port_max + 1)
+    }
+    in_use = [port for port, error in errors.items() if error is not None and error.errno == errno.EADDRINUSE]
+    others = [port for port in in_use[:MANY_CALLS] if not is_ours(probes.holder("udp", port))]
+    if others:
+        detail = f"{len(others)} are taken by others, {others[0]} for one"
+        return warn("rtp ports", detail, "move rtp.port_min and rtp.port_max")
+    return ok("rtp ports", f"{len(in_use)} are in use by calls" if in_use else "all are free")
 
 
-def check_udp_buffers(subject: Subject, probes: Probes) -> Iterator[Finding]:
+def check_udp_buffers(subject: Subject) -> Iterator[Finding]:
     """How much the kernel lets a socket buffer."""
     for name in ("rmem_max", "wmem_max"):
-        text = probes.read_text(f"/proc/sys/net/core/{name}")
-        if text is None or not text.isdigit():
-            yield Finding("ok", f"udp {name}", "not to be seen here (a container's network?)")
+        text = subject.probes.text(f"proc/sys/net/core/{name}")
+        if not text.isdigit():
+            yield ok(f"udp {name}", "not to be seen here (a container's network?)")
         elif int(text) < WANTED_BUFFER_BYTES and subject.num_calls >= MANY_CALLS:
-            yield Finding(
-                "warn",
-                f"udp {name}",
-                f"{int(text):,} bytes: bursts of SIP are dropped by the kernel",
-                f"sysctl -w net.core.{name}={WANTED_BUFFER_BYTES}",
-            )
+            detail = f"{int(text):,} bytes: bursts of SIP are dropped by the kernel"
+            yield warn(f"udp {name}", detail, f"sysctl -w net.core.{name}={WANTED_BUFFER_BYTES}")
         else:
-            yield Finding("ok", f"udp {name}", f"{int(text):,} bytes for {subject.num_calls} calls")
+            yield ok(f"udp {name}", f"{int(text):,} bytes for {subject.num_calls} calls")

@@ -3,6 +3,7 @@
 import difflib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -86,22 +87,17 @@ def worker_settings(config: Config, device: str, purpose: Purpose = "serve") -> 
     if voices_dir is not None and not voices_dir.is_dir():
         raise ConfigError(f"tts.voices_dir: {tts.voices_dir}: no such directory; `cc-tts voices enrol` makes it")
     return WorkerSettings(
-        engine=COSYVOICE2,
-        model_dir=str(model_dir),
-        voices_dir=str(voices_dir or ""),
         device=device,
-        dtype=tts.dtype,
-        num_threads=tts.num_threads or _cores_each(len(tts.devices)),
         purpose=purpose,
-        max_streams=1 if purpose == "say" else tts.max_streams,
-        interleaved_text=tts.interleaved_text,
-        first_audio_target_ms=tts.first_audio_target_ms,
-        max_utilisation=tts.max_utilisation,
-        memory_bytes=tts.state_memory_bytes,
-        first_hop_tokens=tts.first_hop_tokens,
-        graphs=tts.graphs and purpose == "serve",
-        log_level=config.log.level if purpose == "serve" else "critical",  # a command says itself what is wrong
-        log_json=config.log.json,
+        tts=replace(
+            tts,
+            model_dir=str(model_dir),
+            voices_dir=str(voices_dir or ""),
+            num_threads=tts.num_threads or _cores_each(len(tts.devices)),
+            max_streams=1 if purpose == "say" else tts.max_streams,
+            graphs=tts.graphs and purpose == "serve",
+        ),
+        log=config.log,
     )
 
 

@@ -1,4 +1,4 @@
-"""The line between the server process and a child: typed messages with binary payloads over a socket pair.
+"""The channel between the server process and a child: typed messages with binary payloads over a socket pair.
 
 A record on the wire::
 
@@ -30,7 +30,7 @@ MAX_PAYLOAD_BYTES: Final = 4 << 20
 MAX_BACKLOG_BYTES: Final = 32 << 20
 """A side whose unsent records exceed this is not being read any more."""
 CLOSED_BY_CHILD: Final = "closed by the child"
-"""The reason given when the other end went away without a word."""
+"""The reason given when the other end was closed without a message."""
 
 _READ_BYTES: Final = 1 << 16
 _JOIN_BYTES: Final = 1 << 16
@@ -86,6 +86,13 @@ class Shutdown(Message, frozen=True):
 COMMON_MESSAGES: Final[tuple[type[Message], ...]] = (Hello, Starting, Ready, StartFailed, Ping, Pong, Shutdown)
 
 Record = tuple[Message, bytes]
+
+
+def kinds_of(root: type[Message]) -> tuple[type[Message], ...]:
+    """The messages that derive from ``root`` and from which none derives, in the order of their definition."""
+    below = root.__subclasses__()
+    return tuple(kind for each in below for kind in kinds_of(each)) if below else (root,)
+
 
 _encoder = msgspec.msgpack.Encoder()
 

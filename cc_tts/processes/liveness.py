@@ -17,9 +17,16 @@ class Silence:
         self.seconds = 0.0
 
     def heard(self) -> None:
-        """A sign of life, or none is owed yet: begin anew."""
+        """A sign of life, or none is owed yet: begin again."""
         self._looked_ns = self._clock.now_ns()
         self.seconds = 0.0
+
+    def count(self, *, owed: bool) -> None:
+        """:meth:`look` while a sign of life is owed, else begin again."""
+        if owed:
+            self.look()
+        else:
+            self.heard()
 
     def look(self) -> float:
         """Count the time since the last look; returns ``seconds``."""

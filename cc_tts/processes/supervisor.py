@@ -8,6 +8,7 @@ Runs on: the event loop.
 
 import asyncio
 import contextlib
+import itertools
 import signal
 import socket
 import sys
@@ -35,11 +36,12 @@ from cc_tts.processes.channel import (
     Starting,
 )
 from cc_tts.processes.liveness import Silence
+from cc_tts.state_machine import StateMachine
 
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
 KILL_TIMEOUT_S: Final = 5.0
-LAST_WORDS_TIMEOUT_S: Final = 1.0
+LAST_RECORDS_TIMEOUT_S: Final = 1.0
 """For what a child sent before it exited to be read."""
 EXIT_TIMEOUT_S: Final = 2.0
 """Between the end of a child's channel and its exit, whose status says why."""
@@ -94,7 +96,7 @@ PROCESS_TABLE: Final[Mapping[tuple[ProcessState, ProcessEvent], ProcessState]] =
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSpec:
-    """What to run and what it may say."""
+    """What to run, and which messages it sends."""
 
     name: str
     argv: Sequence[str]
@@ -102,24 +104,33 @@ class ChildSpec:
     """Types the child sends, besides the common ones."""
     stdin: bytes = field(default=b"", repr=False)
     """Written to the child's standard input, which is then closed: the place for its configuration, secrets included."""
-    start_timeout_s: float | None = None
-    """Instead of :data:`START_TIMEOUT_S`, for a child that has much to load."""
-    heartbeat_timeout_s: float | None = None
-    """Instead of :data:`HEARTBEAT_TIMEOUT_S`, for a child whose single piece of work may take long."""
+    start_timeout_s: float = START_TIMEOUT_S
+    heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S
+    """Longer for a child whose single piece of work may take long."""
 
 
-def python_module(module: str, *arguments: str) -> list[str]:
-    """The argv of a module of this package, run by this interpreter."""
-    return [sys.executable, "-m", module, *arguments]
-
-
-def python_child(name: str, module: str, *, messages: Sequence[type[Message]], settings: object) -> ChildSpec:
+def python_child(
+    name: str,
+    module: str,
+    *,
+    messages: Sequence[type[Message]],
+    settings: object,
+    start_timeout_s: float = START_TIMEOUT_S,
+    heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S,
+) -> ChildSpec:
     """A module of this package as a child; ``settings`` (a struct or dataclass) goes to its standard input as JSON."""
-    return ChildSpec(name=name, argv=python_module(module), messages=messages, stdin=msgspec.json.encode(settings))
+    return ChildSpec(
+        name=name,
+        argv=(sys.executable, "-m", module),
+        messages=messages,
+        stdin=msgspec.json.encode(settings),
+        start_timeout_s=start_timeout_s,
+        heartbeat_timeout_s=heartbeat_timeout_s,
+    )
 
 
 class Supervisor:
-    """One child and its lives."""
+    """One child, started again whenever it ends."""
 
     def __init__(
         self,
@@ -141,16 +152,21 @@ class Supervisor:
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
         self._down: asyncio.Future[str] | None = None
-        self._first_life: asyncio.Future[str | None] | None = None
+        self._started: asyncio.Future[str | None] | None = None
         """Of :meth:`start`: ``None`` once the child is ready, else why it is not."""
-        self._ready: asyncio.Event = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._hello: Hello | None = None
+        self.hello: Hello | None = None
+        """Of the living child."""
         self._silence: Silence | None = None
         """While a ping is unanswered."""
-        self.state = ProcessState.STOPPED
+        self._serials = itertools.count(1)
+        self._machine = StateMachine(PROCESS_TABLE, ProcessState.STOPPED)
         self.num_restarts = 0
-        self.last_down_reason: str | None = None
+
+    @property
+    def state(self) -> ProcessState:
+        """Where the child stands."""
+        return self._machine.state
 
     @property
     def pid(self) -> int | None:
@@ -163,11 +179,6 @@ class Supervisor:
         silence_s = self._silence.seconds if self._silence is not None else 0.0
         return self.state is ProcessState.READY and silence_s < RESPONSE_TIMEOUT_S
 
-    @property
-    def hello(self) -> Hello | None:
-        """What the living child said of itself."""
-        return self._hello
-
     async def start(self) -> None:
         """Start the child and wait until it is ready.
 
@@ -175,7 +186,7 @@ class Supervisor:
             ProcessFailed: it did not become ready in time, or exited before.
         """
         self._stopping.clear()
-        first = self._first_life = asyncio.get_running_loop().create_future()
+        first = self._started = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._live(), name=f"supervise {self._spec.name}")
         self._task.add_done_callback(lambda _task: self._settle_start("it was stopped"))
         reason = await first
@@ -190,9 +201,9 @@ class Supervisor:
             await self._task
             self._task = None
 
-    def set_stdin(self, stdin: bytes) -> None:
-        """What the next child is given; the living one is not told."""
-        self._spec = replace(self._spec, stdin=stdin)
+    def set_settings(self, settings: object) -> None:
+        """What the next child gets; nothing is sent to the living one."""
+        self._spec = replace(self._spec, stdin=msgspec.json.encode(settings))
 
     def send(self, message: Message, payload: bytes = b"") -> None:
         """Send to the child.
@@ -205,57 +216,50 @@ class Supervisor:
         self._channel.send(message, payload)
 
     def restart(self, reason: str) -> None:
-        """Kill the child and start it again: it does not do its work, whatever it says to pings."""
+        """Kill the child and start it again: it answers pings but does no work."""
         self._set_down(reason)
-
-    def _move(self, event: ProcessEvent) -> None:
-        self.state = PROCESS_TABLE[self.state, event]
 
     async def _live(self) -> None:
         backoff_s = BACKOFF_MIN_S
         while not self._stopping.is_set():
             started_ns = self._clock.now_ns()
-            self._move(ProcessEvent.SPAWN)
+            self._machine.fire(ProcessEvent.SPAWN)
             try:
                 await self._spawn()
                 reason = await self._watch()
             except (OSError, ProcessFailed) as error:
                 reason = str(error)
-            was_ready = self._ready.is_set()
-            self._ready.clear()
-            if self._stopping.is_set() and self.state in (ProcessState.STARTING, ProcessState.READY):
-                self._move(ProcessEvent.STOP)
+            was_ready = self.state is ProcessState.READY
+            if self._stopping.is_set():
+                self._machine.fire(ProcessEvent.STOP)
                 await self._end_child()
-                self._move(ProcessEvent.DOWN)
-                self._report_down(STOPPED, was_ready=was_ready)
+                self._machine.fire(ProcessEvent.DOWN)
+                if was_ready:
+                    self._on_down(STOPPED)
                 return
-            self._move(ProcessEvent.DOWN)
+            self._machine.fire(ProcessEvent.DOWN)
             reason = await self._reap(reason)
-            self.last_down_reason = reason
             self._settle_start(reason)
             self.num_restarts += 1
             log.error("child_down", child=self._spec.name, reason=reason, restart_in_s=round(backoff_s, 2))
-            self._report_down(reason, was_ready=was_ready)
+            if was_ready:
+                self._on_down(reason)
             if (self._clock.now_ns() - started_ns) / 1e9 > STABLE_AFTER_S:
                 backoff_s = BACKOFF_MIN_S
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), backoff_s)
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
         if self.state is ProcessState.BACKOFF:
-            self._move(ProcessEvent.STOP)
+            self._machine.fire(ProcessEvent.STOP)
 
     def _settle_start(self, reason: str | None) -> None:
-        if self._first_life is not None and not self._first_life.done():
-            self._first_life.set_result(reason)
-
-    def _report_down(self, reason: str, *, was_ready: bool) -> None:
-        if was_ready:
-            self._on_down(reason)
+        if self._started is not None and not self._started.done():
+            self._started.set_result(reason)
 
     async def _spawn(self) -> None:
         ours, theirs = socket.socketpair()
         self._down = asyncio.get_running_loop().create_future()
-        self._hello = None
+        self.hello = None
         self._silence = None
         try:
             self._channel = await ServerChannel.open(
@@ -286,12 +290,8 @@ class Supervisor:
         assert self._down is not None
         exited = asyncio.create_task(self._process.wait())
         stopping = asyncio.create_task(self._stopping.wait())
+        starting = Silence(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
         try:
-            start_timeout_s = START_TIMEOUT_S if self._spec.start_timeout_s is None else self._spec.start_timeout_s
-            heartbeat_s = self._spec.heartbeat_timeout_s
-            heartbeat_timeout_s = HEARTBEAT_TIMEOUT_S if heartbeat_s is None else heartbeat_s
-            starting = Silence(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
-            serial = 0
             while True:
                 waiting: set[asyncio.Future[object]] = {exited, stopping, self._down}  # type: ignore[arg-type]
                 done, _ = await asyncio.wait(waiting, timeout=HEARTBEAT_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
@@ -301,20 +301,28 @@ class Supervisor:
                     return self._down.result()
                 if exited in done:
                     return _exit_reason(exited.result())
-                if not self._ready.is_set():
-                    if starting.look() > start_timeout_s:
-                        return f"not ready within {start_timeout_s:.0f} s"
-                    continue
-                if self._silence is None:
-                    self._silence = Silence(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
-                elif self._silence.look() > heartbeat_timeout_s:
-                    return f"no heartbeat for {heartbeat_timeout_s:.0f} s"
-                serial += 1
-                with contextlib.suppress(ProcessFailed):
-                    self.send(Ping(serial=serial))
+                if reason := self._overdue(starting):
+                    return reason
+                if self.state is ProcessState.READY:
+                    self._ping()
         finally:
             stopping.cancel()
             exited.cancel()
+
+    def _overdue(self, starting: Silence) -> str:
+        """Why the child is given up though it runs; empty if it is not."""
+        if self.state is not ProcessState.READY:
+            timeout_s = self._spec.start_timeout_s
+            return f"not ready within {timeout_s:.0f} s" if starting.look() > timeout_s else ""
+        timeout_s = self._spec.heartbeat_timeout_s
+        is_silent = self._silence is not None and self._silence.look() > timeout_s
+        return f"no heartbeat for {timeout_s:.0f} s" if is_silent else ""
+
+    def _ping(self) -> None:
+        if self._silence is None:
+            self._silence = Silence(self._clock, max_step_s=2 * HEARTBEAT_INTERVAL_S)
+        with contextlib.suppress(ProcessFailed):
+            self.send(Ping(serial=next(self._serials)))
 
     def _record(self, message: Message, payload: bytes) -> None:
         match message:
@@ -322,20 +330,19 @@ class Supervisor:
                 if message.protocol != PROTOCOL_VERSION:
                     self._set_down(f"speaks protocol {message.protocol}, this server {PROTOCOL_VERSION}")
                     return
-                self._hello = message
-            case Ready() if self._hello is not None and self.state is ProcessState.STARTING:
-                self._move(ProcessEvent.READY)
-                self._ready.set()
+                self.hello = message
+            case Ready() if self.hello is not None and self.state is ProcessState.STARTING:
+                self._machine.fire(ProcessEvent.READY)
                 self._settle_start(None)
-                log.info("child_ready", child=self._spec.name, pid=self.pid, **self._hello.build)
-                self._on_ready(self._hello)
+                log.info("child_ready", child=self._spec.name, pid=self.pid, **self.hello.build)
+                self._on_ready(self.hello)
             case Starting() if self.state is ProcessState.STARTING:
                 self._on_starting(message.detail)
             case StartFailed() if self.state is ProcessState.STARTING:
                 self._set_down(message.detail)
             case Pong():
                 self._silence = None
-            case _ if self.state in (ProcessState.READY, ProcessState.STOPPING):  # last words count
+            case _ if self.state in (ProcessState.READY, ProcessState.STOPPING):  # also what it sent before it exited
                 self._on_message(message, payload)
             case _:
                 self._set_down(f"sent {type(message).__name__} before it was ready")
@@ -362,7 +369,7 @@ class Supervisor:
                     process.send_signal(next_signal)
         await process.wait()
         if self._down is not None:
-            await asyncio.wait({self._down}, timeout=LAST_WORDS_TIMEOUT_S)
+            await asyncio.wait({self._down}, timeout=LAST_RECORDS_TIMEOUT_S)
         if self._channel is not None:
             self._channel.close()
         self._channel = None
@@ -374,7 +381,7 @@ class Supervisor:
             self._channel.close()
             self._channel = None
         process, self._process = self._process, None
-        self._hello = None
+        self.hello = None
         if process is None:
             return reason
         if process.returncode is None:

@@ -27,7 +27,7 @@ from typing import Final
 
 import msgspec
 
-from cc_tts import logs
+from cc_tts import atomic_file, logs
 from cc_tts.audio import BYTES_PER_SAMPLE
 from cc_tts.errors import ConfigError
 
@@ -211,7 +211,7 @@ class PromptFiles:
         victims = self._make_room(num_bytes)
         await asyncio.to_thread(self._unlink, victims)
         try:
-            await asyncio.to_thread(self._write_whole, key, data)
+            await asyncio.to_thread(atomic_file.write, self._path(key), data, prefix=_BEGUN, sync=False)
             self._index[key] = num_bytes
             self.num_bytes += num_bytes
         finally:
@@ -261,16 +261,6 @@ class PromptFiles:
         for key in keys:
             with contextlib.suppress(OSError):
                 os.utime(self._path(key))
-
-    def _write_whole(self, key: str, data: bytes) -> None:
-        descriptor, name = tempfile.mkstemp(dir=self._folder, prefix=_BEGUN)
-        try:
-            with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
-                file.write(data)
-            Path(name).replace(self._path(key))
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
 
     def _unlink(self, keys: list[str]) -> None:
         for key in keys:

@@ -5,22 +5,19 @@ and puts audio into playout buffers; PJMEDIA's clock thread takes frames out. No
 (pjsip/pjproject issue 4658).
 """
 
-import argparse
 import contextlib
 import os
 import signal
-import socket
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
-
 from cc_tts import logs
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.errors import ProcessFailed
+from cc_tts.processes import child
 from cc_tts.processes.channel import (
     PROTOCOL_VERSION,
     ChildChannel,
@@ -44,23 +41,21 @@ SERVER_TIMEOUT_S = 2.0
 """The server pings every half second. When it has not for so long, it could not answer a call."""
 MAX_TURN_S = 0.1
 """What one turn of the loop counts at most towards :data:`SERVER_TIMEOUT_S`: more was a pause of this process."""
-EXIT_SERVER_GONE = 3
-EXIT_NO_START = 4
 NICE = -10
-"""Callers hear what is late here, and nowhere else. Where it is not permitted (CAP_SYS_NICE) it stays as it is."""
+"""What is late here, callers hear. Where it is not permitted (CAP_SYS_NICE) it stays as it is."""
 
 log = logs.get("cc_tts.ua")
 
 
 def main() -> NoReturn:
-    """Run until told to shut down or the server is gone."""
+    """Run until a shutdown is asked for or the server is gone."""
     stopping = threading.Event()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, min(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     SipThread.enter()
-    channel, settings = _begin()
+    channel, settings = child.begin(UaSettings, TO_UA)
+    logs.configure(level=settings.log.level, json=settings.log.json, process="ua")
     clock = MonotonicClock()
 
     server_gone = threading.Event()
@@ -82,7 +77,7 @@ def main() -> NoReturn:
         log.error("ua_cannot_start", detail=str(error))
         with contextlib.suppress(ProcessFailed):
             channel.send(StartFailed(detail=str(error)[:500]))
-        _leave(EXIT_NO_START)
+        _leave(child.EXIT_NO_START)
 
     commands: deque[Message] = deque()
     reader = threading.Thread(
@@ -100,13 +95,13 @@ def main() -> NoReturn:
         agent.stop()
         channel.flush()
     channel.close()
-    _leave(EXIT_SERVER_GONE if server_gone.is_set() else 0)
+    _leave(child.EXIT_SERVER_GONE if server_gone.is_set() else 0)
 
 
 def _work(
     channel: ChildChannel, agent: "UserAgent", commands: deque[Message], clock: Clock, is_over: Callable[[], bool]
 ) -> None:
-    """Let PJSIP work and carry out commands, until told to shut down or ``is_over``.
+    """Let PJSIP work and carry out commands, until a shutdown is asked for or ``is_over``.
 
     Raises:
         ProcessFailed: the server is gone.
@@ -127,15 +122,6 @@ def _work(
         channel.flush()
 
 
-def _begin() -> tuple[ChildChannel, UaSettings]:
-    parser = argparse.ArgumentParser(prog="python -m cc_tts.ua", description="the SIP user agent's process")
-    parser.add_argument("--channel-fd", type=int, required=True)
-    arguments = parser.parse_args()
-    settings = msgspec.json.decode(sys.stdin.buffer.read(), type=UaSettings)
-    logs.configure(level=settings.log.level, json=settings.log.json, process="ua")
-    return ChildChannel(socket.socket(fileno=arguments.channel_fd), TO_UA), settings
-
-
 def _leave(code: int) -> NoReturn:
     """Exit while PJSIP's objects still exist: Python would destroy them after the library, where PJMEDIA aborts."""
     sys.stdout.flush()
@@ -150,13 +136,12 @@ def _read(
     server_gone: threading.Event,
 ) -> None:
     """Runs on: the reader thread."""
-    try:
-        while records := channel.read():
-            for message, payload in records:
-                if not media(message, payload):
-                    commands.append(message)
-    except ProcessFailed as error:
-        log.error("channel_broken", detail=str(error))
+
+    def on_record(message: Message, payload: bytes) -> None:
+        if not media(message, payload):
+            commands.append(message)
+
+    child.read(channel, on_record)
     server_gone.set()
 
 

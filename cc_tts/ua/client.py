@@ -10,11 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from cc_tts.clock import Clock
 from cc_tts.config import tls as tls_files
-from cc_tts.config.schema import PORTS_A_CALL, Config, is_ip_address
+from cc_tts.config.schema import Config, is_ip_address
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Hello, Message
 from cc_tts.processes.supervisor import ProcessState, Supervisor, python_child
@@ -100,7 +98,7 @@ class _UaProcess:
 
     async def reload(self, settings: UaSettings, *, renew_tls: bool) -> dict[str, str]:
         """As :meth:`UaClient.reload`."""
-        self.supervisor.set_stdin(msgspec.json.encode(settings))
+        self.supervisor.set_settings(settings)
         self.reloaded = ApplySettings(settings=settings, renew_tls=renew_tls)
         if not self.supervisor.is_responsive:
             return {}
@@ -316,7 +314,7 @@ def settings_of(config: Config) -> list[UaSettings]:
     sip, rtp, num = config.sip, config.rtp, config.ua.processes
     tls = replace(config.tls, ca_file=tls_files.ca_file(config.tls)) if "tls" in sip.transports else None
     nameservers = sip.nameservers or system_nameservers()
-    num_ports = (rtp.port_max - rtp.port_min + 1) // PORTS_A_CALL // num * PORTS_A_CALL
+    num_ports = 2 * (rtp.num_pairs // num)
     everyone = []
     for number in range(num):
         first_rtp = rtp.port_min + number * num_ports

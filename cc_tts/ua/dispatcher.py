@@ -11,13 +11,11 @@ one UA process.
 It is a process of its own so that a server that hangs is noticed by the UA processes, which answer 503, and by nobody else.
 """
 
-import argparse
 import contextlib
 import errno
 import hashlib
 import os
 import selectors
-import signal
 import socket
 import sys
 from collections import OrderedDict
@@ -28,6 +26,7 @@ import msgspec
 from cc_tts import logs, port_owner
 from cc_tts.config.schema import LogConfig
 from cc_tts.errors import ProcessFailed
+from cc_tts.processes import child
 from cc_tts.processes.channel import (
     PROTOCOL_VERSION,
     ChildChannel,
@@ -126,15 +125,8 @@ class Dispatcher:
 
 def main() -> int:
     """Run until told to shut down or the server is gone; returns the exit status."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parser = argparse.ArgumentParser(
-        prog="python -m cc_tts.ua.dispatcher", description="spreads calls over UA processes"
-    )
-    parser.add_argument("--channel-fd", type=int, required=True)
-    arguments = parser.parse_args()
-    settings = msgspec.json.decode(sys.stdin.buffer.read(), type=DispatcherSettings)
+    channel, settings = child.begin(DispatcherSettings, (SetFreeCalls,))
     logs.configure(level=settings.log.level, json=settings.log.json, process="dispatcher")
-    channel = ChildChannel(socket.socket(fileno=arguments.channel_fd), (SetFreeCalls,))
     with contextlib.suppress(ProcessFailed), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sip:
         try:
             sip.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
@@ -143,7 +135,7 @@ def main() -> int:
             owner = port_owner.find("udp", settings.port) if error.errno == errno.EADDRINUSE else None
             why = f"the port is taken by {owner}" if owner else str(error)
             channel.send(StartFailed(detail=f"cannot listen on {settings.host}:{settings.port}/udp: {why}"))
-            return 1
+            return child.EXIT_NO_START
         sip.settimeout(0)
         channel.send(Hello(protocol=PROTOCOL_VERSION, process="dispatcher", pid=os.getpid(), build={}))
         channel.send(Ready())

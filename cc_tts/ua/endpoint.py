@@ -31,6 +31,7 @@ from cc_tts.ua.messages import (
     AssertionsFailed,
     Audio,
     BeginUtterance,
+    CallCommand,
     CallEnded,
     CommandFailed,
     CutUtterance,
@@ -56,11 +57,11 @@ from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
 from cc_tts.ua.rtp.l16 import L16
 from cc_tts.ua.rtp.lateness import Lateness, TickLateness
-from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortCooldown, num_pairs
+from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortCooldown
 from cc_tts.ua.sip import bye, transports
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip import uri as sip_uri
-from cc_tts.ua.sip.account import Account, digest_config, local_config, registered_config
+from cc_tts.ua.sip.account import Account, digest_config, local_config
 from cc_tts.ua.sip.redirects import Redirects
 from cc_tts.ua.sip.registration import Registration
 from cc_tts.ua.sip_thread import SipThread, pj_detail
@@ -78,7 +79,7 @@ SOCKET_CLOSING_NS: Final = 600_000_000
 aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
 REPORT_INTERVAL_NS: Final = 1_000_000_000
-"""Refused requests and failed assertions are reported once in this time at most, however many there are."""
+"""How often refused requests and failed assertions are reported."""
 SPARE_HANDLES: Final = 16
 """Of the handles of a build, those that are not for RTP and RTCP."""
 MIN_CLOSING_CALLS: Final = 20
@@ -131,8 +132,7 @@ class UserAgent:
         self._active_pjsua_calls = 0
         self.request_filter_installed = False
         self._policy = InboundPolicy(settings, clock=clock)
-        self._reported_refused_ns = 0
-        self._reported_assertions_ns = 0
+        self._counts_reported_ns = 0
         self._originated: dict[str, str] = {}
         self._tails: list[tuple[int, Hangup]] = []
         self._log_writer = PjsipLog(clock)
@@ -165,7 +165,7 @@ class UserAgent:
         build_limit = self._build_limit = int(library.max_calls())
         self._count_pjsua_calls = library.num_calls
         wanted = min(self._settings.sip.max_calls or build_limit, build_limit)
-        pairs = num_pairs(self._settings.rtp.port_min, self._settings.rtp.port_max)
+        pairs = self._settings.rtp.num_pairs
         if self._settings.rtp.quarantine_s:
             self._max_cooling = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
         if pairs < wanted:
@@ -195,12 +195,7 @@ class UserAgent:
         self._endpoint.audDevManager().setNullDev()
         self._set_codecs()
         self._port_cooldown = PortCooldown(
-            host=self._settings.sip.host,
-            port_min=self._settings.rtp.port_min,
-            port_max=self._settings.rtp.port_max,
-            cooldown_s=self._settings.rtp.quarantine_s,
-            max_pairs=self._max_cooling,
-            clock=self._clock,
+            host=self._settings.sip.host, rtp=self._settings.rtp, max_pairs=self._max_cooling, clock=self._clock
         )
         self._ports = AudioPorts(self.max_calls, self._format, self._clock, self._lateness)
         self._local = Account(on_incoming=self._on_incoming, on_registration=self._send)
@@ -208,12 +203,7 @@ class UserAgent:
         self._outbound = self._local
         if self._settings.registration.registrar and self._settings.registers:
             self._registration = Registration(
-                registered_config(self._settings),
-                on_incoming=self._on_incoming,
-                retry_s=self._settings.registration.retry_s,
-                stop_on=self._settings.registration.stop_on,
-                clock=self._clock,
-                send=self._send,
+                self._settings, on_incoming=self._on_incoming, clock=self._clock, send=self._send
             )
             self._outbound = self._registration.account
         if self._settings.registration.registrar and self._settings.dispatcher_port:
@@ -225,7 +215,7 @@ class UserAgent:
             "max_calls": str(self.max_calls),
             "build_max_calls": str(build_limit),
             "pjsua2": self._build.name(build_limit),
-            "gate": "503" if self.request_filter_installed else "486",
+            "over_limit": "503" if self.request_filter_installed else "486",
         }
 
     def poll(self) -> None:
@@ -242,8 +232,7 @@ class UserAgent:
             self._last_tick_ns = now_ns
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
             self._report_lateness(now_ns)
-            self._report_refused(now_ns)
-            self._report_assertions(now_ns)
+            self._report_counts(now_ns)
             if self._registration is not None:
                 self._registration.turn(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
@@ -299,7 +288,7 @@ class UserAgent:
             case Hangup(tail_ms=tail_ms) if tail_ms:
                 due_ns = self._clock.now_ns() + tail_ms * NS_PER_MS
                 self._tails.append((due_ns, msgspec.structs.replace(message, tail_ms=0)))
-            case _ if type(message) in _LEG_COMMANDS:
+            case CallCommand() if type(message) in _LEG_COMMANDS:
                 self._command_leg(message)
             case _:
                 log.error("unexpected_command", command=type(message).__name__)
@@ -331,10 +320,9 @@ class UserAgent:
         Returns:
             Whether the message was about media; if not, it is for :meth:`command`.
         """
-        feed = _MEDIA_COMMANDS.get(type(message))
-        if feed is None:
+        if not isinstance(message, CallCommand) or (feed := _MEDIA_COMMANDS.get(type(message))) is None:
             return False
-        leg = self._legs.get(message.call_id)  # type: ignore[attr-defined] # media messages are about a call
+        leg = self._legs.get(message.call_id)
         if leg is None:
             return True  # it ended while the message was on its way
         try:
@@ -363,7 +351,7 @@ class UserAgent:
 
     def _originate(self, message: Originate) -> None:
         if self._is_full() or self._lateness.refusing:
-            self._never_was(message.call_id, 503, "All lines are busy")
+            self._send(CallEnded(call_id=message.call_id, sip_code=503, ended_by="failure", quality=Quality()))
             return
         self._reap()
         self._before_offer("")
@@ -373,9 +361,7 @@ class UserAgent:
             leg.follow_redirects(Redirects(message.to, functools.partial(self._may_redirect, message)))
         for name, value in message.headers.items():
             leg_events.add_header(param, name, value)
-        if message.from_ or message.display_name:
-            name = f"{bye.quoted(message.display_name)} " if message.display_name else ""
-            param.txOption.localUri = f"{name}<{message.from_ or self._settings.account_uri}>"
+        param.txOption.localUri = _local_uri(message, self._settings.account_uri)
         self._legs[message.call_id] = leg
         try:
             to = sip_uri.with_transport(message.to, self._settings.sip.transports)
@@ -383,7 +369,7 @@ class UserAgent:
             self._originated[leg.call_id] = leg.getInfo().callIdString
             leg.dialog = (sip_message.readable(self._originated[leg.call_id]), "")
         except pj.Error as error:
-            leg.finish(sip_code=int(leg_status(error)), sip_reason=pj_detail(error))
+            leg.finish(sip_code=leg_status(error))
 
     def _on_key(self, sip_call_id: str, remote_tag: str, cseq: int, key: str, duration_ms: int) -> None:
         """A key came by INFO, in a dialog of ours."""
@@ -401,18 +387,6 @@ class UserAgent:
             return False
         return sip_uri.may_redirect(message.to, target, self._settings.sip.transports)
 
-    def _never_was(self, call_id: str, sip_code: int, reason: str) -> None:
-        self._send(
-            CallEnded(
-                call_id=call_id,
-                sip_code=sip_code,
-                sip_reason=reason,
-                ended_by="failure",
-                quality=Quality(),
-                at_ns=self._clock.now_ns(),
-            )
-        )
-
     def _on_incoming(self, account: Account, pj_call_id: int, rdata: Any) -> None:
         leg = self._new_leg(account, pj_call_id, f"call_{secrets.token_hex(8)}")
         if self._refusal(incoming=1) is not None:
@@ -424,7 +398,7 @@ class UserAgent:
         try:
             self._announce(leg, rdata)
         except Exception:
-            # nobody else will ever answer it, and PJSUA would keep it for good
+            # nothing else would answer it, and PJSUA would keep it for good
             self._forget(leg)
             leg.end(sip_code=500)
             raise
@@ -442,7 +416,6 @@ class UserAgent:
                 request_uri=sip_message.request_uri(message),
                 source=self._library.source_host(rdata.srcAddress, rdata.wholeMsg),
                 headers=sip_message.extension_headers(message),
-                at_ns=self._clock.now_ns(),
                 transport=sip_message.via_transport(message),
                 identity=sip_message.identity_headers(message),
             )
@@ -474,7 +447,7 @@ class UserAgent:
             before_offer=self._before_offer,
         )
 
-    def _command_leg(self, message: Any) -> None:
+    def _command_leg(self, message: CallCommand) -> None:
         name, method = _LEG_COMMANDS[type(message)]
         self._unanswered.discard(message.call_id)
         leg = self._legs.get(message.call_id)
@@ -555,30 +528,26 @@ class UserAgent:
             library,
             policy=self._policy,
             refusal=self._refusal,
-            on_refused=lambda: self._send(InviteRefused(sip_code=503)),
+            on_refused=lambda: self._send(InviteRefused()),
             is_ours=lambda sip_call_id: sip_call_id in self._originated.values(),
         )
         set_capabilities(library)
         self._request_filter = request_filter  # PJSIP calls it as long as the library lives
         self.request_filter_installed = request_filter.install_or_say_why()
 
-    def _report_refused(self, now_ns: int) -> None:
-        if now_ns - self._reported_refused_ns < REPORT_INTERVAL_NS or not (refused := self._policy.take_refused()):
+    def _report_counts(self, now_ns: int) -> None:
+        """Report what was refused and which assertions failed since the last report."""
+        if now_ns - self._counts_reported_ns < REPORT_INTERVAL_NS:
             return
-        self._reported_refused_ns = now_ns
-        for cause, some in refused.items():
-            log.warning("requests_refused", cause=cause, count=some.count, some_sources=sorted(some.sources))
-        self._send(RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
-
-    def _report_assertions(self, now_ns: int) -> None:
-        if now_ns - self._reported_assertions_ns < REPORT_INTERVAL_NS or not (
-            failed := self._log_writer.take_assertions()
-        ):
-            return
-        self._reported_assertions_ns = now_ns
-        for detail, count in failed.items():
-            log.warning("assertion_failed", detail=detail, count=count)
-        self._send(AssertionsFailed(count=failed.total()))
+        self._counts_reported_ns = now_ns
+        if refused := self._policy.take_refused():
+            for cause, some in refused.items():
+                log.warning("requests_refused", cause=cause, count=some.count, some_sources=sorted(some.sources))
+            self._send(RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
+        if failed := self._log_writer.take_assertions():
+            for detail, count in failed.items():
+                log.warning("assertion_failed", detail=detail, count=count)
+            self._send(AssertionsFailed(count=failed.total()))
 
     def _open_files(self, wanted_calls: int) -> int:
         """Let as many files be open as PJLIB has room for sockets: when connections have filled its table it closes new
@@ -642,7 +611,7 @@ class UserAgent:
             self._l16.before_offer(codec)
 
 
-_LEG_COMMANDS: Final[Mapping[type[Message], tuple[str, Callable[[Leg, Any], None]]]] = {
+_LEG_COMMANDS: Final[Mapping[type[CallCommand], tuple[str, Callable[[Leg, Any], None]]]] = {
     Ring: ("ring", Leg.ring),
     Answer: ("answer", Leg.accept),
     Hangup: ("hangup", Leg.end_as_asked),
@@ -650,7 +619,7 @@ _LEG_COMMANDS: Final[Mapping[type[Message], tuple[str, Callable[[Leg, Any], None
     SendDtmf: ("dtmf", Leg.send_dtmf),
 }
 """What the SIP thread carries out on a leg, with the command's name in :class:`CommandFailed`."""
-_MEDIA_COMMANDS: Final[Mapping[type[Message], Callable[[Leg, Any, bytes], None]]] = {
+_MEDIA_COMMANDS: Final[Mapping[type[CallCommand], Callable[[Leg, Any, bytes], None]]] = {
     BeginUtterance: lambda leg, begin, _: leg.buffer.begin(
         begin.utterance_id, begin.start_threshold_ms, not_before_ns=begin.not_before_ns
     ),
@@ -660,6 +629,14 @@ _MEDIA_COMMANDS: Final[Mapping[type[Message], Callable[[Leg, Any, bytes], None]]
     SetPaused: lambda leg, pause, _: leg.set_paused("request", paused=pause.paused),
 }
 """What the reader thread carries out on a leg."""
+
+
+def _local_uri(message: Originate, account_uri: str) -> str:
+    """From of a call that says who calls; empty for the account's own."""
+    if not (message.from_ or message.display_name):
+        return ""
+    name = f"{bye.quoted(message.display_name)} " if message.display_name else ""
+    return f"{name}<{message.from_ or account_uri}>"
 
 
 def leg_status(error: Any) -> int:

@@ -207,14 +207,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             param.statusCode = pj.PJSIP_SC_OK if ended_by == "local" else sip_code or pj.PJSIP_SC_OK
             headers = bye.bye_headers(cause=cause, played_ms=self._played_ms, sip_code=sip_code, reason=reason)
         elif self._awaits_answer():
-            param.statusCode = sip_code or pj.PJSIP_SC_DECLINE
-            if self._server:
-                headers["Server"] = self._server
-            if reason:
-                param.reason = reason
-                headers["Warning"] = f"399 cc-tts {bye.quoted(reason)}"
-            if retry_after_s:
-                headers["Retry-After"] = str(retry_after_s)
+            param.statusCode, param.reason = sip_code or pj.PJSIP_SC_DECLINE, reason
+            headers = bye.refusal_headers(server=self._server, reason=reason, retry_after_s=retry_after_s)
         elif ended_by != "local" and sip_code:
             param.statusCode = sip_code
         for name, value in headers.items():
@@ -310,19 +304,26 @@ class Leg(pj.Call):  # type: ignore[misc]
             return
         quality = self.quality()
         self._send(QualityReport(call_id=self.call_id, quality=quality))
-        if self._stream and self._is_established and quality.packets_sent and not self._is_report_sent:
-            # PJMEDIA's first comes after five seconds, and a round trip is measured by what answers it (RFC 3550 §6.2: the
-            # first report may come at once)
+        if self._stream:
+            self._send_first_report(quality)
+            self._source_watch.look(self, self._stream_index, num_discarded=self._packets_discarded)
+        self._watch_inactivity(quality, inactivity_timeout_s)
+
+    def _send_first_report(self, quality: Quality) -> None:
+        """Send an RTCP report once packets flow. PJMEDIA's first comes after five seconds, and a round trip is measured by
+        what answers it (RFC 3550 §6.2: the first report may come at once).
+        """
+        if self._is_established and quality.packets_sent and not self._is_report_sent:
             self._is_report_sent = True
             self._library.send_report(self._stream)
-        if self._stream:
-            self._source_watch.look(self, self._stream_index, num_discarded=self._packets_discarded)
+
+    def _watch_inactivity(self, quality: Quality, timeout_s: float) -> None:
         now_ns = self._clock.now_ns()
         owes_rtp = self._is_established and self._held_by == "none" and self._expects_rtp
         if quality.packets_received != self._packets_received or not owes_rtp:
             self._packets_received = quality.packets_received
             self._last_packet_ns = now_ns
-        elif inactivity_timeout_s and (now_ns - self._last_packet_ns) / 1e9 > inactivity_timeout_s:
+        elif timeout_s and (now_ns - self._last_packet_ns) / 1e9 > timeout_s:
             self.end(reason="RTP timeout", ended_by="rtp_inactivity", cause="rtp_inactivity")
 
     def keep_time(self, now_ns: int) -> None:
@@ -352,48 +353,53 @@ class Leg(pj.Call):  # type: ignore[misc]
         info = self.getInfo()
         if info.role == pj.PJSIP_ROLE_UAC and not self._sent_over:
             self._sent_over = leg_events.answered_over(prm)
-        if info.state == pj.PJSIP_INV_STATE_CONNECTING and self._machine.can(LegEvent.ANSWER):
+        if info.state == pj.PJSIP_INV_STATE_CONNECTING:
+            self._on_answer()
+        is_refused = info.state in _ANSWERING and self._refuse_keys(prm)
+        if info.state == pj.PJSIP_INV_STATE_EARLY and not is_refused:
+            self._on_provisional(info)
+        elif info.state == pj.PJSIP_INV_STATE_CONFIRMED:
+            self._on_ack(info)
+        elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
+            self._on_disconnected(info, leg_events.received(prm))
+
+    def _on_answer(self) -> None:
+        if self._machine.can(LegEvent.ANSWER):
             self._machine.fire(LegEvent.ANSWER)
             self._answered_ns = self._clock.now_ns()
-        if info.state in _ANSWERING and self._srtp != "off" and (fault := leg_events.fault_of_answer(prm)):
-            self._refuse_media(fault)
-            if info.state == pj.PJSIP_INV_STATE_EARLY:
-                return
-        if info.state == pj.PJSIP_INV_STATE_EARLY and info.role == pj.PJSIP_ROLE_UAC:
-            self._send(
-                CallRinging(
-                    call_id=self.call_id,
-                    sip_call_id=sip_message.readable(info.callIdString),
-                    sip_code=int(info.lastStatusCode),
-                )
-            )
-        elif info.state == pj.PJSIP_INV_STATE_CONFIRMED and self._machine.can(LegEvent.ACK):
-            self._machine.fire(LegEvent.ACK)
-            self._last_packet_ns = self._clock.now_ns()
-            self._unmute()
+
+    def _on_provisional(self, info: Any) -> None:
+        """A provisional response to our INVITE; what we send ourselves is reported by :meth:`ring`."""
+        if info.role == pj.PJSIP_ROLE_UAC:
             sip_call_id = sip_message.readable(info.callIdString)
-            self._send(
-                CallEstablished(
-                    call_id=self.call_id,
-                    sip_call_id=sip_call_id,
-                    at_ns=self._clock.now_ns(),
-                    transport=self._sent_over,
-                )
+            self._send(CallRinging(call_id=self.call_id, sip_call_id=sip_call_id, sip_code=int(info.lastStatusCode)))
+
+    def _on_ack(self, info: Any) -> None:
+        if not self._machine.can(LegEvent.ACK):
+            return
+        self._machine.fire(LegEvent.ACK)
+        self._last_packet_ns = self._clock.now_ns()
+        self._unmute()
+        self._send(
+            CallEstablished(
+                call_id=self.call_id,
+                sip_call_id=sip_message.readable(info.callIdString),
+                at_ns=self._clock.now_ns(),
+                transport=self._sent_over,
             )
-            if not self._negotiated:
-                self._refuse_media("No usable answer to our offer")  # in the ACK: PJSIP lets such a call be
-        elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
-            self._give_up_reinvite()
-            response = leg_events.received(prm)
-            sip_code = int(info.lastStatusCode)
-            if not self._incoming and not self._is_answered and self._ended_by is None and not response:
-                self._is_unreachable(sip_code, info.lastReason)
-            is_redirect = sip_code // 100 == 3  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
-            self.finish(
-                sip_code=sip_code,
-                sip_reason=info.lastReason,
-                contacts=tuple(sip_message.contacts(response)) if is_redirect else (),
-            )
+        )
+        if not self._negotiated:
+            self._refuse_media("No usable answer to our offer")  # in the ACK: PJSIP lets such a call be
+
+    def _on_disconnected(self, info: Any, response: str) -> None:
+        """The call is over; ``response`` is the message that ended it, empty if none did."""
+        self._give_up_reinvite()
+        sip_code = int(info.lastStatusCode)
+        if not self._incoming and not self._is_answered and self._ended_by is None and not response:
+            self._note_unreachable(sip_code, info.lastReason)
+        is_redirect = sip_code // 100 == 3  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
+        contacts = tuple(sip_message.contacts(response)) if is_redirect else ()
+        self.finish(sip_code=sip_code, contacts=contacts)
 
     def onCallRedirected(self, prm: Any) -> int:
         """A 3xx came, or the refusal of somebody whom a 3xx named, and ``prm.targetUri`` is next. REJECT asks for the one
@@ -425,8 +431,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         elif 0 < status < pj.PJSIP_SC_MULTIPLE_CHOICES:
             self._hold = None
 
-    def finish(self, *, sip_code: int, sip_reason: str, contacts: tuple[str, ...] = ()) -> None:
-        """Say the last word and give the port back. Happens once."""
+    def finish(self, *, sip_code: int, contacts: tuple[str, ...] = ()) -> None:
+        """Report the end and give the port back. Happens once."""
         if self.is_over:
             return
         quality = self.quality()
@@ -445,10 +451,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             CallEnded(
                 call_id=self.call_id,
                 sip_code=sip_code,
-                sip_reason=sip_message.readable(sip_reason)[:200],
                 ended_by=ended_by,
                 quality=quality,
-                at_ns=self._clock.now_ns(),
                 contacts=contacts,
             )
         )
@@ -555,7 +559,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         info = self.getInfo()
         return bool(info.role == pj.PJSIP_ROLE_UAS and info.state < pj.PJSIP_INV_STATE_CONNECTING)
 
-    def _is_unreachable(self, sip_code: int, reason: str) -> None:
+    def _note_unreachable(self, sip_code: int, reason: str) -> None:
         """No response ended the call. With a status of a server's it is PJSIP's own: the INVITE could not be sent."""
         if sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
             self._ended_by = "unreachable"
@@ -611,17 +615,16 @@ class Leg(pj.Call):  # type: ignore[misc]
             if must:
                 raise
         if self.is_clocked:
-            if not self._codec:
-                self._codec = self.getStreamInfo(self._stream_index).codecName
-            media = MediaActive(
-                call_id=self.call_id,
-                codec=self._codec,
-                clock_rate_hz=self._audio_format.rate_hz,
-                srtp=is_encrypted,
-            )
-            if media != self._media_sent:
-                self._media_sent = media
-                self._send(media)
+            self._report_media(srtp=is_encrypted)
+
+    def _report_media(self, *, srtp: bool) -> None:
+        if not self._codec:
+            self._codec = self.getStreamInfo(self._stream_index).codecName
+        rate_hz = self._audio_format.rate_hz
+        media = MediaActive(call_id=self.call_id, codec=self._codec, clock_rate_hz=rate_hz, srtp=srtp)
+        if media != self._media_sent:
+            self._media_sent = media
+            self._send(media)
 
     @property
     def _is_muted(self) -> bool:
@@ -645,6 +648,13 @@ class Leg(pj.Call):  # type: ignore[misc]
             log.warning("media_refused", call_id=self.call_id, detail=fault)
             self._note_port()  # the peer may send there already
             self.end(sip_code=NOT_ACCEPTABLE_HERE, reason=fault, ended_by="not_acceptable", cause="not_acceptable")
+
+    def _refuse_keys(self, prm: Any) -> bool:
+        """With SRTP on, end the call if the keys of an answer cannot be used; returns whether that is so."""
+        fault = "" if self._srtp == "off" else leg_events.fault_of_answer(prm)
+        if fault:
+            self._refuse_media(fault)
+        return bool(fault)
 
     def _note_port(self) -> None:
         """Remember where the peer sends RTP."""

@@ -11,7 +11,7 @@ from cc_tts.config.schema import LogConfig, RegistrationConfig, RtpConfig, SipCo
 from cc_tts.config.security import AuthConfig, TlsConfig
 from cc_tts.media.playout_events import PlayoutEvent
 from cc_tts.media.quality import Quality
-from cc_tts.processes.channel import Message
+from cc_tts.processes.channel import Message, kinds_of
 from cc_tts.ua.sip.uri import with_transport
 
 # --- configuration: written to the child's standard input as JSON --------------------------------------------------
@@ -77,17 +77,37 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
         return f"{scheme}:{self.registration.username}@{rest.split(';', 1)[0]}"
 
 
+class Command(Message, frozen=True):
+    """Server → UA."""
+
+
+class CallCommand(Command, frozen=True):
+    """About one call."""
+
+    call_id: str
+
+
+class Report(Message, frozen=True):
+    """UA → server."""
+
+
+class CallReport(Report, frozen=True):
+    """About one call."""
+
+    call_id: str
+
+
 # --- server → UA: signalling ---------------------------------------------------------------------------------------
 
 
-class SetAccepting(Message, frozen=True):
-    """Whether INVITE and OPTIONS outside a dialog are welcome; if not they get 503 with Retry-After."""
+class SetAccepting(Command, frozen=True):
+    """Whether INVITE and OPTIONS outside a dialog are accepted; if not they get 503 with Retry-After."""
 
     accepting: bool
     retry_after_s: int
 
 
-class ApplySettings(Message, frozen=True):
+class ApplySettings(Command, frozen=True):
     """Take over those of the settings that ``config.RELOADABLE`` names. Answered with :class:`SettingsApplied`.
 
     ``renew_tls``: files of ``tls`` have changed, so that the listener reads them again.
@@ -97,25 +117,21 @@ class ApplySettings(Message, frozen=True):
     renew_tls: bool
 
 
-class Ring(Message, frozen=True):
+class Ring(CallCommand, frozen=True):
     """Send 180, or 183 with SDP so that media can flow before the answer."""
 
-    call_id: str
     early_media: bool = False
 
 
-class Answer(Message, frozen=True):
+class Answer(CallCommand, frozen=True):
     """Send 200."""
 
-    call_id: str
 
-
-class Hangup(Message, frozen=True):
+class Hangup(CallCommand, frozen=True):
     """End the call: BYE with ``cause``, CANCEL, or a final refusal with ``sip_code`` if it is not answered. ``tail_ms``: let
     silence be sent this long before.
     """
 
-    call_id: str
     sip_code: int = 0
     reason: str = ""
     retry_after_s: int = 0
@@ -123,25 +139,22 @@ class Hangup(Message, frozen=True):
     tail_ms: int = 0
 
 
-class SetHold(Message, frozen=True):
+class SetHold(CallCommand, frozen=True):
     """Re-INVITE to hold (sendonly) or to take back."""
 
-    call_id: str
     hold: bool
 
 
-class SendDtmf(Message, frozen=True):
+class SendDtmf(CallCommand, frozen=True):
     """Send digits as RFC 4733 telephone events."""
 
-    call_id: str
     digits: str
     duration_ms: int
 
 
-class Originate(Message, frozen=True):
+class Originate(CallCommand, frozen=True):
     """Place a call. Refusals and timeouts come back as :class:`CallEnded`."""
 
-    call_id: str
     to: str
     from_: str
     headers: dict[str, str]
@@ -151,123 +164,109 @@ class Originate(Message, frozen=True):
 # --- server → UA: media ---------------------------------------------------------------------------------------------
 
 
-class BeginUtterance(Message, frozen=True):
+class BeginUtterance(CallCommand, frozen=True):
     """Queue an utterance behind those present; it starts at its threshold or when it is finished, and not before
     ``not_before_ns``.
     """
 
-    call_id: str
     utterance_id: str
     start_threshold_ms: int
     not_before_ns: int = 0
 
 
-class Audio(Message, frozen=True):
+class Audio(CallCommand, frozen=True):
     """PCM of an utterance at the leg's clock rate (the payload)."""
 
-    call_id: str
     utterance_id: str
 
 
-class FinishUtterance(Message, frozen=True):
+class FinishUtterance(CallCommand, frozen=True):
     """No more audio will come for it."""
 
-    call_id: str
     utterance_id: str
 
 
-class CutUtterance(Message, frozen=True):
+class CutUtterance(CallCommand, frozen=True):
     """Silence within one frame. ``utterance_id`` ``None``: everything on the leg."""
 
-    call_id: str
     utterance_id: str | None = None
 
 
-class SetPaused(Message, frozen=True):
+class SetPaused(CallCommand, frozen=True):
     """Stop or go on with the prompt's clock."""
 
-    call_id: str
     paused: bool
 
 
 # --- UA → server: signalling -----------------------------------------------------------------------------------------
 
 
-class IncomingCall(Message, frozen=True):
+class IncomingCall(CallReport, frozen=True):
     """An INVITE outside a dialog. ``source`` is the address it came from, without port; ``identity`` is what it asserts of
     the caller, to be believed only of trusted peers.
     """
 
-    call_id: str
     sip_call_id: str
     caller: str
     callee: str
     request_uri: str
     source: str
     headers: dict[str, str]
-    at_ns: int
     transport: str = ""
     identity: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class CallRinging(Message, frozen=True):
+class CallRinging(CallReport, frozen=True):
     """A provisional response above 100 went out or came in."""
 
-    call_id: str
     sip_call_id: str
     sip_code: int
 
 
-class CallEstablished(Message, frozen=True):
+class CallEstablished(CallReport, frozen=True):
     """ACK received (inbound) or sent (outbound)."""
 
-    call_id: str
     sip_call_id: str
     at_ns: int
     transport: str = ""
 
 
-class MediaActive(Message, frozen=True):
+class MediaActive(CallReport, frozen=True):
     """The leg has a codec and the playout buffer is connected; prompts can be heard. Sent again when ``srtp`` changes."""
 
-    call_id: str
     codec: str
     clock_rate_hz: int
     srtp: bool = False
 
 
-class HoldChanged(Message, frozen=True):
+class HoldChanged(CallReport, frozen=True):
     """The media direction changed. ``by`` says who holds."""
 
-    call_id: str
     held: bool
     by: Literal["local", "remote", "none"]
 
 
-class DtmfBegan(Message, frozen=True):
+class DtmfBegan(CallReport, frozen=True):
     """A key went down; :class:`DtmfReceived` follows with the same ``at_ns`` when it goes up. Not sent for SIP INFO."""
 
-    call_id: str
     at_ns: int
 
 
-class DtmfReceived(Message, frozen=True):
+class DtmfReceived(CallReport, frozen=True):
     """One digit (RFC 4733 event or SIP INFO), when its length is known. ``at_ns``: when the key went down.
 
-    ``duration_ms`` 0: the sender has not said.
+    ``duration_ms`` 0: the sender gave none.
     """
 
-    call_id: str
     digit: str
     duration_ms: int
     method: Literal["rfc4733", "sip_info"]
     at_ns: int
 
 
-class QualityReport(Message, frozen=True):
+class QualityReport(CallReport, frozen=True):
     """Sent every second for each leg."""
 
-    call_id: str
     quality: Quality
 
 
@@ -275,27 +274,23 @@ EndedBy = Literal["local", "remote", "rtp_inactivity", "failure", "not_acceptabl
 """``not_acceptable``: there was no media to agree on, by us. ``unreachable``: the INVITE could not be sent."""
 
 
-class CallEnded(Message, frozen=True):
-    """The last word about a call. ``contacts`` are those of a redirection that was not followed."""
+class CallEnded(CallReport, frozen=True):
+    """The last report of a call. ``contacts`` are those of a redirection that was not followed."""
 
-    call_id: str
     sip_code: int
-    sip_reason: str
     ended_by: EndedBy
     quality: Quality
-    at_ns: int
     contacts: tuple[str, ...] = ()
 
 
-class CommandFailed(Message, frozen=True):
+class CommandFailed(CallReport, frozen=True):
     """PJSIP refused a command on a call; the call goes on."""
 
-    call_id: str
     command: str
     detail: str
 
 
-class ActivePjsuaCalls(Message, frozen=True):
+class ActivePjsuaCalls(Report, frozen=True):
     """How many calls PJSUA has, whenever it changes. PJSUA keeps one longer than the leg while it still waits for an answer,
     as after a CANCEL that nobody confirms (RFC 3261 §9.1: up to 64·T1).
     """
@@ -303,7 +298,7 @@ class ActivePjsuaCalls(Message, frozen=True):
     count: int
 
 
-class MediaLateness(Message, frozen=True):
+class MediaLateness(Report, frozen=True):
     """How late frames have been asked for in the last seconds (99th percentile), and whether new calls get 503 for that.
     Sent when it changes, once a second at most.
     """
@@ -312,10 +307,8 @@ class MediaLateness(Message, frozen=True):
     refusing: bool
 
 
-class InviteRefused(Message, frozen=True):
-    """An INVITE was answered by the request filter, before it became a call."""
-
-    sip_code: int
+class InviteRefused(Report, frozen=True):
+    """An INVITE got 503 from the request filter, before it became a call."""
 
 
 RefusedCause = Literal["peer", "rate", "credentials", "attempts", "malformed", "bait"]
@@ -324,84 +317,45 @@ passwords, unreadable credentials. ``bait``: an unsolicited challenge, that is a
 """
 
 
-class RequestsRefused(Message, frozen=True):
+class RequestsRefused(Report, frozen=True):
     """How many requests were refused for each cause since the last of these, once a second at most."""
 
     counts: dict[RefusedCause, int]
 
 
-class SettingsApplied(Message, frozen=True):
+class SettingsApplied(Report, frozen=True):
     """What of :class:`ApplySettings` could not be taken over: the key, and why."""
 
     refused: dict[str, str]
 
 
-class AssertionsFailed(Message, frozen=True):
-    """How many assertions of PJSIP failed since the last of these, once a second at most. The wheel dies of the first."""
+class AssertionsFailed(Report, frozen=True):
+    """How many assertions of PJSIP failed since the last of these, once a second at most. The first ends the PyPI wheel."""
 
     count: int
 
 
-class RegistrationChanged(Message, frozen=True):
+class RegistrationChanged(Report, frozen=True):
     """The registrar's answer."""
 
     registered: bool
     sip_code: int
-    detail: str
 
 
 # --- UA → server: media ------------------------------------------------------------------------------------------------
 
 
-class PlayoutReport(Message, frozen=True):
+class PlayoutReport(CallReport, frozen=True):
     """What a leg's playout buffer reports."""
 
-    call_id: str
     event: PlayoutEvent
 
 
-# --- server → dispatcher -------------------------------------------------------------------------------------------------
-
-
 class SetFreeCalls(Message, frozen=True):
-    """How many more calls each UA process takes; ``dispatcher.DOWN`` if it is not ready."""
+    """Server → dispatcher: how many more calls each UA process takes; ``dispatcher.DOWN`` if it is not ready."""
 
     free_calls: tuple[int, ...]
 
 
-TO_UA: Final[tuple[type[Message], ...]] = (
-    SetAccepting,
-    ApplySettings,
-    Ring,
-    Answer,
-    Hangup,
-    SetHold,
-    SendDtmf,
-    Originate,
-    BeginUtterance,
-    Audio,
-    FinishUtterance,
-    CutUtterance,
-    SetPaused,
-)
-
-FROM_UA: Final[tuple[type[Message], ...]] = (
-    IncomingCall,
-    CallRinging,
-    CallEstablished,
-    MediaActive,
-    HoldChanged,
-    DtmfBegan,
-    DtmfReceived,
-    QualityReport,
-    CallEnded,
-    CommandFailed,
-    InviteRefused,
-    RequestsRefused,
-    AssertionsFailed,
-    ActivePjsuaCalls,
-    MediaLateness,
-    RegistrationChanged,
-    SettingsApplied,
-    PlayoutReport,
-)
+TO_UA: Final = kinds_of(Command)
+FROM_UA: Final = kinds_of(Report)

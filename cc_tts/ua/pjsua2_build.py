@@ -2,7 +2,7 @@
 
 ``CC_TTS_PJSUA2`` says which: ``wheel`` (what counts when it is not set), ``server``, or the folder of a build elsewhere. The
 server build lies in a folder of its own beside the wheel, so that choosing it is one entry at the head of ``sys.path``;
-its ``build.json`` says what it was built from and for how much (``sip/pjproject/build.sh``).
+its ``build.json`` says what it was built from and for how many calls (``sip/pjproject/build.sh``).
 
 Runs on: any thread, before pjsua2 is imported. Imports nothing of it.
 """
@@ -27,7 +27,7 @@ WHEEL_MAX_CALLS: Final = 4
 WHEEL_MAX_HANDLES: Final = 64
 """What the PyPI wheel was compiled with: PJSUA_MAX_CALLS and PJ_IOQUEUE_MAX_HANDLES."""
 NO_TLS: Final = (
-    'sip.transports has "tls", but the PyPI wheel of pjsua2 brings OpenSSL 1.0.2, which gets no repairs since 2019: '
+    'sip.transports has "tls", but the PyPI wheel of pjsua2 brings OpenSSL 1.0.2, without security fixes since 2019: '
     f'make pjsua2, then start with {VARIABLE}=server, or take "tls" out'
 )
 _INSIDE: Final = tuple(
@@ -98,7 +98,7 @@ def chosen(environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix) ->
             f"{VARIABLE}={wanted[:100]}: there is no server build of pjsua2 in {folder}; make pjsua2 builds it"
         ) from None
     except msgspec.MsgspecError as error:
-        raise ConfigError(f"{path}: {error}; make pjsua2 builds it anew") from None
+        raise ConfigError(f"{path}: {error}; make pjsua2 builds it again") from None
     return Pjsua2Build(folder, description)
 
 
@@ -117,7 +117,7 @@ def select(build: Pjsua2Build, path: MutableSequence[str] = sys.path) -> None:
 
 
 def check_address(host: str) -> None:
-    """Refuse to let the wheel listen where strangers may send to: it is compiled with assertions, and each ends every call.
+    """Refuse to let the wheel listen on a public address: it is compiled with assertions, each of which ends all calls.
 
     Raises:
         ConfigError: ``host`` is neither a loopback nor a private address; that of every interface is none, whichever the

@@ -1,4 +1,4 @@
-"""The one thread that may touch pjsua2.
+"""The one thread that may use pjsua2.
 
 PJSIP wants every caller registered and its callbacks are delivered by ``libHandleEvents``; with one thread that does both,
 no lock is needed anywhere in the user agent.
@@ -29,13 +29,13 @@ class SipThread:
 
     @classmethod
     def check(cls) -> None:
-        """First line of every function that touches pjsua2.
+        """First line of every function that uses pjsua2.
 
         Raises:
             RuntimeError: called on another thread.
         """
         if threading.get_ident() != cls._ident:
-            raise RuntimeError(f"pjsua2 touched on thread {threading.current_thread().name}")
+            raise RuntimeError(f"pjsua2 used on thread {threading.current_thread().name}")
 
 
 def callback(function: Callable[P, None]) -> Callable[P, None]:

@@ -9,12 +9,9 @@ Both are written beside their place and moved into it, the JSON last: a voice is
 then. Two processes may enrol the same voice at once; they write the same bytes.
 """
 
-import contextlib
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +21,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from cc_tts import atomic_file
 from cc_tts.errors import ConfigError
 
 EMBEDDING_SIZE: Final = 192
@@ -113,8 +111,8 @@ class EmbeddingCache:
         text = json.dumps(msgspec.to_builtins(metadata), ensure_ascii=False, indent=1)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            _write_whole(self._path(voice.key, "safetensors"), tensors)
-            _write_whole(self._path(voice.key, "json"), text.encode() + b"\n")
+            atomic_file.write(self._path(voice.key, "safetensors"), tensors)
+            atomic_file.write(self._path(voice.key, "json"), text.encode() + b"\n")
         except OSError as error:
             raise ConfigError(f"cannot keep the voice in {self._folder}: {error.strerror}") from None
 
@@ -167,18 +165,3 @@ def _check_shapes(tensors: dict[str, Any]) -> None:
         raise ValueError(f"tokens {llm} and {flow} do not go with a mel of {mel}")
     if tensors["embedding"].shape != (EMBEDDING_SIZE,):
         raise ValueError(f"an embedding of {tensors['embedding'].shape}, must be {EMBEDDING_SIZE} numbers")
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write beside ``path``, wait for the disk, move into place."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)  # noqa: PTH105 - names a temporary file made by number
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)  # noqa: PTH108
-        raise

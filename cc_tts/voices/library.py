@@ -15,9 +15,10 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from cc_tts import atomic_file
 from cc_tts.errors import ConfigError
 from cc_tts.voices.catalog import unknown_voice
-from cc_tts.voices.embedding_cache import EmbeddingCache, EnrolledVoice, _write_whole
+from cc_tts.voices.embedding_cache import EmbeddingCache, EnrolledVoice
 from cc_tts.voices.voice import Voice
 
 VoiceMode = Literal["zero_shot", "cross_lingual", "instruct"]
@@ -149,7 +150,7 @@ class VoiceLibrary:
         old_key = self._key_at(path)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            _write_whole(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+            atomic_file.write(path, msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
         except OSError as error:
             raise ConfigError(f"cannot keep the voice in {self.folder}: {error.strerror}") from None
         self._forget_unused(old_key)

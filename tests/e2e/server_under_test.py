@@ -89,8 +89,8 @@ async def engine_pcm(text: str, folder: Path) -> Samples:
 
 
 def entries(log: str, event: str) -> list[Json]:
-    """Entries of a log with this event."""
-    found = (json.loads(line) for line in log.splitlines() if line.startswith("{"))
+    """Entries of a log with this event; a last line that is still being written is left out."""
+    found = (json.loads(line) for line in log.splitlines(keepends=True) if line.startswith("{") and line.endswith("\n"))
     return [entry for entry in found if entry.get("event") == event]
 
 

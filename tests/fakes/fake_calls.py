@@ -193,31 +193,30 @@ class FakeCall:
             raise WrongState("the prompts are not paused")
         self.paused = False
 
-    async def answer(self) -> None:
-        await self._registry.slowly()
+    def answer(self) -> None:
         self.machine.fire(CallEvent.ANSWER)
         self.codec, self.clock_rate_hz, self.answered_at_s = "PCMU", 8000, 1002.0
 
-    async def ring(self, *, early_media: bool = False) -> None:
+    def ring(self, *, early_media: bool = False) -> None:
         self.machine.fire(CallEvent.RING)
         self.asked.append(("ring", early_media))
 
-    async def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
+    def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
         self._must_live()
         self.asked.append(("hangup", (sip_code, reason)))
         self.machine.fire(CallEvent.END)
         self.ended_at_s = 1003.0
         self.ending = Ending("completed", "local_hangup", sip_code)
 
-    async def hold(self) -> None:
+    def hold(self) -> None:
         self._must_be_established()
         self.held = True
 
-    async def unhold(self) -> None:
+    def unhold(self) -> None:
         self._must_be_established()
         self.held = False
 
-    async def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
+    def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
         self._must_be_established()
         self.asked.append(("dtmf", (digits, duration_ms)))
 
@@ -227,7 +226,7 @@ class FakeCall:
 
     def _must_be_established(self) -> None:
         if self.state is not CallState.ESTABLISHED:
-            raise WrongState(f"call {self.id} is {self.state}, not established")
+            raise WrongState(f"call {self.id} is {self.state}: modify is not possible")
 
 
 class FakeVoices:

@@ -121,7 +121,6 @@ class FakeUa:
                 request_uri=uri or f"sip:{user}@127.0.0.1:5060",
                 source=source,
                 headers=headers or {},
-                at_ns=0,
             )
         )
         return call_id
@@ -137,10 +136,8 @@ class FakeUa:
             messages.CallEnded(
                 call_id=call_id,
                 sip_code=sip_code,
-                sip_reason="",
                 ended_by=by,
                 quality=Quality(packets_sent=7),
-                at_ns=0,
             )
         )
 

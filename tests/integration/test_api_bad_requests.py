@@ -235,7 +235,7 @@ async def test_taken_ids_are_409(api: RunningApi) -> None:
 
 @pytest.mark.parametrize("action", ["speak", "play", "stop", "pause", "resume", "answer", "hold", "dtmf", "hangup"])
 async def test_an_ended_call_is_409(api: RunningApi, action: str) -> None:
-    await api.registry.live["c1"].hangup()
+    api.registry.live["c1"].hangup()
     body = {"speak": {"text": "hi"}, "play": {"tone": "beep"}, "dtmf": {"digits": "1"}}.get(action)
     (await api.ask("POST", f"/v1/calls/c1/{action}", body)).check_problem(409, "wrong_state")
 

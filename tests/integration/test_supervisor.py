@@ -70,15 +70,17 @@ class Nursery:
         """Its children that run or have not been waited for."""
         return sorted(set(own_children()) - set(self._others))
 
-    def make(self, script: str, *, argv: list[str] | None = None) -> Watched:
-        """A supervisor of a child that runs ``script``."""
+    def make(self, script: str, *, argv: list[str] | None = None, **timeouts_s: float) -> Watched:
+        """A supervisor of a child that runs ``script``; ``timeouts_s`` are those of :class:`ChildSpec`."""
         path = self._folder / f"child{len(self.all)}.py"
         path.write_text(HEAD.format(root=str(ROOT)) + dedent(script))
         ready: list[Hello] = []
         down: list[str] = []
         messages: list[tuple[Message, bytes]] = []
         supervisor = Supervisor(
-            ChildSpec(name="test", argv=argv or [sys.executable, str(path)], messages=(), stdin=b"settings"),
+            ChildSpec(
+                name="test", argv=argv or [sys.executable, str(path)], messages=(), stdin=b"settings", **timeouts_s
+            ),
             clock=MonotonicClock(),
             on_message=lambda message, payload: messages.append((message, payload)),
             on_ready=ready.append,
@@ -130,7 +132,7 @@ async def test_it_becomes_ready_and_stops(nursery: Nursery) -> None:
     with pytest.raises(ProcessFailed, match="stopped"):
         supervisor.send(Ping(serial=1))
     await supervisor.start()
-    assert vars(supervisor)["state"] is ProcessState.READY
+    assert supervisor._machine.state is ProcessState.READY
     assert supervisor.pid == watched.ready[0].pid
     assert watched.ready[0].build == {"stdin": "settings"}, "its settings come on standard input"
     supervisor.send(Ping(serial=7), b"payload")
@@ -200,25 +202,22 @@ async def test_there_is_no_such_program(nursery: Nursery) -> None:
     assert num_open_files() <= before
 
 
-async def test_it_never_becomes_ready(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "START_TIMEOUT_S", 0.5)
-    watched = nursery.make("hello(ready=False); time.sleep(60)")
+async def test_it_never_becomes_ready(nursery: Nursery) -> None:
+    watched = nursery.make("hello(ready=False); time.sleep(60)", start_timeout_s=0.5)
     with pytest.raises(ProcessFailed, match="not ready within"):
         await watched.supervisor.start()
     assert nursery.living() == []
 
 
-async def test_it_falls_silent(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "HEARTBEAT_TIMEOUT_S", 0.5)
-    watched = nursery.make("hello(); serve(pong=False)")
+async def test_it_falls_silent(nursery: Nursery) -> None:
+    watched = nursery.make("hello(); serve(pong=False)", heartbeat_timeout_s=0.5)
     await watched.supervisor.start()
     await eventually(lambda: watched.down, timeout_s=TIMEOUT_S)
     assert watched.down[0].startswith("no heartbeat")
 
 
-async def test_a_pause_of_the_server_kills_no_healthy_child(nursery: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor_module, "HEARTBEAT_TIMEOUT_S", 0.5)
-    watched = nursery.make("hello(); serve()")
+async def test_a_pause_of_the_server_kills_no_healthy_child(nursery: Nursery) -> None:
+    watched = nursery.make("hello(); serve()", heartbeat_timeout_s=0.5)
     await watched.supervisor.start()
     for _ in range(3):
         time.sleep(1.5)  # as in a frozen container: neither pings nor pongs  # noqa: ASYNC251

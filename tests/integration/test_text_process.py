@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import TtsConfig
+from cc_tts.config.schema import LogConfig, TtsConfig
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
@@ -54,7 +54,7 @@ def make_process(downs: list[bool] | None = None) -> TextProcess:
         if downs is not None:
             downs.append(True)
 
-    return TextProcess(clock=MonotonicClock(), log_level="warning", log_json=True, on_down=on_down)
+    return TextProcess(clock=MonotonicClock(), log=LogConfig(level="warning"), on_down=on_down)
 
 
 async def chunks_of(process: TextProcess, text: str, language: str | None = None) -> list[TextChunk]:

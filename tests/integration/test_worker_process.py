@@ -1,6 +1,7 @@
 """The real worker process with the small model, driven by the client that the server drives it by."""
 
 import asyncio
+import dataclasses
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,11 +15,12 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.clock import MonotonicClock  # noqa: E402
+from cc_tts.config.schema import LogConfig, TtsConfig  # noqa: E402
 from cc_tts.engines.engine import SynthesisRequest  # noqa: E402
 from cc_tts.engines.worker import link as link_module  # noqa: E402
 from cc_tts.engines.worker.client import WorkerEngine  # noqa: E402
 from cc_tts.engines.worker.link import WorkerStream  # noqa: E402
-from cc_tts.engines.worker.messages import WorkerSettings  # noqa: E402
+from cc_tts.engines.worker.messages import Purpose, WorkerSettings  # noqa: E402
 from cc_tts.errors import EngineFailed, EngineOverloaded, ProcessFailed, Unprocessable  # noqa: E402
 from tests.support.tiny_model import make_tiny_model  # noqa: E402
 
@@ -41,22 +43,25 @@ def make_engine(
     on_starting: Callable[[str], None] = lambda _detail: None,
     *,
     stall_timeout_ms: float = 3000.0,
-    **settings: Any,
+    device: str = "cpu",
+    purpose: Purpose = "serve",
+    **changes: Any,
 ) -> WorkerEngine:
-    options = {
-        "engine": "cosyvoice2",
-        "model_dir": str(directory),
-        "device": "cpu",
-        "num_threads": 1,
-        "max_streams": 6,
-        "first_audio_target_ms": 60_000.0,
-        "max_utilisation": 1000.0,
-        "memory_bytes": 300 << 20,
-        "log_level": "warning",
-    }
+    tts = TtsConfig(
+        engine="cosyvoice2",
+        model_dir=str(directory),
+        num_threads=1,
+        max_streams=6,
+        first_audio_target_ms=60_000.0,
+        max_utilisation=1.0,
+        state_memory_bytes=300 << 20,
+    )
+    settings = WorkerSettings(
+        device=device, purpose=purpose, tts=dataclasses.replace(tts, **changes), log=LogConfig(level="warning")
+    )
     return WorkerEngine(
         "cosyvoice2",
-        [WorkerSettings(**{**options, **settings})],
+        [settings],
         clock=MonotonicClock(),
         start_timeout_s=100.0,
         on_starting=on_starting,
@@ -187,7 +192,7 @@ async def test_a_stream_that_nobody_reads_or_that_waits_for_text_is_no_stall(
     ("settings", "reason"),
     [
         ({"model_dir": "/nonexistent"}, "/nonexistent"),
-        ({"memory_bytes": 1000}, r"tts\.state_memory_bytes: 1,000 hold 0 pages"),
+        ({"state_memory_bytes": 1000}, r"tts\.state_memory_bytes: 1,000 hold 0 pages"),
         ({"device": "cuda:7"}, r"there is no cuda:7 here"),
     ],
     ids=["model", "memory", "device"],

@@ -3,6 +3,8 @@
 import errno
 import json
 import os
+import shutil
+import sys
 import threading
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,40 +26,40 @@ from cc_tts.port_owner import Kind
 pytestmark = pytest.mark.unit
 
 OURS = "/opt/cc-tts/bin/python -m cc_tts.ua"
-CPUFREQ = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+CPUFREQ = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 
 
 class Machine(Probes):
-    """A machine that is fit; each test breaks one thing."""
+    """A machine that is fit; each test breaks one thing. The kernel's files lie below a folder of the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        self.root = root
         self.bind_errors: dict[int, int] = {}
         self.holders: dict[int, str] = {}
         self.address = "8.8.4.4"
-        self.known_names = {"pbx"}
-        self.texts = {
-            "/sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc",
-            CPUFREQ: "performance",
-            "/proc/sys/net/core/rmem_max": "8388608",
-            "/proc/sys/net/core/wmem_max": "8388608",
-            "/proc/sys/net/ipv4/ip_local_port_range": "32768\t60999",
-            "/proc/sys/net/ipv4/ip_local_reserved_ports": "",
-        }
-        self.sizes: dict[str, int] = {}
-        self.unreadable: set[str] = set()
-        self.unwritable: set[str] = set()
-        self.modes: dict[str, int] = {}
+        self.has_own_name = True
+        self.write("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n")
+        self.write(CPUFREQ, "performance\n")
+        self.write("proc/sys/net/core/rmem_max", "8388608\n")
+        self.write("proc/sys/net/core/wmem_max", "8388608\n")
+        self.write("proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n")
+        self.write("proc/sys/net/ipv4/ip_local_reserved_ports", "\n")
         self.free: int | None = 50 * 2**30
         self.programs: dict[str, Ran] = {"timedatectl": Ran(0, "yes")}
         self.children: dict[str, Ran] = {
             software.PJSUA2: Ran(0, f"noise\n{pjsua2(2000)}"),
             software.ESPEAK: Ran(0, '{"num_voices": 138, "rate_hz": 22050, "problem": ""}'),
             software.TORCH: Ran(0, json.dumps({"version": "2.13.0", "cuda": "12.8", "devices": [gpu(40)]})),
-            software.MODEL_CHECK: Ran(0, "This directory can be used."),
+            "cc_tts.cli": Ran(0, "This directory can be used."),
         }
         self.num_open_files = 65_536
         self.cpus = 8
         self.step_ns = 60
+
+    def write(self, path: str, text: str) -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
 
     def bind_error(self, kind: Kind, host: str, port: int) -> OSError | None:
         number = self.bind_errors.get(port)
@@ -70,40 +72,15 @@ class Machine(Probes):
         return self.address
 
     def resolves(self, name: str) -> bool:
-        return name in self.known_names
-
-    def host_name(self) -> str:
-        return "pbx"
-
-    def read_text(self, path: str) -> str | None:
-        return self.texts.get(path)
-
-    def glob(self, folder: str, pattern: str) -> Sequence[str]:
-        return [path for path in self.texts if path.startswith(folder)]
-
-    def num_bytes(self, path: Path) -> int | None:
-        return self.sizes.get(str(path))
-
-    def can_read(self, path: Path) -> bool:
-        return str(path) not in self.unreadable
-
-    def can_write(self, folder: Path) -> bool:
-        return str(folder) not in self.unwritable
-
-    def mode(self, path: Path) -> int | None:
-        return self.modes.get(str(path), 0o640)
+        return self.has_own_name
 
     def free_bytes(self, path: Path) -> int | None:
         return self.free
 
     def run(self, command: Sequence[str], *, timeout_s: float) -> Ran:
-        return self.programs[command[0]]
-
-    def python(self, code: str, *arguments: str, timeout_s: float) -> Ran:
-        return self.children[code]
-
-    def has_program(self, name: str) -> bool:
-        return name in self.programs
+        if command[0] == sys.executable:
+            return self.children[command[2]]
+        return self.programs.get(command[0], Ran(None, "No such file or directory"))
 
     def max_open_files(self) -> int:
         return self.num_open_files
@@ -125,13 +102,15 @@ def gpu(free_gib: float) -> Mapping[str, Any]:
 
 
 @pytest.fixture
-def fit() -> Machine:
-    return Machine()
+def fit(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
 
 
-def subject(*overrides: str, limit: int | None = 2000, deep: bool = False, file: Path | None = None) -> Subject:
+def subject(
+    machine: Probes, *overrides: str, limit: int | None = 2000, deep: bool = False, file: Path | None = None
+) -> Subject:
     loaded = configuration.load(overrides=("sip.host=10.0.0.5", *overrides))
-    return Subject(loaded, file, build_max_calls=limit, deep=deep)
+    return Subject(loaded, machine, file, deep=deep, build_max_calls=limit)
 
 
 def statuses(findings: Iterable[Finding]) -> dict[str, str]:
@@ -146,7 +125,7 @@ def statuses(findings: Iterable[Finding]) -> dict[str, str]:
 
 def test_a_fit_machine_passes(fit: Machine) -> None:
     settings = configuration.load(overrides=("sip.host=0.0.0.0", "sip.max_calls=90", "rtp.port_max=30000"))
-    findings = list(examine(settings, fit))
+    findings = list(examine(Subject(settings, fit)))
     assert [finding for finding in findings if finding.status != "ok"] == []
     assert {finding.what for finding in findings} >= {"pjsua2", "sip.port", "rtp ports", "clock", "cpu", "espeak-ng"}
 
@@ -167,14 +146,14 @@ def test_a_fit_machine_passes(fit: Machine) -> None:
 )
 def test_addresses(settings: tuple[str, ...], local: str, status: str, words: str, fit: Machine) -> None:
     fit.address = local
-    (finding,) = (f for f in network.check_addresses(subject(*settings), fit) if f.what == "sip.host")
+    (finding,) = (f for f in network.check_addresses(subject(fit, *settings)) if f.what == "sip.host")
     assert (finding.status, words in finding.detail) == (status, True), finding
 
 
 def test_a_host_name_without_an_address(fit: Machine) -> None:
-    assert statuses(network.check_addresses(subject(), fit))["host name"] == "ok"
-    fit.known_names.clear()
-    assert statuses(network.check_addresses(subject(), fit))["host name"] == "warn"
+    assert statuses(network.check_addresses(subject(fit)))["host name"] == "ok"
+    fit.has_own_name = False
+    assert statuses(network.check_addresses(subject(fit)))["host name"] == "warn"
 
 
 @pytest.mark.parametrize(
@@ -189,14 +168,14 @@ def test_a_host_name_without_an_address(fit: Machine) -> None:
 )
 def test_a_port_that_cannot_be_bound(number: int, holder: str, status: str, words: str, fit: Machine) -> None:
     fit.bind_errors, fit.holders = {5060: number}, {5060: holder}
-    found = list(network.check_ports(subject('sip.transports=["udp"]'), fit))
+    found = list(network.check_ports(subject(fit, 'sip.transports=["udp"]')))
     assert statuses(found) == {"sip.port": status, "http.port": "ok"}
     assert words in found[0].detail
 
 
 def test_a_port_for_the_privileged(fit: Machine) -> None:
     fit.bind_errors = {80: errno.EACCES}
-    found = {finding.what: finding for finding in network.check_ports(subject("http.port=80"), fit)}
+    found = {finding.what: finding for finding in network.check_ports(subject(fit, "http.port=80"))}
     assert found["http.port"].status == "fail"
     assert "above 1023" in found["http.port"].advice
 
@@ -213,7 +192,7 @@ def test_a_port_for_the_privileged(fit: Machine) -> None:
     ],
 )
 def test_media_ports_for_every_call(settings: tuple[str, ...], limit: int | None, status: str, fit: Machine) -> None:
-    found = list(network.check_rtp(subject(*settings, limit=limit), fit))
+    found = list(network.check_rtp(subject(fit, *settings, limit=limit)))
     assert found[0].status == status
     if status != "ok":
         assert "rtp.port_max = 16585, or sip.max_calls = 100" in found[0].advice
@@ -222,25 +201,25 @@ def test_media_ports_for_every_call(settings: tuple[str, ...], limit: int | None
 def test_media_ports_that_are_taken(fit: Machine) -> None:
     fit.bind_errors = {16400: errno.EADDRINUSE, 16401: errno.EADDRINUSE, 16402: errno.EADDRNOTAVAIL}
     fit.holders = {16400: OURS, 16401: OURS}
-    found = list(network.check_rtp(subject(limit=4), fit))
+    found = list(network.check_rtp(subject(fit, limit=4)))
     assert (found[1].status, found[1].detail) == ("ok", "2 are in use by calls")
     fit.holders[16401] = "/usr/bin/other"
-    found = list(network.check_rtp(subject(limit=4), fit))
+    found = list(network.check_rtp(subject(fit, limit=4)))
     assert found[1].status == "warn"
     assert "16401" in found[1].detail
 
 
 def test_media_ports_among_the_kernels_own(fit: Machine) -> None:
     settings = ("rtp.port_min=30000", "rtp.port_max=32768")
-    assert statuses(network.check_rtp(subject(*settings, limit=4), fit)) == {"rtp ports": "warn"}
-    fit.texts["/proc/sys/net/ipv4/ip_local_reserved_ports"] = "30000-32768"
-    assert statuses(network.check_rtp(subject(*settings, limit=4), fit)) == {"rtp ports": "ok"}
+    assert statuses(network.check_rtp(subject(fit, *settings, limit=4))) == {"rtp ports": "warn"}
+    fit.write("proc/sys/net/ipv4/ip_local_reserved_ports", "30000-32768\n")
+    assert statuses(network.check_rtp(subject(fit, *settings, limit=4))) == {"rtp ports": "ok"}
 
 
 @pytest.mark.parametrize(("limit", "text", "status"), [(49, "212992", "ok"), (50, "212992", "warn"), (50, "", "ok")])
 def test_socket_buffers(limit: int, text: str, status: str, fit: Machine) -> None:
-    fit.texts["/proc/sys/net/core/rmem_max"] = text
-    found = statuses(network.check_udp_buffers(subject(limit=limit), fit))
+    fit.write("proc/sys/net/core/rmem_max", text)
+    found = statuses(network.check_udp_buffers(subject(fit, limit=limit)))
     assert found == {"udp rmem_max": status, "udp wmem_max": "ok"}
 
 
@@ -253,10 +232,11 @@ def test_socket_buffers(limit: int, text: str, status: str, fit: Machine) -> Non
 )
 def test_clock(step_ns: int, source: str | None, status: str, fit: Machine) -> None:
     fit.step_ns = step_ns
-    fit.texts.pop("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    clock_source = "sys/devices/system/clocksource/clocksource0/current_clocksource"
+    (fit.root / clock_source).unlink()
     if source is not None:
-        fit.texts["/sys/devices/system/clocksource/clocksource0/current_clocksource"] = source
-    assert statuses(machine.check_clock(subject(), fit))["clock"] == status
+        fit.write(clock_source, source)
+    assert statuses(machine.check_clock(subject(fit)))["clock"] == status
 
 
 @pytest.mark.parametrize(
@@ -272,38 +252,56 @@ def test_clock(step_ns: int, source: str | None, status: str, fit: Machine) -> N
 )
 def test_wall_clock(programs: dict[str, Ran], status: str, words: str, fit: Machine) -> None:
     fit.programs = programs
-    (finding,) = (f for f in machine.check_clock(subject(), fit) if f.what == "wall clock")
+    (finding,) = (f for f in machine.check_clock(subject(fit)) if f.what == "wall clock")
     assert (finding.status, words in finding.detail) == (status, True)
 
 
 def test_cpu(fit: Machine) -> None:
     fit.cpus = 1
-    fit.texts[CPUFREQ.replace("cpu0", "cpu1")] = "powersave"
-    fit.texts["/sys/fs/cgroup/cpu.max"] = "150000 100000"
-    assert statuses(machine.check_cpu(subject(), fit)) == {"cpu": "warn", "cpu governor": "warn", "cpu quota": "warn"}
-    fit.texts = {"/sys/fs/cgroup/cpu.max": "max 100000"}
-    assert statuses(machine.check_cpu(subject(), fit)) == {"cpu": "warn", "cpu governor": "ok"}
+    fit.write(CPUFREQ.replace("cpu0", "cpu1"), "powersave\n")
+    fit.write("sys/fs/cgroup/cpu.max", "150000 100000\n")
+    assert statuses(machine.check_cpu(subject(fit))) == {"cpu": "warn", "cpu governor": "warn", "cpu quota": "warn"}
+    shutil.rmtree(fit.root / "sys/devices")
+    fit.write("sys/fs/cgroup/cpu.max", "max 100000\n")
+    assert statuses(machine.check_cpu(subject(fit))) == {"cpu": "warn", "cpu governor": "ok"}
 
 
 @pytest.mark.parametrize(("limit", "status"), [(527, "fail"), (528, "warn"), (1056, "ok")])
 def test_descriptors(limit: int, status: str, fit: Machine) -> None:
     fit.num_open_files = limit
-    assert statuses(machine.check_descriptors(subject("sip.max_calls=200"), fit)) == {"ulimit -n": status}
+    assert statuses(machine.check_descriptors(subject(fit, "sip.max_calls=200"))) == {"ulimit -n": status}
 
 
-def test_files_and_disks(fit: Machine) -> None:
-    looked_at = subject("tts.model_dir=/m", "tts.voices_dir=/v", "http.tokens=a-secret-token", file=Path("/etc/c.toml"))
-    found = statuses(machine.check_files(looked_at, fit))
+def test_files_and_disks(fit: Machine, tmp_path: Path) -> None:
+    voices, written, config_file = tmp_path / "v", tmp_path / "c", tmp_path / "c.toml"
+    voices.mkdir()
+    config_file.touch(0o640)
+    settings = (f"tts.model_dir={tmp_path}", f"tts.voices_dir={voices}", "http.tokens=a-secret-token")
+    looked_at = subject(fit, *settings, file=config_file)
+    found = statuses(machine.check_files(looked_at))
     assert found == {"tts.model_dir": "ok", "tts.voices_dir": "ok", "disk space": "ok"}
-    fit.unreadable, fit.modes, fit.free = {"/v"}, {"/etc/c.toml": 0o644}, 2**20
-    found = statuses(machine.check_files(looked_at, fit))
+    voices.rmdir()
+    config_file.chmod(0o644)
+    fit.free = 2**20
+    found = statuses(machine.check_files(looked_at))
     assert found == {"tts.model_dir": "ok", "tts.voices_dir": "fail", "config file": "warn", "disk space": "warn"}
-    kept = subject("cache.disk_dir=/c")
-    assert statuses(machine.check_files(kept, fit)) == {"cache.disk_dir": "ok", "disk space": "warn"}
-    fit.unwritable = {"/c"}
-    assert statuses(machine.check_files(kept, fit))["cache.disk_dir"] == "fail"
+    kept = subject(fit, f"cache.disk_dir={written}")
+    assert statuses(machine.check_files(kept)) == {"cache.disk_dir": "ok", "disk space": "warn"}
+    written.touch()
+    assert statuses(machine.check_files(kept))["cache.disk_dir"] == "fail"
     fit.free = None
-    assert statuses(machine.check_files(subject(file=Path("/etc/c.toml")), fit)) == {}
+    assert statuses(machine.check_files(subject(fit, file=config_file))) == {}
+
+
+def test_a_key_that_everybody_can_read(fit: Machine, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
+    certificate.touch()
+    key.touch(0o640)
+    settings = (f"tls.certificate_file={certificate}", f"tls.private_key_file={key}")
+    assert statuses(machine.check_files(subject(fit, *settings)))["tls.private_key_file"] == "ok"
+    key.chmod(0o644)
+    found = statuses(machine.check_files(subject(fit, *settings)))
+    assert (found["tls.certificate_file"], found["tls.private_key_file"]) == ("ok", "warn")
 
 
 # --- software
@@ -323,33 +321,34 @@ def test_files_and_disks(fit: Machine) -> None:
 )
 def test_pjsua2(ran: Ran, status: str, limit: int | None, words: str, fit: Machine) -> None:
     fit.children[software.PJSUA2] = ran
-    finding, found = software.ask_pjsua2(fit)
-    assert (finding.status, found) == (status, limit)
+    looked_at = subject(fit, limit=None)
+    (finding,) = software.check_pjsua2(looked_at)
+    assert (finding.status, looked_at.build_max_calls) == (status, limit)
     assert words in finding.detail
 
 
 @pytest.mark.parametrize("is_built", [False, True])
 def test_how_to_get_more_calls(is_built: bool, fit: Machine) -> None:
     fit.children[software.PJSUA2] = Ran(0, pjsua2(4, is_built=is_built))
-    finding, _ = software.ask_pjsua2(fit)
+    (finding,) = software.check_pjsua2(subject(fit))
     assert ("make pjsua2" in finding.advice) is not is_built
     assert "CC_TTS_PJSUA2=server" in finding.advice
 
 
 def test_more_calls_than_the_build_takes(fit: Machine) -> None:
-    assert statuses(software.check_max_calls(subject("sip.max_calls=5", limit=4), fit)) == {"sip.max_calls": "warn"}
-    assert statuses(software.check_max_calls(subject("sip.max_calls=5", limit=None), fit)) == {"sip.max_calls": "ok"}
+    assert statuses(software.check_max_calls(subject(fit, "sip.max_calls=5", limit=4))) == {"sip.max_calls": "warn"}
+    assert statuses(software.check_max_calls(subject(fit, "sip.max_calls=5", limit=None))) == {"sip.max_calls": "ok"}
 
 
 def test_engine_and_espeak(fit: Machine) -> None:
-    assert statuses(software.check_engine(subject("tts.engine=espaek"), fit)) == {"tts.engine": "fail"}
-    assert statuses(software.check_engine(subject(), fit)) == {"tts.engine": "ok"}
-    assert statuses(software.check_espeak(subject(), fit)) == {"espeak-ng": "ok"}
+    assert statuses(software.check_engine(subject(fit, "tts.engine=espaek"))) == {"tts.engine": "fail"}
+    assert statuses(software.check_engine(subject(fit))) == {"tts.engine": "ok"}
+    assert statuses(software.check_espeak(subject(fit))) == {"espeak-ng": "ok"}
     fit.children[software.ESPEAK] = Ran(0, '{"num_voices": 1, "rate_hz": 1, "problem": "no voice xx"}')
-    assert statuses(software.check_espeak(subject(), fit)) == {"tts.voice": "fail"}
+    assert statuses(software.check_espeak(subject(fit))) == {"tts.voice": "fail"}
     fit.children[software.ESPEAK] = Ran(1, "EngineFailed: libespeak-ng cannot be loaded")
-    assert statuses(software.check_espeak(subject(), fit)) == {"espeak-ng": "fail"}
-    assert list(software.check_espeak(subject("tts.engine=cosyvoice2"), fit)) == []
+    assert statuses(software.check_espeak(subject(fit))) == {"espeak-ng": "fail"}
+    assert list(software.check_espeak(subject(fit, "tts.engine=cosyvoice2"))) == []
 
 
 @pytest.mark.parametrize(
@@ -364,45 +363,53 @@ def test_engine_and_espeak(fit: Machine) -> None:
 )
 def test_devices(devices: str, gpus: list[Any], found: dict[str, str], fit: Machine) -> None:
     fit.children[software.TORCH] = Ran(0, json.dumps({"version": "2", "cuda": "", "devices": gpus}))
-    checked = statuses(software.check_torch(subject("tts.engine=cosyvoice2", f"tts.devices={devices}"), fit))
+    checked = statuses(software.check_torch(subject(fit, "tts.engine=cosyvoice2", f"tts.devices={devices}")))
     assert checked == {"torch": "ok", **found}
 
 
 def test_torch_that_is_not_there(fit: Machine) -> None:
     fit.children[software.TORCH] = Ran(1, "ModuleNotFoundError: No module named 'torch'")
-    assert statuses(software.check_torch(subject("tts.engine=cosyvoice2"), fit)) == {"torch": "fail"}
-    assert list(software.check_torch(subject(), fit)) == []
+    assert statuses(software.check_torch(subject(fit, "tts.engine=cosyvoice2"))) == {"torch": "fail"}
+    assert list(software.check_torch(subject(fit))) == []
 
 
-def test_model(fit: Machine) -> None:
-    looked_at = subject("tts.engine=cosyvoice2", "tts.model_dir=/m")
-    assert statuses(software.check_model(subject("tts.engine=cosyvoice2"), fit)) == {"tts.model_dir": "fail"}
-    assert statuses(software.check_model(looked_at, fit)) == {"model": "fail"}
-    fit.sizes = {f"/m/{file.name}": file.num_bytes for file in PUBLISHED if file.need == "engine"}
-    assert statuses(software.check_model(looked_at, fit)) == {"model": "warn"}  # enrols no voice
-    fit.sizes = {f"/m/{file.name}": file.num_bytes for file in PUBLISHED}
-    assert statuses(software.check_model(looked_at, fit)) == {"model": "ok"}
-    fit.sizes["/m/llm.pt"] = 7
-    (finding,) = software.check_model(looked_at, fit)
+def test_model(fit: Machine, tmp_path: Path) -> None:
+    looked_at = subject(fit, "tts.engine=cosyvoice2", f"tts.model_dir={tmp_path}")
+    assert statuses(software.check_model(subject(fit, "tts.engine=cosyvoice2"))) == {"tts.model_dir": "fail"}
+    assert statuses(software.check_model(looked_at)) == {"model": "fail"}
+    for need, status in (("engine", "warn"), ("enrolment", "ok")):  # without the second it enrols no voice
+        for file in PUBLISHED:
+            if file.need == need:
+                write_hole(tmp_path / file.name, file.num_bytes)
+        assert statuses(software.check_model(looked_at)) == {"model": status}
+    write_hole(tmp_path / "llm.pt", 7)
+    (finding,) = software.check_model(looked_at)
     assert "not of the published size: llm.pt" in finding.detail
-    deep = subject("tts.engine=cosyvoice2", "tts.model_dir=/m", deep=True)
-    assert statuses(software.check_model(deep, fit)) == {"model": "ok"}
-    fit.children[software.MODEL_CHECK] = Ran(1, "/m\nwrong: llm.pt: cut short\nThis directory cannot be used.")
-    (finding,) = software.check_model(deep, fit)
+    looked_at.deep = True
+    assert statuses(software.check_model(looked_at)) == {"model": "ok"}
+    fit.children["cc_tts.cli"] = Ran(1, "/m\nwrong: llm.pt: cut short\nThis directory cannot be used.")
+    (finding,) = software.check_model(looked_at)
     assert (finding.status, finding.detail) == ("fail", "wrong: llm.pt: cut short")
 
 
+def write_hole(path: Path, num_bytes: int) -> None:
+    """A file of this size that takes no room."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.truncate(num_bytes)
+
+
 def test_voices(fit: Machine, tmp_path: Path) -> None:
-    assert statuses(software.check_voices(subject("tts.engine=cosyvoice2"), fit)) == {"voices": "fail"}
-    looked_at = subject("tts.engine=cosyvoice2", f"tts.voices_dir={tmp_path}")
-    assert statuses(software.check_voices(looked_at, fit)) == {"voices": "fail"}
+    assert statuses(software.check_voices(subject(fit, "tts.engine=cosyvoice2"))) == {"voices": "fail"}
+    looked_at = subject(fit, "tts.engine=cosyvoice2", f"tts.voices_dir={tmp_path}")
+    assert statuses(software.check_voices(looked_at)) == {"voices": "fail"}
     (tmp_path / "anna.voice.json").write_text("{")
-    found = list(software.check_voices(looked_at, fit))
+    found = list(software.check_voices(looked_at))
     assert [finding.status for finding in found] == ["warn", "fail"]
     (tmp_path / "anna.voice.json").write_text(
         json.dumps({"id": "anna", "language": "en", "mode": "cross_lingual", "key": "0" * 64})
     )
-    (finding, *_) = software.check_voices(looked_at, fit)
+    (finding, *_) = software.check_voices(looked_at)
     assert (finding.status, "features" in finding.detail) == ("fail", True)
 
 
@@ -412,21 +419,21 @@ def test_voices(fit: Machine, tmp_path: Path) -> None:
 def test_a_check_that_hangs_does_not_hold_the_report(fit: Machine) -> None:
     never = threading.Event()
 
-    def hang(_subject: Subject, _probes: Probes) -> Iterable[Finding]:
+    def hang(_subject: Subject) -> Iterable[Finding]:
         never.wait()
         return ()
 
-    (finding,) = bounded(Check("disk", hang, timeout_s=0.0), subject(), fit)
+    (finding,) = bounded(Check("disk", hang, timeout_s=0.0), subject(fit))
     never.set()
     assert (finding.status, finding.what) == ("warn", "disk")
     assert "no answer within 0 s" in finding.detail
 
 
 def test_a_check_that_breaks_is_a_finding(fit: Machine) -> None:
-    def break_down(_subject: Subject, _probes: Probes) -> Iterable[Finding]:
+    def break_down(_subject: Subject) -> Iterable[Finding]:
         raise KeyError("cpu")
 
-    (finding,) = bounded(Check("cpu", break_down), subject(), fit)
+    (finding,) = bounded(Check("cpu", break_down), subject(fit))
     assert (finding.status, finding.detail) == ("warn", "could not be checked: KeyError: 'cpu'")
 
 

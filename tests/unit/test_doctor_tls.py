@@ -2,14 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from cc_tts.config import load as configuration
 from cc_tts.doctor import network
 from cc_tts.doctor.finding import Finding, Subject
-from cc_tts.doctor.probes import Probes
 from tests.support.certificates import Authority, Pair
 
 pytestmark = pytest.mark.unit
@@ -22,7 +20,7 @@ def findings(pair: Pair, *, max_calls: int = 2000) -> Sequence[Finding]:
         f"tls.private_key_file={pair.key}",
     )
     subject = Subject(configuration.load(overrides=settings), build_max_calls=max_calls)
-    return list(network.check_tls(subject, cast("Probes", None)))
+    return list(network.check_tls(subject))
 
 
 def test_the_certificate(tmp_path: Path) -> None:
@@ -46,4 +44,4 @@ def test_the_wheel_is_not_for_tls(tmp_path: Path) -> None:
 
 
 def test_nothing_is_said_where_nothing_is_configured() -> None:
-    assert list(network.check_tls(Subject(configuration.load()), cast("Probes", None))) == []
+    assert list(network.check_tls(Subject(configuration.load()))) == []

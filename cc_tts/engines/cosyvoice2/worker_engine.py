@@ -41,26 +41,27 @@ def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
         ConfigError: the device is not there, or this PyTorch has no kernels for it.
 
     """
+    tts = settings.tts
     device = choose_device(settings.device)
     check_build(device)
-    model_dir = Path(settings.model_dir)
-    voices_dir = Path(settings.voices_dir) if settings.voices_dir else None
+    model_dir = Path(tts.model_dir)
+    voices_dir = Path(tts.voices_dir) if tts.voices_dir else None
     is_cuda = device.type == "cuda"
     config = BatchedConfig(
         engine=EngineConfig(
-            first_audio_target_ms=settings.first_audio_target_ms,
+            first_audio_target_ms=tts.first_audio_target_ms,
             guard_ms=CUDA_GUARD_MS if is_cuda else CPU_GUARD_MS,
-            max_streams=settings.max_streams,
-            max_utilisation=settings.max_utilisation,
-            first_hop_tokens=settings.first_hop_tokens,
-            interleaved=settings.interleaved_text,
+            max_streams=tts.max_streams,
+            max_utilisation=tts.max_utilisation,
+            first_hop_tokens=tts.first_hop_tokens,
+            interleaved=tts.interleaved_text,
             admits_all=settings.purpose == "say",
         ),
         device=device,
-        policy=choose_policy(device, settings.dtype),
-        num_threads=1 if is_cuda else settings.num_threads,
-        memory_bytes=settings.memory_bytes,
-        graphs=settings.graphs,
+        policy=choose_policy(device, tts.dtype),
+        num_threads=1 if is_cuda else tts.num_threads,
+        memory_bytes=tts.state_memory_bytes,
+        graphs=tts.graphs,
         checks_only=settings.purpose == "check",
         calibration_rows=_calibration_rows(settings, is_cuda=is_cuda),
     )

@@ -3,17 +3,13 @@
 Threads: this one owns the device and moves the engine on; the reader thread takes records off the channel.
 """
 
-import argparse
 import contextlib
 import os
 import queue
 import signal
-import socket
 import sys
 import threading
 from typing import Final
-
-import msgspec
 
 from cc_tts import logs
 from cc_tts.clock import MonotonicClock, ms_between
@@ -21,10 +17,18 @@ from cc_tts.engines.stepped import DeviceLost, EngineLoad, SteppedEngine
 from cc_tts.engines.worker.loop import Inbox, WorkerLoop
 from cc_tts.engines.worker.messages import TO_WORKER, EngineDescription, LoadReport, WorkerSettings
 from cc_tts.errors import CcTtsError, ProcessFailed
-from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Ready, Shutdown, StartFailed, Starting
+from cc_tts.processes import child
+from cc_tts.processes.channel import (
+    PROTOCOL_VERSION,
+    ChildChannel,
+    Hello,
+    Message,
+    Ready,
+    Shutdown,
+    StartFailed,
+    Starting,
+)
 
-EXIT_SERVER_GONE: Final = 3
-EXIT_NO_START: Final = 4
 EXIT_DEVICE_LOST: Final = 5
 MAX_REASON_CHARS: Final = 500
 
@@ -33,17 +37,14 @@ log = logs.get("cc_tts.engines.worker")
 
 def main() -> int:
     """Run until a shutdown is asked for or the server is gone; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m cc_tts.engines.worker", description="the speech engine's process")
-    parser.add_argument("--channel-fd", type=int, required=True)
-    arguments = parser.parse_args()
+    channel, settings = child.begin(WorkerSettings, TO_WORKER)
     loaded = threading.Event()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    settings = msgspec.json.decode(sys.stdin.buffer.read(), type=WorkerSettings)
-    logs.configure(level=settings.log_level, json=settings.log_json, process="worker")
-    channel = ChildChannel(socket.socket(fileno=arguments.channel_fd), TO_WORKER)
+    level = settings.log.level if settings.purpose == "serve" else "critical"  # a command prints itself what is wrong
+    logs.configure(level=level, json=settings.log.json, process="worker")
     clock = MonotonicClock()
     try:
-        channel.send(Hello(protocol=PROTOCOL_VERSION, process="worker", pid=os.getpid(), build=_build(settings)))
+        build = {"engine": settings.tts.engine, "device": settings.device}
+        channel.send(Hello(protocol=PROTOCOL_VERSION, process="worker", pid=os.getpid(), build=build))
         started_ns = clock.now_ns()
         try:
             inbox: Inbox = queue.SimpleQueue()
@@ -71,7 +72,7 @@ def main() -> int:
         _describe(channel, engine)
         loop.turn(wait=False)  # the first report
         if not loop.run():
-            return EXIT_SERVER_GONE
+            return child.EXIT_SERVER_GONE
         engine.close()
         channel.flush()
     except DeviceLost as error:  # what it holds is freed by the end of the process only; the supervisor starts another
@@ -79,14 +80,10 @@ def main() -> int:
         return EXIT_DEVICE_LOST
     except ProcessFailed as error:
         log.error("server_gone", detail=error.detail)
-        return EXIT_SERVER_GONE
+        return child.EXIT_SERVER_GONE
     finally:
         channel.close()
     return 0
-
-
-def _build(settings: WorkerSettings) -> dict[str, str]:
-    return {"engine": settings.engine, "device": settings.device}
 
 
 def _engine(settings: WorkerSettings) -> SteppedEngine:
@@ -110,7 +107,7 @@ def _refuse(channel: ChildChannel, detail: str) -> int:
     log.error("worker_cannot_start", detail=detail)
     with contextlib.suppress(ProcessFailed):
         channel.send(StartFailed(detail=detail[:MAX_REASON_CHARS]))
-    return EXIT_NO_START
+    return child.EXIT_NO_START
 
 
 def _read(channel: ChildChannel, inbox: Inbox, loaded: threading.Event) -> None:
@@ -118,16 +115,15 @@ def _read(channel: ChildChannel, inbox: Inbox, loaded: threading.Event) -> None:
 
     Runs on: the reader thread.
     """
-    try:
-        while records := channel.read():
-            for message, _payload in records:
-                if isinstance(message, Shutdown) and not loaded.is_set():
-                    os._exit(0)
-                inbox.put(message)
-    except ProcessFailed as error:
-        log.error("channel_broken", detail=error.detail)
+
+    def on_record(message: Message, _payload: bytes) -> None:
+        if isinstance(message, Shutdown) and not loaded.is_set():
+            os._exit(0)
+        inbox.put(message)
+
+    child.read(channel, on_record)
     if not loaded.is_set():
-        os._exit(EXIT_SERVER_GONE)
+        os._exit(child.EXIT_SERVER_GONE)
     inbox.put(None)
 
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
 from cc_tts.engines.engine import SynthesisRequest
-from cc_tts.engines.worker.link import RETRY_AFTER_S, EngineListener, WorkerDescription, WorkerLink, WorkerStream
-from cc_tts.engines.worker.messages import WorkerSettings
+from cc_tts.engines.worker.link import RETRY_AFTER_S, EngineListener, WorkerLink, WorkerStream
+from cc_tts.engines.worker.messages import EngineDescription, WorkerSettings
 from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported
 from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_voice
 from cc_tts.voices.voice import Voice
@@ -56,17 +56,17 @@ class WorkerEngine:
         ]
 
     @property
-    def _description(self) -> WorkerDescription | None:
+    def _description(self) -> EngineDescription | None:
         return next((worker.description for worker in self._workers if worker.description is not None), None)
 
     def listen(self, listener: EngineListener) -> None:
-        """Set who hears of the workers; before :meth:`start`."""
+        """Set the listener; before :meth:`start`."""
         self._listener = listener
 
     @property
     def audio_format(self) -> AudioFormat:
         """What the streams deliver: 24 kHz, once a worker was there."""
-        return self._description.audio_format if self._description is not None else AudioFormat(24_000)
+        return AudioFormat(self._description.rate_hz if self._description is not None else 24_000)
 
     @property
     def pids(self) -> tuple[int | None, ...]:
@@ -78,14 +78,18 @@ class WorkerEngine:
         """Why a stream could not be opened now; ``None`` when it could."""
         if self._state != "started":
             return f"the engine is {self._state}"
-        ready = [worker for worker in self._workers if worker.is_ready]
+        ready = self._ready
         if not ready:
             reasons = "; ".join(worker.down_reason or worker.supervisor.state for worker in self._workers)
             return f"no engine worker is ready: {reasons}"
-        if not any(worker.room for worker in ready):
-            refusal = next((w.load.refusal for w in ready if w.load is not None and w.load.refusal), "")
-            return refusal or "the engine is at its limit"
-        return None
+        if any(worker.room for worker in ready):
+            return None
+        refusals = (worker.load.refusal for worker in ready if worker.load is not None)
+        return next(filter(None, refusals), "the engine is at its limit")
+
+    @property
+    def _ready(self) -> list[WorkerLink]:
+        return [worker for worker in self._workers if worker.is_ready]
 
     async def start(self) -> None:
         """Start the workers; returns when all of them are ready.
@@ -131,15 +135,17 @@ class WorkerEngine:
                 raise unknown_voice(wanted, voices)
             return by_id[wanted]
         default = by_id.get(self._default_voice, voices[0])
-        if language is None:
-            return default
+        return default if language is None else self._for_language(language, voices, default)
+
+    def _for_language(self, language: str, voices: Sequence[Voice], default: Voice) -> Voice:
+        """The best voice for a language, or the default where every voice speaks it."""
         found = best_for_language(language, voices, default=default)
-        if found is None and self._description is not None:
-            primaries = {normalised_language(each) for each in self._description.languages}
-            found = default if normalised_language(language).partition("-")[0] in primaries else None
-        if found is None:
-            raise LanguageUnsupported(f"no voice speaks {language!r}")
-        return found
+        if found is not None:
+            return found
+        common = self._description.languages if self._description is not None else ()
+        if normalised_language(language).partition("-")[0] in map(normalised_language, common):
+            return default
+        raise LanguageUnsupported(f"no voice speaks {language!r}")
 
     def open(self, request: SynthesisRequest) -> WorkerStream:
         """Begin one utterance, in the worker with the most room.
@@ -150,7 +156,7 @@ class WorkerEngine:
             EngineFailed: no worker is ready.
         """
         self.resolve_voice(request.voice, None)
-        ready = [worker for worker in self._workers if worker.is_ready]
+        ready = self._ready
         if not ready:
             raise EngineFailed(str(self.not_ready_because), retry_after_s=RETRY_AFTER_S)
         worker = max(ready, key=lambda each: (each.room, -each.num_streams))

@@ -9,10 +9,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from typing import Final, Protocol
-
-import msgspec
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk
@@ -36,8 +33,7 @@ from cc_tts.engines.worker.messages import (
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.processes.channel import Hello, Message
 from cc_tts.processes.liveness import Silence
-from cc_tts.processes.supervisor import STOPPED, ChildSpec, ProcessState, Supervisor, python_module
-from cc_tts.voices.voice import Voice
+from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
 
 RETRY_AFTER_S: Final = 2
 """``Retry-After`` while a worker restarts, s."""
@@ -56,7 +52,7 @@ log = logs.get(__name__)
 
 
 class EngineListener(Protocol):
-    """Who hears of the workers, for metrics."""
+    """Gets what the workers report, for metrics."""
 
     def on_worker_down(self, worker: str, reason: str) -> None:
         """A worker ended without having been asked to."""
@@ -165,15 +161,6 @@ class WorkerStream:
             self._worker.send(message)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerDescription:
-    """What a worker can do."""
-
-    audio_format: AudioFormat
-    voices: tuple[Voice, ...]
-    languages: tuple[str, ...]
-
-
 class WorkerLink:
     """One worker process and the streams in it."""
 
@@ -198,15 +185,15 @@ class WorkerLink:
         self._usable = asyncio.Event()
         self._is_described = False
         self._num_opened_since_report = 0
-        self.description: WorkerDescription | None = None
+        self.description: EngineDescription | None = None
         self.load: EngineLoad | None = None
         self.down_reason: str | None = None
         self.supervisor = Supervisor(
-            ChildSpec(
-                name=name,
-                argv=python_module("cc_tts.engines.worker"),
+            python_child(
+                name,
+                "cc_tts.engines.worker",
                 messages=FROM_WORKER,
-                stdin=msgspec.json.encode(settings),
+                settings=settings,
                 start_timeout_s=start_timeout_s,
                 heartbeat_timeout_s=HEARTBEAT_TIMEOUT_S,
             ),
@@ -264,16 +251,10 @@ class WorkerLink:
         while self._streams:
             await asyncio.sleep(STALL_LOOK_S)
             now_ns = self.clock.now_ns()
-            owed = [stream for stream in self._streams.values() if stream.is_owed(now_ns)]
             for stream in self._streams.values():
-                if stream in owed:
-                    stream.silence.look()
-                else:
-                    stream.silence.heard()
-            if owed and not self._has_given:
-                silence.look()
-            else:
-                silence.heard()
+                stream.silence.count(owed=stream.is_owed(now_ns))
+            owed = [stream for stream in self._streams.values() if stream.is_owed(now_ns)]
+            silence.count(owed=bool(owed) and not self._has_given)
             self._has_given = False
             timeout_s = self._stall_timeout_s
             if silence.seconds > timeout_s:
@@ -320,7 +301,7 @@ class WorkerLink:
             case LoadReport():
                 self._on_load(message.load)
             case EngineDescription():
-                self.description = WorkerDescription(AudioFormat(message.rate_hz), message.voices, message.languages)
+                self.description = message
                 self._is_described = True
 
     def _over(self, stream_id: int, failure: CcTtsError | None) -> None:

@@ -157,8 +157,8 @@ class WorkerLoop:
             match out:
                 case SpeechOut():
                     for start in range(0, len(out.pcm), MAX_RECORD_BYTES):
-                        piece = out.pcm[start : start + MAX_RECORD_BYTES]
-                        self._sender.send(StreamAudio(out.stream_id, out.text_chunk_index), piece)
+                        part = out.pcm[start : start + MAX_RECORD_BYTES]
+                        self._sender.send(StreamAudio(out.stream_id, out.text_chunk_index), part)
                 case StreamDone(error=None):
                     self._sender.send(StreamEnded(out.stream_id))
                 case StreamDone(error=error):

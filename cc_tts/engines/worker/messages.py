@@ -12,8 +12,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from cc_tts.config.schema import LogConfig, TtsConfig
 from cc_tts.engines.stepped import EngineLoad
-from cc_tts.processes.channel import Message
+from cc_tts.processes.channel import Message, kinds_of
 from cc_tts.voices.voice import Voice
 
 # --- configuration: written to the child's standard input as JSON --------------------------------------------------
@@ -23,69 +24,56 @@ Purpose = Literal["serve", "say", "check"]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a worker needs to know at its start.
+    """What a worker needs at its start: its device, and sections of the configuration, with what depends on the machine and
+    the purpose filled in (absolute folders, ``tts.num_threads``).
 
     ``purpose``: ``serve`` calls; ``say`` one text, for which nothing is measured; or ``check`` what there is, the device and
     the voices, without loading the networks and without speaking.
     """
 
-    engine: str
-    model_dir: str
+    device: str
     purpose: Purpose = "serve"
-    voices_dir: str = ""
-    device: str = "auto"
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    num_threads: int = 0
-    max_streams: int = 64
-    interleaved_text: bool = False
-    first_audio_target_ms: float = 300.0
-    max_utilisation: float = 0.9
-    memory_bytes: int = 0
-    """For the state of running streams; 0: what the device has left."""
-    first_hop_tokens: int = 12
-    graphs: bool = True
-    log_level: str = "info"
-    log_json: bool = True
+    tts: TtsConfig
+    log: LogConfig
 
 
 # --- server → worker -------------------------------------------------------------------------------------------------
 
 
-class OpenStream(Message, frozen=True):
-    """Begin an utterance."""
+class Command(Message, frozen=True):
+    """About one stream."""
 
     stream_id: int
+
+
+class OpenStream(Command, frozen=True):
+    """Begin an utterance."""
+
     voice: str
     language: str | None = None
     speed: float = 1.0
 
 
-class PushText(Message, frozen=True):
+class PushText(Command, frozen=True):
     """One more text chunk of it."""
 
-    stream_id: int
     text: str
     text_chunk_index: int
 
 
-class EndText(Message, frozen=True):
+class EndText(Command, frozen=True):
     """No more text will come."""
 
-    stream_id: int
 
-
-class CancelStream(Message, frozen=True):
+class CancelStream(Command, frozen=True):
     """Free it; no answer is sent, and what is under way is dropped by the server."""
 
-    stream_id: int
 
-
-class Taken(Message, frozen=True):
+class Taken(Command, frozen=True):
     """The listener's side has taken so much of the audio since the start; ``ahead_ms`` of it is not played yet, or nobody
     knows (speech without a call).
     """
 
-    stream_id: int
     taken_ms: float
     ahead_ms: float | None = None
 
@@ -93,7 +81,11 @@ class Taken(Message, frozen=True):
 # --- worker → server -------------------------------------------------------------------------------------------------
 
 
-class EngineDescription(Message, frozen=True):
+class Report(Message, frozen=True):
+    """Worker → server."""
+
+
+class EngineDescription(Report, frozen=True):
     """After ``Ready``, once: what the worker can do."""
 
     rate_hz: int
@@ -102,20 +94,20 @@ class EngineDescription(Message, frozen=True):
     """What every voice speaks besides its own."""
 
 
-class StreamAudio(Message, frozen=True):
+class StreamAudio(Report, frozen=True):
     """Audio of a stream; the payload is signed 16-bit little-endian PCM."""
 
     stream_id: int
     text_chunk_index: int
 
 
-class StreamEnded(Message, frozen=True):
+class StreamEnded(Report, frozen=True):
     """All of it was spoken."""
 
     stream_id: int
 
 
-class StreamFailed(Message, frozen=True):
+class StreamFailed(Report, frozen=True):
     """It broke off, or was refused. ``code`` is that of the error (:mod:`cc_tts.errors`)."""
 
     stream_id: int
@@ -124,11 +116,11 @@ class StreamFailed(Message, frozen=True):
     retry_after_s: int | None = None
 
 
-class LoadReport(Message, frozen=True):
+class LoadReport(Report, frozen=True):
     """How busy the engine is: with every change, and at an interval while it works."""
 
     load: EngineLoad
 
 
-TO_WORKER: Final[tuple[type[Message], ...]] = (OpenStream, PushText, EndText, CancelStream, Taken)
-FROM_WORKER: Final[tuple[type[Message], ...]] = (EngineDescription, StreamAudio, StreamEnded, StreamFailed, LoadReport)
+TO_WORKER: Final = kinds_of(Command)
+FROM_WORKER: Final = kinds_of(Report)

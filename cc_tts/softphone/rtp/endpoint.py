@@ -19,9 +19,9 @@ from cc_tts import logs
 from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.errors import ProcessFailed
+from cc_tts.softphone.rtp import rtcp
 from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, SilenceStream
 from cc_tts.softphone.rtp.receiver import RtpReceiver
-from cc_tts.ua.rtp import rtcp
 
 log = logs.get(__name__)
 

@@ -7,21 +7,17 @@ long text holds up nobody's first words.
 Threads: this one prepares the texts; the reader thread takes records off the channel.
 """
 
-import argparse
 import os
 import queue
-import signal
-import socket
 import sys
 import threading
 from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from cc_tts import logs
 from cc_tts.errors import ProcessFailed
+from cc_tts.processes import child
 from cc_tts.processes.channel import (
     PROTOCOL_VERSION,
     ChildChannel,
@@ -37,7 +33,6 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.messages import TO_TEXT, CancelText, PreparedChunk, PrepareText, TextPrepared, TextSettings
 
 SLICE_CHARS: Final = 100
-EXIT_SERVER_GONE: Final = 3
 
 Inbox = queue.SimpleQueue[Record | None]
 """What the reader thread took off the channel; ``None`` means the server is gone."""
@@ -105,13 +100,8 @@ def _packed(chunk: TextChunk) -> PreparedChunk:
 
 def main() -> int:
     """Run until asked to shut down or the server is gone; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m cc_tts.text.process", description="prepares the text of prompts")
-    parser.add_argument("--channel-fd", type=int, required=True)
-    arguments = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    settings = msgspec.json.decode(sys.stdin.buffer.read(), type=TextSettings)
-    logs.configure(level=settings.log_level, json=settings.log_json, process="text")
-    channel = ChildChannel(socket.socket(fileno=arguments.channel_fd), TO_TEXT)
+    channel, settings = child.begin(TextSettings, TO_TEXT)
+    logs.configure(level=settings.log.level, json=settings.log.json, process="text")
     try:
         channel.send(Hello(protocol=PROTOCOL_VERSION, process="text", pid=os.getpid()))
         normalizer = Normalizer()
@@ -119,10 +109,10 @@ def main() -> int:
         inbox: Inbox = queue.SimpleQueue()
         threading.Thread(target=_read, args=(channel, inbox), name="reader", daemon=True).start()
         channel.send(Ready())
-        return 0 if _serve(channel, inbox, Preparer(normalizer)) else EXIT_SERVER_GONE
+        return 0 if _serve(channel, inbox, Preparer(normalizer)) else child.EXIT_SERVER_GONE
     except ProcessFailed as error:
         log.error("server_gone", detail=error.detail)
-        return EXIT_SERVER_GONE
+        return child.EXIT_SERVER_GONE
     finally:
         channel.close()
 
@@ -155,12 +145,7 @@ def _serve(channel: ChildChannel, inbox: Inbox, preparer: Preparer) -> bool:
 
 def _read(channel: ChildChannel, inbox: Inbox) -> None:
     """Runs on: the reader thread."""
-    try:
-        while records := channel.read():
-            for record in records:
-                inbox.put(record)
-    except ProcessFailed as error:
-        log.error("channel_broken", detail=error.detail)
+    child.read(channel, lambda message, payload: inbox.put((message, payload)))
     inbox.put(None)
 
 

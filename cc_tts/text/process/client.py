@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from cc_tts.clock import Clock
+from cc_tts.config.schema import LogConfig
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
@@ -82,13 +83,12 @@ class TextPreparation:
 class TextProcess:
     """One process for all texts; if it dies, what it was preparing fails, and it is started again."""
 
-    def __init__(self, *, clock: Clock, log_level: str, log_json: bool, on_down: Callable[[], None]) -> None:
+    def __init__(self, *, clock: Clock, log: LogConfig, on_down: Callable[[], None]) -> None:
         self._on_down = on_down
         self._texts: dict[int, TextPreparation] = {}
         self._next_id = 1
-        settings = TextSettings(log_level=log_level, log_json=log_json)
         self._supervisor = Supervisor(
-            python_child("text", "cc_tts.text.process", messages=FROM_TEXT, settings=settings),
+            python_child("text", "cc_tts.text.process", messages=FROM_TEXT, settings=TextSettings(log=log)),
             clock=clock,
             on_message=self._on_message,
             on_ready=lambda _hello: None,

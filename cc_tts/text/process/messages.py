@@ -10,14 +10,14 @@ from typing import Final
 
 import msgspec
 
+from cc_tts.config.schema import LogConfig
 from cc_tts.processes.channel import Message
 
 
 class TextSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Written to the child's standard input as JSON."""
 
-    log_level: str = "info"
-    log_json: bool = True
+    log: LogConfig
 
 
 class PrepareText(Message, frozen=True):

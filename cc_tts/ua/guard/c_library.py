@@ -38,7 +38,7 @@ _ENCODING: Final = 1
 """``PJMEDIA_DIR_ENCODING``."""
 
 OnMessage = Callable[[int], bool]
-"""Takes a ``pjsip_rx_data *``; says whether the message is done with."""
+"""Takes a ``pjsip_rx_data *``; returns whether the message has been dealt with."""
 Headers = Sequence[tuple[str, str]]
 
 
@@ -379,7 +379,7 @@ class CLibrary:
         if not headers:
             self._respond_stateless(self._endpoint(), rdata, code, text_at, None, None)
             return
-        pool = self._pool_create(b"gate", _POOL_BYTES, _POOL_BYTES)
+        pool = self._pool_create(b"response", _POOL_BYTES, _POOL_BYTES)
         try:
             head = _ListHead()
             at = [ctypes.addressof(head), *(self._header(pool, name, value) for name, value in headers)]

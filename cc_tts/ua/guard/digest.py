@@ -14,11 +14,12 @@ import hmac
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.config.security import AuthConfig
 
 MAX_CREDENTIALS_CHARS: Final = 2048
 """Of one Authorization header."""
@@ -29,7 +30,7 @@ _RANDOM_BYTES: Final = 8
 _TIME_BYTES: Final = 8
 _MAC_BYTES: Final = 16
 _ORIGIN_BITS: Final = 48
-"""The time in a nonce counts from a random origin: how long the machine has been up is nobody's business."""
+"""The time in a nonce counts from a random origin, so that it does not show how long the machine has been up."""
 _NONCE_CHARS: Final = 2 * (_TIME_BYTES + _RANDOM_BYTES + _MAC_BYTES)
 _WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER: Final = re.compile(rf'[ \t]*({_WORD})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))[ \t]*(?:,|\Z)')
@@ -59,7 +60,7 @@ class Finding(enum.Enum):
     VALID = "valid"
     """The password is right and the answer was not used before."""
     STALE = "stale"
-    """The nonce is expired, used, or not ours: a new one is due, and nobody needs to type the password again."""
+    """The nonce is expired, used, or not ours: a new one is due, and the user need not enter the password again."""
     WRONG = "wrong"
     """The nonce is one that this source was given, and the answer to it is wrong."""
     FOREIGN = "foreign"
@@ -161,38 +162,23 @@ def _bytes(text: str) -> bytes:
 class DigestGuard:
     """Knows the users, gives out challenges and judges the answers."""
 
-    def __init__(
-        self,
-        *,
-        realm: str,
-        users: Iterable[tuple[str, str]],
-        algorithms: Iterable[str],
-        nonce_lifetime_s: float,
-        clock: Clock,
-        secret: bytes | None = None,
-    ) -> None:
-        self._realm = realm
-        self._algorithms = tuple(algorithms)
+    def __init__(self, auth: AuthConfig, *, clock: Clock, secret: bytes | None = None) -> None:
+        self._realm = realm = auth.realm
+        self._algorithms = auth.algorithms
         self._clock = clock
-        self._lifetime_ms = round(nonce_lifetime_s * 1000)
+        self._lifetime_ms = round(auth.nonce_lifetime_s * 1000)
         self._secret = secret or secrets.token_bytes(32)
         self._origin_ms = secrets.randbits(_ORIGIN_BITS)
-        given = tuple(users)
         self._hashes = {
-            (algorithm, username): user_hash(algorithm, username, realm, password)
+            (algorithm, user.username): user_hash(algorithm, user.username, realm, user.password)
             for algorithm in self._algorithms
-            for username, password in given
+            for user in auth.users
         }
         self._nobody = {
             algorithm: user_hash(algorithm, "", realm, secrets.token_hex(16)) for algorithm in self._algorithms
         }
         self._last_nc: OrderedDict[str, int] = OrderedDict()
         self._forgotten_until_ms = -1
-
-    @property
-    def num_nonces(self) -> int:
-        """Nonces that were answered rightly and are remembered, at most :data:`MAX_NONCES`."""
-        return len(self._last_nc)
 
     def challenges(self, source: str, *, stale: bool) -> list[str]:
         """Values of WWW-Authenticate, the stronger algorithm first (RFC 8760 §2.3), with one new nonce for ``source``."""

@@ -13,7 +13,7 @@ from typing import Final
 from cc_tts.clock import Clock
 
 MAX_SOURCES: Final = 10_000
-"""Remembered at once; the one not heard of for longest is forgotten, and starts anew when it comes again."""
+"""Remembered at once; the one not heard of for longest is forgotten, and starts again when it comes again."""
 BURST_S: Final = 2.0
 """A source that was quiet may send at once what is allowed in so many seconds."""
 IPV6_PREFIX_BITS: Final = 64
@@ -83,11 +83,6 @@ class SourceLimits:
         self._size = max(1.0, per_s * burst_s)
         self._clock = clock
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
-
-    @property
-    def num_sources(self) -> int:
-        """Sources remembered, at most :data:`MAX_SOURCES`."""
-        return len(self._buckets)
 
     def ask(self, source: str) -> Verdict:
         """Count one request of ``source``."""

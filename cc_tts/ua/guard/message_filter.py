@@ -33,6 +33,7 @@ _PRIORITY: Final = 63
 """After the request filter, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
 _OFFERING: Final = frozenset((b"INVITE", b"UPDATE", b"PRACK"))
 """Requests that may carry an offer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5); ACK may carry an answer."""
+_DESCRIBING: Final = _OFFERING | {b"ACK"}
 _ANSWERING: Final = frozenset(("INVITE", "UPDATE", "PRACK"))
 _ROUTING: Final = {"Contact": ("contact", "m"), "Record-Route": ("record-route",), "Service-Route": ("service-route",)}
 """Headers of a response that say where requests are to be sent, and how they may be spelt."""
@@ -90,21 +91,26 @@ class MessageFilter:
 
     def _takes(self, rdata: int, *, in_call: bool) -> bool:
         method = self._c.method_of(rdata)
-        if not in_call and method not in _OFFERING and method != b"ACK":
+        if not in_call and method not in _DESCRIBING:
             return False
         host, message = self._c.message(rdata)
         dialog = sip_message.dialog_of(message)
         if (dialog is not None) is not in_call:
             return False
-        if dialog is not None and self._is_over(*dialog):
-            if method != b"ACK":
-                self._c.respond(rdata, 481)
-            return True
-        if dialog is not None and method == b"INFO":
-            return self._take_info(rdata, message, dialog)
-        if method in _OFFERING or (method == b"ACK" and message.partition("\r\n\r\n")[2]):
-            return self._take_unusable(rdata, host, method)
-        return False
+        if dialog is not None:
+            if self._is_over(*dialog):
+                return self._take_late(rdata, method)
+            if method == b"INFO":
+                return self._take_info(rdata, message, dialog)
+        if method == b"ACK" and not message.partition("\r\n\r\n")[2]:
+            return False
+        return method in _DESCRIBING and self._take_unusable(rdata, host, method)
+
+    def _take_late(self, rdata: int, method: bytes) -> bool:
+        """Refuse a request of a call that is over; nothing answers an ACK (RFC 3261 §17)."""
+        if method != b"ACK":
+            self._c.respond(rdata, 481)
+        return True
 
     def _take_unusable(self, rdata: int, host: str, method: bytes) -> bool:
         """Refuse a description that cannot be used; an ACK, which cannot be refused, goes on without it."""
@@ -130,24 +136,20 @@ class MessageFilter:
                 log.debug("response_dropped", sip_code=status)
                 self._on_malformed(host)
                 return True
-            if status < "300" and method in _ANSWERING:
-                has_body = bool(message.partition("\r\n\r\n")[2])
-                if has_body and (fault := self._fault_of(rdata, is_answer=True)):
-                    log.debug("answer_unusable", method=method, sip_code=status, detail=fault.text)
-                    self._on_malformed(host)
-                    self._c.drop_body(rdata)
-            unusable = {name for name, forms in _ROUTING.items() if sip_message.has_foreign_uri(message, *forms)}
-            if method == "REGISTER":
-                if _is_endless(message):
-                    unusable |= {"Expires", "Contact"}
-                if len(sip_message.header_values(message, "service-route")) > MAX_SERVICE_ROUTES:
-                    unusable.add("Service-Route")
-            for name in sorted(unusable):
+            if status < "300" and method in _ANSWERING and message.partition("\r\n\r\n")[2]:
+                self._drop_unusable_answer(rdata, host, method, status)
+            for name in sorted(_unusable_headers(message, method)):
                 self._c.drop_headers(rdata, name)
         except Exception:
             log.exception("filter_failed")
             return True
         return False
+
+    def _drop_unusable_answer(self, rdata: int, host: str, method: str, status: str) -> None:
+        if fault := self._fault_of(rdata, is_answer=True):
+            log.debug("answer_unusable", method=method, sip_code=status, detail=fault.text)
+            self._on_malformed(host)
+            self._c.drop_body(rdata)
 
     def _is_stray(self, message: str) -> bool:
         """Whether a response is to a call that is over, or has no tag where the far side has named one, which PJSIP takes
@@ -179,15 +181,18 @@ class MessageFilter:
             return checked.fault
         if not is_readable:
             return _UNREADABLE
-        if self._srtp and not is_answer and (text := srtp_sdp.fault_of(sdp)):
+        if is_answer:
+            return _NOT_OFFERED if checked.unusable else None
+        if self._srtp and (text := srtp_sdp.fault_of(sdp)):
             return sdp_check.Fault(488, 399, text)  # 399: what has no number of its own (RFC 3261 §20.43)
-        if checked.unusable:
-            if is_answer:
-                return _NOT_OFFERED
-            self._c.switch_off(rdata, checked.unusable, num_media=checked.num_media)
-        if not is_answer:
-            self._on_offer(checked.codecs)
+        self._take_offer(rdata, checked)
         return None
+
+    def _take_offer(self, rdata: int, checked: sdp_check.Checked) -> None:
+        """Switch off what must not be chosen of an offer that can be served, and report its codecs."""
+        if checked.unusable:
+            self._c.switch_off(rdata, checked.unusable, num_media=checked.num_media)
+        self._on_offer(checked.codecs)
 
     def _take_info(self, rdata: int, message: str, dialog: tuple[str, str, str]) -> bool:
         """Answer an INFO of a call (RFC 6086 Appendix A: those without a package)."""
@@ -215,6 +220,16 @@ _NOT_OFFERED: Final = sdp_check.Fault(488, 399, "More was answered than was offe
 def warning(fault: sdp_check.Fault) -> Headers:
     """The header that names a fault (RFC 3261 §20.43)."""
     return (("Warning", f'{fault.warning} {WARN_AGENT} "{fault.text}"'),)
+
+
+def _unusable_headers(message: str, method: str) -> set[str]:
+    """Headers of a response that PJSIP must not see."""
+    unusable = {name for name, forms in _ROUTING.items() if sip_message.has_foreign_uri(message, *forms)}
+    if method == "REGISTER" and _is_endless(message):
+        unusable |= {"Expires", "Contact"}
+    if method == "REGISTER" and len(sip_message.header_values(message, "service-route")) > MAX_SERVICE_ROUTES:
+        unusable.add("Service-Route")
+    return unusable
 
 
 def _is_endless(message: str) -> bool:

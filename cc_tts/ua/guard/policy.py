@@ -1,11 +1,11 @@
-"""Who may call us: the peers that are listened to, how much of each, and whose password is asked for. No pjsua2 here.
+"""Who may call: which peers are accepted, how many requests of each, and who needs a password. No pjsua2 here.
 
-Silence is what a stranger gets: a scanner moves on where nothing answers, and an answer to a forged source address would
-be sent to somebody who never asked. An honest peer over its limit gets 503 (RFC 3261 §21.5.4) for INVITEs, as
-many a second as it may send, and no more than that.
+A peer that is not allowed gets no response: scanners give up such addresses, and a response to a forged source address
+would go to a third party. A peer over its limit gets 503 (RFC 3261 §21.5.4) for INVITEs, at most as many a second as it may
+send requests.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,13 +26,14 @@ MAX_AUTHORIZATIONS: Final = 4
 """Authorization headers of one request; there may be one a realm (RFC 3261 §22.1)."""
 MAX_SOURCES_REPORTED: Final = 5
 """Sources named in one line of the log."""
+_BAD_REQUEST: Final = 400
 _TARGETING: Final = frozenset((b"INVITE", b"UPDATE"))
 """Methods whose Contact says where our requests go (RFC 3261 §12.1.1, §12.2.2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What a request gets instead of being taken; ``code`` 0 is silence."""
+    """What a request gets instead of being taken; ``code`` 0: no response."""
 
     code: int
     headers: tuple[tuple[str, str], ...] = ()
@@ -71,13 +72,7 @@ class InboundPolicy:
         )
         self._digest: DigestGuard | None = None
         if auth.users:
-            self._digest = DigestGuard(
-                realm=auth.realm,
-                users=[(user.username, user.password) for user in auth.users],
-                algorithms=auth.algorithms,
-                nonce_lifetime_s=auth.nonce_lifetime_s,
-                clock=clock,
-            )
+            self._digest = DigestGuard(auth, clock=clock)
         self.has_password = bool(settings.registration.registrar)
         self._refused: dict[RefusedCause, Refused] = {}
 
@@ -93,7 +88,7 @@ class InboundPolicy:
 
     @property
     def is_closed(self) -> bool:
-        """Whether somebody is kept out, so that the server must not run without the request filter."""
+        """Whether some peers are refused, so that the server must not run without the request filter."""
         return bool(self._allowed) or self._digest is not None
 
     def on_request(self, method: bytes, host: str, message: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:
@@ -103,26 +98,34 @@ class InboundPolicy:
         call that we place need not be an allowed peer, and a dialog's tags cannot be guessed (RFC 3261 §19.3).
         """
         is_ambiguous = sip_message.is_ambiguous(message)
+
+        def is_new() -> bool:
+            return is_ambiguous or not in_dialog()
+
         if self._allowed and host not in self._allowed:
-            return None if not is_ambiguous and in_dialog() else self._refuse("peer", host, _SILENCE)
-        may_be_many = method == b"CANCEL" or host in self._trusted
-        if self._limits is not None and not may_be_many and (is_ambiguous or not in_dialog()):
-            verdict = self._limits.ask(source_of(host))
-            is_answered = verdict is Verdict.ANSWER and method in (b"INVITE", b"OPTIONS")
-            if verdict is not Verdict.TAKE and not is_answered:
-                return self._refuse("rate", host, _SILENCE)
-            # a peer that hears nothing to its OPTIONS takes us for dead, and 503 would say that we are full
-            if is_answered and method == b"INVITE":
-                return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._retry_after_s)),)))
-        if is_ambiguous:
-            return self._refuse("malformed", host, Refusal(400, reason="Line ends or a header that may come once"))
-        if fault := sip_message.contradiction(message):
-            return self._refuse("malformed", host, Refusal(400, reason=fault))
-        if not sip_message.is_for_sip(message):
-            return Refusal(416)
-        if method in _TARGETING and sip_message.has_foreign_uri(message, "contact", "m", "record-route"):
-            return self._refuse("malformed", host, Refusal(400, reason="Contact or Record-Route is no SIP URI"))
-        return None
+            return self._refuse("peer", host, _SILENCE) if is_new() else None
+        refusal = self._over_limit(method, host, is_new)
+        if refusal is not None:
+            return refusal
+        refusal = _unusable(method, message, is_ambiguous=is_ambiguous)
+        if refusal is not None and refusal.code == _BAD_REQUEST:
+            return self._refuse("malformed", host, refusal)
+        return refusal
+
+    def _over_limit(self, method: bytes, host: str, is_new: Callable[[], bool]) -> Refusal | None:
+        """Count a new request of a source that has a limit; ``None`` lets it pass."""
+        if self._limits is None or method == b"CANCEL" or host in self._trusted or not is_new():
+            return None
+        verdict = self._limits.ask(source_of(host))
+        if verdict is Verdict.TAKE:
+            return None
+        if verdict is Verdict.ANSWER and method == b"OPTIONS":
+            return (
+                None  # a peer that hears nothing to its OPTIONS takes us for dead, and 503 would say that we are full
+            )
+        if verdict is Verdict.ANSWER and method == b"INVITE":
+            return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._retry_after_s)),)))
+        return self._refuse("rate", host, _SILENCE)
 
     def on_invite(self, host: str, message: str) -> Refusal | None:
         """Look at an INVITE outside a dialog; ``None`` if it is one of a user, or nobody is asked for a password."""
@@ -131,28 +134,31 @@ class InboundPolicy:
         try:
             answers = _credentials(message)
         except MalformedCredentials as error:
-            return self._refuse("malformed", host, Refusal(400, reason=f"Authorization: {error}"))
+            return self._refuse("malformed", host, Refusal(_BAD_REQUEST, reason=f"Authorization: {error}"))
         source = source_of(host)
-        tried = {f"{source} {answer.username}" for answer in answers}
-        if answers and not (
-            self._wrong_by_source.has_room(source) and all(self._wrong_answers.has_room(each) for each in tried)
-        ):
+        if answers and not self._may_try(source, answers):
             return self._refuse("attempts", host, Refusal(403))
         findings = [self._digest.judge(answer, method="INVITE", source=source) for answer in answers]
         if Finding.VALID in findings:
             if self._limits is not None:
                 self._limits.give_back(source)  # the challenge before it was counted already
             return None
-        stale = Finding.STALE in findings
-        challenge = Refusal(
-            401, tuple(("WWW-Authenticate", value) for value in self._digest.challenges(source, stale=stale))
+        challenge = _challenge(self._digest.challenges(source, stale=Finding.STALE in findings))
+        if Finding.WRONG not in findings:
+            return challenge
+        self._count_wrong(source, answers)
+        return self._refuse("credentials", host, challenge)
+
+    def _may_try(self, source: str, answers: Sequence[Credentials]) -> bool:
+        """Whether the source and each user that it names have wrong answers left."""
+        return self._wrong_by_source.has_room(source) and all(
+            self._wrong_answers.has_room(name) for name in _names_tried(source, answers)
         )
-        wrong = findings.count(Finding.WRONG)
-        if wrong:
-            self._wrong_by_source.ask(source)
-            for each in tried:
-                self._wrong_answers.ask(each)
-        return self._refuse("credentials", host, challenge) if wrong else challenge
+
+    def _count_wrong(self, source: str, answers: Sequence[Credentials]) -> None:
+        self._wrong_by_source.ask(source)
+        for name in _names_tried(source, answers):
+            self._wrong_answers.ask(name)
 
     def is_unsolicited_challenge(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
         """Whether a 401 or 407 is neither for a REGISTER, nor for a call that we placed, nor of a trusted peer."""
@@ -179,6 +185,28 @@ class InboundPolicy:
         if len(refused.sources) < MAX_SOURCES_REPORTED:
             refused.sources.add(host)
         return refusal
+
+
+def _unusable(method: bytes, message: str, *, is_ambiguous: bool) -> Refusal | None:
+    """What a request gets that cannot be used, whoever sent it."""
+    if is_ambiguous:
+        return Refusal(_BAD_REQUEST, reason="Line ends or a header that may come once")
+    if fault := sip_message.contradiction(message):
+        return Refusal(_BAD_REQUEST, reason=fault)
+    if not sip_message.is_for_sip(message):
+        return Refusal(416)
+    if method in _TARGETING and sip_message.has_foreign_uri(message, "contact", "m", "record-route"):
+        return Refusal(_BAD_REQUEST, reason="Contact or Record-Route is no SIP URI")
+    return None
+
+
+def _challenge(values: Iterable[str]) -> Refusal:
+    return Refusal(401, tuple(("WWW-Authenticate", value) for value in values))
+
+
+def _names_tried(source: str, answers: Sequence[Credentials]) -> set[str]:
+    """By what wrong answers are counted: a user name of one source."""
+    return {f"{source} {answer.username}" for answer in answers}
 
 
 def _credentials(message: str) -> list[Credentials]:

@@ -1,6 +1,6 @@
 """Answers what must not become a call, in front of pjsua: OPTIONS (RFC 3261 §11.2), 503 with Retry-After to it and to
 INVITE over the limit (§21.5.4, §20.33), 405, 481 or 489 to methods that are not served outside a dialog (§8.2.1, §12.2.2),
-and what :mod:`cc_tts.ua.guard.policy` has to say to strangers: nothing, 401, 403 or 503.
+and the refusals of :mod:`cc_tts.ua.guard.policy`: no response, 401, 403 or 503.
 
 pjsua answers 486 when its call table is full and always 200 to OPTIONS, with methods in Allow and extensions in Supported
 that we decline, and offers no callback to change either. PJSIP's own way is a module in front of pjsua's:
@@ -10,7 +10,7 @@ that we decline, and offers no callback to change either. PJSIP's own way is a m
 * The *response filter*, where we have a password of our own, sees responses: a caller could challenge our BYE, and PJSIP
   would answer with a digest of that password, which can be attacked offline.
 
-If PJSIP refuses a module, a warning says so and pjsua's answers stand, unless somebody is to be kept out: then the user
+If PJSIP refuses a module, a warning says so and pjsua's answers stand, unless the policy keeps somebody out: then the user
 agent does not start.
 """
 
@@ -106,19 +106,21 @@ class RequestFilter:
                 raise RuntimeError(
                     f"the request filter cannot be installed ({error}): sip.allowed_peers and [auth] would keep nobody out"
                 ) from None
-            log.warning("gate_missing", detail=str(error), consequence="over the limit PJSIP answers 486, not 503")
+            log.warning(
+                "request_filter_missing", detail=str(error), consequence="over the limit PJSIP answers 486, not 503"
+            )
             return False
         return True
 
     def _guarded(self, step: Callable[[int, bytes], bool]) -> Callable[[int], bool]:
-        """``step`` for PJSIP. A request that it fails on passes only where nobody is kept out."""
+        """``step`` for PJSIP. A request that it fails on passes only if the policy keeps nobody out."""
 
         def on_request(rdata: int) -> bool:
             try:
                 method = self._c.method_of(rdata)
                 return method != b"ACK" and step(rdata, method)  # nothing answers an ACK (RFC 3261 §17)
             except Exception:
-                log.exception("gate_failed")
+                log.exception("request_filter_failed")
                 return self._policy.is_closed
 
         return on_request
@@ -192,5 +194,5 @@ class RequestFilter:
                 return False
             return self._policy.is_unsolicited_challenge(*self._c.message(rdata), is_ours=self._is_ours)
         except Exception:
-            log.exception("gate_failed")
+            log.exception("request_filter_failed")
             return True

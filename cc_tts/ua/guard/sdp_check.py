@@ -8,7 +8,7 @@ the process.
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
@@ -130,29 +130,34 @@ def _read(sdp: str) -> list[Media]:
         ValueError: it is none; the words are for a reason phrase.
     """
     media: list[Media] = []
-    address: str = ""
-    fault: Fault | None = None
+    whole = Media(kind="", port=0, profile="", formats=[])
     for kind, value in _lines(sdp):
         if (pattern := _LINES.get(kind)) and not pattern.fullmatch(value):
             raise ValueError(f"{kind}= of the SDP is malformed")
         if kind == "m":
             media.append(_media(value))
-            media[-1].address, media[-1].fault = address, fault
+            media[-1].address, media[-1].fault = whole.address, whole.fault
         elif kind == "c":
-            said = _connection(value)
-            if media:
-                media[-1].address, media[-1].fault = said
-            else:
-                address, fault = said
+            section = media[-1] if media else whole
+            section.address, section.fault = _connection(value)
         elif kind == "a" and media:
             _add_attribute(media[-1], value)
     for each in media:
-        if not each.address and each.fault is None:  # PJMEDIA asserts it of m-lines that are switched off, too
-            raise ValueError("The SDP has no c= for an m-line")
-        dynamic = [int(number) for number in each.formats if number.isdigit() and int(number) >= 96]  # noqa: PLR2004 - RFC 3551
-        if each.port and any(number not in each.names for number in dynamic):
-            raise ValueError("A format of the SDP has no a=rtpmap")
+        _check_complete(each)
     return media
+
+
+def _check_complete(media: Media) -> None:
+    """What must be there once all lines of an m-line have been read.
+
+    Raises:
+        ValueError: something is missing.
+    """
+    if not media.address and media.fault is None:  # PJMEDIA asserts it of m-lines that are switched off, too
+        raise ValueError("The SDP has no c= for an m-line")
+    dynamic = [int(number) for number in media.formats if number.isdigit() and int(number) >= 96]  # noqa: PLR2004 - RFC 3551
+    if media.port and any(number not in media.names for number in dynamic):
+        raise ValueError("A format of the SDP has no a=rtpmap")
 
 
 def _lines(sdp: str) -> Iterator[tuple[str, str]]:
@@ -215,27 +220,36 @@ def _address(kind: str, text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Addr
 def _add_attribute(media: Media, value: str) -> None:
     name, _, value = value.partition(":")
     media.num_attributes += 1
-    if media.num_attributes > MAX_ATTRIBUTES:
-        return
-    if name == "rtpmap":
-        _add_format(media, value)
-    elif name == "rtcp" and media.kind == "audio":
-        match = _RTCP.fullmatch(value)
-        if match is None or int(match[1]) > 0xFFFF:  # noqa: PLR2004 - of a port
-            raise ValueError("a=rtcp of the SDP is malformed")
-        if match[2]:
-            address, fault = _connection(match[2])
-            media.fault = media.fault or fault or (NO_IPV6 if ":" in address else None)
-    elif name == "ptime" and media.kind == "audio":
-        match = _PTIME.fullmatch(value)
-        if match is None or int(match[1]) > MAX_PTIME_MS:
-            media.fault = media.fault or NO_PTIME
+    rule = _ATTRIBUTES.get(name)
+    if rule is not None and media.num_attributes <= MAX_ATTRIBUTES:
+        rule(media, value)
 
 
-def _add_format(media: Media, value: str) -> None:
+def _rtpmap(media: Media, value: str) -> None:
     match = _RTPMAP.fullmatch(value)
     if match is not None and int(match[1]) < 128:  # noqa: PLR2004 - RFC 3550 §5.1
         is_mono = match[4] in (None, "1")
         media.names.setdefault(int(match[1]), f"{match[2].upper()}/{match[3]}" if is_mono else "")
     elif media.kind == "audio":
         raise ValueError("a=rtpmap of the SDP is malformed")
+
+
+def _rtcp(media: Media, value: str) -> None:
+    if media.kind != "audio":
+        return
+    match = _RTCP.fullmatch(value)
+    if match is None or int(match[1]) > 0xFFFF:  # noqa: PLR2004 - of a port
+        raise ValueError("a=rtcp of the SDP is malformed")
+    if match[2]:
+        address, fault = _connection(match[2])
+        media.fault = media.fault or fault or (NO_IPV6 if ":" in address else None)
+
+
+def _ptime(media: Media, value: str) -> None:
+    match = _PTIME.fullmatch(value)
+    if media.kind == "audio" and (match is None or int(match[1]) > MAX_PTIME_MS):
+        media.fault = media.fault or NO_PTIME
+
+
+_ATTRIBUTES: Final[Mapping[str, Callable[[Media, str], None]]] = {"rtpmap": _rtpmap, "rtcp": _rtcp, "ptime": _ptime}
+"""What is read of the attributes of an m-line."""

@@ -64,19 +64,22 @@ def _keys_fault(keys: list[str], *, needed: bool) -> str:
         match = _CRYPTO.fullmatch(key)
         if match is None:
             return "An a=crypto is malformed"
-        suite, text, more, parameters = match.groups()
-        size = _KEY_BYTES.get(suite.upper())
-        if size is None:
-            continue
-        try:
-            data = binascii.a2b_base64(text, strict_mode=True)
-        except binascii.Error:
-            return "The key of an a=crypto is not base64"
-        if len(data) != size:
-            return f"The key of an a=crypto is not of {size} bytes"
-        if more and not _LIFETIME.fullmatch(more):
-            return "No master key index and no second key is served"
-        if not _HARMLESS.fullmatch(parameters):
-            return "No parameter of a=crypto but WSH is served"
-        return ""
+        if match[1].upper() in _KEY_BYTES:
+            return _key_fault(*match.groups(default=""))
     return "No a=crypto of a suite that is served" if needed else ""
+
+
+def _key_fault(suite: str, text: str, more: str, parameters: str) -> str:
+    """What cannot be served in a key of a suite that is."""
+    size = _KEY_BYTES[suite.upper()]
+    try:
+        data = binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:  # of binascii; also for what is not ASCII
+        return "The key of an a=crypto is not base64"
+    if len(data) != size:
+        return f"The key of an a=crypto is not of {size} bytes"
+    if more and not _LIFETIME.fullmatch(more):
+        return "No master key index and no second key is served"
+    if not _HARMLESS.fullmatch(parameters):
+        return "No parameter of a=crypto but WSH is served"
+    return ""

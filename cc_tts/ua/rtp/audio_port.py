@@ -95,7 +95,7 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
             frame.buf = pj.ByteVector(data)
 
     def onFrameReceived(self, frame: Any) -> None:
-        """REAL-TIME. Called by PJMEDIA with what the caller says; nobody listens yet."""
+        """REAL-TIME. Called by PJMEDIA with the caller's audio, which is not used yet."""
 
 
 class AudioPorts:

@@ -14,14 +14,14 @@ LOST_AFTER_NS: Final = 200 * NS_PER_MS
 MAX_DOWN_NS: Final = 10_000 * NS_PER_MS
 """A key that is still down after this is reported nonetheless. One segment of an event lasts 8 s at most (§2.5.1.3)."""
 MAX_DURATION_MS: Final = 60_000
-"""A sender that states more states nonsense."""
+"""A longer duration is not believed."""
 
 DtmfMethod = Literal["rfc4733", "sip_info"]
 
 
 @dataclass(slots=True)
 class Key:
-    """A key: when it went down, and how long its sender says that it has been down; 0: it has not said."""
+    """A key: when it went down, and how long it has been down by its sender's account, 0 if unknown."""
 
     digit: str
     method: DtmfMethod

@@ -22,9 +22,9 @@ TURN_NS: Final = 1_000_000_000
 WINDOW_TURNS: Final = 5
 """The percentile is of so many seconds."""
 MIN_FRAMES: Final = 100
-"""With fewer in the window nothing can be said: 2 s of one call."""
+"""With fewer in the window there is no percentile: 2 s of one call."""
 MIN_LATE_FRAMES: Final = 10
-"""With fewer above the bound nobody is refused: of one call, three late frames in five seconds are 1 % already."""
+"""With fewer above the bound no call is refused: of one call, three late frames in five seconds are 1 % already."""
 PERCENTILE: Final = 0.99
 RELEASE_SHARE: Final = 0.5
 """Of the bound: where calls are welcome again."""

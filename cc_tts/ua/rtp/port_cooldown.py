@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 from cc_tts import logs
 from cc_tts.clock import Clock
+from cc_tts.config.schema import RtpConfig
 
 MAX_PAIRS: Final = 1000
 """Pairs of ports held at most; each takes two open files. At 100 calls a second ten seconds' worth."""
@@ -59,16 +60,14 @@ class PortCooldown:
         self,
         *,
         host: str,
-        port_min: int,
-        port_max: int,
-        cooldown_s: float,
+        rtp: RtpConfig,
         max_pairs: int,
         clock: Clock,
         bind: Callable[[str, int], Socket] = bind,
     ) -> None:
         self._host = host
-        self._num_pairs = num_pairs(port_min, port_max)
-        self._cooldown_ns = int(cooldown_s * _NS_PER_S)
+        self._num_pairs = rtp.num_pairs
+        self._cooldown_ns = int(rtp.quarantine_s * _NS_PER_S)
         self._max_pairs = max_pairs
         self._clock = clock
         self._bind = bind
@@ -104,12 +103,6 @@ class PortCooldown:
                 break
             self._let_go(port)
 
-    def close(self) -> None:
-        """Let go of everything."""
-        self._awaited.clear()
-        for port in tuple(self._held):
-            self._let_go(port)
-
     def _take_awaited(self) -> None:
         for port, until_ns in tuple(self._awaited.items()):
             try:
@@ -135,8 +128,3 @@ class PortCooldown:
         _, pair = self._held.pop(port)
         for each in pair:
             each.close()
-
-
-def num_pairs(port_min: int, port_max: int) -> int:
-    """Calls for which a range has ports."""
-    return (port_max - port_min + 1) // 2

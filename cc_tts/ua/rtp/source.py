@@ -31,7 +31,7 @@ class RtpSourceWatch:
         self._reported = False
 
     def new_stream(self) -> None:
-        """Media was negotiated anew: it may come from elsewhere now."""
+        """Media was negotiated again: it may come from elsewhere now."""
         self._source = ""
 
     def look(self, call: Any, stream_index: int, *, num_discarded: int) -> None:

@@ -10,8 +10,6 @@ import pjsua2 as pj
 
 from cc_tts.ua.guard.srtp_sdp import CRYPTO_SUITES
 from cc_tts.ua.messages import RegistrationChanged, UaSettings
-from cc_tts.ua.rtp.port_cooldown import num_pairs
-from cc_tts.ua.sip.message import readable
 from cc_tts.ua.sip_thread import SipThread, callback
 
 _SRTP_USE: Final = {
@@ -48,7 +46,6 @@ class Account(pj.Account):  # type: ignore[misc]
             RegistrationChanged(
                 registered=bool(info.regIsActive and prm.code // 100 == 2),  # noqa: PLR2004 - a 2xx answer
                 sip_code=int(prm.code),
-                detail=readable(str(prm.reason))[:200],
             )
         )
 
@@ -94,7 +91,7 @@ def _common(settings: UaSettings) -> Any:
     media = config.mediaConfig
     media.transportConfig.port = settings.rtp.port_min
     # how far above the first the last even port may be, so that its RTCP is in the range too; 0 would mean any port
-    media.transportConfig.portRange = max(1, 2 * (num_pairs(settings.rtp.port_min, settings.rtp.port_max) - 1))
+    media.transportConfig.portRange = max(1, 2 * (settings.rtp.num_pairs - 1))
     # after a restart the callers of before still send to their ports, and PJMEDIA answers to where packets come from: a
     # new call on such a port would be heard by the wrong person
     media.transportConfig.randomizePort = True

@@ -1,4 +1,4 @@
-"""What our BYE reports of the call to the far side. No pjsua2 here."""
+"""What our BYE and our refusals report to the far side. No pjsua2 here."""
 
 from typing import Final
 
@@ -30,6 +30,18 @@ def bye_headers(*, cause: str, played_ms: float, sip_code: int = 0, reason: str 
     if reason:
         why += f";text={quoted(reason)}"
     return {"X-TTS-Cause": cause, "X-TTS-Played-Ms": str(round(played_ms)), "Reason": why}
+
+
+def refusal_headers(*, server: str, reason: str, retry_after_s: int) -> dict[str, str]:
+    """The headers of a final refusal: Server, the reason as a Warning (RFC 3261 §20.43), Retry-After; empty ones are left
+    out.
+    """
+    headers = {
+        "Server": server,
+        "Warning": f"399 cc-tts {quoted(reason)}" if reason else "",
+        "Retry-After": str(retry_after_s) if retry_after_s else "",
+    }
+    return {name: value for name, value in headers.items() if value}
 
 
 def quoted(text: str) -> str:

@@ -111,9 +111,9 @@ def key_of(message: str) -> tuple[str, int] | None:
         text = lines[0].strip().upper() if len(lines) == 1 else ""
         text = _EVENTS.get(text, text)
         return (text, 0) if re.fullmatch(r"[0-9A-D*#R]", text) else None
-    keys = [match[1].upper() for line in lines if (match := _DTMF_RELAY.fullmatch(line))]
-    durations = [int(match[1]) for line in lines if (match := _DURATION.fullmatch(line))]
-    return (keys[0], durations[0] if durations else 0) if len(keys) == 1 else None
+    keys = list(filter(None, map(_DTMF_RELAY.fullmatch, lines)))
+    durations = list(filter(None, map(_DURATION.fullmatch, lines)))
+    return (keys[0][1].upper(), int(durations[0][1]) if durations else 0) if len(keys) == 1 else None
 
 
 def is_for_sip(request: str) -> bool:

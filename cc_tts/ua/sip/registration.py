@@ -1,4 +1,4 @@
-"""Registering with a PBX, again and again until it takes us. Runs on: the SIP thread.
+"""Registers with a PBX, and tries again after a failure. Runs on: the SIP thread.
 
 PJSIP tries again after some answers only, and never after 302, 403 or 404. So its timer is cancelled after every failure,
 and ours counts. PJSIP's own remains for a connection that is lost.
@@ -13,8 +13,8 @@ import pjsua2 as pj
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.processes.channel import Message
-from cc_tts.ua.messages import RegistrationChanged
-from cc_tts.ua.sip.account import Account
+from cc_tts.ua.messages import RegistrationChanged, UaSettings
+from cc_tts.ua.sip.account import Account, registered_config
 from cc_tts.ua.sip.retry_pace import RetryPace
 from cc_tts.ua.sip_thread import SipThread, pj_detail
 
@@ -28,21 +28,20 @@ class Registration:
 
     def __init__(
         self,
-        config: Any,
+        settings: UaSettings,
         *,
         on_incoming: Callable[[Account, int, Any], None],
-        retry_s: float,
-        stop_on: tuple[int, ...],
         clock: Clock,
         send: Callable[[Message], None],
     ) -> None:
         SipThread.check()
-        self._config = config
+        self._config = registered_config(settings)
+        retry_s = settings.registration.retry_s
         self._pace = RetryPace(first_s=min(FIRST_RETRY_S, retry_s), base_s=retry_s, clock=clock)
-        self._stop_on = frozenset(stop_on)
+        self._stop_on = frozenset(settings.registration.stop_on)
         self._send = send
         self.account = Account(on_incoming=on_incoming, on_registration=self._on_answer)
-        self.account.create(config)
+        self.account.create(self._config)
 
     def turn(self, *, is_idle: bool) -> None:
         """Register again if it is time. ``is_idle``: no call has to do with the account."""

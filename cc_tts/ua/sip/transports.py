@@ -37,24 +37,9 @@ def open_all(endpoint: Any, settings: UaSettings, transports: Iterable[str], *, 
     """
     SipThread.check()
     for name in transports:
-        config = pj.TransportConfig()
-        config.port = settings.sip.port
-        if settings.sip.host != "0.0.0.0":
-            config.boundAddress = settings.sip.host
-        if settings.sip.public_address:
-            config.publicAddress = settings.sip.public_address
-            if is_wheel and name == "tcp":
-                log.warning(
-                    "public_address_over_udp_only",
-                    detail="over TCP the PyPI wheel of pjsua2 writes the machine's own address into Contact: make "
-                    "pjsua2, then start with CC_TTS_PJSUA2=server",
-                )
-        if name == "tls":
-            if is_wheel:
-                raise RuntimeError(NO_TLS)
-            assert settings.tls is not None
-            config.port = settings.sip.tls_port
-            _secure(config.tlsConfig, settings.tls)
+        if is_wheel:
+            _check_wheel(settings, name)
+        config = _transport_config(settings, name)
         try:
             endpoint.transportCreate(getattr(pj, _TYPES[name]), config)
         except pj.Error as error:
@@ -64,8 +49,32 @@ def open_all(endpoint: Any, settings: UaSettings, transports: Iterable[str], *, 
             raise RuntimeError(f"cannot listen on {where}: {why}") from None
 
 
+def _check_wheel(settings: UaSettings, name: str) -> None:
+    if name == "tls":
+        raise RuntimeError(NO_TLS)
+    if name == "tcp" and settings.sip.public_address:
+        log.warning(
+            "public_address_over_udp_only",
+            detail="over TCP the PyPI wheel of pjsua2 writes the machine's own address into Contact: make pjsua2, then "
+            "start with CC_TTS_PJSUA2=server",
+        )
+
+
+def _transport_config(settings: UaSettings, name: str) -> Any:
+    config = pj.TransportConfig()
+    config.port = settings.sip.port
+    if settings.sip.host != "0.0.0.0":
+        config.boundAddress = settings.sip.host
+    config.publicAddress = settings.sip.public_address
+    if name == "tls":
+        assert settings.tls is not None
+        config.port = settings.sip.tls_port
+        _secure(config.tlsConfig, settings.tls)
+    return config
+
+
 def renew_tls(endpoint: Any, settings: UaSettings, *, before: UaSettings) -> str | None:
-    """Listen for TLS anew, with the files and the checks of ``settings``. Connections that are up go on.
+    """Listen for TLS again, with the files and the checks of ``settings``. Connections that are up go on.
 
     Returns:
         Why the new ones cannot be used; those of ``before`` are in force then, as far as they still can be read.

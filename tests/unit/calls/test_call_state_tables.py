@@ -30,12 +30,12 @@ LEG = """
 """
 
 CALL = """
-                ring    answer       end
-    incoming    early   established  terminated
-    outgoing    early   established  terminated
-    early       early   established  terminated
-    established -       -            terminated
-    terminated  -       -            -
+                ring    answer       end         speak        modify
+    incoming    early   established  terminated  incoming     -
+    outgoing    early   established  terminated  outgoing     -
+    early       early   established  terminated  early        -
+    established -       -            terminated  established  established
+    terminated  -       -            -           -            -
 """
 
 UTTERANCE = """

@@ -128,7 +128,7 @@ async def test_ring_then_answer(exchange: Exchange) -> None:
 
 async def test_the_ring_timer_does_not_answer_twice(exchange: Exchange) -> None:
     call_id = exchange.ua.incoming("ring")
-    await exchange.registry.call(call_id).answer()
+    exchange.registry.call(call_id).answer()
     await asyncio.sleep(0.05)  # longer than the route rings
     assert exchange.ua.commands("answer") == [(call_id,)]
 
@@ -171,7 +171,7 @@ async def test_a_call_that_the_application_does_not_answer_hears_the_greeting_fo
 async def test_a_call_that_is_answered_by_hand_does_not_hear_it() -> None:
     exchange = Exchange(manual_answer_timeout_s=0.01)
     call_id = exchange.ua.incoming("office")
-    await exchange.registry.call(call_id).answer()
+    exchange.registry.call(call_id).answer()
     await asyncio.sleep(0.05)  # longer than it waits for an answer
     assert exchange.ua.commands("answer") == [(call_id,)]
     assert exchange.registry.call(call_id).utterance_ids == []
@@ -340,10 +340,10 @@ async def test_all_lines_are_busy() -> None:
 
 async def test_refusals_of_the_gate_are_told_once_a_second(exchange: Exchange) -> None:
     for _ in range(5):
-        exchange.ua.report(messages.InviteRefused(sip_code=503))
+        exchange.ua.report(messages.InviteRefused())
     assert exchange.kinds(None) == ["server.overloaded"]
     exchange.clock.advance(OVERLOAD_EVENT_INTERVAL_S * 1000)
-    exchange.ua.report(messages.InviteRefused(sip_code=503))
+    exchange.ua.report(messages.InviteRefused())
     assert exchange.kinds(None) == ["server.overloaded"] * 2
     assert exchange.sample("cctts_calls_ended_total", direction="inbound", result="rejected", reason="overload") == 6
 
@@ -440,7 +440,6 @@ async def test_what_is_asserted_of_a_caller_is_told_of_trusted_peers(exchange: E
                 request_uri="sip:silent@h;tenant=red",
                 source=source,
                 headers={"X-A": "1"},
-                at_ns=0,
                 identity={"Diversion": "<sip:d>"},
             )
         )

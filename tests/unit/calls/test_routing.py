@@ -46,7 +46,7 @@ CONFIG = Config(
 def route(
     uri: str, headers: Mapping[str, str] | None = None, *, source: str = PBX, config: Config = CONFIG
 ) -> RouteDecision:
-    return decide(request_uri=uri, source=source, headers=headers or {}, config=config)
+    return decide(request_uri=uri, trusted=source == PBX, headers=headers or {}, config=config)
 
 
 def prompt_of(decision: RouteDecision) -> Prompt:

@@ -52,5 +52,5 @@ def test_cosyvoice2_is_made_with_a_worker_for_each_device(tmp_path: Path) -> Non
     assert engine.pids == (None, None)
     assert engine.not_ready_because == "the engine is not started"
     settings = worker_settings(wanted, "cuda:1")
-    assert (settings.device, settings.max_streams, settings.model_dir) == ("cuda:1", 7, str(tmp_path))
-    assert settings.num_threads >= 1
+    assert (settings.device, settings.tts.max_streams, settings.tts.model_dir) == ("cuda:1", 7, str(tmp_path))
+    assert settings.tts.num_threads >= 1

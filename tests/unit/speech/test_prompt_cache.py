@@ -13,6 +13,7 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cc_tts import atomic_file
 from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
@@ -317,10 +318,10 @@ async def test_a_full_disk_is_said_once_and_calls_go_on(
     kept = cache(tmp_path)
     await kept.start()
 
-    def full(*_arguments: object) -> None:
+    def full(*_arguments: object, **_options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(PromptFiles, "_write_whole", full)
+    monkeypatch.setattr(atomic_file, "write", full)
     for number in range(3):
         keep(kept, number)
     await kept.stop()

@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("safetensors")
 
+from cc_tts import atomic_file
 from cc_tts.errors import ConfigError, UnknownVoice
-from cc_tts.voices import library as voice_library
 from cc_tts.voices.embedding_cache import EnrolledVoice
 from cc_tts.voices.library import VoiceLibrary, VoiceRecord
 
@@ -234,7 +234,7 @@ def test_a_folder_that_cannot_be_written_is_told(library: VoiceLibrary, monkeypa
     def full(_path: Path, _data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(voice_library, "_write_whole", full)
+    monkeypatch.setattr(atomic_file, "write", full)
     with pytest.raises(ConfigError, match=r"cannot keep the voice in .*No space left"):
         library.store(record())
     assert library.records() == ()

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from cc_tts.config.schema import LogConfig, TtsConfig  # noqa: E402
 from cc_tts.engines.cosyvoice2 import worker_engine  # noqa: E402
 from cc_tts.engines.cosyvoice2.batched import BatchedEngine  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import dtype_policy  # noqa: E402
@@ -23,9 +25,9 @@ from cc_tts.errors import ConfigError  # noqa: E402
 pytestmark = pytest.mark.unit
 
 
-def make(**settings: object) -> BatchedEngine:
-    options = {"engine": "cosyvoice2", "model_dir": "/nonexistent", "device": "cpu", **settings}
-    engine = make_worker_engine(WorkerSettings(**options))  # type: ignore[arg-type]
+def make(device: str = "cpu", **tts: Any) -> BatchedEngine:
+    section = TtsConfig(engine="cosyvoice2", model_dir="/nonexistent", **tts)
+    engine = make_worker_engine(WorkerSettings(device=device, tts=section, log=LogConfig()))
     assert isinstance(engine, BatchedEngine)
     return engine
 
@@ -36,7 +38,7 @@ def test_settings_reach_the_engine() -> None:
         interleaved_text=True,
         first_audio_target_ms=120.0,
         max_utilisation=0.5,
-        memory_bytes=1234,
+        state_memory_bytes=1234,
         first_hop_tokens=15,
         num_threads=2,
         graphs=False,

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cc_tts.clock import MonotonicClock
+from cc_tts.config.schema import LogConfig, TtsConfig
 from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.engines.stepped import EngineLoad
 from cc_tts.engines.worker.client import WorkerEngine
@@ -65,7 +66,7 @@ class Lab:
     """An engine of some workers that the test plays."""
 
     def __init__(self, num_workers: int = 1, default_voice: str = "") -> None:
-        settings = WorkerSettings(engine="cosyvoice2", model_dir="/m")
+        settings = WorkerSettings(device="cpu", tts=TtsConfig(engine="cosyvoice2", model_dir="/m"), log=LogConfig())
         self.engine = WorkerEngine(
             "cosyvoice2", [settings] * num_workers, clock=MonotonicClock(), default_voice=default_voice
         )

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_tts.config.security import AuthConfig, DigestAlgorithm, UserConfig
 from cc_tts.ua.guard import digest as module
 from cc_tts.ua.guard.digest import (
     MAX_CREDENTIALS_CHARS,
@@ -148,15 +149,15 @@ def test_what_is_quoted_is_read_back(username: str) -> None:
 class Caller:
     """A guard and somebody who answers its challenges."""
 
-    def __init__(self, algorithms: tuple[str, ...] = ("SHA-256", "MD5")) -> None:
+    def __init__(self, algorithms: tuple[DigestAlgorithm, ...] = ("SHA-256", "MD5")) -> None:
         self.clock = FakeClock()
-        self.guard = DigestGuard(
+        auth = AuthConfig(
             realm='the "realm"',
-            users=[("bob", PASSWORD), ("jürgen", "pässword")],
+            users=(UserConfig("bob", PASSWORD), UserConfig("jürgen", "pässword")),
             algorithms=algorithms,
             nonce_lifetime_s=60,
-            clock=self.clock,
         )
+        self.guard = DigestGuard(auth, clock=self.clock)
 
     def nonce(self, source: str = SOURCE) -> str:
         match = re.search(r'nonce="([^"]+)"', self.guard.challenges(source, stale=False)[0])
@@ -225,7 +226,7 @@ def test_wrong_answers_to_a_challenge_of_ours() -> None:
     assert caller.answer(nonce, username="nobody") is Finding.WRONG
     assert caller.answer(nonce, method="BYE") is Finding.WRONG
     assert caller.answer(nonce) is Finding.VALID, "a wrong answer does not use the count up"
-    assert caller.guard.num_nonces == 1, "only right answers are remembered"
+    assert len(caller.guard._last_nc) == 1, "only right answers are remembered"
 
 
 def test_unknown_users_have_no_password_at_all() -> None:
@@ -267,6 +268,6 @@ def test_the_table_is_bounded_and_what_it_forgets_is_expired(monkeypatch: pytest
         nonces.append(caller.nonce())
         assert caller.answer(nonces[-1]) is Finding.VALID
         caller.clock.advance(1)
-    assert caller.guard.num_nonces == 3
+    assert len(caller.guard._last_nc) == 3
     assert [caller.answer(nonce, nc=1) for nonce in nonces] == [Finding.STALE] * 5, "no replay by making it forget"
     assert caller.answer(nonces[-1], nc=2) is Finding.VALID

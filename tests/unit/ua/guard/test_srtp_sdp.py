@@ -64,6 +64,7 @@ def test_what_can_be_answered_passes(message: str) -> None:
         (offer("RTP/SAVP", "1 AES_CM_128_HMAC_SHA1_80 inline:"), "not of 30 bytes"),
         (offer("RTP/SAVP", f"1 AES_CM_128_HMAC_SHA1_80 inline:{LONG_KEY}"), "not of 30 bytes"),
         (offer("RTP/SAVP", "1 AES_CM_128_HMAC_SHA1_80 inline:!!!!"), "not base64"),
+        (offer("RTP/SAVP", "1 AES_CM_128_HMAC_SHA1_80 inline:\udcff"), "not base64"),
         (offer("RTP/SAVP", f"{GOOD}|2^20|1:4"), "master key index"),
         (offer("RTP/SAVP", f"{GOOD}|1:4"), "master key index"),
         (offer("RTP/SAVP", f"{GOOD};inline:{KEY}"), "malformed"),

@@ -23,8 +23,8 @@ def test_the_reason_of_each_cause(cause: str, reason: str) -> None:
 
 
 def test_the_status_and_words_of_whoever_hung_up() -> None:
-    told = bye_headers(cause="local_hangup", played_ms=0.0, sip_code=486, reason='all "busy"')
-    assert told["Reason"] == 'SIP;cause=486;text="all \\"busy\\""'
+    headers = bye_headers(cause="local_hangup", played_ms=0.0, sip_code=486, reason='all "busy"')
+    assert headers["Reason"] == 'SIP;cause=486;text="all \\"busy\\""'
     assert bye_headers(cause="local_hangup", played_ms=0.0, sip_code=486)["Reason"] == "SIP;cause=486"
     assert bye_headers(cause="local_hangup", played_ms=0.0, reason="lunch")["Reason"] == 'Q.850;cause=16;text="lunch"'
 

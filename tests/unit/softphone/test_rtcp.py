@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.ua.rtp.rtcp import ReportBlock, Sender, compound, last_sender_report, ntp_of
+from cc_tts.softphone.rtp.rtcp import ReportBlock, Sender, compound, last_sender_report, ntp_of
 
 pytestmark = pytest.mark.unit
 

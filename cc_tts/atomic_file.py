@@ -1,0 +1,26 @@
+"""Files that are written whole or not at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write(path: Path, data: bytes, *, prefix: str = ".", sync: bool = True) -> None:
+    """Write a file beside ``path`` whose name begins with ``prefix``, and move it into place. ``sync``: wait for the disk
+    before.
+
+    Raises:
+        OSError: the folder cannot be written, or is full; ``path`` is as it was.
+    """
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".part")
+    begun = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        begun.replace(path)
+    except BaseException:
+        begun.unlink(missing_ok=True)
+        raise

@@ -59,7 +59,7 @@ class WordMark:
 
 @dataclass(frozen=True, slots=True)
 class PcmChunk:
-    """A piece of synthesised audio. Pieces of one stream follow each other without gap or overlap.
+    """A chunk of synthesised audio. The chunks of one stream follow each other without gap or overlap.
 
     ``text_chunk_index`` says which text chunk of the utterance the audio belongs to.
     """

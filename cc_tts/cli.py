@@ -93,7 +93,7 @@ def _parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
     add("serve", "answer calls until Ctrl-C, then drain", lambda serve: serve.set_defaults(run=_serve))
     commands.add_parser("call", add_help=False, help="a softphone: dial, record what is heard, measure it")
-    add("say", "speak a text into a WAV file", _fill_say)
+    add("say", "speak text into a WAV file", _fill_say)
     add("voices", "list the voices of the configured engine; make your own", fill_voices)
     add("model", "check or fetch the files of the neural engine", fill_model)
     add(

@@ -5,6 +5,7 @@ servers in one test do not share counts. Label values come from closed sets (eng
 a label.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
@@ -34,163 +35,126 @@ class Metrics:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
 
+        def counter(name: str, meaning: str, *labels: str) -> Counter:
+            return Counter(name, meaning, labels, registry=registry)
+
+        def gauge(name: str, meaning: str, *labels: str) -> Gauge:
+            return Gauge(name, meaning, labels, registry=registry)
+
+        def histogram(name: str, meaning: str, *labels: str, buckets: Sequence[float]) -> Histogram:
+            return Histogram(name, meaning, labels, buckets=buckets, registry=registry)
+
         # --- what the caller hears
-        self.time_to_first_audio = Histogram(
+        self.time_to_first_audio = histogram(
             "cctts_time_to_first_audio_seconds",
             "From the origin of an utterance to its first frame that carries speech.",
-            ["engine"],
+            "engine",
             buckets=AUDIO_BUCKETS_S,
-            registry=registry,
         )
-        self.time_to_first_pcm = Histogram(
+        self.time_to_first_pcm = histogram(
             "cctts_time_to_first_pcm_seconds",
             "From the origin of an utterance to the engine's first PCM.",
-            ["engine"],
+            "engine",
             buckets=AUDIO_BUCKETS_S,
-            registry=registry,
         )
-        self.playout_underruns = Counter(
-            "cctts_playout_underruns", "Times a playout buffer ran dry within an utterance.", registry=registry
+        self.playout_underruns = counter(
+            "cctts_playout_underruns", "Times a playout buffer ran dry within an utterance."
         )
-        self.start_threshold = Gauge(
-            "cctts_start_threshold_seconds", "Audio a playout buffer waits for now.", ["engine"], registry=registry
+        self.start_threshold = gauge("cctts_start_threshold_seconds", "Audio a playout buffer waits for now.", "engine")
+        self.barge_in_cut = histogram(
+            "cctts_barge_in_cut_seconds", "From the caller's key to silence on the line.", buckets=CUT_BUCKETS_S
         )
-        self.barge_in_cut = Histogram(
-            "cctts_barge_in_cut_seconds",
-            "From the caller's key to silence on the line.",
-            buckets=CUT_BUCKETS_S,
-            registry=registry,
+        self.ua_late_frames = counter(
+            "cctts_ua_late_frames", "Frames that missed their 20 ms media clock tick in the UA process."
         )
-        self.ua_late_frames = Counter(
-            "cctts_ua_late_frames",
-            "Frames that missed their 20 ms media clock tick in the UA process.",
-            registry=registry,
+        self.ua_media_lateness = gauge(
+            "cctts_ua_media_lateness_seconds", "How late frames were asked for in the last 5 seconds, 99th percentile."
         )
-        self.ua_media_lateness = Gauge(
-            "cctts_ua_media_lateness_seconds",
-            "How late frames were asked for in the last 5 seconds, 99th percentile.",
-            registry=registry,
-        )
-        self.ua_refusing_lateness = Gauge(
-            "cctts_ua_refusing_for_lateness",
-            "1 while new calls get 503 because the media clock is late.",
-            registry=registry,
+        self.ua_refusing_lateness = gauge(
+            "cctts_ua_refusing_for_lateness", "1 while new calls get 503 because the media clock is late."
         )
 
-        self.ua_failed_assertions = Counter(
+        self.ua_failed_assertions = counter(
             "cctts_ua_failed_assertions",
             "Assertions of PJSIP that failed in the server build, each a fault of ours or PJSIP's.",
-            registry=registry,
         )
 
         # --- requests that never were calls
-        self.sip_refused = Counter(
-            "cctts_sip_refused",
-            "SIP messages kept out before they could become calls, and why.",
-            ["cause"],
-            registry=registry,
+        self.sip_refused = counter(
+            "cctts_sip_refused", "SIP messages kept out before they could become calls, and why.", "cause"
         )
 
         # --- calls and utterances
-        self.calls_active = Gauge("cctts_calls_active", "Calls that have not ended.", registry=registry)
-        self.calls_total = Counter("cctts_calls", "Calls begun.", ["direction"], registry=registry)
-        self.calls_ended = Counter(
-            "cctts_calls_ended", "Calls ended, with how and why.", ["direction", "result", "reason"], registry=registry
+        self.calls_active = gauge("cctts_calls_active", "Calls that have not ended.")
+        self.calls_total = counter("cctts_calls", "Calls begun.", "direction")
+        self.calls_ended = counter(
+            "cctts_calls_ended", "Calls ended, with how and why.", "direction", "result", "reason"
         )
-        self.utterances = Counter("cctts_utterances", "Utterances completed.", ["cause"], registry=registry)
-        self.utterances_active = Gauge(
-            "cctts_utterances_active", "Utterances accepted and not complete.", registry=registry
-        )
+        self.utterances = counter("cctts_utterances", "Utterances completed.", "cause")
+        self.utterances_active = gauge("cctts_utterances_active", "Utterances accepted and not complete.")
 
         # --- the control API
-        self.http_requests = Counter(
-            "cctts_http_requests", "Requests answered.", ["method", "route", "status"], registry=registry
-        )
-        self.http_request_duration = Histogram(
+        self.http_requests = counter("cctts_http_requests", "Requests answered.", "method", "route", "status")
+        self.http_request_duration = histogram(
             "cctts_http_request_seconds",
             "From the request's headers to the end of the handler.",
-            ["route"],
+            "route",
             buckets=HTTP_BUCKETS_S,
-            registry=registry,
         )
-        self.speech_streams = Gauge(
-            "cctts_speech_streams", "Answers of /v1/audio/speech being streamed.", registry=registry
-        )
-        self.event_subscribers = Gauge("cctts_event_subscribers", "Open event subscriptions.", registry=registry)
-        self.event_subscribers_dropped = Counter(
-            "cctts_event_subscribers_dropped", "Event subscribers dropped for reading too slowly.", registry=registry
+        self.speech_streams = gauge("cctts_speech_streams", "Responses of /v1/audio/speech being streamed.")
+        self.event_subscribers = gauge("cctts_event_subscribers", "Open event subscriptions.")
+        self.event_subscribers_dropped = counter(
+            "cctts_event_subscribers_dropped", "Event subscribers dropped for reading too slowly."
         )
 
         # --- the neural engine's workers
-        self.engine_streams = Gauge(
-            "cctts_engine_streams", "Utterances being synthesised.", ["worker"], registry=registry
-        )
-        self.engine_room = Gauge(
-            "cctts_engine_room", "Utterances that would be taken now.", ["worker"], registry=registry
-        )
-        self.engine_utilisation = Gauge(
+        self.engine_streams = gauge("cctts_engine_streams", "Utterances being synthesised.", "worker")
+        self.engine_room = gauge("cctts_engine_room", "Utterances that would be taken now.", "worker")
+        self.engine_utilisation = gauge(
             "cctts_engine_utilisation_ratio",
             "Share of a device's time that running utterances need to keep their listeners supplied.",
-            ["worker"],
-            registry=registry,
+            "worker",
         )
-        self.engine_first_audio = Gauge(
-            "cctts_engine_first_audio_seconds",
-            "Predicted time to first audio of an utterance begun now.",
-            ["worker"],
-            registry=registry,
+        self.engine_first_audio = gauge(
+            "cctts_engine_first_audio_seconds", "Predicted time to first audio of an utterance begun now.", "worker"
         )
-        self.engine_slots = Gauge(
-            "cctts_engine_slots", "Places for sequences, by state.", ["worker", "state"], registry=registry
-        )
-        self.engine_pages = Gauge(
-            "cctts_engine_pages", "Pages of the flow's state, by state.", ["worker", "state"], registry=registry
-        )
-        self.engine_refusals = Counter(
+        self.engine_slots = gauge("cctts_engine_slots", "Places for sequences, by state.", "worker", "state")
+        self.engine_pages = gauge("cctts_engine_pages", "Pages of the flow's state, by state.", "worker", "state")
+        self.engine_refusals = counter(
             "cctts_engine_refusals",
             "Refusals of the engine, and where; an utterance that waits for room is refused again and again.",
-            ["where"],
-            registry=registry,
+            "where",
         )
-        self.engine_not_finite = Counter(
-            "cctts_engine_not_finite", "Pieces of audio whose numbers were not finite.", registry=registry
-        )
-        self.engine_underruns = Counter(
+        self.engine_not_finite = counter("cctts_engine_not_finite", "Chunks of audio whose numbers were not finite.")
+        self.engine_underruns = counter(
             "cctts_engine_underruns",
-            "Pieces of audio that came after their listener had run dry, as the engine reckons.",
-            registry=registry,
+            "Chunks of audio that came after their listener had run dry, as the engine reckons.",
         )
 
         # --- the prompt cache
-        self.prompt_cache_requests = Counter(
+        self.prompt_cache_requests = counter(
             "cctts_prompt_cache_requests",
             "Prompts of text begun: kept in memory, on disk, joined while being made, missed, or bypassed.",
-            ["result"],
-            registry=registry,
+            "result",
         )
-        self.prompt_cache_bytes = Gauge(
-            "cctts_prompt_cache_bytes", "Audio kept in memory, on disk, or being made.", ["where"], registry=registry
+        self.prompt_cache_bytes = gauge(
+            "cctts_prompt_cache_bytes", "Audio kept in memory, on disk, or being made.", "where"
         )
-        self.prompt_cache_prompts = Gauge(
-            "cctts_prompt_cache_prompts",
-            "Prompts kept in memory, on disk, or being made.",
-            ["where"],
-            registry=registry,
+        self.prompt_cache_prompts = gauge(
+            "cctts_prompt_cache_prompts", "Prompts kept in memory, on disk, or being made.", "where"
         )
-        self.prompt_cache_evictions = Counter(
-            "cctts_prompt_cache_evictions", "Prompts that made room for others.", ["where"], registry=registry
+        self.prompt_cache_evictions = counter(
+            "cctts_prompt_cache_evictions", "Prompts that made room for others.", "where"
         )
-        self.prompt_cache_damaged = Counter(
-            "cctts_prompt_cache_damaged", "Files of prompts that were damaged and dropped.", registry=registry
+        self.prompt_cache_damaged = counter(
+            "cctts_prompt_cache_damaged", "Files of prompts that were damaged and dropped."
         )
 
         # --- the server itself
-        self.process_restarts = Counter(
-            "cctts_process_restarts", "Child processes started again.", ["process"], registry=registry
-        )
-        self.draining = Gauge("cctts_draining", "1 while no new calls are taken.", registry=registry)
-        self.ready = Gauge("cctts_ready", "1 when a call would be answered and spoken to.", registry=registry)
-        self.build_info = Gauge("cctts_build_info", "Always 1; see the labels.", ["version", "node"], registry=registry)
+        self.process_restarts = counter("cctts_process_restarts", "Child processes started again.", "process")
+        self.draining = gauge("cctts_draining", "1 while no new calls are taken.")
+        self.ready = gauge("cctts_ready", "1 when a call would be answered and spoken to.")
+        self.build_info = gauge("cctts_build_info", "Always 1; see the labels.", "version", "node")
         self.build_info.labels(version=__version__, node=node).set(1)
 
     def render(self) -> bytes:

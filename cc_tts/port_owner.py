@@ -22,7 +22,7 @@ class PortOwner:
 
 
 def find(kind: Kind, port: int) -> PortOwner | None:
-    """Who holds it; ``None`` if that cannot be told: other users' processes are not seen without root."""
+    """Who holds it; ``None`` if that is not known: other users' processes are not seen without root."""
     wanted = {f"socket:[{inode}]" for inode in _inodes(kind, port)}
     if not wanted:
         return None

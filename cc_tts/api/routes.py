@@ -1,12 +1,12 @@
 """Every route, once: the router and the OpenAPI document are both made from this table."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from cc_tts.api import audio_speech, calls, events, health, schemas, speech, views
 from cc_tts.api.http import openapi
 from cc_tts.api.http.problems import NotReady, UpgradeRequired
-from cc_tts.api.http.route import Query, Route
+from cc_tts.api.http.route import Handler, Query, Route
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.events import EVENT_TYPES
 from cc_tts.errors import (
@@ -44,6 +44,29 @@ NOT_IN_THIS_VERSION: Final = (
 
 _ON_A_CALL: Final = (CallNotFound, WrongState, UserAgentUnavailable)
 _TEXT: Final = (TextTooLong, UnknownVoice, LanguageUnsupported, NothingToSay, EngineOverloaded)
+
+
+def _call_action(
+    action: str,
+    handler: Handler,
+    summary: str,
+    *,
+    body: type[Any] = schemas.Empty,
+    body_is_optional: bool = True,
+    response: type[Any] = views.Call,
+) -> Route:
+    return Route(
+        method="POST",
+        path=f"/v1/calls/{{id}}/{action}",
+        handler=handler,
+        summary=summary,
+        scope="call",
+        body=body,
+        body_is_optional=body_is_optional,
+        response=response,
+        errors=_ON_A_CALL,
+    )
+
 
 ROUTES: Final = (
     # --- calls
@@ -93,71 +116,12 @@ ROUTES: Final = (
         response=views.Call,
         errors=_ON_A_CALL,
     ),
-    Route(
-        method="POST",
-        path="/v1/calls/{id}/answer",
-        handler=calls.answer,
-        summary="Answer a call of a route with answer = manual",
-        scope="call",
-        body=schemas.Empty,
-        body_is_optional=True,
-        response=views.Call,
-        errors=_ON_A_CALL,
-    ),
-    Route(
-        method="POST",
-        path="/v1/calls/{id}/ring",
-        handler=calls.ring,
-        summary="Send 180, or 183 with early media",
-        scope="call",
-        body=schemas.Ring,
-        body_is_optional=True,
-        response=views.Call,
-        errors=_ON_A_CALL,
-    ),
-    Route(
-        method="POST",
-        path="/v1/calls/{id}/hangup",
-        handler=calls.hangup,
-        summary="End a call: BYE, CANCEL or a refusal",
-        scope="call",
-        body=schemas.Hangup,
-        body_is_optional=True,
-        response=views.Call,
-        errors=_ON_A_CALL,
-    ),
-    Route(
-        method="POST",
-        path="/v1/calls/{id}/hold",
-        handler=calls.hold,
-        summary="Put on hold",
-        scope="call",
-        body=schemas.Empty,
-        body_is_optional=True,
-        response=views.Call,
-        errors=_ON_A_CALL,
-    ),
-    Route(
-        method="POST",
-        path="/v1/calls/{id}/unhold",
-        handler=calls.unhold,
-        summary="Take off hold",
-        scope="call",
-        body=schemas.Empty,
-        body_is_optional=True,
-        response=views.Call,
-        errors=_ON_A_CALL,
-    ),
-    Route(
-        method="POST",
-        path="/v1/calls/{id}/dtmf",
-        handler=calls.dtmf,
-        summary="Send digits (RFC 4733)",
-        scope="call",
-        body=schemas.Dtmf,
-        response=views.Call,
-        errors=_ON_A_CALL,
-    ),
+    _call_action("answer", calls.answer, "Answer a call of a route with answer = manual"),
+    _call_action("ring", calls.ring, "Send 180, or 183 with early media", body=schemas.Ring),
+    _call_action("hangup", calls.hangup, "End a call: BYE, CANCEL or a refusal", body=schemas.Hangup),
+    _call_action("hold", calls.hold, "Put on hold"),
+    _call_action("unhold", calls.unhold, "Take off hold"),
+    _call_action("dtmf", calls.dtmf, "Send digits (RFC 4733)", body=schemas.Dtmf, body_is_optional=False),
     # --- speaking
     Route(
         method="POST",
@@ -181,39 +145,15 @@ ROUTES: Final = (
         response=views.Utterance,
         errors=(*_ON_A_CALL, DuplicateId, QueueFull, Draining, Unprocessable),
     ),
-    Route(
-        method="POST",
-        path="/v1/calls/{id}/stop",
-        handler=speech.stop,
-        summary="Stop the current prompt, or all prompts of the call",
-        scope="call",
+    _call_action(
+        "stop",
+        speech.stop,
+        "Stop the current prompt, or all prompts of the call",
         body=schemas.Stop,
-        body_is_optional=True,
         response=views.Stopped,
-        errors=_ON_A_CALL,
     ),
-    Route(
-        method="POST",
-        path="/v1/calls/{id}/pause",
-        handler=speech.pause,
-        summary="Pause playback",
-        scope="call",
-        body=schemas.Empty,
-        body_is_optional=True,
-        response=views.Call,
-        errors=_ON_A_CALL,
-    ),
-    Route(
-        method="POST",
-        path="/v1/calls/{id}/resume",
-        handler=speech.resume,
-        summary="Resume playback",
-        scope="call",
-        body=schemas.Empty,
-        body_is_optional=True,
-        response=views.Call,
-        errors=_ON_A_CALL,
-    ),
+    _call_action("pause", speech.pause, "Pause playback"),
+    _call_action("resume", speech.resume, "Resume playback"),
     Route(
         method="GET",
         path="/v1/utterances/{id}",

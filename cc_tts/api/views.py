@@ -156,14 +156,7 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, voice: VoiceBelow) -> Self:
         """``voice`` as it is now."""
-        return cls(
-            id=voice.id,
-            engine=voice.engine,
-            language=voice.language,
-            kind=voice.kind,
-            ready=voice.ready,
-            description=voice.description,
-        )
+        return cls(**{name: getattr(voice, name) for name in cls.__struct_fields__})
 
 
 class Voices(msgspec.Struct, frozen=True):

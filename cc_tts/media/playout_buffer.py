@@ -41,17 +41,6 @@ from cc_tts.media.playout_events import (
 )
 from cc_tts.media.speech_activity import is_audible
 
-__all__ = [
-    "PlayoutBuffer",
-    "PlayoutEvent",
-    "PlayoutFinished",
-    "PlayoutOverflow",
-    "PlayoutProgress",
-    "PlayoutSpeech",
-    "PlayoutStarted",
-    "PlayoutUnderrun",
-]
-
 FADE_MS: Final = 5.0
 """Length of a ramp, ms."""
 PROGRESS_MS: Final = 100

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_tts import wav_file
-from cc_tts.softphone.plan import TimedKeys
+from cc_tts.softphone.plan import DialPlan, PhoneSettings, TimedKeys
 from cc_tts.softphone.rtp.packets import MAX_EVENT_MS, event_code
 from cc_tts.softphone.speak import SpeakOrder
 
@@ -23,30 +23,17 @@ _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9.!%*_+`'~-]+", re.ASCII)  # token o
 _TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CallArguments:
-    """One call as asked for on the command line."""
+    """One call as asked for on the command line. ``phone.address`` is empty where the route to ``host`` decides."""
 
-    uri: str
+    plan: DialPlan
+    phone: PhoneSettings
     host: str
     port: int
-    from_uri: str
-    codec: str
-    keys: tuple[TimedKeys, ...]
-    duration_s: float
-    record: Path | None
-    transport: str
-    local_address: str
-    local_port: int
-    rtp_port: int
-    username: str
-    password: str
-    headers: Mapping[str, str]
-    timeout_s: float
     speak: SpeakOrder | None
     is_json: bool
     is_quiet: bool
-    pjsip_log_level: int
 
 
 def parse_uri(text: str) -> tuple[str, str, int]:
@@ -195,28 +182,27 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> CallArguments:
             wav_file.check_path(given.record)
     except ValueError as error:
         parser.error(str(error))
-    return CallArguments(
+    plan = DialPlan(
+        call="1",
         uri=uri,
-        host=host,
-        port=port,
-        from_uri=given.from_uri,
         codec=given.codec,
-        keys=keys,
-        duration_s=given.duration,
-        record=given.record,
-        transport=given.transport,
-        local_address=given.local_address,
-        local_port=given.local_port,
+        headers=headers,
         rtp_port=given.rtp_port,
+        record=given.record,
+        keys=keys,
+        answer_timeout_s=given.timeout,
+        max_talk_s=given.duration,
+    )
+    phone = PhoneSettings(
+        address=given.local_address,
+        port=given.local_port,
+        transport=given.transport,
+        from_uri=given.from_uri,
         username=given.username,
         password=environ.get(PASSWORD_VARIABLE, "") if given.password is None else given.password,
-        headers=headers,
-        timeout_s=given.timeout,
-        speak=speak,
-        is_json=given.json,
-        is_quiet=given.quiet,
         pjsip_log_level=given.pjsip_log_level,
     )
+    return CallArguments(plan, phone, host, port, speak, given.json, given.quiet)
 
 
 def _speak_order(text: str, api: str, token: str, voice: str) -> SpeakOrder | None:

@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import FrameType
 from typing import IO, Any, Final
 
@@ -27,14 +28,13 @@ from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock, ms_between
 from cc_tts.errors import CcTtsError
 from cc_tts.softphone.arguments import CallArguments, parse
 from cc_tts.softphone.control import Control
-from cc_tts.softphone.phone import Phone, PhoneSettings, local_address_towards
-from cc_tts.softphone.plan import DialPlan
+from cc_tts.softphone.phone import Phone, local_address_towards
+from cc_tts.softphone.plan import PhoneSettings
 from cc_tts.softphone.report import CallReport, table
 from cc_tts.softphone.rtp.receiver import PAUSE_MS
 from cc_tts.softphone.speak import SpeakRequest
 
 EXIT_WRONG: Final = 2
-_CALL_ID: Final = "1"
 
 
 class _Interrupt:
@@ -86,21 +86,8 @@ class _OneCall:
 
     def run(self, interrupt: _Interrupt) -> CallReport:
         """Dial and stay until the call is over; every wait in it has a named timeout."""
-        arguments = self._arguments
         self._origin_ns = self._clock.now_ns()
-        call = self._phone.dial(
-            DialPlan(
-                call=_CALL_ID,
-                uri=arguments.uri,
-                codec=arguments.codec,
-                headers=arguments.headers,
-                rtp_port=arguments.rtp_port,
-                record=arguments.record,
-                keys=arguments.keys,
-                answer_timeout_s=arguments.timeout_s,
-                max_talk_s=arguments.duration_s,
-            )
-        )
+        call = self._phone.dial(self._arguments.plan)
         if self._speak is not None:
             call.speak = self._speak.report
         while True:
@@ -140,19 +127,8 @@ def _split_stdout() -> IO[bytes]:
 def _run_call(arguments: CallArguments, out: IO[bytes]) -> int:
     clock = MonotonicClock()
     interrupt = _Interrupt()
-    address = arguments.local_address or local_address_towards(arguments.host, arguments.port)
-    phone = Phone(
-        PhoneSettings(
-            address=address,
-            port=arguments.local_port,
-            transport=arguments.transport,
-            from_uri=arguments.from_uri,
-            username=arguments.username,
-            password=arguments.password,
-            pjsip_log_level=arguments.pjsip_log_level,
-        ),
-        clock,
-    )
+    address = arguments.phone.address or local_address_towards(arguments.host, arguments.port)
+    phone = Phone(replace(arguments.phone, address=address), clock)
     phone.start()
     try:
         report = _OneCall(arguments, phone, clock).run(interrupt)

@@ -11,7 +11,6 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ import pjsua2 as pj
 from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded, ProcessFailed
 from cc_tts.softphone.call import SoftphoneCall
-from cc_tts.softphone.plan import DialPlan
+from cc_tts.softphone.plan import DialPlan, PhoneSettings
 from cc_tts.ua.sip_thread import SipThread, pj_detail
 
 MAX_CALLS: Final = 4
@@ -29,19 +28,6 @@ POLL_MS: Final = 5
 
 _CODECS: Final = ("PCMU/8000", "PCMA/8000")
 _TRANSPORTS: Final = {"udp": pj.PJSIP_TRANSPORT_UDP, "tcp": pj.PJSIP_TRANSPORT_TCP}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhoneSettings:
-    """Local addresses, the From URI and credentials."""
-
-    address: str = "127.0.0.1"
-    port: int = 0
-    transport: str = "udp"
-    from_uri: str = ""
-    username: str = ""
-    password: str = field(default="", repr=False)
-    pjsip_log_level: int = 0
 
 
 class Phone:

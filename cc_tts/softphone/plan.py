@@ -1,4 +1,4 @@
-"""What to dial, and which keys to press when."""
+"""What to dial, from which address, and which keys to press when."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,3 +27,16 @@ class DialPlan:
     keys: tuple[TimedKeys, ...] = ()
     answer_timeout_s: float = 30.0
     max_talk_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneSettings:
+    """Local addresses, the From URI and credentials."""
+
+    address: str = "127.0.0.1"
+    port: int = 0
+    transport: str = "udp"
+    from_uri: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    pjsip_log_level: int = 0

@@ -82,7 +82,7 @@ class PromptCache:
         return self._config.max_prompt_s * 1000
 
     def count_use(self, key: str) -> None:
-        """Somebody wants this prompt."""
+        """Count one request for this prompt."""
         self._uses[key] = self._uses.pop(key, 0) + 1
         while len(self._uses) > MAX_KEYS_REMEMBERED:
             self._uses.popitem(last=False)

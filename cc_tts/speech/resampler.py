@@ -6,7 +6,7 @@ back twice as much for nothing that 16 bits could carry. soxr works on float32 h
 that makes the output depend on how the input was cut.
 
 soxr takes its input in blocks: with HQ to 8 kHz the first output comes with the first 81 ms of input, and later between
-12 and 80 ms are held back. Feed it the engine's pieces as they are (200 ms), not frames. The output is not shifted: its
+12 and 80 ms are held back. Feed it the engine's chunks as they are (200 ms), not frames. The output is not shifted: its
 first sample is the input's first instant.
 """
 
@@ -42,7 +42,7 @@ class StreamResampler:
         return f"resampler {self.source_rate_hz}▸{self.target_rate_hz}"
 
     def process(self, pcm: bytes, last: bool = False) -> bytes:  # noqa: FBT001, FBT002 reads as soxr's own call
-        """Take the next piece, return what is ready. ``last`` flushes; nothing may follow it.
+        """Take the next chunk, return what is ready. ``last`` flushes; nothing may follow it.
 
         Raises:
             ValueError: half a sample, or input after the last.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cc_tts.text.sentences import split_paragraph
+from tests.parity.splitting import split_paragraph
 
 
 def differing(directory: Path) -> dict[str, list[int]]:

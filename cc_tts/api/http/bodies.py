@@ -195,10 +195,10 @@ def _values(kinds: Iterable[Any]) -> list[Any]:
 
 
 def _names(path: str) -> list[str]:
-    """``$.x[0].y`` → x, 0, y. A key that msgspec does not tell (``[...]``) ends it."""
+    """``$.x[0].y`` → x, 0, y. A key that msgspec does not name (``[...]``) ends it."""
     names: list[str] = []
-    for name, index, untold in _STEP.findall(path):
-        if untold:
+    for name, index, unnamed in _STEP.findall(path):
+        if unnamed:
             break
         names.append(name or index)
     return names

@@ -2,7 +2,7 @@
 
 asyncio's own listener accepts as many connections as wait, whatever files are left, and reports each failure to accept
 without end. This one accepts them one by one. When there are as many as allowed, the connection that has been without a
-request for longest makes room: one that was opened and says nothing, or half of a request, costs nobody else his own.
+request for longest is closed: idle or half-open requests never keep others out.
 Runs on: the event loop.
 """
 
@@ -80,7 +80,7 @@ class Connection(web.RequestHandler):
         return response
 
     def data_received(self, data: bytes) -> None:
-        """Asyncio: a piece of a request."""
+        """Asyncio: part of a request has arrived."""
         if self.idle_since_ns is not None and self._head_timer is None:
             self._await_head()
         super().data_received(data)

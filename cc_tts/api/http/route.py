@@ -10,6 +10,8 @@ from cc_tts.config.schema import Scope
 from cc_tts.errors import CcTtsError
 
 Method = Literal["GET", "POST", "DELETE"]
+Handler = Callable[[web.Request, Any], Awaitable[web.StreamResponse]]
+"""Takes the request and its decoded body (``None`` for a route without one)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,7 @@ class Route:
 
     method: Method
     path: str
-    handler: Callable[[web.Request, Any], Awaitable[web.StreamResponse]]
+    handler: Handler
     summary: str
     scope: Scope | None
     status: int = 200

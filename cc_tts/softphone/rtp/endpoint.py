@@ -154,7 +154,6 @@ class RtpEndpoint:
         self._thread = threading.Thread(target=self._run, name="softphone-rtp", daemon=True)
         self._next_tick_ns = 0
         self.packets_sent = 0
-        self.send_errors = 0
 
     @property
     def local_port(self) -> int:
@@ -236,8 +235,8 @@ class RtpEndpoint:
             self._sock.sendto(packet.to_bytes(), (target.address, target.port))
             self.packets_sent += 1
             self._octets_sent += len(packet.payload)
-        except OSError:
-            self.send_errors += 1
+        except OSError:  # an ICMP error of an earlier packet, or no route; the peer counts the packet as lost
+            pass
         if key is not None and self._on_key_sent is not None:
             self._on_key_sent(key, sent_ns)
 

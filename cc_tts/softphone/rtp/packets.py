@@ -152,8 +152,6 @@ class SequenceCheck:
 
     extended: int
     is_duplicate: bool = False
-    is_reordered: bool = False
-    is_restart: bool = False
 
 
 @dataclass(slots=True)
@@ -190,14 +188,12 @@ class SequenceCounter:
                 return SequenceCheck(extended, is_duplicate=True)
             self._base = min(self._base, extended)
             self.reordered += 1
-            return self._accept(extended, is_reordered=True)
+            return self._accept(extended)
         if sequence == self._restart_at:
             self.restarts += 1
             self._expected_before += self._highest - self._base + 1
             self._begin(sequence)
-            check = self._accept(sequence)
-            check.is_restart = True
-            return check
+            return self._accept(sequence)
         self._restart_at = (sequence + 1) % _SEQ_MOD
         return None
 
@@ -208,14 +204,14 @@ class SequenceCounter:
         self._recent.clear()
         self._order.clear()
 
-    def _accept(self, extended: int, *, is_reordered: bool = False) -> SequenceCheck:
+    def _accept(self, extended: int) -> SequenceCheck:
         self.packets += 1
         self._highest = max(self._highest, extended)
         self._recent.add(extended)
         self._order.append(extended)
         if len(self._order) > 2 * self.MAX_MISORDER:
             self._recent.discard(self._order.popleft())
-        return SequenceCheck(extended, is_reordered=is_reordered)
+        return SequenceCheck(extended)
 
     @property
     def expected(self) -> int:
@@ -284,11 +280,6 @@ class SilenceStream:
     def timestamp(self) -> int:
         """Of the next packet."""
         return self._timestamp
-
-    @property
-    def keys_waiting(self) -> int:
-        """Keys that have not begun."""
-        return len(self._keys)
 
     def skip(self, ticks: int = 1) -> None:
         """Let time pass without sending; the RTP clock goes on (RFC 3550 §5.1)."""

@@ -4,10 +4,10 @@ Holes in the timestamps are filled with silence, so timing in the file is timing
 jitter buffer, no concealment.
 """
 
-import wave
 from pathlib import Path
 from typing import Final
 
+from cc_tts import wav_file
 from cc_tts.audio import BYTES_PER_SAMPLE
 from cc_tts.softphone.rtp.packets import RATE_HZ, SAMPLES_PER_PACKET
 
@@ -33,7 +33,6 @@ class RtpRecording:
         self._offset = 0  # sample in the file of the packet with _timestamp
         self.late = 0
         self.filled_samples = 0
-        self.timelines = 0
         self.is_truncated = False
         self.starts_at_ns = 0
 
@@ -69,7 +68,6 @@ class RtpRecording:
 
     def _begin_timeline(self, arrival_ns: int) -> int:
         """Sample at which a new SSRC, or the same one after a jump of its clock, goes on: where its arrival puts it."""
-        self.timelines += 1
         if self._ssrc is None:
             return 0
         pause_ns = max(0, arrival_ns - self._arrival_ns - _PACKET_NS)
@@ -90,8 +88,4 @@ class RtpRecording:
 
     def write_wav(self, path: Path) -> None:
         """Write the recording as mono 16-bit WAV."""
-        with wave.open(str(path), "wb") as file:
-            file.setnchannels(1)
-            file.setsampwidth(BYTES_PER_SAMPLE)
-            file.setframerate(RATE_HZ)
-            file.writeframes(self._pcm)
+        wav_file.write(path, self.pcm, rate_hz=RATE_HZ)

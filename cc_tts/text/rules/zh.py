@@ -176,7 +176,7 @@ def _prepared(text: str) -> str:
 
 
 def _clauses(text: str) -> list[str]:
-    """The text in pieces that wetext reads one at a time: cut at punctuation, too long ones between words."""
+    """The clauses that wetext reads one at a time: cut at punctuation, too long ones between words."""
     clauses: list[str] = []
     for clause in _CLAUSE.findall(text):
         rest = clause

@@ -8,9 +8,8 @@ import pytest
 
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS
-from cc_tts.media.playout_buffer import (
-    MAX_QUEUED_UTTERANCES,
-    PlayoutBuffer,
+from cc_tts.media.playout_buffer import MAX_QUEUED_UTTERANCES, PlayoutBuffer
+from cc_tts.media.playout_events import (
     PlayoutEvent,
     PlayoutFinished,
     PlayoutOverflow,

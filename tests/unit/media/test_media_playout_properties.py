@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.audio import AudioFormat
-from cc_tts.media.playout_buffer import (
-    PlayoutBuffer,
+from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.media.playout_events import (
     PlayoutEvent,
     PlayoutFinished,
     PlayoutOverflow,

@@ -91,7 +91,7 @@ def test_clock_jump_of_one_ssrc_does_not_make_hours_of_silence() -> None:
     recording = RtpRecording()
     recording.add(ssrc=1, timestamp=0, pcm=bytes(320), arrival_ns=0)
     recording.add(ssrc=1, timestamp=2**31, pcm=bytes(320), arrival_ns=20 * MS)
-    assert (recording.num_samples, recording.timelines) == (320, 2)
+    assert recording.num_samples == 320
 
 
 def test_recording_has_a_ceiling() -> None:

@@ -62,12 +62,12 @@ def test_headers_that_would_break_the_message(text: str) -> None:
 
 
 def test_password_comes_from_the_environment_and_the_command_line_wins() -> None:
-    assert parse(["sip:a@b"], {PASSWORD_VARIABLE: "geheim"}).password == "geheim"
-    assert parse(["sip:a@b", "--password", "x"], {PASSWORD_VARIABLE: "geheim"}).password == "x"
+    assert parse(["sip:a@b"], {PASSWORD_VARIABLE: "geheim"}).phone.password == "geheim"
+    assert parse(["sip:a@b", "--password", "x"], {PASSWORD_VARIABLE: "geheim"}).phone.password == "x"
 
 
 def test_tcp_is_asked_for_in_the_uri() -> None:
-    assert parse(["sip:a@b", "--transport", "tcp"], {}).uri == "sip:a@b;transport=tcp"
+    assert parse(["sip:a@b", "--transport", "tcp"], {}).plan.uri == "sip:a@b;transport=tcp"
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,9 @@ def test_everything_at_once(tmp_path: Path) -> None:
     ]
     argv += ["--speak", "hi", "--api", "http://127.0.0.1:8080", "--token", "tttttttt", "--voice", "v"]
     given = parse(argv, {})
-    assert (given.codec, given.duration_s, given.timeout_s, given.rtp_port) == ("pcma", 2.5, 0.5, 4000)
-    assert given.headers == {"X-A": "1", "X-B": "2"}
+    plan = given.plan
+    assert (plan.codec, plan.max_talk_s, plan.answer_timeout_s, plan.rtp_port) == ("pcma", 2.5, 0.5, 4000)
+    assert plan.headers == {"X-A": "1", "X-B": "2"}
     assert given.speak is not None
     assert (given.speak.voice, given.is_json, given.is_quiet) == ("v", True, True)
     assert "tttttttt" not in repr(given)

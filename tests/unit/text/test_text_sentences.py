@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.text.characters import has_speech
-from cc_tts.text.sentences import MAX_SENTENCE_CHARS, Sentence, SentenceSplitter, split_paragraph
+from cc_tts.text.sentences import MAX_SENTENCE_CHARS, Sentence, SentenceSplitter
+from tests.parity.splitting import split_paragraph
 
 pytestmark = pytest.mark.unit
 

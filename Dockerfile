@@ -34,10 +34,10 @@ COPY cc_tts cc_tts
 RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . \
     && echo /opt/pjsua2 > "$(/opt/cc-tts/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pjsua2.pth"
 
-# --- the same with PyTorch for CUDA; pinned by version, without hashes (requirements/neural.txt has none)
+# --- the same with PyTorch for CUDA; pinned by version, without hashes (requirements/gpu.txt has none)
 FROM wheels AS wheels-gpu
-COPY requirements/neural.txt requirements/
-RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check -r requirements/neural.txt
+COPY requirements/neural.txt requirements/gpu.txt requirements/
+RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check -r requirements/gpu.txt
 
 # --- what both images stand on. espeak-ng and its voices come in the wheel espeakng_loader
 FROM ${DEBIAN} AS base

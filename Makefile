@@ -1,4 +1,4 @@
-# cc-tts: every target sets up what it needs; the second time it is quick.
+# cc-tts: each target installs what it needs, once.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -14,7 +14,7 @@ WITHOUT_TORCH := --allow-subclassing-any --allow-untyped-decorators --no-warn-re
 .DEFAULT_GOAL := help
 .PHONY: help demo run test test-gpu unit check bench bench-engine neural parity pjsua2 lock clean
 
-help: ## what each target does
+help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{ name[NR] = $$1; text[NR] = $$2; if (length($$1) > width) width = length($$1) } END { for (i = 1; i <= NR; i++) printf "  make %-" width "s  %s\n", name[i], text[i] }'
 
 $(VENV)/bin/python:
@@ -37,10 +37,10 @@ $(NEURALSTAMP): requirements/neural.txt $(DEVSTAMP)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/neural.txt
 	@touch $@
 
-demo: $(STAMP) ## a real SIP call on loopback that is spoken to: leaves demo.wav and a table
+demo: $(STAMP) ## a real SIP call on loopback: leaves demo.wav and prints a table
 	$(BIN)/python -m bench.demo
 
-run: $(STAMP) ## serve until Ctrl-C, then drain: dial sip:hello@127.0.0.1:5060; CONFIG=FILE for a configuration of your own
+run: $(STAMP) ## serve until Ctrl-C, then drain: dial sip:hello@127.0.0.1:5060; CONFIG=FILE: your configuration
 	$(BIN)/cc-tts serve --config '$(CONFIG)'
 
 check: $(DEVSTAMP) ## ruff, mypy --strict, import-linter
@@ -58,7 +58,7 @@ test: $(DEVSTAMP) check ## everything CI runs
 	$(BIN)/pytest -q -n 4 --dist worksteal -m "not unit and not architecture" --ignore-glob='*/test_asterisk*.py' --durations=25
 	$(BIN)/pytest -q tests/e2e/test_asterisk*.py # one at a time: what Asterisk records is compared frame by frame
 
-test-gpu: $(DEVSTAMP) $(NEURALSTAMP) ## what needs a CUDA device; skipped without one
+test-gpu: $(DEVSTAMP) $(NEURALSTAMP) ## tests that need a CUDA device; skipped without one
 	$(BIN)/pytest -q -m gpu tests/gpu
 
 bench: $(STAMP) ## speed, measured on the wire; results to bench/results/
@@ -71,17 +71,17 @@ bench-engine: $(NEURALSTAMP) ## the neural engine's speed and quality gates, sma
 	$(BIN)/python -m bench.engine.phone --name engine_phone
 	$(BIN)/python -m bench.engine.quality_gates --name engine_quality
 
-neural: $(NEURALSTAMP) ## PyTorch and what else the neural engine needs; its tests skip without it
+neural: $(NEURALSTAMP) ## install PyTorch and the other packages of the neural engine; its tests skip without them
 
 parity: $(NEURALSTAMP) ## the networks of the neural engine against the reference's numbers; GOLDEN=DIR: at full size
 	$(BIN)/python -m tests.parity $(if $(GOLDEN),'$(GOLDEN)' --size full,tests/data/golden --size tiny) --engine
 
-pjsua2: $(STAMP) ## the server build of pjsua2, for 2,000 calls instead of 4: four minutes, then CC_TTS_PJSUA2=server chooses it
+pjsua2: $(STAMP) ## build pjsua2 for 2,000 calls instead of 4, in four minutes; CC_TTS_PJSUA2=server selects it
 	PYTHON='$(abspath $(BIN)/python)' sip/pjproject/build.sh $(VENV)/pjsua2-server
 
 lock: $(DEVSTAMP) ## renew requirements/*.lock from pyproject.toml
 	$(BIN)/python -m pip install --quiet uv
 	requirements/renew.sh $(BIN)/uv
 
-clean: ## remove what the targets made
+clean: ## remove what the targets created
 	rm -rf $(VENV) build/pjproject demo.wav demo.json

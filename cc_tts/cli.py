@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 EXIT_USAGE = 2
 PROGRESS_INTERVAL_S = 1.0
-"""How often a command that takes long says how far it is."""
+"""Interval of progress messages of a long command, s."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -156,7 +156,7 @@ def _say(options: argparse.Namespace, config: "Config") -> int:
         wav_file.check_path(options.output)
     except ValueError as error:
         raise ConfigError(f"--output: {error}") from None
-    logs.configure(level="critical", json=False, process="say")  # what is wrong is said once, by main
+    logs.configure(level="critical", json=False, process="say")  # main prints the error once
     pcm = asyncio.run(_speak(options, config, text))
     try:
         wav_file.write(options.output, pcm, rate_hz=options.rate)
@@ -184,17 +184,17 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
         await engine.start()
         source.check(content)
         pcm = bytearray()
-        async for piece in source.stream(content, rate_hz=options.rate):
-            pcm += piece.data
+        async for chunk in source.open(content, rate_hz=options.rate):
+            pcm += chunk.data
             doing.append(f"{len(pcm) / 2 / options.rate:.1f} s of speech")
         return bytes(pcm)
 
-    speaking, told = asyncio.create_task(speak()), ""
+    speaking, reported = asyncio.create_task(speak()), ""
     try:
         while not (await asyncio.wait({speaking}, timeout=PROGRESS_INTERVAL_S))[0]:
-            if doing[-1] != told:
-                told = doing[-1]
-                print(f"cc-tts: {told}", file=sys.stderr, flush=True)
+            if doing[-1] != reported:
+                reported = doing[-1]
+                print(f"cc-tts: {reported}", file=sys.stderr, flush=True)
         return speaking.result()
     finally:
         speaking.cancel()
@@ -242,11 +242,11 @@ def _check_config(_options: argparse.Namespace, config: "Config") -> int:
     import dataclasses
 
     from cc_tts import logs, startup
-    from cc_tts.doctor.probes import MachineProbes
+    from cc_tts.doctor.probes import Probes
     from cc_tts.doctor.software import require_pjsua2
 
     logs.configure(level="critical", json=False, process="check-config")
-    warnings = asyncio.run(startup.check(config)) + require_pjsua2(config, MachineProbes())
+    warnings = asyncio.run(startup.check(config)) + require_pjsua2(config, Probes())
     for warning in warnings:
         print(f"cc-tts: {warning}", file=sys.stderr)
     for section in dataclasses.fields(config):

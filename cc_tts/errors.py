@@ -1,13 +1,13 @@
-"""Everything that can go wrong, with the answer each protocol gives to it.
+"""The exception tree, with the HTTP and SIP status of each class.
 
 A name in brackets is the module of ``cc_tts`` that a class lives in when it is not this one. A class without a ``code`` of
-its own is to clients what its parent is. What derives from ``ConfigError`` and ``ProcessFailed`` is answered on the command
-line and in the log.
+its own is reported to clients as its parent. Subclasses of ``ConfigError`` and ``ProcessFailed`` appear on the command line
+and in the log only.
 
 ::
 
     CcTtsError
-    ├── OurFault                      the caller did nothing wrong; trying again may help
+    ├── ServerError                   the request was valid; a retry may succeed
     │   ├── EngineFailed              500 / 500   synthesis broke off
     │   ├── EngineOverloaded          503 / 503   admission refused the prompt            (Retry-After)
     │   │   └── PagesExhausted        503 / 503   the cache of the networks is full [engines.cosyvoice2.engine.device]
@@ -18,14 +18,14 @@ line and in the log.
     │   ├── DeadlineExceeded          503 / -     not done within the time limit          (Retry-After) [api.http.problems]
     │   ├── PlayoutOverflow           -           flow control of the playout was broken [media.playout_events]
     │   └── ProcessFailed             500 / 500   a child process broke its contract
-    │       ├── EncoderFailed         -           a network that listens to a recording [engines.cosyvoice2.voice.encoder]
-    │       └── DownloadFailed        -           the model did not arrive        [engines.cosyvoice2.model.download]
-    └── TheirFault                    the request must change before it can succeed
+    │       ├── EncoderFailed         -           a network that encodes a recording [engines.cosyvoice2.voice.encoder]
+    │       └── DownloadFailed        -           the model could not be downloaded [engines.cosyvoice2.model.download]
+    └── ClientError                   the request must change before it can succeed
         ├── ConfigError               -           wrong key, type or value in the configuration
         │   ├── ModelError            -           the model directory cannot be used [engines.cosyvoice2.model.checkpoint]
         │   │   ├── ModelFileMissing  -           a file is not there             [engines.cosyvoice2.model.checkpoint]
         │   │   ├── ModelFileDamaged  -           cut short, empty, or something else [engines.cosyvoice2.model.checkpoint]
-        │   │   ├── UnsafeCheckpoint  -           would run code on being read    [engines.cosyvoice2.model.checkpoint]
+        │   │   ├── UnsafeCheckpoint  -           would run code when read    [engines.cosyvoice2.model.checkpoint]
         │   │   ├── WrongModelVersion -           of CosyVoice 1 or 3             [engines.cosyvoice2.model.checkpoint]
         │   │   └── TensorMismatch    -           tensors missing, unknown or misshapen [engines.cosyvoice2.model.checkpoint]
         │   └── DownloaderMissing     -           the downloader is not installed [engines.cosyvoice2.model.download]
@@ -49,7 +49,7 @@ line and in the log.
         │   ├── LanguageUnsupported   422 / 400
         │   ├── NothingToSay          422 / 400   the text normalises to nothing
         │   ├── IdempotencyMismatch   422 / -     the same Idempotency-Key came with another body
-        │   └── PromptUnusable        422 / 400   a recording that no voice can come of [voices.enrolment]
+        │   └── PromptUnusable        422 / 400   a recording that cannot be used for a voice [voices.enrolment]
         ├── UpgradeRequired           426 / -     a WebSocket path without its handshake [api.http.problems]
         └── QueueFull                 429 / -     the call's prompt queue is at its limit
 """
@@ -60,7 +60,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 MAX_COMPARED_CHARS: Final = 100
-"""Of a name that came from outside, when the nearest known one is looked for."""
+"""Length of a name from outside that is compared with the known names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class FieldError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like this one, if any is."""
+    """The most similar known name, if one is similar enough."""
     return next(iter(difflib.get_close_matches(name[:MAX_COMPARED_CHARS], list(known), n=1, cutoff=0.5)), None)
 
 
@@ -99,11 +99,11 @@ class CcTtsError(Exception):
         self.field_errors = tuple(field_errors)
 
 
-class OurFault(CcTtsError):
-    """The request was fine; the server could not serve it."""
+class ServerError(CcTtsError):
+    """The request was valid; the server could not serve it."""
 
 
-class TheirFault(CcTtsError):
+class ClientError(CcTtsError):
     """The request must change before it can succeed."""
 
     code = "bad_request"
@@ -112,15 +112,15 @@ class TheirFault(CcTtsError):
     sip_status = 400
 
 
-class EngineFailed(OurFault):
+class EngineFailed(ServerError):
     """Synthesis broke off."""
 
     code = "engine_failed"
     title = "The speech engine failed"
 
 
-class EngineOverloaded(OurFault):
-    """Admission refused the prompt: it would have missed its target or starved a running call."""
+class EngineOverloaded(ServerError):
+    """Admission refused the prompt: it would be late, or make a running call late."""
 
     code = "engine_overloaded"
     title = "The speech engine is at its limit"
@@ -128,7 +128,7 @@ class EngineOverloaded(OurFault):
     sip_status = 503
 
 
-class CapacityExceeded(OurFault):
+class CapacityExceeded(ServerError):
     """As many calls as the build of pjsua2 or the config allows."""
 
     code = "capacity_exceeded"
@@ -137,8 +137,8 @@ class CapacityExceeded(OurFault):
     sip_status = 503
 
 
-class Draining(OurFault):
-    """The server finishes what it has and takes no new work."""
+class Draining(ServerError):
+    """The server finishes its calls and accepts no new ones."""
 
     code = "draining"
     title = "The server is draining"
@@ -146,8 +146,8 @@ class Draining(OurFault):
     sip_status = 503
 
 
-class UserAgentUnavailable(OurFault):
-    """The UA process is down, restarting, or went away while it was asked."""
+class UserAgentUnavailable(ServerError):
+    """The UA process is down, restarting, or ended during the request."""
 
     code = "user_agent_unavailable"
     title = "The SIP user agent is not available"
@@ -155,28 +155,28 @@ class UserAgentUnavailable(OurFault):
     sip_status = 503
 
 
-class ProcessFailed(OurFault):
-    """A child process broke its contract: did not start, spoke another protocol version, or fell silent."""
+class ProcessFailed(ServerError):
+    """A child process broke its contract: did not start, used another protocol version, or stopped responding."""
 
     code = "process_failed"
     title = "A child process failed"
 
 
-class ConfigError(TheirFault):
+class ConfigError(ClientError):
     """Wrong key, type or value in the configuration."""
 
     code = "config"
     title = "Configuration error"
 
 
-class MalformedRequest(TheirFault):
+class MalformedRequest(ClientError):
     """Not JSON, or JSON of the wrong shape."""
 
     code = "malformed"
     title = "Malformed request"
 
 
-class Unauthorized(TheirFault):
+class Unauthorized(ClientError):
     """No token, or one that is not configured."""
 
     code = "unauthorized"
@@ -185,8 +185,8 @@ class Unauthorized(TheirFault):
     sip_status = 401
 
 
-class Forbidden(TheirFault):
-    """Known, but not allowed to do this."""
+class Forbidden(ClientError):
+    """The token is valid but lacks the scope; or the peer is not allowed."""
 
     code = "forbidden"
     title = "Not allowed"
@@ -194,8 +194,8 @@ class Forbidden(TheirFault):
     sip_status = 403
 
 
-class NotFound(TheirFault):
-    """No such thing."""
+class NotFound(ClientError):
+    """Unknown path."""
 
     code = "not_found"
     title = "Not found"
@@ -224,7 +224,7 @@ class PromptNotFound(NotFound):
     title = "No such prompt"
 
 
-class WrongState(TheirFault):
+class WrongState(ClientError):
     """The call or utterance is not in a state that allows this."""
 
     code = "wrong_state"
@@ -239,7 +239,7 @@ class DuplicateId(WrongState):
     title = "The id is taken"
 
 
-class TextTooLong(TheirFault):
+class TextTooLong(ClientError):
     """More characters than the config allows for one prompt."""
 
     code = "text_too_long"
@@ -248,7 +248,7 @@ class TextTooLong(TheirFault):
     sip_status = 413
 
 
-class BodyTooLarge(TheirFault):
+class BodyTooLarge(ClientError):
     """More bytes than the config allows for one request body."""
 
     code = "body_too_large"
@@ -257,7 +257,7 @@ class BodyTooLarge(TheirFault):
     sip_status = 413
 
 
-class UnsupportedMediaType(TheirFault):
+class UnsupportedMediaType(ClientError):
     """The body is not application/json."""
 
     code = "unsupported_media_type"
@@ -266,7 +266,7 @@ class UnsupportedMediaType(TheirFault):
     sip_status = 415
 
 
-class Unprocessable(TheirFault):
+class Unprocessable(ClientError):
     """Valid JSON with content that cannot be used."""
 
     code = "unprocessable"
@@ -302,7 +302,7 @@ class IdempotencyMismatch(Unprocessable):
     title = "Idempotency-Key reused with another body"
 
 
-class QueueFull(TheirFault):
+class QueueFull(ClientError):
     """The call's prompt queue is at its configured limit."""
 
     code = "queue_full"

@@ -62,7 +62,9 @@ class Metrics:
             registry=registry,
         )
         self.ua_late_frames = Counter(
-            "cctts_ua_late_frames", "Frames that missed their 20 ms beat in the UA process.", registry=registry
+            "cctts_ua_late_frames",
+            "Frames that missed their 20 ms media clock tick in the UA process.",
+            registry=registry,
         )
         self.ua_media_lateness = Gauge(
             "cctts_ua_media_lateness_seconds",
@@ -188,9 +190,7 @@ class Metrics:
         )
         self.draining = Gauge("cctts_draining", "1 while no new calls are taken.", registry=registry)
         self.ready = Gauge("cctts_ready", "1 when a call would be answered and spoken to.", registry=registry)
-        self.build_info = Gauge(
-            "cctts_build_info", "Always 1; the labels tell.", ["version", "node"], registry=registry
-        )
+        self.build_info = Gauge("cctts_build_info", "Always 1; see the labels.", ["version", "node"], registry=registry)
         self.build_info.labels(version=__version__, node=node).set(1)
 
     def render(self) -> bytes:

@@ -29,9 +29,8 @@ from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.gauges import EngineGauges
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
-from cc_tts.speech.cached_source import CachedSource
-from cc_tts.speech.prompt_cache import PromptCache
-from cc_tts.speech.prompt_key import engine_identity
+from cc_tts.speech.prompt_cache import PromptCache, engine_identity
+from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextProcess
@@ -70,7 +69,7 @@ class Server:
             on_down=self.metrics.process_restarts.labels(process="text").inc,
         )
         self.prompt_cache = PromptCache(config.cache, self.metrics)
-        self.cached_source = CachedSource(self.prompt_cache, self.metrics, max_making_bytes=config.cache.memory_bytes)
+        self.cached_source = CachedSource(self.prompt_cache, self.metrics, max_held_bytes=config.cache.memory_bytes)
         self.source = SpeechSource(
             self.engine,
             Normalizer(),

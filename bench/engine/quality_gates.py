@@ -23,10 +23,9 @@ from bench.engine.work import Runners, SpeechWork, prompt_of
 from bench.lab import Json
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, HopSchedule, calls_for
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
-from cc_tts.engines.cosyvoice2.runners.crossfade import SEAM_SAMPLES
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowVoice
-from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow
+from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_SAMPLES, VocoderRow
 
 NUM_SEQUENCES: Final = 4
 NUM_TOKENS: Final = 160
@@ -94,11 +93,11 @@ def _joins(pieces: Sequence[bytes]) -> list[int]:
     """Where a piece begins, and where its fade is over."""
     begins = np.cumsum([len(piece) // 2 for piece in pieces])[:-1].tolist()
     end = sum(len(piece) // 2 for piece in pieces)
-    return sorted({*begins, *(begin + SEAM_SAMPLES for begin in begins if begin + SEAM_SAMPLES < end)})
+    return sorted({*begins, *(begin + CROSSFADE_SAMPLES for begin in begins if begin + CROSSFADE_SAMPLES < end)})
 
 
 @torch.inference_mode()
-def in_one_piece(work: SpeechWork, prompt: FlowPrompt, tokens: Sequence[int]) -> tuple[Tensor, Samples]:
+def in_one_piece(work: SpeechWork, prompt: FlowReference, tokens: Sequence[int]) -> tuple[Tensor, Samples]:
     """Mel [mels, frames] and audio under the same mask without any join."""
     row = torch.tensor([list(tokens)], device=work.noise.device)
     mel = work.model.flow(
@@ -110,7 +109,7 @@ def in_one_piece(work: SpeechWork, prompt: FlowPrompt, tokens: Sequence[int]) ->
 
 
 def whole_gates(work: SpeechWork, runners: Runners) -> Json:
-    """Streamed in company against in one piece: mel, seams, end of the utterance."""
+    """Streamed in batch against in one piece: mel, seams, end of the utterance."""
     rows: list[Json] = []
     for tokens, ours in zip(work.tokens, streamed(runners, runners.voice, work.tokens), strict=True):
         mel, audio = in_one_piece(work, work.prompt, tokens)
@@ -147,7 +146,7 @@ def first_hops(work: SpeechWork, runners: Runners, lab: Lab) -> Json:
             cells[str(hop)] = _first_hop(ours, exact, num_first) | {
                 "tokens_waited_for": HopSchedule(num_prompt, hop=hop).needed_tokens,
                 "tokens_sooner": usual - HopSchedule(num_prompt, hop=hop).needed_tokens,
-                "first_audio_s": round((num_first * SAMPLES_PER_TOKEN - SEAM_SAMPLES) / 24_000, 3),
+                "first_audio_s": round((num_first * SAMPLES_PER_TOKEN - CROSSFADE_SAMPLES) / 24_000, 3),
             }
         runners.flow.drop_voice(kept)
         result[f"prompt of {num_prompt}"] = cells
@@ -165,8 +164,8 @@ def _first_hop(ours: Sequence[Streamed], exact: Sequence[tuple[Tensor, Samples]]
         steps = mel.diff(dim=1).norm(dim=0)
         jumps.append(float((one.mel[:, end].float() - one.mel[:, end - 1].float()).norm() / steps.median()))
         usual.append(float(steps[end - 1] / steps.median()))
-        begin = num_first * SAMPLES_PER_TOKEN - SEAM_SAMPLES
-        clicks += seams(one.audio, audio, [begin, begin + SEAM_SAMPLES])["num_clicks"]
+        begin = num_first * SAMPLES_PER_TOKEN - CROSSFADE_SAMPLES
+        clicks += seams(one.audio, audio, [begin, begin + CROSSFADE_SAMPLES])["num_clicks"]
     return {
         "mel_difference_max": round(max(errors), 5),
         "mel_difference_share": round(float(np.median(shares)), 5),

@@ -39,9 +39,9 @@ from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SpeechIds
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
-from cc_tts.engines.cosyvoice2.runners.crossfade import SEAM_FRAMES
-from cc_tts.engines.cosyvoice2.runners.graphs import tier_of
-from cc_tts.engines.cosyvoice2.runners.lm import ROW_TIERS
+from cc_tts.engines.cosyvoice2.runners.graphs import bucket_of
+from cc_tts.engines.cosyvoice2.runners.lm import ROW_BUCKETS
+from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_FRAMES
 from tests.support import tiny_model
 
 BYTES_PER_FRAME: Final = 960
@@ -136,7 +136,7 @@ class SimulatedDevice:
             slot.num_spoken += len(job.tokens)
             end = slot.num_spoken if job.is_last else _on_grid(slot)
             new, keys = (end - slot.num_given) * FRAMES_PER_TOKEN, (slot.num_prompt + end) * FRAMES_PER_TOKEN
-            held = (0 if job.is_last else SEAM_FRAMES) - (0 if job.is_first else SEAM_FRAMES)
+            held = (0 if job.is_last else CROSSFADE_FRAMES) - (0 if job.is_first else CROSSFADE_FRAMES)
             pieces.append(Spoken(bytes(max(0, new - held) * BYTES_PER_FRAME)))
             num_frames, num_keys = max(num_frames, new if slot.num_pages is not None else keys), max(num_keys, keys)
             slot.num_given = end
@@ -162,7 +162,7 @@ class SimulatedDevice:
     @property
     def num_rows(self) -> int:
         """All up to the highest slot in use, filled up: what a step computes, whoever draws."""
-        return min(tier_of(max(self._slots, default=0) + 1, ROW_TIERS), self.num_slots)
+        return min(bucket_of(max(self._slots, default=0) + 1, ROW_BUCKETS), self.num_slots)
 
     @property
     def num_used(self) -> int:

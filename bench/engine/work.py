@@ -13,8 +13,7 @@ from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FlowCall, HopSchedule, calls_for, calls_with_hops
 from cc_tts.engines.cosyvoice2.model.bundle import TOKENIZER_FOLDER
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import fixed_noise
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
@@ -27,10 +26,10 @@ MAX_TOKENS: Final = 600
 STEPS_PER_ROUND: Final = 8
 
 
-def prompt_of(speaker: Speaker, model: SpeechModel) -> FlowPrompt:
+def prompt_of(speaker: Speaker, model: SpeechModel) -> FlowReference:
     """The flow's prompt, on the model's device and in its type."""
     weight = model.flow.encoder_proj.weight
-    return FlowPrompt(
+    return FlowReference(
         torch.from_numpy(speaker.flow_tokens).long()[None].to(weight.device),
         torch.from_numpy(speaker.flow_mel)[None].to(weight.device, weight.dtype),
         torch.from_numpy(speaker.embedding)[None].to(weight.device, weight.dtype),

@@ -29,7 +29,7 @@ def build_app(context: ApiContext) -> web.Application:
     http = context.config.http
     app = web.Application(middlewares=[middlewares.observe], client_max_size=http.max_body_bytes)
     app[CONTEXT] = context
-    app[middlewares.DOORKEEPER] = auth.Doorkeeper(http.tokens)
+    app[middlewares.AUTHENTICATOR] = auth.TokenAuthenticator(http.tokens)
     app[middlewares.IDEMPOTENCY] = IdempotencyStore(
         context.clock, ttl_s=http.idempotency_ttl_s, max_keys=http.max_idempotency_keys
     )
@@ -49,8 +49,8 @@ def build_app(context: ApiContext) -> web.Application:
 
 
 async def set_tokens(app: web.Application, tokens: Sequence[TokenConfig]) -> None:
-    """Let in whoever brings one of these from now on, and nobody else."""
-    app[middlewares.DOORKEEPER].set_tokens(tokens)
+    """Accept these tokens from now on, and no others."""
+    app[middlewares.AUTHENTICATOR].set_tokens(tokens)
     await events.readmit_all(app)
 
 

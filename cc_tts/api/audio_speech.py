@@ -1,7 +1,7 @@
 """``POST /v1/audio/speech``: speech without a call, streamed while it is made.
 
-Nothing is sent before the first piece of audio is there, so that every refusal still is a problem document. After that
-a failure breaks the connection off: an answer that ends properly is complete. A reader that takes nothing for
+Nothing is sent before the first chunk of audio is there, so that every refusal still is a problem document. After that
+a failure breaks the connection off: a response that ends properly is complete. A reader that takes nothing for
 :data:`WRITE_TIMEOUT_S` is cut off; a client that hangs up cancels the synthesis within :data:`CLIENT_POLL_S`.
 """
 
@@ -20,29 +20,29 @@ from cc_tts.api.http.connections import is_gone
 from cc_tts.clock import ms_between
 from cc_tts.errors import (
     CapacityExceeded,
+    ClientError,
     Draining,
     EngineFailed,
     LanguageUnsupported,
     NothingToSay,
     TextTooLong,
-    TheirFault,
     UnknownVoice,
 )
 from cc_tts.media.g711 import ulaw_encode
-from cc_tts.speech.source import PieceStream, SpeechPiece
+from cc_tts.speech.source import ChunkStream, SpeechChunk
 
 DEFAULT_RATE_HZ: Final = 24_000
 ULAW_RATE_HZ: Final = 8000
 WRITE_TIMEOUT_S: Final = 10.0
 """How long one write may wait for the reader."""
-PIECE_TIMEOUT_S: Final = 15.0
-"""How long the engine may take for one piece."""
+CHUNK_TIMEOUT_S: Final = 15.0
+"""How long the engine may take for one chunk."""
 CLIENT_POLL_S: Final = 0.1
 """How often a wait for the engine looks whether the client is still there."""
 RETRY_AFTER_S: Final = 1
 
 _UNKNOWN_SIZE: Final = 0xFFFF_FFFF
-_FIELDS: Final[dict[type[TheirFault], str]] = {
+_FIELDS: Final[dict[type[ClientError], str]] = {
     UnknownVoice: "/voice",
     LanguageUnsupported: "/language",
     NothingToSay: "/input",
@@ -53,7 +53,7 @@ log = logs.get(__name__)
 
 
 class StreamSlots:
-    """How many answers may be streamed at the same time. Runs on: the event loop."""
+    """How many responses may be streamed at the same time. Runs on: the event loop."""
 
     def __init__(self, max_streams: int) -> None:
         self._max_streams = max_streams
@@ -97,12 +97,12 @@ async def audio_speech(request: web.Request, body: schemas.AudioSpeech) -> web.S
     try:
         try:
             voice = context.speech_source.check(content)
-            stream = context.speech_source.stream(content, rate_hz=rate_hz)
-        except TheirFault as error:
+            stream = context.speech_source.open(content, rate_hz=rate_hz)
+        except ClientError as error:
             raise bodies.located(error, _FIELDS) from None
-        reader = _PieceReader(request, stream)
+        reader = _ChunkReader(request, stream)
         try:
-            first = await _first_piece(reader)
+            first = await _first_chunk(reader)
             if voice is not None:
                 elapsed_ms = ms_between(started_ns, context.clock.now_ns())
                 context.metrics.time_to_first_pcm.labels(engine=voice.engine).observe(elapsed_ms / 1000)
@@ -127,31 +127,31 @@ def wav_header(rate_hz: int) -> bytes:
     )  # fmt: skip
 
 
-class _PieceReader:
-    """Reads a stream piece by piece with an eye on the client."""
+class _ChunkReader:
+    """Reads a stream chunk by chunk with an eye on the client."""
 
-    def __init__(self, request: web.Request, stream: PieceStream) -> None:
+    def __init__(self, request: web.Request, stream: ChunkStream) -> None:
         self._request = request
         self._stream = stream
-        self._pieces: AsyncIterator[SpeechPiece] = aiter(stream)
-        self._next: asyncio.Task[SpeechPiece | None] | None = None
+        self._chunks: AsyncIterator[SpeechChunk] = aiter(stream)
+        self._next: asyncio.Task[SpeechChunk | None] | None = None
 
-    async def next(self) -> SpeechPiece | None:
-        """The next piece; ``None`` at the end.
+    async def next(self) -> SpeechChunk | None:
+        """The next chunk; ``None`` at the end.
 
         Raises:
             ClientGone: it hung up.
-            EngineFailed: no piece came for :data:`PIECE_TIMEOUT_S`, or synthesis broke off.
+            EngineFailed: no chunk came for :data:`CHUNK_TIMEOUT_S`, or synthesis broke off.
         """
-        self._next = asyncio.ensure_future(_next(self._pieces))
+        self._next = asyncio.ensure_future(_next(self._chunks))
         loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + PIECE_TIMEOUT_S
+        deadline_s = loop.time() + CHUNK_TIMEOUT_S
         while not self._next.done():
             await asyncio.wait({self._next}, timeout=CLIENT_POLL_S)
             if is_gone(self._request):
                 raise ClientGone
             if not self._next.done() and loop.time() > deadline_s:
-                raise EngineFailed(f"no audio for {PIECE_TIMEOUT_S:g} s")
+                raise EngineFailed(f"no audio for {CHUNK_TIMEOUT_S:g} s")
         return self._next.result()
 
     async def close(self) -> None:
@@ -160,18 +160,18 @@ class _PieceReader:
             self._next.cancel()
             await asyncio.wait({self._next})
         await self._stream.cancel()
-        if (close := getattr(self._pieces, "aclose", None)) is not None:
+        if (close := getattr(self._chunks, "aclose", None)) is not None:
             await close()
 
 
-async def _next(pieces: AsyncIterator[SpeechPiece]) -> SpeechPiece | None:
-    return await anext(pieces, None)
+async def _next(chunks: AsyncIterator[SpeechChunk]) -> SpeechChunk | None:
+    return await anext(chunks, None)
 
 
-async def _first_piece(reader: _PieceReader) -> SpeechPiece:
+async def _first_chunk(reader: _ChunkReader) -> SpeechChunk:
     try:
         first = await reader.next()
-    except TheirFault as error:
+    except ClientError as error:
         raise bodies.located(error, _FIELDS) from None
     if first is None:
         raise bodies.located(NothingToSay(), _FIELDS)
@@ -179,17 +179,17 @@ async def _first_piece(reader: _PieceReader) -> SpeechPiece:
 
 
 async def _send(
-    request: web.Request, body: schemas.AudioSpeech, rate_hz: int, first: SpeechPiece, reader: _PieceReader
+    request: web.Request, body: schemas.AudioSpeech, rate_hz: int, first: SpeechChunk, reader: _ChunkReader
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": _content_type(body, rate_hz)})
     try:
         await response.prepare(request)
         if body.response_format == "wav":
             await _write(response, wav_header(rate_hz))
-        piece: SpeechPiece | None = first
-        while piece is not None:
-            await _write(response, ulaw_encode(piece.data) if body.response_format == "ulaw" else piece.data)
-            piece = await reader.next()
+        chunk: SpeechChunk | None = first
+        while chunk is not None:
+            await _write(response, ulaw_encode(chunk.data) if body.response_format == "ulaw" else chunk.data)
+            chunk = await reader.next()
         async with asyncio.timeout(WRITE_TIMEOUT_S):
             await response.write_eof()
     except ConnectionError:

@@ -1,4 +1,4 @@
-"""Handlers of ``/v1/calls``: see, place, answer, hold and end calls."""
+"""Handlers of ``/v1/calls``: list, place, answer, hold and end calls."""
 
 from typing import Final
 from urllib.parse import quote
@@ -12,18 +12,18 @@ from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.errors import (
     CallNotFound,
+    ClientError,
     DuplicateId,
     LanguageUnsupported,
     MalformedRequest,
     NothingToSay,
     TextTooLong,
-    TheirFault,
     UnknownVoice,
     did_you_mean,
 )
 
 MAX_ID_CHARS: Final = 200
-"""Longer ids in a path are nobody's."""
+"""An id in a path that is longer names no call or utterance."""
 
 
 def call_of(request: web.Request) -> Call:
@@ -42,7 +42,7 @@ async def list_calls(request: web.Request, _body: None) -> web.Response:
     """``GET /v1/calls?state=``."""
     state = _state(request)
     calls = request.app[CONTEXT].registry.calls(state)
-    return bodies.answer(views.Calls([views.Call.of(call) for call in calls]))
+    return bodies.response(views.Calls([views.Call.of(call) for call in calls]))
 
 
 async def originate(request: web.Request, body: schemas.Originate) -> web.Response:
@@ -52,7 +52,7 @@ async def originate(request: web.Request, body: schemas.Originate) -> web.Respon
     own_voice = isinstance(body.speak, schemas.Speak) and body.speak.voice is not None
     try:
         call = await request.app[CONTEXT].registry.originate(wanted)
-    except TheirFault as error:
+    except ClientError as error:
         raise bodies.located(
             error,
             {
@@ -64,58 +64,58 @@ async def originate(request: web.Request, body: schemas.Originate) -> web.Respon
             },
         ) from None
     location = f"/v1/calls/{quote(call.id, safe='')}"
-    return bodies.answer(views.Call.of(call), status=201, headers={"Location": location})
+    return bodies.response(views.Call.of(call), status=201, headers={"Location": location})
 
 
 async def get_call(request: web.Request, _body: None) -> web.Response:
     """``GET /v1/calls/{id}``."""
-    return _seen(call_of(request))
+    return _response(call_of(request))
 
 
 async def answer(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/answer``."""
     call = call_of(request)
     await call.answer()
-    return _seen(call)
+    return _response(call)
 
 
 async def ring(request: web.Request, body: schemas.Ring) -> web.Response:
     """``POST /v1/calls/{id}/ring``."""
     call = call_of(request)
     await call.ring(early_media=body.early_media)
-    return _seen(call)
+    return _response(call)
 
 
 async def hangup(request: web.Request, body: schemas.Hangup) -> web.Response:
     """``POST /v1/calls/{id}/hangup`` and ``DELETE /v1/calls/{id}``."""
     call = call_of(request)
     await call.hangup(sip_code=body.sip_code, reason=body.reason)
-    return _seen(call)
+    return _response(call)
 
 
 async def hold(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/hold``."""
     call = call_of(request)
     await call.hold()
-    return _seen(call)
+    return _response(call)
 
 
 async def unhold(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/unhold``."""
     call = call_of(request)
     await call.unhold()
-    return _seen(call)
+    return _response(call)
 
 
 async def dtmf(request: web.Request, body: schemas.Dtmf) -> web.Response:
     """``POST /v1/calls/{id}/dtmf``."""
     call = call_of(request)
     await call.send_dtmf(body.digits, duration_ms=body.duration_ms)
-    return _seen(call)
+    return _response(call)
 
 
 def check_query(request: web.Request, *known: str) -> None:
-    """Refuse query parameters that mean nothing here or come twice.
+    """Refuse unknown and repeated query parameters.
 
     Raises:
         MalformedRequest: there is one.
@@ -139,5 +139,5 @@ def _state(request: web.Request) -> CallState | None:
         raise MalformedRequest(f"state is one of {', '.join(CallState)}") from None
 
 
-def _seen(call: Call) -> web.Response:
-    return bodies.answer(views.Call.of(call))
+def _response(call: Call) -> web.Response:
+    return bodies.response(views.Call.of(call))

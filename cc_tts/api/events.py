@@ -1,7 +1,7 @@
 """``GET /v1/events``: events over a WebSocket, one JSON text frame each.
 
 A reader that is too slow is closed with 1013 and counted: when its queue (``http.event_queue_size``) is full, or when
-it takes nothing for :data:`SEND_TIMEOUT_S` although events wait. It may connect again; ``seq`` tells it what it missed.
+it takes nothing for :data:`SEND_TIMEOUT_S` although events wait. It may connect again; gaps of ``seq`` show what it missed.
 What clients send is thrown away; more than :data:`MAX_FRAMES_IN` in :data:`FRAMES_IN_WINDOW_S` closes with 1008.
 """
 
@@ -21,7 +21,7 @@ from cc_tts.calls.events import EVENT_TYPES, Subscription
 from cc_tts.errors import MalformedRequest
 
 HEARTBEAT_S: Final = 20.0
-"""A ping is sent this often; a client that does not answer within half of it is gone."""
+"""A ping is sent this often; a client that does not answer within half of it is disconnected."""
 SEND_TIMEOUT_S: Final = 5.0
 CLOSE_TIMEOUT_S: Final = 2.0
 """How long the client may take to answer our close."""
@@ -75,7 +75,7 @@ async def close_all(app: web.Application) -> None:
 
 
 async def readmit_all(app: web.Application) -> None:
-    """Close every WebSocket with 1012: whoever may still read events connects again with his token."""
+    """Close every WebSocket with 1012; clients reconnect with a token that is still valid."""
     await _close(app, WSCloseCode.SERVICE_RESTART, b"the tokens have changed: connect again")
 
 
@@ -105,7 +105,7 @@ async def _serve(
     try:
         await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
         if not sender.done():
-            return  # the client closed, or said too much and was closed
+            return  # the client closed, or sent too much and was closed
         is_too_slow = sender.result()
         if is_too_slow:
             context.metrics.event_subscribers_dropped.inc()

@@ -10,14 +10,14 @@ from cc_tts.api.http import bodies, problems
 
 async def healthz(_request: web.Request, _body: None) -> web.Response:
     """``GET /healthz``."""
-    return bodies.answer(views.Health("ok"))
+    return bodies.response(views.Health("ok"))
 
 
 async def readyz(request: web.Request, _body: None) -> web.Response:
     """``GET /readyz``: 503 with ``reason`` while a call would not be answered and spoken to."""
     reason = request.app[CONTEXT].registry.not_ready_because
     if reason is None:
-        return bodies.answer(views.Health("ready"))
+        return bodies.response(views.Health("ready"))
     return problems.response_for(problems.NotReady(reason), instance=request.path, reason=reason)
 
 
@@ -37,4 +37,4 @@ async def drain(request: web.Request, _body: schemas.Empty) -> web.Response:
     has_begun = context.registry.start_drain()
     if has_begun:
         context.on_drain()
-    return bodies.answer(views.Drain(draining=True, already=not has_begun), status=202)
+    return bodies.response(views.Drain(draining=True, already=not has_begun), status=202)

@@ -40,7 +40,7 @@ NOT_IN_THIS_VERSION: Final = (
     "/v1/prompts/{id}",
     "/v1/voices/{id}",
 )
-"""Paths of version 1 of the API that are answered with 404 for now."""
+"""Reserved paths of version 1 of the API, which get 404."""
 
 _ON_A_CALL: Final = (CallNotFound, WrongState, UserAgentUnavailable)
 _TEXT: Final = (TextTooLong, UnknownVoice, LanguageUnsupported, NothingToSay, EngineOverloaded)
@@ -51,9 +51,9 @@ ROUTES: Final = (
         method="GET",
         path="/v1/calls",
         handler=calls.list_calls,
-        summary="Live calls and ended ones still kept",
+        summary="Live calls, and ended calls for calls.ended_retention_s",
         scope="read",
-        answer=views.Calls,
+        response=views.Calls,
         query=(
             Query(
                 name="state",
@@ -70,7 +70,7 @@ ROUTES: Final = (
         scope="call",
         status=201,
         body=schemas.Originate,
-        answer=views.Call,
+        response=views.Call,
         errors=(DuplicateId, UserAgentUnavailable, CapacityExceeded, Draining, *_TEXT),
     ),
     Route(
@@ -79,7 +79,7 @@ ROUTES: Final = (
         handler=calls.get_call,
         summary="One call",
         scope="read",
-        answer=views.Call,
+        response=views.Call,
         errors=(CallNotFound,),
     ),
     Route(
@@ -90,29 +90,29 @@ ROUTES: Final = (
         scope="call",
         body=schemas.Hangup,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
         method="POST",
         path="/v1/calls/{id}/answer",
         handler=calls.answer,
-        summary="Answer a call whose route does not answer by itself",
+        summary="Answer a call of a route with answer = manual",
         scope="call",
         body=schemas.Empty,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
         method="POST",
         path="/v1/calls/{id}/ring",
         handler=calls.ring,
-        summary="Ring, with early media if wanted",
+        summary="Send 180, or 183 with early media",
         scope="call",
         body=schemas.Ring,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
@@ -123,29 +123,29 @@ ROUTES: Final = (
         scope="call",
         body=schemas.Hangup,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
         method="POST",
         path="/v1/calls/{id}/hold",
         handler=calls.hold,
-        summary="Hold",
+        summary="Put on hold",
         scope="call",
         body=schemas.Empty,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
         method="POST",
         path="/v1/calls/{id}/unhold",
         handler=calls.unhold,
-        summary="Take back from hold",
+        summary="Take off hold",
         scope="call",
         body=schemas.Empty,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
@@ -155,7 +155,7 @@ ROUTES: Final = (
         summary="Send digits (RFC 4733)",
         scope="call",
         body=schemas.Dtmf,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     # --- speaking
@@ -163,11 +163,11 @@ ROUTES: Final = (
         method="POST",
         path="/v1/calls/{id}/speak",
         handler=speech.speak,
-        summary="Say a text; queued behind what is being said unless queue is replace",
+        summary="Speak text; queued behind the current prompt unless queue is replace",
         scope="call",
         status=201,
         body=schemas.Speak,
-        answer=views.Utterance,
+        response=views.Utterance,
         errors=(*_ON_A_CALL, DuplicateId, QueueFull, Draining, *_TEXT),
     ),
     Route(
@@ -178,40 +178,40 @@ ROUTES: Final = (
         scope="call",
         status=201,
         body=schemas.Play,
-        answer=views.Utterance,
+        response=views.Utterance,
         errors=(*_ON_A_CALL, DuplicateId, QueueFull, Draining, Unprocessable),
     ),
     Route(
         method="POST",
         path="/v1/calls/{id}/stop",
         handler=speech.stop,
-        summary="Stop what is being said, or that and all that waits",
+        summary="Stop the current prompt, or all prompts of the call",
         scope="call",
         body=schemas.Stop,
         body_is_optional=True,
-        answer=views.Stopped,
+        response=views.Stopped,
         errors=_ON_A_CALL,
     ),
     Route(
         method="POST",
         path="/v1/calls/{id}/pause",
         handler=speech.pause,
-        summary="Stop the prompts' clock",
+        summary="Pause playback",
         scope="call",
         body=schemas.Empty,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
         method="POST",
         path="/v1/calls/{id}/resume",
         handler=speech.resume,
-        summary="Go on after a pause",
+        summary="Resume playback",
         scope="call",
         body=schemas.Empty,
         body_is_optional=True,
-        answer=views.Call,
+        response=views.Call,
         errors=_ON_A_CALL,
     ),
     Route(
@@ -220,22 +220,22 @@ ROUTES: Final = (
         handler=speech.get_utterance,
         summary="One utterance",
         scope="read",
-        answer=views.Utterance,
+        response=views.Utterance,
         errors=(UtteranceNotFound,),
     ),
     Route(
         method="GET",
         path="/v1/voices",
         handler=speech.list_voices,
-        summary="Who can speak",
+        summary="List the voices of the configured engine",
         scope="read",
-        answer=views.Voices,
+        response=views.Voices,
     ),
     Route(
         method="POST",
         path="/v1/audio/speech",
         handler=audio_speech.audio_speech,
-        summary="Speech without a call, streamed while it is made (an Idempotency-Key is taken and has no effect)",
+        summary="Speech without a call, streamed during synthesis (Idempotency-Key has no effect)",
         scope="call",
         body=schemas.AudioSpeech,
         content_types=("audio/wav", "audio/pcm", "audio/basic"),
@@ -269,7 +269,7 @@ ROUTES: Final = (
         handler=health.healthz,
         summary="The process is alive",
         scope=None,
-        answer=views.Health,
+        response=views.Health,
     ),
     Route(
         method="GET",
@@ -277,7 +277,7 @@ ROUTES: Final = (
         handler=health.readyz,
         summary="A call would be answered and spoken to",
         scope=None,
-        answer=views.Health,
+        response=views.Health,
         errors=(NotReady,),
     ),
     Route(
@@ -297,7 +297,7 @@ ROUTES: Final = (
         status=202,
         body=schemas.Empty,
         body_is_optional=True,
-        answer=views.Drain,
+        response=views.Drain,
     ),
     Route(
         method="GET",
@@ -311,7 +311,7 @@ ROUTES: Final = (
 
 
 def about_unknown_path(path: str) -> str:
-    """What to tell somebody who asked for a path that is no route: the nearest one, or that it is not there yet."""
+    """The 404 detail for an unknown path: the nearest route, or that the path is not in this version."""
     if any(_filled(known, path) == path for known in NOT_IN_THIS_VERSION):
         return "not in this version"
     known = {_filled(route.path, path): route.path for route in ROUTES}

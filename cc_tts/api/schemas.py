@@ -34,12 +34,12 @@ Language = Annotated[
 ]
 Speed = Annotated[float, Meta(ge=0.5, le=2.0, description="Factor on the voice's natural rate.")]
 Uri = Annotated[str, Meta(min_length=1, max_length=sip_fields.MAX_URI_CHARS, description="A sip: or sips: URI.")]
-Text = Annotated[str, Meta(description="What to say; at most tts.max_text_chars characters, no NUL.")]
+Text = Annotated[str, Meta(description="Text to speak; at most tts.max_text_chars characters, no NUL.")]
 SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """What all bodies share: an unknown field is refused."""
+    """Base of all bodies: unknown fields are refused."""
 
 
 class Empty(Body, frozen=True):
@@ -54,9 +54,9 @@ class BargeIn(Body, frozen=True):
 
 
 class PromptFields(Body, frozen=True):
-    """How a prompt stands in the call's queue."""
+    """How a prompt is queued and what ends it."""
 
-    queue: Annotated[Queueing, Meta(description="replace cancels what is being said and what waits.")] = "append"
+    queue: Annotated[Queueing, Meta(description="replace cancels the current prompt and the queued ones.")] = "append"
     utterance_id: Id | None = None
     barge_in: BargeIn = BargeIn()
     then: Then = "stay"
@@ -80,7 +80,7 @@ class PromptFields(Body, frozen=True):
 
 
 class Speak(PromptFields, frozen=True):
-    """Text to be said on a call: one of ``text``, ``ssml`` and ``prompt_id``; only ``text`` is in this version."""
+    """Text to speak on a call: one of ``text``, ``ssml`` and ``prompt_id``; only ``text`` is in this version."""
 
     text: Text | UnsetType = UNSET
     ssml: Annotated[str, Meta(description=NOT_YET + ": 422")] | UnsetType = UNSET
@@ -150,7 +150,7 @@ class Play(PromptFields, frozen=True):
 
 
 class Originate(Body, frozen=True):
-    """A call to place. ``speak`` is said as soon as the call is answered: text, or a body as of …/speak."""
+    """A call to place. ``speak`` is spoken as soon as the call is answered: text, or a body as for …/speak."""
 
     to: Uri
     from_: Uri | None = msgspec.field(default=None, name="from")
@@ -226,7 +226,7 @@ class Ring(Body, frozen=True):
 
 
 class Hangup(Body, frozen=True):
-    """How to end a call. ``sip_code`` counts for a call that was not answered, ``reason`` goes with it."""
+    """How to end a call. ``sip_code`` and ``reason`` refuse an unanswered call; else they go into the Reason header."""
 
     sip_code: Annotated[int, Meta(ge=300, le=699)] | None = None
     reason: (
@@ -254,7 +254,7 @@ class Stop(Body, frozen=True):
 
 
 class AudioSpeech(Body, frozen=True):
-    """Speech without a call, in OpenAI's shape. ``model`` is taken and ignored."""
+    """Speech without a call, in OpenAI's shape. ``model`` is accepted and ignored."""
 
     input: Text
     model: Annotated[str, Meta(max_length=128)] | None = None
@@ -282,7 +282,7 @@ class AudioSpeech(Body, frozen=True):
 
 
 def text_faults(text: str, pointer: str) -> list[FieldError]:
-    """What is wrong with text to be said, before the layers below look at it."""
+    """Faults of text to speak that are found before the calls layer checks it."""
     return [FieldError(pointer, "NUL (U+0000) cannot be spoken")] if "\0" in text else []
 
 

@@ -1,6 +1,6 @@
 """Handlers for speaking on a call: speak, play, stop, pause, resume; utterances and voices.
 
-``speak`` is on the way of the time to first audio: from the decoded body to ``call.speak()`` nothing waits.
+``speak`` is part of the time to first audio: nothing is awaited between the decoded body and ``call.speak()``.
 """
 
 from typing import Final
@@ -13,26 +13,26 @@ from cc_tts.api.calls import MAX_ID_CHARS, call_of
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.errors import (
+    ClientError,
     DuplicateId,
     LanguageUnsupported,
     NothingToSay,
     TextTooLong,
-    TheirFault,
     UnknownVoice,
     Unprocessable,
     UtteranceNotFound,
 )
 from cc_tts.speech.prompt import Prompt, ToneContent
 
-_SPEAK_FIELDS: Final[dict[type[TheirFault], str]] = {
+_SPEAK_FIELDS: Final[dict[type[ClientError], str]] = {
     DuplicateId: "/utterance_id",
     UnknownVoice: "/voice",
     LanguageUnsupported: "/language",
     NothingToSay: "/text",
     TextTooLong: "/text",
 }
-_TONE_FIELDS: Final[dict[type[TheirFault], str]] = {DuplicateId: "/utterance_id", Unprocessable: "/tone"}
-_SILENCE_FIELDS: Final[dict[type[TheirFault], str]] = {DuplicateId: "/utterance_id", Unprocessable: "/silence_ms"}
+_TONE_FIELDS: Final[dict[type[ClientError], str]] = {DuplicateId: "/utterance_id", Unprocessable: "/tone"}
+_SILENCE_FIELDS: Final[dict[type[ClientError], str]] = {DuplicateId: "/utterance_id", Unprocessable: "/silence_ms"}
 
 
 async def speak(request: web.Request, body: schemas.Speak) -> web.Response:
@@ -50,21 +50,21 @@ async def play(request: web.Request, body: schemas.Play) -> web.Response:
 async def stop(request: web.Request, body: schemas.Stop) -> web.Response:
     """``POST /v1/calls/{id}/stop``."""
     result = await call_of(request).stop(body.scope)
-    return bodies.answer(views.Stopped(result.stopped, result.discarded_ms))
+    return bodies.response(views.Stopped(result.stopped, result.discarded_ms))
 
 
 async def pause(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/pause``."""
     call = call_of(request)
     call.pause()
-    return bodies.answer(views.Call.of(call))
+    return bodies.response(views.Call.of(call))
 
 
 async def resume(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/resume``."""
     call = call_of(request)
     call.resume()
-    return bodies.answer(views.Call.of(call))
+    return bodies.response(views.Call.of(call))
 
 
 async def get_utterance(request: web.Request, _body: None) -> web.Response:
@@ -72,19 +72,19 @@ async def get_utterance(request: web.Request, _body: None) -> web.Response:
     utterance_id = request.match_info["id"]
     if len(utterance_id) > MAX_ID_CHARS:
         raise UtteranceNotFound
-    return bodies.answer(views.Utterance.of(request.app[CONTEXT].registry.utterance(utterance_id)))
+    return bodies.response(views.Utterance.of(request.app[CONTEXT].registry.utterance(utterance_id)))
 
 
 async def list_voices(request: web.Request, _body: None) -> web.Response:
     """``GET /v1/voices``."""
     voices = request.app[CONTEXT].registry.voices.voices()
-    return bodies.answer(views.Voices([views.Voice.of(voice) for voice in voices]))
+    return bodies.response(views.Voices([views.Voice.of(voice) for voice in voices]))
 
 
-def _accepted(request: web.Request, prompt: Prompt, fields: dict[type[TheirFault], str]) -> web.Response:
+def _accepted(request: web.Request, prompt: Prompt, fields: dict[type[ClientError], str]) -> web.Response:
     try:
         utterance = call_of(request).speak(prompt)
-    except TheirFault as error:
+    except ClientError as error:
         raise bodies.located(error, fields) from None
     location = f"/v1/utterances/{quote(utterance.id, safe='')}"
-    return bodies.answer(views.Utterance.of(utterance), status=201, headers={"Location": location})
+    return bodies.response(views.Utterance.of(utterance), status=201, headers={"Location": location})

@@ -1,4 +1,4 @@
-"""What clients get to see: answers, built from calls, utterances and voices.
+"""What clients get to see: responses, built from calls, utterances and voices.
 
 Times of day are seconds since the epoch, as in events.
 """

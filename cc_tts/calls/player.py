@@ -1,8 +1,8 @@
-"""THE FLOW ON ONE PAGE: prompts queue on a call, become PCM, and go to the line no faster than it plays.
+"""The prompts of one call: they queue, become PCM, and go to the line no faster than it plays.
 
 ::
 
-    enqueue ─▸ _waiting ─▸ _feed: source.open ─▸ pieces ─▸ room in the window? ─▸ line ─▸ _on_line ─▸ finished()
+    enqueue ─▸ _waiting ─▸ _feed: source.open ─▸ chunks ─▸ less than the window? ─▸ line ─▸ _on_line ─▸ finished()
                              stop / barge-in / replace: cancel the feed, cut the line, complete with the cause
 
 One task a call feeds one utterance after the other. The next is fed while the last of the one before still plays, so that
@@ -22,7 +22,7 @@ from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance
 from cc_tts.clock import Clock, ms_between
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
 from cc_tts.speech.prompt import Content, SilenceContent
-from cc_tts.speech.source import PieceStream, SpeechSource
+from cc_tts.speech.source import ChunkStream, SpeechChunk, SpeechSource
 
 OVERLOAD_POLL_MS: Final = 50.0
 MAX_ON_LINE: Final = 8
@@ -70,9 +70,6 @@ class PromptPlayer:
         self._overload_wait_ms = overload_wait_ms
         self._waiting: deque[Utterance] = deque()
         self._on_line: deque[Utterance] = deque()
-        self._fed_ms: dict[str, float] = {}
-        self._causes: dict[str, CompletionCause] = {}
-        self._waited: set[str] = set()
         self._feeding: tuple[Utterance, asyncio.Task[None]] | None = None
         self._open = False
         self._moved = asyncio.Event()
@@ -93,8 +90,7 @@ class PromptPlayer:
 
     def enqueue(self, utterance: Utterance) -> None:
         """Queue one. It waits for a turn of its own only behind a prompt that is played to its end, not behind a cut."""
-        if any(earlier.id not in self._causes for earlier in self.queue):
-            self._waited.add(utterance.id)
+        utterance.has_waited = any(earlier.discard_cause is None for earlier in self.queue)
         self._waiting.append(utterance)
         self._next()
 
@@ -106,12 +102,12 @@ class PromptPlayer:
             self._waiting.remove(utterance)
             self._complete(utterance, cause)
             return 0.0
-        if utterance not in self._on_line or utterance.id in self._causes:
+        if utterance not in self._on_line or utterance.discard_cause is not None:
             return 0.0
-        self._causes[utterance.id] = cause
+        utterance.discard_cause = cause
         self._stop_feeding(utterance)
         self._line.cut(utterance.id)
-        return max(0.0, self._fed_ms.get(utterance.id, 0.0) - utterance.played_ms)
+        return max(0.0, utterance.fed_ms - utterance.played_ms)
 
     def progress(self, utterance_id: str, played_ms: float) -> None:
         """The line has come this far."""
@@ -129,7 +125,7 @@ class PromptPlayer:
                 self._on_line.remove(utterance)
                 if cut:
                     self._stop_feeding(utterance)
-                self._complete(utterance, self._causes.pop(utterance_id, _natural(utterance, cut=cut)))
+                self._complete(utterance, utterance.discard_cause or _natural(utterance, cut=cut))
                 self._turn()
         self._moved.set()
         self._next()
@@ -143,7 +139,7 @@ class PromptPlayer:
         self._waiting.clear()
         self._on_line.clear()
         for utterance in pending:
-            self._complete(utterance, self._causes.pop(utterance.id, cause))
+            self._complete(utterance, utterance.discard_cause or cause)
 
     def _stop_feeding(self, utterance: Utterance) -> None:
         """Cancel its feed; not from within, where the stream has still to be freed."""
@@ -174,7 +170,7 @@ class PromptPlayer:
         if self._on_line and self._on_line[0].machine.can(UtteranceEvent.START):
             head = self._on_line[0]
             head.machine.fire(UtteranceEvent.START)
-            if head.id in self._waited:
+            if head.has_waited:
                 head.marks.origin_ns = self._clock.now_ns()
 
     async def _feed(self, utterance: Utterance) -> None:
@@ -182,33 +178,30 @@ class PromptPlayer:
         try:
             for turn in range(prompt.repeat):
                 if turn and prompt.delay_ms:
-                    await self._say(SilenceContent(prompt.delay_ms), utterance, spans=False)
-                    if self._over_time(utterance):
-                        break
-                await self._say(prompt.content, utterance, spans=turn == 0)
-                if self._over_time(utterance):
+                    await self._produce(SilenceContent(prompt.delay_ms), utterance, spans=False)
+                if not self._is_over_limit(utterance):
+                    await self._produce(prompt.content, utterance, spans=turn == 0)
+                if self._is_over_limit(utterance):
                     break
             self._line.finish(utterance.id)
         except Exception as error:  # noqa: BLE001 - whatever broke, the utterance completes and the call goes on
             self._fail(utterance, error)
 
-    async def _say(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
-        """Produce; while the engine is full, wait for room a bounded time. A worker says that it is full when it has been
-        asked, not at once.
-        """
-        begun_ns, fed_before_ms = self._clock.now_ns(), self._fed_ms.get(utterance.id, 0.0)
+    async def _produce(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
+        """Synthesise; while the engine is full, wait a bounded time. A worker reports that it is full after it was asked."""
+        begun_ns, fed_before_ms = self._clock.now_ns(), utterance.fed_ms
         was_open = False
         while True:
-            stream: PieceStream | None = None
+            stream: ChunkStream | None = None
             try:
                 stream = self._source.open(
                     content, rate_hz=self._format.rate_hz, utterance_id=utterance.id, is_again=was_open
                 )
                 was_open = True
-                await self._pour(utterance, stream, spans=spans)
+                await self._send(stream, utterance, spans=spans)
             except EngineOverloaded:
-                has_begun = self._fed_ms.get(utterance.id, 0.0) > fed_before_ms
-                if has_begun or ms_between(begun_ns, self._clock.now_ns()) >= self._overload_wait_ms:
+                waited_ms = ms_between(begun_ns, self._clock.now_ns())
+                if utterance.fed_ms > fed_before_ms or waited_ms >= self._overload_wait_ms:
                     raise
             else:
                 return
@@ -217,42 +210,37 @@ class PromptPlayer:
                     await stream.cancel()
             await asyncio.sleep(OVERLOAD_POLL_MS / 1000)
 
-    async def _pour(self, utterance: Utterance, stream: PieceStream, *, spans: bool) -> None:
-        async for piece in stream:
-            fed_ms = self._fed_ms.setdefault(utterance.id, 0.0)
+    async def _send(self, stream: ChunkStream, utterance: Utterance, *, spans: bool) -> None:
+        """Send chunks to the line while it holds less than the window."""
+        async for chunk in stream:
             if utterance.marks.first_pcm_ns is None:
                 utterance.marks.first_pcm_ns = self._clock.now_ns()
-                utterance.cached = piece.cached
-            if piece.begins_source is not None and spans:
-                _close_span(utterance, fed_ms)
-                utterance.spans.append(SpokenSpan(piece.begins_source, fed_ms))
-            if piece.words and spans and utterance.spans:
-                utterance.spans[-1].words.extend(piece.words)
-            while self._ahead_ms() > self._window_ms:
+                utterance.cached = chunk.cached
+            if spans:
+                _extend_spans(utterance, chunk)
+            while self._buffered_ms() > self._window_ms:
                 self._moved.clear()
                 await self._moved.wait()
-            data = self._within_limit(utterance, piece.data)
+            data = self._within_limit(utterance, chunk.data)
             if data:
                 self._line.audio(utterance.id, data)
-            self._fed_ms[utterance.id] = fed_ms + self._format.ms_for_bytes(len(data))
-            stream.playing(self._ahead_ms())
-            if self._over_time(utterance):
-                break
-        if spans and not self._over_time(utterance):  # what was cut off was not said to its end
-            _close_span(utterance, self._fed_ms.get(utterance.id, 0.0))
+            utterance.fed_ms += self._format.ms_for_bytes(len(data))
+            stream.set_buffered_ms(self._buffered_ms())
+            if self._is_over_limit(utterance):
+                return  # the rest was cut off, so its last span has no end
+        if spans:
+            _close_span(utterance)
 
-    def _ahead_ms(self) -> float:
-        return sum(self._fed_ms.get(u.id, 0.0) - u.played_ms for u in self._on_line)
+    def _buffered_ms(self) -> float:
+        return sum(utterance.fed_ms - utterance.played_ms for utterance in self._on_line)
 
     def _within_limit(self, utterance: Utterance, data: bytes) -> bytes:
         limit_ms = utterance.prompt.max_duration_ms
-        if limit_ms is None:
-            return data
-        return data[: self._format.bytes_for_ms(max(0.0, limit_ms - self._fed_ms.get(utterance.id, 0.0)))]
+        return data if limit_ms is None else data[: self._format.bytes_for_ms(max(0.0, limit_ms - utterance.fed_ms))]
 
-    def _over_time(self, utterance: Utterance) -> bool:
+    def _is_over_limit(self, utterance: Utterance) -> bool:
         limit_ms = utterance.prompt.max_duration_ms
-        return limit_ms is not None and self._fed_ms.get(utterance.id, 0.0) >= limit_ms
+        return limit_ms is not None and utterance.fed_ms >= limit_ms
 
     def _fail(self, utterance: Utterance, error: Exception) -> None:
         if isinstance(error, UserAgentUnavailable):
@@ -268,8 +256,6 @@ class PromptPlayer:
             return
         utterance.completion_cause = cause
         utterance.machine.fire(UtteranceEvent.COMPLETE)
-        self._fed_ms.pop(utterance.id, None)
-        self._waited.discard(utterance.id)
         self._on_complete(utterance)
 
 
@@ -279,6 +265,14 @@ def _natural(utterance: Utterance, *, cut: bool) -> CompletionCause:
     return CompletionCause.CANCELLED if cut else CompletionCause.NORMAL
 
 
-def _close_span(utterance: Utterance, at_ms: float) -> None:
+def _extend_spans(utterance: Utterance, chunk: SpeechChunk) -> None:
+    if chunk.begins_source is not None:
+        _close_span(utterance)
+        utterance.spans.append(SpokenSpan(chunk.begins_source, utterance.fed_ms))
+    if chunk.words and utterance.spans:
+        utterance.spans[-1].words.extend(chunk.words)
+
+
+def _close_span(utterance: Utterance) -> None:
     if utterance.spans and utterance.spans[-1].end_ms is None:
-        utterance.spans[-1].end_ms = at_ms
+        utterance.spans[-1].end_ms = utterance.fed_ms

@@ -75,7 +75,13 @@ class Utterance:
     )
     completion_cause: CompletionCause | None = None
     cached: bool = False
+    has_waited: bool = False
+    """Another prompt was to be played to its end before it, so its clock starts at its turn."""
+    fed_ms: float = 0.0
+    """Audio sent to the line, ms."""
     played_ms: float = 0.0
+    discard_cause: CompletionCause | None = None
+    """Set while the line is asked to silence it; it completes with this cause."""
     underruns: int = 0
     error_code: str | None = None
     error_detail: str | None = None
@@ -140,7 +146,7 @@ class Utterance:
 
 
 def _share(span: SpokenSpan, played_ms: float) -> str:
-    """Tell which of a span's words were heard to their end; rather one too few than one too many."""
+    """The part of a span that was heard, in whole words; a word that was cut off does not count."""
     source, heard_ms = span.source, played_ms - span.start_ms
     if span.words:
         begun = [share for offset_ms, share in span.words if offset_ms <= heard_ms]

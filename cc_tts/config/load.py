@@ -79,18 +79,16 @@ def reload(running: Config, wanted: Config) -> Reload:
     """
     changed: list[str] = []
     needs_restart: list[str] = []
-    sections: dict[str, Any] = {}
-    for name in (section.name for section in dataclasses.fields(Config)):
+    sections: dict[str, Any] = {"routes": wanted.routes}
+    for name in (section.name for section in dataclasses.fields(Config) if section.name != "routes"):
         old, new = getattr(running, name), getattr(wanted, name)
-        if name == "routes":
-            changed += (f"routes.{user}" for user in sorted(old | new) if old.get(user) != new.get(user))
-            sections[name] = new
-            continue
         differing = [key.name for key in dataclasses.fields(old) if getattr(old, key.name) != getattr(new, key.name)]
         taken = [key for key in differing if name in RELOADABLE or f"{name}.{key}" in RELOADABLE]
         changed += (f"{name}.{key}" for key in taken)
         needs_restart += (f"{name}.{key}" for key in differing if key not in taken)
         sections[name] = dataclasses.replace(old, **{key: getattr(new, key) for key in taken})
+    users = sorted(running.routes | wanted.routes)
+    changed += (f"routes.{user}" for user in users if running.routes.get(user) != wanted.routes.get(user))
     config = Config(**sections)
     try:
         check_sense(config)

@@ -25,7 +25,7 @@ MAX_LEAD_IN_MS = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """``[server]``: this server among others."""
+    """``[server]``: the name of this server."""
 
     node: Annotated[str, msgspec.Meta(max_length=64, pattern=r"^[A-Za-z0-9._-]*$")] = ""
 
@@ -141,7 +141,7 @@ class TtsConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlayoutConfig:
-    """``[playout]``: the buffer between the engine and the 20 ms beat."""
+    """``[playout]``: the buffer between the engine and the 20 ms media clock."""
 
     start_threshold_min_ms: Annotated[int, msgspec.Meta(ge=20, le=5000)] = 40
     start_threshold_max_ms: Annotated[int, msgspec.Meta(ge=20, le=5000)] = 300
@@ -150,7 +150,7 @@ class PlayoutConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallsConfig:
-    """``[calls]``: limits and habits of calls."""
+    """``[calls]``: limits and defaults of calls."""
 
     max_queued_prompts: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 100
     max_duration_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 7200.0
@@ -219,26 +219,58 @@ class Config:
     routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})
 
 
-def check_sense(config: Config) -> None:  # noqa: C901, PLR0912 - a list of checks
+def check_sense(config: Config) -> None:
     """Refuse values that contradict each other.
 
     Raises:
         ConfigError: two of them do; the message names both.
     """
-    if config.rtp.port_max - config.rtp.port_min < 1:
-        raise ConfigError("rtp.port_max must be above rtp.port_min; a call needs two ports")
+    for check in (
+        _check_sip,
+        _check_tls,
+        _check_rtp,
+        _check_tts,
+        _check_playout,
+        _check_http,
+        _check_routes,
+        _check_registration,
+    ):
+        check(config)
+    check_peers("sip.trusted_peers", config.sip.trusted_peers)
+    check_peers("sip.allowed_peers", config.sip.allowed_peers)
+    check_peers("auth.exempt_peers", config.auth.exempt_peers)
+    check_auth(config.auth)
+
+
+def _check_sip(config: Config) -> None:
     if not config.sip.transports:
         raise ConfigError('sip.transports is empty; use any of "udp", "tcp", "tls"')
-    _check_tls_sense(config)
+    for key, host in (("sip.host", config.sip.host), ("sip.public_address", config.sip.public_address)):
+        if host and (":" in host or not is_ip_address(host)):
+            raise ConfigError(f"{key}: {host!r} is not an IPv4 address, and SIP and RTP are spoken over IPv4 only")
+    for address in config.sip.nameservers:
+        if not is_ip_address(address):
+            raise ConfigError(f"sip.nameservers: {address!r} is not an IP address")
+
+
+def _check_rtp(config: Config) -> None:
+    if config.rtp.port_max - config.rtp.port_min < 1:
+        raise ConfigError("rtp.port_max must be above rtp.port_min; a call needs two ports")
     if not config.rtp.codecs:
         raise ConfigError('rtp.codecs is empty; use any of "PCMU", "PCMA", "G722", "L16"')
     if set(config.rtp.codecs) == {"L16"}:
         raise ConfigError('rtp.codecs has "L16" alone, which is answered but not offered; add "PCMU", "PCMA" or "G722"')
+
+
+def _check_tts(config: Config) -> None:
     if not config.tts.devices:
         raise ConfigError('tts.devices is empty; use ["auto"], ["cuda:0"] or ["cpu"]')
     for device in config.tts.devices:
         if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", device):
             raise ConfigError(f"tts.devices: {device!r} is not a device; use auto, cpu, cuda or cuda:N")
+
+
+def _check_playout(config: Config) -> None:
     if config.playout.start_threshold_min_ms > config.playout.start_threshold_max_ms:
         raise ConfigError("playout.start_threshold_min_ms is above playout.start_threshold_max_ms")
     if config.playout.start_threshold_max_ms > config.playout.window_ms:
@@ -246,31 +278,30 @@ def check_sense(config: Config) -> None:  # noqa: C901, PLR0912 - a list of chec
             "playout.start_threshold_max_ms is above playout.window_ms: a prompt that waits for so much audio would never "
             "start; raise playout.window_ms"
         )
-    check_peers("sip.trusted_peers", config.sip.trusted_peers)
-    check_peers("sip.allowed_peers", config.sip.allowed_peers)
-    check_peers("auth.exempt_peers", config.auth.exempt_peers)
-    check_auth(config.auth)
-    for key, host in (("sip.host", config.sip.host), ("sip.public_address", config.sip.public_address)):
-        if host and (":" in host or not is_ip_address(host)):
-            raise ConfigError(f"{key}: {host!r} is not an IPv4 address, and SIP and RTP are spoken over IPv4 only")
-    for address in config.sip.nameservers:
-        if not is_ip_address(address):
-            raise ConfigError(f"sip.nameservers: {address!r} is not an IP address")
+
+
+def _check_http(config: Config) -> None:
     if not config.http.tokens and not _is_loopback(config.http.host):
         raise ConfigError(
             f"http.host is {config.http.host} but no token is configured: anybody there could make calls. "
             "Set http.tokens, or bind 127.0.0.1"
         )
+
+
+def _check_routes(config: Config) -> None:
     for user, route in config.routes.items():
         if route.unanswered_greeting and route.answer != "manual":
             raise ConfigError(
                 f'routes.{user}.unanswered_greeting is for answer = "manual"; with "{route.answer}" every call is answered'
             )
+
+
+def _check_registration(config: Config) -> None:
     if config.registration.registrar and not config.registration.username:
         raise ConfigError("registration.registrar is set but registration.username is empty")
 
 
-def _check_tls_sense(config: Config) -> None:
+def _check_tls(config: Config) -> None:
     sip, tls = config.sip, config.tls
     if "tls" in sip.transports:
         if "tcp" in sip.transports and sip.port == sip.tls_port != 0:

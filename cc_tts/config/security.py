@@ -1,4 +1,4 @@
-"""Sections of the configuration about who may do what, and about what others can read on the way."""
+"""Configuration sections for TLS and digest authentication."""
 
 import ipaddress
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class TlsConfig:
 
 @dataclass(frozen=True, slots=True)
 class UserConfig:
-    """Somebody who may call us, once asked for the password."""
+    """A user name and password that a caller may authenticate with."""
 
     username: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^:\x00-\x1f\x7f]+$")]
     password: Annotated[str, msgspec.Meta(min_length=8, max_length=256)] = field(repr=False)
@@ -38,7 +38,7 @@ class UserConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthConfig:
-    """``[auth]``: digest authentication of inbound INVITEs (RFC 3261 §22.1, RFC 8760). No users: nobody is asked.
+    """``[auth]``: digest authentication of inbound INVITEs (RFC 3261 §22.1, RFC 8760). No users: no challenges.
 
     ``algorithms`` are offered in this order, the strongest first.
     """

@@ -1,7 +1,7 @@
 """The certificate, its key and the CAs of ``[tls]``: whether SIP over TLS can work with them, before anything starts.
 
 OpenSSL itself is the judge, by way of :mod:`ssl`: the pair is loaded as the server will load it, and shaken hands with in
-memory. That tells what peers that verify will say of the certificate, its validity among it.
+memory. It fails for the same reasons as with a peer that verifies, validity dates included.
 """
 
 import contextlib
@@ -132,7 +132,7 @@ def _leaf(path: str) -> str:
 
 
 def _validity(path: str, server: ssl.SSLContext, client: ssl.SSLContext, now_s: float) -> list[str]:
-    """Shake hands with a client that trusts this very certificate: only its dates and its purpose can displease it."""
+    """Shake hands with a client that trusts this very certificate: only its dates and its purpose can fail."""
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     try:
         seen = _peer_certificate(server, client)

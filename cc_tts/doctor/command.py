@@ -1,6 +1,7 @@
 """``cc-tts doctor``: run the checks, print one line each, say by the exit status whether the server can run."""
 
 import argparse
+import asyncio
 import dataclasses
 import json
 import queue
@@ -13,7 +14,8 @@ from typing import Final
 from cc_tts.config.schema import Config
 from cc_tts.doctor import machine, network, software
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, QUICK_S, TORCH_S, Check, CheckFunction, Finding, Subject
-from cc_tts.doctor.probes import MachineProbes, Probes
+from cc_tts.doctor.path import prompt_path
+from cc_tts.doctor.probes import Probes
 
 MARGIN_S: Final = 2.0
 """A check that starts a child gives up on it by itself; this is how much later the doctor gives up on the check, s."""
@@ -91,12 +93,23 @@ def add_doctor_arguments(doctor: argparse.ArgumentParser) -> None:
     """Add the options of ``cc-tts doctor`` to its parser."""
     doctor.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     doctor.add_argument("--deep", action="store_true", help="read and hash the model's files too; minutes")
+    doctor.add_argument(
+        "--path", action="store_true", help="print what a prompt goes through on a call, and nothing else"
+    )
+    doctor.add_argument("--voice", help="with --path: the voice of the prompt")
     doctor.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, config: Config, *, probes: Probes | None = None) -> int:
-    """Print the report; 0 if nothing failed, else 1."""
-    found = examine(config, probes or MachineProbes(), config_file=options.config, deep=options.deep)
+    """Print the report; 0 if nothing failed, else 1.
+
+    Raises:
+        CcTtsError: with ``--path``, the configured engine or the voice cannot be used.
+    """
+    if options.path:
+        sys.stdout.write(asyncio.run(prompt_path(config, options.voice)) + "\n")
+        return 0
+    found = examine(config, probes or Probes(), config_file=options.config, deep=options.deep)
     if options.json:
         findings = list(found)
         ok = not any(finding.status == "fail" for finding in findings)

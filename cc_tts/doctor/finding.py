@@ -1,4 +1,4 @@
-"""What a check says, and what it is asked about."""
+"""Findings of checks, and what checks look at."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ from cc_tts.doctor.finding import QUICK_S, Finding, Subject
 from cc_tts.doctor.probes import Probes
 
 MAX_CLOCK_STEP_NS: Final = 1_000_000
-"""A twentieth of the 20 ms beat, ns."""
+"""A twentieth of a 20 ms tick of the media clock, ns."""
 SLOW_CLOCKS: Final = frozenset({"acpi_pm", "hpet", "jiffies", "pit"})
 """Clock sources that are asked over a bus or tick with the scheduler: each reading takes microseconds."""
 DESCRIPTORS_A_CALL: Final = 2
@@ -34,7 +34,7 @@ def check_clock(_subject: Subject, probes: Probes) -> Iterator[Finding]:
     step_ns = probes.clock_resolution_ns()
     source = probes.read_text(f"{CLOCKS}/current_clocksource") or "source not known"
     if step_ns > MAX_CLOCK_STEP_NS:
-        advice = "no 20 ms beat can be kept on it; use another kernel or machine"
+        advice = "the 20 ms media clock cannot run on it; use another kernel or machine"
         yield Finding("fail", "clock", f"{source}, steps of {step_ns / 1e6:g} ms", advice)
     elif source in SLOW_CLOCKS:
         advice = f"choose tsc or kvm-clock, if {CLOCKS}/available_clocksource has it"
@@ -43,7 +43,9 @@ def check_clock(_subject: Subject, probes: Probes) -> Iterator[Finding]:
         yield Finding("ok", "clock", f"{source}, steps of {step_ns} ns")
     is_right = _is_synchronised(probes)
     if is_right is None:
-        yield Finding("ok", "wall clock", "not known whether it is synchronised: neither timedatectl nor chronyc tells")
+        yield Finding(
+            "ok", "wall clock", "not known whether it is synchronised: neither timedatectl nor chronyc reports it"
+        )
     elif is_right:
         yield Finding("ok", "wall clock", "synchronised")
     else:
@@ -73,7 +75,7 @@ def check_cpu(_subject: Subject, probes: Probes) -> Iterator[Finding]:
     """How many cores, at what speed, and whether a quota stops them."""
     num_cpus = probes.num_cpus()
     if num_cpus < 2:  # noqa: PLR2004
-        advice = "give it two: media on a 20 ms beat waits for synthesis otherwise"
+        advice = "give it two: the 20 ms media clock waits for synthesis otherwise"
         yield Finding("warn", "cpu", "1 core", advice)
     else:
         yield Finding("ok", "cpu", f"{num_cpus} cores")

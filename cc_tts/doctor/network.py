@@ -47,7 +47,7 @@ def check_addresses(subject: Subject, probes: Probes) -> Iterator[Finding]:
 
 def _public_address(public: str, local: str) -> Finding:
     if public:
-        return Finding("ok", "sip.host", f"peers are told {public}")
+        return Finding("ok", "sip.host", f"the address reported to peers: {public}")
     if not local:
         return Finding(
             "warn", "sip.host", "no route leaves this machine", "set sip.host to the address peers can reach"
@@ -56,10 +56,10 @@ def _public_address(public: str, local: str) -> Finding:
         return Finding(
             "warn",
             "sip.host",
-            f"peers are told {local}, a private address",
+            f"the address reported to peers: {local}, a private address",
             "fine within that network; set sip.public_address if a PBX reaches this machine through NAT",
         )
-    return Finding("ok", "sip.host", f"peers are told {local}")
+    return Finding("ok", "sip.host", f"the address reported to peers: {local}")
 
 
 def check_ports(subject: Subject, probes: Probes) -> Iterator[Finding]:

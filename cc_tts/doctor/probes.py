@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from cc_tts import port_owner
 from cc_tts.clock import MonotonicClock
@@ -24,80 +24,22 @@ MAX_OUTPUT_CHARS: Final = 65_536
 _CLOCK_READINGS: Final = 10_000
 _STANDS_STILL_NS: Final = 1_000_000_000
 _NOWHERE: Final = ("192.0.2.1", 9)
-"""Of TEST-NET-1: connecting a UDP socket sends nothing and tells which address would be used."""
+"""Of TEST-NET-1: connecting a UDP socket sends nothing and shows which address would be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A child's end. ``status`` is ``None`` when it could not be started or ran past its time; ``output`` then says so."""
+    """A child's end. ``status`` is ``None`` when it could not be started or ran too long; ``output`` is then the reason."""
 
     status: int | None
     output: str
 
 
-class Probes(Protocol):
-    """What the checks ask."""
+class Probes:
+    """What the checks ask the machine; tests put a made-up machine in its place."""
 
     def bind_error(self, kind: Kind, host: str, port: int) -> OSError | None:
-        """Why this address cannot be bound, or ``None`` if it can."""
-
-    def holder(self, kind: Kind, port: int) -> str:
-        """Command line of the process that holds a port; empty if it cannot be told."""
-
-    def local_address(self) -> str:
-        """The IPv4 address this machine would send from; empty without a route."""
-
-    def resolves(self, name: str) -> bool:
-        """Whether a host name has an address."""
-
-    def host_name(self) -> str:
-        """Name of the machine."""
-
-    def read_text(self, path: str) -> str | None:
-        """A small file, without white space at its ends."""
-
-    def glob(self, folder: str, pattern: str) -> Sequence[str]:
-        """Paths below a folder."""
-
-    def num_bytes(self, path: Path) -> int | None:
-        """Size of a file, following links."""
-
-    def can_read(self, path: Path) -> bool:
-        """Whether this user may read a file, or list a folder."""
-
-    def can_write(self, folder: Path) -> bool:
-        """Whether this user may put files into a folder, or make it if it is not there."""
-
-    def mode(self, path: Path) -> int | None:
-        """Permission bits."""
-
-    def free_bytes(self, path: Path) -> int | None:
-        """Space left for this user on the file system of a path."""
-
-    def run(self, command: Sequence[str], *, timeout_s: float) -> Ran:
-        """Start a program and take what it says on standard output, and on standard error if it fails."""
-
-    def python(self, code: str, *arguments: str, timeout_s: float) -> Ran:
-        """Run a piece of Python in a process of its own."""
-
-    def has_program(self, name: str) -> bool:
-        """Whether a program is on the path."""
-
-    def max_open_files(self) -> int:
-        """The soft limit of descriptors."""
-
-    def num_cpus(self) -> int:
-        """Cores that this process may use."""
-
-    def clock_resolution_ns(self) -> int:
-        """Smallest step of CLOCK_MONOTONIC that was seen, with the time it takes to ask, ns."""
-
-
-class MachineProbes:
-    """The machine itself."""
-
-    def bind_error(self, kind: Kind, host: str, port: int) -> OSError | None:
-        """See :class:`Probes`. TCP is bound as a server does it, with SO_REUSEADDR."""
+        """Why this address cannot be bound, or ``None`` if it can. TCP is bound as a server does it, with SO_REUSEADDR."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             with socket.socket(family, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM) as probe:
@@ -111,12 +53,15 @@ class MachineProbes:
         return None
 
     def holder(self, kind: Kind, port: int) -> str:
-        """See :class:`Probes`. Other users' processes are not seen without root."""
+        """Command line of the process that holds a port; empty if it cannot be found.
+
+        Other users' processes are not seen without root.
+        """
         owner = port_owner.find(kind, port)
         return owner.command_line if owner else ""
 
     def local_address(self) -> str:
-        """See :class:`Probes`."""
+        """The IPv4 address this machine would send from; empty without a route."""
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 probe.connect(_NOWHERE)
@@ -125,18 +70,18 @@ class MachineProbes:
             return ""
 
     def resolves(self, name: str) -> bool:
-        """See :class:`Probes`."""
+        """Whether a host name has an address."""
         try:
             return bool(socket.getaddrinfo(name, None))
         except OSError:
             return False
 
     def host_name(self) -> str:
-        """See :class:`Probes`."""
+        """Name of the machine."""
         return socket.gethostname()
 
     def read_text(self, path: str) -> str | None:
-        """See :class:`Probes`."""
+        """A small file, without white space at its ends."""
         try:
             with Path(path).open(encoding="utf-8", errors="replace") as file:
                 return file.read(16 * MAX_OUTPUT_CHARS).strip()
@@ -144,41 +89,41 @@ class MachineProbes:
             return None
 
     def glob(self, folder: str, pattern: str) -> Sequence[str]:
-        """See :class:`Probes`."""
+        """Paths below a folder."""
         return sorted(str(path) for path in Path(folder).glob(pattern))
 
     def num_bytes(self, path: Path) -> int | None:
-        """See :class:`Probes`."""
+        """Size of a file, following links."""
         try:
             return path.stat().st_size if path.is_file() else None
         except OSError:
             return None
 
     def can_read(self, path: Path) -> bool:
-        """See :class:`Probes`."""
+        """Whether this user may read a file, or list a folder."""
         return os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0))
 
     def can_write(self, folder: Path) -> bool:
-        """See :class:`Probes`."""
+        """Whether this user may put files into a folder, or make it if it is not there."""
         there = next((path for path in (folder, *folder.parents) if path.exists()), folder)
         return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
     def mode(self, path: Path) -> int | None:
-        """See :class:`Probes`."""
+        """Permission bits."""
         try:
             return path.stat().st_mode & 0o777
         except OSError:
             return None
 
     def free_bytes(self, path: Path) -> int | None:
-        """See :class:`Probes`. Of the nearest folder above that exists."""
+        """Space left for this user on the file system of a path. Of the nearest folder above that exists."""
         try:
             return shutil.disk_usage(next(place for place in (path, *path.parents) if place.exists())).free
         except (OSError, StopIteration):
             return None
 
     def run(self, command: Sequence[str], *, timeout_s: float) -> Ran:
-        """See :class:`Probes`."""
+        """Start a program and return its standard output, and on standard error if it fails."""
         try:
             done = subprocess.run(  # noqa: S603 - programs named in this package
                 command,
@@ -197,23 +142,23 @@ class MachineProbes:
         return Ran(done.returncode, output.strip()[-MAX_OUTPUT_CHARS:])
 
     def python(self, code: str, *arguments: str, timeout_s: float) -> Ran:
-        """See :class:`Probes`."""
+        """Run Python code in a process of its own."""
         return self.run([sys.executable, "-c", code, *arguments], timeout_s=timeout_s)
 
     def has_program(self, name: str) -> bool:
-        """See :class:`Probes`."""
+        """Whether a program is on the path."""
         return shutil.which(name) is not None
 
     def max_open_files(self) -> int:
-        """See :class:`Probes`."""
+        """The soft limit of descriptors."""
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def num_cpus(self) -> int:
-        """See :class:`Probes`."""
+        """Cores that this process may use."""
         return len(os.sched_getaffinity(0))
 
     def clock_resolution_ns(self) -> int:
-        """See :class:`Probes`."""
+        """Smallest step of CLOCK_MONOTONIC that was seen, with the time it takes to ask, ns."""
         now_ns = MonotonicClock().now_ns
         readings = [now_ns() for _ in range(_CLOCK_READINGS)]
         return min(

@@ -37,7 +37,7 @@ class SpeechStream(Protocol):
         """No more text will come."""
         ...
 
-    def playing(self, ahead_ms: float) -> None:
+    def set_buffered_ms(self, buffered_ms: float) -> None:
         """The listener's side holds so much of the audio that is not played yet, ms: the clock an engine works by."""
         ...
 

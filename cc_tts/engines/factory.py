@@ -31,7 +31,7 @@ def make_engine(
         config: the whole configuration.
         clock: for tests.
         purpose: what it is started for (:class:`cc_tts.engines.worker.messages.WorkerSettings`).
-        on_starting: told in a few words what it does while it starts, if that takes long.
+        on_starting: called with a few words on what it does while it starts, if that takes long.
 
     Raises:
         ConfigError: no engine has this name (the message names the nearest one), or a key that it needs is empty.

@@ -66,7 +66,7 @@ class EngineLoad:
     num_not_finite: int = 0
     """Chunks whose numbers were not finite, since the start."""
     num_underruns: int = 0
-    """How often audio came after its listener had run dry, as far as the engine can tell, since the start."""
+    """How often audio came after its listener had run dry, as far as the engine knows, since the start."""
 
 
 class DeviceLost(Exception):
@@ -92,7 +92,7 @@ class SteppedEngine(Protocol):
         ...
 
     def load(self, on_progress: Callable[[str], None]) -> None:
-        """Load the weights, warm up. ``on_progress`` is told in a few words what comes next.
+        """Load the weights, warm up. ``on_progress`` is called with a few words on what comes next.
 
         Raises:
             CcTtsError: it cannot; the message says what to do.

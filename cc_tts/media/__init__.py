@@ -1,1 +1,1 @@
-"""PCM meets the beat."""
+"""PCM and the media clock: playout buffer, G.711, tones, silence."""

@@ -40,7 +40,7 @@ from cc_tts.media.playout_events import (
     PlayoutStarted,
     PlayoutUnderrun,
 )
-from cc_tts.media.speech_activity import has_speech
+from cc_tts.media.speech_activity import is_audible
 
 __all__ = [
     "PlayoutBuffer",
@@ -392,7 +392,7 @@ class PlayoutBuffer:
 
     def _report(self, head: _Queued, part: bytes, now_ns: int) -> None:
         """Events after ``part`` was read."""
-        if head.first_speech_ns is None and has_speech(part):
+        if head.first_speech_ns is None and is_audible(part):
             head.first_speech_ns = now_ns
             self._events(PlayoutSpeech(head.utterance_id, now_ns))
         if head.num_read >= head.next_progress:

@@ -6,12 +6,12 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from cc_tts.errors import OurFault
+from cc_tts.errors import ServerError
 
 PlayoutCause = Literal["drained", "cut"]
 
 
-class PlayoutOverflow(OurFault):
+class PlayoutOverflow(ServerError):
     """More audio or more utterances than the buffer takes: flow control was broken."""
 
     code: ClassVar[str] = "playout_overflow"

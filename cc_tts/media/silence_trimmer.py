@@ -1,4 +1,4 @@
-"""Cut the silence off both ends of a passage of speech while it streams by.
+"""Cut the silence off both ends of a segment of speech while it streams by.
 
 Runs on: any one thread per instance.
 """
@@ -18,7 +18,7 @@ RAMP_MS: Final = 2.0
 
 
 class SilenceTrimmer:
-    """One passage. Silence inside it passes; silence before and after it is cut to what is to be kept.
+    """One segment. Silence inside it passes; silence before and after it is cut to what is to be kept.
 
     Silence at the end of what :meth:`process` got is held back until more sound follows or :meth:`finish` is called.
     """
@@ -38,7 +38,7 @@ class SilenceTrimmer:
         return self._heard
 
     def process(self, pcm: bytes) -> bytes:
-        """Take the next piece, return what can be said of it (perhaps nothing)."""
+        """Take the next chunk, return what of it is certain to be kept (perhaps nothing)."""
         samples = np.frombuffer(pcm, np.int16)
         if self._held.size:
             samples = np.concatenate((self._held, samples))
@@ -69,7 +69,7 @@ class SilenceTrimmer:
         return ramped
 
     def finish(self, trail_ms: float) -> bytes:
-        """End the passage with exactly ``trail_ms`` of silence, its own first; nothing if no sound came."""
+        """End the segment with exactly ``trail_ms`` of silence, its own first; nothing if no sound came."""
         if not self._heard:
             return b""
         wanted = self._format.samples_for_ms(trail_ms)

@@ -1,6 +1,6 @@
-"""Tells whether there is anything to hear in PCM.
+"""Whether there is anything to hear in PCM.
 
-REAL-TIME: :func:`has_speech` runs in the playout buffer. Only the standard library.
+REAL-TIME: :func:`is_audible` runs in the playout buffer. Only the standard library.
 """
 
 import math
@@ -34,7 +34,7 @@ def peak(pcm: bytes) -> int:
     return max(highest, -lowest)
 
 
-def has_speech(pcm: bytes, threshold_dbfs: float = SPEECH_DBFS) -> bool:
+def is_audible(pcm: bytes, threshold_dbfs: float = SPEECH_DBFS) -> bool:
     """Whether any sample of ``pcm`` reaches ``threshold_dbfs``.
 
     Raises:

@@ -23,6 +23,9 @@ class StartThreshold:
         self.ceiling_ms = ceiling_ms
         self._current_ms = floor_ms
 
+    def __str__(self) -> str:
+        return f"starts at {self.floor_ms:g} to {self.ceiling_ms:g} ms"
+
     @property
     def current_ms(self) -> int:
         """What the next utterance should start with, ms."""

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+import msgspec
+
 from cc_tts import logs
 from cc_tts.clock import Clock
 from cc_tts.errors import ProcessFailed
@@ -111,6 +113,11 @@ def python_module(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
+def python_child(name: str, module: str, *, messages: Sequence[type[Message]], settings: object) -> ChildSpec:
+    """A module of this package as a child; ``settings`` (a struct or dataclass) goes to its standard input as JSON."""
+    return ChildSpec(name=name, argv=python_module(module), messages=messages, stdin=msgspec.json.encode(settings))
+
+
 class Supervisor:
     """One child and its lives."""
 
@@ -134,6 +141,8 @@ class Supervisor:
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
         self._down: asyncio.Future[str] | None = None
+        self._first_life: asyncio.Future[str | None] | None = None
+        """Of :meth:`start`: ``None`` once the child is ready, else why it is not."""
         self._ready: asyncio.Event = asyncio.Event()
         self._stopping = asyncio.Event()
         self._hello: Hello | None = None
@@ -166,17 +175,13 @@ class Supervisor:
             ProcessFailed: it did not become ready in time, or exited before.
         """
         self._stopping.clear()
-        task = self._task = asyncio.create_task(self._live(), name=f"supervise {self._spec.name}")
-        ready = asyncio.create_task(self._ready.wait())
-        try:
-            while not self._ready.is_set():
-                await asyncio.wait({ready}, timeout=0.05)
-                if self.num_restarts or task.done():
-                    reason = self.last_down_reason or "it did not start"
-                    await self.stop()
-                    raise ProcessFailed(f"the {self._spec.name} process failed to start: {reason}")
-        finally:
-            ready.cancel()
+        first = self._first_life = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._live(), name=f"supervise {self._spec.name}")
+        self._task.add_done_callback(lambda _task: self._settle_start("it was stopped"))
+        reason = await first
+        if reason is not None:
+            await self.stop()
+            raise ProcessFailed(f"the {self._spec.name} process failed to start: {reason}")
 
     async def stop(self) -> None:
         """End the child: ``Shutdown``, then SIGTERM, then SIGKILL, each with its named timeout. Safe to call twice."""
@@ -225,8 +230,9 @@ class Supervisor:
                 self._report_down(STOPPED, was_ready=was_ready)
                 return
             self._move(ProcessEvent.DOWN)
-            reason = await self._bury(reason)
+            reason = await self._reap(reason)
             self.last_down_reason = reason
+            self._settle_start(reason)
             self.num_restarts += 1
             log.error("child_down", child=self._spec.name, reason=reason, restart_in_s=round(backoff_s, 2))
             self._report_down(reason, was_ready=was_ready)
@@ -237,6 +243,10 @@ class Supervisor:
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
         if self.state is ProcessState.BACKOFF:
             self._move(ProcessEvent.STOP)
+
+    def _settle_start(self, reason: str | None) -> None:
+        if self._first_life is not None and not self._first_life.done():
+            self._first_life.set_result(reason)
 
     def _report_down(self, reason: str, *, was_ready: bool) -> None:
         if was_ready:
@@ -316,6 +326,7 @@ class Supervisor:
             case Ready() if self._hello is not None and self.state is ProcessState.STARTING:
                 self._move(ProcessEvent.READY)
                 self._ready.set()
+                self._settle_start(None)
                 log.info("child_ready", child=self._spec.name, pid=self.pid, **self._hello.build)
                 self._on_ready(self._hello)
             case Starting() if self.state is ProcessState.STARTING:
@@ -357,7 +368,7 @@ class Supervisor:
         self._channel = None
         self._process = None
 
-    async def _bury(self, reason: str) -> str:
+    async def _reap(self, reason: str) -> str:
         """Make sure the child is gone; adds its exit status to the reason."""
         if self._channel is not None:
             self._channel.close()

@@ -1,4 +1,4 @@
-"""The softphone's command line: what is wrong names what is right."""
+"""The softphone's command line. Error messages show the right form."""
 
 import argparse
 import ipaddress
@@ -119,7 +119,7 @@ def checked_duration_ms(duration_ms: int) -> int:
     """A key's duration.
 
     Raises:
-        ValueError: nobody presses a key that long, or that short.
+        ValueError: it is too short or too long.
     """
     if not 40 <= duration_ms <= MAX_EVENT_MS:  # noqa: PLR2004 - ITU-T Q.24: 40 ms must be recognised
         raise ValueError(f"a key is pressed for 40 to {MAX_EVENT_MS} ms, got {duration_ms}")
@@ -144,8 +144,8 @@ def build_parser() -> argparse.ArgumentParser:
     """Every argument, with help."""
     parser = argparse.ArgumentParser(
         prog="cc-tts call",
-        description="Dial a SIP URI, listen, and report what came over the wire and when.",
-        epilog="Exit status: 0 the call was answered, 1 refused or not answered, 2 nobody there or wrong arguments.",
+        description="Dial a SIP URI, record, and report packets and timing.",
+        epilog="Exit status: 0 the call was answered, 1 refused or not answered, 2 no response or wrong arguments.",
     )
     parser.add_argument("uri", metavar="URI", help="sip:USER@HOST[:PORT], such as sip:hello@127.0.0.1:5060")
     parser.add_argument(
@@ -165,7 +165,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--password", default=None, help=f"better in the environment: {PASSWORD_VARIABLE}")
     parser.add_argument("--header", action="append", default=[], metavar="'X-Foo: bar'", help="extra INVITE header")
     parser.add_argument("--timeout", type=_seconds, default=30.0, metavar="S", help="give up if not answered in S (30)")
-    parser.add_argument("--speak", default="", metavar="TEXT", help="after the answer, ask the server to say TEXT")
+    parser.add_argument("--speak", default="", metavar="TEXT", help="after the answer, ask the server to speak TEXT")
     parser.add_argument("--api", default="", metavar="URL", help="the server's REST address, for --speak")
     parser.add_argument("--token", default=None, metavar="T", help=f"for --api; better in {TOKEN_VARIABLE}")
     parser.add_argument("--voice", default="", help="for --speak")
@@ -222,7 +222,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> CallArguments:
 def _speak_order(text: str, api: str, token: str, voice: str) -> SpeakOrder | None:
     if not text.strip():
         if text:
-            raise ValueError("--speak: there is nothing to say in an empty text")
+            raise ValueError("--speak: empty text")
         if voice or api:
             raise ValueError("--api and --voice go with --speak TEXT")
         return None

@@ -11,7 +11,7 @@ import pjsua2 as pj
 
 from cc_tts import logs
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
-from cc_tts.softphone import sdp as softphone_sdp
+from cc_tts.softphone import sdp
 from cc_tts.softphone.facts import CallFacts, ending_of
 from cc_tts.softphone.plan import DialPlan
 from cc_tts.softphone.report import (
@@ -31,7 +31,7 @@ from cc_tts.ua.sip_thread import SipThread, callback, pj_detail
 log = logs.get(__name__)
 
 _HANGUP_TIMEOUT_NS: Final = 5_000_000_000
-"""How long an answer to our BYE or CANCEL is awaited before the call is over for us."""
+"""Time to wait for the response to our BYE or CANCEL before the call counts as ended."""
 _DTMF_TIMEOUT_REASON: Final = "the far side offers no telephone-event or is on hold"
 
 Emit = Callable[[dict[str, Any]], None]
@@ -87,8 +87,8 @@ class SoftphoneCall:
             open_socket(address, plan.rtp_port), self._receiver, clock, on_key_sent=self._on_key_sent
         )
         self._keys_sent: list[tuple[Keypress, int]] = []
-        self._is_answer_told = False
-        self._is_ringing_told = False
+        self._is_answer_reported = False
+        self._is_ringing_reported = False
         self._is_held: bool | None = None
         self._pj: _PjCall | None = _PjCall(account, self)
 
@@ -115,12 +115,14 @@ class SoftphoneCall:
             self._end(Ending("unreachable", "nobody", reason=pj_detail(error)))
             return
         self.facts.sip_call_id = self._pj.getInfo().callIdString
-        self._tell("dialing", self.facts.invite_ns, sip_call_id=self.facts.sip_call_id, rtp_port=self._rtp.local_port)
+        self._report_event(
+            "dialing", self.facts.invite_ns, sip_call_id=self.facts.sip_call_id, rtp_port=self._rtp.local_port
+        )
 
     def press(self, digits: str, *, duration_ms: int = 100, at_ns: int = 0) -> None:
         """Press keys by RFC 4733, not before ``at_ns``."""
         keys = [Keypress(event_code(digit), duration_ms, at_ns) for digit in digits]
-        if self._is_answer_told and not self._rtp.can_press:
+        if self._is_answer_reported and not self._rtp.can_press:
             raise ValueError(f"no DTMF now: {_DTMF_TIMEOUT_REASON}")
         for key in keys:
             self._rtp.press(key)
@@ -156,7 +158,7 @@ class SoftphoneCall:
         try:
             command(self._pj)
         except pj.Error as error:
-            self._tell("error", self._clock.now_ns(), detail=pj_detail(error))
+            self._report_event("error", self._clock.now_ns(), detail=pj_detail(error))
 
     def dispose(self) -> None:
         """Delete the pjsua2 call: outside callbacks, on the SIP thread, before the library goes."""
@@ -198,30 +200,28 @@ class SoftphoneCall:
         facts = self.facts
         if message.startswith("SIP/2.0 "):
             facts.has_any_response = True
-            facts.retry_after = softphone_sdp.header_of(message, "Retry-After") or facts.retry_after
+            facts.retry_after = sdp.header_of(message, "Retry-After") or facts.retry_after
             if message.startswith("SIP/2.0 100") and facts.trying_ns is None:
                 facts.trying_ns = self._clock.now_ns()
-        facts.remote_sdp = softphone_sdp.body_of(message) or facts.remote_sdp
+        facts.remote_sdp = sdp.body_of(message) or facts.remote_sdp
 
-    def own_sdp(self, sdp: str) -> str:
+    def own_sdp(self, description: str) -> str:
         """``onCallSdpCreated``: our RTP port and codec in pjmedia's description."""
-        return softphone_sdp.with_own_media(
-            sdp, address=self._address, port=self._rtp.local_port, codec=self.plan.codec
-        )
+        return sdp.with_own_media(description, address=self._address, port=self._rtp.local_port, codec=self.plan.codec)
 
     # from the RTP thread: enqueue only ------------------------------------------------------------------------------
 
     def _on_edge(self, edge: str, at_ns: int) -> None:
-        self._tell(edge, at_ns)
+        self._report_event(edge, at_ns)
 
     def _on_key_sent(self, key: Keypress, at_ns: int) -> None:
         self._keys_sent.append((key, at_ns))
-        self._tell("dtmf_sent", at_ns, digit=key.digit, duration_ms=key.duration_ms)
+        self._report_event("dtmf_sent", at_ns, digit=key.digit, duration_ms=key.duration_ms)
 
     def _on_key_received(self, key: ReceivedKey) -> None:
-        self._tell("dtmf_received", key.start_ns, digit=key.digit)
+        self._report_event("dtmf_received", key.start_ns, digit=key.digit)
 
-    def _tell(self, event: str, at_ns: int, **values: Any) -> None:
+    def _report_event(self, event: str, at_ns: int, **values: Any) -> None:
         self._emit({"event": event, "call": self.plan.call, "at_ns": at_ns, **values})
 
     # the rest of the work, after libHandleEvents --------------------------------------------------------------------
@@ -232,13 +232,13 @@ class SoftphoneCall:
         if self.ending is not None:
             return
         facts = self.facts
-        if facts.ringing_ns is not None and not self._is_ringing_told:
-            self._is_ringing_told = True
-            self._tell("ringing", facts.ringing_ns)
+        if facts.ringing_ns is not None and not self._is_ringing_reported:
+            self._is_ringing_reported = True
+            self._report_event("ringing", facts.ringing_ns)
         if facts.is_media_changed and self._pj is not None and not facts.is_disconnected:
             facts.is_media_changed = False
             self._follow_media(self._pj.getInfo())
-        if facts.is_connected and not self._is_answer_told:
+        if facts.is_connected and not self._is_answer_reported:
             self._answered()
         if facts.is_disconnected:
             self._end(ending_of(self.facts, self.plan))
@@ -246,16 +246,16 @@ class SoftphoneCall:
         self._watch_time(self._clock.now_ns())
 
     def _answered(self) -> None:
-        self._is_answer_told = True
+        self._is_answer_reported = True
         answered_ns = self.facts.answered_ns or self._clock.now_ns()
         self.facts.answered_ns = answered_ns
-        self._tell("answered", answered_ns, sip_call_id=self.facts.sip_call_id)
+        self._report_event("answered", answered_ns, sip_call_id=self.facts.sip_call_id)
         for keys in self.plan.keys:
             at_ns = answered_ns + round(keys.at_ms * NS_PER_MS)
             try:
                 self.press(keys.digits, duration_ms=keys.duration_ms, at_ns=at_ns)
             except ValueError as error:
-                self._tell("error", self._clock.now_ns(), detail=str(error))
+                self._report_event("error", self._clock.now_ns(), detail=str(error))
 
     def _watch_time(self, now_ns: int) -> None:
         facts, plan = self.facts, self.plan
@@ -276,7 +276,7 @@ class SoftphoneCall:
 
     def _follow_media(self, info: Any) -> None:
         """Send where the peer's description says, unless either side holds."""
-        remote = softphone_sdp.remote_audio(self.facts.remote_sdp)
+        remote = sdp.remote_audio(self.facts.remote_sdp)
         media = next((each for each in info.media if each.type == pj.PJMEDIA_TYPE_AUDIO), None)
         if remote is None or media is None:
             return
@@ -295,14 +295,14 @@ class SoftphoneCall:
         if is_held != bool(self._is_held):
             by = "us" if media.status == pj.PJSUA_CALL_MEDIA_LOCAL_HOLD else "them"
             values = {"by": by} if is_held else {}
-            self._tell("held" if is_held else "unheld", self._clock.now_ns(), **values)
+            self._report_event("held" if is_held else "unheld", self._clock.now_ns(), **values)
         self._is_held = is_held
 
     def _end(self, ending: Ending) -> None:
         self.ending = ending
         self.facts.ended_ns = self.facts.ended_ns or self._clock.now_ns()
         self._rtp.close()
-        self._tell(
+        self._report_event(
             "ended",
             self.facts.ended_ns,
             result=ending.result,
@@ -368,7 +368,7 @@ class SoftphoneCall:
         try:
             recording.write_wav(self.plan.record)
         except OSError as error:
-            self._tell("error", self._clock.now_ns(), detail=f"{self.plan.record}: {error.strerror}")
+            self._report_event("error", self._clock.now_ns(), detail=f"{self.plan.record}: {error.strerror}")
             return None
         return RecordingReport(
             file=str(self.plan.record),

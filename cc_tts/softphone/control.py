@@ -26,7 +26,7 @@ from cc_tts.softphone.plan import DialPlan
 from cc_tts.softphone.report import CallReport
 
 _QUIT_TIMEOUT_NS: Final = 6_000_000_000
-"""How long ``quit`` waits for calls to end politely. Longer than a call waits for the answer to its BYE."""
+"""Time ``quit`` waits for calls to end. Longer than a call waits for the response to its BYE."""
 
 _READ_BYTES: Final = 65_536
 
@@ -91,7 +91,7 @@ class Hangup(msgspec.Struct, tag_field="cmd", tag="hangup", forbid_unknown_field
 
 
 class MarkNow(msgspec.Struct, tag_field="cmd", tag="mark-now", forbid_unknown_fields=True, kw_only=True):
-    """Answer with the instant; ``id`` comes back."""
+    """Report the current instant; ``id`` is echoed."""
 
     id: str = ""
 
@@ -104,7 +104,7 @@ Command = Dial | Dtmf | Hold | Unhold | Hangup | MarkNow | Quit
 
 
 class Control:
-    """Runs a phone by commands until it is told to quit."""
+    """Runs a phone by commands until ``quit``."""
 
     def __init__(self, phone: Phone, clock: Clock, *, out: IO[bytes]) -> None:
         self._phone = phone
@@ -117,14 +117,14 @@ class Control:
 
     def run(self, source_fd: int, is_ending: Callable[[], bool]) -> int:
         """Serve commands from a file descriptor until quit, its end, or ``is_ending``."""
-        self._tell({"event": "ready", "at_ns": self._clock.now_ns()})
+        self._write_event({"event": "ready", "at_ns": self._clock.now_ns()})
         while not self._is_over():
             if is_ending():
                 self._begin_quit()
             self._take_commands(source_fd)
             for event in self._phone.poll():
-                self._tell(event)
-        self._tell({"event": "bye", "at_ns": self._clock.now_ns()})
+                self._write_event(event)
+        self._write_event({"event": "bye", "at_ns": self._clock.now_ns()})
         return 0
 
     def _is_over(self) -> bool:
@@ -155,7 +155,7 @@ class Control:
             call = getattr(command, "call", "")
             self._do(command)
         except (msgspec.MsgspecError, ValueError, CcTtsError) as error:
-            self._tell({"event": "error", "call": call, "at_ns": self._clock.now_ns(), "detail": str(error)})
+            self._write_event({"event": "error", "call": call, "at_ns": self._clock.now_ns(), "detail": str(error)})
 
     def _do(self, command: Command) -> None:
         match command:
@@ -171,15 +171,15 @@ class Control:
             case Hangup():
                 self._phone.call(command.call).hang_up()
             case MarkNow():
-                self._tell({"event": "mark", "id": command.id, "at_ns": self._clock.now_ns()})
+                self._write_event({"event": "mark", "id": command.id, "at_ns": self._clock.now_ns()})
             case Quit():
                 self._begin_quit()
 
-    def _tell(self, event: dict[str, Any]) -> None:
+    def _write_event(self, event: dict[str, Any]) -> None:
         if isinstance(event.get("report"), CallReport):
             event = event | {"report": event["report"].to_dict()}
         try:
             self._out.write(self._encoder.encode(event) + b"\n")
             self._out.flush()
-        except BrokenPipeError:  # whoever drove us is gone
+        except BrokenPipeError:  # the controlling program has ended
             self._begin_quit()

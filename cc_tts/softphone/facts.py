@@ -1,4 +1,4 @@
-"""What was seen of a call and how it ended: plain values, no pjsua2."""
+"""Observed state of a call and its ending, as plain values without pjsua2."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cc_tts.softphone.report import Ending
 
 @dataclass(slots=True)
 class CallFacts:
-    """What was seen of a call, and when (CLOCK_MONOTONIC, ns)."""
+    """Observed state of a call with instants (CLOCK_MONOTONIC, ns)."""
 
     invite_ns: int = 0
     trying_ns: int | None = None
@@ -31,7 +31,7 @@ class CallFacts:
 
 
 def ending_of(facts: CallFacts, plan: DialPlan) -> Ending:
-    """Sort what was seen of a call that is over."""
+    """The ending of a call that is over, from its observed state."""
     code, reason = facts.last_code, facts.last_reason
     delta = re.match(r"\d{1,9}", facts.retry_after, re.ASCII)  # RFC 3261 §20.33: comment and parameters may follow
     retry_after_s = None if delta is None else int(delta[0])

@@ -33,7 +33,7 @@ _TRANSPORTS: Final = {"udp": pj.PJSIP_TRANSPORT_UDP, "tcp": pj.PJSIP_TRANSPORT_T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneSettings:
-    """Where the softphone sits and who it says it is."""
+    """Local addresses, the From URI and credentials."""
 
     address: str = "127.0.0.1"
     port: int = 0

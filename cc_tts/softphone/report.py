@@ -1,4 +1,4 @@
-"""What a call sounded like and how long everything took, as values and as a table."""
+"""Figures of a call: timing, packets, talkspurts and keys, as values and as a table."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -207,45 +207,8 @@ def _ms(value: float | None) -> str:
 
 def table(report: CallReport) -> str:
     """Report for a person."""
-    rtp, gaps = report.rtp, report.rtp.gap_ms
-    by = {"us": "we hung up", "them": "they hung up", "nobody": ""}[report.ending.by]
-    code = (
-        f"{report.ending.sip_code} {report.ending.reason}".strip() if report.ending.sip_code else report.ending.reason
-    )
-    rows: list[tuple[str, str]] = [
-        ("call", f"{report.uri}  {report.codec.upper()}"),
-        ("Call-ID", report.sip_call_id),
-        ("ending", ", ".join(part for part in (report.ending.result, by, code) if part)),
-        (
-            "INVITE to 100 / 180 / 200",
-            f"{_ms(report.trying_ms)} / {_ms(report.ringing_ms)} / {_ms(report.answered_ms)}",
-        ),
-    ]
-    if report.ending.retry_after_s is not None:
-        rows.append(("Retry-After", f"{report.ending.retry_after_s} s"))
-    if report.answered_at_ns is not None:
-        rows += [
-            ("200 to first RTP", _ms(report.answer_to_first_rtp_ms)),
-            ("200 to first speech", _ms(report.answer_to_first_speech_ms)),
-            (
-                "RTP received",
-                _counts(rtp),
-            ),
-            ("jitter (RFC 3550 A.8)", _ms(rtp.jitter_ms)),
-            (
-                "packet gaps p50/p95/p99/max",
-                f"{_ms(gaps.p50)} / {_ms(gaps.p95)} / {_ms(gaps.p99)} / {_ms(gaps.max)}",
-            ),
-            ("SSRC", f"{', '.join(rtp.ssrcs) or '-'}   from {', '.join(rtp.sources) or '-'}"),
-        ]
-        rows += [
-            ("talkspurt", f"{spurt.start_ms / 1000:8.3f} s to {spurt.end_ms / 1000:8.3f} s")
-            for spurt in report.talkspurts
-        ]
-        rows += [("DTMF sent", f"{key.digit} at {key.at_ms / 1000:.3f} s") for key in report.dtmf_sent]
-        rows += [("DTMF received", f"{key.digit} at {key.at_ms / 1000:.3f} s") for key in report.dtmf_received]
-    if report.speak is not None:
-        speak = report.speak
+    rows = [*_signalling_rows(report), *_media_rows(report)]
+    if (speak := report.speak) is not None:
         text = speak.error or (
             f"accepted after {_ms(speak.post_to_accepted_ms)}, first speech {_ms(speak.accepted_to_speech_ms)} later"
         )
@@ -254,3 +217,41 @@ def table(report: CallReport) -> str:
         rows.append(("recording", f"{report.recording.file}  {report.recording.duration_ms / 1000:.2f} s"))
     width = max(len(name) for name, _ in rows)
     return "".join(f"{name:<{width}}  {text}\n" for name, text in rows)
+
+
+def _signalling_rows(report: CallReport) -> list[tuple[str, str]]:
+    ending = report.ending
+    by = {"us": "we hung up", "them": "they hung up", "nobody": ""}[ending.by]
+    code = f"{ending.sip_code} {ending.reason}".strip() if ending.sip_code else ending.reason
+    rows = [
+        ("call", f"{report.uri}  {report.codec.upper()}"),
+        ("Call-ID", report.sip_call_id),
+        ("ending", ", ".join(part for part in (ending.result, by, code) if part)),
+        (
+            "INVITE to 100 / 180 / 200",
+            f"{_ms(report.trying_ms)} / {_ms(report.ringing_ms)} / {_ms(report.answered_ms)}",
+        ),
+    ]
+    if ending.retry_after_s is not None:
+        rows.append(("Retry-After", f"{ending.retry_after_s} s"))
+    return rows
+
+
+def _media_rows(report: CallReport) -> list[tuple[str, str]]:
+    if report.answered_at_ns is None:
+        return []
+    rtp, gaps = report.rtp, report.rtp.gap_ms
+    return [
+        ("200 to first RTP", _ms(report.answer_to_first_rtp_ms)),
+        ("200 to first speech", _ms(report.answer_to_first_speech_ms)),
+        ("RTP received", _counts(rtp)),
+        ("jitter (RFC 3550 A.8)", _ms(rtp.jitter_ms)),
+        ("packet gaps p50/p95/p99/max", f"{_ms(gaps.p50)} / {_ms(gaps.p95)} / {_ms(gaps.p99)} / {_ms(gaps.max)}"),
+        ("SSRC", f"{', '.join(rtp.ssrcs) or '-'}   from {', '.join(rtp.sources) or '-'}"),
+        *(
+            ("talkspurt", f"{spurt.start_ms / 1000:8.3f} s to {spurt.end_ms / 1000:8.3f} s")
+            for spurt in report.talkspurts
+        ),
+        *(("DTMF sent", f"{key.digit} at {key.at_ms / 1000:.3f} s") for key in report.dtmf_sent),
+        *(("DTMF received", f"{key.digit} at {key.at_ms / 1000:.3f} s") for key in report.dtmf_received),
+    ]

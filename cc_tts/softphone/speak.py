@@ -19,7 +19,7 @@ _FIND_PAUSE_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeakOrder:
-    """What to ask of whom."""
+    """The text, the voice and the API to send them to."""
 
     text: str
     api: str
@@ -48,7 +48,7 @@ class SpeakRequest:
         self._thread.start()
 
     def finish(self) -> None:
-        """Wait for the answer, no longer than the request's own timeout."""
+        """Wait for the response, no longer than the request's own timeout."""
         self._given_up.set()
         if self._thread is not None:
             self._thread.join(_REQUEST_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""A prompt: something to be said or played on a call, as it was asked for."""
+"""A prompt: something to be spoken or played on a call, as it was asked for."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +11,7 @@ Queueing = Literal["append", "replace"]
 class TextContent:
     """Words to be spoken. ``voice``, ``language`` and ``speed`` fall back to the route's, then the config's.
 
-    ``may_cache``: kept audio of the same words may be played, and this audio may be kept.
+    ``may_cache``: cached audio of the same words may be played, and this audio may be cached.
     """
 
     text: str
@@ -41,7 +41,7 @@ Content = TextContent | ToneContent | SilenceContent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What to say and how it stands in the call's queue.
+    """What to speak or play, and how it stands in the call's queue.
 
     ``barge_in_dtmf`` ``None`` means the config's default. ``repeat``/``delay_ms``/``max_duration_ms`` are those of
     RFC 4240 §3 (how often in all, silence between repeats, ceiling of the whole). ``unattended``: the prompt came with the

@@ -1,40 +1,57 @@
-"""Audio of prompts that are said again and again, at line rate: in memory, and on disk if there is a folder.
+"""Audio of prompts that are spoken again and again, at line rate: in memory, and on disk if there is a folder.
 
 ::
 
-    find: key ─▸ memory ─▸ PromptFiles ─▸ memory
-    keep: used often enough? short enough? ─▸ memory, least recently used go ─▸ PromptFiles
+    load:  key ─▸ memory ─▸ PromptFiles ─▸ memory
+    store: used often enough? short enough? ─▸ memory, least recently used go ─▸ PromptFiles
 
-A key is a hash (:mod:`cc_tts.speech.prompt_key`); no text comes here. Runs on: the event loop.
+The key is a hash over everything that makes a difference to the audio: the text as the caller wrote it, what decides how it
+is read, the engine and its voices; the program's version stands for the rules of reading. No text is stored.
+
+Runs on: the event loop.
 """
 
+import hashlib
+import json
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from cc_tts import __version__
 from cc_tts.audio import AudioFormat
-from cc_tts.config.schema import CacheConfig
+from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.metrics import Metrics
-from cc_tts.speech.cached_prompt import KeptPrompt, is_sound
-from cc_tts.speech.prompt_files import PromptFiles
+from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedPrompt, PromptFiles, PromptMark, is_sound
+from cc_tts.speech.source import CHUNK_MS, SpeechChunk, SpokenPrompt
+from cc_tts.voices.library import VoiceLibrary
 
+_LIBRARIES: Final = ("espeakng-loader", "num2words", "soxr", "wetext")
+"""What else the audio depends on, besides the model."""
 MAX_KEYS_REMEMBERED: Final = 16_384
 """Prompts whose uses are counted; the ones not used for longest are forgotten."""
 
 
 class PromptCache:
-    """Kept prompts, by key."""
+    """Cached prompts, by key."""
 
     def __init__(self, config: CacheConfig, metrics: Metrics) -> None:
         self._config = config
         self._metrics = metrics
-        self._memory: OrderedDict[str, KeptPrompt] = OrderedDict()
+        self._memory: OrderedDict[str, CachedPrompt] = OrderedDict()
         self._uses: OrderedDict[str, int] = OrderedDict()
         self._files: PromptFiles | None = None
         self.memory_bytes = 0
         if config.disk_dir:
             folder = Path(config.disk_dir).expanduser()
             self._files = PromptFiles(folder, max_bytes=config.disk_bytes, on_change=self._disk_changed)
+
+    def __str__(self) -> str:
+        disk = f", {self._config.disk_bytes >> 20} MiB on disk" if self._files is not None else ""
+        return f"cache {self._config.memory_bytes >> 20} MiB{disk}"
 
     def check(self) -> None:
         """Find out whether ``cache.disk_dir`` can be used; nothing is created.
@@ -61,7 +78,7 @@ class PromptCache:
 
     @property
     def max_prompt_ms(self) -> float:
-        """Longer ones are not kept."""
+        """Longer ones are not cached."""
         return self._config.max_prompt_s * 1000
 
     def count_use(self, key: str) -> None:
@@ -71,10 +88,10 @@ class PromptCache:
             self._uses.popitem(last=False)
 
     def is_wanted(self, key: str) -> bool:
-        """Whether it was used often enough to be kept."""
+        """Whether it was used often enough to be cached."""
         return self._uses.get(key, 0) >= self._config.min_uses
 
-    def in_memory(self, key: str) -> KeptPrompt | None:
+    def in_memory(self, key: str) -> CachedPrompt | None:
         """The prompt if it is there at once."""
         prompt = self._memory.get(key)
         if prompt is not None:
@@ -88,18 +105,18 @@ class PromptCache:
         return self._files is not None and key in self._files
 
     def has(self, key: str) -> bool:
-        """Whether it is kept anywhere; no use of it."""
+        """Whether it is in memory or on disk; does not count as a use."""
         return key in self._memory or self.is_on_disk(key)
 
-    async def load(self, key: str) -> KeptPrompt | None:
+    async def load(self, key: str) -> CachedPrompt | None:
         """Bring a prompt from disk into memory; ``None`` if it is gone or damaged."""
         prompt = await self._files.load(key) if self._files is not None else None
         if prompt is not None:
             self._remember(key, prompt)
         return prompt
 
-    def keep(self, key: str, prompt: KeptPrompt) -> None:
-        """Keep a whole prompt if it is worth it."""
+    def store(self, key: str, prompt: CachedPrompt) -> None:
+        """Cache a whole prompt if it was used often enough and is short enough."""
         duration_ms = AudioFormat(prompt.rate_hz).ms_for_bytes(len(prompt.pcm))
         if not self.is_wanted(key) or duration_ms > self.max_prompt_ms or not is_sound(prompt):
             return
@@ -107,7 +124,7 @@ class PromptCache:
         if self._files is not None:
             self._files.store(key, prompt)
 
-    def _remember(self, key: str, prompt: KeptPrompt) -> None:
+    def _remember(self, key: str, prompt: CachedPrompt) -> None:
         if prompt.num_bytes > self._config.memory_bytes:
             return
         if (before := self._memory.pop(key, None)) is not None:
@@ -131,3 +148,107 @@ class PromptCache:
         metrics.prompt_cache_damaged.inc(num_damaged)
         metrics.prompt_cache_bytes.labels(where="disk").set(self._files.num_bytes)
         metrics.prompt_cache_prompts.labels(where="disk").set(len(self._files))
+
+
+@dataclass(frozen=True, slots=True)
+class EngineIdentity:
+    """What stands behind the name of an engine and of its voices: another identity, other audio."""
+
+    model: str = ""
+    voices: Mapping[str, str] = field(default_factory=dict)
+
+
+def engine_identity(config: Config) -> EngineIdentity:
+    """Look at the libraries, the model's files (name, size, time of change) and the enrolled voices. Runs on: a thread."""
+    tts = config.tts
+    parts = [f"{name} {_version(name)}" for name in _LIBRARIES]
+    parts += [tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text)]
+    if tts.model_dir:
+        parts += _files(Path(tts.model_dir).expanduser())
+    voices = {}
+    if tts.voices_dir:
+        for record in VoiceLibrary(Path(tts.voices_dir).expanduser()).records():
+            voices[record.id] = _digest([record.key, record.mode, record.instruction, record.language])
+    return EngineIdentity(_digest(parts), voices)
+
+
+def prompt_key(prompt: SpokenPrompt, identity: EngineIdentity) -> str:
+    """64 hexadecimal digits."""
+    voice = prompt.voice
+    return _digest(
+        [
+            str(FORMAT_VERSION),
+            __version__,
+            voice.engine,
+            identity.model,
+            voice.id,
+            identity.voices.get(voice.id, ""),
+            prompt.asked_language,
+            prompt.language,
+            repr(float(prompt.speed)),
+            str(prompt.first_chunk_max_chars),
+            str(prompt.chunk_max_chars),
+            str(prompt.rate_hz),
+            prompt.text,
+        ]
+    )
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest()
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _files(folder: Path) -> list[str]:
+    found = []
+    try:
+        for path in sorted(folder.iterdir()):
+            if path.is_file():
+                status = path.stat()
+                found.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
+    except OSError:
+        pass  # the engine says what is wrong with the folder when it starts
+    return found
+
+
+def fits(cached: CachedPrompt, prompt: SpokenPrompt) -> bool:
+    """Whether what was cached can be of this prompt; after a change of the format that forgot its number it may not."""
+    return cached.rate_hz == prompt.rate_hz and cached.num_chars <= len(prompt.text)
+
+
+def as_cached(chunks: Sequence[SpeechChunk], text: str, rate_hz: int) -> CachedPrompt | None:
+    """Join chunks to what is cached; ``None`` if their words are not the beginning of ``text``, one after the other."""
+    marks = []
+    num_bytes = num_chars = 0
+    for chunk in chunks:
+        source = chunk.begins_source
+        if source is not None:
+            if text[num_chars : num_chars + len(source)] != source:
+                return None
+            num_chars += len(source)
+        if source is not None or chunk.words:
+            marks.append(PromptMark(num_bytes, None if source is None else len(source), chunk.words))
+        num_bytes += len(chunk.data)
+    return CachedPrompt(rate_hz, b"".join(chunk.data for chunk in chunks), tuple(marks))
+
+
+def chunks_of(cached: CachedPrompt, text: str) -> Iterator[SpeechChunk]:
+    """Cut what was cached into chunks again; the words come out of ``text``."""
+    size = AudioFormat(cached.rate_hz).bytes_for_ms(CHUNK_MS)
+    marks = cached.marks if cached.marks and cached.marks[0].at_bytes == 0 else (PromptMark(0, None), *cached.marks)
+    num_chars = 0
+    for mark, end in pairwise([*marks, PromptMark(len(cached.pcm), None)]):
+        source = None
+        if mark.source_chars is not None:
+            source = text[num_chars : num_chars + mark.source_chars]
+            num_chars += mark.source_chars
+        words = mark.words
+        for start in range(mark.at_bytes, end.at_bytes, size):
+            yield SpeechChunk(cached.pcm[start : min(start + size, end.at_bytes)], source, words, cached=True)
+            source, words = None, ()

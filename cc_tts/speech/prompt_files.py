@@ -1,4 +1,4 @@
-"""Kept prompts on disk: a file each, named by its key, never more than so many bytes, the least recently used go first.
+"""Cached prompts on disk: a file each, named by its key, never more than so many bytes, the least recently used go first.
 
 ::
 
@@ -13,18 +13,34 @@ one server. Runs on: the event loop; files are touched in threads only.
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import re
+import struct
 import tempfile
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from cc_tts import logs
-from cc_tts.errors import ConfigError
-from cc_tts.speech.cached_prompt import KeptPrompt, from_file, to_file
+import msgspec
 
+from cc_tts import logs
+from cc_tts.audio import BYTES_PER_SAMPLE
+from cc_tts.errors import ConfigError
+
+FORMAT_VERSION: Final = 1
+"""Of the file, and of what goes into a key; with another number, nothing cached before is found."""
+MAX_RATE_HZ: Final = 192_000
+
+_MAGIC: Final = b"cctts\x00p" + bytes([FORMAT_VERSION])
+_PREFIX: Final = struct.Struct("<8sII32s")
+_PROMPT_BYTES: Final = 512
+_MARK_BYTES: Final = 128
+_WORD_BYTES: Final = 160
+"""What objects cost in memory besides the PCM, roughly."""
 MAX_READS: Final = 4
 """Files read at once; one more is written."""
 MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
@@ -39,13 +55,43 @@ _BEGUN: Final = ".begun-"
 log = logs.get(__name__)
 
 
+class PromptMark(msgspec.Struct, frozen=True, array_like=True):
+    """Something begins at ``at_bytes`` of the PCM: a text chunk of ``source_chars`` characters of the caller's (``None``: no
+    new one), and ``words`` as in :class:`cc_tts.calls.utterance.SpokenSpan`.
+    """
+
+    at_bytes: int
+    source_chars: int | None
+    words: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CachedPrompt:
+    """A whole prompt: PCM at line rate, with its marks in order."""
+
+    rate_hz: int
+    pcm: bytes
+    marks: tuple[PromptMark, ...] = ()
+
+    @property
+    def num_chars(self) -> int:
+        """Characters of the caller's text that the marks take."""
+        return sum(mark.source_chars or 0 for mark in self.marks)
+
+    @property
+    def num_bytes(self) -> int:
+        """What it costs in memory, about."""
+        num_words = sum(len(mark.words) for mark in self.marks)
+        return _PROMPT_BYTES + len(self.pcm) + _MARK_BYTES * len(self.marks) + _WORD_BYTES * num_words
+
+
 def charged_bytes(num_bytes: int) -> int:
     """What a file of ``num_bytes`` is counted as."""
     return max(1, -(-num_bytes // BLOCK_BYTES)) * BLOCK_BYTES
 
 
 class PromptFiles:
-    """One folder of kept prompts. ``on_change`` hears of every change with how many were evicted and found damaged."""
+    """One folder of cached prompts. ``on_change`` hears of every change with how many were evicted and found damaged."""
 
     def __init__(self, folder: Path, *, max_bytes: int, on_change: Callable[[int, int], None]) -> None:
         self._folder = folder
@@ -53,7 +99,7 @@ class PromptFiles:
         self._on_change = on_change
         self._index: OrderedDict[str, int] = OrderedDict()
         self._reads = asyncio.Semaphore(MAX_READS)
-        self._pending: OrderedDict[str, KeptPrompt] = OrderedDict()
+        self._pending: OrderedDict[str, CachedPrompt] = OrderedDict()
         self._writer: asyncio.Task[None] | None = None
         self._used_elsewhere: set[str] = set()
         self._is_failing = False
@@ -117,7 +163,7 @@ class PromptFiles:
             self._index.move_to_end(key)
             self._used_elsewhere.add(key)
 
-    async def load(self, key: str) -> KeptPrompt | None:
+    async def load(self, key: str) -> CachedPrompt | None:
         """Read one; ``None`` if it is not there or damaged, and then it is forgotten."""
         if key not in self._index:
             return None
@@ -135,7 +181,7 @@ class PromptFiles:
                 self._on_change(0, 1)
         return None
 
-    def store(self, key: str, prompt: KeptPrompt) -> None:
+    def store(self, key: str, prompt: CachedPrompt) -> None:
         """Write one soon, unless it is there, or too much waits already."""
         waiting_bytes = sum(len(each.pcm) for each in self._pending.values())
         if key in self._index or key in self._pending or waiting_bytes + len(prompt.pcm) > MAX_PENDING_BYTES:
@@ -157,7 +203,7 @@ class PromptFiles:
             finally:
                 del self._pending[key]
 
-    async def _write(self, key: str, prompt: KeptPrompt) -> None:
+    async def _write(self, key: str, prompt: CachedPrompt) -> None:
         data = await asyncio.to_thread(to_file, key, prompt)
         num_bytes = charged_bytes(len(data))
         if num_bytes > self._max_bytes:
@@ -201,7 +247,7 @@ class PromptFiles:
                     Path(entry.path).unlink(missing_ok=True)  # the last server was killed while it wrote this
         return sorted(found)
 
-    def _read(self, key: str) -> KeptPrompt:
+    def _read(self, key: str) -> CachedPrompt:
         path = self._path(key)
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size > self._max_bytes:
@@ -233,3 +279,56 @@ class PromptFiles:
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.prompt"
+
+
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    rate_hz: int
+    marks: tuple[PromptMark, ...]
+
+
+def to_file(key: str, prompt: CachedPrompt) -> bytes:
+    """The bytes of the file that :func:`from_file` reads."""
+    head = msgspec.json.encode(_Head(key=key, rate_hz=prompt.rate_hz, marks=prompt.marks))
+    digest = hashlib.sha256(head + prompt.pcm).digest()
+    return _PREFIX.pack(_MAGIC, len(head), len(prompt.pcm), digest) + head + prompt.pcm
+
+
+def from_file(key: str, data: bytes) -> CachedPrompt:
+    """Read a file back.
+
+    Raises:
+        ValueError: it was cut short, changed, or is the file of something else.
+    """
+    if len(data) < _PREFIX.size:
+        raise ValueError("too short")
+    magic, head_bytes, pcm_bytes, digest = _PREFIX.unpack_from(data)
+    if magic != _MAGIC:
+        raise ValueError("not a cached prompt of this version")
+    if len(data) != _PREFIX.size + head_bytes + pcm_bytes:
+        raise ValueError("its length is not what its head says")
+    if hashlib.sha256(memoryview(data)[_PREFIX.size :]).digest() != digest:
+        raise ValueError("its checksum is wrong")
+    try:
+        head = msgspec.json.decode(data[_PREFIX.size : _PREFIX.size + head_bytes], type=_Head)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"its head cannot be read: {error}") from None
+    if head.key != key:
+        raise ValueError("it holds another prompt than its name says")
+    prompt = CachedPrompt(head.rate_hz, data[_PREFIX.size + head_bytes :], head.marks)
+    if not is_sound(prompt):
+        raise ValueError("its marks do not fit its audio")
+    return prompt
+
+
+def is_sound(prompt: CachedPrompt) -> bool:
+    """Whether there is audio in whole samples and the marks lie in it, in order."""
+    places = [0, *(mark.at_bytes for mark in prompt.marks)]
+    return (
+        0 < prompt.rate_hz <= MAX_RATE_HZ
+        and len(prompt.pcm) > 0
+        and not any(place % BYTES_PER_SAMPLE for place in (len(prompt.pcm), *places))
+        and all(before <= after for before, after in pairwise(places))
+        and places[-1] < len(prompt.pcm)
+        and all((mark.source_chars or 0) >= 0 for mark in prompt.marks)
+    )

@@ -1,209 +1,361 @@
-"""One synthesis that any number of listeners read while it is made.
+"""One synthesis for all calls that ask for the same prompt at the same time (single-flight), and the cache in front of it.
 
 ::
 
-    engine's PieceStream ─▸ _make ─▸ pieces ─▸ read(listener 1) · read(listener 2) …
-                              ▲ the listener that is furthest asks for the next piece
+    open ─▸ in memory ──────────────────────────────────────▸ ReadyChunks
+         └▸ being synthesised ─▸ SharedSynthesis ──┐
+         └▸ on disk ─▸ load ───▸ SharedSynthesis ──┼────────▸ Listener
+         └▸ missed ─▸ engine ──▸ SharedSynthesis ──┘ whole: PromptCache.store
+         └▸ too much is being synthesised ─▸ engine ────────▸ the synthesis itself
 
-The fastest listener sets the pace, as it would alone; a slower one reads later what is there already, nobody waits for it.
-While newcomers may join, all pieces are held, which is the prompt's own length at most; after :meth:`stop_sharing` only
-those that somebody has still to read. When the last listener leaves, the synthesis is cancelled, or goes on to its end
-unattended if the cache wants it. Runs on: the event loop.
+The fastest listener sets the pace: it asks for the next chunk, as it would alone. A slower one finds the chunks there and
+nobody waits for it. While further listeners may join, all chunks are held; later only those that somebody has still to
+read. When the last listener leaves, the synthesis is cancelled, or finished unattended if the cache wants it.
+
+Runs on: the event loop.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
 
+from cc_tts import logs
 from cc_tts.audio import AudioFormat
-from cc_tts.speech.source import PieceStream, SpeechPiece
+from cc_tts.errors import ClientError
+from cc_tts.metrics import Metrics
+from cc_tts.speech.prompt_cache import EngineIdentity, PromptCache, as_cached, chunks_of, fits, prompt_key
+from cc_tts.speech.source import ChunkStream, ReadyChunks, SpeechChunk, SpokenPrompt, Synthesise
 
-UNATTENDED_AHEAD_MS: Final = 60_000.0
-"""What an engine is told of a prompt that nobody listens to: there is no hurry."""
+MAX_UNATTENDED: Final = 2
+"""Prompts whose listeners have all gone and that are finished for the cache, at once."""
+UNATTENDED_BUFFERED_MS: Final = 60_000.0
+"""Reported to the engine for a prompt that nobody listens to: it is not urgent."""
 
-
-class Reader(Protocol):
-    """How far a listener is."""
-
-    position: int
-    """Pieces read."""
-    read_bytes: int
-    joined: bool
-    """It came to a synthesis that another listener had begun."""
+log = logs.get(__name__)
 
 
-class Owner(Protocol):
-    """Who is told of a recording."""
+class CachedSource:
+    """See :class:`cc_tts.speech.source.SpeechCache`. ``max_held_bytes`` bounds the audio of prompts being synthesised."""
 
-    def holds(self, num_bytes: int) -> None:
-        """Recordings hold so much more than before, or less."""
+    def __init__(self, cache: PromptCache, metrics: Metrics, *, max_held_bytes: int) -> None:
+        self.cache = cache
+        self._metrics = metrics
+        self._max_held_bytes = max_held_bytes
+        self._shared: dict[str, SharedSynthesis] = {}
+        self._running: set[SharedSynthesis] = set()
+        self.held_bytes = 0
+        """Of prompts that are being synthesised, or are whole and still being read."""
+        self.identity: EngineIdentity | None = None
+        """While it is ``None`` the cache is not used."""
 
-    def grown(self, recording: "Recording") -> None:
-        """It has one piece more."""
+    def __str__(self) -> str:
+        return str(self.cache)
 
-    def may_finish_unattended(self, recording: "Recording") -> bool:
-        """Nobody listens any more: whether it goes on."""
-        ...
+    async def stop(self) -> None:
+        """Cancel what nobody listens to."""
+        unattended = [synthesis for synthesis in self._running if synthesis.is_unattended]
+        await asyncio.gather(*(synthesis.cancel() for synthesis in unattended))
 
-    def ended(self, recording: "Recording") -> None:
-        """It is whole, has failed, or was cancelled."""
+    def has(self, prompt: SpokenPrompt) -> bool:
+        """Whether the engine is not needed for it."""
+        if self.identity is None:
+            return False
+        key = prompt_key(prompt, self.identity)
+        return key in self._shared or self.cache.has(key)
+
+    def open(self, prompt: SpokenPrompt, synthesise: Synthesise, *, is_again: bool = False) -> ChunkStream:
+        """Begin to read a prompt. ``is_again``: the engine refused it before; that was counted as a use.
+
+        Raises:
+            Exception: what ``synthesise`` raises, if the engine is needed.
+        """
+        if self.identity is None:
+            return synthesise()
+        key = prompt_key(prompt, self.identity)
+        cached = self.cache.in_memory(key)
+        stream: ChunkStream
+        if cached is not None and fits(cached, prompt):
+            result, stream = "memory", ReadyChunks(chunks_of(cached, prompt.text))
+        elif key in self._shared:
+            result, stream = "joined", Listener(self, self._shared[key], synthesise, joined=True)
+        elif self.held_bytes >= self._max_held_bytes:
+            result, stream = "bypassed", synthesise()
+        else:
+            result = "disk" if self.cache.is_on_disk(key) else "missed"
+            stream = Listener(self, self.share(key, prompt, synthesise), synthesise, joined=False)
+        if not is_again:
+            self.cache.count_use(key)
+            self._metrics.prompt_cache_requests.labels(result=result).inc()
+        return stream
+
+    def share(self, key: str, prompt: SpokenPrompt, synthesise: Synthesise) -> "SharedSynthesis":
+        """The synthesis of a prompt that others may join; a new one if none is running.
+
+        Raises:
+            Exception: what ``synthesise`` raises, unless the prompt is on disk.
+        """
+        if key in self._shared:
+            return self._shared[key]
+
+        async def load() -> ChunkStream:
+            cached = await self.cache.load(key)
+            if cached is not None and fits(cached, prompt):
+                return ReadyChunks(chunks_of(cached, prompt.text))
+            return synthesise()
+
+        opened = load if self.cache.is_on_disk(key) else synthesise()
+        synthesis = SharedSynthesis(self, key, prompt, opened)
+        self._shared[key] = synthesis
+        self._running.add(synthesis)
+        self.hold(0)
+        return synthesis
+
+    # --- called by the syntheses -----------------------------------------------------------------------------------------
+
+    def hold(self, num_bytes: int) -> None:
+        """Syntheses hold so many bytes more than before, or fewer."""
+        self.held_bytes += num_bytes
+        self._metrics.prompt_cache_bytes.labels(where="making").set(self.held_bytes)
+        self._metrics.prompt_cache_prompts.labels(where="making").set(len(self._running))
+
+    def must_unshare(self, synthesis: "SharedSynthesis") -> bool:
+        """Whether it is too long for the cache, or too much is held."""
+        duration_ms = AudioFormat(synthesis.prompt.rate_hz).ms_for_bytes(synthesis.num_bytes)
+        return duration_ms > self.cache.max_prompt_ms or self.held_bytes > self._max_held_bytes
+
+    def may_finish_unattended(self, synthesis: "SharedSynthesis") -> bool:
+        """A prompt that is interrupted each time would otherwise never be cached."""
+        num_unattended = sum(each.is_unattended for each in self._running if each is not synthesis)
+        return (
+            synthesis.is_shared
+            and synthesis.num_bytes > 0
+            and num_unattended < MAX_UNATTENDED
+            and self.cache.is_wanted(synthesis.key)
+        )
+
+    def unshare(self, synthesis: "SharedSynthesis") -> None:
+        """Nobody joins it from now on."""
+        if self._shared.get(synthesis.key) is synthesis:
+            del self._shared[synthesis.key]
+
+    def ended(self, synthesis: "SharedSynthesis", whole: list[SpeechChunk]) -> None:
+        """It has ended; ``whole``: its chunks if all of them are there, to be cached."""
+        if whole and not whole[0].cached and self.cache.is_wanted(synthesis.key):
+            cached = as_cached(whole, synthesis.prompt.text, synthesis.prompt.rate_hz)
+            if cached is not None:
+                self.cache.store(synthesis.key, cached)
+        self._running.discard(synthesis)
+        self.hold(0)
 
 
-class Recording:
-    """See the module."""
+class SharedSynthesis:
+    """One synthesis that any number of listeners read while it runs; ``opened`` is its stream, or loads it from disk."""
 
-    def __init__(self, stream: PieceStream, owner: Owner, *, key: str, rate_hz: int) -> None:
+    def __init__(
+        self,
+        owner: CachedSource,
+        key: str,
+        prompt: SpokenPrompt,
+        opened: ChunkStream | Callable[[], Awaitable[ChunkStream]],
+    ) -> None:
         self.key = key
-        self.rate_hz = rate_hz
-        self.made_bytes = 0
+        self.prompt = prompt
+        self.num_bytes = 0
+        """Synthesised so far."""
         self.is_shared = True
-        self.is_whole = False
         self.is_unattended = False
-        self._stream = stream
+        self.is_over = False
+        self.listeners: set[Listener] = set()
         self._owner = owner
-        self._format = AudioFormat(rate_hz)
-        self._pieces: list[SpeechPiece] = []
+        self._load = opened if callable(opened) else None
+        self._stream = None if callable(opened) else opened
+        self._format = AudioFormat(prompt.rate_hz)
+        self._chunks: list[SpeechChunk] = []
         self._num_dropped = 0
         self._num_wanted = 0
         self._failure: Exception | None = None
-        self._is_over = False
-        self._leads: dict[Reader, float] = {}
-        self._hurried: Reader | None = None
-        self._readers: set[Reader] = set()
-        self._news = asyncio.Event()
+        self._most_urgent: Listener | None = None
+        self._changed = asyncio.Event()
         self._demand = asyncio.Event()
-        self._maker: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
-    @property
-    def pieces(self) -> tuple[SpeechPiece, ...]:
-        """All of them, while it is shared."""
-        return tuple(self._pieces)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more is made."""
-        return self._is_over
-
-    def join(self, reader: Reader) -> None:
-        """One more listens, from the beginning."""
-        self._readers.add(reader)
-
-    async def read(self, reader: Reader) -> SpeechPiece | None:
-        """Give the next piece; ``None`` at the end, and to a listener that has left.
+    async def read(self, listener: "Listener") -> SpeechChunk | None:
+        """Give the listener's next chunk; ``None`` at the end, and to a listener that has left.
 
         Raises:
-            Exception: whatever the synthesis failed with, after the pieces that were made; at once to a listener that
+            Exception: whatever the synthesis failed with, after the chunks that it gave; at once to a listener that
                 joined and has heard nothing yet, so that it can begin again.
         """
-        while reader in self._readers:
-            if self._failure is not None and reader.joined and not reader.position:
+        while listener in self.listeners:
+            if self._failure is not None and listener.joined and not listener.num_read:
                 raise self._failure
-            place = reader.position - self._num_dropped
-            if place < len(self._pieces):
-                piece = self._pieces[place]
-                reader.position += 1
-                reader.read_bytes += len(piece.data)
-                self._drop_read()
-                return piece
+            place = listener.num_read - self._num_dropped
+            if place < len(self._chunks):
+                return self._chunks[place]
             if self._failure is not None:
                 raise self._failure
-            if self._is_over:
+            if self.is_over:
                 break
-            self._want(reader.position + 1)
-            await self._news.wait()
+            self._want(listener.num_read + 1)
+            await self._changed.wait()
         return None
 
-    def playing(self, reader: Reader, ahead_ms: float) -> None:
-        """``reader``'s line holds so much, ms. The engine hears of the listener that will run dry first."""
-        lead_ms = ahead_ms - self._format.ms_for_bytes(reader.read_bytes)
-        self._leads[reader] = lead_ms
-        if self._hurried is None or self._hurried not in self._leads:
-            self._hurried = reader
-        if reader is self._hurried or lead_ms < self._leads[self._hurried]:
-            self._hurried = min(self._leads, key=self._leads.__getitem__)
-            made_ms = self._format.ms_for_bytes(self.made_bytes)
-            self._stream.playing(max(0.0, self._leads[self._hurried] + made_ms))
+    def update_urgency(self, listener: "Listener") -> None:
+        """``listener`` has a new lead; the engine learns how much the one that runs dry first has buffered."""
+        urgent = self._most_urgent
+        if urgent is None or urgent not in self.listeners:
+            urgent = self._most_urgent = listener
+        if listener is urgent or listener.lead_ms < urgent.lead_ms:
+            self._most_urgent = min(self.listeners, key=lambda each: each.lead_ms)
+            self._set_buffered_ms(max(0.0, self._most_urgent.lead_ms + self._format.ms_for_bytes(self.num_bytes)))
 
-    def stop_sharing(self) -> None:
-        """Nobody joins from now on, and what everybody has read is let go."""
-        self.is_shared = False
-        self._drop_read()
+    def _set_buffered_ms(self, buffered_ms: float) -> None:
+        if self._stream is not None:
+            self._stream.set_buffered_ms(buffered_ms)
 
-    async def leave(self, reader: Reader) -> None:
-        """``reader`` is done; safe to call twice."""
-        if reader not in self._readers:
+    async def leave(self, listener: "Listener") -> None:
+        """``listener`` is done; safe to call twice."""
+        if listener not in self.listeners:
             return
-        self._readers.discard(reader)
-        self._leads.pop(reader, None)
-        self._tell()  # it may be waiting in another task
-        self._drop_read()
-        if self._readers:
+        self.listeners.discard(listener)
+        self._notify()  # it may be waiting in another task
+        self.drop_read()
+        if self.listeners or self.is_over:
             return
-        if not self._is_over:
-            if self._owner.may_finish_unattended(self):
-                self.is_unattended = True
-                self._stream.playing(UNATTENDED_AHEAD_MS)
-                self._want(self._num_dropped + len(self._pieces) + 1)
-            else:
-                await self.cancel()
+        if self._owner.may_finish_unattended(self):
+            self.is_unattended = True
+            self._set_buffered_ms(UNATTENDED_BUFFERED_MS)
+            self._want(self._num_dropped + len(self._chunks) + 1)
+        else:
+            await self.cancel()
 
     async def cancel(self) -> None:
-        """Stop the synthesis; listeners that are left get what was made."""
-        if self._maker is not None:
-            self._maker.cancel()
+        """Stop; listeners that are left get the chunks that are there."""
+        if self._task is not None:
+            self._task.cancel()
         self._end()
-        await self._stream.cancel()
+        if self._stream is not None:
+            await self._stream.cancel()
 
-    def _want(self, num_pieces: int) -> None:
-        self._num_wanted = max(self._num_wanted, num_pieces)
-        self._demand.set()
-        if self._maker is None:
-            self._maker = asyncio.create_task(self._make(), name="prompt recording")
-
-    async def _make(self) -> None:
-        try:
-            async for piece in self._stream:
-                self._pieces.append(piece)
-                self.made_bytes += len(piece.data)
-                self._owner.holds(len(piece.data))
-                self._owner.grown(self)
-                self._tell()
-                if self._is_vain:
-                    break
-                while self._num_dropped + len(self._pieces) >= self._num_wanted and not self.is_unattended:
-                    self._demand.clear()
-                    await self._demand.wait()
-            self.is_whole = not self._is_vain
-        except Exception as error:  # noqa: BLE001 - raised where the audio is read
-            self._failure = error
-        self._end()
-        await self._stream.cancel()
-
-    @property
-    def _is_vain(self) -> bool:
-        """Nobody listens, and nobody could."""
-        return not self._readers and not self.is_shared
-
-    def _end(self) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self._owner.ended(self)
-            self._tell()
-
-    def _tell(self) -> None:
-        news, self._news = self._news, asyncio.Event()
-        news.set()
-
-    def _drop_read(self) -> None:
+    def drop_read(self) -> None:
+        """Once nobody can join, let go of the chunks that every listener has read."""
         if self.is_shared:
             return
-        made = self._num_dropped + len(self._pieces)
-        first = min((reader.position for reader in self._readers), default=made)
-        dropped = self._pieces[: first - self._num_dropped]
-        del self._pieces[: len(dropped)]
+        num_made = self._num_dropped + len(self._chunks)
+        first = min((listener.num_read for listener in self.listeners), default=num_made)
+        dropped = self._chunks[: first - self._num_dropped]
+        del self._chunks[: len(dropped)]
         self._num_dropped += len(dropped)
-        self._owner.holds(-sum(len(piece.data) for piece in dropped))
+        self._owner.hold(-sum(len(chunk.data) for chunk in dropped))
+
+    def _want(self, num_chunks: int) -> None:
+        self._num_wanted = max(self._num_wanted, num_chunks)
+        self._demand.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="shared synthesis")
+
+    async def _run(self) -> None:
+        try:
+            if self._load is not None:
+                self._stream = await self._load()
+            assert self._stream is not None
+            async for chunk in self._stream:
+                self._chunks.append(chunk)
+                self.num_bytes += len(chunk.data)
+                self._owner.hold(len(chunk.data))
+                if self.is_shared and self._owner.must_unshare(self):
+                    self._unshare()
+                self._notify()
+                if not self.listeners and not self.is_shared:
+                    self._end()
+                    break
+                while self._num_dropped + len(self._chunks) >= self._num_wanted and not self.is_unattended:
+                    self._demand.clear()
+                    await self._demand.wait()
+            else:
+                self._end(whole=self.is_shared)
+        except Exception as error:  # noqa: BLE001 - raised where the audio is read
+            self._failure = error
+            self._end()
+        if self._stream is not None:
+            await self._stream.cancel()
+
+    def _end(self, *, whole: bool = False) -> None:
+        if not self.is_over:
+            self.is_over = True
+            self._owner.ended(self, self._chunks if whole else [])
+            self._unshare()
+            self._notify()
+
+    def _unshare(self) -> None:
+        self.is_shared = False
+        self._owner.unshare(self)
+        self.drop_read()
+
+    def _notify(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
 
-PieceMaker = Callable[[], PieceStream]
-"""Begins to synthesise; raises what :meth:`cc_tts.speech.source.SpeechSource.open` does."""
+class Listener:
+    """Reads a shared synthesis from its beginning. ``joined``: another listener had begun it."""
+
+    def __init__(
+        self, source: CachedSource, synthesis: SharedSynthesis, synthesise: Synthesise, *, joined: bool
+    ) -> None:
+        self._source = source
+        self._synthesis = synthesis
+        self._synthesise = synthesise
+        self._format = AudioFormat(synthesis.prompt.rate_hz)
+        self._read_bytes = 0
+        self._is_cancelled = False
+        self.joined = joined
+        self.num_read = 0
+        """Chunks."""
+        self.lead_ms = float("inf")
+        """Buffered audio less the audio read, ms: the listener with the least runs dry first."""
+        synthesis.listeners.add(self)
+
+    def set_buffered_ms(self, buffered_ms: float) -> None:
+        """See :class:`cc_tts.speech.source.ChunkStream`."""
+        self.lead_ms = buffered_ms - self._format.ms_for_bytes(self._read_bytes)
+        if not self._synthesis.is_over and self in self._synthesis.listeners:
+            self._synthesis.update_urgency(self)
+
+    async def cancel(self) -> None:
+        """See :class:`cc_tts.speech.source.ChunkStream`."""
+        self._is_cancelled = True
+        await self._synthesis.leave(self)
+
+    def __aiter__(self) -> AsyncIterator[SpeechChunk]:
+        return self
+
+    async def __anext__(self) -> SpeechChunk:
+        chunk = None
+        while chunk is None and not self._is_cancelled:
+            try:
+                chunk = await self._synthesis.read(self)
+            except Exception as error:
+                if not self.joined or self.num_read or isinstance(error, ClientError):
+                    raise
+                await self._begin_again(error)
+                continue
+            if chunk is None:
+                break
+        if chunk is None:
+            await self._synthesis.leave(self)
+            raise StopAsyncIteration
+        self.num_read += 1
+        self._read_bytes += len(chunk.data)
+        self._synthesis.drop_read()
+        return chunk
+
+    async def _begin_again(self, error: Exception) -> None:
+        """The synthesis that another listener began has failed and gave this one nothing: begin anew, once."""
+        log.info("prompt_taken_over", reason=type(error).__name__)
+        failed = self._synthesis
+        await failed.leave(self)
+        if not self._is_cancelled:
+            self.joined = False
+            self._synthesis = self._source.share(failed.key, failed.prompt, self._synthesise)
+            self._synthesis.listeners.add(self)

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -11,13 +11,13 @@ from cc_tts.config.schema import RouteConfig, TtsConfig
 from cc_tts.engines.engine import Engine, SpeechStream, SynthesisRequest
 from cc_tts.errors import (
     CcTtsError,
+    ClientError,
     ConfigError,
     EngineFailed,
     EngineOverloaded,
     LanguageUnsupported,
     NothingToSay,
     TextTooLong,
-    TheirFault,
     UnknownVoice,
     Unprocessable,
 )
@@ -31,21 +31,21 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
 from cc_tts.voices.voice import Voice
 
-PIECE_MS: Final = 200
-"""Longest piece handed on at once: what one message to the UA process carries."""
+CHUNK_MS: Final = 200
+"""Longest chunk handed on at once: what one message to the UA process carries."""
 TEXT_SLICE_CHARS: Final = 100
 """Where there is no text process, the text is prepared in slices of this size, with turns of the event loop in between.
 Where there is one, a text of one such slice is prepared here if that takes about as long as handing it over.
 """
 MAX_TONE_MS: Final = 600_000
 RETRY_AFTER_S: Final = 1
-"""What a client is told while the engine takes nothing."""
+"""Retry-After while the engine takes no prompt."""
 
 
 @dataclass(frozen=True, slots=True)
-class SpeechPiece:
+class SpeechChunk:
     """Line-rate PCM; the caller's words if a new text chunk begins with it; the words that begin in it (as in
-    :class:`cc_tts.calls.utterance.SpokenSpan`); whether it was kept from before.
+    :class:`cc_tts.calls.utterance.SpokenSpan`); whether it comes from the cache.
     """
 
     data: bytes
@@ -71,37 +71,40 @@ class SpokenPrompt:
     rate_hz: int
 
 
-class PieceStream(Protocol):
-    """What a prompt player reads from."""
+class ChunkStream(Protocol):
+    """Line-rate audio of one prompt, as it is synthesised."""
 
-    def playing(self, ahead_ms: float) -> None:
+    def set_buffered_ms(self, buffered_ms: float) -> None:
         """The line holds so much of the audio that is not played yet, ms."""
         ...
 
-    def __aiter__(self) -> AsyncIterator[SpeechPiece]: ...
+    def __aiter__(self) -> AsyncIterator[SpeechChunk]: ...
 
     async def cancel(self) -> None:
         """Stop and free everything. Safe to call twice and after the end."""
         ...
 
 
-class PieceCache(Protocol):
-    """Audio of prompts that were said before."""
+Synthesise = Callable[[], ChunkStream]
+"""Opens a stream of the engine; raises what :meth:`SpeechSource.open` does."""
+
+
+class SpeechCache(Protocol):
+    """Audio of prompts that were spoken before."""
 
     def has(self, prompt: SpokenPrompt) -> bool:
         """Whether the engine is not needed for it."""
         ...
 
-    def open(self, prompt: SpokenPrompt, make: Callable[[], PieceStream], *, is_again: bool = False) -> PieceStream:
-        """Begin to read a prompt; ``make`` is for one that must be made. ``is_again``: this use has been counted."""
+    def open(self, prompt: SpokenPrompt, synthesise: Synthesise, *, is_again: bool = False) -> ChunkStream:
+        """Begin to read a prompt; ``synthesise`` is for one that must be made. ``is_again``: this use has been counted."""
         ...
 
 
 class SpeechSource:
     """Opens streams; those of text through ``cache`` if there is one. ``line_rate_hz`` is that of calls.
 
-    A server prepares texts in ``text_process``, where
-    they cannot hold up its event loop. Runs on: the event loop.
+    A server prepares texts in ``text_process``, where they cannot hold up its event loop. Runs on: the event loop.
     """
 
     def __init__(
@@ -110,7 +113,7 @@ class SpeechSource:
         normalizer: Normalizer,
         config: TtsConfig,
         *,
-        cache: PieceCache | None = None,
+        cache: SpeechCache | None = None,
         line_rate_hz: int = 8000,
         text_process: TextProcess | None = None,
     ) -> None:
@@ -139,13 +142,13 @@ class SpeechSource:
         self._check_language("tts.language", self._config.language)
 
     def check_routes(self, routes: Mapping[str, RouteConfig]) -> list[str]:
-        """Find out at start, not by refused calls, what a route cannot say.
+        """Find out at start, not by refused calls, what a route cannot speak.
 
         Returns:
             Which greetings are longer than a prompt may be, a sentence each.
 
         Raises:
-            ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be said.
+            ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be spoken.
         """
         warnings: list[str] = []
         for user, route in routes.items():
@@ -163,7 +166,7 @@ class SpeechSource:
                         self.check(TextContent(text, route.voice or None, route.language or None))
                 except TextTooLong as error:
                     warnings.append(f"{key}.{name}: {error.detail}: calls that are to hear it are refused")
-                except TheirFault as error:
+                except ClientError as error:
                     raise ConfigError(f"{key}.{name}: {error.detail}") from error
         return warnings
 
@@ -218,7 +221,7 @@ class SpeechSource:
                 return
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 
-    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> PieceStream:
+    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> ChunkStream:
         """Begin to produce the content at ``rate_hz``; ``is_again`` after a stream of it that gave nothing.
 
         Raises:
@@ -234,13 +237,25 @@ class SpeechSource:
             case ToneContent():
                 if content.duration_ms > MAX_TONE_MS:
                     raise Unprocessable(f"a tone lasts at most {MAX_TONE_MS} ms")
-                return _Fixed(tones.tone(content.tone, rate_hz, max_ms=content.duration_ms), rate_hz)
+                return _fixed(tones.tone(content.tone, rate_hz, max_ms=content.duration_ms), rate_hz)
             case SilenceContent():
-                return _Fixed(tones.silence(content.silence_ms, rate_hz), rate_hz)
+                return _fixed(tones.silence(content.silence_ms, rate_hz), rate_hz)
 
-    def stream(self, content: Content, *, rate_hz: int) -> PieceStream:
-        """Speech without a call; the same as :meth:`open`."""
-        return self.open(content, rate_hz=rate_hz)
+    def path(self, content: TextContent) -> list[str]:
+        """What the content goes through on its way to the line, a description each; the engine has started.
+
+        Raises:
+            UnknownVoice, LanguageUnsupported: as :meth:`check`.
+        """
+        prompt = self._spoken(content, self._line_rate_hz)
+        resampler = self._resampler(prompt)
+        steps = ["text"]
+        if self._cache is not None and content.may_cache:
+            steps.append(str(self._cache))
+        steps += [str(self._chunker(prompt)), f"engine({self._engine.name}, {prompt.voice.id})"]
+        if resampler.source_rate_hz != resampler.target_rate_hz:
+            steps.append(str(resampler))
+        return [*steps, f"chunks {CHUNK_MS} ms"]
 
     def _spoken(self, content: TextContent, rate_hz: int) -> SpokenPrompt:
         config = self._config
@@ -255,7 +270,7 @@ class SpeechSource:
             rate_hz=rate_hz,
         )
 
-    def _speak(self, prompt: SpokenPrompt, utterance_id: str) -> PieceStream:
+    def _speak(self, prompt: SpokenPrompt, utterance_id: str) -> ChunkStream:
         request = SynthesisRequest(
             voice=prompt.voice.id,
             language=prompt.asked_language or None,
@@ -268,7 +283,7 @@ class SpeechSource:
         except CcTtsError:
             text.cancel()
             raise
-        return _Speech(stream, text, self._engine.audio_format.rate_hz, prompt.rate_hz)
+        return _Synthesis(stream, text, self._resampler(prompt))
 
     def _prepare(self, prompt: SpokenPrompt) -> "_TextHere | TextPreparation":
         language, detected_language = prompt.language or None, detect_language(prompt.text)
@@ -281,14 +296,19 @@ class SpeechSource:
                 first_chunk_max_chars=first_max_chars,
                 chunk_max_chars=max_chars,
             )
-        chunker = Chunker(
+        return _TextHere(prompt.text, self._chunker(prompt))
+
+    def _chunker(self, prompt: SpokenPrompt) -> Chunker:
+        return Chunker(
             self._normalizer,
-            language=language,
-            detected_language=detected_language,
-            first_chunk_max_chars=first_max_chars,
-            chunk_max_chars=max_chars,
+            language=prompt.language or None,
+            detected_language=detect_language(prompt.text),
+            first_chunk_max_chars=prompt.first_chunk_max_chars,
+            chunk_max_chars=prompt.chunk_max_chars,
         )
-        return _TextHere(prompt.text, chunker)
+
+    def _resampler(self, prompt: SpokenPrompt) -> StreamResampler:
+        return StreamResampler(self._engine.audio_format.rate_hz, prompt.rate_hz)
 
     def _voice(self, content: TextContent) -> Voice:
         language = content.language or self._config.language or None
@@ -331,23 +351,21 @@ class _TextHere:
         """Nothing to do: whoever feeds is cancelled."""
 
 
-class _Speech:
-    """Spoken text."""
+class _Synthesis:
+    """A text on its way through the engine: PCM at the engine's rate in, chunks at the line's rate out."""
 
-    def __init__(
-        self, stream: SpeechStream, text: _TextHere | TextPreparation, source_rate_hz: int, rate_hz: int
-    ) -> None:
+    def __init__(self, stream: SpeechStream, text: _TextHere | TextPreparation, resampler: StreamResampler) -> None:
         self._stream = stream
         self._text = text
-        self._format = AudioFormat(rate_hz)
-        self._resampler = StreamResampler(source_rate_hz, rate_hz)
+        self._format = AudioFormat(resampler.target_rate_hz)
+        self._resampler = resampler
         self._sources: list[str] = []
         self._spoken_chars: dict[int, int] = {}
         self._feeder: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
 
-    def playing(self, ahead_ms: float) -> None:
-        self._stream.playing(ahead_ms)
+    def set_buffered_ms(self, buffered_ms: float) -> None:
+        self._stream.set_buffered_ms(buffered_ms)
 
     async def cancel(self) -> None:
         if self._feeder is not None:
@@ -355,32 +373,27 @@ class _Speech:
         self._text.cancel()
         await self._stream.cancel()
 
-    async def __aiter__(self) -> AsyncIterator[SpeechPiece]:
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         self._feeder = asyncio.create_task(self._feed())
         announced = -1
         source: str | None = None
         words: tuple[tuple[float, float], ...] = ()
-        async for chunk in self._stream:
-            if chunk.text_chunk_index > announced:
-                source = (source or "") + "".join(self._sources[announced + 1 : chunk.text_chunk_index + 1])
-                announced = chunk.text_chunk_index
-            length = self._spoken_chars.get(chunk.text_chunk_index, 0) or 1
-            words = (*words, *((word.offset_ms, word.position / length) for word in chunk.words))
-            for piece in self._pieces(self._resampler.process(chunk.data)):
-                yield SpeechPiece(piece, source, words)
+        async for pcm in self._stream:
+            if pcm.text_chunk_index > announced:
+                source = (source or "") + "".join(self._sources[announced + 1 : pcm.text_chunk_index + 1])
+                announced = pcm.text_chunk_index
+            length = self._spoken_chars.get(pcm.text_chunk_index, 0) or 1
+            words = (*words, *((word.offset_ms, word.position / length) for word in pcm.words))
+            for data in _cut(self._resampler.process(pcm.data), self._format):
+                yield SpeechChunk(data, source, words)
                 source, words = None, ()
         if self._failure is not None:
             raise self._failure
-        for piece in self._pieces(self._resampler.process(b"", last=True)):
-            yield SpeechPiece(piece, source, words)
+        for data in _cut(self._resampler.process(b"", last=True), self._format):
+            yield SpeechChunk(data, source, words)
             source, words = None, ()
         if not self._sources:
             raise NothingToSay("nothing of the text can be spoken")
-
-    def _push(self, chunk: TextChunk) -> None:
-        self._sources.append(chunk.source)
-        self._spoken_chars[chunk.index] = len(chunk.spoken)
-        self._stream.push(chunk.spoken, text_chunk_index=chunk.index)
 
     async def _feed(self) -> None:
         try:
@@ -393,31 +406,42 @@ class _Speech:
             failure.__cause__ = error
             await self._fail(failure)
 
+    def _push(self, chunk: TextChunk) -> None:
+        self._sources.append(chunk.source)
+        self._spoken_chars[chunk.index] = len(chunk.spoken)
+        self._stream.push(chunk.spoken, text_chunk_index=chunk.index)
+
     async def _fail(self, failure: CcTtsError) -> None:
         self._failure = failure
         await self._stream.cancel()
 
-    def _pieces(self, data: bytes) -> list[bytes]:
-        return _cut(data, self._format)
 
+class ReadyChunks:
+    """Audio that is there as a whole: a tone, silence, a cached prompt. Each chunk is given out once."""
 
-class _Fixed:
-    """Audio that is there as a whole."""
+    def __init__(self, chunks: Iterable[SpeechChunk]) -> None:
+        self._chunks = iter(chunks)
 
-    def __init__(self, data: bytes, rate_hz: int) -> None:
-        self._pieces = _cut(data, AudioFormat(rate_hz))
-
-    def playing(self, ahead_ms: float) -> None:
-        """Nothing to do: all of it is there."""
+    def set_buffered_ms(self, buffered_ms: float) -> None:
+        """Nothing to do: nothing is synthesised."""
 
     async def cancel(self) -> None:
-        self._pieces = []
+        """Give out no more."""
+        self._chunks = iter(())
 
-    async def __aiter__(self) -> AsyncIterator[SpeechPiece]:
-        for piece in self._pieces:
-            yield SpeechPiece(piece)
+    def __aiter__(self) -> AsyncIterator[SpeechChunk]:
+        return self
+
+    async def __anext__(self) -> SpeechChunk:
+        for chunk in self._chunks:
+            return chunk
+        raise StopAsyncIteration
+
+
+def _fixed(pcm: bytes, rate_hz: int) -> ReadyChunks:
+    return ReadyChunks(SpeechChunk(data) for data in _cut(pcm, AudioFormat(rate_hz)))
 
 
 def _cut(data: bytes, audio_format: AudioFormat) -> list[bytes]:
-    size = audio_format.bytes_for_ms(PIECE_MS)
+    size = audio_format.bytes_for_ms(CHUNK_MS)
     return [data[start : start + size] for start in range(0, len(data), size)]

@@ -7,7 +7,7 @@
 Runs on: any thread; one :class:`Chunker` belongs to one utterance.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from cc_tts.text.cuts import CLAUSE_LOOKAHEAD_CHARS, clause_cuts, long_cut
@@ -29,7 +29,7 @@ class SpeaksText(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TextChunk:
-    """A part of a prompt that goes to the engine in one piece.
+    """A part of a prompt that goes to the engine as a whole.
 
     ``index`` counts from 0 within the utterance. ``source`` is the caller's own words: the sources of all chunks join
     to the text, white space at the edges included. ``spoken`` is what the engine says and is never empty.
@@ -43,7 +43,7 @@ class TextChunk:
 
 
 class Chunker:
-    """Turns a growing text into chunks. The pieces in which it arrives make no difference to the result.
+    """Turns a growing text into chunks. How the text is divided when it arrives makes no difference to the result.
 
     The first chunk is given out as soon as its end is known: the first sentence, or its first clauses when it is longer
     than ``first_chunk_max_chars`` (characters of source). Later chunks merge short sentences until they have half of
@@ -73,6 +73,9 @@ class Chunker:
         self._silent = ""
         self._held = ""
         self._num_taken = 0
+
+    def __str__(self) -> str:
+        return f"chunker {self._first_chunk_max_chars}/{self._chunk_max_chars} characters"
 
     @property
     def silent_tail(self) -> str:
@@ -183,28 +186,3 @@ class Chunker:
 
 def _limit_for(limit: int, text: str) -> int:
     return limit // _LETTERS_PER_HAN_CHARACTER if detect_language(text) == "zh" else limit
-
-
-def chunk_text(
-    text: str,
-    normalizer: SpeaksText,
-    *,
-    language: str | None,
-    first_chunk_max_chars: int = 60,
-    chunk_max_chars: int = 200,
-) -> list[TextChunk]:
-    """The chunks of a whole text; none when it holds nothing to say.
-
-    Without ``language`` numbers that stand alone are read in the language of the whole text.
-    """
-    chunker = Chunker(
-        normalizer,
-        language=language,
-        detected_language=detect_language(text),
-        first_chunk_max_chars=first_chunk_max_chars,
-        chunk_max_chars=chunk_max_chars,
-    )
-    chunks = chunker.push(text) + chunker.flush()
-    if chunks and chunker.silent_tail:
-        chunks[-1] = replace(chunks[-1], source=chunks[-1].source + chunker.silent_tail)
-    return chunks

@@ -19,7 +19,7 @@ _DAY_FIRST_REGIONS = frozenset({"gb", "au", "nz", "ie", "in", "za"})
 
 
 def has_letters(text: str) -> bool:
-    """Whether any letter is there to tell the language by."""
+    """Whether any letter is there to detect the language by."""
     return _WORD.search(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""Text cut into sentences: for a stream of pieces, and the way CosyVoice2's own front end does it.
+"""Text cut into sentences: for a stream of text, and the way CosyVoice2's own front end does it.
 
 Runs on: any thread; one :class:`SentenceSplitter` belongs to one stream.
 """
@@ -50,7 +50,7 @@ class Sentence:
 
 
 class SentenceSplitter:
-    """Cuts a growing text into sentences. The pieces in which it arrives make no difference to the result.
+    """Cuts a growing text into sentences. How the text is divided when it arrives makes no difference to the result.
 
     The sources of all sentences, :meth:`flush` included, join to the input. A sentence is given out as soon as the
     character after its end shows that it has ended. Lines end sentences too.
@@ -67,9 +67,9 @@ class SentenceSplitter:
         """What has arrived of the sentence that is under way and certainly belongs to it."""
         return self._pending[: self._num_settled]
 
-    def push(self, piece: str) -> list[Sentence]:
-        """Append a piece; returns the sentences it completed."""
-        self._pending += piece
+    def push(self, text: str) -> list[Sentence]:
+        """Append text; returns the sentences it completed."""
+        self._pending += text
         return self._taken(is_last=False)
 
     def flush(self) -> list[Sentence]:

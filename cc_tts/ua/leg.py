@@ -124,7 +124,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._media_sent: MediaActive | None = None
         self._codec = ""
         self._hold: _HoldRequest | None = None
-        self._reinvite_tsx = 0
+        self._reinvites: set[int] = set()  # transactions that have no final response yet
         self._redirects: Redirects | None = None
         self.is_clocked = False  # whether a stream asks the playout buffer for frames
         self._streaming = False
@@ -388,14 +388,18 @@ class Leg(pj.Call):  # type: ignore[misc]
     @callback
     def onCallTsxState(self, prm: Any) -> None:
         """A transaction moved on: of interest is the answer to a re-INVITE that holds or takes back."""
-        if self._established and not self.over and (reinvite := leg_events.reinvite_under_way(prm)) is not None:
-            self._reinvite_tsx = reinvite
+        if self._established and not self.over and (invite := leg_events.own_invite(prm)) is not None:
+            transaction, is_pending = invite
+            if is_pending:
+                self._reinvites.add(transaction)
+            else:
+                self._reinvites.discard(transaction)
         if self._hold is None or self.over:
             return
         status = leg_events.status_of_reinvite(prm)
         if status == SIP_REQUEST_PENDING:
             self._hold_again("491 Request Pending")
-        elif status >= pj.PJSIP_SC_MULTIPLE_CHOICES and status not in (401, 407):  # PJSIP answers those
+        elif status >= pj.PJSIP_SC_MULTIPLE_CHOICES and not self._reinvites:  # PJSIP has not repeated it
             self._hold_failed(f"the far side answered {status}")
         elif 0 < status < pj.PJSIP_SC_MULTIPLE_CHOICES:
             self._hold = None
@@ -503,9 +507,10 @@ class Leg(pj.Call):  # type: ignore[misc]
         """As the call ends, end its re-INVITE as well. PJSUA would apply the response, or the timeout, to the call that has
         this call slot by then, and revert that call's media.
         """
-        if self._reinvite_tsx:
-            transaction, self._reinvite_tsx, self._hold = self._reinvite_tsx, 0, None
-            self._library.end_transaction(transaction)
+        if self._reinvites:
+            self._hold = None
+        while self._reinvites:
+            self._library.end_transaction(self._reinvites.pop())
 
     def _report_key(self, key: Key | None) -> None:
         if key is not None:

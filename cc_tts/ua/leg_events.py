@@ -85,14 +85,15 @@ def status_of_reinvite(state: Any) -> int:
     return int(change.tsx.statusCode) if change.tsx.state >= pj.PJSIP_TSX_STATE_COMPLETED else 0
 
 
-def reinvite_under_way(state: Any) -> int | None:
-    """Address of the transaction of an INVITE of ours that this event is about, 0 when it has its final response; ``None``
-    if the event is about anything else.
+def own_invite(state: Any) -> tuple[int, bool] | None:
+    """Address of the transaction of an INVITE of ours that this event is about, and whether its final response is still to
+    come; ``None`` if the event is about anything else. PJSIP reports an INVITE that it repeats with credentials or another
+    session interval before it reports that the first one has its response.
     """
     change = _own_invite(state)
     if change is None:
         return None
-    return int(change.tsx.pjTransaction) if change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED else 0
+    return int(change.tsx.pjTransaction), change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED
 
 
 def _own_invite(state: Any) -> Any | None:

@@ -1,1 +1,1 @@
-"""Who speaks."""
+"""Voices: the catalog, enrolment and the library of enrolled voices."""

@@ -1,4 +1,4 @@
-"""Which voices there are and which one a request means, over all engines."""
+"""The voices of all engines, and the selection of one for a request."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ def normalised_language(language: str) -> str:
 
 
 def best_for_language(language: str, voices: Sequence[Voice], *, default: Voice | None = None) -> Voice | None:
-    """Find the voice for a BCP 47 tag; ``None``: nobody speaks it.
+    """Find the voice for a BCP 47 tag; ``None`` if no voice has it.
 
     The same tag, else the longest prefix of it (RFC 4647 §3.4 lookup), else a voice of the same primary language, and
     there ``default`` first.
@@ -57,7 +57,7 @@ def _primary(voice: Voice) -> str:
 
 
 class VoiceSource(Protocol):
-    """What the catalog asks of an engine; every ``tts.engine.Engine`` answers it."""
+    """The part of an engine that the catalog uses; every ``Engine`` has it."""
 
     def voices(self) -> tuple[Voice, ...]:
         """Every voice of this engine."""

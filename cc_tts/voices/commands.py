@@ -31,7 +31,7 @@ from cc_tts.voices.library import MODES, VoiceLibrary, VoiceMode, VoiceRecord, c
 MAX_WAV_BYTES: Final = 100_000_000
 """Thirty seconds in stereo at the highest rate and width that are read are 92 MB."""
 MAX_TRANSCRIPT_CHARS: Final = int(MAX_CHARACTERS_PER_S * MAX_DURATION_S)
-"""Nobody says more in the longest recording; the engine takes no prompt of more than 1000 text tokens."""
+"""No longer transcript fits the longest recording; the engine takes no prompt of more than 1000 text tokens."""
 
 _ENGINE: Final = "cosyvoice2"
 """The engine that speaks with these voices."""
@@ -122,13 +122,13 @@ def run_enrol(
         normalize=lambda text: normalize(text, record.language),
     )
     library.store(msgspec.structs.replace(record, key=voice.key))
-    _print(_told(record, voice, library.folder))
+    _print(_summary(record, voice, library.folder))
     _print([f"try it:   {_next_command(options, config, record.id)}"])
     return 0
 
 
 def run_remove(options: argparse.Namespace, config: Config) -> int:
-    """Forget a voice."""
+    """Delete a voice."""
     library = _library(options, config)
     library.remove(options.id)
     _print([f"removed {options.id} from {library.folder}"])
@@ -143,7 +143,7 @@ def run_enrolled(options: argparse.Namespace, config: Config) -> int:
     for record in records:
         entry = known.get(record.key)
         if entry is None:
-            faults.append(f"{record.id}: its features are gone or damaged; enrol it again")
+            faults.append(f"{record.id}: its features are missing or damaged; enrol it again")
         length = f"{entry.duration_s:5.1f} s {entry.num_llm_tokens:4} tokens" if entry else "no features"
         _print([f"{record.id:24} {record.language:12} {record.mode:14} {length:19} {record.description}".rstrip()])
         _print(f"  warning: {warning}" for warning in (entry.warnings if entry else ()))
@@ -241,7 +241,7 @@ def _check_size(wav: Path) -> None:
         raise PromptUnusable(f"{wav}: {num_bytes:,} bytes; no 30 s of speech are that long. Cut it")
 
 
-def _told(record: VoiceRecord, voice: EnrolledVoice, folder: Path) -> list[str]:
+def _summary(record: VoiceRecord, voice: EnrolledVoice, folder: Path) -> list[str]:
     lines = [f"warning: {warning}" for warning in voice.warnings]
     lines.append(
         f"{record.id}: {record.language}, {record.mode}, {voice.duration_s:.1f} s, {len(voice.llm_tokens)} speech tokens "

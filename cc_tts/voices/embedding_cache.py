@@ -90,7 +90,7 @@ class EmbeddingCache:
         )
 
     def store(self, voice: EnrolledVoice) -> None:
-        """Write a voice; whoever reads meanwhile sees all of it or nothing.
+        """Write a voice; a concurrent reader sees all of it or nothing.
 
         Raises:
             ConfigError: the folder cannot be written.
@@ -119,7 +119,7 @@ class EmbeddingCache:
             raise ConfigError(f"cannot keep the voice in {self._folder}: {error.strerror}") from None
 
     def remove(self, key: str) -> None:
-        """Forget a voice; the JSON goes first, so that no half of it is ever found."""
+        """Delete a voice; the JSON goes first, so that no half of it is ever found."""
         for kind in ("json", "safetensors"):
             self._path(key, kind).unlink(missing_ok=True)
 

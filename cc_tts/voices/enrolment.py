@@ -29,7 +29,7 @@ FULL_SCALE: Final = 0.999
 MAX_CLIPPED_SHARE: Final = 0.005
 WARN_CLIPPED_SHARE: Final = 0.0005
 SILENCE_DBFS: Final = -45.0
-"""A recording whose loudest 20 ms are below this holds no voice."""
+"""A recording whose loudest 20 ms are below this is refused as silent."""
 QUIET_DBFS: Final = -30.0
 SPEECH_BELOW_LOUDEST_DB: Final = 35.0
 MIN_SPEECH_S: Final = 0.5
@@ -53,7 +53,7 @@ Samples = npt.NDArray[np.float32]
 
 
 class PromptUnusable(Unprocessable):
-    """The recording or its transcript cannot become a voice; the message says what to change."""
+    """The recording or its transcript cannot be used for a voice; the message says what to change."""
 
     code = "prompt_unusable"
     title = "The recording cannot be used as a voice"
@@ -69,11 +69,11 @@ class PromptFeatures:
 
 
 class PromptEncoder(Protocol):
-    """Turns a recording into numbers; ``engines/cosyvoice2/voice/encoder`` has the one that does."""
+    """Computes the features of a recording; ``engines/cosyvoice2/voice/encoder`` has the one that does."""
 
     @property
     def fingerprint(self) -> str:
-        """Names the networks behind the numbers: another fingerprint, other numbers."""
+        """Identifies the networks; features of another fingerprint are not comparable."""
         ...
 
     def encode(self, audio: Samples, rate_hz: int) -> PromptFeatures:
@@ -217,7 +217,9 @@ def check_transcript(transcript: str, duration_s: float) -> list[str]:
     if not any(character.isalnum() for character in transcript):
         raise PromptUnusable("the transcript holds no words, only signs")
     if len(transcript) > MAX_CHARACTERS_PER_S * duration_s:
-        too_fast = f"the transcript has {len(transcript)} characters for {duration_s:.1f} s; nobody speaks that fast. "
+        too_fast = (
+            f"the transcript has {len(transcript)} characters for {duration_s:.1f} s; that is too fast for speech. "
+        )
         return [too_fast + "It must be the words of this recording and no others"]
     return []
 

@@ -126,20 +126,20 @@ class VoiceLibrary:
 
         Raises:
             UnknownVoice: there is none of this id; the message names the nearest ones.
-            ConfigError: its file cannot be read, or its features are gone.
+            ConfigError: its file cannot be read, or its features are missing.
 
         """
         self._must_have(voice_id)
         record = _read(self._path(voice_id))
         features = self.features.load(record.key)
         if features is None:
-            raise ConfigError(f"the features of the voice {voice_id!r} are gone or damaged; enrol it again")
+            raise ConfigError(f"the features of the voice {voice_id!r} are missing or damaged; enrol it again")
         if record.mode == "zero_shot" and not features.transcript:
             raise ConfigError(f"the voice {voice_id!r} was enrolled without a transcript; enrol it again with one")
         return record, features
 
     def store(self, record: VoiceRecord) -> None:
-        """Write a voice, in place of one of the same id; the features that this one used go if nobody else does.
+        """Write a voice, replacing one of the same id; its former features are deleted if no other voice uses them.
 
         Raises:
             ConfigError: the record makes no sense, or the folder cannot be written.
@@ -155,7 +155,7 @@ class VoiceLibrary:
         self._forget_unused(old_key)
 
     def remove(self, voice_id: str) -> None:
-        """Forget a voice, also one whose file cannot be read; its features stay while another voice uses them.
+        """Delete a voice, also one whose file cannot be read; its features stay while another voice uses them.
 
         Raises:
             UnknownVoice: there is none of this id.

@@ -1,4 +1,4 @@
-"""Who speaks: value types."""
+"""Value types of voices."""
 
 from dataclasses import dataclass
 from typing import Literal

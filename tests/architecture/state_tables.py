@@ -93,7 +93,7 @@ def _below(root: type[errors.CcTtsError]) -> Iterator[type[errors.CcTtsError]]:
 
 def problem_classes() -> list[type[errors.CcTtsError]]:
     """Those a client of the control API can meet, by status; a class without a code of its own is its parent to them."""
-    abstract = {errors.OurFault, errors.TheirFault}
+    abstract = {errors.ServerError, errors.ClientError}
     own = [cls for cls in error_classes() if "code" in vars(cls)]
     found = [cls for cls in own if cls not in abstract and not issubclass(cls, NOT_OVER_HTTP)]
     return sorted(found, key=lambda cls: (cls.http_status, cls.code))
@@ -105,7 +105,9 @@ def problems_table() -> str:
         [str(cls.http_status), f"`{cls.code}`", cls.title, " ".join(inspect.getdoc(cls).split("\n\n")[0].split())]  # type: ignore[union-attr]
         for cls in problem_classes()
     ]
-    rows.append(["500", f"`{errors.CcTtsError.code}`", errors.CcTtsError.title, "Something unexpected; the log tells."])
+    rows.append(
+        ["500", f"`{errors.CcTtsError.code}`", errors.CcTtsError.title, "Unexpected error; the log has the details."]
+    )
     rows.sort(key=lambda row: row[0])
     return markdown(["status", "code", "title", "when"], [[row[0], row[1], row[2], _clean(row[3])] for row in rows])
 

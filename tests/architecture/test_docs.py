@@ -81,7 +81,7 @@ def test_toml_in_documents_is_accepted(path: Path, tmp_path: Path) -> None:
 
 
 def test_every_key_of_the_error_codes_is_one_of_a_kind() -> None:
-    abstract = {errors.OurFault, errors.TheirFault}
+    abstract = {errors.ServerError, errors.ClientError}
     codes = [cls.code for cls in state_tables.error_classes() if cls not in abstract and "code" in vars(cls)]
     assert sorted(set(codes)) == sorted(codes)
 
@@ -141,3 +141,11 @@ def test_code_blocks_of_python_parse() -> None:
     for path in DOCUMENTS:
         for block in re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL):
             ast.parse(block)
+
+
+def test_scripts_of_tutorials_are_printed_in_full() -> None:
+    """``tests/e2e/test_tutorials.py`` runs the files; the pages show them."""
+    for name in ("ivr", "voice_agent"):
+        script = (ROOT / f"docs/tutorials/{name}.py").read_text(encoding="utf-8")
+        page = (ROOT / f"docs/tutorials/{name.replace('_', '-')}.md").read_text(encoding="utf-8")
+        assert f"```python\n{script}```" in page, name

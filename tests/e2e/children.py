@@ -19,6 +19,8 @@ class Child:
     def __init__(self, process: asyncio.subprocess.Process, log_path: Path) -> None:
         self._process = process
         self.log_path = log_path
+        self.is_shared = False
+        """It outlives the test that started it."""
 
     @classmethod
     async def start(
@@ -39,9 +41,11 @@ class Child:
 
     @classmethod
     async def end_all(cls) -> None:
-        """End every child that has not ended."""
-        while cls.running:
-            await cls.running.pop().end()
+        """End every child that has not ended, but for those that tests share."""
+        ending = [child for child in cls.running if not child.is_shared]
+        cls.running[:] = [child for child in cls.running if child.is_shared]
+        for child in ending:
+            await child.end()
 
     @property
     def pid(self) -> int:

@@ -29,9 +29,8 @@ async def server_with(folder: Path, **settings: str) -> AsyncIterator[Server]:
 
 
 def logged(server: Server, event: str) -> list[Json]:
-    """Lines of the log that tell of this event."""
-    lines = [line for line in server.log.splitlines() if line.startswith("{")]
-    return [entry for entry in (json.loads(line) for line in lines) if entry.get("event") == event]
+    """Lines with this event in the log of the test."""
+    return _entries(server.log, event)
 
 
 def ua_pid(server: Server) -> int:
@@ -41,8 +40,13 @@ def ua_pid(server: Server) -> int:
 
 
 def ua_starts(server: Server) -> list[Json]:
-    """What the log says of each start of the UA process."""
-    return [entry for entry in logged(server, "child_ready") if entry["child"] == "ua"]
+    """What the log says of each start of the UA process, since the server was started."""
+    return [entry for entry in _entries(server.whole_log, "child_ready") if entry["child"] == "ua"]
+
+
+def _entries(log: str, event: str) -> list[Json]:
+    entries = (json.loads(line) for line in log.splitlines() if line.startswith("{"))
+    return [entry for entry in entries if entry.get("event") == event]
 
 
 def of_kind(events: list[Json], kind: str, wanted: Callable[[Json], Any] = lambda _event: True) -> list[Json]:

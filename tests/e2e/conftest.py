@@ -3,6 +3,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from bench.softphone import SoftphoneProcess
 from cc_tts.ua import pjsua2_build
@@ -14,14 +15,24 @@ from tests.support import needs
 os.environ.setdefault("CC_TTS_SIP__MAX_MEDIA_LATENESS_MS", "0")
 """A machine that is busy with other tests shall not refuse the calls of this one."""
 
+Environment = tuple[tuple[str, str], ...]
+"""Configuration in environment variables."""
 
-@pytest.fixture(autouse=True)
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of this folder run on one event loop, so that servers can outlive a test."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and isinstance(item, pytest.Function):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(loop_scope="session", autouse=True)
 async def nothing_is_left_running() -> AsyncIterator[None]:
     yield
     await Child.end_all()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def phone(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[SoftphoneProcess]:
     """The softphone in its own process. It must end by itself and without complaint."""
     process = await SoftphoneProcess.start(log_path=tmp_path / "softphone.log")
@@ -32,14 +43,41 @@ async def phone(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[
     assert code == 0, (tmp_path / "softphone.log").read_text()
 
 
-@pytest.fixture
-async def server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
-    """The server with the routes of ``server_config``. SIGTERM must end it with status 0."""
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
+async def shared_servers() -> AsyncIterator[dict[Environment, Server]]:
+    """Servers of ``server_config`` that no test is using. SIGTERM must end each with status 0."""
+    servers: dict[Environment, Server] = {}
+    yield servers
+    for server in servers.values():
+        assert await server.end() == 0, server.whole_log[-4000:]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def server(
+    shared_servers: dict[Environment, Server], tmp_path_factory: pytest.TempPathFactory, nothing_is_left_running: None
+) -> AsyncIterator[Server]:
+    """A server with the routes of ``server_config``. The next test gets the same one if this test leaves it as it was."""
+    environment = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("CC_TTS_")))
+    running = shared_servers.pop(environment, None)
+    if running is None:
+        running = await Server.start(tmp_path_factory.mktemp("server"))
+        running.share()
+    await running.begin()
+    yield running
+    if await running.is_as_new():
+        shared_servers[environment] = running
+    else:
+        assert await running.end() == 0, running.log[-4000:]
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def fresh_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+    """A server that has not spoken yet: what espeak-ng makes of a text differs in phase from the second time on."""
     async with server_with(tmp_path) as running:
         yield running
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def small_server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
     """The same with ``SMALL_MAX_CALLS`` lines."""
     async with server_with(tmp_path, sip__max_calls=str(SMALL_MAX_CALLS)) as running:

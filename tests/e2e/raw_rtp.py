@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import selectors
 import struct
 from collections.abc import Callable, Sequence
 from typing import Final, Self
@@ -61,6 +62,16 @@ class RtpPeer:
         else:
             self.heard.append(RtpPacket.from_bytes(data))
         self._changed.set()
+
+    async def num_heard(self) -> int:
+        """Packets that have come; none waits in the socket. The event loop reads one of each socket at a time, so that one
+        socket may be behind another.
+        """
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._transports[0].get_extra_info("socket"), selectors.EVENT_READ)
+            while selector.select(0):  # noqa: ASYNC110 - nothing reports an empty socket
+                await asyncio.sleep(0)
+        return len(self.heard)
 
     def report(self, to: Address) -> None:
         """Send an empty receiver report (RFC 3550 §6.4.2) from the RTCP port to the one above ``to``."""

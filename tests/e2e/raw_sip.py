@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import itertools
 import re
+import secrets
 
 from tests.e2e.peers import HOST
 from tests.e2e.udp import Address, UdpEndpoint
@@ -174,7 +175,7 @@ async def options(port: int) -> Answer:
 
 def tcp_options(port: int) -> bytes:
     """OPTIONS for a connection of its own."""
-    number = next(_numbers)
+    number = f"{next(_numbers)}-{secrets.token_hex(8)}"
     return (
         f"OPTIONS sip:ping@{HOST}:{port} SIP/2.0\r\nVia: SIP/2.0/TCP {HOST}:9;branch=z9hG4bK-{number}\r\n"
         f"From: <sip:raw@{HOST}>;tag=1\r\nTo: <sip:ping@{HOST}>\r\nCall-ID: tcp-{number}\r\nCSeq: 1 OPTIONS\r\n"
@@ -230,7 +231,7 @@ class RawPeer(UdpEndpoint):
     def send_inside(self, method: str, cseq: int, *, tag: str = "peer", body: str = "") -> str:
         """Send a request inside the dialog of the last request; returns the branch of its Via."""
         headers = dict(line.split(": ", 1) for line in repeated(self.request, tag=tag).splitlines())
-        branch = f"z9hG4bK-{method}-{cseq}"
+        branch = f"z9hG4bK-{method}-{cseq}-{secrets.token_hex(8)}"
         head = (
             f"{method} sip:{HOST}:{self._sender[1]} SIP/2.0\r\nVia: SIP/2.0/UDP {self.own};branch={branch}\r\n"
             f"From: {headers['To']}\r\nTo: {headers['From']}\r\nCall-ID: {headers['Call-ID']}\r\nCSeq: {cseq} {method}\r\n"

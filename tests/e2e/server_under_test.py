@@ -20,6 +20,8 @@ from tests.support.audio_match import Samples, read_wav
 READY_TIMEOUT_S = 90.0
 REQUEST_TIMEOUT_S = 10.0
 END_TIMEOUT_S = 20.0
+REUSE_TIMEOUT_S = 2.0
+"""How long the next test waits for the calls of the one before; then it starts a server of its own."""
 RTP_PORTS = 40
 SMALL_MAX_CALLS = 3
 """Of a server whose lines are to be taken up."""
@@ -92,6 +94,8 @@ class Server:
         self.config = config
         self.sip_port = sip_port
         self.url = f"http://{HOST}:{http_port}"
+        self._log_begins = 0
+        self._earlier_calls: set[str] = set()
 
     @classmethod
     async def start(cls, folder: Path, *, prefix: Sequence[str] = ()) -> "Server":
@@ -109,6 +113,26 @@ class Server:
             await server.end()
             raise
         return server
+
+    def share(self) -> None:
+        """Several tests use it, one after another."""
+        self._child.is_shared = True
+
+    async def begin(self) -> None:
+        """A test begins: what other tests did is neither in its calls nor in its log."""
+        self._earlier_calls = set()
+        self._earlier_calls = {call["id"] for call in await self.calls()}
+        self._log_begins = len(self._child.log)
+
+    async def is_as_new(self) -> bool:
+        """Whether another test can use it: it is ready, no call is left, and it is still its first user agent."""
+        try:
+            await self.until_all_terminated(REUSE_TIMEOUT_S)
+            status, _ = await self.get("/readyz")
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+        ready = [line for line in self.whole_log.splitlines() if '"child_ready"' in line]
+        return status == 200 and len(ready) == len({json.loads(line)["child"] for line in ready})
 
     async def _until_ready(self) -> None:
         try:
@@ -134,9 +158,14 @@ class Server:
         return self._child.pid
 
     @property
-    def log(self) -> str:
-        """What it has logged."""
+    def whole_log(self) -> str:
+        """What it has logged since it was started."""
         return self._child.log
+
+    @property
+    def log(self) -> str:
+        """What it has logged since the test began."""
+        return self._child.log[self._log_begins :]
 
     async def get(self, path: str) -> tuple[int, Json]:
         """Status and body of a GET."""
@@ -154,11 +183,10 @@ class Server:
             return answer.status, await answer.json(content_type=None)
 
     async def calls(self, state: str = "") -> list[Json]:
-        """Calls, live ones and ended ones still kept."""
+        """Calls of this test, live ones and ended ones still kept."""
         status, answer = await self.get("/v1/calls" + (f"?state={state}" if state else ""))
         assert status == 200, answer
-        calls: list[Json] = answer["calls"]
-        return calls
+        return [call for call in answer["calls"] if call["id"] not in self._earlier_calls]
 
     async def only_call(self) -> Json:
         """The call, when there has been one only."""

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from bench.softphone import SoftphoneProcess
 from tests.e2e.asterisk import NODES, Asterisk
@@ -33,13 +34,13 @@ HOLD_S = 2.0
 EXIT_TIMEOUT_S = 20.0
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def first(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
     async with node(tmp_path, 1) as server:
         yield server
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def pbx(tmp_path: Path, first: Server) -> AsyncIterator[Asterisk]:
     async with asterisk_for(tmp_path, first) as running:
         yield running

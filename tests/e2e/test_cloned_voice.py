@@ -8,6 +8,7 @@ import wave
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from bench.softphone import SoftphoneProcess
 from tests.e2e.children import Child
@@ -50,7 +51,7 @@ async def run(folder: Path, *arguments: str) -> str:
     return child.log
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def settings(tmp_path: Path, nothing_is_left_running: None) -> dict[str, str]:
     """A model directory and an enrolled voice, as configuration."""
     model, voices = make_tiny_model(tmp_path / "model"), tmp_path / "voices"

@@ -19,12 +19,12 @@ G722, PCMA, PCMU = 9, 8, 0
 FRAME_BYTES = 160
 
 
-async def test_pcma_carries_the_greeting_whole(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
+async def test_pcma_carries_the_greeting_whole(fresh_server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
     engine = await engine_pcm(GREETING, tmp_path)
     reference = audio_match.samples(g711.alaw_decode(g711.alaw_encode(engine.astype("<i2").tobytes())))
     record = tmp_path / "heard.wav"
-    async with server.events() as log:
-        await phone.dial(server.uri("greet"), codec="pcma", record=record)
+    async with fresh_server.events() as log:
+        await phone.dial(fresh_server.uri("greet"), codec="pcma", record=record)
         await log.wait("speak.complete", timeout_s=30)
     await asyncio.sleep(0.3)  # the last packets
     report = await phone.hangup()
@@ -34,7 +34,7 @@ async def test_pcma_carries_the_greeting_whole(server: Server, phone: SoftphoneP
     assert match.overlap_ms == len(reference) / 8
     assert audio_match.find_gaps(reference, heard) == []
     assert set(report["rtp"]["payload_types"]) == {str(PCMA)}
-    assert (await server.until_terminated())["codec"] == "PCMA"
+    assert (await fresh_server.until_terminated())["codec"] == "PCMA"
 
 
 async def test_g722_carries_speech(server: Server) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import pytest_asyncio
 
 from bench.softphone import SoftphoneProcess
 from tests.e2e.configured import of_kind, server_with
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.e2e
 HOLD_S = 1.5
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def small(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
     """A server that takes at most 60 characters."""
     async with server_with(tmp_path, tts__max_text_chars="60") as server:
@@ -128,22 +129,24 @@ async def test_keys_leave_alone_what_may_not_be_interrupted(server: Server, phon
         await phone.hangup()
 
 
-async def test_nothing_is_lost_while_the_caller_holds(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
+async def test_nothing_is_lost_while_the_caller_holds(
+    fresh_server: Server, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
     reference = through_ulaw(await engine_pcm(LONG_GREETING, tmp_path))
     record = tmp_path / "heard.wav"
-    async with server.events() as log:
-        await phone.dial(server.uri("long"), record=record)
+    async with fresh_server.events() as log:
+        await phone.dial(fresh_server.uri("long"), record=record)
         await phone.wait_event("speech_start", timeout_s=15)
         await asyncio.sleep(1.5)  # some speech before the hold
         await phone.hold()
         await log.wait("call.held")
-        call = await server.only_call()
-        held_at_ms = await server.until_played_stands_still(call)
+        call = await fresh_server.only_call()
+        held_at_ms = await fresh_server.until_played_stands_still(call)
         await asyncio.sleep(HOLD_S)
-        assert (await server.utterance(call))["played_ms"] == held_at_ms, "the prompt's clock stands still"
+        assert (await fresh_server.utterance(call))["played_ms"] == held_at_ms, "the prompt's clock stands still"
         await phone.unhold()
         await log.wait("call.unheld")
-        await server.until_played(call, held_at_ms + 2500)
+        await fresh_server.until_played(call, held_at_ms + 2500)
         await phone.hangup()
     heard, _ = audio_match.read_wav(record)
     middle = round(held_at_ms * 8)

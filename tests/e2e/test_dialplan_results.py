@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.e2e.configured import server_with
 from tests.e2e.raw_sip import Answer, RawCaller, RawPeer, invite_once
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.e2e
 AWAY = "Nobody is here."
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def node(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
     """A server with the routes of dialplans/README, whose application is given a second to answer."""
     settings = {

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.e2e.asterisk import ADDRESS, NODES, Asterisk
 from tests.e2e.asterisk_lab import asterisk_for, node
@@ -22,13 +23,13 @@ from tests.e2e.server_under_test import LONG_GREETING, Server
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60), pytest.mark.usefixtures("server_build")]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def first(tmp_path: Path, server_build: None, nothing_is_left_running: None) -> AsyncIterator[Server]:
     async with node(tmp_path, 1) as server:
         yield server
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def pbx(tmp_path: Path, first: Server) -> AsyncIterator[Asterisk]:
     async with asterisk_for(tmp_path, first, direct_media=True) as running:
         yield running

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.e2e.configured import logged, server_with, ua_starts
 from tests.e2e.peers import HOST
@@ -26,7 +27,7 @@ UNUSABLE = {
 """Answers to our offer."""
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def watched(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
     """The server; no assertion must fail, and no process be started again."""
     async with server_with(tmp_path) as server:

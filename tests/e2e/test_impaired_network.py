@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from bench.softphone import SoftphoneProcess
 from cc_tts.softphone.rtp.packets import SAMPLES_PER_PACKET
@@ -20,7 +21,7 @@ BAD = Impairment(loss=0.1, reordering=0.1, duplication=0.05, jitter_ms=10)
 WORSE = Impairment(loss=0.3, reordering=0.2, duplication=0.1, jitter_ms=20)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def server(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
     """RTP does not wait for the ACK, which this network may lose more than once."""
     async with server_with(tmp_path, rtp__unacked_ms="32000") as running:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import pytest_asyncio
 
 from tests.e2e.asterisk import NODES, Asterisk, require_asterisk
 from tests.e2e.baresip import Baresip
@@ -36,7 +37,7 @@ password={password}
 """
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def locked(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
     """A server that asks for a password."""
     async with server_with(tmp_path, auth__users=USERS) as server:

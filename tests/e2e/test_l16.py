@@ -25,9 +25,9 @@ def invite(caller: RawCaller, formats: str, rtp_port: int = 9, sdp: str = LOOPBA
 
 
 @pytest.mark.parametrize("pt", [PT, DYNAMIC_PT])
-async def test_l16_carries_the_greeting_sample_by_sample(server: Server, tmp_path: Path, pt: int) -> None:
+async def test_l16_carries_the_greeting_sample_by_sample(fresh_server: Server, tmp_path: Path, pt: int) -> None:
     reference = await engine_pcm(GREETING, tmp_path)
-    async with RtpEar() as ear, RawCaller("greet", server.sip_port) as caller, server.events() as log:
+    async with RtpEar() as ear, RawCaller("greet", fresh_server.sip_port) as caller, fresh_server.events() as log:
         invite(caller, f"{pt} 101", ear.port, LOOPBACK.replace(f":{PT} ", f":{pt} "))
         answer = await caller.final()
         assert answer.status == 200, answer.text

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from cc_tts.ua import pjsua2_build
 from tests.e2e.configured import is_running, logged, server_with, ua_pid, ua_starts, until_readyz
@@ -20,6 +21,7 @@ from tests.e2e.server_under_test import Json, Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
+SLOTS_TIMEOUT_S = 20.0
 CALL_SLOTS = 4
 """Calls of the PyPI wheel."""
 HEAD = "v=0\r\no=raw 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n"
@@ -74,11 +76,11 @@ def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     return str(request.param)
 
 
-@pytest.fixture
-async def server(build: str, tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def server(build: str, server: Server) -> AsyncIterator[Server]:
     """A server whose user agent must be the same process at the end, and take a call."""
-    async with server_with(tmp_path) as running, same_process(running):
-        yield running
+    async with same_process(server):
+        yield server
 
 
 @contextlib.asynccontextmanager
@@ -87,11 +89,24 @@ async def same_process(server: Server) -> AsyncIterator[None]:
     pid = ua_pid(server)
     yield
     assert is_running(pid), server.log[-3000:]
-    async with RawCaller("silent", server.sip_port) as caller:
-        await established(caller)
-        assert (await caller.bye()).status == 200
+    await takes_a_call(server)
     assert len(ua_starts(server)) == 1, server.log[-3000:]
     assert not logged(server, "filter_failed")
+
+
+async def takes_a_call(server: Server) -> None:
+    """Call it until it has a call slot free again."""
+    async with asyncio.timeout(SLOTS_TIMEOUT_S):
+        while True:
+            async with RawCaller("silent", server.sip_port) as caller:
+                caller.invite()
+                answer = await caller.final()
+                caller.ack()
+                if answer.status != 503:
+                    assert answer.status == 200, answer.text
+                    assert (await caller.bye()).status == 200
+                    return
+            await asyncio.sleep(0.2)
 
 
 async def established(caller: RawCaller) -> Answer:
@@ -380,8 +395,11 @@ async def test_what_belongs_to_a_call_that_is_over_leaves_the_next_one_alone(
         await until(server, call_id, "terminated")
 
 
+@pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize("who", ["they", "we"])
-async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(server: Server, who: str) -> None:
+async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(
+    server: Server, who: str, repeated: bool
+) -> None:
     async with RawPeer() as old, RawPeer() as peer:
         over = await placed(server, old)
         invite = old.request
@@ -390,6 +408,9 @@ async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(serve
         await until(server, over, "established")
         assert (await server.post(f"/v1/calls/{over}/hold", {}))[0] in (200, 202, 204)
         reinvite = await old.expect("INVITE")
+        if repeated:
+            old.answer("422 Session Interval Too Small", headers="Min-SE: 3600\r\n")
+            reinvite = await old.expect("INVITE")
         if who == "they":
             old.request = invite
             assert (await old.request_inside("BYE", 1)).startswith("SIP/2.0 200 ")
@@ -401,6 +422,31 @@ async def test_a_reinvite_of_a_call_that_is_over_leaves_the_next_one_alone(serve
         await use_other_call_slots(server)
         call_id = await placed(server, peer)
         old.request = reinvite
+        old.answer("487 Request Terminated")
+        assert (await options(server.sip_port)).status == 200  # after it, on the same thread
+        peer.answer("200 OK", body=GOOD)
+        await until(server, call_id, "established")
+        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+        await until_bye_of(peer, "peer")
+        await until(server, call_id, "terminated")
+
+
+@pytest.mark.parametrize("provisional", ["", "180 Ringing", "183 Session Progress"])
+async def test_an_invite_of_a_call_that_is_over_leaves_the_next_one_alone(server: Server, provisional: str) -> None:
+    async with RawPeer() as old, RawPeer() as peer:
+        over = await placed(server, old)
+        invite = old.request
+        if provisional:
+            old.answer(provisional, body=GOOD if provisional.startswith("183") else "")
+            await until(server, over, "early")
+        assert (await server.post(f"/v1/calls/{over}/hangup", {}))[0] in (200, 202, 204)
+        if provisional:
+            await old.expect("CANCEL")
+            old.answer("200 OK")
+        await until(server, over, "terminated")
+        await use_other_call_slots(server)
+        call_id = await placed(server, peer)
+        old.request = invite
         old.answer("487 Request Terminated")
         assert (await options(server.sip_port)).status == 200  # after it, on the same thread
         peer.answer("200 OK", body=GOOD)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.e2e.configured import of_kind, server_with
 from tests.e2e.peers import HOST
@@ -18,7 +19,7 @@ from tests.e2e.test_registration import place
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def following(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
     """A server that follows redirections."""
     async with server_with(tmp_path, sip__follow_redirects="true") as running:

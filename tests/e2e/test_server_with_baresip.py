@@ -16,12 +16,12 @@ pytestmark = pytest.mark.e2e
 QUIET = np.zeros(8000, np.int16)
 
 
-async def test_baresip_hears_what_the_engine_said(server: Server, tmp_path: Path) -> None:
+async def test_baresip_hears_what_the_engine_said(fresh_server: Server, tmp_path: Path) -> None:
     reference = through_ulaw(await engine_pcm(GREETING, tmp_path))
     caller = await Baresip.start(tmp_path / "baresip", user="alice", audio=QUIET)
     try:
-        async with server.events() as log:
-            await caller.dial(server.uri("greet"))
+        async with fresh_server.events() as log:
+            await caller.dial(fresh_server.uri("greet"))
             complete = await log.wait("speak.complete", timeout_s=30)
             await asyncio.sleep(2.0)  # what is still on its way through baresip's jitter buffer
     finally:
@@ -32,7 +32,7 @@ async def test_baresip_hears_what_the_engine_said(server: Server, tmp_path: Path
     assert match.corr > 0.99
     assert match.overlap_ms == pytest.approx(len(reference) / 8, abs=20)
     assert audio_match.find_gaps(reference, heard) == []
-    call = await server.until_terminated()
+    call = await fresh_server.until_terminated()
     assert call["ending"]["reason"] == "remote_hangup"
 
 

@@ -19,11 +19,11 @@ from tests.support import audio_match
 pytestmark = [pytest.mark.e2e, pytest.mark.both_builds]
 
 
-async def test_greeting_arrives_whole(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
+async def test_greeting_arrives_whole(fresh_server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
     reference = through_ulaw(await engine_pcm(GREETING, tmp_path))
     record = tmp_path / "heard.wav"
-    async with server.events() as log:
-        await phone.dial(server.uri("greet"), record=record)
+    async with fresh_server.events() as log:
+        await phone.dial(fresh_server.uri("greet"), record=record)
         await phone.wait_event("speech_start", timeout_s=30)
         await log.wait("speak.complete", timeout_s=30)
     await until_quiet(phone)
@@ -37,9 +37,9 @@ async def test_greeting_arrives_whole(server: Server, phone: SoftphoneProcess, t
     rtp = report["rtp"]
     assert (rtp["lost"], rtp["duplicates"], rtp["reordered"], rtp["ssrc_changes"]) == (0, 0, 0, 0)
     assert rtp["filled_ms"] == 0
-    call = await server.until_terminated()
+    call = await fresh_server.until_terminated()
     assert call["sip_call_id"] == report["sip_call_id"]
-    assert (await server.utterance(call))["underruns"] == 0
+    assert (await fresh_server.utterance(call))["underruns"] == 0
 
 
 async def test_key_silences_the_line(server: Server, phone: SoftphoneProcess) -> None:

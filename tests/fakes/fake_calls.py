@@ -42,7 +42,7 @@ from cc_tts.errors import (
 )
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
-from cc_tts.speech.source import SpeechPiece
+from cc_tts.speech.source import SpeechChunk
 from cc_tts.voices.voice import Voice
 
 VOICES = (Voice(id="en-us", engine="fake", language="en-US"), Voice(id="de", engine="fake", language="de"))
@@ -57,7 +57,7 @@ class FakeSpeechStream:
         self._rate_hz = rate_hz
         self.is_cancelled = False
 
-    async def __aiter__(self) -> AsyncIterator[SpeechPiece]:
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         assert isinstance(self._content, TextContent)
         for number, word in enumerate(self._content.text.split()):
             await self._source.gate.wait()
@@ -66,9 +66,9 @@ class FakeSpeechStream:
             if number == self._source.fail_at:
                 raise self._source.error
             await asyncio.sleep(0)
-            yield SpeechPiece(b"\x01\x00" * (self._rate_hz // 10), word)
+            yield SpeechChunk(b"\x01\x00" * (self._rate_hz // 10), word)
 
-    def playing(self, ahead_ms: float) -> None:
+    def set_buffered_ms(self, buffered_ms: float) -> None:
         pass
 
     async def cancel(self) -> None:
@@ -104,7 +104,9 @@ class FakeSpeechSource:
                 raise Unprocessable(f"no tone is called {content.tone!r}")
         return None
 
-    def stream(self, content: Content, *, rate_hz: int) -> FakeSpeechStream:
+    def open(
+        self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False
+    ) -> FakeSpeechStream:
         self.contents.append(content)
         self.streams.append(FakeSpeechStream(self, content, rate_hz))
         return self.streams[-1]

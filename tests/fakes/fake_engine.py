@@ -7,11 +7,11 @@ from cc_tts.audio import AudioFormat, PcmChunk
 from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
 from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
-from cc_tts.speech.source import SpeechPiece
+from cc_tts.speech.source import SpeechChunk
 from cc_tts.voices.voice import Voice
 
-PIECE_MS = 200
-Step = SpeechPiece | Exception | asyncio.Event
+CHUNK_MS = 200
+Step = SpeechChunk | Exception | asyncio.Event
 VOICE = Voice(id="en-us", engine="fake", language="en-US")
 
 
@@ -20,17 +20,17 @@ def pcm(ms: float, rate_hz: int = 8000) -> bytes:
     return b"\x10\x10" * AudioFormat(rate_hz).samples_for_ms(ms)
 
 
-class FakePieces:
-    """One stream of pieces."""
+class FakeChunks:
+    """One stream of chunks."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps = steps
         self.num_read = 0
         self.is_over = False
         self.num_cancels = 0
-        self.ahead_ms = 0.0
+        self.buffered_ms = 0.0
 
-    async def __aiter__(self) -> AsyncIterator[SpeechPiece]:
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         for step in self._steps:
             if self.num_cancels:
                 return
@@ -43,8 +43,8 @@ class FakePieces:
                 yield step
         self.is_over = True
 
-    def playing(self, ahead_ms: float) -> None:
-        self.ahead_ms = ahead_ms
+    def set_buffered_ms(self, buffered_ms: float) -> None:
+        self.buffered_ms = buffered_ms
 
     async def cancel(self) -> None:
         self.num_cancels += 1
@@ -52,14 +52,14 @@ class FakePieces:
 
 
 class FakeSource:
-    """Opens streams: a word is a piece of 200 ms, unless ``plans`` says otherwise for the text."""
+    """Opens streams: a word is a chunk of 200 ms, unless ``plans`` says otherwise for the text."""
 
     def __init__(self) -> None:
         self.plans: dict[str, Sequence[Step]] = {}
         self.open_error: Exception | None = None
         self.opened: list[Content] = []
         self.opened_again: list[bool] = []
-        self.streams: list[FakePieces] = []
+        self.streams: list[FakeChunks] = []
         self.refusal: Exception | None = None
         self.full: Exception | None = None
 
@@ -72,7 +72,7 @@ class FakeSource:
         if self.full is not None:
             raise self.full
 
-    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> FakePieces:
+    def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> FakeChunks:
         if self.open_error is not None:
             raise self.open_error
         self.opened.append(content)
@@ -81,12 +81,12 @@ class FakeSource:
         match content:
             case TextContent():
                 words = [f"{word} " for word in content.text.split()]
-                steps = self.plans.get(content.text) or [SpeechPiece(pcm(PIECE_MS), word) for word in words]
+                steps = self.plans.get(content.text) or [SpeechChunk(pcm(CHUNK_MS), word) for word in words]
             case ToneContent():
-                steps = [SpeechPiece(pcm(content.duration_ms, rate_hz))]
+                steps = [SpeechChunk(pcm(content.duration_ms, rate_hz))]
             case SilenceContent():
-                steps = [SpeechPiece(bytes(len(pcm(content.silence_ms, rate_hz))))]
-        self.streams.append(FakePieces(steps))
+                steps = [SpeechChunk(bytes(len(pcm(content.silence_ms, rate_hz))))]
+        self.streams.append(FakeChunks(steps))
         return self.streams[-1]
 
 
@@ -98,7 +98,7 @@ class FakeEngineStream:
         self._texts: asyncio.Queue[tuple[str, int] | None] = asyncio.Queue()
         self.pushed: list[str] = []
         self.is_cancelled = False
-        self.ahead_ms = 0.0
+        self.buffered_ms = 0.0
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         self.pushed.append(spoken_text)
@@ -114,8 +114,8 @@ class FakeEngineStream:
             text, index = each
             yield PcmChunk(self._engine.audio_format, pcm(10 * len(text), self._engine.audio_format.rate_hz), index)
 
-    def playing(self, ahead_ms: float) -> None:
-        self.ahead_ms = ahead_ms
+    def set_buffered_ms(self, buffered_ms: float) -> None:
+        self.buffered_ms = buffered_ms
 
     async def cancel(self) -> None:
         self.is_cancelled = True

@@ -35,7 +35,7 @@ LEFT_BYTES = 512
 
 @pytest.fixture(scope="module", autouse=True)
 def _same_every_time() -> Iterator[None]:
-    """No TF32, so that the same sums in other shapes give the same numbers; hops and with them seams at the same places."""
+    """No TF32, so that the same sums in other shapes give the same numbers; hops and crossfades at the same places."""
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     with pytest.MonkeyPatch.context() as patch:

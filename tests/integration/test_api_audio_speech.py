@@ -201,7 +201,7 @@ async def test_a_failure_in_the_middle_breaks_the_connection_off(api: RunningApi
 
 
 async def test_an_engine_that_hangs_is_given_up(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audio_speech, "PIECE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(audio_speech, "CHUNK_TIMEOUT_S", 0.2)
     api.registry.source.gate.clear()
     (await api.ask("POST", PATH, {"input": "hi"})).check_problem(500, "engine_failed")
     assert api.registry.source.streams[0].is_cancelled

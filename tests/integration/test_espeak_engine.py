@@ -14,7 +14,7 @@ from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.engines.espeak.engine import KEEP_LEAD_MS, EspeakEngine
 from cc_tts.engines.espeak.library import EspeakLibrary, OnAudio
 from cc_tts.errors import EngineFailed, LanguageUnsupported, UnknownVoice
-from cc_tts.media.speech_activity import has_speech
+from cc_tts.media.speech_activity import is_audible
 
 pytestmark = pytest.mark.integration
 
@@ -59,7 +59,7 @@ async def test_the_first_20_ms_hold_speech(engine: EspeakEngine, voice: str, tex
     chunks = await say(engine, text, voice=voice)
     heard = np.flatnonzero(np.abs(samples(chunks)) > 33)
     assert heard[0] / 22.05 <= KEEP_LEAD_MS
-    assert has_speech(chunks[0].data[: 2 * 441])
+    assert is_audible(chunks[0].data[: 2 * 441])
 
 
 async def test_chinese_speaks_and_every_character_is_a_word_in_its_place(engine: EspeakEngine) -> None:

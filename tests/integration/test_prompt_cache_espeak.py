@@ -10,11 +10,10 @@ import pytest
 from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.engines.espeak.engine import EspeakEngine
 from cc_tts.metrics import Metrics
-from cc_tts.speech.cached_source import CachedSource
 from cc_tts.speech.prompt import TextContent
-from cc_tts.speech.prompt_cache import PromptCache
-from cc_tts.speech.prompt_key import engine_identity
-from cc_tts.speech.source import SpeechPiece, SpeechSource
+from cc_tts.speech.prompt_cache import PromptCache, engine_identity
+from cc_tts.speech.shared_synthesis import CachedSource
+from cc_tts.speech.source import SpeechChunk, SpeechSource
 from cc_tts.text.normalizer import Normalizer
 
 pytestmark = pytest.mark.integration
@@ -32,12 +31,12 @@ class Spoken:
     def __init__(self, config: Config, engine: EspeakEngine) -> None:
         self.metrics = Metrics()
         self.cache = PromptCache(config.cache, self.metrics)
-        self.cached = CachedSource(self.cache, self.metrics, max_making_bytes=config.cache.memory_bytes)
+        self.cached = CachedSource(self.cache, self.metrics, max_held_bytes=config.cache.memory_bytes)
         self.source = SpeechSource(engine, Normalizer(), config.tts, cache=self.cached)
         self.straight = SpeechSource(engine, Normalizer(), config.tts)
 
-    async def say(self, text: str, *, rate_hz: int = 8000) -> list[SpeechPiece]:
-        return [piece async for piece in self.source.open(TextContent(text), rate_hz=rate_hz)]
+    async def say(self, text: str, *, rate_hz: int = 8000) -> list[SpeechChunk]:
+        return [chunk async for chunk in self.source.open(TextContent(text), rate_hz=rate_hz)]
 
     def requests(self, result: str) -> float | None:
         return self.metrics.registry.get_sample_value("cctts_prompt_cache_requests_total", {"result": result})
@@ -57,30 +56,30 @@ async def server(folder: Path) -> AsyncIterator[Spoken]:
     await spoken.cache.stop()
 
 
-def audio(pieces: list[SpeechPiece]) -> bytes:
-    return b"".join(piece.data for piece in pieces)
+def audio(chunks: list[SpeechChunk]) -> bytes:
+    return b"".join(chunk.data for chunk in chunks)
 
 
-def words(pieces: list[SpeechPiece]) -> list[tuple[int, str | None, tuple[tuple[float, float], ...]]]:
+def words(chunks: list[SpeechChunk]) -> list[tuple[int, str | None, tuple[tuple[float, float], ...]]]:
     """Where in the audio which words begin."""
     found, place = [], 0
-    for piece in pieces:
-        if piece.begins_source is not None or piece.words:
-            found.append((place, piece.begins_source, piece.words))
-        place += len(piece.data)
+    for chunk in chunks:
+        if chunk.begins_source is not None or chunk.words:
+            found.append((place, chunk.begins_source, chunk.words))
+        place += len(chunk.data)
     return found
 
 
-def sources(pieces: list[SpeechPiece]) -> list[str]:
+def sources(chunks: list[SpeechChunk]) -> list[str]:
     """The caller's words, a text chunk each."""
-    return [piece.begins_source for piece in pieces if piece.begins_source is not None]
+    return [chunk.begins_source for chunk in chunks if chunk.begins_source is not None]
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=["long", "chinese", "short"])
 @pytest.mark.parametrize("rate_hz", [8000, 16000])
 async def test_the_same_bytes_and_words_every_time(tmp_path: Path, text: str, rate_hz: int) -> None:
     async with server(tmp_path) as first:
-        straight = [piece async for piece in first.straight.open(TextContent(text), rate_hz=rate_hz)]
+        straight = [chunk async for chunk in first.straight.open(TextContent(text), rate_hz=rate_hz)]
         heard = [await first.say(text, rate_hz=rate_hz) for _ in range(4)]
         # espeak-ng's noise differs each time it speaks, so what comes straight from it is alike only
         assert sources(heard[1]) == sources(straight)
@@ -92,14 +91,14 @@ async def test_the_same_bytes_and_words_every_time(tmp_path: Path, text: str, ra
         after = await second.say(text, rate_hz=rate_hz)
         assert audio(after) == audio(heard[1])
         assert words(after) == words(heard[1])
-        assert all(piece.cached for piece in after)
+        assert all(chunk.cached for chunk in after)
         assert (second.requests("missed"), second.requests("disk")) == (None, 1)
 
 
 async def test_many_calls_at_once_get_one_synthesis(tmp_path: Path) -> None:
     async with server(tmp_path) as spoken:
         heard = await asyncio.gather(*(spoken.say(TEXTS[0]) for _ in range(50)))
-        assert len({audio(pieces) for pieces in heard}) == 1
+        assert len({audio(chunks) for chunks in heard}) == 1
         assert (spoken.requests("missed"), spoken.requests("joined")) == (1, 49)
 
 

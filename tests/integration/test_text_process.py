@@ -15,11 +15,12 @@ from cc_tts.config.schema import TtsConfig
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
-from cc_tts.text.chunker import TextChunk, chunk_text
+from cc_tts.text.chunker import TextChunk
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process import client
 from cc_tts.text.process.client import TextProcess
 from tests.fakes.fake_engine import FakeEngine
+from tests.support.chunking import chunk_text
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice2.engine.schedule import calls_with_hops
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import fixed_noise
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.layers import Span
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
 from tests.parity.generation import ForcedTokens, speak, speak_streamed
@@ -164,11 +163,11 @@ def encoder(model: SpeechModel, recorded: Recorded) -> Comparisons:
         yield recorded.compare(key, hidden[0])
 
 
-def prompt_of(recorded: Recorded) -> FlowPrompt:
+def prompt_of(recorded: Recorded) -> FlowReference:
     """The voice of the file."""
     keys = ("flow_prompt_token", "flow_prompt_feat", "flow_embedding")
     token, feat, embedding = (recorded.tensor(key) for key in keys)
-    return FlowPrompt(token, feat, embedding)
+    return FlowReference(token, feat, embedding)
 
 
 def mel(model: SpeechModel, recorded: Recorded) -> Comparisons:
@@ -215,7 +214,7 @@ def source(model: SpeechModel, recorded: Recorded) -> Comparisons:
 
 
 def wav_in_chunks(model: SpeechModel, recorded: Recorded) -> Comparisons:
-    """Tokens to samples, chunk after chunk with their seams."""
+    """Tokens to samples, chunk after chunk with their crossfades."""
     voice, token = prompt_of(recorded), recorded.tensor("flow_token")
     calls = calls_with_hops(recorded.numbers("chunk_hops"), token.shape[1])
     start = fixed_noise().to(recorded.device)

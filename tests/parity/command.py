@@ -33,7 +33,7 @@ from cc_tts.errors import CcTtsError
 from tests.parity import cases as parity_cases
 from tests.parity import engine as parity_engine
 from tests.parity import spec as parity_spec
-from tests.parity.engine_lm import Company
+from tests.parity.engine_lm import BatchPlan
 from tests.parity.golden_fill import fill_by_kind
 from tests.parity.result import EXACT, Array, Comparison, Comparisons, Verdict, verdict_on
 
@@ -130,8 +130,8 @@ def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
     recorded = parity_cases.Recorded(arrays, device, parity_cases.FEATURE_TOLERANCE[options.size])
     yield from run_groups(parity_cases.groups(model, recorded), is_float32=is_float32, device=device, clock=clock)
     if options.engine:
-        company = Company(options.seed, graphs=options.graphs)
-        engine = parity_engine.groups(model, recorded, company)
+        batch = BatchPlan(options.seed, graphs=options.graphs)
+        engine = parity_engine.groups(model, recorded, batch)
         yield from run_groups(engine, is_float32=is_float32, device=device, clock=clock)
         del engine
     del model

@@ -23,29 +23,28 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice2.engine.schedule import LOOKAHEAD_TOKENS, FlowCall, calls_with_hops
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import fixed_noise
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
 from tests.parity.cases import WAV_TOLERANCE, Recorded, prompt_of
-from tests.parity.engine_lm import NUM_SLOTS, Company, happens, ids_in_company, lm_in_company
+from tests.parity.engine_lm import NUM_SLOTS, BatchPlan, happens, ids_in_batch, lm_in_batch
 from tests.parity.result import EXACT, Comparison, Comparisons
 
 _FULL_SCALE: Final = 32767.0
-_COMPANY_BYTES: Final = 4 << 30
+_BATCH_BYTES: Final = 4 << 30
 _MIN_CHUNKS: Final = 2
 _MAX_CHUNKS: Final = 7
-_MIN_HOP: Final = 4  # eight frames: the seam of the vocoder
+_MIN_HOP: Final = 4  # eight frames: the crossfade of the vocoder
 _MAX_HOP: Final = 40
 _MIN_OTHERS: Final = 3  # that are run in a call with the golden stream
 
 
-def groups(model: SpeechModel, recorded: Recorded, company: Company) -> Iterator[tuple[str, Comparisons]]:
+def groups(model: SpeechModel, recorded: Recorded, batch: BatchPlan) -> Iterator[tuple[str, Comparisons]]:
     """Everything there is to compare, by name."""
-    yield "engine llm", lm_in_company(model.lm, recorded, company)
-    yield "engine ids", ids_in_company(model.lm, recorded, company)
-    yield "engine stream", stream_in_company(model, recorded, company)
+    yield "engine llm", lm_in_batch(model.lm, recorded, batch)
+    yield "engine ids", ids_in_batch(model.lm, recorded, batch)
+    yield "engine stream", stream_in_batch(model, recorded, batch)
 
 
 @dataclass(slots=True, eq=False)
@@ -71,13 +70,13 @@ class _Stream:
         return FlowRow(slot, self.tokens[num_known : call.num_tokens], call.finalize, bool(end % chunk))
 
 
-def stream_in_company(model: SpeechModel, recorded: Recorded, company: Company) -> Comparisons:
+def stream_in_batch(model: SpeechModel, recorded: Recorded, batch: BatchPlan) -> Comparisons:
     """Mel and audio of each chunk; audio is compared as the 16-bit numbers that leave the engine, at full scale 1."""
-    stage = _Stage(model, recorded, company)
+    stage = _Stage(model, recorded, batch)
     mels: list[Tensor] = []
     pieces: list[bytes] = []
-    for _ in range(company.num_runs):
-        mels, pieces = stage.run(company.draw("streams"))
+    for _ in range(batch.num_runs):
+        mels, pieces = stage.run(batch.draw("streams"))
     for index, mel in enumerate(mels[:-1]):
         yield recorded.compare(f"mel_chunk{index}", mel, case=f"engine mel_chunk{index}")
     end = recorded.array("mel_stream_final")[:, -mels[-1].shape[1] :]
@@ -92,7 +91,7 @@ def stream_in_company(model: SpeechModel, recorded: Recorded, company: Company) 
 class _Stage:
     """Flow and vocoder with the golden stream in one slot and others in the rest."""
 
-    def __init__(self, model: SpeechModel, recorded: Recorded, company: Company) -> None:
+    def __init__(self, model: SpeechModel, recorded: Recorded, batch: BatchPlan) -> None:
         config = model.flow.config
         self._config = config
         self._chunk = config.chunk_tokens
@@ -104,16 +103,16 @@ class _Stage:
         self._golden_pages = -(-num_golden // self._chunk)
         bytes_per_page = FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_page
         least, most = ((NUM_SLOTS - 1) * count for count in (_MIN_CHUNKS, _MAX_CHUNKS))
-        num_others = min(max(_COMPANY_BYTES // bytes_per_page, least), most)
+        num_others = min(max(_BATCH_BYTES // bytes_per_page, least), most)
         self._flow = FlowRunner(
             model.flow,
             num_slots=NUM_SLOTS,
             num_pages=self._golden_pages + num_others,
             noise=fixed_noise(),
             max_tokens=max(num_golden, self._prompt.token.shape[1] + _MAX_CHUNKS * self._chunk),
-            graphs=company.graphs,
+            graphs=batch.graphs,
         )
-        self._vocoder = VocoderRunner(model.vocoder, num_slots=NUM_SLOTS, graphs=company.graphs, draws_seeded=False)
+        self._vocoder = VocoderRunner(model.vocoder, num_slots=NUM_SLOTS, graphs=batch.graphs, draws_seeded=False)
         self._num_others_pages = num_others
         self._streams: dict[int, _Stream] = {}
 
@@ -206,10 +205,10 @@ class _Stage:
             hops.append(hop - beyond if happens(draw, 0.5) and hop - beyond >= _MIN_HOP else hop)
         return _Stream(voice, tokens, list(calls_with_hops(hops, num_tokens)), num_pages, has_own_voice=is_own)
 
-    def _random_prompt(self, draw: random.Random, num_tokens: int) -> FlowPrompt:
+    def _random_prompt(self, draw: random.Random, num_tokens: int) -> FlowReference:
         generator = torch.Generator().manual_seed(draw.getrandbits(40))
         config = self._config
         token = torch.randint(0, config.vocab_size, (1, num_tokens), generator=generator)
         feat = torch.randn((1, FRAMES_PER_TOKEN * num_tokens, config.estimator.num_mels), generator=generator)
         embedding = torch.randn((1, config.num_embedding), generator=generator)
-        return FlowPrompt(*(part.to(self._device) for part in (token, feat, embedding)))
+        return FlowReference(*(part.to(self._device) for part in (token, feat, embedding)))

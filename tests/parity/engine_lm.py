@@ -1,6 +1,6 @@
 """The recorded request in the engine's language model runner, among others that come and go (``parity --engine``).
 
-A runner draws and nobody can tell it what. Here it is handed a model that is certain of the recorded ids and keeps what it
+A runner samples by itself. Here it is given a model that is certain of the recorded ids and keeps what it
 would have thought. All else is the runner's: slots, ragged prefills, what is kept of a voice, steps of all slots together.
 
 Runs on: the thread that owns the device.
@@ -19,12 +19,13 @@ from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, LengthLimits, LmRequest
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice
-from cc_tts.engines.cosyvoice2.runners.sampler import RasParams, SeededRas, forbid
+from cc_tts.engines.cosyvoice2.runners.sampler import RasParams, forbid
 from cc_tts.errors import EngineFailed
 from tests.parity.cases import Recorded
 from tests.parity.generation import speak
 from tests.parity.orders import count_differences
 from tests.parity.result import EXACT, Comparison, Comparisons
+from tests.parity.samplers import SeededRas
 
 NUM_SLOTS: Final = 8
 NUM_SPOKEN: Final = 10
@@ -38,7 +39,7 @@ _NEVER: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
+class BatchPlan:
     """How the others are drawn, and whether CUDA graphs are replayed."""
 
     seed: int = 0
@@ -148,9 +149,9 @@ class _Text:
         return len(self.request.inputs) + self.rules.max_drawn
 
 
-def lm_in_company(lm: SpeechLm, recorded: Recorded, company: Company) -> Comparisons:
+def lm_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Comparisons:
     """Log-probabilities with the drawn ids given, of the request with a prompt and of the one without."""
-    draw = company.draw("taught")
+    draw = batch.draw("taught")
     slots = draw.sample(range(NUM_SLOTS), NUM_SLOTS)
     text, prompt_text, prompt_speech, forced = (
         recorded.numbers(f"llm_{key}") for key in ("text", "prompt_text", "prompt_speech", "forced")
@@ -172,12 +173,12 @@ def lm_in_company(lm: SpeechLm, recorded: Recorded, company: Company) -> Compari
     for each, (_, request, steps) in zip(texts, lessons, strict=False):
         taught.teach(each.slot, len(request.inputs), forced[: max(steps) + 1])
     runner = LmRunner(
-        taught, num_slots=NUM_SLOTS, num_positions=num_positions, params=_WITHOUT_REPEATS, graphs=company.graphs
+        taught, num_slots=NUM_SLOTS, num_positions=num_positions, params=_WITHOUT_REPEATS, graphs=batch.graphs
     )
     voice = runner.add_voice(prompt_text)
-    for _ in range(company.num_runs):
+    for _ in range(batch.num_runs):
         taught.forget()
-        _speak_together(runner, texts, voice, company.draw("taught rounds"))
+        _speak_together(runner, texts, voice, batch.draw("taught rounds"))
     for each, (key, request, steps) in zip(texts, lessons, strict=False):
         thoughts = taught.thoughts(each.slot, [len(request.inputs) + step for step in steps])
         early = [[step < each.rules.min_drawn, False, False] for step in steps]
@@ -185,20 +186,20 @@ def lm_in_company(lm: SpeechLm, recorded: Recorded, company: Company) -> Compari
         yield recorded.compare(key, log_probs, case=f"engine {key}")
 
 
-def ids_in_company(lm: SpeechLm, recorded: Recorded, company: Company) -> Comparisons:
+def ids_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Comparisons:
     """Ids that random requests draw together and alone; in half precision two of them may change places, so not there."""
     if lm.dtype is not torch.float32:
         return
-    draw = company.draw("ids")
+    draw = batch.draw("ids")
     prompt_text = recorded.numbers("llm_prompt_text")
     slots = draw.sample(range(NUM_SLOTS), NUM_SLOTS)
     texts = [_random_text(lm, draw, slots[number % NUM_SLOTS], prompt_text) for number in range(NUM_SPOKEN)]
     num_positions = max(each.num_positions for each in texts)
-    runner = LmRunner(lm, num_slots=NUM_SLOTS, num_positions=num_positions, graphs=company.graphs)
+    runner = LmRunner(lm, num_slots=NUM_SLOTS, num_positions=num_positions, graphs=batch.graphs)
     voice = runner.add_voice(prompt_text)
     together: list[list[int]] = []
-    for _ in range(company.num_runs):
-        together = _speak_together(runner, texts, voice, company.draw("ids rounds"))
+    for _ in range(batch.num_runs):
+        together = _speak_together(runner, texts, voice, batch.draw("ids rounds"))
     alone = []
     for each in texts:
         limits = LengthLimits(each.rules.min_drawn, each.rules.max_drawn)

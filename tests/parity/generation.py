@@ -20,8 +20,9 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
     speech_inputs,
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice2.runners.sampler import Sampler, forbid, forbidden_row
+from cc_tts.engines.cosyvoice2.runners.sampler import forbid
 from cc_tts.errors import EngineFailed
+from tests.parity.samplers import Sampler, forbidden_row
 
 
 class CachedSequence:

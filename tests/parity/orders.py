@@ -13,10 +13,10 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream, BistreamState
 from cc_tts.engines.cosyvoice2.engine.schedule import HopSchedule, calls_for
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, TASK, LmInput, SpeechIds, Table
-from cc_tts.engines.cosyvoice2.runners.crossfade import ChunkedVocoder, Seam
-from cc_tts.engines.cosyvoice2.runners.sampler import OfficialRas
+from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade
 from tests.parity.golden_fill import hashed_normal
 from tests.parity.result import EXACT, Comparison, Comparisons
+from tests.parity.samplers import OfficialRas
 
 Cases = Sequence[dict[str, Any]]
 
@@ -80,10 +80,10 @@ def _calls(case: dict[str, Any]) -> list[object]:
         return torch.zeros(1, _HOP_SAMPLES * num_frames), torch.zeros(1, 1, _HOP_SAMPLES * num_frames)
 
     chunked = ChunkedVocoder(silence)
-    seam: Seam | None = None
+    crossfade: Crossfade | None = None
     num_samples = []
     for call in calls:
-        audio, seam = chunked.push(torch.zeros(1, 1, 2 * call.num_new), seam, is_last=call.finalize)
+        audio, crossfade = chunked.push(torch.zeros(1, 1, 2 * call.num_new), crossfade, is_last=call.finalize)
         num_samples.append(audio.shape[1])
     flow_calls = [{"tokens": call.num_tokens, "streaming": call.streaming, "finalize": call.finalize} for call in calls]
     return [flow_calls, vocoder_calls, num_samples, hops.hop]

@@ -32,7 +32,7 @@ from cc_tts.voices.catalog import unknown_voice
 from cc_tts.voices.library import VoiceLibrary
 from cc_tts.voices.voice import Voice
 from tests.parity.audio_track import NotFinite
-from tests.parity.synthesizer import DEFAULT_VOICE_STATES, InterleavedSpeech, Synthesizer, to_pcm
+from tests.parity.synthesizer import InterleavedSpeech, Synthesizer, to_pcm
 
 MAX_AHEAD_MS: Final = 4000
 
@@ -89,7 +89,6 @@ class SingleStreamEngine:
             are never interleaved.
         compat: do as the reference does where it does worse (§12).
         seed: with the voice and the text it decides what is drawn.
-        max_voice_states: see ``Synthesizer``.
         clock: tells how long steps take.
 
     """
@@ -107,7 +106,6 @@ class SingleStreamEngine:
         interleaved: bool = False,
         compat: bool = False,
         seed: int = 0,
-        max_voice_states: int = DEFAULT_VOICE_STATES,
         clock: Clock | None = None,
     ) -> None:
         self._model_dir = model_dir
@@ -120,7 +118,6 @@ class SingleStreamEngine:
         self._is_interleaved = interleaved
         self._compat = compat
         self._seed = seed
-        self._max_voice_states = max_voice_states
         self._clock = MonotonicClock() if clock is None else clock
         self._synthesizer: Synthesizer | None = None
         self._speakers: dict[str, Speaker] = {}
@@ -161,7 +158,7 @@ class SingleStreamEngine:
             estimator_head_dim=self._estimator_head_dim,
             compat=self._compat,
         )
-        synthesizer = Synthesizer(model, tokenizer, compat=self._compat, max_voice_states=self._max_voice_states)
+        synthesizer = Synthesizer(model, tokenizer, compat=self._compat)
         on_progress("loading the voices")
         speakers = {**built_in_speakers(self._model_dir), **self._enrolled(on_progress)}
         for speaker in speakers.values():

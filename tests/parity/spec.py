@@ -30,8 +30,8 @@ from cc_tts.engines.cosyvoice2.model.networks.layers import Span, fold_weight_no
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder
-from cc_tts.engines.cosyvoice2.runners.crossfade import cross_fade, seam_window
 from cc_tts.engines.cosyvoice2.runners.sampler import NO_TOKEN, RasParams, sample_ras
+from cc_tts.engines.cosyvoice2.runners.vocoder import crossfade, crossfade_window
 from cc_tts.engines.cosyvoice2.voice import features
 from tests.parity.cases import FEATURE_TOLERANCE, WAV_TOLERANCE
 from tests.parity.generation import ForcedTokens, speak
@@ -141,14 +141,14 @@ def feature_extraction(data: SpecData) -> Comparisons:
     yield Comparison(
         "kaldi_fbank_80", features.kaldi_fbank(golden["audio_16k"]), golden["kaldi_fbank_80"], _FILTER_BANK
     )
-    yield Comparison("mel_24k", features.prompt_mel(golden["audio_24k"]), golden["mel_24k"][0].T, _SPECTRUM)
+    yield Comparison("mel_24k", features.reference_mel(golden["audio_24k"]), golden["mel_24k"][0].T, _SPECTRUM)
 
 
 def fade_of_features(data: SpecData) -> Comparisons:
     """The cross-fade of two recorded pieces."""
     golden = data.tensors("features.npz")
-    window = seam_window(golden["fade_out"].shape[-1])
-    faded = cross_fade(golden["fade_in"], golden["fade_out"], window)
+    window = crossfade_window(golden["fade_out"].shape[-1])
+    faded = crossfade(golden["fade_in"], golden["fade_out"], window)
     yield Comparison("fade_result", faded, golden["fade_result"], _WAVE)
 
 
@@ -256,6 +256,6 @@ def vocoder(data: SpecData) -> Comparisons:
 def fade(data: SpecData) -> Comparisons:
     """The window, and a fade with it."""
     golden = data.tensors("spec/fade.npz")
-    yield Comparison("spec fade window", seam_window(), golden["window"], _WINDOW)
-    faded = cross_fade(golden["new"], golden["old"], seam_window())
+    yield Comparison("spec fade window", crossfade_window(), golden["window"], _WINDOW)
+    faded = crossfade(golden["new"], golden["old"], crossfade_window())
     yield Comparison("spec fade", faded, golden["out"], data.allowed(EXACT, _WAVE))

@@ -9,7 +9,6 @@ The same speaker, text, seed and way give the same audio. Runs on: the thread th
 """
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
@@ -22,11 +21,10 @@ from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
 from cc_tts.engines.cosyvoice2.model.bundle import check_speaker, check_tokenizer
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import fixed_noise
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, LmRequest
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
-from cc_tts.engines.cosyvoice2.runners.sampler import SeededRas, forbid, forbidden_row
+from cc_tts.engines.cosyvoice2.runners.sampler import forbid
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED
 from cc_tts.errors import Unprocessable
@@ -34,15 +32,13 @@ from tests.parity.audio_track import (
     AudioTrack,
     NotFinite,
     SourceDraws,
-    VoiceState,
     check_finite,
-    voice_state,
 )
 from tests.parity.generation import CachedSequence, speak
+from tests.parity.samplers import SeededRas, forbidden_row
 
 MAX_POSITIONS: Final = 4096
 """Of one sequence of the language model: prompt, text and the longest speech that the text may become."""
-DEFAULT_VOICE_STATES: Final = 4
 
 _FULL_SCALE: Final = 32767
 _SPEECH_PER_TEXT: Final = 3
@@ -73,7 +69,6 @@ class Synthesizer:
         noise: what the flow starts from, [1, mels, frames]; that of the reference, when left out. Prompt and speech together
             cannot be longer.
         compat: do as the reference does where it does worse (§12); give ``load_model`` the same.
-        max_voice_states: for so many voices the state after the prompt is kept on the device.
 
     Raises:
         ModelError: the tokenizer has more tokens than the model.
@@ -87,15 +82,12 @@ class Synthesizer:
         *,
         noise: Tensor | None = None,
         compat: bool = False,
-        max_voice_states: int = DEFAULT_VOICE_STATES,
     ) -> None:
         check_tokenizer(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.compat = compat
         self._noise = (fixed_noise() if noise is None else noise).to(model.lm.device)
-        self._voices: OrderedDict[Speaker, VoiceState] = OrderedDict()
-        self._max_voice_states = max(1, max_voice_states)
 
     @property
     def rate_hz(self) -> int:
@@ -149,7 +141,7 @@ class Synthesizer:
     @torch.inference_mode()
     def track(self, speaker: Speaker, *, seed: int) -> AudioTrack:
         """Audio for the speech tokens of ``speaker``."""
-        return AudioTrack(self.model, self._voice(speaker), noise=self._noise, seed=seed, compat=self.compat)
+        return AudioTrack(self.model, self._prompt(speaker), noise=self._noise, seed=seed, compat=self.compat)
 
     @torch.inference_mode()
     def _hops(self, speaker: Speaker, request: LmRequest, seed: int) -> Iterator[Tensor]:
@@ -185,19 +177,9 @@ class Synthesizer:
         audio, _ = self.model.vocoder(mel, draws=SourceDraws(seed, self.model)(mel.shape[2]))
         yield check_finite(audio[0], "vocoder")
 
-    def _voice(self, speaker: Speaker) -> VoiceState:
-        """The state after the speaker's prompt; those not used for longest go."""
-        voice = self._voices.pop(speaker, None)
-        if voice is None:
-            while len(self._voices) >= self._max_voice_states:
-                self._voices.popitem(last=False)
-            voice = voice_state(self.model.flow, self._prompt(speaker), noise=self._noise)
-        self._voices[speaker] = voice
-        return voice
-
-    def _prompt(self, speaker: Speaker) -> FlowPrompt:
+    def _prompt(self, speaker: Speaker) -> FlowReference:
         device = self.model.lm.device
-        return FlowPrompt(
+        return FlowReference(
             token=torch.tensor(speaker.flow_tokens, dtype=torch.int64, device=device)[None],
             feat=torch.tensor(speaker.flow_mel, device=device)[None],
             embedding=torch.tensor(speaker.embedding, device=device)[None],
@@ -297,7 +279,7 @@ class InterleavedSpeech:
 
 
 def to_pcm(audio: Tensor) -> bytes:
-    """Audio [samples] in ±1 as signed 16-bit little-endian; what is louder, as seams can be, is clipped."""
+    """Audio [samples] in ±1 as signed 16-bit little-endian; what is louder, as crossfades can be, is clipped."""
     samples = (audio.detach().to("cpu", torch.float32).clamp(-1.0, 1.0) * _FULL_SCALE).round()
     return samples.numpy().astype("<i2").tobytes()
 

@@ -1,18 +1,19 @@
-"""Speech tokens to audio, chunk after chunk, of one sequence: flow, vocoder and the seams between chunks (§6)."""
+"""Speech tokens to audio, chunk after chunk, of one sequence: flow, vocoder and the crossfades between chunks (§6)."""
 
 from collections.abc import Callable, Iterable, Iterator
 
 from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.engine.schedule import FlowCall
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
-from cc_tts.engines.cosyvoice2.runners.crossfade import ChunkedVocoder, MelToWav, Seam
+from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference
+from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
+from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade, MelToWav
 
 
 def stream_mel(
     flow: Flow,
-    prompt: FlowPrompt,
+    prompt: FlowReference,
     tokens: Tensor,
     calls: Iterable[FlowCall],
     *,
@@ -27,30 +28,38 @@ def stream_mel(
         tokens: all generated tokens, [1, N].
         calls: which of them are known to the flow when, see :mod:`cc_tts.engines.cosyvoice2.engine.schedule`.
         noise: see :meth:`Flow.forward`.
-        incremental: keep what has been run; otherwise run everything again in each call, as the reference does. A call that
-            is not streaming runs everything anyway.
+        incremental: keep what has been run, as the engine does; otherwise run everything again in each call, as the
+            reference does. A call that is not streaming runs everything anyway.
 
     """
     voice = (prompt.token, prompt.feat, prompt.embedding)
-    max_tokens = prompt.token.shape[1] + tokens.shape[1]
-    state = flow.init_state(*voice, noise=noise, max_tokens=max_tokens) if incremental else None
+    runner = _runner(flow, prompt, tokens, noise) if incremental else None
     num_known = 0
     for call in calls:
-        if state is not None and call.streaming:
+        if runner is not None and call.streaming:
             fresh = tokens[:, num_known : call.num_tokens]
-            mel, state = flow.step(state, fresh, is_last=call.finalize, partial=True)
+            mel = runner.step([FlowRow(0, fresh, call.finalize, partial=True)])[0][None]
             num_known = call.num_tokens
         else:
             known = tokens[:, : call.num_tokens]
             mel = flow(known, *voice, streaming=call.streaming, finalize=call.finalize, noise=noise)
-            mel = mel[:, :, 2 * call.num_given :]
+            mel = mel[:, :, FRAMES_PER_TOKEN * call.num_given :]
         yield mel, call.finalize
+
+
+def _runner(flow: Flow, prompt: FlowReference, tokens: Tensor, noise: Tensor) -> FlowRunner:
+    """A runner with one sequence in slot 0."""
+    max_tokens = prompt.token.shape[1] + tokens.shape[1]
+    num_pages = -(-max_tokens // flow.config.chunk_tokens)
+    runner = FlowRunner(flow, num_slots=1, num_pages=num_pages, noise=noise, max_tokens=max_tokens)
+    runner.open(0, runner.add_voice(prompt))
+    return runner
 
 
 def stream_wav(
     flow: Flow,
     vocoder: MelToWav,
-    prompt: FlowPrompt,
+    prompt: FlowReference,
     tokens: Tensor,
     calls: Iterable[FlowCall],
     *,
@@ -63,9 +72,9 @@ def stream_wav(
     ``draw`` gives standard normal numbers [1, samples, harmonics] for so many mel frames; without it they are zeros.
     """
     chunked = ChunkedVocoder(vocoder)
-    seam: Seam | None = None
+    crossfade: Crossfade | None = None
     for mel, is_last in stream_mel(flow, prompt, tokens, calls, noise=noise, incremental=incremental):
-        num_frames = mel.shape[2] + (0 if seam is None else seam.mel.shape[2])
+        num_frames = mel.shape[2] + (0 if crossfade is None else crossfade.mel.shape[2])
         draws = None if draw is None else draw(num_frames)
-        audio, seam = chunked.push(mel, seam, is_last=is_last, draws=draws)
+        audio, crossfade = chunked.push(mel, crossfade, is_last=is_last, draws=draws)
         yield audio

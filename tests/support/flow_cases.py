@@ -10,8 +10,7 @@ from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import EncoderConfig
 from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import EstimatorConfig
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowConfig, fixed_noise
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowConfig, FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
 from tests.support.tiny_model import tiny_states
 
@@ -65,11 +64,11 @@ def new_runner(flow: Flow, *, num_pages: int = 40, num_slots: int = 4, graphs: b
     return FlowRunner(flow, num_slots=num_slots, num_pages=num_pages, noise=NOISE, max_tokens=MAX_TOKENS, graphs=graphs)
 
 
-def prompt_of(num_prompt: int, seed: int = 1) -> FlowPrompt:
+def prompt_of(num_prompt: int, seed: int = 1) -> FlowReference:
     generator = torch.Generator().manual_seed(seed)
     token = torch.randint(0, CODES, (1, num_prompt), generator=generator)
     feat = torch.randn((1, 2 * num_prompt, 80), generator=generator)
-    return FlowPrompt(token, feat, torch.randn((1, 192), generator=generator))
+    return FlowReference(token, feat, torch.randn((1, 192), generator=generator))
 
 
 def tokens_of(count: int, seed: int) -> list[int]:
@@ -77,14 +76,14 @@ def tokens_of(count: int, seed: int) -> list[int]:
     return [draw.randrange(CODES) for _ in range(count)]
 
 
-def whole(flow: Flow, prompt: FlowPrompt, tokens: Sequence[int]) -> Tensor:
+def whole(flow: Flow, prompt: FlowReference, tokens: Sequence[int], *, finalize: bool = True) -> Tensor:
     mel: Tensor = flow(
         torch.tensor([tokens], dtype=torch.int64),
         prompt.token,
         prompt.feat,
         prompt.embedding,
         streaming=True,
-        finalize=True,
+        finalize=finalize,
         noise=NOISE,
     )[0]
     return mel

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from cc_tts.config import load as configuration
-from cc_tts.config.schema import Config
+from cc_tts.config.schema import CacheConfig, Config, PlayoutConfig, RtpConfig, TtsConfig
 from cc_tts.doctor import machine, network, software
 from cc_tts.doctor.command import CHECKS, bounded, examine, run
 from cc_tts.doctor.finding import Check, Finding, Subject
 from cc_tts.doctor.probes import Probes, Ran
 from cc_tts.engines.cosyvoice2.model.directory import PUBLISHED
+from cc_tts.errors import UnknownVoice
 from cc_tts.port_owner import Kind
 
 pytestmark = pytest.mark.unit
@@ -26,7 +27,7 @@ OURS = "/opt/cc-tts/bin/python -m cc_tts.ua"
 CPUFREQ = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
 
 
-class Machine:
+class Machine(Probes):
     """A machine that is fit; each test breaks one thing."""
 
     def __init__(self) -> None:
@@ -161,7 +162,7 @@ def test_a_fit_machine_passes(fit: Machine) -> None:
         (("sip.host=0.0.0.0",), "8.8.4.4", "ok", "8.8.4.4"),
         (("sip.host=0.0.0.0",), "", "warn", "no route"),
         (("sip.host=192.168.1.4",), "8.8.4.4", "warn", "192.168.1.4"),
-        (("sip.host=10.1.1.1", "sip.public_address=8.8.4.4"), "", "ok", "told 8.8.4.4"),
+        (("sip.host=10.1.1.1", "sip.public_address=8.8.4.4"), "", "ok", "reported to peers: 8.8.4.4"),
     ],
 )
 def test_addresses(settings: tuple[str, ...], local: str, status: str, words: str, fit: Machine) -> None:
@@ -445,7 +446,7 @@ def test_exit_status_and_form(
 ) -> None:
     if broken:
         fit.bind_errors = {8080: errno.EADDRINUSE}
-    assert run(Namespace(config=None, json=as_json, deep=False), Config(), probes=fit) == status
+    assert run(Namespace(config=None, json=as_json, deep=False, path=False), Config(), probes=fit) == status
     out = capsys.readouterr().out
     if as_json:
         report = json.loads(out)
@@ -456,3 +457,41 @@ def test_exit_status_and_form(
     assert all(line.split()[0] in ("ok", "warn", "fail") for line in lines)
     assert all("→" in line for line in lines if not line.startswith("ok"))
     assert any(line.startswith("fail  http.port") for line in lines) is broken
+
+
+@pytest.mark.parametrize(
+    ("config", "voice", "path"),
+    [
+        (
+            Config(),
+            None,
+            (
+                "text ▸ cache 64 MiB ▸ chunker 60/200 characters ▸ engine(espeak, en-us) ▸ resampler 22050▸8000"
+                " ▸ chunks 200 ms ▸ window 1000 ms ▸ UA ▸ playout (starts at 40 to 300 ms) ▸ PCMU or PCMA or G722 or L16"
+            ),
+        ),
+        (
+            Config(
+                tts=TtsConfig(first_chunk_max_chars=40, chunk_max_chars=90),
+                cache=CacheConfig(enabled=False),
+                rtp=RtpConfig(clock_rate_hz=16000, codecs=("G722", "PCMA")),
+                playout=PlayoutConfig(window_ms=600, start_threshold_min_ms=60, start_threshold_max_ms=200),
+            ),
+            "de",
+            (
+                "text ▸ chunker 40/90 characters ▸ engine(espeak, de) ▸ resampler 22050▸16000 ▸ chunks 200 ms"
+                " ▸ window 600 ms ▸ UA ▸ playout (starts at 60 to 200 ms) ▸ G722 or PCMA"
+            ),
+        ),
+    ],
+)
+def test_the_path_of_a_prompt_is_that_of_the_configuration(
+    capsys: pytest.CaptureFixture[str], config: Config, voice: str | None, path: str
+) -> None:
+    assert run(Namespace(path=True, voice=voice), config) == 0
+    assert capsys.readouterr().out == path + "\n"
+
+
+def test_a_path_needs_a_voice_that_exists() -> None:
+    with pytest.raises(UnknownVoice):
+        run(Namespace(path=True, voice="nobody"), Config())

@@ -1,9 +1,9 @@
-"""Who may do what: bearer tokens (RFC 6750) with scopes, and the guard of a server that has none.
+"""Authentication by bearer tokens (RFC 6750) with scopes, and the check of origins for a server without tokens.
 
 Without tokens the server binds loopback only, but a web page in a browser on the same machine could still reach it: by
 a cross-origin request that needs no preflight, by a WebSocket (which knows no same-origin rule), or by DNS rebinding.
 So every request must then name ``localhost`` or a loopback address in ``Host``, and must not come from a page of another
-origin, as told by ``Origin`` (RFC 6454 §7) and ``Sec-Fetch-Site`` (W3C Fetch Metadata).
+origin, as ``Origin`` (RFC 6454 §7) and ``Sec-Fetch-Site`` (W3C Fetch Metadata) state.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ REALM: Final = "cc-tts"
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?")
 _HTTP_PORT: Final = "80"
 """Left out of ``Host`` and ``Origin`` by browsers (RFC 6454 §6.1)."""
-_FETCHED_BY_NOBODY_ELSE: Final = frozenset({"same-origin", "none"})
-"""``Sec-Fetch-Site`` of a page of ours, and of an address that the user typed."""
+_SAME_ORIGIN_FETCHES: Final = frozenset({"same-origin", "none"})
+"""``Sec-Fetch-Site`` of a page of the same origin, and of an address that the user typed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who sent a request. ``key`` tells holders apart without being the token."""
+    """The sender of a request. ``key`` is the digest of its token, so that holders can be compared without the token."""
 
     key: str
     scopes: frozenset[Scope]
@@ -39,7 +39,7 @@ class Holder:
 ANYBODY: Final = Holder("", frozenset(ALL_SCOPES))
 
 
-class Doorkeeper:
+class TokenAuthenticator:
     """Checks ``Authorization`` against the configured tokens, in constant time.
 
     Digests are compared, so that neither the length nor the first differing character of a token shows in the time, and
@@ -51,12 +51,12 @@ class Doorkeeper:
         self.set_tokens(tokens)
 
     def set_tokens(self, tokens: Sequence[TokenConfig]) -> None:
-        """Know these from now on, and no others. A holder's key is its token's digest, whatever its place in the list."""
+        """Replace the tokens. A holder's key is the digest of its token and does not depend on the order of the list."""
         digests = [(_digest(token.token), token.scopes) for token in tokens]
         self._holders = tuple((digest, Holder(digest.hex(), frozenset(scopes))) for digest, scopes in digests)
 
-    def admit(self, request: web.Request, scope: Scope) -> Holder:
-        """Whose request this is.
+    def authenticate(self, request: web.Request, scope: Scope) -> Holder:
+        """The holder of the request's token; ``ANYBODY`` where no tokens are configured.
 
         Raises:
             Unauthorized: no token or an unknown one.
@@ -75,7 +75,7 @@ class Doorkeeper:
         return holder
 
     def check_origin(self, request: web.Request) -> None:
-        """Keep web pages out while there are no tokens. For every request, those without a scope included.
+        """Refuse requests of web pages while there are no tokens. Called for every route, with or without a scope.
 
         Raises:
             Forbidden: ``Host`` is not this machine's loopback, or a page of another origin asks.
@@ -93,7 +93,7 @@ class Doorkeeper:
 
 
 def challenge(request: web.Request, status: int) -> str | None:
-    """``WWW-Authenticate`` of an answer (RFC 6750 §3); ``None`` where none belongs."""
+    """``WWW-Authenticate`` of a response (RFC 6750 §3); ``None`` for other statuses than 401 and 403."""
     match status:
         case 401 if "Authorization" in request.headers:
             return f'Bearer realm="{REALM}", error="invalid_token"'
@@ -116,18 +116,18 @@ def _check_same_origin(request: web.Request) -> None:
         scheme, _, authority = origin.partition("://")
         if scheme.lower() != "http" or not hosts or _authority(authority) != hosts[0]:
             raise Forbidden("without http.tokens no web page of another origin may ask")
-    if not _FETCHED_BY_NOBODY_ELSE.issuperset(request.headers.getall("Sec-Fetch-Site", ())):
+    if not _SAME_ORIGIN_FETCHES.issuperset(request.headers.getall("Sec-Fetch-Site", ())):
         raise Forbidden("without http.tokens no web page of another origin may ask")
 
 
 def _authority(text: str) -> tuple[str, str]:
-    """Host and port as browsers compare them; two empty strings if it is none."""
+    """Host and port as browsers compare them; two empty strings if ``text`` is not an authority."""
     match = _HOST.fullmatch(text.lower())
     return (match[1], match[2] or _HTTP_PORT) if match else ("", "")
 
 
 def _is_loopback(authority: tuple[str, str]) -> bool:
-    """``localhost`` or a loopback address: not a name under it, which need not be ours, and no name that DNS tells."""
+    """``localhost`` or a loopback address. Names below ``localhost`` and names that DNS would resolve are not accepted."""
     host = authority[0].strip("[]")
     if host == "localhost":
         return True

@@ -1,4 +1,4 @@
-"""Request bodies: bounded in bytes and time, JSON only, decoded into one of ``schemas.py``; and JSON answers.
+"""Request bodies: bounded in bytes and time, JSON only, decoded into one of ``schemas.py``; and JSON responses.
 
 400 is for what is not JSON or not of the right shape (type, missing or unknown field), 422 for the right shape with a
 value out of bounds. The fault is named by a JSON pointer (RFC 6901).
@@ -11,17 +11,18 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
 
+import aiohttp
 import msgspec
-from aiohttp import ClientError, HttpVersion11, web
+from aiohttp import HttpVersion11, web
 from aiohttp.web_exceptions import HTTPRequestEntityTooLarge
 from aiohttp.web_protocol import RequestPayloadError
 
 from cc_tts.api.http.problems import ExpectationFailed, RequestTimeout
 from cc_tts.errors import (
     BodyTooLarge,
+    ClientError,
     FieldError,
     MalformedRequest,
-    TheirFault,
     Unprocessable,
     UnsupportedMediaType,
     did_you_mean,
@@ -63,7 +64,7 @@ async def read(request: web.Request, *, max_bytes: int, timeout_s: float) -> byt
         raise RequestTimeout(f"the body did not arrive within {timeout_s:g} s") from None
     except HTTPRequestEntityTooLarge:
         raise BodyTooLarge(f"http.max_body_bytes is {max_bytes}") from None
-    except (RequestPayloadError, ClientError, ConnectionError):
+    except (RequestPayloadError, aiohttp.ClientError, ConnectionError):
         raise MalformedRequest("the body broke off") from None
     if len(body) > max_bytes:
         raise BodyTooLarge(f"{len(body)} bytes; http.max_body_bytes is {max_bytes}")
@@ -91,14 +92,14 @@ def decode(body: bytes, kind: type[T]) -> T:
     return decoded
 
 
-def answer(
+def response(
     value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None, content_type: str = JSON
 ) -> web.Response:
     """``value`` as JSON."""
     return web.Response(body=_ENCODER.encode(value), status=status, headers=headers, content_type=content_type)
 
 
-def located(error: TheirFault, pointers: Mapping[type[TheirFault], str]) -> TheirFault:
+def located(error: ClientError, pointers: Mapping[type[ClientError], str]) -> ClientError:
     """``error`` with the pointer to the field it is about, if its class is in ``pointers`` and it names none yet."""
     pointer = pointers.get(type(error))
     if pointer is not None and not error.field_errors:
@@ -133,10 +134,10 @@ async def _invite(request: web.Request) -> None:
     if expected != "100-continue":
         raise ExpectationFailed("only 100-continue can be expected")
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # aiohttp counts from here whether an answer has begun
+    request.writer.output_size = 0  # aiohttp counts from here whether a response has begun
 
 
-def _explained(message: str, kind: Any) -> TheirFault:
+def _explained(message: str, kind: Any) -> ClientError:
     """The words of msgspec as an error with a pointer."""
     located_at = _AT.fullmatch(message)
     what, names = message, list[str]()

@@ -48,7 +48,7 @@ log = logs.get(__name__)
 
 
 class Connection(web.RequestHandler):
-    """One connection. It is idle until a whole request head has come, and again after the answer."""
+    """One connection. It is idle until a whole request head has come, and again after the response."""
 
     __slots__ = ("_head_timer", "_listener", "idle_since_ns", "source")
 
@@ -72,7 +72,7 @@ class Connection(web.RequestHandler):
 
     def handle_error(self, request: Any, status: int = 500, exc: Any = None, message: str | None = None) -> Any:
         """Aiohttp: a request that cannot be read as HTTP, or an exception that no middleware saw."""
-        super().handle_error(request, status, exc, message)  # raises if an answer has begun
+        super().handle_error(request, status, exc, message)  # raises if a response has begun
         error = MalformedRequest("this cannot be read as HTTP") if status < 500 else None  # noqa: PLR2004
         response = problems.response_for(error, instance="/") if error else problems.internal_error(instance="/")
         response.headers["Server"] = SERVER
@@ -91,7 +91,7 @@ class Connection(web.RequestHandler):
         self.idle_since_ns = None
 
     def request_ended(self) -> None:
-        """The answer is complete."""
+        """The response is complete."""
         self.idle_since_ns = self._listener.now_ns()
 
     def drop(self) -> None:
@@ -261,7 +261,7 @@ def allow_files(max_connections: int) -> int:
 def _refuse(accepted: socket.socket) -> None:
     """Answer 503 as far as the socket, which does not block, takes it now, and close it."""
     with suppress(OSError):
-        accepted.recv(65_536)  # closing with something unread would take the answer back (RFC 1122 §4.2.2.13)
+        accepted.recv(65_536)  # closing with something unread would discard the response (RFC 1122 §4.2.2.13)
     with suppress(OSError):
         accepted.send(_REFUSAL % (len(_REFUSED_BODY), _REFUSED_BODY))
         accepted.shutdown(socket.SHUT_WR)

@@ -1,8 +1,8 @@
-"""``Idempotency-Key``: the same request sent twice is done once.
+"""``Idempotency-Key``: a request that is sent twice is executed once.
 
-The first answer under a key is kept for ``http.idempotency_ttl_s`` and given again; a request that comes while the
-first is still being worked on waits for it. The work goes on if its client hangs up: that client is the one who will
-ask again. Answers after which trying again makes sense (5xx, 408, 429) are not kept.
+The first response under a key is stored for ``http.idempotency_ttl_s`` and returned again; a request that arrives while
+the first is in progress waits for it. The work continues if its client disconnects, since that client will repeat the
+request. Responses after which a retry makes sense (5xx, 408, 429) are not stored.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _SERVER_ERRORS: Final = 500
 
 
 class Key(NamedTuple):
-    """What a stored answer is found by: who asked (``auth.Holder.key``), for what, and the header's value."""
+    """The key of a stored response: the token's holder (``auth.Holder.key``), method, path and the header's value."""
 
     holder: str
     method: str
@@ -30,8 +30,8 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A response as it can be given again."""
+class StoredResponse:
+    """A response that can be sent again."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -39,7 +39,7 @@ class Answer:
 
     @property
     def is_final(self) -> bool:
-        """Whether asking again would give the same."""
+        """Whether the response may be stored."""
         return self.status < _SERVER_ERRORS and self.status not in _TRY_AGAIN
 
 
@@ -47,7 +47,7 @@ class Answer:
 class _Entry:
     fingerprint: bytes
     accepted_ns: int
-    task: asyncio.Task[Answer]
+    task: asyncio.Task[StoredResponse]
 
 
 def check_key(value: str) -> str:
@@ -62,7 +62,7 @@ def check_key(value: str) -> str:
 
 
 class IdempotencyStore:
-    """Bounded; the oldest finished answer makes room for a new one. Runs on: the event loop."""
+    """Bounded; the oldest finished response is evicted for a new one. Runs on: the event loop."""
 
     def __init__(self, clock: Clock, *, ttl_s: float, max_keys: int) -> None:
         self._clock = clock
@@ -73,20 +73,22 @@ class IdempotencyStore:
     def __len__(self) -> int:
         return len(self._entries)
 
-    async def answer(self, key: Key, fingerprint: bytes, work: Callable[[], Awaitable[Answer]]) -> tuple[Answer, bool]:
-        """Do ``work``, or give the answer it gave before.
+    async def run_once(
+        self, key: Key, fingerprint: bytes, work: Callable[[], Awaitable[StoredResponse]]
+    ) -> tuple[StoredResponse, bool]:
+        """Run ``work``, or return the response of the first request with this key.
 
         Args:
             key: what the request is known by.
             fingerprint: of the body.
-            work: makes the answer; runs in a task of its own, which a client that hangs up does not cancel.
+            work: makes the response. It runs in a task of its own, which a disconnecting client does not cancel.
 
         Returns:
-            The answer, and whether it is that of an earlier request.
+            The response, and whether it is the stored one of an earlier request.
 
         Raises:
             IdempotencyMismatch: the key came with another body before.
-            CapacityExceeded: every entry of the store is still being worked on.
+            CapacityExceeded: every entry of the store is still in progress.
         """
         if self._max_keys == 0:
             return await work(), False
@@ -103,14 +105,14 @@ class IdempotencyStore:
         return await asyncio.shield(task), False
 
     async def close(self) -> None:
-        """Cancel what is still being worked on."""
+        """Cancel what is still in progress."""
         tasks = [entry.task for entry in self._entries.values() if not entry.task.done()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._entries.clear()
 
-    def _finished(self, key: Key, task: asyncio.Task[Answer]) -> None:
+    def _finished(self, key: Key, task: asyncio.Task[StoredResponse]) -> None:
         if task.cancelled() or task.exception() is not None or not task.result().is_final:
             self._entries.pop(key, None)
 
@@ -131,5 +133,5 @@ class IdempotencyStore:
         del self._entries[oldest]
 
 
-async def _run(work: Callable[[], Awaitable[Answer]]) -> Answer:
+async def _run(work: Callable[[], Awaitable[StoredResponse]]) -> StoredResponse:
     return await work()

@@ -24,40 +24,39 @@ from cc_tts import logs
 from cc_tts.api.context import CONTEXT, ApiContext
 from cc_tts.api.http import auth, bodies, problems
 from cc_tts.api.http.connections import SERVER, Connection, is_gone
-from cc_tts.api.http.idempotency import Answer, IdempotencyStore, Key, check_key
+from cc_tts.api.http.idempotency import IdempotencyStore, Key, StoredResponse, check_key
 from cc_tts.api.http.route import Route
 from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
-from cc_tts.config.schema import Scope
 from cc_tts.errors import CcTtsError
 
 MAX_REQUEST_ID_CHARS: Final = 128
 UNMATCHED: Final = "unmatched"
 """Label ``route`` of requests for unknown paths."""
 CLIENT_GONE_STATUS: Final = 499
-"""Label ``status`` of requests whose client hung up before the answer, which nobody reads."""
+"""Label ``status`` of requests whose client hung up before the response."""
 _TRACEPARENT: Final = re.compile(
     r"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})(?P<span>[0-9a-f]{16})-[0-9a-f]{2}(?P<more>-.*)?"
 )
 """W3C Trace Context §3.2; later versions may carry more."""
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _GIVEN_AGAIN: Final = ("Content-Type", "Location", "Retry-After", "WWW-Authenticate")
-"""Headers kept with an answer for its Idempotency-Key."""
+"""Headers stored with a response for its Idempotency-Key."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-DOORKEEPER: Final = web.AppKey("doorkeeper", auth.Doorkeeper)
+AUTHENTICATOR: Final = web.AppKey("authenticator", auth.TokenAuthenticator)
 IDEMPOTENCY: Final = web.AppKey("idempotency", IdempotencyStore)
 
 _request_id: ContextVar[str] = ContextVar("request_id", default="")
-"""Of the request that this task answers; aiohttp answers each in a task of its own."""
+"""Of the request that this task serves; aiohttp serves each in a task of its own."""
 
 log = logs.get(__name__)
 
 
 @web.middleware
 async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The outermost layer: whatever happens inside becomes an answer, a count and a line."""
+    """The outermost layer: whatever happens inside becomes a response, a metric and a log line."""
     context = request.app[CONTEXT]
     started_ns = context.clock.now_ns()
     connection = request.protocol if isinstance(request.protocol, Connection) else None
@@ -70,7 +69,7 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     status = str(CLIENT_GONE_STATUS)
     streamed = False
     try:
-        response = await answered(request, _same_origin(handler))
+        response = await respond(request, _same_origin(handler))
         status, streamed = str(response.status), response.prepared
     finally:
         if connection is not None:
@@ -84,8 +83,8 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     return response
 
 
-async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The handler's answer, or the problem document for what it raised. Raises nothing but cancellation."""
+async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The response of the handler, or the problem document for what it raised. Raises nothing but cancellation."""
     try:
         return await handler(request)
     except CcTtsError as error:
@@ -106,7 +105,7 @@ async def answered(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Signal ``on_response_prepare``: headers of every answer, streamed ones included."""
+    """Signal ``on_response_prepare``: headers of every response, streamed ones included."""
     response.headers["Server"] = SERVER
     response.headers["X-Request-Id"] = _request_id.get() or _id_of(request)
     response.headers.setdefault("Cache-Control", "no-store")
@@ -122,7 +121,7 @@ def guarded(route: Route) -> Handler:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         context = request.app[CONTEXT]
-        holder = auth.ANYBODY if route.scope is None else _admit(request, route.scope)
+        holder = auth.ANYBODY if route.scope is None else request.app[AUTHENTICATOR].authenticate(request, route.scope)
         if route.streams and route.body is None:
             return await route.handler(request, None)
         value = request.headers.get("Idempotency-Key") if route.method == "POST" else None
@@ -141,14 +140,10 @@ def guarded(route: Route) -> Handler:
 
 def _same_origin(handler: Handler) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        request.app[DOORKEEPER].check_origin(request)
+        request.app[AUTHENTICATOR].check_origin(request)
         return await handler(request)
 
     return handle
-
-
-def _admit(request: web.Request, scope: Scope) -> auth.Holder:
-    return request.app[DOORKEEPER].admit(request, scope)
 
 
 async def _body(request: web.Request, route: Route, context: ApiContext) -> bytes:
@@ -180,15 +175,15 @@ async def _call(route: Route, request: web.Request, body: Any, context: ApiConte
 async def _once(request: web.Request, key: Key, body: bytes, work: Handler) -> web.Response:
     store = request.app[IDEMPOTENCY]
 
-    async def make() -> Answer:
-        response = await answered(request, work)
+    async def make() -> StoredResponse:
+        response = await respond(request, work)
         assert isinstance(response, web.Response)
         assert isinstance(response.body, bytes | None)
         headers = tuple((name, response.headers[name]) for name in _GIVEN_AGAIN if name in response.headers)
-        return Answer(response.status, headers, response.body or b"")
+        return StoredResponse(response.status, headers, response.body or b"")
 
-    answer, is_replayed = await store.answer(key, hashlib.sha256(body).digest(), make)
-    response = web.Response(body=answer.body, status=answer.status, headers=answer.headers)
+    stored, is_replayed = await store.run_once(key, hashlib.sha256(body).digest(), make)
+    response = web.Response(body=stored.body, status=stored.status, headers=stored.headers)
     if is_replayed:
         response.headers["Idempotency-Replayed"] = "true"
     return response

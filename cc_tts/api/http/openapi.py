@@ -29,7 +29,7 @@ _PATH_NAME: Final = re.compile(r"\{(\w+)\}")
 _SWITCHING_PROTOCOLS: Final = 101
 _DESCRIPTION: Final = (
     "Errors are application/problem+json (RFC 9457) with a stable `code` and, for a bad body, `errors` with JSON "
-    "pointers. Times of day are seconds since the Unix epoch. Every answer carries `X-Request-Id`."
+    "pointers. Times of day are seconds since the Unix epoch. Every response carries `X-Request-Id`."
 )
 _RETRY_AFTER: Final = {
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}},
@@ -43,7 +43,7 @@ async def openapi_json(request: web.Request, _body: None) -> web.Response:
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
     """The OpenAPI document of ``routes``."""
-    types = {kind for route in routes for kind in (route.body, route.answer) if kind is not None}
+    types = {kind for route in routes for kind in (route.body, route.response) if kind is not None}
     ordered = sorted(types | {problems.Problem}, key=lambda kind: kind.__name__)
     schemas, components = msgspec.json.schema_components(ordered, ref_template=_REF)
     refs = dict(zip(ordered, schemas, strict=True))
@@ -94,7 +94,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
             {
                 "name": "Idempotency-Key",
                 "in": "header",
-                "description": "The same key and body give the first answer again.",
+                "description": "The same key and body return the first response again.",
                 "schema": {"type": "string", "minLength": 1, "maxLength": 255},
             }
         )
@@ -103,8 +103,8 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 
 def _responses(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:
     done: dict[str, Any] = {"description": "Switching to WebSocket" if route.status == _SWITCHING_PROTOCOLS else "Done"}
-    if route.answer is not None:
-        done["content"] = {JSON: {"schema": refs[route.answer]}}
+    if route.response is not None:
+        done["content"] = {JSON: {"schema": refs[route.response]}}
     elif route.content_types:
         done["content"] = {name: {} for name in route.content_types}
     if route.status == 201:  # noqa: PLR2004 - Created
@@ -116,18 +116,18 @@ def _responses(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
         if error not in by_status[error.http_status]:
             by_status[error.http_status].append(error)
     for status, errors in sorted(by_status.items()):
-        answer: dict[str, Any] = {
+        documented: dict[str, Any] = {
             "description": "; ".join(f"{error.title} (`{error.code}`)" for error in errors),
             "content": {problems.CONTENT_TYPE: {"schema": refs[problems.Problem]}},
         }
         if status in problems.RETRYABLE:
-            answer["headers"] = _RETRY_AFTER
-        responses[str(status)] = answer
+            documented["headers"] = _RETRY_AFTER
+        responses[str(status)] = documented
     return responses
 
 
 def _guards(route: Route) -> Iterable[type[CcTtsError]]:
-    """What the layers around a handler may answer."""
+    """What the layers around a handler may respond with."""
     if route.scope is not None:
         yield from (Unauthorized, Forbidden)
     if route.query:

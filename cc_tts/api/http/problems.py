@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from cc_tts.errors import CcTtsError, FieldError, MalformedRequest, NotFound, OurFault, TheirFault
+from cc_tts.errors import CcTtsError, ClientError, FieldError, MalformedRequest, NotFound, ServerError
 
 CONTENT_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:cc-tts:problem:"
@@ -22,7 +22,7 @@ MAX_INSTANCE_CHARS: Final = 500
 RETRYABLE: Final = frozenset({429, 503})
 
 
-class MethodNotAllowed(TheirFault):
+class MethodNotAllowed(ClientError):
     """The path exists, the method does not (RFC 9110 §15.5.6)."""
 
     code = "method_not_allowed"
@@ -30,7 +30,7 @@ class MethodNotAllowed(TheirFault):
     http_status = 405
 
 
-class RequestTimeout(TheirFault):
+class RequestTimeout(ClientError):
     """The body did not arrive within ``http.request_timeout_s`` (RFC 9110 §15.5.9)."""
 
     code = "request_timeout"
@@ -38,7 +38,7 @@ class RequestTimeout(TheirFault):
     http_status = 408
 
 
-class UpgradeRequired(TheirFault):
+class UpgradeRequired(ClientError):
     """A WebSocket path was asked for without a WebSocket handshake (RFC 9110 §15.5.22)."""
 
     code = "upgrade_required"
@@ -46,7 +46,7 @@ class UpgradeRequired(TheirFault):
     http_status = 426
 
 
-class DeadlineExceeded(OurFault):
+class DeadlineExceeded(ServerError):
     """The server did not finish the request within ``http.request_timeout_s``."""
 
     code = "deadline_exceeded"
@@ -54,7 +54,7 @@ class DeadlineExceeded(OurFault):
     http_status = 503
 
 
-class NotReady(OurFault):
+class NotReady(ServerError):
     """A call would not be answered and spoken to now."""
 
     code = "not_ready"
@@ -62,7 +62,7 @@ class NotReady(OurFault):
     http_status = 503
 
 
-class ExpectationFailed(TheirFault):
+class ExpectationFailed(ClientError):
     """An Expect header other than 100-continue (RFC 9110 §15.5.18)."""
 
     code = "expectation_failed"
@@ -95,7 +95,7 @@ _BY_HTTP_STATUS: Final[Mapping[int, type[CcTtsError]]] = {
 
 
 def response_for(error: CcTtsError, *, instance: str, reason: str = "") -> web.Response:
-    """The answer to ``error``, with the headers its status calls for."""
+    """The response for ``error``, with the headers its status calls for."""
     status = error.http_status
     problem = Problem(
         type=TYPE_PREFIX + error.code,
@@ -119,12 +119,12 @@ def response_for(error: CcTtsError, *, instance: str, reason: str = "") -> web.R
 
 
 def internal_error(*, instance: str) -> web.Response:
-    """The answer to an exception nobody expected: says nothing about it."""
+    """The response for an unexpected exception, without its details."""
     return response_for(CcTtsError("something unexpected happened; the log has the details"), instance=instance)
 
 
 def response_for_http(error: web.HTTPException, *, method: str, instance: str, not_found: str = "") -> web.Response:
-    """The answer in place of aiohttp's own plain text. ``not_found`` says more about an unknown path."""
+    """The response in place of aiohttp's own plain text. ``not_found`` says more about an unknown path."""
     kind = _BY_HTTP_STATUS.get(error.status)
     match error:
         case web.HTTPMethodNotAllowed():

@@ -25,9 +25,9 @@ class Query:
 class Route:
     """A method and a path with names in braces, and what is behind them.
 
-    ``scope`` ``None``: needs no token. ``body`` is what a request's JSON is decoded into, ``answer`` what the answer is
-    made of; ``content_types`` is for answers that are not JSON. A route that ``streams`` has no time limit of its own
-    and keeps no answer for an Idempotency-Key. ``errors`` are those of the handler; those of the guards are added.
+    ``scope`` ``None``: needs no token. ``body`` is what a request's JSON is decoded into, ``response`` what the response is
+    made of; ``content_types`` is for responses that are not JSON. A route that ``streams`` has no time limit of its own
+    and stores no response for an Idempotency-Key. ``errors`` are those of the handler; those of the guards are added.
     """
 
     method: Method
@@ -38,7 +38,7 @@ class Route:
     status: int = 200
     body: type[Any] | None = None
     body_is_optional: bool = False
-    answer: type[Any] | None = None
+    response: type[Any] | None = None
     content_types: tuple[str, ...] = ("application/json",)
     query: tuple[Query, ...] = ()
     errors: tuple[type[CcTtsError], ...] = ()

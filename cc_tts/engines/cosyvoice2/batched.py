@@ -53,7 +53,7 @@ log = logs.get(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchedConfig:
-    """What a worker is told."""
+    """How the engine of a worker is set up."""
 
     engine: EngineConfig
     device: torch.device
@@ -64,7 +64,7 @@ class BatchedConfig:
     """For the flow's pages; 0: what the device has left."""
     graphs: bool = True
     checks_only: bool = False
-    """Load no networks: it can then tell its voices and nothing else."""
+    """Load no networks: it can then list its voices and nothing else."""
     num_positions: int = NUM_POSITIONS
     calibration_rows: tuple[int, ...] = (1,)
     """How many streams are spoken at a time to measure the stages."""
@@ -301,14 +301,14 @@ class BatchedEngine:
 
 
 def _in_tenths(on_progress: Callable[[str], None]) -> Callable[[float], None]:
-    """Tell of every tenth of the weights."""
-    told = -1
+    """Report every tenth of the weights."""
+    reported = -1
 
     def on_share(share: float) -> None:
-        nonlocal told
-        if told < int(10 * share):
-            told = int(10 * share)
-            on_progress(f"loading {10 * told} %")
+        nonlocal reported
+        if reported < int(10 * share):
+            reported = int(10 * share)
+            on_progress(f"loading {10 * reported} %")
 
     return on_share
 

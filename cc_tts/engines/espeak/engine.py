@@ -177,7 +177,7 @@ class EspeakStream:
             self._is_ended = True
         self._news.set()
 
-    def playing(self, ahead_ms: float) -> None:
+    def set_buffered_ms(self, buffered_ms: float) -> None:
         """Nothing to do: espeak-ng is a thousand times faster than any listener."""
 
     def __aiter__(self) -> AsyncIterator[PcmChunk]:

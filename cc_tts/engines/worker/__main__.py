@@ -32,7 +32,7 @@ log = logs.get("cc_tts.engines.worker")
 
 
 def main() -> int:
-    """Run until told to shut down or the server is gone; returns the exit status."""
+    """Run until a shutdown is asked for or the server is gone; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m cc_tts.engines.worker", description="the speech engine's process")
     parser.add_argument("--channel-fd", type=int, required=True)
     arguments = parser.parse_args()
@@ -52,11 +52,11 @@ def main() -> int:
             engine = _engine(settings)
             loop = WorkerLoop(engine, channel, clock=clock, inbox=inbox)
 
-            def tell(what: str) -> None:
+            def report(what: str) -> None:
                 log.info("loading", what=what, ms=round(ms_between(started_ns, clock.now_ns())))
                 channel.send(Starting(what))
 
-            engine.load(tell)
+            engine.load(report)
         except CcTtsError as error:
             return _refuse(channel, error.detail)
         except Exception as error:  # noqa: BLE001 - whatever torch throws, the reason must reach the operator

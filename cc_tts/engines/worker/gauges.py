@@ -1,4 +1,4 @@
-"""What the workers tell, as metrics. Runs on: the event loop."""
+"""What the workers report, as metrics. Runs on: the event loop."""
 
 from cc_tts.engines.stepped import EngineLoad
 from cc_tts.metrics import Metrics

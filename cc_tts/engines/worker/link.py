@@ -40,7 +40,7 @@ from cc_tts.processes.supervisor import STOPPED, ChildSpec, ProcessState, Superv
 from cc_tts.voices.voice import Voice
 
 RETRY_AFTER_S: Final = 2
-"""What a client is told while a worker restarts."""
+"""``Retry-After`` while a worker restarts, s."""
 DESCRIPTION_TIMEOUT_S: Final = 10.0
 """From ``Ready`` to the description and the first report."""
 HEARTBEAT_TIMEOUT_S: Final = 60.0
@@ -50,7 +50,7 @@ STALL_LOOK_S: Final = 0.2
 SLOW_ENGINE_FACTOR: Final = 3.0
 """An engine that predicts a first audio of several seconds (without a GPU) may be silent for so many times that."""
 TAKEN_INTERVAL_MS: Final = 100.0
-"""How often the worker is told what the listener's side has taken, ms of audio."""
+"""How often the worker gets a report of what the listener's side has taken, ms of audio."""
 
 log = logs.get(__name__)
 
@@ -83,8 +83,8 @@ class WorkerStream:
         self._is_over = False
         self._failure: CcTtsError | None = None
         self._taken_ms = 0.0
-        self._told_ms = 0.0
-        self._ahead_ms: float | None = None
+        self._reported_ms = 0.0
+        self._buffered_ms: float | None = None
         self._is_text_whole = False
         self._is_read = False
         self._dry_ns = 0
@@ -100,15 +100,15 @@ class WorkerStream:
         self._is_text_whole = True
         self._send(EndText(self.stream_id))
 
-    def playing(self, ahead_ms: float) -> None:
+    def set_buffered_ms(self, buffered_ms: float) -> None:
         """The listener's side holds so much audio that is not played yet, ms."""
-        self._ahead_ms = ahead_ms
-        self._dry_ns = self._worker.clock.now_ns() + round(ahead_ms * NS_PER_MS)
+        self._buffered_ms = buffered_ms
+        self._dry_ns = self._worker.clock.now_ns() + round(buffered_ms * NS_PER_MS)
 
     @property
     def has_listener(self) -> bool:
         """Whether it is known to be played as it comes."""
-        return self._ahead_ms is not None
+        return self._buffered_ms is not None
 
     def is_owed(self, now_ns: int) -> bool:
         """Whether the reader has nothing left and only the engine can help."""
@@ -119,9 +119,9 @@ class WorkerStream:
             if self._queue:
                 chunk = self._queue.popleft()
                 self._taken_ms += chunk.duration_ms
-                if self._taken_ms - self._told_ms >= TAKEN_INTERVAL_MS or not self._queue:
-                    self._told_ms = self._taken_ms
-                    self._send(Taken(self.stream_id, self._taken_ms, self._ahead_ms))
+                if self._taken_ms - self._reported_ms >= TAKEN_INTERVAL_MS or not self._queue:
+                    self._reported_ms = self._taken_ms
+                    self._send(Taken(self.stream_id, self._taken_ms, self._buffered_ms))
                 yield chunk
             elif self._failure is not None:
                 raise self._failure
@@ -327,7 +327,7 @@ class WorkerLink:
         stream = self._streams.pop(stream_id, None)
         if stream is not None:
             if isinstance(failure, EngineOverloaded):
-                self._tell(lambda listener: listener.on_refusal("worker"))
+                self._notify(lambda listener: listener.on_refusal("worker"))
             stream.over(failure)
 
     def _on_load(self, load: EngineLoad) -> None:
@@ -335,7 +335,7 @@ class WorkerLink:
         if self._is_described:
             self.down_reason = None
             self._usable.set()
-        self._tell(lambda listener: listener.on_engine_load(self.name, load))
+        self._notify(lambda listener: listener.on_engine_load(self.name, load))
 
     def _on_ready(self, _hello: Hello) -> None:
         self._usable.clear()
@@ -350,9 +350,9 @@ class WorkerLink:
         self.down_reason = reason
         self.fail_all(EngineFailed(f"the engine worker ended: {reason}", retry_after_s=RETRY_AFTER_S))
         if reason != STOPPED:
-            self._tell(lambda listener: listener.on_worker_down(self.name, reason))
+            self._notify(lambda listener: listener.on_worker_down(self.name, reason))
 
-    def _tell(self, action: Callable[[EngineListener], None]) -> None:
+    def _notify(self, action: Callable[[EngineListener], None]) -> None:
         listener = self._listener()
         if listener is not None:
             action(listener)

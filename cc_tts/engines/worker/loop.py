@@ -77,7 +77,7 @@ class WorkerLoop:
         self.is_stopping = True
 
     def run(self) -> bool:
-        """Work until told to shut down; returns whether the server is still there.
+        """Work until a shutdown is asked for; returns whether the server is still there.
 
         Raises:
             ProcessFailed: the server is gone or has stopped reading.

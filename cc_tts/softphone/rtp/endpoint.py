@@ -109,7 +109,7 @@ def open_socket(address: str, port: int) -> socket.socket:
 
 
 def open_rtcp_socket(address: str, port: int) -> socket.socket | None:
-    """A UDP socket for RTCP, one above RTP's port (RFC 3550 §11); ``None`` if that is taken: a call can do without."""
+    """A UDP socket for RTCP, one above RTP's port (RFC 3550 §11); ``None`` if that port is in use: RTCP is optional."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         sock.setblocking(False)  # noqa: FBT003 - the socket API
@@ -158,7 +158,7 @@ class RtpEndpoint:
 
     @property
     def local_port(self) -> int:
-        """UDP port the far side is told to send to."""
+        """Local UDP port, which our SDP names."""
         port: int = self._sock.getsockname()[1]
         return port
 

@@ -24,7 +24,7 @@ DTMF_DIGITS: Final = "0123456789*#ABCD"
 END_PACKETS: Final = 3
 """RFC 4733 §2.5.1.4: the final packet of an event is sent three times."""
 MAX_EVENT_MS: Final = 0xFFFF * 1000 // RATE_HZ
-"""A longer event would need a second segment (RFC 4733 §2.5.1.3); nobody presses a key for eight seconds."""
+"""A longer event would need a second segment (RFC 4733 §2.5.1.3)."""
 
 _HEADER: Final = struct.Struct("!BBHII")
 _EVENT: Final = struct.Struct("!BBH")

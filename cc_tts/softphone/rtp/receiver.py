@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from cc_tts.clock import NS_PER_MS
 from cc_tts.media import g711
-from cc_tts.media.speech_activity import has_speech
+from cc_tts.media.speech_activity import is_audible
 from cc_tts.softphone.rtp.packets import (
     EVENT_PAYLOAD_TYPE,
     Jitter,
@@ -38,7 +38,7 @@ class Talkspurt:
 
 
 class TalkspurtDetector:
-    """Groups speech packets into talkspurts and tells their edges when they are known."""
+    """Groups speech packets into talkspurts and reports their edges when they are known."""
 
     def __init__(self, *, pause_ms: int = PAUSE_MS, on_edge: Callable[[SpeechEdge, int], None] | None = None) -> None:
         self._pause_ns = pause_ms * NS_PER_MS
@@ -54,7 +54,7 @@ class TalkspurtDetector:
             return
         self.talkspurts.append(Talkspurt(arrival_ns, arrival_ns + length_ns))
         self._is_open = True
-        self._tell("speech_start", arrival_ns)
+        self._report_edge("speech_start", arrival_ns)
 
     def poll(self, now_ns: int) -> None:
         """Close the talkspurt if the pause is over."""
@@ -65,9 +65,9 @@ class TalkspurtDetector:
         """Close the talkspurt: the call is over."""
         if self._is_open:
             self._is_open = False
-            self._tell("speech_end", self.talkspurts[-1].end_ns)
+            self._report_edge("speech_end", self.talkspurts[-1].end_ns)
 
-    def _tell(self, edge: SpeechEdge, at_ns: int) -> None:
+    def _report_edge(self, edge: SpeechEdge, at_ns: int) -> None:
         if self._on_edge is not None:
             self._on_edge(edge, at_ns)
 
@@ -158,7 +158,7 @@ class RtpReceiver:
         self._jitters[-1].update(packet.timestamp, arrival_ns)
         self._gap(check.extended, packet.timestamp, ticks, arrival_ns)
         self.recording.add(ssrc=packet.ssrc, timestamp=packet.timestamp, pcm=pcm, arrival_ns=arrival_ns)
-        if has_speech(pcm):
+        if is_audible(pcm):
             self.detector.speech(arrival_ns, ticks * 125_000)
 
     def _note_source(self, packet: RtpPacket, arrival_ns: int, source: str) -> None:

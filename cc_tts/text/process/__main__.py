@@ -69,7 +69,7 @@ class Preparer:
         return bool(self._new or self._begun)
 
     def open(self, request: PrepareText, text: str) -> None:
-        """Line a text up."""
+        """Queue a text."""
         chunker = Chunker(
             self._normalizer,
             language=request.language,
@@ -80,7 +80,7 @@ class Preparer:
         self._new.append(_Text(request.request_id, text, chunker))
 
     def cancel(self, request_id: int) -> None:
-        """Forget it."""
+        """Stop preparing a text."""
         for line in (self._new, self._begun):
             for each in [each for each in line if each.request_id == request_id]:
                 line.remove(each)
@@ -104,7 +104,7 @@ def _packed(chunk: TextChunk) -> PreparedChunk:
 
 
 def main() -> int:
-    """Run until told to shut down or the server is gone; returns the exit status."""
+    """Run until asked to shut down or the server is gone; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m cc_tts.text.process", description="prepares the text of prompts")
     parser.add_argument("--channel-fd", type=int, required=True)
     arguments = parser.parse_args()

@@ -6,12 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from cc_tts.clock import Clock
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.processes.channel import Message
-from cc_tts.processes.supervisor import STOPPED, ChildSpec, ProcessState, Supervisor, python_module
+from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
 from cc_tts.text.chunker import TextChunk
 from cc_tts.text.process.messages import FROM_TEXT, CancelText, PrepareText, TextPrepared, TextSettings
 
@@ -23,7 +21,7 @@ RETRY_AFTER_S: Final = 1
 
 
 class TextPreparation:
-    """One text on its way."""
+    """One text that the text process prepares."""
 
     def __init__(self, request_id: int, text: str, process: "TextProcess") -> None:
         self.request_id = request_id
@@ -65,7 +63,7 @@ class TextPreparation:
         self.over(None)
 
     def deliver(self, prepared: TextPrepared) -> None:
-        """Chunks came."""
+        """The text process has sent chunks."""
         for each in prepared.chunks:
             source = self._text[self._position : self._position + each.num_source_chars]
             self._position += each.num_source_chars
@@ -75,7 +73,7 @@ class TextPreparation:
         self._news.set()
 
     def over(self, failure: CcTtsError | None) -> None:
-        """Nothing more will come."""
+        """The text is whole, or failed with ``failure``."""
         if not self._is_over:
             self._is_over, self._failure = True, failure
         self._news.set()
@@ -90,12 +88,7 @@ class TextProcess:
         self._next_id = 1
         settings = TextSettings(log_level=log_level, log_json=log_json)
         self._supervisor = Supervisor(
-            ChildSpec(
-                name="text",
-                argv=python_module("cc_tts.text.process"),
-                messages=FROM_TEXT,
-                stdin=msgspec.json.encode(settings),
-            ),
+            python_child("text", "cc_tts.text.process", messages=FROM_TEXT, settings=settings),
             clock=clock,
             on_message=self._on_message,
             on_ready=lambda _hello: None,
@@ -157,7 +150,7 @@ class TextProcess:
         return preparation
 
     def cancel(self, preparation: TextPreparation) -> None:
-        """Nobody waits for it any more."""
+        """Stop preparing a text."""
         if self._texts.pop(preparation.request_id, None) is not None:
             with contextlib.suppress(ProcessFailed):
                 self._supervisor.send(CancelText(preparation.request_id))

@@ -31,7 +31,7 @@ class PrepareText(Message, frozen=True):
 
 
 class CancelText(Message, frozen=True):
-    """Nobody waits for it any more."""
+    """Stop preparing a text."""
 
     request_id: int
 

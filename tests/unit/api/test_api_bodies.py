@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cc_tts.api import schemas
 from cc_tts.api.http import bodies
-from cc_tts.errors import FieldError, MalformedRequest, NothingToSay, TheirFault, UnknownVoice, Unprocessable
+from cc_tts.errors import ClientError, FieldError, MalformedRequest, NothingToSay, UnknownVoice, Unprocessable
 
 pytestmark = pytest.mark.unit
 
@@ -25,8 +25,8 @@ class Outer(msgspec.Struct, forbid_unknown_fields=True):
     word: Literal["a", "b"] = "a"
 
 
-def fault_of(body: bytes) -> TheirFault:
-    with pytest.raises(TheirFault) as caught:
+def fault_of(body: bytes) -> ClientError:
+    with pytest.raises(ClientError) as caught:
         bodies.decode(body, Outer)
     return caught.value
 
@@ -47,7 +47,7 @@ def fault_of(body: bytes) -> TheirFault:
         (b"7", MalformedRequest, ""),
     ],
 )
-def test_the_pointer_names_the_fault(body: bytes, kind: type[TheirFault], pointer: str) -> None:
+def test_the_pointer_names_the_fault(body: bytes, kind: type[ClientError], pointer: str) -> None:
     error = fault_of(body)
     assert type(error) is kind
     assert [fault.pointer for fault in error.field_errors] == [pointer]
@@ -83,7 +83,7 @@ def test_the_pointer_names_the_fault(body: bytes, kind: type[TheirFault], pointe
     ],
 )
 def test_the_detail_names_what_would_be_right(body: bytes, kind: type, detail: str) -> None:
-    with pytest.raises(TheirFault) as caught:
+    with pytest.raises(ClientError) as caught:
         bodies.decode(body, kind)
     assert caught.value.detail == detail
 
@@ -132,7 +132,7 @@ def test_pointers_escape() -> None:
 
 
 def test_located_adds_the_pointer_of_the_class_once() -> None:
-    pointers: dict[type[TheirFault], str] = {UnknownVoice: "/voice"}
+    pointers: dict[type[ClientError], str] = {UnknownVoice: "/voice"}
     assert bodies.located(UnknownVoice("gone"), pointers).field_errors == (FieldError("/voice", "gone"),)
     assert bodies.located(NothingToSay(), pointers).field_errors == ()
     own = UnknownVoice(field_errors=[FieldError("/a", "b")])
@@ -140,6 +140,6 @@ def test_located_adds_the_pointer_of_the_class_once() -> None:
 
 
 def test_an_answer_is_json() -> None:
-    response = bodies.answer({"a": "ü"}, status=201, headers={"Location": "/x"})
+    response = bodies.response({"a": "ü"}, status=201, headers={"Location": "/x"})
     assert (response.status, response.content_type, response.body) == (201, "application/json", '{"a":"ü"}'.encode())
     assert response.headers["Location"] == "/x"

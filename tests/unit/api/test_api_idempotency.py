@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from cc_tts.api.http.idempotency import Answer, IdempotencyStore, Key, check_key
+from cc_tts.api.http.idempotency import IdempotencyStore, Key, StoredResponse, check_key
 from cc_tts.errors import CapacityExceeded, IdempotencyMismatch, MalformedRequest
 
 pytestmark = pytest.mark.unit
@@ -31,10 +31,10 @@ class Work:
         self.may_finish = asyncio.Event()
         self.may_finish.set()
 
-    async def __call__(self) -> Answer:
+    async def __call__(self) -> StoredResponse:
         self.times += 1
         await self.may_finish.wait()
-        return Answer(self.status, (), b"%d" % self.times)
+        return StoredResponse(self.status, (), b"%d" % self.times)
 
 
 def key(value: str) -> Key:
@@ -53,31 +53,31 @@ def store(clock: HandClock) -> IdempotencyStore:
 
 async def test_the_first_answer_is_given_again(store: IdempotencyStore) -> None:
     work = Work()
-    assert await store.answer(key("a"), b"1", work) == (Answer(200, (), b"1"), False)
-    assert await store.answer(key("a"), b"1", work) == (Answer(200, (), b"1"), True)
+    assert await store.run_once(key("a"), b"1", work) == (StoredResponse(200, (), b"1"), False)
+    assert await store.run_once(key("a"), b"1", work) == (StoredResponse(200, (), b"1"), True)
     assert work.times == 1
 
 
 async def test_another_body_is_refused_also_while_the_first_runs(store: IdempotencyStore) -> None:
     work = Work()
     work.may_finish.clear()
-    first = asyncio.create_task(store.answer(key("a"), b"1", work))
+    first = asyncio.create_task(store.run_once(key("a"), b"1", work))
     await asyncio.sleep(0)
     with pytest.raises(IdempotencyMismatch):
-        await store.answer(key("a"), b"2", work)
+        await store.run_once(key("a"), b"2", work)
     work.may_finish.set()
     await first
     with pytest.raises(IdempotencyMismatch):
-        await store.answer(key("a"), b"2", work)
+        await store.run_once(key("a"), b"2", work)
 
 
 async def test_it_expires(store: IdempotencyStore, clock: HandClock) -> None:
     work = Work()
-    await store.answer(key("a"), b"1", work)
+    await store.run_once(key("a"), b"1", work)
     clock.s = 9.9
-    assert (await store.answer(key("a"), b"1", work))[1] is True
+    assert (await store.run_once(key("a"), b"1", work))[1] is True
     clock.s = 10.0
-    assert await store.answer(key("a"), b"2", work) == (Answer(200, (), b"2"), False)
+    assert await store.run_once(key("a"), b"2", work) == (StoredResponse(200, (), b"2"), False)
     assert len(store) == 1
 
 
@@ -87,7 +87,7 @@ async def test_it_expires(store: IdempotencyStore, clock: HandClock) -> None:
 async def test_what_may_go_better_next_time_is_not_kept(store: IdempotencyStore, status: int, times: int) -> None:
     work = Work(status)
     for _ in range(2):
-        await store.answer(key("a"), b"1", work)
+        await store.run_once(key("a"), b"1", work)
         await asyncio.sleep(0)
     assert work.times == times
 
@@ -95,7 +95,7 @@ async def test_what_may_go_better_next_time_is_not_kept(store: IdempotencyStore,
 async def test_those_who_wait_get_the_same_answer(store: IdempotencyStore) -> None:
     work = Work(503)
     work.may_finish.clear()
-    waiting = [asyncio.create_task(store.answer(key("a"), b"1", work)) for _ in range(5)]
+    waiting = [asyncio.create_task(store.run_once(key("a"), b"1", work)) for _ in range(5)]
     await asyncio.sleep(0)
     work.may_finish.set()
     answers = await asyncio.gather(*waiting)
@@ -107,46 +107,46 @@ async def test_those_who_wait_get_the_same_answer(store: IdempotencyStore) -> No
 async def test_a_client_that_goes_away_does_not_cancel_the_work(store: IdempotencyStore) -> None:
     work = Work()
     work.may_finish.clear()
-    first = asyncio.create_task(store.answer(key("a"), b"1", work))
+    first = asyncio.create_task(store.run_once(key("a"), b"1", work))
     await asyncio.sleep(0)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
-    second = asyncio.create_task(store.answer(key("a"), b"1", work))
+    second = asyncio.create_task(store.run_once(key("a"), b"1", work))
     await asyncio.sleep(0)
     work.may_finish.set()
-    assert await second == (Answer(200, (), b"1"), True)
+    assert await second == (StoredResponse(200, (), b"1"), True)
 
 
 async def test_the_oldest_finished_one_makes_room(store: IdempotencyStore) -> None:
     work = Work()
     for name in "abc":
-        await store.answer(key(name), b"1", work)
+        await store.run_once(key(name), b"1", work)
     assert len(store) == 2
-    assert (await store.answer(key("c"), b"1", work))[1] is True
-    assert (await store.answer(key("a"), b"1", work))[1] is False
+    assert (await store.run_once(key("c"), b"1", work))[1] is True
+    assert (await store.run_once(key("a"), b"1", work))[1] is False
 
 
 async def test_running_ones_are_not_pushed_out(store: IdempotencyStore, clock: HandClock) -> None:
     work = Work()
     work.may_finish.clear()
-    running = [asyncio.create_task(store.answer(key(name), b"1", work)) for name in "ab"]
+    running = [asyncio.create_task(store.run_once(key(name), b"1", work)) for name in "ab"]
     await asyncio.sleep(0)
     clock.s = 100.0
     with pytest.raises(CapacityExceeded):
-        await store.answer(key("c"), b"1", work)
+        await store.run_once(key("c"), b"1", work)
     work.may_finish.set()
     await asyncio.gather(*running)
-    assert (await store.answer(key("c"), b"1", work))[1] is False
+    assert (await store.run_once(key("c"), b"1", work))[1] is False
 
 
 async def test_work_that_raises_is_forgotten(store: IdempotencyStore) -> None:
-    async def fail() -> Answer:
+    async def fail() -> StoredResponse:
         raise RuntimeError
 
     for _ in range(2):
         with pytest.raises(RuntimeError):
-            await store.answer(key("a"), b"1", fail)
+            await store.run_once(key("a"), b"1", fail)
         await asyncio.sleep(0)
     assert len(store) == 0
 
@@ -154,14 +154,14 @@ async def test_work_that_raises_is_forgotten(store: IdempotencyStore) -> None:
 async def test_room_for_none_turns_it_off(clock: HandClock) -> None:
     store, work = IdempotencyStore(clock, ttl_s=10, max_keys=0), Work()
     for _ in range(2):
-        assert (await store.answer(key("a"), b"1", work))[1] is False
+        assert (await store.run_once(key("a"), b"1", work))[1] is False
     assert work.times == 2
 
 
 async def test_close_cancels_what_runs(store: IdempotencyStore) -> None:
     work = Work()
     work.may_finish.clear()
-    first = asyncio.create_task(store.answer(key("a"), b"1", work))
+    first = asyncio.create_task(store.run_once(key("a"), b"1", work))
     await asyncio.sleep(0)
     await store.close()
     with pytest.raises(asyncio.CancelledError):
@@ -181,5 +181,5 @@ def test_unusable_keys(value: str) -> None:
 
 
 def test_work_is_a_plain_callable() -> None:
-    work: Callable[[], Awaitable[Answer]] = Work()
+    work: Callable[[], Awaitable[StoredResponse]] = Work()
     assert callable(work)

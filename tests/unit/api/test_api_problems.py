@@ -7,7 +7,16 @@ import pytest
 from aiohttp import web
 
 from cc_tts.api.http import problems
-from cc_tts.errors import CcTtsError, Draining, FieldError, OurFault, QueueFull, TheirFault, Unauthorized, WrongState
+from cc_tts.errors import (
+    CcTtsError,
+    ClientError,
+    Draining,
+    FieldError,
+    QueueFull,
+    ServerError,
+    Unauthorized,
+    WrongState,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -22,7 +31,9 @@ def every_error(kind: type[CcTtsError] = CcTtsError) -> list[type[CcTtsError]]:
     return [kind, *(below for child in kind.__subclasses__() for below in every_error(child))]
 
 
-SHARED = [kind for kind in every_error(OurFault) + every_error(TheirFault) if kind.__module__ == CcTtsError.__module__]
+SHARED = [
+    kind for kind in every_error(ServerError) + every_error(ClientError) if kind.__module__ == CcTtsError.__module__
+]
 """Which of the others there are depends on what was imported before."""
 
 
@@ -43,7 +54,9 @@ def test_every_error_has_a_document(kind: type[CcTtsError]) -> None:
 
 def test_codes_are_unique() -> None:
     """A kind without a code of its own is told as the one above it."""
-    kinds = [kind for kind in every_error() if kind not in (CcTtsError, OurFault, TheirFault) and "code" in vars(kind)]
+    kinds = [
+        kind for kind in every_error() if kind not in (CcTtsError, ServerError, ClientError) and "code" in vars(kind)
+    ]
     assert len({kind.code for kind in kinds}) == len(kinds)
 
 

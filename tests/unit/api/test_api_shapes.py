@@ -37,34 +37,36 @@ def test_the_fakes_take_what_the_real_ones_take(fake: type, real: type) -> None:
 
 
 def test_tokens_do_not_show() -> None:
-    doorkeeper = auth.Doorkeeper([TokenConfig("secret-token", ("read",))])
+    authenticator = auth.TokenAuthenticator([TokenConfig("secret-token", ("read",))])
     request = make_mocked_request("GET", "/", headers={"Authorization": "Bearer secret-token"})
-    holder = doorkeeper.admit(request, "read")
+    holder = authenticator.authenticate(request, "read")
     assert "secret-token" not in repr(holder)
-    assert "secret-token" not in repr(vars(doorkeeper))
+    assert "secret-token" not in repr(vars(authenticator))
     with pytest.raises(Forbidden):
-        doorkeeper.admit(request, "call")
+        authenticator.authenticate(request, "call")
     with pytest.raises(Unauthorized):
-        doorkeeper.admit(make_mocked_request("GET", "/", headers={"Authorization": "Bearer other"}), "read")
+        authenticator.authenticate(make_mocked_request("GET", "/", headers={"Authorization": "Bearer other"}), "read")
 
 
 def test_holders_differ() -> None:
-    doorkeeper = auth.Doorkeeper([TokenConfig("token-one"), TokenConfig("token-two")])
+    authenticator = auth.TokenAuthenticator([TokenConfig("token-one"), TokenConfig("token-two")])
     one, two = (
-        doorkeeper.admit(make_mocked_request("GET", "/", headers={"Authorization": f"Bearer {token}"}), "read")
+        authenticator.authenticate(
+            make_mocked_request("GET", "/", headers={"Authorization": f"Bearer {token}"}), "read"
+        )
         for token in ("token-one", "token-two")
     )
     assert one.key != two.key
 
 
 def test_without_tokens_anybody_on_this_machine_may_do_anything() -> None:
-    doorkeeper = auth.Doorkeeper([])
-    assert doorkeeper.admit(make_mocked_request("GET", "/"), "admin") is auth.ANYBODY
+    authenticator = auth.TokenAuthenticator([])
+    assert authenticator.authenticate(make_mocked_request("GET", "/"), "admin") is auth.ANYBODY
     for host in ("localhost", "127.0.0.1:8080", "[::1]:80"):
-        doorkeeper.check_origin(make_mocked_request("GET", "/", headers={"Host": host}))
+        authenticator.check_origin(make_mocked_request("GET", "/", headers={"Host": host}))
     for host in ("evil.example", "localhost.evil.example", "a.localhost", "", "127.0.0.1.evil.example", "x:99999"):
         with pytest.raises(Forbidden):
-            doorkeeper.check_origin(make_mocked_request("GET", "/", headers={"Host": host}))
+            authenticator.check_origin(make_mocked_request("GET", "/", headers={"Host": host}))
 
 
 def test_wav_header_is_44_bytes() -> None:

@@ -14,14 +14,14 @@ from cc_tts.calls.player import MAX_ON_LINE, PromptPlayer
 from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
 from cc_tts.errors import EngineFailed, EngineOverloaded
 from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
-from cc_tts.speech.source import SpeechPiece
+from cc_tts.speech.source import SpeechChunk
 from tests.fakes.fake_engine import FakeSource, Step, pcm
 from tests.fakes.fake_line import RATE_HZ, FakeClock, FakeLine
 
 pytestmark = pytest.mark.unit
 
 WINDOW_MS = 1000
-PIECE_MS = 200
+CHUNK_MS = 200
 MAX_TURNS = 100_000
 
 
@@ -80,9 +80,6 @@ class Stage:
         """Nothing is remembered of what is over."""
         player = self.player
         assert not player.queue
-        assert not player._fed_ms
-        assert not player._causes
-        assert not player._waited
         assert player._feeding is None
         assert all(stream.is_over or stream.num_cancels for stream in self.source.streams)
 
@@ -126,13 +123,13 @@ async def test_no_more_than_the_window_is_ahead(stage: Stage) -> None:
     stage.say("word " * 50)
     stage.say("word " * 50)
     await stage.settle()
-    assert stage.line.buffered_ms == WINDOW_MS + PIECE_MS
-    assert stage.source.streams[0].num_read == WINDOW_MS / PIECE_MS + 2  # one waits in the player's hand
+    assert stage.line.buffered_ms == WINDOW_MS + CHUNK_MS
+    assert stage.source.streams[0].num_read == WINDOW_MS / CHUNK_MS + 2  # one waits in the player's hand
     stage.line.play(100)
     await stage.settle()
-    assert stage.line.buffered_ms == WINDOW_MS + PIECE_MS - 100
+    assert stage.line.buffered_ms == WINDOW_MS + CHUNK_MS - 100
     await stage.play_all()
-    assert stage.line.most_buffered_ms <= WINDOW_MS + PIECE_MS
+    assert stage.line.most_buffered_ms <= WINDOW_MS + CHUNK_MS
     assert [utterance.played_ms for utterance in stage.completed] == [10_000, 10_000]
 
 
@@ -141,7 +138,7 @@ async def test_stop_current(stage: Stage) -> None:
     first, second = stage.say("word " * 50), stage.say("two")
     await stage.settle()
     stage.line.play(250)
-    assert stage.player.discard(first, CompletionCause.CANCELLED) == WINDOW_MS + PIECE_MS - 250
+    assert stage.player.discard(first, CompletionCause.CANCELLED) == WINDOW_MS + CHUNK_MS - 250
     assert stage.player.discard(first, CompletionCause.BARGE_IN) == 0  # the first cause counts
     assert not first.is_complete, "the line has not said yet that it is silent"
     await stage.play_all()
@@ -192,7 +189,7 @@ async def test_a_cut_by_the_line_itself_ends_the_feed(stage: Stage) -> None:
 @pytest.mark.parametrize("known", [True, False])
 async def test_the_engine_fails_in_the_middle(stage: Stage, *, known: bool) -> None:
     error: Exception = EngineOverloaded("too much") if known else ValueError("secret detail")
-    stage.source.plans["bad"] = [SpeechPiece(pcm(200), "bad "), error]
+    stage.source.plans["bad"] = [SpeechChunk(pcm(200), "bad "), error]
     stage.player._overload_wait_ms = 1000.0
     stage.player.open_line()
     first, second = stage.say("bad"), stage.say("good")
@@ -206,7 +203,7 @@ async def test_the_engine_fails_in_the_middle(stage: Stage, *, known: bool) -> N
 
 
 async def test_a_failure_is_logged_with_the_ids_of_its_own_request(stage: Stage) -> None:
-    stage.source.plans["bad"] = [SpeechPiece(pcm(200), "bad "), EngineFailed("it broke")]
+    stage.source.plans["bad"] = [SpeechChunk(pcm(200), "bad "), EngineFailed("it broke")]
     stage.player.open_line()
     merge = structlog.contextvars.merge_contextvars
     with structlog.testing.capture_logs(processors=[merge]) as lines:
@@ -275,7 +272,7 @@ async def test_close_completes_everything_once(stage: Stage) -> None:
 
 async def test_the_line_is_gone_while_it_is_fed(stage: Stage) -> None:
     gate = asyncio.Event()
-    stage.source.plans["slow"] = [SpeechPiece(pcm(200), "slow "), gate, SpeechPiece(pcm(200))]
+    stage.source.plans["slow"] = [SpeechChunk(pcm(200), "slow "), gate, SpeechChunk(pcm(200))]
     stage.player.open_line()
     utterance = stage.say("slow")
     await stage.settle()
@@ -390,7 +387,7 @@ def test_every_utterance_completes_once_whatever_happens(
 async def whatever_happens(operations: list[tuple[str, int]], *, open_late: bool) -> None:  # noqa: C901, PLR0912
     stage = Stage()
     said: list[Utterance] = []
-    stage.source.plans["bad"] = [SpeechPiece(pcm(200), "bad "), ValueError("broken")]
+    stage.source.plans["bad"] = [SpeechChunk(pcm(200), "bad "), ValueError("broken")]
     is_closed = False
     if not open_late:
         stage.player.open_line()
@@ -421,7 +418,7 @@ async def whatever_happens(operations: list[tuple[str, int]], *, open_late: bool
                 stage.player.close(CompletionCause.CALL_ENDED)
                 is_closed = True
         assert len({utterance.id for utterance in stage.completed}) == len(stage.completed)
-        assert stage.line.most_buffered_ms <= WINDOW_MS + PIECE_MS
+        assert stage.line.most_buffered_ms <= WINDOW_MS + CHUNK_MS
         in_progress = [utterance for utterance in said if utterance.state is UtteranceState.IN_PROGRESS]
         assert len(in_progress) <= 1
     stage.player.close(CompletionCause.CALL_ENDED)
@@ -479,14 +476,14 @@ async def test_a_repetition_waits_for_the_engine_as_the_first_time_does(
 
     slept: list[float] = []
     _patch_sleep(monkeypatch, pass_by)
-    piece, full = SpeechPiece(pcm(PIECE_MS), "one"), EngineOverloaded("full")
+    chunk, full = SpeechChunk(pcm(CHUNK_MS), "one"), EngineOverloaded("full")
     stage.player._overload_wait_ms = 1000.0
-    stage.source.plans = _Plans([[piece], [full], [full], [piece]])
+    stage.source.plans = _Plans([[chunk], [full], [full], [chunk]])
     stage.player.open_line()
     utterance = stage.say("one", repeat=2)
     await stage.play_all()
     assert slept == [0.05] * 2
-    assert (stage.causes, utterance.played_ms) == ([(utterance.id, "normal")], 2 * PIECE_MS)
+    assert (stage.causes, utterance.played_ms) == ([(utterance.id, "normal")], 2 * CHUNK_MS)
     assert stage.source.opened_again == [False, False, True, True]
     stage.must_be_empty()
 

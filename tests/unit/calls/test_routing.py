@@ -13,13 +13,13 @@ from cc_tts.calls.routing import MAX_URI_CHARS, RouteDecision, decide, is_truste
 from cc_tts.config.schema import CallsConfig, Config, RouteConfig, SipConfig, TtsConfig
 from cc_tts.errors import (
     CcTtsError,
+    ClientError,
     Forbidden,
     MalformedRequest,
     NotFound,
     NothingToSay,
     PromptNotFound,
     TextTooLong,
-    TheirFault,
 )
 from cc_tts.speech.prompt import Prompt, TextContent
 
@@ -125,7 +125,7 @@ def test_then_header(value: str, then: str) -> None:
 def test_a_call_that_would_be_silent_for_ever_is_refused(
     user: str, headers: dict[str, str], text: dict[str, str]
 ) -> None:
-    with pytest.raises(TheirFault) as caught:
+    with pytest.raises(ClientError) as caught:
         route(f"sip:{user}@tts", headers | text)
     assert caught.value.sip_status == 400
 
@@ -364,7 +364,7 @@ def test_what_was_quoted_comes_back(text: str) -> None:
 @given(st.text())
 def test_no_request_uri_breaks_the_router(uri: str) -> None:
     for candidate in (uri, f"sip:{uri}", f"sip:annc@h;{uri}", f"sip:annc@h;play={uri}"):
-        with contextlib.suppress(TheirFault):  # a refusal is an answer; anything else is a fault of ours
+        with contextlib.suppress(ClientError):  # a refusal is an answer; anything else is a fault of ours
             route(candidate)
 
 

@@ -2,7 +2,7 @@ from array import array
 
 import pytest
 
-from cc_tts.media.speech_activity import has_speech, peak, peak_for_dbfs
+from cc_tts.media.speech_activity import is_audible, peak, peak_for_dbfs
 
 pytestmark = pytest.mark.unit
 
@@ -22,16 +22,16 @@ pytestmark = pytest.mark.unit
 def test_peak_decides(samples: list[int], expected_peak: int, expected: bool) -> None:
     pcm = array("h", samples).tobytes()
     assert peak(pcm) == expected_peak
-    assert has_speech(pcm) is expected
+    assert is_audible(pcm) is expected
 
 
 def test_threshold_in_dbfs() -> None:
     assert peak_for_dbfs(0) == 32768
     assert peak_for_dbfs(-20) == 3277
     assert peak_for_dbfs(-200) == 1
-    assert has_speech(array("h", [40]).tobytes(), threshold_dbfs=-60)
+    assert is_audible(array("h", [40]).tobytes(), threshold_dbfs=-60)
 
 
 def test_half_a_sample_is_refused() -> None:
     with pytest.raises(ValueError, match="whole 16-bit samples"):
-        has_speech(b"\0\0\0")
+        is_audible(b"\0\0\0")

@@ -13,16 +13,15 @@ pytest.importorskip("onnx")
 from cc_tts.engines.cosyvoice2.engine.schedule import HopSchedule, calls_for  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowState, fixed_noise  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.sampler import SeededRas  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Mode, Speaker  # noqa: E402
 from cc_tts.errors import EngineFailed, Unprocessable  # noqa: E402
 from tests.parity import synthesizer as synthesizer_module  # noqa: E402
-from tests.parity.audio_track import NotFinite, SourceDraws, state_room  # noqa: E402
+from tests.parity.audio_track import NotFinite, SourceDraws  # noqa: E402
 from tests.parity.generation import speak, speak_streamed  # noqa: E402
+from tests.parity.samplers import SeededRas  # noqa: E402
 from tests.parity.synthesizer import CheckedRas, Synthesizer, to_pcm  # noqa: E402
 from tests.parity.token2wav import stream_wav  # noqa: E402
 from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, NUM_CODES, make_tiny_model  # noqa: E402
@@ -68,8 +67,8 @@ def tokens_of(synthesizer: Synthesizer, who: Speaker, text: str = TEXT, *, seed:
     return list(speak(synthesizer.model.lm, request, SeededRas(seed)))
 
 
-def prompt_of(who: Speaker) -> FlowPrompt:
-    return FlowPrompt(
+def prompt_of(who: Speaker) -> FlowReference:
+    return FlowReference(
         torch.tensor(who.flow_tokens, dtype=torch.int64)[None],
         torch.tensor(who.flow_mel)[None],
         torch.tensor(who.embedding)[None],
@@ -145,7 +144,7 @@ def test_the_first_piece_comes_before_the_last_token(synthesizer: Synthesizer, m
     pieces = synthesizer.speak(tiny_speaker("cross_lingual", num_prompt=25), TEXT, seed=SEED)
     first = next(pieces)
     assert len(drawn) == 28
-    assert len(first) == 25 * SAMPLES_PER_TOKEN - 3840  # the seam is held back
+    assert len(first) == 25 * SAMPLES_PER_TOKEN - 3840  # the crossfade is held back
 
 
 def test_the_seed_decides(synthesizer: Synthesizer) -> None:
@@ -299,39 +298,6 @@ def test_speech_tokens_of_another_model_are_refused(synthesizer: Synthesizer, na
         synthesizer.speak(who, TEXT, seed=1)
 
 
-def test_only_so_many_voices_stay(
-    model: SpeechModel, tokenizer: TextTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    num_prompts = 0
-
-    def counted(flow: Flow, *args: Any, **options: Any) -> FlowState:
-        nonlocal num_prompts
-        num_prompts += 1
-        return init_state(flow, *args, **options)
-
-    init_state = Flow.init_state
-    monkeypatch.setattr(Flow, "init_state", counted)
-    small = Synthesizer(model, tokenizer, max_voice_states=2)
-    anna, bert, cleo = tiny_speaker("cross_lingual"), tiny_speaker("builtin"), tiny_speaker("instruct")
-    for who in (anna, bert, anna, cleo, anna):
-        small.track(who, seed=1)
-    assert num_prompts == 3
-    small.track(bert, seed=1)
-    assert num_prompts == 4
-
-
-def test_a_state_grows_with_what_is_spoken(synthesizer: Synthesizer) -> None:
-    track = synthesizer.track(tiny_speaker("builtin"), seed=1)
-    rooms = []
-    for token in range(240):
-        track.add(token)
-        if track.next_audio() is not None:
-            assert track._state is not None
-            rooms.append(state_room(track._state))
-    assert len(set(rooms)) > 1
-    assert max(rooms) < 500
-
-
 # --- numbers that are none
 
 
@@ -350,7 +316,7 @@ class Broken:
 
 @pytest.mark.parametrize(
     ("part", "method", "stage"),
-    [("flow", "step", "flow"), ("vocoder", "forward", "vocoder"), ("lm", "prefill", "language model")],
+    [("flow", "forward", "flow"), ("vocoder", "forward", "vocoder"), ("lm", "prefill", "language model")],
 )
 def test_numbers_that_are_none_end_the_speech(
     synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch, part: str, method: str, stage: str

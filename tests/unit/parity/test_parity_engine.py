@@ -17,14 +17,14 @@ from tests.parity import engine as parity_engine  # noqa: E402
 from tests.parity import spec as parity_spec  # noqa: E402
 from tests.parity.cases import FEATURE_TOLERANCE, Recorded  # noqa: E402
 from tests.parity.command import made_model, main, parse  # noqa: E402
-from tests.parity.engine import _Stage, groups, stream_in_company  # noqa: E402
+from tests.parity.engine import _Stage, groups, stream_in_batch  # noqa: E402
 from tests.parity.engine_lm import (  # noqa: E402
     NUM_SLOTS,
     NUM_SPOKEN,
-    Company,
+    BatchPlan,
     TaughtLm,
-    ids_in_company,
-    lm_in_company,
+    ids_in_batch,
+    lm_in_batch,
 )
 from tests.parity.result import EXACT, Comparison, Comparisons, verdict_on  # noqa: E402
 from tests.support.golden import GOLDEN, read_arrays  # noqa: E402
@@ -68,8 +68,8 @@ def failed(comparisons: Comparisons) -> list[str]:
 def test_the_runners_of_the_engine_meet_the_references(
     model: SpeechModel, recorded: Recorded, seed: int, altered: list[str]
 ) -> None:
-    company = Company(seed)
-    found = [item for _, group in groups(model, but_for(altered, recorded), company) for item in group]
+    batch = BatchPlan(seed)
+    found = [item for _, group in groups(model, but_for(altered, recorded), batch) for item in group]
     assert tuple(item.case for item in found) == (
         "engine llm_logp",
         "engine llm_noprompt_logp",
@@ -86,7 +86,7 @@ def test_replayed_from_graphs_they_meet_the_references(
     model: SpeechModel, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replayed = ReplayedGraphs(monkeypatch)
-    assert failed(item for _, group in groups(model, recorded, Company(1, graphs=True)) for item in group) == []
+    assert failed(item for _, group in groups(model, recorded, BatchPlan(1, graphs=True)) for item in group) == []
     assert replayed.num_replays > len(replayed.graphs) > 0
 
 
@@ -103,8 +103,8 @@ def test_keys_that_a_batch_does_not_look_at_are_missed(
 ) -> None:
     monkeypatch.setattr(LmRunner, "_num_keys", lambda _runner, _length: 32)
     # without a prompt there are 26 positions
-    assert failed(lm_in_company(model.lm, recorded, Company())) == ["engine llm_logp"]
-    assert failed(ids_in_company(model.lm, recorded, Company())) == ["engine ids"]
+    assert failed(lm_in_batch(model.lm, recorded, BatchPlan())) == ["engine llm_logp"]
+    assert failed(ids_in_batch(model.lm, recorded, BatchPlan())) == ["engine ids"]
 
 
 def test_what_a_slot_forgets_of_its_prompt_and_pages_that_stay_are_seen(
@@ -120,7 +120,7 @@ def test_what_a_slot_forgets_of_its_prompt_and_pages_that_stay_are_seen(
             runner.pool.share(voice.pages)
 
     monkeypatch.setattr(FlowRunner, "open", forgetful)
-    found = failed(stream_in_company(model, recorded, Company()))
+    found = failed(stream_in_batch(model, recorded, BatchPlan()))
     assert {"engine mel_chunk0", "engine wav_chunk0", "engine pages left over"} <= set(found)
 
 
@@ -136,9 +136,9 @@ def test_the_golden_stream_is_never_alone_and_can_be_run_again(
         return step(runner, rows)
 
     monkeypatch.setattr(FlowRunner, "step", noted)
-    company = Company(3)
-    stage = _Stage(model, recorded, company)
-    mels, pieces = stage.run(company.draw("streams"))
+    batch = BatchPlan(3)
+    stage = _Stage(model, recorded, batch)
+    mels, pieces = stage.run(batch.draw("streams"))
     assert stage.num_pages_held == 0
     golden = recorded.numbers("flow_token")
     ends = [*(int(end) + 3 for end in np.cumsum(recorded.numbers("chunk_hops"))), len(golden)]
@@ -154,12 +154,12 @@ def test_the_golden_stream_is_never_alone_and_can_be_run_again(
     assert sum(row.is_last for row in others) > 1
 
     num_batches = len(batches)
-    again, same_pieces = stage.run(company.draw("streams"))
+    again, same_pieces = stage.run(batch.draw("streams"))
     assert batches[num_batches:] == batches[:num_batches]
     assert same_pieces == pieces
     assert all(torch.equal(mel, same) for mel, same in zip(mels, again, strict=True))
     assert stage.num_pages_held == 0
-    assert (company.num_runs, Company(graphs=True).num_runs) == (1, 2)
+    assert (batch.num_runs, BatchPlan(graphs=True).num_runs) == (1, 2)
 
 
 def test_a_taught_model_is_certain_where_it_was_told_and_keeps_its_thoughts(model: SpeechModel) -> None:
@@ -186,18 +186,18 @@ def test_a_taught_model_is_certain_where_it_was_told_and_keeps_its_thoughts(mode
 def test_ids_are_not_compared_in_half_precision(model: SpeechModel, recorded: Recorded) -> None:
     lm = TaughtLm(model.lm, num_slots=1, num_positions=1)
     lm.llm_decoder = torch.nn.Linear(1, 1, dtype=torch.bfloat16)
-    assert list(ids_in_company(lm, recorded, Company())) == []
+    assert list(ids_in_batch(lm, recorded, BatchPlan())) == []
 
 
 def test_the_command_runs_it_when_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[Company] = []
+    asked: list[BatchPlan] = []
 
-    def found(model: SpeechModel, recorded: Recorded, company: Company) -> Iterator[tuple[str, Comparisons]]:
+    def found(model: SpeechModel, recorded: Recorded, batch: BatchPlan) -> Iterator[tuple[str, Comparisons]]:
         assert model.vocoder.compat
         assert recorded.tolerance == 1e-4
-        asked.append(company)
+        asked.append(batch)
         yield "engine", iter([Comparison("engine right", [1], [1], EXACT), Comparison("engine wrong", [1], [2], EXACT)])
 
     monkeypatch.setattr(parity_cases, "groups", lambda *_: iter(()))
@@ -205,7 +205,7 @@ def test_the_command_runs_it_when_asked(
     monkeypatch.setattr(parity_engine, "groups", found)
     out = tmp_path / "out.json"
     assert main([str(GOLDEN), "--engine", "--seed", "4", "--json", str(out)]) == 1
-    assert asked == [Company(4)]
+    assert asked == [BatchPlan(4)]
     assert "1 failed: engine wrong" in capsys.readouterr().out
     result = json.loads(out.read_text())
     assert {"engine right", "engine wrong"} <= {case["case"] for case in result["cases"]}

@@ -16,15 +16,20 @@ from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
 from cc_tts.config.schema import CacheConfig, Config, TtsConfig
 from cc_tts.errors import EngineFailed, EngineOverloaded, NothingToSay
 from cc_tts.metrics import Metrics
-from cc_tts.speech.cached_source import MAX_UNATTENDED, CachedSource, as_kept, pieces_of
 from cc_tts.speech.prompt import Prompt, TextContent
-from cc_tts.speech.prompt_cache import PromptCache
-from cc_tts.speech.prompt_key import EngineIdentity, engine_identity, prompt_key
-from cc_tts.speech.shared_synthesis import UNATTENDED_AHEAD_MS
-from cc_tts.speech.source import PIECE_MS, PieceStream, SpeechPiece, SpeechSource, SpokenPrompt
+from cc_tts.speech.prompt_cache import (
+    EngineIdentity,
+    PromptCache,
+    as_cached,
+    chunks_of,
+    engine_identity,
+    prompt_key,
+)
+from cc_tts.speech.shared_synthesis import MAX_UNATTENDED, UNATTENDED_BUFFERED_MS, CachedSource
+from cc_tts.speech.source import CHUNK_MS, ChunkStream, SpeechChunk, SpeechSource, SpokenPrompt
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.voices.voice import Voice
-from tests.fakes.fake_engine import FakeEngine, FakePieces, Step, pcm
+from tests.fakes.fake_engine import FakeChunks, FakeEngine, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 
 pytestmark = pytest.mark.unit
@@ -32,11 +37,11 @@ pytestmark = pytest.mark.unit
 RATE_HZ = 8000
 VOICE = Voice("en-us", engine="fake", language="en-US")
 TEXT = "one two three four five six"
-PIECES = tuple(SpeechPiece(bytes([n, 1]) * 1600, word) for n, word in enumerate(re.findall(r"\w+ ?", TEXT)))
+CHUNKS = tuple(SpeechChunk(bytes([n, 1]) * 1600, word) for n, word in enumerate(re.findall(r"\w+ ?", TEXT)))
 WORDS = (
-    SpeechPiece(b"\x01\x02" * 1600, "one two ", ((0.0, 0.0), (150.0, 0.5))),
-    SpeechPiece(b"\x03\x04" * 1600, None, ((310.0, 0.7),)),
-    SpeechPiece(b"\x05\x06" * 100, "three four five six"),
+    SpeechChunk(b"\x01\x02" * 1600, "one two ", ((0.0, 0.0), (150.0, 0.5))),
+    SpeechChunk(b"\x03\x04" * 1600, None, ((310.0, 0.7),)),
+    SpeechChunk(b"\x05\x06" * 100, "three four five six"),
 )
 
 
@@ -57,47 +62,47 @@ def prompt(text: str = TEXT, **changed: Any) -> SpokenPrompt:
 class Desk:
     """A cached source and the streams that it had to ask for."""
 
-    def __init__(self, folder: Path | None = None, *, max_making_bytes: int = 1 << 20, **config: Any) -> None:
+    def __init__(self, folder: Path | None = None, *, max_held_bytes: int = 1 << 20, **config: Any) -> None:
         self.metrics = Metrics()
         self.cache = PromptCache(CacheConfig(disk_dir=str(folder or ""), **config), self.metrics)
-        self.source = CachedSource(self.cache, self.metrics, max_making_bytes=max_making_bytes)
+        self.source = CachedSource(self.cache, self.metrics, max_held_bytes=max_held_bytes)
         self.source.identity = EngineIdentity("model")
-        self.plan: list[Step] = list(PIECES)
+        self.plan: list[Step] = list(CHUNKS)
         self.plans: list[list[Step]] = []
         self.refusal: Exception | None = None
-        self.made: list[FakePieces] = []
+        self.made: list[FakeChunks] = []
 
-    def open(self, text: str = TEXT, *, is_again: bool = False, **changed: Any) -> PieceStream:
+    def open(self, text: str = TEXT, *, is_again: bool = False, **changed: Any) -> ChunkStream:
         return self.source.open(prompt(text, **changed), self.make, is_again=is_again)
 
-    def make(self) -> PieceStream:
+    def make(self) -> ChunkStream:
         if self.refusal is not None:
             raise self.refusal
-        self.made.append(FakePieces(self.plans.pop(0) if self.plans else self.plan))
+        self.made.append(FakeChunks(self.plans.pop(0) if self.plans else self.plan))
         return self.made[-1]
 
-    async def say(self, text: str = TEXT, **changed: Any) -> list[SpeechPiece]:
+    async def say(self, text: str = TEXT, **changed: Any) -> list[SpeechChunk]:
         stream = self.open(text, **changed)
-        pieces = [piece async for piece in stream]
+        chunks = [chunk async for chunk in stream]
         await stream.cancel()
-        return pieces
+        return chunks
 
     def requests(self, result: str) -> float:
         name = "cctts_prompt_cache_requests_total"
         return self.metrics.registry.get_sample_value(name, {"result": result}) or 0.0
 
 
-def audio(pieces: list[SpeechPiece]) -> bytes:
-    return b"".join(piece.data for piece in pieces)
+def audio(chunks: list[SpeechChunk]) -> bytes:
+    return b"".join(chunk.data for chunk in chunks)
 
 
-def spans(pieces: list[SpeechPiece]) -> list[tuple[int, str | None, Any]]:
+def spans(chunks: list[SpeechChunk]) -> list[tuple[int, str | None, Any]]:
     """Where in the audio which words of the caller begin."""
     found, place = [], 0
-    for piece in pieces:
-        if piece.begins_source is not None or piece.words:
-            found.append((place, piece.begins_source, piece.words))
-        place += len(piece.data)
+    for chunk in chunks:
+        if chunk.begins_source is not None or chunk.words:
+            found.append((place, chunk.begins_source, chunk.words))
+        place += len(chunk.data)
     return found
 
 
@@ -120,8 +125,8 @@ async def test_the_third_time_the_engine_is_not_asked() -> None:
     assert len(desk.made) == 2
     assert audio(first) == audio(second) == audio(third) == audio(list(WORDS))
     assert spans(third) == spans(list(WORDS))
-    assert [any(piece.cached for piece in each) for each in (first, second, third)] == [False, False, True]
-    assert all(piece.cached for piece in third)
+    assert [any(chunk.cached for chunk in each) for each in (first, second, third)] == [False, False, True]
+    assert all(chunk.cached for chunk in third)
     assert (desk.requests("missed"), desk.requests("memory")) == (2, 1)
 
 
@@ -129,17 +134,17 @@ async def test_a_cached_stream_can_be_cancelled() -> None:
     desk = Desk(min_uses=1)
     await desk.say()
     stream = desk.open()
-    pieces = aiter(stream)
-    await anext(pieces)
-    stream.playing(100.0)
+    chunks = aiter(stream)
+    await anext(chunks)
+    stream.set_buffered_ms(100.0)
     await stream.cancel()
     await stream.cancel()
-    assert [piece async for piece in pieces] == []
+    assert [chunk async for chunk in chunks] == []
 
 
 async def test_words_that_are_not_those_of_the_text_are_not_kept() -> None:
     desk = Desk(min_uses=1)
-    desk.plan = [SpeechPiece(pcm(200), "something else")]
+    desk.plan = [SpeechChunk(pcm(200), "something else")]
     await desk.say()
     await desk.say()
     assert len(desk.made) == 2
@@ -157,21 +162,21 @@ async def test_nothing_is_kept_before_the_engine_is_known() -> None:
 async def test_a_prompt_longer_than_the_limit_is_made_each_time_and_not_held() -> None:
     desk = Desk(min_uses=1, max_prompt_s=0.5)
     stream = desk.open()
-    held = [desk.source.making_bytes async for _ in stream]
+    held = [desk.source.held_bytes async for _ in stream]
     assert max(held) <= 3 * 3200
     assert held[-1] == 0
     await desk.say()
     assert len(desk.made) == 2
 
 
-def test_pieces_are_cut_as_the_line_wants_them() -> None:
-    long = SpeechPiece(bytes(range(256)) * 40, "one two three", ((5.0, 0.5),))
-    kept = as_kept([long, SpeechPiece(b"ab")], TEXT, RATE_HZ)
+def test_chunks_are_cut_as_the_line_wants_them() -> None:
+    long = SpeechChunk(bytes(range(256)) * 40, "one two three", ((5.0, 0.5),))
+    kept = as_cached([long, SpeechChunk(b"ab")], TEXT, RATE_HZ)
     assert kept is not None
-    pieces = list(pieces_of(kept, TEXT))
-    assert audio(pieces) == long.data + b"ab"
-    assert max(len(piece.data) for piece in pieces) == PIECE_MS * 16
-    assert spans(pieces) == [(0, "one two three", ((5.0, 0.5),))]
+    chunks = list(chunks_of(kept, TEXT))
+    assert audio(chunks) == long.data + b"ab"
+    assert max(len(chunk.data) for chunk in chunks) == CHUNK_MS * 16
+    assert spans(chunks) == [(0, "one two three", ((5.0, 0.5),))]
 
 
 # --- shared while it is made ---------------------------------------------------------------------------------------------
@@ -181,11 +186,11 @@ async def test_fifty_calls_that_ask_at_once_share_one_synthesis() -> None:
     desk = Desk()
     heard = await asyncio.gather(*(desk.say() for _ in range(50)))
     assert len(desk.made) == 1
-    assert {audio(pieces) for pieces in heard} == {audio(list(PIECES))}
-    assert all(spans(pieces) == spans(list(PIECES)) for pieces in heard)
+    assert {audio(chunks) for chunks in heard} == {audio(list(CHUNKS))}
+    assert all(spans(chunks) == spans(list(CHUNKS)) for chunks in heard)
     assert (desk.requests("missed"), desk.requests("joined")) == (1, 49)
-    assert desk.source.making_bytes == 0
-    assert audio(await desk.say()) == audio(list(PIECES))
+    assert desk.source.held_bytes == 0
+    assert audio(await desk.say()) == audio(list(CHUNKS))
     assert desk.requests("memory") == 1
 
 
@@ -194,10 +199,10 @@ async def test_one_that_comes_late_hears_it_from_the_beginning() -> None:
     first = aiter(desk.open())
     for _ in range(3):
         await anext(first)
-    late = [piece async for piece in desk.open()]
-    rest = [piece async for piece in first]
-    assert audio(late) == audio(list(PIECES))
-    assert audio(rest) == audio(list(PIECES[3:]))
+    late = [chunk async for chunk in desk.open()]
+    rest = [chunk async for chunk in first]
+    assert audio(late) == audio(list(CHUNKS))
+    assert audio(rest) == audio(list(CHUNKS[3:]))
     assert len(desk.made) == 1
 
 
@@ -217,18 +222,18 @@ async def test_a_slow_listener_keeps_nobody_waiting_and_hears_everything() -> No
     slow = aiter(slow_stream)
     first = await anext(slow)
     others = await asyncio.gather(*(desk.say() for _ in range(5)))
-    assert {audio(pieces) for pieces in others} == {audio(list(PIECES))}
-    assert desk.source.making_bytes == len(audio(list(PIECES[1:])))
-    rest = [piece async for piece in slow]
-    assert audio([first, *rest]) == audio(list(PIECES))
-    assert desk.source.making_bytes == 0
+    assert {audio(chunks) for chunks in others} == {audio(list(CHUNKS))}
+    assert desk.source.held_bytes == len(audio(list(CHUNKS[1:])))
+    rest = [chunk async for chunk in slow]
+    assert audio([first, *rest]) == audio(list(CHUNKS))
+    assert desk.source.held_bytes == 0
     assert len(desk.made) == 1
 
 
 async def test_when_the_first_caller_hangs_up_the_others_go_on() -> None:
     desk = Desk()
     gate = asyncio.Event()
-    desk.plan = [*PIECES[:2], gate, *PIECES[2:]]
+    desk.plan = [*CHUNKS[:2], gate, *CHUNKS[2:]]
     maker = desk.open()
     reading = aiter(maker)
     follower = asyncio.create_task(desk.say())
@@ -236,19 +241,19 @@ async def test_when_the_first_caller_hangs_up_the_others_go_on() -> None:
     await settle()
     await maker.cancel()
     gate.set()
-    assert audio(await follower) == audio(list(PIECES))
+    assert audio(await follower) == audio(list(CHUNKS))
     assert len(desk.made) == 1
 
 
 async def test_a_listener_cancelled_while_it_waits_is_let_go() -> None:
     desk = Desk(min_uses=3)
-    desk.plan = [PIECES[0], asyncio.Event()]
+    desk.plan = [CHUNKS[0], asyncio.Event()]
     stream = desk.open()
     reading = asyncio.create_task(_all(stream))
     other = desk.open()
     await settle()
     await stream.cancel()
-    assert audio(await reading) == PIECES[0].data
+    assert audio(await reading) == CHUNKS[0].data
     assert desk.made[0].num_cancels == 0
     await other.cancel()
     assert desk.made[0].num_cancels == 1
@@ -262,8 +267,8 @@ async def test_a_prompt_that_the_engine_refuses_and_then_takes_is_used_once() ->
         with pytest.raises(EngineOverloaded):
             await anext(aiter(stream))
         await stream.cancel()
-    pieces = [piece async for piece in desk.open(is_again=True)]
-    assert audio(pieces) == audio(list(PIECES))
+    chunks = [chunk async for chunk in desk.open(is_again=True)]
+    assert audio(chunks) == audio(list(CHUNKS))
     assert desk.requests("missed") == 1
     assert not desk.source.has(prompt(TEXT)), "a prompt said once is not kept"
     await desk.say()
@@ -277,9 +282,9 @@ async def test_when_the_last_one_leaves_the_engine_is_freed() -> None:
     await stream.cancel()
     await settle()
     assert desk.made[0].num_cancels == 1
-    assert desk.source.making_bytes == 0
+    assert desk.source.held_bytes == 0
     assert not desk.source.has(prompt())
-    assert audio(await desk.say()) == audio(list(PIECES))
+    assert audio(await desk.say()) == audio(list(CHUNKS))
     assert len(desk.made) == 2
 
 
@@ -299,14 +304,14 @@ async def test_a_wanted_prompt_is_finished_though_everybody_left() -> None:
     await stream.cancel()
     await settle()
     assert desk.made[0].is_over
-    assert desk.made[0].ahead_ms == UNATTENDED_AHEAD_MS
-    assert all(piece.cached for piece in await desk.say())
+    assert desk.made[0].buffered_ms == UNATTENDED_BUFFERED_MS
+    assert all(chunk.cached for chunk in await desk.say())
     assert len(desk.made) == 1
 
 
 async def test_only_so_many_are_finished_unattended() -> None:
     desk = Desk(min_uses=1)
-    desk.plan = [PIECES[0], asyncio.Event()]
+    desk.plan = [CHUNKS[0], asyncio.Event()]
     for number in range(MAX_UNATTENDED + 1):
         stream = desk.open(f"{TEXT} {number}")
         await anext(aiter(stream))
@@ -319,14 +324,14 @@ async def test_only_so_many_are_finished_unattended() -> None:
 async def test_one_may_join_what_is_finished_unattended() -> None:
     desk = Desk(min_uses=1)
     gate = asyncio.Event()
-    desk.plan = [PIECES[0], gate, *PIECES[1:]]
+    desk.plan = [CHUNKS[0], gate, *CHUNKS[1:]]
     stream = desk.open()
     await anext(aiter(stream))
     await stream.cancel()
     joined = asyncio.create_task(desk.say())
     await settle()
     gate.set()
-    assert audio(await joined) == audio(list(PIECES))
+    assert audio(await joined) == audio(list(CHUNKS))
     assert len(desk.made) == 1
 
 
@@ -338,7 +343,7 @@ async def test_what_gets_too_long_unattended_is_given_up() -> None:
     await settle()
     assert desk.made[0].num_cancels == 1
     assert not desk.made[0].is_over
-    assert desk.source.making_bytes == 0
+    assert desk.source.held_bytes == 0
 
 
 # --- failures ------------------------------------------------------------------------------------------------------------
@@ -349,7 +354,7 @@ async def test_when_the_maker_fails_before_any_audio_another_takes_over() -> Non
     desk.plans = [[EngineFailed("worker died")]]
     heard = await asyncio.gather(*(desk.say() for _ in range(5)), return_exceptions=True)
     assert isinstance(heard[0], EngineFailed)
-    assert [audio(cast("list[SpeechPiece]", each)) for each in heard[1:]] == [audio(list(PIECES))] * 4
+    assert [audio(cast("list[SpeechChunk]", each)) for each in heard[1:]] == [audio(list(CHUNKS))] * 4
     assert len(desk.made) == 2
 
 
@@ -359,20 +364,20 @@ async def test_an_engine_that_stays_broken_is_asked_twice_at_most() -> None:
     heard = await asyncio.gather(*(desk.say() for _ in range(50)), return_exceptions=True)
     assert {type(each) for each in heard} == {EngineFailed}
     assert len(desk.made) == 2
-    assert desk.source.making_bytes == 0
+    assert desk.source.held_bytes == 0
 
 
 async def test_a_failure_in_the_middle_ends_those_who_heard_the_beginning_and_nothing_is_kept() -> None:
     desk = Desk(min_uses=1)
     gate = asyncio.Event()
-    desk.plans = [[*PIECES[:2], gate, EngineFailed("worker died")]]
+    desk.plans = [[*CHUNKS[:2], gate, EngineFailed("worker died")]]
     tasks = [asyncio.create_task(_all(desk.open())) for _ in range(3)]
     await settle()
     late = desk.open()
     gate.set()
     heard = await asyncio.gather(*tasks, return_exceptions=True)
     assert {type(each) for each in heard} == {EngineFailed}
-    assert audio(await _all(late)) == audio(list(PIECES)), "it had heard nothing and begins again"
+    assert audio(await _all(late)) == audio(list(CHUNKS)), "it had heard nothing and begins again"
     assert len(desk.made) == 2
 
 
@@ -398,25 +403,25 @@ async def test_a_refusal_is_the_callers_and_no_use() -> None:
 
 
 async def test_beyond_the_bound_prompts_are_made_without_being_held() -> None:
-    desk = Desk(max_making_bytes=9000)
+    desk = Desk(max_held_bytes=9000)
     first = desk.open()
     reading = aiter(first)
     for _ in range(2):
         await anext(reading)
-    assert desk.source.making_bytes == 6400
+    assert desk.source.held_bytes == 6400
     second = desk.open(TEXT + " more")
     more = aiter(second)
     await anext(more)
-    assert desk.source.making_bytes == 6400, "the one that came over the bound holds nothing"
+    assert desk.source.held_bytes == 6400, "the one that came over the bound holds nothing"
     async for _ in more:
-        assert desk.source.making_bytes <= 9600
+        assert desk.source.held_bytes <= 9600
     await first.cancel()
-    assert desk.source.making_bytes == 0
+    assert desk.source.held_bytes == 0
 
 
 async def test_while_too_much_is_being_made_the_engine_is_asked_straight() -> None:
-    desk = Desk(max_making_bytes=3000)
-    desk.source.holds(3000)
+    desk = Desk(max_held_bytes=3000)
+    desk.source.hold(3000)
     assert desk.open() is desk.made[0]
     assert desk.requests("bypassed") == 1
 
@@ -428,35 +433,35 @@ async def test_the_engine_hears_of_the_listener_that_runs_dry_first() -> None:
     for _ in range(3):
         await anext(fast)
     await anext(slow)
-    fast_stream.playing(500.0)
-    assert desk.made[0].ahead_ms == 500.0
-    slow_stream.playing(20.0)
-    assert desk.made[0].ahead_ms == 20.0 + 400.0
-    fast_stream.playing(450.0)
-    assert desk.made[0].ahead_ms == 420.0
-    slow_stream.playing(200.0)
-    assert desk.made[0].ahead_ms == 450.0
+    fast_stream.set_buffered_ms(500.0)
+    assert desk.made[0].buffered_ms == 500.0
+    slow_stream.set_buffered_ms(20.0)
+    assert desk.made[0].buffered_ms == 20.0 + 400.0
+    fast_stream.set_buffered_ms(450.0)
+    assert desk.made[0].buffered_ms == 420.0
+    slow_stream.set_buffered_ms(200.0)
+    assert desk.made[0].buffered_ms == 450.0
     await fast_stream.cancel()
-    slow_stream.playing(0.0)
-    assert desk.made[0].ahead_ms == 400.0
+    slow_stream.set_buffered_ms(0.0)
+    assert desk.made[0].buffered_ms == 400.0
     await slow_stream.cancel()
 
 
 @given(
     st.lists(st.tuples(st.sampled_from(("open", "read", "leave", "wait")), st.integers(0, 5)), max_size=60),
     st.sampled_from((4000, 9000, 1 << 20)),
-    st.sampled_from(([*PIECES], [*PIECES[:4], EngineFailed("worker died")])),
+    st.sampled_from(([*CHUNKS], [*CHUNKS[:4], EngineFailed("worker died")])),
     st.integers(1, 3),
 )
 @settings(deadline=None, max_examples=100)
 def test_whoever_comes_and_goes_everybody_hears_it_from_its_beginning_and_nothing_is_left(
-    steps: list[tuple[str, int]], max_making_bytes: int, plan: list[Step], min_uses: int
+    steps: list[tuple[str, int]], max_held_bytes: int, plan: list[Step], min_uses: int
 ) -> None:
     async def run() -> None:
-        desk = Desk(max_making_bytes=max_making_bytes, min_uses=min_uses)
+        desk = Desk(max_held_bytes=max_held_bytes, min_uses=min_uses)
         desk.plan = plan
-        whole = audio([step for step in plan if isinstance(step, SpeechPiece)])
-        listeners: list[tuple[PieceStream, AsyncIterator[SpeechPiece], list[SpeechPiece]]] = []
+        whole = audio([step for step in plan if isinstance(step, SpeechChunk)])
+        listeners: list[tuple[ChunkStream, AsyncIterator[SpeechChunk], list[SpeechChunk]]] = []
         for what, number in steps:
             if what == "open":
                 stream = desk.open()
@@ -468,7 +473,7 @@ def test_whoever_comes_and_goes_everybody_hears_it_from_its_beginning_and_nothin
                 if what == "leave":
                     await stream.cancel()
                 else:
-                    await _read(reading, heard, max_pieces=1)
+                    await _read(reading, heard, max_chunks=1)
         for _, reading, heard in listeners[::2]:
             await _read(reading, heard)
         for stream, _, _ in listeners:
@@ -483,16 +488,16 @@ def test_whoever_comes_and_goes_everybody_hears_it_from_its_beginning_and_nothin
 async def must_be_empty(desk: Desk) -> None:
     await settle()
     await desk.source.stop()
-    assert desk.source.making_bytes == 0
-    assert not {*desk.source._recordings, *desk.source._making, *desk.source._texts}
+    assert desk.source.held_bytes == 0
+    assert not {*desk.source._running, *desk.source._shared}
     assert all(made.is_over or made.num_cancels for made in desk.made)
 
 
-async def _read(reading: AsyncIterator[SpeechPiece], heard: list[SpeechPiece], *, max_pieces: int = 100) -> None:
+async def _read(reading: AsyncIterator[SpeechChunk], heard: list[SpeechChunk], *, max_chunks: int = 100) -> None:
     with contextlib.suppress(StopAsyncIteration, EngineFailed):
-        for _ in range(max_pieces):
-            piece = await anext(reading)
-            heard.append(piece)
+        for _ in range(max_chunks):
+            chunk = await anext(reading)
+            heard.append(chunk)
 
 
 # --- from disk -----------------------------------------------------------------------------------------------------------
@@ -512,9 +517,9 @@ async def test_after_a_restart_it_comes_from_disk_with_its_words(tmp_path: Path)
     await desk.cache.start()
     assert desk.source.has(prompt())
     heard = await asyncio.gather(*(desk.say() for _ in range(10)))
-    assert {audio(pieces) for pieces in heard} == {audio(list(WORDS))}
+    assert {audio(chunks) for chunks in heard} == {audio(list(WORDS))}
     assert spans(heard[0]) == spans(list(WORDS))
-    assert all(piece.cached for pieces in heard for piece in pieces)
+    assert all(chunk.cached for chunks in heard for chunk in chunks)
     assert desk.made == []
     assert (desk.requests("disk"), desk.requests("joined")) == (1, 9)
     await desk.say()
@@ -535,11 +540,11 @@ async def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
     file.write_bytes(b"x" + file.read_bytes()[1:])
     desk = Desk(tmp_path, min_uses=1)
     await desk.cache.start()
-    pieces = await desk.say()
-    assert audio(pieces) == audio(list(PIECES))
-    assert not any(piece.cached for piece in pieces)
+    chunks = await desk.say()
+    assert audio(chunks) == audio(list(CHUNKS))
+    assert not any(chunk.cached for chunk in chunks)
     assert len(desk.made) == 1
-    assert all(piece.cached for piece in await desk.say())
+    assert all(chunk.cached for chunk in await desk.say())
     await desk.cache.stop()
 
 
@@ -607,10 +612,10 @@ async def test_a_speech_source_with_a_cache() -> None:
     said = [await _all(source.open(content, rate_hz=RATE_HZ)) for _ in range(3)]
     assert audio(said[0]) == audio(said[2])
     assert spans(said[0]) == spans(said[2])
-    assert [piece.cached for piece in said[2]] == [True] * len(said[2])
+    assert [chunk.cached for chunk in said[2]] == [True] * len(said[2])
     assert len(engine.streams) == 2
     fresh = await _all(source.open(TextContent(text, may_cache=False), rate_hz=RATE_HZ))
-    assert not any(piece.cached for piece in fresh)
+    assert not any(chunk.cached for chunk in fresh)
     assert len(engine.streams) == 3
     engine.not_ready_because = "full"
     source.check_room(content)
@@ -661,6 +666,6 @@ def spoken(number: int, text: str) -> Utterance:
     )
 
 
-async def _all(stream: PieceStream) -> list[SpeechPiece]:
-    pieces: AsyncIterator[SpeechPiece] = aiter(stream)
-    return [piece async for piece in pieces]
+async def _all(stream: ChunkStream) -> list[SpeechChunk]:
+    chunks: AsyncIterator[SpeechChunk] = aiter(stream)
+    return [chunk async for chunk in chunks]

@@ -17,9 +17,16 @@ from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
 from cc_tts.speech import prompt_files
-from cc_tts.speech.cached_prompt import KeptPrompt, PromptMark, from_file, is_sound, to_file
 from cc_tts.speech.prompt_cache import MAX_KEYS_REMEMBERED, PromptCache
-from cc_tts.speech.prompt_files import PromptFiles, charged_bytes
+from cc_tts.speech.prompt_files import (
+    CachedPrompt,
+    PromptFiles,
+    PromptMark,
+    charged_bytes,
+    from_file,
+    is_sound,
+    to_file,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -37,8 +44,8 @@ def key(number: int) -> str:
     return hashlib.sha256(str(number).encode()).hexdigest()
 
 
-def prompt(number: int = 1, num_bytes: int = 1600, marks: tuple[PromptMark, ...] = MARKS) -> KeptPrompt:
-    return KeptPrompt(RATE_HZ, bytes([number % 256, 1]) * (num_bytes // 2), marks)
+def prompt(number: int = 1, num_bytes: int = 1600, marks: tuple[PromptMark, ...] = MARKS) -> CachedPrompt:
+    return CachedPrompt(RATE_HZ, bytes([number % 256, 1]) * (num_bytes // 2), marks)
 
 
 def cache(folder: Path | None = None, **config: Any) -> PromptCache:
@@ -48,7 +55,7 @@ def cache(folder: Path | None = None, **config: Any) -> PromptCache:
 def keep(to: PromptCache, number: int, num_bytes: int = 1600, *, uses: int = 2) -> None:
     for _ in range(uses):
         to.count_use(key(number))
-    to.keep(key(number), prompt(number, num_bytes))
+    to.store(key(number), prompt(number, num_bytes))
 
 
 def listed(folder: Path) -> list[Path]:
@@ -78,7 +85,7 @@ def test_a_long_prompt_and_a_broken_one_are_not_kept() -> None:
     keep(kept, 2, 16_002)
     for _ in range(2):
         kept.count_use(key(3))
-    kept.keep(key(3), KeptPrompt(RATE_HZ, b""))
+    kept.store(key(3), CachedPrompt(RATE_HZ, b""))
     assert [kept.has(key(number)) for number in (1, 2, 3)] == [True, False, False]
 
 
@@ -156,17 +163,17 @@ def test_the_file_of_another_prompt_is_refused() -> None:
 @pytest.mark.parametrize(
     "unsound",
     [
-        KeptPrompt(RATE_HZ, b""),
-        KeptPrompt(RATE_HZ, b"abc"),
-        KeptPrompt(0, b"ab"),
-        KeptPrompt(RATE_HZ, b"ab", (PromptMark(2, 1),)),
-        KeptPrompt(RATE_HZ, b"abcd", (PromptMark(1, 1),)),
-        KeptPrompt(RATE_HZ, b"abcdef", (PromptMark(4, 1), PromptMark(2, 1))),
-        KeptPrompt(RATE_HZ, b"abcd", (PromptMark(-2, 1),)),
-        KeptPrompt(RATE_HZ, b"abcd", (PromptMark(0, -1),)),
+        CachedPrompt(RATE_HZ, b""),
+        CachedPrompt(RATE_HZ, b"abc"),
+        CachedPrompt(0, b"ab"),
+        CachedPrompt(RATE_HZ, b"ab", (PromptMark(2, 1),)),
+        CachedPrompt(RATE_HZ, b"abcd", (PromptMark(1, 1),)),
+        CachedPrompt(RATE_HZ, b"abcdef", (PromptMark(4, 1), PromptMark(2, 1))),
+        CachedPrompt(RATE_HZ, b"abcd", (PromptMark(-2, 1),)),
+        CachedPrompt(RATE_HZ, b"abcd", (PromptMark(0, -1),)),
     ],
 )
-def test_what_makes_no_sense_is_refused_though_its_checksum_is_right(unsound: KeptPrompt) -> None:
+def test_what_makes_no_sense_is_refused_though_its_checksum_is_right(unsound: CachedPrompt) -> None:
     assert not is_sound(unsound)
     with pytest.raises(ValueError, match="marks"):
         from_file(key(1), to_file(key(1), unsound))

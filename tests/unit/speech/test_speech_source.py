@@ -16,7 +16,7 @@ from cc_tts.errors import (
     Unprocessable,
 )
 from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
-from cc_tts.speech.source import MAX_TONE_MS, PIECE_MS, TEXT_SLICE_CHARS, SpeechPiece, SpeechSource
+from cc_tts.speech.source import CHUNK_MS, MAX_TONE_MS, TEXT_SLICE_CHARS, SpeechChunk, SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from tests.fakes.fake_engine import FakeEngine
 
@@ -30,20 +30,20 @@ def make(engine: FakeEngine | None = None, **config: Any) -> SpeechSource:
     return SpeechSource(cast("Any", engine or FakeEngine()), Normalizer(), TtsConfig(**config))
 
 
-async def read(source: SpeechSource, content: Content) -> list[SpeechPiece]:
+async def read(source: SpeechSource, content: Content) -> list[SpeechChunk]:
     """Everything of one stream."""
-    return [piece async for piece in source.open(content, rate_hz=RATE_HZ, utterance_id="u")]
+    return [chunk async for chunk in source.open(content, rate_hz=RATE_HZ, utterance_id="u")]
 
 
-async def test_text_becomes_pieces_and_keeps_the_callers_words() -> None:
+async def test_text_becomes_chunks_and_keeps_the_callers_words() -> None:
     engine = FakeEngine()
     text = "Good morning. " * 20
-    pieces = await read(make(engine), TextContent(text))
-    assert "".join(piece.begins_source or "" for piece in pieces).strip() == text.strip()
+    chunks = await read(make(engine), TextContent(text))
+    assert "".join(chunk.begins_source or "" for chunk in chunks).strip() == text.strip()
     pushed = sum(len(each) for each in engine.streams[0].pushed)
-    assert sum(len(piece.data) for piece in pieces) / 16 == pytest.approx(10 * pushed, abs=5)
-    assert max(len(piece.data) for piece in pieces) <= PIECE_MS * 16
-    assert all(len(piece.data) % 2 == 0 for piece in pieces)
+    assert sum(len(chunk.data) for chunk in chunks) / 16 == pytest.approx(10 * pushed, abs=5)
+    assert max(len(chunk.data) for chunk in chunks) <= CHUNK_MS * 16
+    assert all(len(chunk.data) % 2 == 0 for chunk in chunks)
     assert engine.requests[0].utterance_id == "u"
 
 
@@ -52,10 +52,10 @@ async def test_a_long_text_is_prepared_in_slices_while_it_is_spoken() -> None:
     text = "This is a sentence like many others. " * 100
     source = make(engine)
     stream = source.open(TextContent(text), rate_hz=RATE_HZ)
-    pieces = aiter(stream)
-    await anext(pieces)
+    chunks = aiter(stream)
+    await anext(chunks)
     assert sum(len(each) for each in engine.streams[0].pushed) <= 2 * TEXT_SLICE_CHARS
-    heard = [piece async for piece in pieces]
+    heard = [chunk async for chunk in chunks]
     assert len(text) > 5 * TEXT_SLICE_CHARS
     assert len(heard) > 100
     await stream.cancel()
@@ -98,14 +98,14 @@ async def test_a_front_end_that_fails_leaves_nobody_waiting(monkeypatch: pytest.
 
 async def test_tones_and_silence() -> None:
     source = make()
-    silence = b"".join(piece.data for piece in await read(source, SilenceContent(450)))
+    silence = b"".join(chunk.data for chunk in await read(source, SilenceContent(450)))
     assert (len(silence), any(silence)) == (450 * 16, False)
-    tone = b"".join(piece.data for piece in await read(source, ToneContent("beep", 300)))
+    tone = b"".join(chunk.data for chunk in await read(source, ToneContent("beep", 300)))
     assert 0 < len(tone) <= 300 * 16
     assert any(tone)
     stream = source.open(SilenceContent(1000), rate_hz=RATE_HZ)
     await stream.cancel()
-    assert [piece async for piece in stream] == []
+    assert [chunk async for chunk in stream] == []
 
 
 @pytest.mark.parametrize(

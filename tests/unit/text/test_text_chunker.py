@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_tts.text.chunker import Chunker, TextChunk, chunk_text
+from cc_tts.text.chunker import Chunker, TextChunk
 from cc_tts.text.normalizer import Normalizer
+from tests.support.chunking import chunk_text
 
 pytestmark = pytest.mark.unit
 

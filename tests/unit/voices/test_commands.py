@@ -350,7 +350,7 @@ def test_enrolled_lists_a_line_a_voice(
     ]
 
 
-def test_enrolled_tells_what_cannot_be_used(
+def test_enrolled_reports_what_cannot_be_used(
     run: Run, library: VoiceLibrary, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("enrol", "anna", transcript=TEXT)
@@ -363,7 +363,7 @@ def test_enrolled_tells_what_cannot_be_used(
     assert [line.split()[0] for line in out.splitlines()] == ["anna", "bruno"]
     assert "no features" in out
     assert "cc-tts: zoe.voice.json: not a voice" in err
-    assert "cc-tts: bruno: its features are gone" in err
+    assert "cc-tts: bruno: its features are missing" in err
 
 
 def test_an_empty_library_says_how_to_fill_it(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

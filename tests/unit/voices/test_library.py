@@ -168,9 +168,9 @@ def test_a_folder_in_the_place_of_a_file_is_reported(library: VoiceLibrary) -> N
         library.remove("anna")
 
 
-def test_gone_or_damaged_features_are_told(library: VoiceLibrary) -> None:
+def test_missing_or_damaged_features_are_reported(library: VoiceLibrary) -> None:
     library.store(record())
-    with pytest.raises(ConfigError, match="'anna' are gone or damaged; enrol it again"):
+    with pytest.raises(ConfigError, match="'anna' are missing or damaged; enrol it again"):
         library.load("anna")
     library.features.store(features())
     library.load("anna")

@@ -13,7 +13,7 @@ _HEAD_DIM: Final = re.compile(r"^\s*attention_head_dim:\s*(\d{1,4})\s*(?:#.*)?$"
 
 
 def estimator_head_dim(directory: Path) -> int:
-    """Width of an attention head of the flow's estimator; its shapes do not tell (spec §2).
+    """Width of an attention head of the flow's estimator; it does not follow from shapes (spec §2).
 
     Raises:
         ModelFileDamaged: the description cannot be read, or names widths that contradict each other.

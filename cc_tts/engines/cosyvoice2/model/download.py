@@ -1,7 +1,7 @@
 """Fetch the model from ModelScope, through its own package ``modelscope`` (spec §1).
 
-The package shows the progress and goes on where a broken download stopped. It is not a dependency: it is needed once, and
-a directory copied from elsewhere serves as well.
+The package shows the progress and resumes a broken download. It comes with the extra ``gpu``; a directory copied from
+elsewhere serves as well.
 """
 
 import importlib
@@ -23,14 +23,14 @@ class DownloaderMissing(ConfigError):
 
 
 class DownloadFailed(ProcessFailed):
-    """The download broke off; what has come is kept."""
+    """The download broke off; what was fetched is kept."""
 
     code = "download_failed"
     title = "The download failed"
 
 
 def default_directory() -> Path:
-    """Where models are kept unless told otherwise: below ``XDG_CACHE_HOME``, else ``~/.cache``."""
+    """Where models are kept by default: below ``XDG_CACHE_HOME``, else ``~/.cache``."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(cache) if cache else Path("~/.cache").expanduser()) / "cc-tts" / "models" / MODEL_ID.rpartition("/")[2]
 
@@ -48,11 +48,11 @@ def download_model(directory: Path, *, files: Sequence[str], model_id: str = MOD
         directory.mkdir(parents=True, exist_ok=True)
         fetch(model_id, local_dir=str(directory), allow_patterns=list(files))
     except KeyboardInterrupt:
-        raise DownloadFailed(f"stopped; the same command goes on from where it was, in {directory}") from None
+        raise DownloadFailed(f"stopped; the same command resumes in {directory}") from None
     except Exception as error:  # the package raises what its many parts raise
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise DownloadFailed(
-            f"{model_id}: {reason}. What has come is in {directory}; the same command goes on from there"
+            f"{model_id}: {reason}. What was fetched is in {directory}; the same command resumes"
         ) from error
     return directory
 
@@ -62,6 +62,7 @@ def _snapshot_download() -> Any:
         return importlib.import_module("modelscope").snapshot_download
     except (ImportError, AttributeError):
         raise DownloaderMissing(
-            "the model is fetched with the package modelscope: `pip install modelscope`. Or get the files "
-            f"of https://modelscope.cn/models/{MODEL_ID} in another way, and look them over with `cc-tts model check DIR`"
+            "the model is fetched with the package modelscope, which is not installed: pip install 'cc-tts[gpu]', or "
+            f"`pip install modelscope` alone. Or get the files of https://modelscope.cn/models/{MODEL_ID} in another way "
+            "and check them with `cc-tts model check DIR`"
         ) from None

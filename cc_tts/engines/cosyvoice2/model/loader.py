@@ -49,7 +49,7 @@ _AMPERE: Final = 8
 
 OVERFLOW_NOTE: Final = (
     "float16 ends at 65504. To be kept in float32: squares under the RMS norm (§3.7), softmax and log-softmax, "
-    "layer norms, the state of the ODE (§4.6). To be watched on this card: the residual stream of the language model, whose "
+    "layer norms, the state of the ODE (§4.6). To be watched on this GPU: the residual stream of the language model, whose "
     "few huge channels come out of down_proj; the gated product before it; the mask value, −1e10 in the reference (§4.4), "
     "which must be −inf or the type's own minimum; log-probabilities of −inf through casts."
 )
@@ -90,7 +90,7 @@ def dtype_policy(device: str | torch.device, capability: tuple[int, int] | None 
         return DtypePolicy(llm=torch.bfloat16, flow=torch.bfloat16)
     if major >= _VOLTA:
         return DtypePolicy(llm=torch.float16, flow=torch.float16, note=OVERFLOW_NOTE)
-    return DtypePolicy(note="this card is older than Volta: half precision would be slower than float32 on it")
+    return DtypePolicy(note="this GPU is older than Volta: half precision would be slower than float32 on it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class ModelWeights:
     flow: dict[str, Tensor]
     hift: dict[str, Tensor]
     head_dim: int
-    """Of the language model; its shapes do not tell (spec §2)."""
+    """Of the language model; it does not follow from shapes (spec §2)."""
     policy: DtypePolicy
     report: LoadReport
 
@@ -206,7 +206,7 @@ def load_model(
         device: where the networks shall run.
         policy: types to use.
         checksums: hash the files too.
-        estimator_head_dim: width of an attention head of the flow's estimator, which its shapes do not tell.
+        estimator_head_dim: width of an attention head of the flow's estimator, which does not follow from its shapes.
         compat: keep the phase in the vocoder as the reference does (``Vocoder``).
         on_share: as in ``load_weights``.
 
@@ -267,7 +267,7 @@ def _check_llm_config(path: Path, dims: Dims) -> int:
 
     Raises:
         ModelFileMissing, ModelFileDamaged: the description is not there or cannot be read.
-        TensorMismatch: they tell of two different models.
+        TensorMismatch: they are of two different models.
 
     """
     assert isinstance(dims, LlmDims)
@@ -283,7 +283,7 @@ def _check_llm_config(path: Path, dims: Dims) -> int:
         raise ModelFileDamaged(
             f"{path}: not the description of a Qwen2 model ({type(error).__name__}: {error})"
         ) from None
-    told = (
+    found = (
         ("hidden", hidden),
         ("layers", layers),
         ("intermediate", intermediate),
@@ -292,7 +292,7 @@ def _check_llm_config(path: Path, dims: Dims) -> int:
     )
     wrong = [
         f"{name} is {getattr(dims, name)}, {path.name} says {value}"
-        for name, value in told
+        for name, value in found
         if getattr(dims, name) != value
     ]
     if wrong:

@@ -1,13 +1,13 @@
-"""The flow for many sequences that come and go: :meth:`Flow.step` of each of them, run together (§4.9).
+"""The flow for many sequences that come and go: what is new of each of them, run together (§4.9).
 
 ::
 
     add_voice ──▸ FlowVoice ──open(slot)──▸ step(rows) … step(rows) ──▸ close(slot)
-                  pages of the prompt        pages of its own, taken as chunks begin
+                  pages of the reference     pages of its own, taken as chunks begin
 
-A sequence has a slot, given by the engine, and a table of pages: those of its voice's prompt, which all sequences of the
-voice share and nobody writes, then its own. One opened, or going on, with ``recompute`` has no pages and runs prompt and
-tokens again at every step; it gives the same frames and costs more the longer it lasts.
+A sequence has a slot, given by the engine, and a table of pages: those of its voice's reference, which all sequences of
+the voice share and nobody writes, then its own. One opened, or going on, with ``recompute`` has no pages and runs
+reference and tokens again at every step; it gives the same frames and costs more the longer it lasts.
 
 Runs on: the thread that owns the device.
 """
@@ -20,29 +20,35 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt, Progress, StepPlan
-from cc_tts.engines.cosyvoice2.runners.flow_inputs import PAGE_TIERS, FlowInputs, FlowShape, RowCounts
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference
+from cc_tts.engines.cosyvoice2.runners.flow_inputs import PAGE_BUCKETS, FlowInputs, FlowShape, RowCounts
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, can_record
 from cc_tts.engines.cosyvoice2.runners.kv_cache import SCRATCH, FlowArena, PagePool
 
 
 @dataclass(frozen=True, slots=True)
 class FlowRow:
-    """What is new of one sequence; see :meth:`Flow.step`."""
+    """What is new of one sequence.
+
+    A chunk can be run once the tokens of lookahead behind it are known; what is left over waits.
+    """
 
     slot: int
     new_tokens: Sequence[int] | Tensor  # a tensor on another device is waited for
     is_last: bool
+    """No tokens will follow."""
     partial: bool = False
+    """Run the begun chunk too and give its frames out. It is not kept but run again when it is whole, so the frames that
+    follow are those of the whole chunk: a hop that ends within a chunk costs exactness there (§4.9).
+    """
 
 
 @dataclass(slots=True, eq=False)
 class FlowVoice:
-    """A prompt whose final chunks have been run: as many as have three tokens behind them."""
+    """A reference whose final chunks have been run: as many as have three tokens behind them."""
 
-    prompt: FlowPrompt
-    tokens: tuple[int, ...]  # the P tokens of the prompt
+    reference: FlowReference
+    tokens: tuple[int, ...]  # the P tokens of the reference
     pages: tuple[int, ...]
     contexts: tuple[Tensor, ...]  # of convolutions, behind the last page
     speaker: Tensor  # [speaker]
@@ -52,26 +58,26 @@ class FlowVoice:
 @dataclass(slots=True)
 class _Sequence:
     voice: FlowVoice
-    tokens: list[int]  # the prompt's and those generated
+    tokens: list[int]  # the reference's and those generated
     pages: list[int] | None  # None: everything is run again
-    num_kept: int
-    num_given: int
+    num_kept: int  # tokens in the pages: whole chunks
+    num_given: int  # tokens whose frames have been given out
     is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One row of a batch; counts are of tokens and as in :class:`StepPlan`."""
+    """One row of a batch. The window of a row begins where its pages end; counts are of tokens."""
 
     slot: int  # of the arena
     voice: FlowVoice
-    tokens: Sequence[int]  # from the start of the prompt
+    tokens: Sequence[int]  # from the start of the reference
     pages: Sequence[int]
-    start: int
-    run: int
-    kept: int
-    num_skipped: int  # frames
-    num_frames: int
+    start: int  # tokens kept so far
+    run: int  # tokens of the window that are run: the others are looked at, or wait
+    kept: int  # those that stay in the pages: whole chunks
+    num_skipped: int = 0  # frames of the window that have been given out before, or belong to the reference
+    num_frames: int = 0  # frames of the window that are new
 
 
 class FlowRunner:
@@ -82,8 +88,8 @@ class FlowRunner:
         num_slots: sequences that can be open at a time; slots are 0 to ``num_slots - 1``.
         num_pages: pages that can be given out, of one chunk each; see :attr:`FlowArena.bytes_per_page`.
         noise: see :meth:`Flow.forward`; [1, mels, at least ``2 max_tokens``].
-        max_tokens: most tokens of a sequence, the prompt included.
-        graphs: fill shapes up to tiers, see :class:`FlowShape`, and on a CUDA device record a graph of each.
+        max_tokens: most tokens of a sequence, the reference included.
+        graphs: fill shapes up to buckets, see :class:`FlowShape`, and on a CUDA device record a graph of each.
 
     """
 
@@ -98,7 +104,7 @@ class FlowRunner:
         self.flow = flow
         self.max_tokens = max_tokens
         self.num_slots = num_slots
-        flow.keep_constants(min(-(-max_tokens // config.chunk_tokens), PAGE_TIERS[-1]))
+        flow.keep_constants(min(-(-max_tokens // config.chunk_tokens), PAGE_BUCKETS[-1]))
         self.pool = PagePool(num_pages + 1)
         self.arena = FlowArena.of(flow, num_slots=num_slots + 1, num_pages=num_pages + 1)
         self._device = weight.device
@@ -106,32 +112,34 @@ class FlowRunner:
         self._noise_rows = self._noise[0].transpose(0, 1).contiguous()  # [frames, mels]
         self._speakers = weight.new_zeros((num_slots + 1, config.estimator.num_speaker))
         self._sequences: dict[int, _Sequence] = {}
-        self._has_tiers = graphs
+        self._has_buckets = graphs
         self._graphs = GraphedCall(self._solve, enabled=graphs and can_record(self._device))
 
-    def pages_needed(self, num_prompt: int, num_tokens: int) -> int:
-        """Pages that a sequence of ``num_tokens`` takes besides the shared ones of a prompt of ``num_prompt`` tokens."""
+    def pages_needed(self, num_reference: int, num_tokens: int) -> int:
+        """Pages that a sequence of ``num_tokens`` takes besides those of a reference of ``num_reference`` tokens."""
         chunk = self.flow.config.chunk_tokens
-        return -(-(num_prompt + num_tokens) // chunk) - self._num_final(num_prompt)
+        return -(-(num_reference + num_tokens) // chunk) - self._num_final(num_reference)
 
     @torch.inference_mode()
     def warm_up(self, shapes: Iterable[FlowShape]) -> None:
-        """Run the tiers that ``shapes`` fall in once, on scratch, the largest first; only these have graphs then."""
-        for tier in sorted(filter(None, {shape.tier(self.flow.config.chunk_tokens) for shape in shapes}), reverse=True):
-            self.record(tier)
+        """Run the buckets that ``shapes`` fall in once, on scratch, the largest first; only these have graphs then."""
+        for bucket in sorted(
+            filter(None, {shape.bucket(self.flow.config.chunk_tokens) for shape in shapes}), reverse=True
+        ):
+            self.record(bucket)
         self._graphs.freeze()
 
     @torch.inference_mode()
-    def record(self, tier: FlowShape) -> None:
+    def record(self, bucket: FlowShape) -> None:
         """Run and record one shape, on scratch."""
-        self._graphs.call(tier, **self._inputs(tier, ())._asdict())
+        self._graphs.call(bucket, **self._inputs(bucket, ())._asdict())
 
     @torch.inference_mode()
-    def add_voice(self, prompt: FlowPrompt) -> FlowVoice:
-        """Run the final chunks of a prompt into pages that its sequences share.
+    def add_voice(self, reference: FlowReference) -> FlowVoice:
+        """Run the final chunks of a reference into pages that its sequences share.
 
         Args:
-            prompt: tokens [1, P] with their mel [1, 2 P, mels] and an embedding [1, embedding]; P may be 0.
+            reference: tokens [1, P] with their mel [1, 2 P, mels] and an embedding [1, embedding]; P may be 0.
 
         Raises:
             ValueError: the parts do not fit together or the model, or P is more than ``max_tokens``.
@@ -139,17 +147,21 @@ class FlowRunner:
 
         """
         config = self.flow.config
-        num_prompt = prompt.token.shape[-1]
-        mel_shape = (1, num_prompt * FRAMES_PER_TOKEN, config.estimator.num_mels)
-        if prompt.token.shape != (1, num_prompt) or tuple(prompt.feat.shape) != mel_shape:
-            raise ValueError(f"a prompt of {num_prompt} tokens cannot have a mel of {tuple(prompt.feat.shape)}")
-        if prompt.embedding.shape != (1, config.num_embedding):
-            raise ValueError(f"not a speaker embedding: {tuple(prompt.embedding.shape)}")
-        tokens = self._ids(prompt.token)
-        if num_prompt > self.max_tokens:
-            raise ValueError(f"a prompt of {num_prompt} tokens is more than {self.max_tokens}")
-        here = FlowPrompt(*(part.to(self._device) for part in (prompt.token, prompt.feat, prompt.embedding)))
-        pages = self.pool.take(self._num_final(num_prompt))
+        num_reference = reference.token.shape[-1]
+        mel_shape = (1, num_reference * FRAMES_PER_TOKEN, config.estimator.num_mels)
+        if reference.token.shape != (1, num_reference) or tuple(reference.feat.shape) != mel_shape:
+            raise ValueError(
+                f"a reference of {num_reference} tokens cannot have a mel of {tuple(reference.feat.shape)}"
+            )
+        if reference.embedding.shape != (1, config.num_embedding):
+            raise ValueError(f"not a speaker embedding: {tuple(reference.embedding.shape)}")
+        tokens = self._ids(reference.token)
+        if num_reference > self.max_tokens:
+            raise ValueError(f"a reference of {num_reference} tokens is more than {self.max_tokens}")
+        here = FlowReference(
+            *(part.to(self._device) for part in (reference.token, reference.feat, reference.embedding))
+        )
+        pages = self.pool.take(self._num_final(num_reference))
         try:
             voice = FlowVoice(here, tuple(tokens), tuple(pages), (), self.flow.speaker(here.embedding)[0])
             contexts = self.arena.contexts(SCRATCH)
@@ -158,7 +170,7 @@ class FlowRunner:
             if pages:
                 self._speakers[SCRATCH] = voice.speaker
                 run = len(pages) * config.chunk_tokens
-                self._run([_Work(SCRATCH, voice, tokens, pages, 0, run, run, 0, 0)], has_tiers=False)
+                self._run([_Work(SCRATCH, voice, tokens, pages, 0, run, run)], has_buckets=False)
             voice.contexts = tuple(context.clone() for context in contexts)
         except BaseException:
             self.pool.release(pages)
@@ -188,10 +200,10 @@ class FlowRunner:
             for context, kept in zip(self.arena.contexts(slot + 1), voice.contexts, strict=True):
                 context.copy_(kept)
             self._speakers[slot + 1] = voice.speaker
-        num_prompt = len(voice.tokens)
-        num_kept = self._num_final(num_prompt) * self.flow.config.chunk_tokens
+        num_reference = len(voice.tokens)
+        num_kept = self._num_final(num_reference) * self.flow.config.chunk_tokens
         pages = None if recompute else list(voice.pages)
-        self._sequences[slot] = _Sequence(voice, list(voice.tokens), pages, num_kept, num_prompt)
+        self._sequences[slot] = _Sequence(voice, list(voice.tokens), pages, num_kept, num_reference)
 
     def close(self, slot: int, *, wipe: bool = False) -> None:
         """Give everything back that the sequence holds; a slot that is not open is none of our business.
@@ -220,7 +232,7 @@ class FlowRunner:
 
     @torch.inference_mode()
     def step(self, rows: Sequence[FlowRow]) -> list[Tensor]:
-        """Run the new tokens of each row, all rows at once; see :meth:`Flow.step` for what a row gives.
+        """Run the new tokens of each row, all rows at once.
 
         Returns:
             The new frames of each row, [mels, n], float32, n perhaps 0.
@@ -240,78 +252,67 @@ class FlowRunner:
                 raise ValueError("the sequence is over")
             if len(sequence.tokens) + len(new) > self.max_tokens:
                 raise ValueError(f"more tokens than the {self.max_tokens} there is room for")
-        plan = self._plan(rows, sequences, news)
-        due = [_is_due(plan, i, sequence) for i, sequence in enumerate(sequences)]
-        self._take_pages(plan, sequences, due)
+        works = [self._work(row, sequence, new) for row, sequence, new in zip(rows, sequences, news, strict=True)]
+        due = [_is_due(work, sequence) for work, sequence in zip(works, sequences, strict=True)]
+        self._take_pages(works, sequences, due)
 
         mels = [self._noise.new_zeros((self.flow.config.estimator.num_mels, 0)) for _ in rows]
         for group, is_last in ((None, False), (False, False), (True, True)):
             chosen = [i for i, row in enumerate(rows) if _group(sequences[i], row) is group and due[i]]
             if chosen:
-                works = [self._work(plan, i, slots[i], sequences[i], news[i]) for i in chosen]
+                batch = [works[i] for i in chosen]
                 new_mels = (
-                    self._run(works, has_tiers=self._has_tiers)
+                    self._run(batch, has_buckets=self._has_buckets)
                     if group is None
-                    else self._run_again(works, is_last=is_last)
+                    else self._run_again(batch, is_last=is_last)
                 )
                 for i, mel in zip(chosen, new_mels, strict=True):
                     mels[i] = mel
-        for i, sequence in enumerate(sequences):
-            sequence.tokens.extend(news[i])
-            sequence.num_kept += plan.kept[i]
-            sequence.num_given = plan.given[i]
-            sequence.is_over = rows[i].is_last
+        for row, sequence, new, work in zip(rows, sequences, news, works, strict=True):
+            sequence.tokens.extend(new)
+            sequence.num_kept += work.kept
+            sequence.num_given += work.num_frames // FRAMES_PER_TOKEN
+            sequence.is_over = row.is_last
         return mels
 
-    def _plan(self, rows: Sequence[FlowRow], sequences: Sequence[_Sequence], news: Sequence[Sequence[int]]) -> StepPlan:
+    def _work(self, row: FlowRow, sequence: _Sequence, new: Sequence[int]) -> _Work:
         config = self.flow.config
-        progress = Progress(
-            tuple(len(sequence.tokens) - sequence.num_kept for sequence in sequences),
-            tuple(sequence.num_kept for sequence in sequences),
-            tuple(sequence.num_given for sequence in sequences),
-        )
-        return StepPlan.of(
-            progress,
-            num_new=0,
-            token_len=[len(new) for new in news],
-            is_last=[row.is_last for row in rows],
-            partial=[row.partial for row in rows],
-            chunk=config.chunk_tokens,
-            lookahead=config.encoder.lookahead,
+        known = len(sequence.tokens) + len(new) - sequence.num_kept
+        ready = known if row.is_last else max(0, known - config.encoder.lookahead)
+        kept = ready // config.chunk_tokens * config.chunk_tokens
+        run = ready if row.is_last or row.partial else kept
+        return _Work(
+            slot=row.slot + 1,
+            voice=sequence.voice,
+            tokens=[*sequence.tokens, *new],
+            pages=() if sequence.pages is None else sequence.pages,
+            start=sequence.num_kept,
+            run=run,
+            kept=kept,
+            num_skipped=(sequence.num_given - sequence.num_kept) * FRAMES_PER_TOKEN,
+            num_frames=max(0, sequence.num_kept + run - sequence.num_given) * FRAMES_PER_TOKEN,
         )
 
-    def _take_pages(self, plan: StepPlan, sequences: Sequence[_Sequence], due: Sequence[bool]) -> None:
+    def _take_pages(self, works: Sequence[_Work], sequences: Sequence[_Sequence], due: Sequence[bool]) -> None:
+        """Extend the pages of the sequences in place; their works see them."""
         chunk = self.flow.config.chunk_tokens
         needs = [0] * len(sequences)
-        for i, sequence in enumerate(sequences):
+        for i, (work, sequence) in enumerate(zip(works, sequences, strict=True)):
             if sequence.pages is not None and due[i]:
-                needs[i] = max(0, -(-(plan.kept_before[i] + plan.run[i]) // chunk) - len(sequence.pages))
+                needs[i] = max(0, -(-(work.start + work.run) // chunk) - len(sequence.pages))
         taken = iter(self.pool.take(sum(needs)))
         for sequence, need in zip(sequences, needs, strict=True):
             if sequence.pages is not None:
                 sequence.pages.extend(next(taken) for _ in range(need))
 
-    def _work(self, plan: StepPlan, i: int, slot: int, sequence: _Sequence, new: Sequence[int]) -> _Work:
-        return _Work(
-            slot=slot + 1,
-            voice=sequence.voice,
-            tokens=[*sequence.tokens, *new],
-            pages=sequence.pages or (),
-            start=plan.kept_before[i],
-            run=plan.run[i],
-            kept=plan.kept[i],
-            num_skipped=plan.num_skipped[i],
-            num_frames=plan.num_frames[i],
-        )
-
-    def _run(self, works: Sequence[_Work], *, has_tiers: bool) -> list[Tensor]:
+    def _run(self, works: Sequence[_Work], *, has_buckets: bool) -> list[Tensor]:
         """What the rows give out, with what their pages remember."""
         wanted = FlowShape(len(works), max(work.run for work in works), max(len(work.pages) for work in works))
-        tier = wanted.tier(self.flow.config.chunk_tokens) if has_tiers else None
-        if tier is not None:
-            tier = FlowShape(*self._graphs.fit(tier))
-        inputs = self._inputs(tier or wanted, works)._asdict()
-        (mel,) = self._graphs.call(tier, **inputs) if tier else self._solve(**inputs)  # [B, 2 T, mels]
+        bucket = wanted.bucket(self.flow.config.chunk_tokens) if has_buckets else None
+        if bucket is not None:
+            bucket = FlowShape(*self._graphs.fit(bucket))
+        inputs = self._inputs(bucket or wanted, works)._asdict()
+        (mel,) = self._graphs.call(bucket, **inputs) if bucket else self._solve(**inputs)  # [B, 2 T, mels]
         return [
             mel[row, work.num_skipped : work.num_skipped + work.num_frames].transpose(0, 1)
             for row, work in enumerate(works)
@@ -320,10 +321,10 @@ class FlowRunner:
     def _run_again(self, works: Sequence[_Work], *, is_last: bool) -> list[Tensor]:
         """The same by running everything from the start."""
         lookahead = 0 if is_last else self.flow.config.encoder.lookahead
-        prompts = [len(work.voice.tokens) for work in works]
-        pairs = list(zip(works, prompts, strict=True))
+        references = [len(work.voice.tokens) for work in works]
+        pairs = list(zip(works, references, strict=True))
         generated = [torch.tensor(work.tokens[n : work.start + work.run + lookahead]) for work, n in pairs]
-        voices = [work.voice.prompt for work in works]
+        voices = [work.voice.reference for work in works]
         mel = self.flow(
             pad_sequence(generated, batch_first=True).to(self._device),
             pad_sequence([voice.token[0] for voice in voices], batch_first=True),
@@ -333,7 +334,7 @@ class FlowRunner:
             finalize=is_last,
             noise=self._noise,
             token_len=torch.tensor([len(tokens) for tokens in generated], device=self._device),
-            prompt_token_len=torch.tensor(prompts, device=self._device),
+            prompt_token_len=torch.tensor(references, device=self._device),
         )
         ends = [(work.start + work.run - count) * FRAMES_PER_TOKEN for work, count in pairs]
         return [mel[row, :, end - works[row].num_frames : end] for row, end in enumerate(ends)]
@@ -355,7 +356,7 @@ class FlowRunner:
             device=self._device,
         )
         for row, work in enumerate(works):
-            part = work.voice.prompt.feat[0, work.start * FRAMES_PER_TOKEN :][: inputs.cond.shape[1]]
+            part = work.voice.reference.feat[0, work.start * FRAMES_PER_TOKEN :][: inputs.cond.shape[1]]
             if part.shape[0]:
                 inputs.cond[row, : part.shape[0]] = part
         return inputs
@@ -379,10 +380,10 @@ class FlowRunner:
         )
         return (mel,)
 
-    def _num_final(self, num_prompt: int) -> int:
-        """Chunks of a prompt that nothing behind it can change."""
+    def _num_final(self, num_reference: int) -> int:
+        """Chunks of a reference that nothing behind it can change."""
         config = self.flow.config
-        return max(0, num_prompt - config.encoder.lookahead) // config.chunk_tokens
+        return max(0, num_reference - config.encoder.lookahead) // config.chunk_tokens
 
     def _open(self, slot: int) -> _Sequence:
         if slot not in self._sequences:
@@ -401,6 +402,6 @@ def _group(sequence: _Sequence, row: FlowRow) -> bool | None:
     return None if sequence.pages is not None else row.is_last
 
 
-def _is_due(plan: StepPlan, i: int, sequence: _Sequence) -> bool:
-    """Whether running row i gives frames, or something to remember."""
-    return plan.num_frames[i] > 0 or (plan.kept[i] > 0 and sequence.pages is not None)
+def _is_due(work: _Work, sequence: _Sequence) -> bool:
+    """Whether running it gives frames, or something to remember."""
+    return work.num_frames > 0 or (work.kept > 0 and sequence.pages is not None)

@@ -12,9 +12,9 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.runners.graphs import upload
 
-ROW_TIERS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-CHUNK_TIERS: Final = (1, 2, 3, 4, 5, 6, 8)
-PAGE_TIERS: Final = (8, 16, 24, 32, 48, 64)
+ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+CHUNK_BUCKETS: Final = (1, 2, 3, 4, 5, 6, 8)
+PAGE_BUCKETS: Final = (8, 16, 24, 32, 48, 64)
 """Few, for each is a graph of its own; multiples of 4 keep the keys of attention aligned."""
 
 
@@ -25,11 +25,11 @@ class FlowShape(NamedTuple):
     num_tokens: int  # that are run, without the lookahead
     num_pages: int  # that each row looks at
 
-    def tier(self, chunk: int) -> "FlowShape | None":
-        """The smallest shape of the tiers that this one fits in; None when it is beyond them."""
-        num_rows = _tier(self.num_rows, ROW_TIERS)
-        num_chunks = _tier(-(-self.num_tokens // chunk), CHUNK_TIERS)
-        num_pages = _tier(self.num_pages, PAGE_TIERS)
+    def bucket(self, chunk: int) -> "FlowShape | None":
+        """The smallest shape of the buckets that this one fits in; None when it is beyond them."""
+        num_rows = _bucket(self.num_rows, ROW_BUCKETS)
+        num_chunks = _bucket(-(-self.num_tokens // chunk), CHUNK_BUCKETS)
+        num_pages = _bucket(self.num_pages, PAGE_BUCKETS)
         if num_rows is None or num_chunks is None or num_pages is None:
             return None
         return FlowShape(num_rows, num_chunks * chunk, num_pages)
@@ -77,8 +77,8 @@ class FlowInputs(NamedTuple):
         )
 
 
-def _tier(count: int, tiers: Sequence[int]) -> int | None:
-    return next((tier for tier in tiers if tier >= count), None)
+def _bucket(count: int, buckets: Sequence[int]) -> int | None:
+    return next((bucket for bucket in buckets if bucket >= count), None)
 
 
 def _table(rows: Sequence[Sequence[int]], num_rows: int, width: int) -> Tensor:

@@ -1,6 +1,6 @@
 """Work of fixed shapes for the device: recorded once as a CUDA graph, then started as a whole (engine-performance §5.1).
 
-Shapes are made few by rounding sizes up to tiers. Where there are no graphs the same functions are simply called.
+Shapes are made few by rounding sizes up to buckets. Where there are no graphs the same functions are simply called.
 
 Runs on: the thread that owns the device.
 """
@@ -16,26 +16,26 @@ from torch import Tensor
 Work = Callable[..., tuple[Tensor, ...]]
 
 
-def tier_of(number: int, tiers: Sequence[int]) -> int:
-    """The least of the rising ``tiers`` that is at least ``number``; past them, a multiple of the greatest."""
-    for tier in tiers:
-        if tier >= number:
-            return tier
-    return -(-number // tiers[-1]) * tiers[-1]
+def bucket_of(number: int, buckets: Sequence[int]) -> int:
+    """The least of the rising ``buckets`` that is at least ``number``; past them, a multiple of the greatest."""
+    for bucket in buckets:
+        if bucket >= number:
+            return bucket
+    return -(-number // buckets[-1]) * buckets[-1]
 
 
-def tiers_up_to(number: int, tiers: Sequence[int]) -> list[int]:
-    """What :func:`tier_of` answers for 0 to ``number``, the largest first: in this order graphs are recorded, so that the
+def buckets_up_to(number: int, buckets: Sequence[int]) -> list[int]:
+    """What :func:`bucket_of` answers for 0 to ``number``, the largest first: in this order graphs are recorded, so that the
     memory which they keep does not grow with each.
     """
-    most = tier_of(number, tiers)
-    beyond = range(2 * tiers[-1], most + 1, tiers[-1])
-    return [*reversed(beyond), *(tier for tier in reversed(tiers) if tier <= most)]
+    most = bucket_of(number, buckets)
+    beyond = range(2 * buckets[-1], most + 1, buckets[-1])
+    return [*reversed(beyond), *(bucket for bucket in reversed(buckets) if bucket <= most)]
 
 
-def thinned(tiers: Sequence[int], step: int) -> list[int]:
-    """Every ``step``-th of the tiers from the greatest down, which is always among them."""
-    return sorted(tiers, reverse=True)[::step]
+def thinned(buckets: Sequence[int], step: int) -> list[int]:
+    """Every ``step``-th of the buckets from the greatest down, which is always among them."""
+    return sorted(buckets, reverse=True)[::step]
 
 
 def upload(values: Tensor, device: torch.device) -> Tensor:

@@ -6,8 +6,8 @@
                                                          ├─▸ slots on the device ─▸ decode: n steps, then ONE copy ─▸ ids
     until (how far each slot may run ahead) ─────────────┘
 
-A slot is a place in the cache and a row of numbers (:mod:`lm_slots`). A sequence draws the same ids in whatever company it
-is, those of ``generation.speak`` and ``speak_streamed`` with ``SeededRas``. Nothing waits for the device but the end of
+A slot is a place in the cache and a row of numbers (:mod:`lm_slots`). The same ids are sampled in whatever batch a sequence
+is: those of ``generation.speak`` and ``speak_streamed`` with ``SeededRas``. Nothing waits for the device but the end of
 :meth:`LmRunner.decode`.
 
 Runs on: the thread that owns the device.
@@ -27,17 +27,17 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, LmInput, Table, text_inputs
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, thinned, tier_of, tiers_up_to, upload
+from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, bucket_of, buckets_up_to, thinned, upload
 from cc_tts.engines.cosyvoice2.runners.lm_slots import KEPT, NUM_TOLD, Column, Flag, SlotRows, numbers_of
 from cc_tts.engines.cosyvoice2.runners.sampler import RasParams
 from cc_tts.errors import EngineFailed
 
 __all__ = ["Drawn", "LmFeed", "LmRunner", "LmVoice", "SamplingRules"]
 
-ROW_TIERS: Final = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
-PREFILL_ROW_TIERS: Final = (1, 2, 4, 8, 16)
-WIDTH_TIERS: Final = (8, 16, 32, 64, 128, 256, 512)
-KEY_TIERS: Final = (128, 256, 512, 1024, 2048, 4096)
+ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
+PREFILL_ROW_BUCKETS: Final = (1, 2, 4, 8, 16)
+WIDTH_BUCKETS: Final = (8, 16, 32, 64, 128, 256, 512)
+KEY_BUCKETS: Final = (128, 256, 512, 1024, 2048, 4096)
 
 _HEAD: Final = 4  # of a packed feeding: slot, fresh, start, num_new; then the numbers of the slot, tables and rows
 
@@ -167,7 +167,7 @@ class LmRunner:
     @property
     def num_rows(self) -> int:
         """Rows that a decode step computes: all up to the highest slot in use, and more to fill a size up."""
-        return min(tier_of(max(self._used, default=0) + 1, ROW_TIERS), self.num_slots)
+        return min(bucket_of(max(self._used, default=0) + 1, ROW_BUCKETS), self.num_slots)
 
     @torch.inference_mode()
     def record_step(self, key: tuple[int, int]) -> None:
@@ -178,21 +178,21 @@ class LmRunner:
     def step_keys(self, num_slots: int = 0, *, step: int = 1) -> list[tuple[int, int]]:
         """Rows and keys of the decode steps that there can be with so many slots, or with its own; the largest first."""
         num_slots = num_slots or self.num_slots
-        rows = {min(tier, num_slots) for tier in tiers_up_to(num_slots, ROW_TIERS)}
-        return list(itertools.product(thinned(sorted(rows), step), self._key_tiers()))
+        rows = {min(bucket, num_slots) for bucket in buckets_up_to(num_slots, ROW_BUCKETS)}
+        return list(itertools.product(thinned(sorted(rows), step), self._key_buckets()))
 
     def prefill_keys(self, max_width: int, *, step: int = 1) -> list[tuple[int, int, int]]:
         """Rows, width and keys of feedings of up to ``max_width`` inputs, the widest first."""
-        widths = tiers_up_to(min(max_width, self.num_positions), WIDTH_TIERS)
-        rows, keys = thinned(PREFILL_ROW_TIERS, step), self._key_tiers()
+        widths = buckets_up_to(min(max_width, self.num_positions), WIDTH_BUCKETS)
+        rows, keys = thinned(PREFILL_ROW_BUCKETS, step), self._key_buckets()
         return [
             (num_rows, width, num_keys)
             for width, num_rows, num_keys in itertools.product(widths, rows, keys)
             if num_keys >= width or num_keys == self.num_positions
         ]
 
-    def _key_tiers(self) -> list[int]:
-        return sorted({self._num_keys(tier) for tier in KEY_TIERS}, reverse=True)
+    def _key_buckets(self) -> list[int]:
+        return sorted({self._num_keys(bucket) for bucket in KEY_BUCKETS}, reverse=True)
 
     @torch.inference_mode()
     def add_voice(self, prompt_text_ids: Iterable[int] | None = None) -> LmVoice:
@@ -224,12 +224,12 @@ class LmRunner:
             raise ValueError("a slot is fed twice")
         by_width: dict[int, list[_Feeding]] = {}
         for feeding in [self._feeding(feed) for feed in feeds]:
-            by_width.setdefault(tier_of(len(feeding.new), WIDTH_TIERS), []).append(feeding)
-        most = PREFILL_ROW_TIERS[-1]
+            by_width.setdefault(bucket_of(len(feeding.new), WIDTH_BUCKETS), []).append(feeding)
+        most = PREFILL_ROW_BUCKETS[-1]
         for width, alike in by_width.items():
             for batch in (alike[first : first + most] for first in range(0, len(alike), most)):
                 num_keys = self._num_keys(max(feeding.end for feeding in batch))
-                key = self._prefill.fit((tier_of(len(batch), PREFILL_ROW_TIERS), width, num_keys))
+                key = self._prefill.fit((bucket_of(len(batch), PREFILL_ROW_BUCKETS), width, num_keys))
                 self._run_feedings(batch, *key)
 
     def feed(self, slot: int, inputs: Sequence[LmInput], rules: SamplingRules) -> None:
@@ -316,7 +316,7 @@ class LmRunner:
         return feeding
 
     def _num_keys(self, length: int) -> int:
-        return min(tier_of(length, KEY_TIERS), self.num_positions)
+        return min(bucket_of(length, KEY_BUCKETS), self.num_positions)
 
     def _run_feedings(self, batch: Sequence[_Feeding], num_rows: int, width: int, num_keys: int) -> None:
         packed = np.zeros((num_rows, _HEAD + len(Column) + 2 * width), np.int64)
@@ -362,10 +362,10 @@ class LmRunner:
         rows = self._rows.first(max(self._used) + 1)
         news = torch.cat((rows.numbers[:, :NUM_TOLD], rows.out[:, : num_steps + 1]), dim=1)
         rows.column(Column.NUM_OUT).zero_()
-        told: list[list[int]] = news.tolist()
+        numbers: list[list[int]] = news.tolist()
         result = {}
         for slot, used in self._used.items():
-            used.length, used.num_drawn, flags, num_out, *ids = told[slot]
+            used.length, used.num_drawn, flags, num_out, *ids = numbers[slot]
             raised = Flag(flags) & ~used.flags
             self.num_not_finite += Flag.NOT_FINITE in raised
             self.num_full += Flag.FULL in raised

@@ -15,7 +15,7 @@ from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.errors import ConfigError
 
 CUDA_SHARE: Final = 0.85
-"""Of the free memory of a card, graphs apart; the rest is for what the networks need while they run."""
+"""Of the free memory of a GPU, graphs apart; the rest is for what the networks need while they run."""
 GRAPH_SHARE: Final = 0.4
 """Of the free memory at most for CUDA graphs, which take some ten kilobytes a kernel outside PyTorch's own count: a call of
 the flow has 9,000 kernels.

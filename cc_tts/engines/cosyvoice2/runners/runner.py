@@ -3,7 +3,7 @@
 ::
 
     start · decode ─▸ LmRunner        slots of keys and values
-    speak ─▸ FlowRunner ─▸ VocoderRunner     pages of keys and values, seams
+    speak ─▸ FlowRunner ─▸ VocoderRunner     pages of keys and values, crossfades
 
 A sequence has the same slot in all three. Everything is allocated when the runner is made; nothing grows afterwards.
 
@@ -26,12 +26,11 @@ from torch.nn import functional
 from cc_tts.clock import Clock, ms_between
 from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, SlotFeed, SpeakJob, Spoken, SpokenBatch
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import fixed_noise
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.runners.edges import soften
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
-from cc_tts.engines.cosyvoice2.runners.flow_inputs import ROW_TIERS, FlowShape
-from cc_tts.engines.cosyvoice2.runners.graphs import can_record, thinned, tiers_up_to
+from cc_tts.engines.cosyvoice2.runners.flow_inputs import ROW_BUCKETS, FlowShape
+from cc_tts.engines.cosyvoice2.runners.graphs import buckets_up_to, can_record, thinned
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.engines.cosyvoice2.runners.lm import Drawn, LmFeed, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
@@ -251,7 +250,7 @@ class ModelRunner:
         """Run every shape that there can be at speed 1 once, and record its graph; ``max_rows`` streams at a time.
 
         Args:
-            on_progress: told what is recorded now.
+            on_progress: called with what is recorded now.
             max_rows: of a call of flow and vocoder.
             coarseness: an index of :data:`COARSENESS`.
 
@@ -282,8 +281,8 @@ class ModelRunner:
         chunk = self._model.flow.config.chunk_tokens
         longest = max((len(speaker.flow_tokens) for speaker in self._speakers.values()), default=0)
         most = -(-min(longest + MAX_SPEECH_TOKENS, self.max_tokens) // chunk)
-        rows = thinned(tiers_up_to(max_rows, ROW_TIERS), row_step)
-        pages = thinned(tiers_up_to(most, WARM_PAGES), page_step)
+        rows = thinned(buckets_up_to(max_rows, ROW_BUCKETS), row_step)
+        pages = thinned(buckets_up_to(most, WARM_PAGES), page_step)
         return [
             FlowShape(num_rows, chunks * chunk, num_pages)
             for num_rows, chunks, num_pages in itertools.product(rows, WARM_CHUNKS, pages)
@@ -367,9 +366,9 @@ class ModelRunner:
             self._flow.drop_voice(self._voices.pop(voice_id).flow)
         return bool(idle)
 
-    def _prompt(self, speaker: Speaker) -> FlowPrompt:
+    def _prompt(self, speaker: Speaker) -> FlowReference:
         weight = self._model.flow.encoder_proj.weight
-        return FlowPrompt(
+        return FlowReference(
             torch.from_numpy(speaker.flow_tokens).long()[None].to(self._device),
             torch.from_numpy(speaker.flow_mel)[None].to(self._device, weight.dtype),
             torch.from_numpy(speaker.embedding)[None].to(self._device, weight.dtype),
@@ -377,7 +376,7 @@ class ModelRunner:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Tell a device that is full from one that is gone.
+        """Distinguish a device that is full from one that is gone.
 
         Raises:
             OutOfDeviceMemory: it is full.

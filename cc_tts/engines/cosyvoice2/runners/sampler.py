@@ -3,18 +3,17 @@
 A first draw from the nucleus; if that token occurred in the last few, a second draw from all other tokens. Both draws are
 exponential races, ``argmax p / q`` with ``q ~ Exp(1)``, so a batch of sequences is sampled without asking the device.
 
-The ``q`` of a sequence depend on its seed and its step only (:mod:`counted_random`): a sequence draws the same tokens in
-whatever company it is. :class:`OfficialRas` draws as the official code does, from torch's global generator, for comparisons.
+The ``q`` of a sequence depend on its seed and its step only (:mod:`counted_random`): the same tokens are sampled in whatever
+batch the sequence is.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, ForbiddenIds
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS
 from cc_tts.engines.cosyvoice2.runners.counted_random import counted_exponentials
 
 NO_TOKEN: Final = -1  # fills the window of a sequence that is shorter than it
@@ -35,35 +34,11 @@ class RasParams:
         return self.window * self.max_repeats
 
 
-class Sampler(Protocol):
-    """Draws for one sequence."""
-
-    def __call__(self, log_probs: Tensor, history: Sequence[int]) -> int:
-        """The next id, given its log-probabilities [V] with forbidden ids at -inf, and the ids drawn before."""
-        ...
-
-
 def forbid(log_probs: Tensor, forbidden: Tensor) -> Tensor:
     """Put the last three ids of ``log_probs`` [B, V] to -inf where ``forbidden`` [B, 3] says so (``ForbiddenIds``)."""
     num_codes = log_probs.shape[-1] - NUM_SPECIAL_SPEECH_IDS
     special = log_probs[..., num_codes:].masked_fill(forbidden, -torch.inf)
     return torch.cat((log_probs[..., :num_codes], special), dim=-1)
-
-
-def unistream_forbidden(num_drawn: Tensor, min_lens: Tensor, *, compat: bool = False) -> Tensor:
-    """What must not be drawn when the text is there as a whole, [B, 3] (§3.3).
-
-    The end of speech, while fewer than ``min_lens`` [B] tokens were drawn. Beyond the official rules, which end the speech
-    at any of the three special ids, the two that mean nothing here are never drawn (§12).
-    """
-    early = num_drawn < min_lens  # [B]
-    never = torch.full_like(early, fill_value=not compat)
-    return torch.stack((early, never, never), dim=-1)
-
-
-def forbidden_row(forbidden: ForbiddenIds, device: torch.device) -> Tensor:
-    """The rule for one sequence as a row for :func:`forbid`."""
-    return torch.tensor(forbidden, dtype=torch.bool, device=device)  # [3]
 
 
 def empty_history(num_rows: int, params: RasParams, device: torch.device | str = "cpu") -> Tensor:
@@ -102,68 +77,3 @@ def sample_ras(log_probs: Tensor, history: Tensor, seeds: Tensor, steps: Tensor,
     others = log_probs.scatter(-1, first, -torch.inf)  # [B, V]
     second = (others - log_second).argmax(dim=-1, keepdim=True)  # [B, 1]
     return torch.where(repeated, second, first)[:, 0]
-
-
-class SeededRas:
-    """The sampler of one sequence on its own: :func:`sample_ras` with a batch of one."""
-
-    def __init__(self, seed: int, params: RasParams | None = None) -> None:
-        self._seed = seed
-        self._params = RasParams() if params is None else params
-        self._num_drawn = 0
-
-    def __call__(self, log_probs: Tensor, history: Sequence[int]) -> int:
-        """Draw with the next step of the seed."""
-        device = log_probs.device
-        window = list(history[-self._params.window :])
-        padded = [NO_TOKEN] * (self._params.window - len(window)) + window
-        drawn = sample_ras(
-            log_probs[None],
-            torch.tensor([padded], device=device),
-            torch.tensor([self._seed], device=device),
-            torch.tensor([self._num_drawn], device=device),
-            self._params,
-        )
-        self._num_drawn += 1
-        return int(drawn)
-
-
-def torch_exponentials(like: Tensor) -> Tensor:
-    """Numbers of Exp(1) in the shape of ``like`` from the global generator of its device.
-
-    With these the race is ``multinomial`` for one sample. On a CPU made by Intel torch takes them from another generator,
-    which it seeds from the global one: the same seed then draws other ids.
-    """
-    return torch.empty_like(like).exponential_(1.0)
-
-
-class OfficialRas:
-    """The official sampler to the letter: the same ids and the same state of torch's global generator afterwards.
-
-    ``exponentials`` makes the numbers of a race; a comparison across machines puts recorded or recomputed ones there.
-    """
-
-    def __init__(
-        self, params: RasParams | None = None, *, exponentials: Callable[[Tensor], Tensor] = torch_exponentials
-    ) -> None:
-        self._params = RasParams() if params is None else params
-        self._exponentials = exponentials
-
-    def __call__(self, log_probs: Tensor, history: Sequence[int]) -> int:
-        """Draw from the global generator of the device of ``log_probs``."""
-        params = self._params
-        probs, candidates = log_probs.softmax(dim=0).sort(descending=True, stable=True)
-        num_kept = 0
-        mass = torch.zeros((), dtype=probs.dtype, device=probs.device)
-        while num_kept < min(params.top_k, len(probs)) and mass < params.top_p:
-            mass = mass + probs[num_kept]
-            num_kept += 1
-        drawn = int(candidates[self._race(probs[:num_kept])])
-        if list(history[-params.window :]).count(drawn) >= params.num_repeats:
-            others = log_probs.clone()
-            others[drawn] = -torch.inf
-            drawn = int(self._race(others.softmax(dim=0)))
-        return drawn
-
-    def _race(self, probs: Tensor) -> Tensor:
-        return (probs / self._exponentials(probs)).argmax()

@@ -2,11 +2,11 @@
 
 ::
 
-    rows ─▸ by length, padded ─▸ mel, seams ─▸ pitch ─▸ source ─▸ audio ─▸ fade ─▸ int16 ─▸ ONE copy ─▸ PCM
-                                     ▲                                      │
-                                     └───────── seam of each slot ◂─────────┘
+    rows ─▸ by length, padded ─▸ mel ─▸ pitch ─▸ source ─▸ audio ─▸ crossfade ─▸ int16 ─▸ ONE copy ─▸ PCM
+                                  ▲                                 │
+                                  └── held back for each slot ◂─────┘
 
-Each row is what ``fade.ChunkedVocoder`` makes of it alone. The noise of a row depends on its seed and on where in the speech
+Each row is what it would be alone. The noise of a row depends on its seed and on where in the speech
 it is, nothing else.
 
 Runs on: the thread that owns the device.
@@ -23,17 +23,21 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice2.model.networks.layers import within
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice2.runners.counted_random import counted_normals
-from cc_tts.engines.cosyvoice2.runners.crossfade import SEAM_FRAMES, cross_fade, seam_window
-from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, can_record, thinned, tier_of, tiers_up_to, upload
+from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, bucket_of, buckets_up_to, can_record, thinned, upload
 
-ROW_TIERS: Final = (1, 2, 4, 8, 16, 32, 64)
-FRAME_TIERS: Final = (
-    *(SEAM_FRAMES + new for new in (8, 16, 30)),
+CROSSFADE_FRAMES: Final = 8
+"""Each chunk begins with so many of the last mel frames of the one before. Their audio is made twice, held back the first
+time, and the two versions are crossfaded (§5.5).
+"""
+CROSSFADE_SAMPLES: Final = CROSSFADE_FRAMES * 480
+ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64)
+FRAME_BUCKETS: Final = (
+    *(CROSSFADE_FRAMES + new for new in (8, 16, 30)),
     50,
-    *(SEAM_FRAMES + new for new in (50, 100, 200, 204)),
+    *(CROSSFADE_FRAMES + new for new in (50, 100, 200, 204)),
 )
-"""24 is a first hop of 12 tokens, which has no seam before it; 204 new ones are the last call of a hop of 100 tokens, which
-takes up to two more that had not enough behind them for a call of their own.
+"""24 is a first hop of 12 tokens, which has no crossfade before it; 204 new ones are the last call of a hop of 100 tokens,
+which takes up to two more that had not enough behind them for a call of their own.
 """
 
 _FULL_SCALE: Final = 32767.0
@@ -52,7 +56,7 @@ class VocoderRow:
 
     @property
     def num_frames(self) -> int:
-        """Frames of mel, those of the seam not counted."""
+        """Frames of mel, those of the crossfade not counted."""
         return self.mel.shape[1]
 
 
@@ -74,32 +78,55 @@ class _Placed:
     num_done: int  # frames of the stream before the new ones
 
     @property
-    def has_seam(self) -> bool:
+    def has_crossfade(self) -> bool:
         return not self.row.is_first
 
     @property
     def num_frames(self) -> int:
-        return self.row.num_frames + (SEAM_FRAMES if self.has_seam else 0)
+        return self.row.num_frames + (CROSSFADE_FRAMES if self.has_crossfade else 0)
 
     @property
     def num_given(self) -> int:
         """Frames whose audio is given out."""
-        return self.num_frames - (0 if self.row.is_last else SEAM_FRAMES)
+        return self.num_frames - (0 if self.row.is_last else CROSSFADE_FRAMES)
 
     @property
     def numbers(self) -> list[int]:
-        """Slot, frames, whether there is a seam, the first frame's place in the speech, seed."""
-        start = self.num_done - (SEAM_FRAMES if self.has_seam else 0)
-        return [self.row.slot, self.num_frames, int(self.has_seam), start, self.row.seed]
+        """Slot, frames, whether there is a crossfade, the first frame's place in the speech, seed."""
+        start = self.num_done - (CROSSFADE_FRAMES if self.has_crossfade else 0)
+        return [self.row.slot, self.num_frames, int(self.has_crossfade), start, self.row.seed]
+
+
+def crossfade_window(num_samples: int = CROSSFADE_SAMPLES) -> Tensor:
+    """Rise and fall of a fade over ``num_samples``: a symmetric Hamming window twice as long, float64.
+
+    Its halves add up to 1.08, so a crossfade is 0.67 dB louder than what it joins. So it is in the reference.
+    """
+    return torch.hamming_window(2 * num_samples, periodic=False, dtype=torch.float64, device="cpu")
+
+
+def crossfade(new: Tensor, old: Tensor, window: Tensor) -> Tensor:
+    """Fade the end of ``old`` [B, n] out under the beginning of ``new`` [B, m], which comes back whole.
+
+    Args:
+        new: audio whose beginning fades in.
+        old: audio whose end fades out.
+        window: rise and fall, float64; half of it is faded over.
+
+    """
+    half = window.shape[0] // 2
+    rise, fall = window.to(new.device).chunk(2)
+    faded = new[..., :half] * rise + old[..., -half:] * fall
+    return torch.cat((faded.to(new.dtype), new[..., half:]), dim=-1)
 
 
 class VocoderRunner:
-    """The vocoder with the seams of a fixed number of slots; whoever uses it chooses them.
+    """The vocoder with the crossfades of a fixed number of slots; whoever uses it chooses them.
 
     Args:
         vocoder: the network.
         num_slots: how many streams there can be at a time.
-        graphs: fill shapes up to tiers, and on a CUDA device record a graph of each.
+        graphs: fill shapes up to buckets, and on a CUDA device record a graph of each.
         draws_seeded: put seeded noise into the source; otherwise the noise is zeros, for comparisons.
 
     """
@@ -115,18 +142,18 @@ class VocoderRunner:
         self._hop = vocoder.config.hop_samples
         self._draws_seeded = draws_seeded
         self._device = vocoder.conv_pre.weight.device
-        self._window = seam_window(SEAM_FRAMES * self._hop).to(self._device)
+        self._window = crossfade_window(CROSSFADE_FRAMES * self._hop).to(self._device)
         # One slot more than there are: rows that only fill a batch up read and write there.
-        num_samples = SEAM_FRAMES * self._hop
-        self._seam_mel = torch.zeros((num_slots + 1, self._config.num_mels, SEAM_FRAMES), device=self._device)
-        self._seam_source = torch.zeros((num_slots + 1, 1, num_samples), device=self._device)
-        self._seam_audio = torch.zeros((num_slots + 1, num_samples), device=self._device)
+        num_samples = CROSSFADE_FRAMES * self._hop
+        self._crossfade_mel = torch.zeros((num_slots + 1, self._config.num_mels, CROSSFADE_FRAMES), device=self._device)
+        self._crossfade_source = torch.zeros((num_slots + 1, 1, num_samples), device=self._device)
+        self._crossfade_audio = torch.zeros((num_slots + 1, num_samples), device=self._device)
         self._num_done: dict[int, int] = {}  # frames so far of the streams that go on
-        self._has_tiers = graphs
+        self._has_buckets = graphs
         self._run = GraphedCall(self._run_batch, enabled=graphs and can_record(self._device))
 
     @torch.inference_mode()
-    def warm_up(self, *, max_rows: int = ROW_TIERS[-1], step: int = 1) -> None:
+    def warm_up(self, *, max_rows: int = ROW_BUCKETS[-1], step: int = 1) -> None:
         """Run each shape of up to ``max_rows`` rows once; only these have graphs then. Running streams are not touched.
 
         ``step``: every so many-th number of rows is enough.
@@ -143,8 +170,8 @@ class VocoderRunner:
 
     def keys(self, max_rows: int, *, step: int = 1) -> list[tuple[int, int, int]]:
         """Rows, frames and evenness of what there can be at speed 1, the largest first."""
-        row_tiers = thinned(tiers_up_to(min(max_rows, ROW_TIERS[-1]), ROW_TIERS), step)
-        return list(itertools.product(row_tiers, FRAME_TIERS[::-1], (0, 1)))
+        row_buckets = thinned(buckets_up_to(min(max_rows, ROW_BUCKETS[-1]), ROW_BUCKETS), step)
+        return list(itertools.product(row_buckets, FRAME_BUCKETS[::-1], (0, 1)))
 
     @torch.inference_mode()
     def synthesise(self, rows: Sequence[VocoderRow]) -> list[PcmOut]:
@@ -154,21 +181,22 @@ class VocoderRunner:
 
         Raises:
             ValueError: a slot is out of range or there twice, a stream goes on that never began, a first chunk is shorter
-                than the seam and not the last, the mel has another shape, or the seed is out of range. Nothing is run then.
+                than the crossfade and not the last, the mel has another shape, or the seed is out of range. Nothing is run
+                then.
 
         """
         if len({row.slot for row in rows}) < len(rows):
             raise ValueError("a slot is there twice")
-        by_tier: dict[int, list[_Placed]] = {}
+        by_bucket: dict[int, list[_Placed]] = {}
         for placed in [self._placed(row) for row in rows]:
-            by_tier.setdefault(tier_of(placed.num_frames, FRAME_TIERS), []).append(placed)
+            by_bucket.setdefault(bucket_of(placed.num_frames, FRAME_BUCKETS), []).append(placed)
         batches = []
-        for tier, alike in by_tier.items():
-            for first in range(0, len(alike), ROW_TIERS[-1]):
-                batch = alike[first : first + ROW_TIERS[-1]]
-                num_rows, num_frames, _ = self._run.fit((tier_of(len(batch), ROW_TIERS), tier, 0))
-                if not self._has_tiers:
-                    num_rows, num_frames = len(batch), max(SEAM_FRAMES, *(placed.num_frames for placed in batch))
+        for bucket, alike in by_bucket.items():
+            for first in range(0, len(alike), ROW_BUCKETS[-1]):
+                batch = alike[first : first + ROW_BUCKETS[-1]]
+                num_rows, num_frames, _ = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket, 0))
+                if not self._has_buckets:
+                    num_rows, num_frames = len(batch), max(CROSSFADE_FRAMES, *(placed.num_frames for placed in batch))
                 is_even = all(placed.num_frames == num_frames for placed in batch)
                 batches.append((batch, self._call(batch, num_rows, num_frames, is_even=is_even)))
         done: dict[int, PcmOut] = {}
@@ -197,8 +225,8 @@ class VocoderRunner:
         if not -(2**63) <= row.seed < 2**63:
             raise ValueError("a seed is a signed number of 64 bits")
         if row.is_first:
-            if row.num_frames < SEAM_FRAMES and not row.is_last:
-                raise ValueError(f"a chunk of {row.num_frames} frames is shorter than the seam")
+            if row.num_frames < CROSSFADE_FRAMES and not row.is_last:
+                raise ValueError(f"a chunk of {row.num_frames} frames is shorter than the crossfade")
             return _Placed(row, 0)
         if row.slot not in self._num_done:
             raise ValueError(f"nothing was begun in slot {row.slot}")
@@ -224,25 +252,26 @@ class VocoderRunner:
     def _run_batch(
         self, num_rows: int, num_frames: int, is_even: int, *, mel: Tensor, numbers: Tensor
     ) -> tuple[Tensor]:
-        slots, lengths, has_seam, starts, seeds = numbers.unbind(dim=1)  # [B] each
+        slots, lengths, has_crossfade, starts, seeds = numbers.unbind(dim=1)  # [B] each
         ends = None if is_even else lengths
-        seam = has_seam.bool()[:, None]  # [B, 1]
-        num_held = SEAM_FRAMES * self._hop
-        old_mel, new_mel = self._seam_mel[slots], mel[:, :, :SEAM_FRAMES]
-        mel = torch.cat((torch.where(seam[..., None], old_mel, new_mel), mel[:, :, SEAM_FRAMES:]), dim=2)
+        joins = has_crossfade.bool()[:, None]  # [B, 1]
+        num_held = CROSSFADE_FRAMES * self._hop
+        old_mel, new_mel = self._crossfade_mel[slots], mel[:, :, :CROSSFADE_FRAMES]
+        mel = torch.cat((torch.where(joins[..., None], old_mel, new_mel), mel[:, :, CROSSFADE_FRAMES:]), dim=2)
 
         draws = self._draws(seeds, starts, num_frames) if self._draws_seeded else None
         source = self._vocoder.source(self._vocoder.f0(mel, ends), draws=draws)  # [B, 1, samples]
-        begun = torch.where(seam[..., None], self._seam_source[slots], source[:, :, :num_held])
+        begun = torch.where(joins[..., None], self._crossfade_source[slots], source[:, :, :num_held])
         source = torch.cat((begun, source[:, :, num_held:]), dim=2)
         audio = self._vocoder.synthesize(mel, source, ends)  # [B, samples]
-        audio = torch.where(seam, cross_fade(audio, self._seam_audio[slots], self._window), audio)
+        audio = torch.where(joins, crossfade(audio, self._crossfade_audio[slots], self._window), audio)
 
-        frames = (lengths[:, None] - SEAM_FRAMES).clamp(min=0) + torch.arange(SEAM_FRAMES, device=mel.device)  # [B, 8]
+        held = torch.arange(CROSSFADE_FRAMES, device=mel.device)
+        frames = (lengths[:, None] - CROSSFADE_FRAMES).clamp(min=0) + held  # [B, 8]
         samples = (lengths[:, None] * self._hop - num_held).clamp(min=0) + torch.arange(num_held, device=mel.device)
-        self._seam_mel[slots] = mel.gather(2, frames[:, None].expand(-1, mel.shape[1], -1))
-        self._seam_source[slots] = source.gather(2, samples[:, None])
-        self._seam_audio[slots] = audio.gather(1, samples)
+        self._crossfade_mel[slots] = mel.gather(2, frames[:, None].expand(-1, mel.shape[1], -1))
+        self._crossfade_source[slots] = source.gather(2, samples[:, None])
+        self._crossfade_audio[slots] = audio.gather(1, samples)
 
         known = within(lengths, num_frames)  # [B, T]
         finite = audio.isfinite().all(dim=1) & (mel.isfinite() | ~known[:, None]).all(dim=2).all(dim=1)
@@ -259,9 +288,9 @@ class VocoderRunner:
 
     def _to_pcm(self, batch: Sequence[_Placed], samples: Tensor) -> list[PcmOut]:
         """Bring a batch to the host, in one copy; here it waits for the device."""
-        told = samples.cpu().numpy().astype("<i2", copy=False)
+        on_host = samples.cpu().numpy().astype("<i2", copy=False)
         result = []
-        for placed, row in zip(batch, told, strict=True):
+        for placed, row in zip(batch, on_host, strict=True):
             failed = not row[-1]
             if failed:
                 self.num_not_finite += 1

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError, ModelFileDamaged, refuse_stand_in
 from cc_tts.engines.cosyvoice2.voice import features
-from cc_tts.engines.cosyvoice2.voice.features import MEL_RATE_HZ, TOKENIZER_RATE_HZ, Audio
+from cc_tts.engines.cosyvoice2.voice.features import MEL_RATE_HZ, TOKENIZER_RATE_HZ
+from cc_tts.engines.cosyvoice2.voice.numpy_features import Audio
 from cc_tts.errors import ProcessFailed
 from cc_tts.voices.enrolment import PromptFeatures
 
@@ -161,13 +162,13 @@ class CosyVoicePromptEncoder:
         at_16k = features.resample(audio, rate_hz, TOKENIZER_RATE_HZ)
         return PromptFeatures(
             tokens=tokenizer.tokens(at_16k),
-            mel=features.prompt_mel(features.resample(audio, rate_hz, MEL_RATE_HZ)),
+            mel=features.reference_mel(features.resample(audio, rate_hz, MEL_RATE_HZ)),
             embedding=speaker.embed(at_16k),
         )
 
 
 def quick_fingerprint(path: Path) -> str:
-    """Tell weight files apart in milliseconds: hash the size and 64 blocks spread over the file, its ends among them.
+    """Distinguish weight files in milliseconds: hash the size and 64 blocks spread over the file, its ends among them.
 
     Hashing 500 MB would take a second at each start. Other weights differ in every block; this is no guard against
     somebody who tampers with the file, ``cc-tts model check`` is.

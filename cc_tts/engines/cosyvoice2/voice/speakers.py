@@ -101,7 +101,7 @@ class Speaker:
 
     @property
     def voice(self) -> Voice:
-        """What a caller is told of it."""
+        """As the API lists it."""
         kind: Literal["builtin", "zero_shot"] = "builtin" if self.mode == "builtin" else "zero_shot"
         return Voice(self.id, engine=ENGINE, language=self.language, kind=kind, description=self.description)
 
@@ -201,7 +201,7 @@ class EnrolledVoices(Protocol):
 def enrolled_speakers(library: EnrolledVoices, *, on_fault: Callable[[str], None] | None = None) -> dict[str, Speaker]:
     """The voices of the library, by id.
 
-    A voice that cannot be loaded is told to ``on_fault`` and left out.
+    A voice that cannot be loaded is reported to ``on_fault`` and left out.
 
     Raises:
         CcTtsError: a voice cannot be loaded, and there is no ``on_fault``.

@@ -36,7 +36,7 @@ WORDS: Final = ("hello", "and", "welcome", "to", "the", "service", "line", "plea
 
 @pytest.fixture(scope="module", autouse=True)
 def _same_every_time() -> Iterator[None]:
-    """One thread; hops that double whatever the listener holds, because seams lie where hops end."""
+    """One thread; hops that double whatever the listener holds, because crossfades lie where hops end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_choose_hop", lambda *_: None)
         yield from one_thread()

@@ -118,7 +118,7 @@ async def test_audio_of_a_stream_arrives_in_order_and_ends() -> None:
     lab.says(StreamAudio(1, 0), MS * 60)
     lab.says(StreamAudio(1, 1), MS * 70)
     lab.says(StreamEnded(1))
-    stream.playing(35.0)
+    stream.set_buffered_ms(35.0)
     heard = [(len(chunk.data), chunk.text_chunk_index) async for chunk in stream]
     assert heard == [(2880, 0), (3360, 1)]
     assert lab.processes[0].sent[:3] == [OpenStream(1, "anna", "en", 1.1), PushText(1, "Hi.", 0), EndText(1)]
@@ -132,9 +132,9 @@ async def test_the_worker_hears_what_was_taken_and_what_of_it_is_not_played() ->
     lab.says(StreamAudio(1, 0), MS * 60)
     reader = aiter(stream)
     await anext(reader)
-    stream.playing(50.0)
+    stream.set_buffered_ms(50.0)
     await anext(reader)
-    stream.playing(90.0)
+    stream.set_buffered_ms(90.0)
     await anext(reader)
     assert [each for each in lab.processes[0].sent if isinstance(each, Taken)] == [
         Taken(1, 120.0, 50.0),

@@ -1,11 +1,9 @@
 """What the flow and the vocoder share: masks, causal convolutions with context, caches of keys and values, weight norm.
 
 Sequences are [batch, time, channel] in the flow. Lengths are tensors and never read on the host, so that everything here
-can be captured in a CUDA graph. A cache belongs to the caller; it is written in place. It has one of two forms:
-
-* contiguous: the places of each row of the batch one after the other;
-* paged: an arena of pages that many sequences share, each page one chunk of one sequence. A row brings a table of its pages;
-  page 0 belongs to nobody and takes what need not be remembered. Contexts of convolutions lie in slots, slot 0 likewise.
+can be captured in a CUDA graph. A cache belongs to the caller and is written in place: an arena of pages that many sequences
+share, each page one chunk of one sequence. A row brings a table of its pages; page 0 belongs to nobody and takes what need
+not be remembered. Contexts of convolutions lie in slots, slot 0 likewise.
 
 Runs on: the thread that owns the device.
 """
@@ -87,10 +85,10 @@ class Span:
     num_kept: Tensor  # [B]: how many new positions of each row belong to the past of the next call
     distance: Tensor  # [B, T, K]: position of the query less that of the key
     visible: Tensor  # [B, 1, T, K]
-    written: Tensor  # [B, T]: the place in the cache of each new position; padding goes to the scratch place
+    written: Tensor  # [B, T]: the place in the cache of each new position; padding goes to the scratch page
     lowest: int  # no visible key is further ahead than this, a negative distance
     pages: Tensor | None = (
-        None  # [B, n]: the pages of each row, from the start of its sequence; None: a contiguous cache
+        None  # [B, n]: the pages of each row, from the start of its sequence; None: there is no cache
     )
     slots: Tensor | None = None  # [B]: where the contexts of each row lie; with pages
     page_len: int = 0  # positions of a page
@@ -106,8 +104,6 @@ class Span:
         chunk: int | None,
         num_kept: Tensor | None = None,
         starts: Tensor | None = None,
-        num_keys: int | None = None,
-        capacity: int = 0,
         pages: Tensor | None = None,
         slots: Tensor | None = None,
     ) -> Self:
@@ -120,25 +116,22 @@ class Span:
             num_kept: how many of the real positions are past for the next call, [B]; all, when left out. The others are run
                 again then, from the same place.
             starts: how many positions each row has in the cache already, [B]; none, when left out.
-            num_keys: look at so many places of the cache, at least ``max(starts + num_new)``; left out: at the new ones.
-            capacity: the places of a contiguous cache less the scratch place, the last.
             pages: the pages of each row, [B, n], each as long as a chunk; attention looks at all of them, and they hold at
-                least ``max(starts + num_new)``. Behind those that a row has there may be any, say 0.
+                least ``max(starts + num_new)``. Behind those that a row has there may be any, say 0. Left out: attention
+                looks at the new positions.
             slots: where the contexts of each row lie, [B]; needed with pages.
 
         """
-        page_len = 0
+        page_len, num_keys = 0, width
         if pages is not None:
             if chunk is None or slots is None:
                 raise ValueError("pages are of one chunk each and come with slots")
-            page_len = chunk
-            num_keys, capacity = pages.shape[1] * page_len, 0
+            page_len, num_keys = chunk, pages.shape[1] * chunk
         device = num_new.device
         steps = torch.arange(width, device=device)
         first = torch.zeros_like(num_new) if starts is None else starts
         queries = first[:, None] + steps  # [B, T]
-        count = width if num_keys is None else num_keys
-        keys = torch.arange(count, device=device)
+        keys = torch.arange(num_keys, device=device)
         visible = keys < (first + num_new).clamp(min=1)[:, None, None]  # [B, 1, K]
         visible = visible.expand(-1, width, -1)
         if chunk is not None:
@@ -147,7 +140,7 @@ class Span:
         if pages is not None:
             in_table = (queries // page_len).clamp(max=pages.shape[1] - 1)
             places = pages.gather(1, in_table) * page_len + queries % page_len
-        written = torch.where(steps < num_new[:, None], places, capacity)
+        written = torch.where(steps < num_new[:, None], places, 0)
         distance = queries[..., None] - keys
         lowest = 1 - (width if chunk is None else chunk)
         kept = num_new if num_kept is None else num_kept
@@ -250,19 +243,14 @@ def split_attention(projected: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
 def remember(new: Tensor, cache: Tensor | None, span: Span) -> tuple[Tensor, Tensor]:
     """Write new keys and values [B, T, 2, heads, D] to ``cache``; those that the span looks at, [B, heads, K, D] each.
 
-    The cache is [2, B, heads, places, D], or [pages, page_len, 2, heads, D] when the span has pages.
+    The cache is [pages, page_len, 2, heads, D].
     """
-    if cache is None:
-        seen = new
-    elif span.pages is not None:
+    seen = new
+    if cache is not None:
+        assert span.pages is not None
         cache.flatten(0, 1)[span.written] = new
         seen = cache.index_select(0, span.pages.flatten())  # [B * n, page_len, 2, heads, D]
         seen = seen.view(new.shape[0], -1, *new.shape[2:])  # [B, K, 2, heads, D]
-    else:
-        rows = torch.arange(new.shape[0], device=new.device)[:, None]
-        cache[:, rows, :, span.written] = new
-        keys, values = cache[:, :, :, : span.visible.shape[-1]]
-        return keys, values
     keys, values = seen.transpose(1, 3).unbind(dim=2)
     return keys, values
 
@@ -300,22 +288,17 @@ class CausalConv(nn.Conv1d):
 
         Args:
             x: the new positions.
-            context: the last inputs before them, [B, kernel - 1, C], replaced in place by those before the next call;
+            context: the last inputs before them, [slots, kernel - 1, C], replaced in place by those before the next call;
                 zeros, when left out.
             num_kept: how many of the new positions the next call has behind it, [B]; needed with a context.
-            slots: where in ``context``, then [slots, kernel - 1, C], those of each row lie, [B]; row by row, when left out.
+            slots: where in ``context`` those of each row lie, [B]; needed with a context.
 
         """
-        if context is None or num_kept is None:
+        if context is None or num_kept is None or slots is None:
             return self.over(functional.pad(x, (0, 0, self.num_past, 0)))
-        past = context if slots is None else context.index_select(0, slots)
-        joined = torch.cat((past, x), dim=1)
+        joined = torch.cat((context.index_select(0, slots), x), dim=1)
         last = last_inputs(num_kept, self.num_past)
-        ahead = joined.gather(1, last[..., None].expand(-1, -1, x.shape[-1]))
-        if slots is None:
-            context.copy_(ahead)
-        else:
-            context[slots] = ahead
+        context[slots] = joined.gather(1, last[..., None].expand(-1, -1, x.shape[-1]))
         return self.over(joined)
 
     def over(self, joined: Tensor) -> Tensor:

@@ -14,11 +14,14 @@ from cc_tts.engines.cosyvoice2.engine.schedule import (  # noqa: E402
     calls_for,
     calls_with_hops,
 )
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, fixed_noise  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
+    Flow,
+    FlowReference,
+    fixed_noise,
+)
 from cc_tts.engines.cosyvoice2.model.networks.layers import fold_weight_norm  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.crossfade import ChunkedVocoder, Seam  # noqa: E402
+from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
 from tests.parity.golden_fill import fill_by_kind  # noqa: E402
 from tests.parity.token2wav import stream_mel, stream_wav  # noqa: E402
 from tests.support.golden import read_json, read_tensors, tiny_shapes  # noqa: E402
@@ -50,8 +53,8 @@ def vocoder() -> Vocoder:
 
 
 @pytest.fixture(scope="module")
-def prompt(golden: "dict[str, Tensor]") -> FlowPrompt:
-    return FlowPrompt(golden["flow_prompt_token"], golden["flow_prompt_feat"], golden["flow_embedding"])
+def prompt(golden: "dict[str, Tensor]") -> FlowReference:
+    return FlowReference(golden["flow_prompt_token"], golden["flow_prompt_feat"], golden["flow_embedding"])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['prompt_tokens']}-{case['total_tokens']}")
@@ -72,10 +75,10 @@ def test_calls_are_those_of_the_reference(case: dict[str, Any]) -> None:
         return torch.zeros(1, 480 * num_frames), torch.zeros(1, 1, 480 * num_frames)
 
     chunked = ChunkedVocoder(silence)
-    seam: Seam | None = None
+    crossfade: Crossfade | None = None
     num_samples = []
     for call in calls:
-        audio, seam = chunked.push(torch.zeros(1, 1, 2 * call.num_new), seam, is_last=call.finalize)
+        audio, crossfade = chunked.push(torch.zeros(1, 1, 2 * call.num_new), crossfade, is_last=call.finalize)
         num_samples.append(audio.shape[1])
     assert vocoder_calls == case["hift_calls"]
     assert num_samples == case["out_samples"]
@@ -125,11 +128,11 @@ def test_a_hop_must_lead_somewhere() -> None:
 
 
 class TestTokensToAudio:
-    """Flow, vocoder and seams together."""
+    """Flow, vocoder and crossfades together."""
 
     @pytest.mark.parametrize("incremental", [True, False])
     def test_audio_of_the_reference(
-        self, flow: Flow, vocoder: Vocoder, prompt: FlowPrompt, golden: "dict[str, Tensor]", incremental: bool
+        self, flow: Flow, vocoder: Vocoder, prompt: FlowReference, golden: "dict[str, Tensor]", incremental: bool
     ) -> None:
         tokens = golden["flow_token"]
         calls = calls_with_hops(golden["chunk_hops"].tolist(), tokens.shape[1])
@@ -140,7 +143,7 @@ class TestTokensToAudio:
             torch.testing.assert_close(audio[0], golden[f"wav_chunk{index}"], rtol=0.0, atol=1e-5)
 
     def test_the_last_call_of_the_reference_sees_everything(
-        self, flow: Flow, prompt: FlowPrompt, golden: "dict[str, Tensor]"
+        self, flow: Flow, prompt: FlowReference, golden: "dict[str, Tensor]"
     ) -> None:
         tokens, noise = golden["flow_token"], fixed_noise(400)
         calls = calls_for(HopSchedule(prompt.token.shape[1], compat=True), tokens.shape[1])
@@ -149,7 +152,7 @@ class TestTokensToAudio:
         torch.testing.assert_close(mels[-1][0], tail, rtol=0.0, atol=2e-5)
 
     def test_draws_fit_the_chunks(
-        self, flow: Flow, vocoder: Vocoder, prompt: FlowPrompt, golden: "dict[str, Tensor]"
+        self, flow: Flow, vocoder: Vocoder, prompt: FlowReference, golden: "dict[str, Tensor]"
     ) -> None:
         generator = torch.Generator().manual_seed(0)
         asked: list[int] = []

@@ -8,8 +8,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice2.engine.schedule import FlowCall, HopSchedule, calls_for, exact_hop  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, fixed_noise  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
+    Flow,
+    FlowReference,
+    fixed_noise,
+)
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner  # noqa: E402
 from cc_tts.voices.enrolment import num_flow_tokens  # noqa: E402
 from tests.parity.golden_fill import fill_by_kind  # noqa: E402
@@ -94,7 +97,7 @@ def test_it_equals_the_reference_on_golden_data() -> None:
     given = golden["flow_prompt_token"].shape[1]
     kept = num_flow_tokens(given)
     assert kept % 25 == 13
-    prompt = FlowPrompt(
+    prompt = FlowReference(
         golden["flow_prompt_token"][:, given - kept :],
         golden["flow_prompt_feat"][:, 2 * (given - kept) :],
         golden["flow_embedding"],

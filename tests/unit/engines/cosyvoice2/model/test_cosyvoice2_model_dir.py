@@ -188,7 +188,7 @@ def test_a_broken_download_says_that_it_can_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     monkeypatch.setitem(sys.modules, "modelscope", FakeSite(tmp_path, error))
-    with pytest.raises(DownloadFailed, match="the same command goes on"):
+    with pytest.raises(DownloadFailed, match="the same command resumes"):
         download_model(tmp_path / "to", files=["llm.pt"])
 
 

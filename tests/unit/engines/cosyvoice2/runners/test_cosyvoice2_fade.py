@@ -5,7 +5,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.runners.crossfade import SEAM_SAMPLES, ChunkedVocoder, Seam, cross_fade, seam_window  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_SAMPLES, crossfade, crossfade_window  # noqa: E402
+from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
 from tests.support.golden import read_tensors  # noqa: E402
 
 if TYPE_CHECKING:
@@ -36,18 +37,18 @@ class Ramp:
 
 def test_the_window_and_the_fade_are_those_of_the_reference() -> None:
     golden = read_tensors("spec/fade.npz")
-    torch.testing.assert_close(seam_window(), golden["window"], rtol=0.0, atol=1e-15)
-    assert torch.equal(cross_fade(golden["new"], golden["old"], seam_window()), golden["out"])
+    torch.testing.assert_close(crossfade_window(), golden["window"], rtol=0.0, atol=1e-15)
+    assert torch.equal(crossfade(golden["new"], golden["old"], crossfade_window()), golden["out"])
 
 
 def test_the_fade_of_the_other_reference() -> None:
     golden = read_tensors("features.npz")
-    faded = cross_fade(golden["fade_in"], golden["fade_out"], seam_window())
+    faded = crossfade(golden["fade_in"], golden["fade_out"], crossfade_window())
     assert torch.equal(faded, golden["fade_result"])
 
 
-def test_a_seam_is_a_little_louder_than_what_it_joins() -> None:
-    rise, fall = seam_window().chunk(2)
+def test_a_crossfade_is_a_little_louder_than_what_it_joins() -> None:
+    rise, fall = crossfade_window().chunk(2)
     sums = rise + fall
     assert float(sums.min()) == pytest.approx(1.0798, abs=1e-4)
     assert float(sums.max()) == pytest.approx(1.08, abs=1e-4)
@@ -55,7 +56,7 @@ def test_a_seam_is_a_little_louder_than_what_it_joins() -> None:
 
 def test_neither_input_is_changed() -> None:
     new, old = torch.ones(1, 5000), torch.ones(1, 3840)
-    cross_fade(new, old, seam_window())
+    crossfade(new, old, crossfade_window())
     assert bool((new == 1).all())
     assert bool((old == 1).all())
 
@@ -64,13 +65,13 @@ def test_chunks_hold_back_and_give_everything_in_the_end() -> None:
     ramp = Ramp()
     chunked = ChunkedVocoder(ramp)
     mel = torch.arange(40.0).expand(1, 4, -1)
-    seam: Seam | None = None
+    crossfade: Crossfade | None = None
     parts = []
     for start, end in ((0, 20), (20, 25), (25, 40)):
-        audio, seam = chunked.push(mel[:, :, start:end], seam, is_last=end == 40)
+        audio, crossfade = chunked.push(mel[:, :, start:end], crossfade, is_last=end == 40)
         parts.append(audio)
-    assert seam is None
-    assert ramp.calls == [(20, 0), (13, SEAM_SAMPLES), (23, SEAM_SAMPLES)]
+    assert crossfade is None
+    assert ramp.calls == [(20, 0), (13, CROSSFADE_SAMPLES), (23, CROSSFADE_SAMPLES)]
     assert [part.shape[1] for part in parts] == [12 * 480, 5 * 480, 23 * 480]
     joined = torch.cat(parts, dim=1)
     untouched = joined[0, : 12 * 480]
@@ -78,16 +79,16 @@ def test_chunks_hold_back_and_give_everything_in_the_end() -> None:
     assert torch.equal(joined[0, 25 * 480 :], mel[0, 0, 25:].repeat_interleave(480))
 
 
-def test_a_seam_keeps_nothing_of_its_chunk_alive() -> None:
-    audio, seam = ChunkedVocoder(Ramp()).push(torch.ones(1, 4, 30), None, is_last=False)
-    assert seam is not None
-    for kept in (seam.mel, seam.source, seam.audio):
+def test_a_crossfade_keeps_nothing_of_its_chunk_alive() -> None:
+    audio, crossfade = ChunkedVocoder(Ramp()).push(torch.ones(1, 4, 30), None, is_last=False)
+    assert crossfade is not None
+    for kept in (crossfade.mel, crossfade.source, crossfade.audio):
         assert kept.untyped_storage().nbytes() == kept.numel() * kept.element_size()
     audio.zero_()
-    assert bool((seam.audio == 1).all())
+    assert bool((crossfade.audio == 1).all())
 
 
-def test_a_chunk_shorter_than_its_seam_is_refused() -> None:
+def test_a_chunk_shorter_than_its_crossfade_is_refused() -> None:
     chunked = ChunkedVocoder(Ramp())
     with pytest.raises(ValueError, match="shorter"):
         chunked.push(torch.ones(1, 4, 7), None, is_last=False)

@@ -10,17 +10,14 @@ torch = pytest.importorskip("torch")
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import ForbiddenIds  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.sampler import (  # noqa: E402
     NO_TOKEN,
-    OfficialRas,
     RasParams,
-    SeededRas,
     empty_history,
     forbid,
-    forbidden_row,
     push_history,
     sample_ras,
-    unistream_forbidden,
 )
 from tests.parity.golden_fill import hashed_normal  # noqa: E402
+from tests.parity.samplers import OfficialRas, SeededRas, forbidden_row  # noqa: E402
 from tests.support.golden import read_arrays, read_json  # noqa: E402
 
 if TYPE_CHECKING:
@@ -192,18 +189,6 @@ def test_forbidden_ids_are_never_drawn_and_others_keep_their_scores() -> None:
     assert drawn.bincount()[0] > 200
 
 
-@pytest.mark.parametrize(
-    ("compat", "expected"),
-    [
-        (False, [[True, True, True], [False, True, True], [False, True, True]]),
-        (True, [[True, False, False], [False, False, False], [False, False, False]]),
-    ],
-)
-def test_what_is_forbidden_in_unistream(compat: bool, expected: list[list[bool]]) -> None:
-    rule = unistream_forbidden(torch.tensor([3, 4, 9]), torch.tensor([4, 4, 4]), compat=compat)
-    assert rule.tolist() == expected
-
-
 def test_the_rule_of_one_sequence_as_a_row() -> None:
     row = forbidden_row(ForbiddenIds(end=True, unused=False, fill=True), torch.device("cpu"))
     assert row.tolist() == [True, False, True]
@@ -214,7 +199,7 @@ def test_no_value_leaves_the_device() -> None:
     rows = {"device": "meta", "dtype": torch.int64}
     log_probs = torch.empty(4, 6564, device="meta")
     ids = sample_ras(
-        forbid(log_probs, unistream_forbidden(torch.empty(4, **rows), torch.empty(4, **rows))),
+        forbid(log_probs, torch.empty(4, 3, device="meta", dtype=torch.bool)),
         torch.empty(4, 10, **rows),
         torch.empty(4, **rows),
         torch.empty(4, **rows),

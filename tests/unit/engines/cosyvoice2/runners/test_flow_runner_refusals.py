@@ -2,8 +2,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowPrompt  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner  # noqa: E402
 from tests.support.flow_cases import CLOSE, NOISE, new_flow, new_runner, prompt_of, run, tokens_of, whole  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
@@ -58,11 +57,11 @@ class TestRefusals:
         prompt, runner = prompt_of(num_prompt), new_runner(flow)
         if num_prompt == 20:
             with pytest.raises(ValueError, match="cannot have a mel"):
-                runner.add_voice(FlowPrompt(prompt.token, prompt.feat[:, 1:], prompt.embedding))
+                runner.add_voice(FlowReference(prompt.token, prompt.feat[:, 1:], prompt.embedding))
             with pytest.raises(ValueError, match="embedding"):
-                runner.add_voice(FlowPrompt(prompt.token, prompt.feat, prompt.embedding[:, 1:]))
+                runner.add_voice(FlowReference(prompt.token, prompt.feat, prompt.embedding[:, 1:]))
             with pytest.raises(ValueError, match="no speech token"):
-                runner.add_voice(FlowPrompt(prompt.token + 6561, prompt.feat, prompt.embedding))
+                runner.add_voice(FlowReference(prompt.token + 6561, prompt.feat, prompt.embedding))
         else:
             with pytest.raises(ValueError, match="more than 200"):
                 runner.add_voice(prompt)

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, claim, tier_of, tiers_up_to, upload  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, bucket_of, buckets_up_to, claim, upload  # noqa: E402
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.unit
 
 
-def test_tiers() -> None:
-    tiers = (2, 4, 8)
-    assert [tier_of(number, tiers) for number in (0, 1, 2, 3, 8, 9, 16, 17)] == [2, 2, 2, 4, 8, 16, 16, 24]
+def test_buckets() -> None:
+    buckets = (2, 4, 8)
+    assert [bucket_of(number, buckets) for number in (0, 1, 2, 3, 8, 9, 16, 17)] == [2, 2, 2, 4, 8, 16, 16, 24]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 8, 9, 17])
-def test_tiers_up_to_a_number_are_all_that_it_and_smaller_ones_fall_in(number: int) -> None:
-    tiers = (2, 4, 8)
-    assert tiers_up_to(number, tiers) == sorted({tier_of(each, tiers) for each in range(number + 1)}, reverse=True)
+def test_buckets_up_to_a_number_are_all_that_it_and_smaller_ones_fall_in(number: int) -> None:
+    buckets = (2, 4, 8)
+    assert buckets_up_to(number, buckets) == sorted(
+        {bucket_of(each, buckets) for each in range(number + 1)}, reverse=True
+    )
 
 
 def test_upload_to_the_host_is_nothing() -> None:

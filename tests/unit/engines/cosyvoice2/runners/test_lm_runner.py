@@ -18,8 +18,8 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.lm import Drawn, LmFeed, LmRunner, LmVoice, SamplingRules  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.sampler import SeededRas  # noqa: E402
 from tests.parity.generation import speak, speak_streamed  # noqa: E402
+from tests.parity.samplers import SeededRas  # noqa: E402
 from tests.support.tiny_model import NUM_CODES, tiny_states  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 

@@ -15,9 +15,9 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, SamplingRules  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.sampler import SeededRas  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from tests.parity.generation import speak  # noqa: E402
+from tests.parity.samplers import SeededRas  # noqa: E402
 from tests.support.tiny_model import NUM_CODES, tiny_states  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 

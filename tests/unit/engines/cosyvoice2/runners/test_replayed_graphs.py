@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.unit
 
-FEW_TIERS: Final = {
-    lm_runner: {"KEY_TIERS": (256, 512), "PREFILL_ROW_TIERS": (1, 4), "WIDTH_TIERS": (32, 128, 512)},
-    model_runner: {"WARM_CHUNKS": (1, 2), "WARM_PAGES": (24,), "ROW_TIERS": (1, 4)},
-    vocoder_runner: {"ROW_TIERS": (1, 4), "FRAME_TIERS": (24, 50, 108)},
+FEW_BUCKETS: Final = {
+    lm_runner: {"KEY_BUCKETS": (256, 512), "PREFILL_ROW_BUCKETS": (1, 4), "WIDTH_BUCKETS": (32, 128, 512)},
+    model_runner: {"WARM_CHUNKS": (1, 2), "WARM_PAGES": (24,), "ROW_BUCKETS": (1, 4)},
+    vocoder_runner: {"ROW_BUCKETS": (1, 4), "FRAME_BUCKETS": (24, 50, 108)},
 }
 """Recording all that a card is given would take minutes here."""
 
@@ -104,9 +104,9 @@ def test_inputs_are_not_made_to_fit(replayed: ReplayedGraphs) -> None:
 def test_streams_sound_the_same_from_graphs(
     tmp_path: Path, replayed: ReplayedGraphs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Engine, "_choose_hop", lambda *_: None)  # seams lie where hops end
-    for module, tiers in FEW_TIERS.items():
-        for name, values in tiers.items():
+    monkeypatch.setattr(Engine, "_choose_hop", lambda *_: None)  # crossfades lie where hops end
+    for module, buckets in FEW_BUCKETS.items():
+        for name, values in buckets.items():
             monkeypatch.setattr(module, name, values)
     directory = make_tiny_model(tmp_path)
     plain = say(load_engine(directory, graphs=False))

@@ -9,8 +9,8 @@ torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice2.model.networks.layers import fold_weight_norm  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.crossfade import ChunkedVocoder, Seam  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.vocoder import FRAME_TIERS, PcmOut, VocoderRow, VocoderRunner  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.vocoder import FRAME_BUCKETS, PcmOut, VocoderRow, VocoderRunner  # noqa: E402
+from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
 from tests.support.tiny_model import tiny_states  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
@@ -38,7 +38,7 @@ def mel_of(num_frames: int, seed: int) -> "Tensor":
 
 
 def cuts(num_frames: int, rng: random.Random) -> list[int]:
-    """Sizes of chunks: a first one that is longer than the seam, then any; the last one may be empty."""
+    """Sizes of chunks: a first one that is longer than the crossfade, then any; the last one may be empty."""
     sizes = [min(num_frames, rng.randint(8, 30))]
     while (rest := num_frames - sum(sizes)) > 0:
         sizes.append(min(rest, rng.randint(1, 40)))
@@ -47,24 +47,24 @@ def cuts(num_frames: int, rng: random.Random) -> list[int]:
 
 def alone(runner: VocoderRunner, mel: "Tensor", sizes: Sequence[int], seed: int) -> "list[Tensor]":
     """Audio of each chunk of one stream, [samples], with the noise that the runner draws."""
-    chunked, seam, done = ChunkedVocoder(runner._vocoder), None, 0
+    chunked, crossfade, done = ChunkedVocoder(runner._vocoder), None, 0
     parts: list[Tensor] = []
     for number, size in enumerate(sizes):
-        start = done - (0 if seam is None else 8)
+        start = done - (0 if crossfade is None else 8)
         new = mel[None, :, done : done + size]
         draws = None
         if runner._draws_seeded:
             draws = runner._draws(torch.tensor([seed]), torch.tensor([start]), done + size - start)
-        audio, seam = push(chunked, new, seam, draws, is_last=number == len(sizes) - 1)
+        audio, crossfade = push(chunked, new, crossfade, draws, is_last=number == len(sizes) - 1)
         parts.append(audio[0])
         done += size
     return parts
 
 
 def push(
-    chunked: ChunkedVocoder, mel: "Tensor", seam: Seam | None, draws: "Tensor | None", *, is_last: bool
-) -> "tuple[Tensor, Seam | None]":
-    return chunked.push(mel, seam, is_last=is_last, draws=draws)
+    chunked: ChunkedVocoder, mel: "Tensor", crossfade: Crossfade | None, draws: "Tensor | None", *, is_last: bool
+) -> "tuple[Tensor, Crossfade | None]":
+    return chunked.push(mel, crossfade, is_last=is_last, draws=draws)
 
 
 def assert_same(out: PcmOut, audio: "Tensor") -> None:
@@ -89,10 +89,10 @@ def rows_of(mel: "Tensor", sizes: Sequence[int], slot: int, seed: int) -> list[V
 
 
 @pytest.mark.parametrize("draws_seeded", [True, False])
-@pytest.mark.parametrize("tiers", [True, False])
-def test_streams_that_come_and_go_sound_as_they_do_alone(vocoder: Vocoder, draws_seeded: bool, tiers: bool) -> None:
+@pytest.mark.parametrize("buckets", [True, False])
+def test_streams_that_come_and_go_sound_as_they_do_alone(vocoder: Vocoder, draws_seeded: bool, buckets: bool) -> None:
     rng = random.Random(int(draws_seeded))
-    runner = VocoderRunner(vocoder, num_slots=4, draws_seeded=draws_seeded, graphs=tiers)
+    runner = VocoderRunner(vocoder, num_slots=4, draws_seeded=draws_seeded, graphs=buckets)
     waiting = list(range(9))
     running: dict[int, list[tuple[VocoderRow, Tensor]]] = {}
     num_chunks = 0
@@ -133,17 +133,17 @@ def test_a_stream_of_one_short_chunk_and_one_of_nothing(vocoder: Vocoder) -> Non
 
 
 @pytest.mark.parametrize(
-    ("tiers", "calls"),
+    ("buckets", "calls"),
     [
         (True, [(2, 16, False), (1, 24, False), (64, 58, True), (2, 58, True), (1, 50, True)]),
         (False, [(2, 16, False), (1, 17, True), (64, 58, True), (2, 58, True), (1, 50, True)]),
     ],
 )
 def test_rows_of_a_kind_are_run_together(
-    vocoder: Vocoder, monkeypatch: pytest.MonkeyPatch, tiers: bool, calls: list[tuple[int, int, bool]]
+    vocoder: Vocoder, monkeypatch: pytest.MonkeyPatch, buckets: bool, calls: list[tuple[int, int, bool]]
 ) -> None:
     called: list[tuple[int, int, bool]] = []
-    runner = VocoderRunner(vocoder, num_slots=70, draws_seeded=False, graphs=tiers)
+    runner = VocoderRunner(vocoder, num_slots=70, draws_seeded=False, graphs=buckets)
 
     def counted(batch: Sequence[object], num_rows: int, num_frames: int, *, is_even: bool) -> "Tensor":
         called.append((num_rows, num_frames, is_even))
@@ -161,8 +161,8 @@ def test_what_is_too_loud_is_clipped(vocoder: Vocoder) -> None:
     runner = VocoderRunner(vocoder, num_slots=1)
     first, second = rows_of(mel_of(20, 1), [12, 8], 0, 1)
     runner.synthesise([first])
-    runner._seam_audio[0, :1000] = 9.0
-    runner._seam_audio[0, 1000:2000] = -9.0
+    runner._crossfade_audio[0, :1000] = 9.0
+    runner._crossfade_audio[0, 1000:2000] = -9.0
     samples = np.frombuffer(runner.synthesise([second])[0].pcm, "<i2")
     assert (int(samples.max()), int(samples.min())) == (32767, -32767)
     assert (samples[:900] == 32767).all()
@@ -171,7 +171,7 @@ def test_what_is_too_loud_is_clipped(vocoder: Vocoder) -> None:
 
 def test_no_value_leaves_the_device(vocoder: Vocoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors without values can go through: nothing asks for one, so all can be recorded."""
-    monkeypatch.setattr("cc_tts.engines.cosyvoice2.runners.vocoder.FRAME_TIERS", FRAME_TIERS[:1])
+    monkeypatch.setattr("cc_tts.engines.cosyvoice2.runners.vocoder.FRAME_BUCKETS", FRAME_BUCKETS[:1])
     state = {key: value.to("meta") for key, value in vocoder.state_dict().items()}
     runner = VocoderRunner(Vocoder.from_state_dict(state), num_slots=2)
     runner.warm_up(max_rows=2)
@@ -245,7 +245,7 @@ def test_a_slot_that_is_released_leaves_nothing_behind(vocoder: Vocoder) -> None
 
 
 def test_warming_up_touches_no_stream(vocoder: Vocoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cc_tts.engines.cosyvoice2.runners.vocoder.FRAME_TIERS", FRAME_TIERS[:2])
+    monkeypatch.setattr("cc_tts.engines.cosyvoice2.runners.vocoder.FRAME_BUCKETS", FRAME_BUCKETS[:2])
     runner = VocoderRunner(vocoder, num_slots=2)
     mel = mel_of(30, 2)
     expected = alone(runner, mel, [16, 14], 3)
@@ -263,7 +263,7 @@ def test_warming_up_touches_no_stream(vocoder: Vocoder, monkeypatch: pytest.Monk
         (VocoderRow(2, torch.zeros(80, 9), True, True), "slot 2 of 2"),
         (VocoderRow(-1, torch.zeros(80, 9), True, True), "slot -1 of 2"),
         (VocoderRow(1, torch.zeros(80, 9), True, True), "twice"),
-        (VocoderRow(0, torch.zeros(80, 7), True, False), "shorter than the seam"),
+        (VocoderRow(0, torch.zeros(80, 7), True, False), "shorter than the crossfade"),
         (VocoderRow(0, torch.zeros(80, 9), False, True), "nothing was begun"),
         (VocoderRow(0, torch.zeros(79, 9), True, True), r"\[80, frames\]"),
         (VocoderRow(0, torch.zeros(1, 80, 9), True, True), r"\[80, frames\]"),

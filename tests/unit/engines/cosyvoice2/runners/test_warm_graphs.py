@@ -19,11 +19,11 @@ from cc_tts.engines.cosyvoice2.runners import flow as flow_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import memory_plan  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import runner as model_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import vocoder as vocoder_runner  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.crossfade import SEAM_FRAMES  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.flow_inputs import FlowShape  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.memory_plan import choose_coarseness, spare_slots  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.runner import COARSENESS, ModelRunner  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_FRAMES  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS  # noqa: E402
 from cc_tts.errors import ConfigError  # noqa: E402
 from cc_tts.voices.enrolment import MAX_LM_TOKENS, num_flow_tokens  # noqa: E402
@@ -148,9 +148,9 @@ def test_every_reachable_key_is_warm(directory: Path, monkeypatch: pytest.Monkey
     flow = runner._flow._graphs
     for num_tokens, num_pages in set(flow_calls()):
         for rows in range(1, limits.max_flow_rows + 1):
-            tier = FlowShape(rows, num_tokens, num_pages).tier(25)
-            assert tier is not None
-            assert flow.fit(tier) in flow._recorded, tier
+            bucket = FlowShape(rows, num_tokens, num_pages).bucket(25)
+            assert bucket is not None
+            assert flow.fit(bucket) in flow._recorded, bucket
     vocoder = runner._vocoder._run
     calls = {
         (call.num_new, call.num_given == 0)
@@ -158,7 +158,7 @@ def test_every_reachable_key_is_warm(directory: Path, monkeypatch: pytest.Monkey
         for call in calls_for(HopSchedule(38, hop=12), count)
     }
     for (num_new, is_first), rows in itertools.product(calls, range(1, limits.max_flow_rows + 1)):
-        num_frames = 2 * num_new + (0 if is_first else SEAM_FRAMES)
+        num_frames = 2 * num_new + (0 if is_first else CROSSFADE_FRAMES)
         assert vocoder.fit((rows, num_frames, 0)) in vocoder._recorded, num_frames
 
 
@@ -170,9 +170,9 @@ def test_the_sizes_that_a_fuller_plan_leaves_out_are_filled_up(
     flow = runner._flow._graphs
     assert len(flow) < len(runner.flow_shapes(32))
     for num_tokens, num_pages in set(flow_calls()):
-        tier = FlowShape(3, num_tokens, num_pages).tier(25)
-        assert tier is not None
-        assert flow.fit(tier) in flow._recorded
+        bucket = FlowShape(3, num_tokens, num_pages).bucket(25)
+        assert bucket is not None
+        assert flow.fit(bucket) in flow._recorded
 
 
 @pytest.mark.parametrize(("free_gib", "coarseness"), [(130, 0), (70, 0), (21, 1), (14, 2)])

@@ -1,15 +1,28 @@
-"""Features against those of the reference, and against what they must be by definition."""
+"""Features against those of the reference, and against what they must be by definition: with numpy, and with torchaudio."""
 
+import sys
+from importlib.abc import MetaPathFinder
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from cc_tts.engines.cosyvoice2.voice import features
+from cc_tts.engines.cosyvoice2 import voice
+from cc_tts.engines.cosyvoice2.voice import features, numpy_features
 from tests.support.golden import GOLDEN, Arrays, read_arrays
 
 pytestmark = pytest.mark.unit
+
+choose_library = features.library.__wrapped__
+
+
+@pytest.fixture(autouse=True, params=["numpy", "torchaudio"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "torchaudio" and features.library() is numpy_features:
+        pytest.skip("torchaudio does not import here")
+    if request.param == "numpy":
+        monkeypatch.setattr(features, "library", lambda: numpy_features)
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +44,8 @@ def test_the_tokenizers_log_mel_is_the_references(golden: Arrays) -> None:
     np.testing.assert_allclose(computed, golden["whisper_log_mel_128"][0], rtol=0, atol=2e-5)
 
 
-def test_the_flows_prompt_mel_is_the_references(golden: Arrays) -> None:
-    computed = features.prompt_mel(golden["audio_24k"])
+def test_the_flows_reference_mel_is_the_references(golden: Arrays) -> None:
+    computed = features.reference_mel(golden["audio_24k"])
     np.testing.assert_allclose(computed, golden["mel_24k"][0].T, rtol=0, atol=2e-5)
 
 
@@ -50,7 +63,7 @@ def test_the_speaker_encoders_filter_bank_is_the_references(golden: Arrays) -> N
     [
         (features.whisper_log_mel, 16_000, (128, 125)),
         (features.kaldi_fbank, 16_000, (123, 80)),
-        (features.prompt_mel, 24_000, (62, 80)),
+        (features.reference_mel, 24_000, (62, 80)),
     ],
 )
 def test_shapes_follow_from_the_length(function: Any, rate_hz: int, shape: tuple[int, int]) -> None:
@@ -59,19 +72,19 @@ def test_shapes_follow_from_the_length(function: Any, rate_hz: int, shape: tuple
     assert computed.dtype == np.float32
 
 
-@pytest.mark.parametrize("function", [features.whisper_log_mel, features.kaldi_fbank, features.prompt_mel])
+@pytest.mark.parametrize("function", [features.whisper_log_mel, features.kaldi_fbank, features.reference_mel])
 def test_silence_gives_finite_numbers(function: Any) -> None:
     assert np.isfinite(function(np.zeros(24_000, dtype=np.float32))).all()
 
 
-@pytest.mark.parametrize("function", [features.whisper_log_mel, features.kaldi_fbank, features.prompt_mel])
+@pytest.mark.parametrize("function", [features.whisper_log_mel, features.kaldi_fbank, features.reference_mel])
 def test_too_few_samples_are_refused(function: Any) -> None:
     with pytest.raises(ValueError, match="too few"):
         function(np.zeros(150, dtype=np.float32))
 
 
 def test_a_tone_lands_in_its_bin() -> None:
-    low, high = (features.prompt_mel(tone(hz, 24_000, 0.5)).mean(axis=0).argmax() for hz in (300.0, 6000.0))
+    low, high = (features.reference_mel(tone(hz, 24_000, 0.5)).mean(axis=0).argmax() for hz in (300.0, 6000.0))
     assert low < 15
     assert high > 65
 
@@ -118,3 +131,20 @@ def test_the_same_rate_changes_nothing_and_no_rate_is_refused() -> None:
     np.testing.assert_array_equal(features.resample(audio, 16_000, 16_000), audio)
     with pytest.raises(ValueError, match="cannot resample"):
         features.resample(audio, 0, 16_000)
+
+
+@pytest.mark.parametrize("error", [ImportError, OSError, RuntimeError])
+def test_numpy_computes_where_torchaudio_does_not_import(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(MetaPathFinder):
+        def find_spec(self, fullname: str, *_: object) -> None:
+            if fullname.partition(".")[0] == "torchaudio":
+                raise error(fullname)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchaudio"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, f"{voice.__name__}.torchaudio_features", raising=False)
+    monkeypatch.delattr(voice, "torchaudio_features", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
+    assert choose_library() is numpy_features

@@ -48,15 +48,12 @@ class EncoderConfig:
 
 @dataclass(frozen=True, slots=True)
 class EncoderCache:
-    """What the encoder keeps of the past of B sequences; written in place.
+    """What the encoder keeps of the past of many sequences, in pages and slots; written in place."""
 
-    In pages ``tokens`` and ``frames`` are [layers, pages, page_len, 2, heads, D], and the contexts have slots for rows.
-    """
-
-    tokens: Tensor  # [layers, 2, B, heads, token places + 1, D]
-    frames: Tensor  # [up layers, 2, B, heads, frame places + 1, D]
-    lookahead_context: Tensor  # [B, kernel - 1, width]: inputs of the second lookahead convolution
-    up_context: Tensor  # [B, kernel - 1, width]: inputs of the convolution after the doubling
+    tokens: Tensor  # [layers, pages, page_len, 2, heads, D]
+    frames: Tensor  # [up layers, pages, page_len, 2, heads, D]
+    lookahead_context: Tensor  # [slots, kernel - 1, width]: inputs of the second lookahead convolution
+    up_context: Tensor  # [slots, kernel - 1, width]: inputs of the convolution after the doubling
 
 
 def relative_positions(lowest: int, highest: int, width: int, device: torch.device) -> Tensor:
@@ -205,18 +202,6 @@ class FlowEncoder(nn.Module):
             known = self._kept.get(layers)
             if known is None or known.lowest > lowest or known.highest < highest:
                 self._kept[layers] = _KeptDistances(lowest, highest, tuple(self._project(layers, lowest, highest)))
-
-    def new_cache(self, num_rows: int, num_tokens: int) -> EncoderCache:
-        """Room for sequences of ``num_tokens``, nothing in it."""
-        config, weight = self.config, self.after_norm.weight
-        heads = (2, num_rows, config.num_heads)
-        num_frames = num_tokens * FRAMES_PER_TOKEN
-        return EncoderCache(
-            tokens=weight.new_zeros((config.num_layers, *heads, num_tokens + 1, config.head_dim)),
-            frames=weight.new_zeros((config.num_up_layers, *heads, num_frames + 1, config.head_dim)),
-            lookahead_context=weight.new_zeros((num_rows, config.lookahead_kernel - 1, config.width)),
-            up_context=weight.new_zeros((num_rows, config.up_kernel - 1, config.width)),
-        )
 
     def new_pages(self, num_slots: int, num_pages: int, page_tokens: int) -> EncoderCache:
         """An arena of pages of ``page_tokens`` and of slots, nothing in it; page 0 and slot 0 are scratch."""

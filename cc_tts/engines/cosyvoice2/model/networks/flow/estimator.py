@@ -53,14 +53,13 @@ class EstimatorConfig:
 
 @dataclass(frozen=True, slots=True)
 class EstimatorCache:
-    """What the estimator keeps of the past of B sequences at one Euler step, or at all of them with one more dimension.
+    """What the estimator keeps of the past of many sequences at one Euler step, or at all of them with one more dimension.
 
-    In pages ``attention`` is [blocks, pages, page_len, 2, heads, D], and the contexts have slots for rows. Each sequence has
-    two pages, and two slots, side by side: with and without condition.
+    Each sequence has two pages a chunk, and two slots, side by side: with and without condition.
     """
 
-    attention: Tensor  # [blocks, 2, B, heads, places + 1, D]
-    contexts: Tensor  # the last inputs of all causal convolutions side by side, [B, kernel - 1, all C]
+    attention: Tensor  # [blocks, pages, page_len, 2, heads, D]
+    contexts: Tensor  # the last inputs of all causal convolutions side by side, [slots, kernel - 1, all C]
 
     def at(self, step: int) -> "EstimatorCache":
         """The cache of one Euler step."""
@@ -73,10 +72,10 @@ class _Past:
     def __init__(self, cache: EstimatorCache, span: Span, widths: Sequence[int]) -> None:
         self.attention = cache.attention
         self._contexts = cache.contexts
+        assert span.slots is not None
         self._slots = span.slots
         self._last = last_inputs(span.num_kept, NUM_PAST) if span.last is None else span.last
-        seen = self._contexts if span.slots is None else self._contexts.index_select(0, span.slots)
-        self._seen = torch.split(seen, list(widths), dim=2)
+        self._seen = torch.split(self._contexts.index_select(0, span.slots), list(widths), dim=2)
         self._left = list(self._seen)
 
     def before(self, x: Tensor, index: int) -> Tensor:
@@ -87,11 +86,7 @@ class _Past:
 
     def keep(self) -> None:
         """Every convolution has been run."""
-        left = torch.cat(self._left, dim=2)
-        if self._slots is None:
-            self._contexts.copy_(left)
-        else:
-            self._contexts[self._slots] = left
+        self._contexts[self._slots] = torch.cat(self._left, dim=2)
 
 
 def time_sinusoids(t: Tensor, width: int) -> Tensor:
@@ -260,16 +255,6 @@ class Estimator(nn.Module):
                 module.index = index
         self._num_attentions = len(attentions)
         self._conv_widths = [conv.in_channels for conv in convs]
-
-    def new_cache(self, num_steps: int, num_rows: int, num_frames: int) -> EstimatorCache:
-        """Room for ``num_frames`` of ``num_rows`` at each Euler step, nothing in it."""
-        config, weight = self.config, self.final_proj.weight
-        heads = config.num_attention // config.head_dim
-        places = (2, num_rows, heads, num_frames + 1, config.head_dim)
-        return EstimatorCache(
-            attention=weight.new_zeros((num_steps, self._num_attentions, *places)),
-            contexts=weight.new_zeros((num_steps, num_rows, NUM_PAST, sum(self._conv_widths))),
-        )
 
     def new_pages(self, num_steps: int, num_slots: int, num_pages: int, page_frames: int) -> EstimatorCache:
         """An arena of pages of ``page_frames`` and of slots at each Euler step, nothing in it: :class:`EstimatorCache`."""

@@ -1,7 +1,7 @@
 """The flow: speech tokens become a mel spectrogram (§4).
 
-:meth:`Flow.forward` runs whole sequences, as the reference does for every chunk. :meth:`Flow.step` runs what is new and
-keeps the rest: keys and values of encoder and estimator (of every Euler step) and the last inputs of the causal
+:meth:`Flow.forward` runs whole sequences, as the reference does for every chunk. :meth:`Flow.run_pages` runs what is new and
+reads the past from pages: keys and values of encoder and estimator (of every Euler step) and the last inputs of the causal
 convolutions. Under the chunk mask both give the same frames, because nothing behind the end of a chunk is seen in it.
 
 Lengths that shapes depend on are numbers of the host; no tensor is asked for its value.
@@ -9,22 +9,30 @@ Lengths that shapes depend on are numbers of the host; no tensor is asked for it
 Runs on: the thread that owns the device.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.utils.rnn import pad_sequence
 
 from cc_tts.engines.cosyvoice2.model.networks.flow.config import FlowConfig
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN, EncoderCache, FlowEncoder
 from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import NUM_PAST, Estimator, EstimatorCache, EstimatorConfig
 from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid, fixed_noise
-from cc_tts.engines.cosyvoice2.model.networks.flow.state import FlowState, StepPlan
 from cc_tts.engines.cosyvoice2.model.networks.layers import CausalConv, Span, within
 
-__all__ = ["Flow", "FlowConfig", "FlowState", "fixed_noise"]
+__all__ = ["Flow", "FlowConfig", "FlowReference", "fixed_noise"]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowReference:
+    """The voice, as the flow needs it."""
+
+    token: Tensor  # [1, P]
+    feat: Tensor  # [1, 2 P, mels]
+    embedding: Tensor  # [1, embedding]
 
 
 class _Decoder(nn.Module):
@@ -150,133 +158,6 @@ class Flow(nn.Module):
         num_given = max(0, num_frames - num_prompt * FRAMES_PER_TOKEN)
         return _cut(mel, prompts * FRAMES_PER_TOKEN, (num_new - prompts) * FRAMES_PER_TOKEN, num_given)
 
-    def init_state(
-        self,
-        prompt_token: Tensor,
-        prompt_feat: Tensor,
-        embedding: Tensor,
-        *,
-        noise: Tensor,
-        max_tokens: int,
-        prompt_token_len: Sequence[int] | None = None,
-    ) -> FlowState:
-        """Run the whole chunks of the prompts, for :meth:`step` to go on from (§9.3).
-
-        Args:
-            prompt_token: as in :meth:`forward`.
-            prompt_feat: as in :meth:`forward`.
-            embedding: as in :meth:`forward`.
-            noise: [1, mels, at least ``2 max_tokens``].
-            max_tokens: room for so many tokens of each sequence, the prompt included.
-            prompt_token_len: how many tokens of each prompt are real; all, when left out.
-
-        """
-        num_rows, num_prompt = prompt_token.shape
-        prompts = (num_prompt,) * num_rows if prompt_token_len is None else tuple(prompt_token_len)
-        num_frames = max_tokens * FRAMES_PER_TOKEN
-        _check_prompt(prompt_token, prompt_feat)
-        if noise.shape[2] < num_frames:
-            raise ValueError(f"noise for {noise.shape[2]} frames is not enough for {num_frames}")
-        none = (0,) * num_rows
-        state = FlowState(
-            encoder=self.encoder.new_cache(num_rows, max_tokens),
-            estimator=self.estimator.new_cache(self.config.num_steps, 2 * num_rows, num_frames),
-            noise=noise,
-            speaker=self.speaker(embedding),
-            prompt_feat=prompt_feat,
-            prompt_frames=torch.tensor(prompts, device=prompt_token.device) * FRAMES_PER_TOKEN,
-            pending=prompt_token[:, :0],
-            num_pending=none,
-            num_kept=none,
-            num_given=prompts,
-            num_new_frames=none,
-        )
-        return self.step(state, prompt_token, is_last=False, token_len=prompts)[1]
-
-    def step(
-        self,
-        state: FlowState,
-        new_tokens: Tensor,
-        *,
-        is_last: bool | Sequence[bool],
-        token_len: Sequence[int] | None = None,
-        partial: bool = False,
-    ) -> tuple[Tensor, FlowState]:
-        """Run new tokens under the chunk mask.
-
-        A chunk can be run once the tokens of lookahead behind it are known; what is left over waits in the state.
-
-        Args:
-            state: the past.
-            new_tokens: tokens since the last call, [B, n].
-            is_last: no tokens will follow, of all rows or of each.
-            token_len: how many of the new tokens of each row are real; all, when left out.
-            partial: run the begun chunk too and give its frames out. It is not kept but run again when it is whole, so the
-                frames that follow are those of the whole chunk: a hop that ends within a chunk costs exactness there (§4.9).
-
-        Returns:
-            The new frames [B, mels, most new frames], float32, and the state, with ``num_new_frames`` of each row.
-
-        """
-        config = self.config
-        lookahead = config.encoder.lookahead
-        plan = StepPlan.of(
-            state,
-            num_new=new_tokens.shape[1],
-            token_len=token_len,
-            is_last=is_last,
-            partial=partial,
-            chunk=config.chunk_tokens,
-            lookahead=lookahead,
-        )
-        if plan.num_keys > state.encoder.tokens.shape[-2] - 1:
-            raise ValueError("more tokens than the state has room for")
-        pairs = zip(state.pending, state.num_pending, new_tokens, plan.known, strict=True)
-        rows = [torch.cat((old[:pending], new[: known - pending])) for old, pending, new, known in pairs]
-        mel = state.noise.new_zeros((len(rows), config.estimator.num_mels, 0))
-        if width := max(plan.run):
-            window = pad_sequence(rows, batch_first=True)
-            window = functional.pad(window, (0, max(0, width + lookahead - window.shape[1])))[:, : width + lookahead]
-            counts = torch.tensor(plan.counts, dtype=torch.int64, device=window.device)  # [6, B]
-            frames = self.run_window(state, window, counts[:4], plan.num_keys)
-            mel = _cut(frames, counts[4], counts[5], max(plan.num_frames))
-        left = [row[count:] for row, count in zip(rows, plan.kept, strict=True)]
-        return mel, plan.after(state, pad_sequence(left, batch_first=True))
-
-    def run_window(self, state: FlowState, window: Tensor, counts: Tensor, num_keys: int) -> Tensor:
-        """The work of one step; made of tensors only, so that it can be captured in a CUDA graph.
-
-        Args:
-            state: the past, whose caches are written; the numbers of the host in it are not looked at.
-            window: the T tokens that are run and those of the lookahead, [B, T + lookahead].
-            counts: of each row, [4, B]: tokens kept so far; tokens of the window that are known, are run, will be kept.
-            num_keys: attention looks at so many tokens of the caches, at least ``max(kept so far + run)``.
-
-        Returns:
-            [B, 2 T, mels], float32
-
-        """
-        starts, known, run, kept = counts.unbind()
-        width = window.shape[1] - self.config.encoder.lookahead
-        tokens, frames = self._spans(
-            run,
-            width,
-            streaming=True,
-            num_kept=kept,
-            starts=starts,
-            num_keys=num_keys,
-            capacity=state.encoder.tokens.shape[-2] - 1,
-        )
-        places = torch.arange(width * FRAMES_PER_TOKEN, device=window.device)
-        places = starts[:, None] * FRAMES_PER_TOKEN + places  # [B, 2 T]
-        cond = functional.pad(state.prompt_feat, (0, 0, 0, 1))  # the row behind the last prompt is zeros
-        in_prompt = places < state.prompt_frames[:, None]
-        source = torch.where(in_prompt, places, cond.shape[1] - 1)
-        cond = cond.gather(1, source[..., None].expand(-1, -1, cond.shape[2]))
-        noise = state.noise[0].transpose(0, 1)[places.clamp(max=state.noise.shape[2] - 1)]  # [B, 2 T, mels]
-        hidden = self._encode(window, within(known, window.shape[1]), tokens, frames, state.encoder)
-        return self._solve(self._project(hidden), state.speaker, cond, noise, frames, state.estimator)
-
     def run_pages(
         self,
         encoder: EncoderCache,
@@ -290,13 +171,16 @@ class Flow(nn.Module):
         cond: Tensor,
         noise: Tensor,
     ) -> Tensor:
-        """:meth:`run_window` for rows of any age, whose past lies in pages that many sequences share; of tensors only, too.
+        """Run new tokens of sequences of any age, whose past lies in pages.
+
+        Made of tensors only, so that it can be captured in a CUDA graph.
 
         Args:
             encoder: see :meth:`FlowEncoder.new_pages`.
             estimator: see :meth:`Estimator.new_pages`.
-            window: as of :meth:`run_window`.
-            counts: as of :meth:`run_window`. Rows that are only there to fill the batch have zeros.
+            window: the T tokens that are run and those of the lookahead, [B, T + lookahead].
+            counts: of each row, [4, B]: tokens kept so far; tokens of the window that are known, are run, will be kept. Rows
+                that only fill the batch have zeros.
             pages: the pages of each row, from the start of its sequence, [B, n]; any, say 0, behind the last one.
             slots: where the contexts of each row lie, [B].
             speaker: speaker vector of each row, [B, speaker].
@@ -321,8 +205,6 @@ class Flow(nn.Module):
         streaming: bool,
         num_kept: Tensor | None = None,
         starts: Tensor | None = None,
-        num_keys: int | None = None,
-        capacity: int = 0,
         pages: Tensor | None = None,
         slots: Tensor | None = None,
     ) -> tuple[Span, Span]:
@@ -334,8 +216,6 @@ class Flow(nn.Module):
                 chunk=self.config.chunk_tokens * scale if streaming else None,
                 num_kept=None if num_kept is None else num_kept * scale,
                 starts=None if starts is None else starts * scale,
-                num_keys=None if num_keys is None else num_keys * scale,
-                capacity=capacity * scale,
                 pages=pages,
                 slots=slots,
             )

@@ -57,21 +57,32 @@ def test_lengths_become_places() -> None:
     assert within(torch.tensor([0, 2]), 3).tolist() == [[False] * 3, [True, True, False]]
 
 
-@pytest.mark.parametrize("chunk", [None, 1, 3, 4])
+def test_without_pages_a_query_sees_to_the_end_of_its_row() -> None:
+    span = Span.of(torch.tensor([3, 5]), 6, chunk=None)
+    for row, length in enumerate((3, 5)):
+        for query in range(6):
+            assert span.visible[row, 0, query].tolist() == [key < length for key in range(6)]
+            assert span.distance[row, query].tolist() == [query - key for key in range(6)]
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 4])
 @pytest.mark.parametrize("start", [0, 4, 5])
-def test_a_query_sees_to_the_end_of_its_chunk_and_of_its_row(chunk: int | None, start: int) -> None:
+def test_a_query_sees_to_the_end_of_its_chunk_and_of_its_row(chunk: int, start: int) -> None:
     lengths, width, num_keys = [3, 5], 6, 12
-    starts = torch.tensor([start, 0])
-    span = Span.of(torch.tensor(lengths), width, chunk=chunk, starts=starts, num_keys=num_keys, capacity=20)
+    starts, num_pages = torch.tensor([start, 0]), num_keys // chunk
+    pages = torch.arange(1, 2 * num_pages + 1).view(2, num_pages)
+    slots = torch.tensor([1, 2])
+    span = Span.of(torch.tensor(lengths), width, chunk=chunk, starts=starts, pages=pages, slots=slots)
     for row, first in enumerate((start, 0)):
         end = first + lengths[row]
         for query in range(width):
             place = first + query
-            limit = end if chunk is None else min(end, (place // chunk + 1) * chunk)
+            limit = min(end, (place // chunk + 1) * chunk)
             assert span.visible[row, 0, query].tolist() == [key < limit for key in range(num_keys)]
             assert span.distance[row, query].tolist() == [place - key for key in range(num_keys)]
-            assert span.written[row, query] == (place if query < lengths[row] else 20)
-            assert chunk is None or place - (limit - 1) >= span.lowest
+            written = chunk * (1 + row * num_pages) + place if query < lengths[row] else 0
+            assert span.written[row, query] == written
+            assert place - (limit - 1) >= span.lowest
 
 
 def test_a_span_for_both_halves_repeats_itself() -> None:
@@ -82,8 +93,9 @@ def test_a_span_for_both_halves_repeats_itself() -> None:
 
 
 def test_padding_is_remembered_where_nobody_looks() -> None:
-    cache = torch.zeros(2, 2, 1, 5, 1)
-    span = Span.of(torch.tensor([1, 2]), 2, chunk=None, starts=torch.tensor([1, 0]), num_keys=2, capacity=4)
+    cache = torch.zeros(3, 2, 2, 1, 1)
+    pages, slots = torch.tensor([[1], [2]]), torch.tensor([1, 2])
+    span = Span.of(torch.tensor([1, 2]), 2, chunk=2, starts=torch.tensor([1, 0]), pages=pages, slots=slots)
     keys, values = remember(torch.tensor([1.0, 2.0]).view(2, 1, 1).expand(2, 2, 2, 1, 1), cache, span)
     assert keys.flatten(1).tolist() == [[0, 1], [1, 1]]
     assert values.flatten(1).tolist() == [[0, 2], [2, 2]]
@@ -94,9 +106,10 @@ def test_a_causal_convolution_goes_on_where_each_row_ended() -> None:
     conv = CausalConv(2, 3, 4).requires_grad_(requires_grad=False)
     x = torch.randn(2, 9, 2)
     whole = conv(x)
-    context = torch.zeros(2, 3, 2)
-    first = conv(x[:, :5], context, torch.tensor([1, 5]))  # of the first row one position is kept, the others run again
-    second = conv(torch.stack((x[0, 1:5], x[1, 5:])), context, torch.tensor([4, 4]))
+    context, slots = torch.zeros(3, 3, 2), torch.tensor([2, 1])
+    # of the first row one position is kept, the others run again
+    first = conv(x[:, :5], context, torch.tensor([1, 5]), slots)
+    second = conv(torch.stack((x[0, 1:5], x[1, 5:])), context, torch.tensor([4, 4]), slots)
     torch.testing.assert_close(first, whole[:, :5])
     torch.testing.assert_close(second, torch.stack((whole[0, 1:5], whole[1, 5:])))
 
@@ -106,9 +119,10 @@ def test_a_convolution_as_a_linear_map(with_context: bool) -> None:
     conv = CausalConv(5, 3, 4).requires_grad_(requires_grad=False)
     x, num_kept = torch.randn(2, 9, 5), torch.tensor([9, 6])
     contexts = [torch.ones(2, 3, 5), torch.ones(2, 3, 5)]
-    before = conv(x, contexts[0] if with_context else None, num_kept)
+    slots = torch.tensor([0, 1])
+    before = conv(x, contexts[0] if with_context else None, num_kept, slots)
     conv.keep_flat()
-    torch.testing.assert_close(conv(x, contexts[1] if with_context else None, num_kept), before)
+    torch.testing.assert_close(conv(x, contexts[1] if with_context else None, num_kept, slots), before)
     assert torch.equal(contexts[0], contexts[1])
 
 

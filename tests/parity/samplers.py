@@ -1,0 +1,88 @@
+"""Samplers of one sequence on its own: that of the engine in a batch of one, and the official one, for comparisons."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import ForbiddenIds
+from cc_tts.engines.cosyvoice2.runners.sampler import NO_TOKEN, RasParams, sample_ras
+
+
+class Sampler(Protocol):
+    """Draws for one sequence."""
+
+    def __call__(self, log_probs: Tensor, history: Sequence[int]) -> int:
+        """The next id, given its log-probabilities [V] with forbidden ids at -inf, and the ids drawn before."""
+        ...
+
+
+def forbidden_row(forbidden: ForbiddenIds, device: torch.device) -> Tensor:
+    """The rule for one sequence as a row for :func:`forbid`."""
+    return torch.tensor(forbidden, dtype=torch.bool, device=device)  # [3]
+
+
+class SeededRas:
+    """The sampler of one sequence on its own: :func:`sample_ras` with a batch of one."""
+
+    def __init__(self, seed: int, params: RasParams | None = None) -> None:
+        self._seed = seed
+        self._params = RasParams() if params is None else params
+        self._num_drawn = 0
+
+    def __call__(self, log_probs: Tensor, history: Sequence[int]) -> int:
+        """Draw with the next step of the seed."""
+        device = log_probs.device
+        window = list(history[-self._params.window :])
+        padded = [NO_TOKEN] * (self._params.window - len(window)) + window
+        drawn = sample_ras(
+            log_probs[None],
+            torch.tensor([padded], device=device),
+            torch.tensor([self._seed], device=device),
+            torch.tensor([self._num_drawn], device=device),
+            self._params,
+        )
+        self._num_drawn += 1
+        return int(drawn)
+
+
+def torch_exponentials(like: Tensor) -> Tensor:
+    """Numbers of Exp(1) in the shape of ``like`` from the global generator of its device.
+
+    With these the race is ``multinomial`` for one sample. On a CPU made by Intel torch takes them from another generator,
+    which it seeds from the global one: the same seed then draws other ids.
+    """
+    return torch.empty_like(like).exponential_(1.0)
+
+
+class OfficialRas:
+    """The official sampler to the letter: the same ids and the same state of torch's global generator afterwards.
+
+    ``exponentials`` makes the numbers of a race; a comparison across machines puts recorded or recomputed ones there.
+    """
+
+    def __init__(
+        self, params: RasParams | None = None, *, exponentials: Callable[[Tensor], Tensor] = torch_exponentials
+    ) -> None:
+        self._params = RasParams() if params is None else params
+        self._exponentials = exponentials
+
+    def __call__(self, log_probs: Tensor, history: Sequence[int]) -> int:
+        """Draw from the global generator of the device of ``log_probs``."""
+        params = self._params
+        probs, candidates = log_probs.softmax(dim=0).sort(descending=True, stable=True)
+        num_kept = 0
+        mass = torch.zeros((), dtype=probs.dtype, device=probs.device)
+        while num_kept < min(params.top_k, len(probs)) and mass < params.top_p:
+            mass = mass + probs[num_kept]
+            num_kept += 1
+        drawn = int(candidates[self._race(probs[:num_kept])])
+        if list(history[-params.window :]).count(drawn) >= params.num_repeats:
+            others = log_probs.clone()
+            others[drawn] = -torch.inf
+            drawn = int(self._race(others.softmax(dim=0)))
+        return drawn
+
+    def _race(self, probs: Tensor) -> Tensor:
+        return (probs / self._exponentials(probs)).argmax()

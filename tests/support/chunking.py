@@ -1,0 +1,31 @@
+"""The chunks of a whole text."""
+
+from dataclasses import replace
+
+from cc_tts.text.chunker import Chunker, SpeaksText, TextChunk
+from cc_tts.text.language import detect_language
+
+
+def chunk_text(
+    text: str,
+    normalizer: SpeaksText,
+    *,
+    language: str | None,
+    first_chunk_max_chars: int = 60,
+    chunk_max_chars: int = 200,
+) -> list[TextChunk]:
+    """The chunks of a whole text; none when it holds nothing to say.
+
+    Without ``language`` numbers that stand alone are read in the language of the whole text.
+    """
+    chunker = Chunker(
+        normalizer,
+        language=language,
+        detected_language=detect_language(text),
+        first_chunk_max_chars=first_chunk_max_chars,
+        chunk_max_chars=chunk_max_chars,
+    )
+    chunks = chunker.push(text) + chunker.flush()
+    if chunks and chunker.silent_tail:
+        chunks[-1] = replace(chunks[-1], source=chunks[-1].source + chunker.silent_tail)
+    return chunks

@@ -21,7 +21,8 @@ from bench.engine.phone_load import PCM_BYTES_PER_MS
 from bench.engine.variants import DoublingHops, FixedHops
 from bench.lab import Json
 from cc_tts.clock import ms_between
-from cc_tts.engines.cosyvoice2.engine.engine import Engine, EngineConfig
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.engine.schedule import FIRST_HOP_TOKENS
 from cc_tts.engines.stepped import SpeechOut, StreamRequest
 from cc_tts.errors import EngineFailed

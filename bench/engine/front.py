@@ -6,7 +6,7 @@ from typing import Final
 
 from bench.engine.figures import TOKENS_PER_S
 from cc_tts.engines.cosyvoice2.engine.device import PreparedText
-from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.engine.sequence import Feed
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits
 from cc_tts.engines.cosyvoice2.voice.text_front import TextFront
@@ -46,7 +46,7 @@ class SizedFront(TextFront):
         if prepared is None:
             return None
         length = num_tokens_of(text)
-        rules = DrawRules.of_request(LengthLimits(length, length))
+        rules = SamplingRules.of_request(LengthLimits(length, length))
         return PreparedText(Feed(prepared.feed.inputs, rules), prepared.seed)
 
 

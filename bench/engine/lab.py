@@ -2,6 +2,8 @@
 
 import argparse
 import contextlib
+import copy
+import dataclasses
 import gc
 import json
 import tempfile
@@ -19,8 +21,8 @@ from bench.engine.model import NUM_CODES, Size, model_at, voices
 from bench.lab import RESULTS, Json, machine
 from cc_tts import logs
 from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedEngine
-from cc_tts.engines.cosyvoice2.engine.costs import StageCosts
-from cc_tts.engines.cosyvoice2.engine.engine import Engine, EngineConfig
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.model.bundle import TOKENIZER_FOLDER
 from cc_tts.engines.cosyvoice2.model.description import estimator_head_dim
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model
@@ -139,8 +141,10 @@ class Rig:
 
     def engine(self, config: EngineConfig, kind: type[Engine] = Engine) -> Engine:
         """An engine with the costs as they were measured at the start; close it before the next one is used."""
-        costs = StageCosts.from_table(self.batched.costs.as_table())
-        return kind(self.runner, self._front, costs, config.with_streams(self.max_streams), clock=self.clock)
+        costs = copy.deepcopy(self.batched.costs)
+        return kind(
+            self.runner, self._front, costs, dataclasses.replace(config, max_streams=self.max_streams), clock=self.clock
+        )
 
     def forget_voices(self) -> None:
         """Drop the state of voices that nobody speaks with, so that the next request has to make it."""

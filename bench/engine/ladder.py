@@ -19,7 +19,8 @@ from bench.engine.phone_load import Caller, PhoneLoad, figures
 from bench.engine.variants import FirstComeFirstServed
 from bench.engine.work import ChunkWork, DrawWork, SpeechWork
 from bench.lab import Json
-from cc_tts.engines.cosyvoice2.engine.engine import Engine, EngineConfig
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice2.engine.engine import Engine
 
 NUM_SEQUENCES: Final = 8
 NUM_TOKENS: Final = 150

@@ -21,7 +21,7 @@ from bench.engine.phone_load import Caller, PhoneLoad, figures
 from bench.engine.seams import Samples, end_noise, seams
 from bench.engine.work import Runners, SpeechWork, prompt_of
 from bench.lab import Json
-from cc_tts.engines.cosyvoice2.engine.engine import EngineConfig
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, HopSchedule, calls_for
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowVoice

@@ -3,9 +3,10 @@
 from collections.abc import Sequence as Row
 from typing import ClassVar
 
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, MAX_HOP_TOKENS
-from cc_tts.engines.cosyvoice2.engine.scheduler import FlowCandidate, LmCandidate, LmPlan, Scheduler, SchedulerLimits
+from cc_tts.engines.cosyvoice2.engine.scheduler import FlowCandidate, LmCandidate, LmPlan, Scheduler
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence
 
 
@@ -33,9 +34,8 @@ class FixedHops(Engine):
 class ArrivalOrder(Scheduler):
     """First come, first served, in batches as large as they may be: no deadlines, no costs."""
 
-    def __init__(self, limits: SchedulerLimits, parent: Scheduler) -> None:
-        super().__init__(limits, parent._costs)  # noqa: SLF001 - the same costs, for what admission asks
-        self._bounds = limits
+    def __init__(self, config: EngineConfig, parent: Scheduler) -> None:
+        super().__init__(config, parent._costs)  # noqa: SLF001 - the same costs, for what admission asks
 
     def plan_lm(
         self,
@@ -44,11 +44,11 @@ class ArrivalOrder(Scheduler):
         flow_waiting: Row[FlowCandidate] = (),  # noqa: ARG002 - the shape of the parent's
     ) -> LmPlan:
         """All that want tokens, as many steps as a round may have."""
-        limits = self._bounds
-        order = sorted(candidates, key=lambda each: each.key)[: limits.max_lm_rows]
+        config = self._config
+        order = sorted(candidates, key=lambda each: each.key)[: config.max_lm_rows]
         if not order:
             return LmPlan()
-        num_steps = limits.max_steps_per_round
+        num_steps = config.max_steps_per_round
         return LmPlan(
             prefill=tuple(each.key for each in order if each.num_prefill),
             decode={each.key: each.num_drawn + num_steps for each in order},
@@ -65,7 +65,7 @@ class ArrivalOrder(Scheduler):
     ) -> tuple[int, ...]:
         """All that are ready."""
         order = sorted(candidates, key=lambda each: each.key)
-        return tuple(each.key for each in order[: self._bounds.max_flow_rows])
+        return tuple(each.key for each in order[: self._config.max_flow_rows])
 
 
 class FirstComeFirstServed(DoublingHops):
@@ -73,4 +73,4 @@ class FirstComeFirstServed(DoublingHops):
 
     def __init__(self, *args: object, **named: object) -> None:
         super().__init__(*args, **named)  # type: ignore[arg-type]
-        self._scheduler = ArrivalOrder(self._config.limits, self._scheduler)
+        self._scheduler = ArrivalOrder(self._config, self._scheduler)

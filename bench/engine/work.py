@@ -9,7 +9,7 @@ import torch
 
 from bench.engine.lab import Lab
 from bench.engine.model import NUM_CODES, PROMPT_TEXT, VOICE, voice
-from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FlowCall, HopSchedule, calls_for, calls_with_hops
 from cc_tts.engines.cosyvoice2.model.bundle import TOKENIZER_FOLDER
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
@@ -141,7 +141,7 @@ class DrawWork:
         request = speaker.lm_request_of(tokenizer, tokenizer.encode(PROMPT_TEXT))
         self._inputs = request.inputs
         self._prompt_text = request.prompt_text
-        self._rules = DrawRules.of_request(LengthLimits(num_tokens, num_tokens))
+        self._rules = SamplingRules.of_request(LengthLimits(num_tokens, num_tokens))
         self._num_sequences, self._num_tokens = num_sequences, num_tokens
         self._model = model
         self._eager = self._runner(graphs=False)

@@ -23,7 +23,7 @@ from cc_tts.engines.cosyvoice2.engine.device import (
     Spoken,
     SpokenBatch,
 )
-from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
 from cc_tts.engines.cosyvoice2.engine.sequence import Feed
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds, Table, unistream_inputs
@@ -74,7 +74,7 @@ class FakeCosts:
 class _Slot:
     voice_id: str
     seed: int
-    rules: DrawRules
+    rules: SamplingRules
     to_draw: int
     """Until the end of speech."""
     drawn: list[int] = field(default_factory=list)
@@ -101,7 +101,7 @@ class FakeFront:
             return None
         limits = LengthLimits(0 if MUTE in text else 2, 20 * len(ids))
         inputs = unistream_inputs((), ids, ())
-        return PreparedText(Feed(inputs, DrawRules.of_request(limits)), self.seed(voice_id, text))
+        return PreparedText(Feed(inputs, SamplingRules.of_request(limits)), self.seed(voice_id, text))
 
     def cut(self, text: str) -> tuple[str, str]:
         return text, ""

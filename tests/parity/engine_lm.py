@@ -15,7 +15,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, LengthLimits, LmRequest
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice
@@ -140,7 +140,7 @@ class _Text:
 
     slot: int
     request: LmRequest
-    rules: DrawRules
+    rules: SamplingRules
     seed: int = 0
     has_voice: bool = False
 
@@ -163,7 +163,7 @@ def lm_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Compariso
     )
     texts = []
     for slot, (_, request, steps) in zip(slots, lessons, strict=False):
-        rules = dataclasses.replace(DrawRules.of_request(request.limits, compat=True), max_drawn=max(steps) + 1)
+        rules = dataclasses.replace(SamplingRules.of_request(request.limits, compat=True), max_drawn=max(steps) + 1)
         texts.append(_Text(slot, request, rules, has_voice=bool(request.prompt_text)))
     free = slots[len(lessons) :]
     texts += [_random_text(lm, draw, free[number % len(free)], prompt_text) for number in range(_NUM_BYSTANDERS)]
@@ -213,7 +213,7 @@ def _random_text(lm: SpeechLm, draw: random.Random, slot: int, prompt_text: Sequ
     is_prompted = happens(draw, 0.7)
     request = LmRequest.zero_shot(text, prompt_text=prompt_text, prompt_speech=prompt_speech)
     request = request if is_prompted else LmRequest.cross_lingual(text)
-    rules = DrawRules.of_request(LengthLimits(draw.randint(0, 6), draw.randint(8, 24)))
+    rules = SamplingRules.of_request(LengthLimits(draw.randint(0, 6), draw.randint(8, 24)))
     return _Text(slot, request, rules, draw.getrandbits(40), has_voice=is_prompted and happens(draw, 0.5))
 
 

@@ -22,10 +22,10 @@ from torch import Tensor
 
 from cc_tts.clock import Clock, MonotonicClock, ms_between
 from cc_tts.engines.cosyvoice2.batched import check_speed
-from cc_tts.engines.cosyvoice2.engine.seeds import seed_of
 from cc_tts.engines.cosyvoice2.model.bundle import LANGUAGES, RATE_HZ, check_speaker, load_networks
 from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
+from cc_tts.engines.cosyvoice2.voice.text_front import seed_of
 from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.voices.catalog import unknown_voice

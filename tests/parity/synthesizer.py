@@ -18,7 +18,6 @@ from torch.nn import functional
 
 from cc_tts.engines.cosyvoice2.batched import check_speed
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
-from cc_tts.engines.cosyvoice2.engine.seeds import MAX_SEED
 from cc_tts.engines.cosyvoice2.model.bundle import check_speaker, check_tokenizer
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
@@ -27,6 +26,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, LmR
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.sampler import forbid
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
+from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED
 from cc_tts.errors import Unprocessable
 from tests.parity.audio_track import (
     AudioTrack,

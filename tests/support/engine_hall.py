@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cc_tts.engines.cosyvoice2.engine.costs import DefaultCosts, StageCosts
-from cc_tts.engines.cosyvoice2.engine.engine import Engine, EngineConfig
+from cc_tts.engines.cosyvoice2.engine.capacity import StageCost, StageCosts
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.stepped import SpeechOut, StepOut, StreamDone, StreamRequest
 from tests.fakes.fake_device import FakeCosts, FakeDevice, FakeFront, VirtualClock
 
@@ -44,12 +45,10 @@ class Hall:
         self.device = FakeDevice(self.clock, num_slots=num_slots, num_pages=num_pages, costs=costs)
         fake = self.device.costs
         self.costs = StageCosts(
-            DefaultCosts(
-                prefill_ms=fake.start_ms,
-                lm_step_ms=fake.lm_step_ms,
-                flow_ms=0.8 * fake.call_ms,
-                vocoder_ms=0.2 * fake.call_ms,
-            )
+            prefill=StageCost(fake.start_ms),
+            lm_step=StageCost(fake.lm_step_ms),
+            flow=StageCost(0.8 * fake.call_ms),
+            vocoder=StageCost(0.2 * fake.call_ms),
         )
         self.front = FakeFront()
         self.engine = Engine(self.device, self.front, self.costs, EngineConfig(**config), clock=self.clock)

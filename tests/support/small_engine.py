@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 
 from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedEngine
-from cc_tts.engines.cosyvoice2.engine.engine import EngineConfig
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.stepped import StepOut, StreamDone, StreamRequest
 from tests.support.stepped_streams import endings, pcm_of, run

@@ -6,7 +6,7 @@ Runs on: the thread that owns the device.
 import gc
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +14,9 @@ import torch
 
 from cc_tts import logs
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.engines.cosyvoice2.engine.costs import StageCosts
-from cc_tts.engines.cosyvoice2.engine.engine import Engine, EngineConfig
+from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.model.bundle import LANGUAGES, RATE_HZ, TOKENIZER_FOLDER, check_speaker, load_networks
 from cc_tts.engines.cosyvoice2.model.description import estimator_head_dim
 from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, SpeechModel, load_weights, refuse_other_directory
@@ -130,7 +131,7 @@ class BatchedEngine:
         for speaker in self._speakers.values():
             check_speaker(model, speaker)
         runner, plan = self._warm_runner(model, tokenizer, on_progress)
-        engine_config = config.engine.with_streams(plan.num_streams)
+        engine_config = replace(config.engine, max_streams=plan.num_streams)
         front = TextFront(
             tokenizer, self._speakers, speech_ids=model.lm.config.speech_ids, num_positions=config.num_positions
         )
@@ -200,7 +201,7 @@ class BatchedEngine:
         return counts, each_bytes, shared_bytes
 
     def _max_rows(self, num_streams: int) -> int:
-        return min(num_streams, self._config.engine.limits.max_flow_rows)
+        return min(num_streams, self._config.engine.max_flow_rows)
 
     def _plan(self, model: SpeechModel, graph_bytes: int) -> MemoryPlan:
         config = self._config
@@ -239,7 +240,7 @@ class BatchedEngine:
                 continue
             on_progress(f"measuring {number}/{len(rows)}")
             for costs, num_pieces in ((StageCosts(), 1), (self.costs, CALIBRATION_PIECES)):
-                engine = Engine(runner, front, costs, config.without_admission(), clock=self._clock)
+                engine = Engine(runner, front, costs, replace(config, admits_all=True), clock=self._clock)
                 try:
                     _rehearse(engine, voice_id, num_rows, num_pieces)
                 finally:

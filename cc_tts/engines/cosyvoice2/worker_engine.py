@@ -12,7 +12,7 @@ import torch
 
 from cc_tts import logs
 from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedEngine
-from cc_tts.engines.cosyvoice2.engine.engine import EngineConfig
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, dtype_policy
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
 from cc_tts.engines.stepped import SteppedEngine

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from cc_tts.engines.cosyvoice2.engine.draw_rules import UNLIMITED, DrawRules
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import UNLIMITED, SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
     SOS,
     TASK,
@@ -124,7 +124,7 @@ class Bistream:
         return BistreamStep(tuple(self._feed), self._forced(), self._forbidden())
 
     @property
-    def rules(self) -> DrawRules:
+    def rules(self) -> SamplingRules:
         """The rules of the step at hand and of all that feed nothing but the token drawn before, for a device to keep.
 
         Every id that is drawn is to be reported, special ones too, and goes to :meth:`take`.
@@ -136,11 +136,11 @@ class Bistream:
         guarded = not self._compat
         if self._state is BistreamState.INTERLEAVED:
             forbidden = ForbiddenIds(end=True, unused=guarded, fill=False)
-            return DrawRules(forbidden=forbidden, forced_fill_at=self._next_fill, reports_special=True)
+            return SamplingRules(forbidden=forbidden, forced_fill_at=self._next_fill, reports_special=True)
         if self._state is not BistreamState.LAST:
             raise ValueError("nothing is drawn now")
         num_before = len(self.history) - self._num_last
-        return DrawRules(
+        return SamplingRules(
             forbidden=ForbiddenIds(end=False, unused=guarded, fill=guarded),
             min_drawn=num_before + self._limits.min_len if guarded else 0,
             max_drawn=num_before + self._limits.max_len if guarded else UNLIMITED,

@@ -14,20 +14,18 @@ Runs on: the thread that owns the device.
 
 import math
 from collections.abc import Sequence as Row
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
-from cc_tts.engines.cosyvoice2.engine.admission import Admission, AdmissionConfig, RefusalCode
-from cc_tts.engines.cosyvoice2.engine.costs import StageCosts
+from cc_tts.engines.cosyvoice2.engine.capacity import Capacity, EngineSnapshot, RefusalCode, StageCosts
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.device import Device, TextFront
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
 from cc_tts.engines.cosyvoice2.engine.lm_stage import LmStage
-from cc_tts.engines.cosyvoice2.engine.load_meter import Crowd, LoadMeter
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FIRST_HOP_TOKENS, LOOKAHEAD_TOKENS
-from cc_tts.engines.cosyvoice2.engine.scheduler import HOPS, Scheduler, SchedulerLimits, choose_hop
-from cc_tts.engines.cosyvoice2.engine.sequence import FRAMES_PER_TOKEN, Sequence, Stream
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
+from cc_tts.engines.cosyvoice2.engine.scheduler import HOPS, Scheduler, choose_hop
+from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream
 from cc_tts.engines.cosyvoice2.engine.speech_stage import SpeechStage
 from cc_tts.engines.cosyvoice2.engine.stream_table import StreamTable
 from cc_tts.engines.cosyvoice2.engine.text_stage import TextStage
@@ -35,41 +33,14 @@ from cc_tts.engines.stepped import EngineLoad, StepOut, StreamRequest
 from cc_tts.errors import EngineOverloaded, TextTooLong
 
 TYPICAL_TOKENS: Final = 250
-"""Speech tokens of a sequence, for the memory that a newcomer is taken to need: 10 s."""
+"""Speech tokens of a sequence, for the memory that a new request is taken to need: 10 s."""
 MAX_WAITING_TEXTS: Final = 4096
 """Text chunks of a stream that have not begun; a book of 200 pages in sentences."""
+LOAD_REPORT_INTERVAL_MS: Final = 50.0
 _AIM: Final = 2 / 3
 """Of the target for first audio: when the schedule has it due. Others come in between, and costs are predictions."""
 
 log = logs.get(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineConfig:
-    """How the engine decides."""
-
-    first_audio_target_ms: float = 300.0
-    guard_ms: float = 60.0
-    """How long before a listener runs dry the next piece must be handed out."""
-    max_streams: int = 256
-    max_utilisation: float = 0.9
-    first_hop_tokens: int = FIRST_HOP_TOKENS
-    """Of the first piece at least; it is filled up to the chunk grid (:func:`schedule.hop_to_grid`)."""
-    interleaved: bool = False
-    """The text chunks of a stream feed one sequence; not of those whose speed is changed."""
-    max_recomputed: int = 4
-    """Sequences that may run without pages at a time; beyond them newcomers are refused."""
-    limits: SchedulerLimits = field(default_factory=SchedulerLimits)
-    admits_all: bool = False
-    """Refuse only for want of a slot: for rehearsals and comparisons."""
-
-    def with_streams(self, max_streams: int) -> "EngineConfig":
-        """The same for so many streams."""
-        return replace(self, max_streams=max_streams)
-
-    def without_admission(self) -> "EngineConfig":
-        """The same for a rehearsal."""
-        return replace(self, admits_all=True)
 
 
 class Engine:
@@ -85,18 +56,14 @@ class Engine:
         self._config = config
         self._clock = clock
         self._begin_ns = clock.now_ns()
-        self._scheduler = Scheduler(config.limits, costs)
-        self._meter = LoadMeter(
-            device,
-            Admission(_admission_limits(config), costs),
-            max_streams=config.max_streams,
-            max_recomputed=config.max_recomputed,
-        )
+        self._scheduler = Scheduler(config, costs)
+        self._capacity = Capacity(config, costs)
+        self._load: tuple[float, EngineLoad] | None = None
         self._table = table = StreamTable(
             device, max_streams=config.max_streams, first_hop_tokens=config.first_hop_tokens
         )
         self._text = TextStage(table, front)
-        self._lm = LmStage(table, device, costs, run_ahead_tokens=config.limits.run_ahead_tokens, clock=clock)
+        self._lm = LmStage(table, device, costs, run_ahead_tokens=config.run_ahead_tokens, clock=clock)
         self._speech = SpeechStage(table, device, costs, choose_hop=self._choose_hop, now_ms=self._now_ms)
 
     # --- steps
@@ -160,10 +127,11 @@ class Engine:
         if request.stream_id in self._table.streams:
             raise ValueError(f"stream {request.stream_id} is open already")
         now_ms = self._now_ms()
-        decision = self._meter.decide(self._crowd(request.voice))
-        if not decision.admit and not (self._config.admits_all and decision.code is not RefusalCode.SLOTS):
-            log.info("stream_refused", code=decision.code, reason=decision.reason)
-            raise EngineOverloaded(decision.reason, retry_after_s=decision.retry_after_s)
+        snapshot = self._snapshot(request.voice)
+        refusal = self._capacity.admit(snapshot)
+        if refusal is not None and (refusal.code is RefusalCode.SLOTS or not self._config.admits_all):
+            log.info("stream_refused", code=refusal.code, reason=refusal.reason)
+            raise EngineOverloaded(refusal.reason, retry_after_s=snapshot.retry_after_s)
         config = self._config
         listener = ListenerClock(
             opened_ms=now_ms, first_audio_target_ms=_AIM * config.first_audio_target_ms, guard_ms=config.guard_ms
@@ -232,37 +200,50 @@ class Engine:
         return self._table.num_underruns
 
     def load_report(self, voice_id: str) -> EngineLoad:
-        """How busy it is; ``voice_id`` is that of a usual newcomer."""
-        recent = self._meter.recent(self._now_ms(), len(self._table.streams))
-        return recent or self._meter.report(self._crowd(voice_id), num_underruns=self._table.num_underruns)
+        """How busy it is; ``voice_id`` is that of a usual new request.
 
-    def _crowd(self, voice_id: str) -> Crowd:
-        now_ms, table = self._now_ms(), self._table
-        sequences = table.sequences.values()
-        return Crowd(
+        A report is repeated for :data:`LOAD_REPORT_INTERVAL_MS`, unless streams came or went.
+        """
+        now_ms, table, device = self._now_ms(), self._table, self._device
+        if self._load is not None:
+            then_ms, load = self._load
+            if load.num_streams == len(table.streams) and now_ms - then_ms < LOAD_REPORT_INTERVAL_MS:
+                return load
+        snapshot = self._snapshot(voice_id)
+        refusal = self._capacity.refusal(snapshot)
+        load = EngineLoad(
+            num_streams=snapshot.num_streams,
+            first_audio_ms=round(self._capacity.first_audio_ms(snapshot), 1),
+            utilisation=round(self._capacity.utilisation(snapshot.num_streams), 4),
+            room=self._capacity.free_capacity(snapshot),
+            refusal=refusal.reason if refusal else "",
+            retry_after_s=snapshot.retry_after_s,
+            slots_used=device.num_slots - table.num_free_slots,
+            slots_total=device.num_slots,
+            pages_used=device.num_pages - device.num_free_pages,
+            pages_total=device.num_pages,
+            num_not_finite=device.num_not_finite,
+            num_underruns=table.num_underruns,
+        )
+        self._load = now_ms, load
+        return load
+
+    def _snapshot(self, voice_id: str) -> EngineSnapshot:
+        now_ms, table, device = self._now_ms(), self._table, self._device
+        streams, sequences = table.streams.values(), table.sequences.values()
+        return EngineSnapshot(
             now_ms=now_ms,
-            num_streams=len(table.streams),
-            num_first_pending=sum(1 for stream in table.streams.values() if stream.clock.is_first),
+            num_streams=len(streams),
+            num_first_pending=sum(1 for stream in streams if stream.clock.is_first),
             spare_ms=self._scheduler.spare_ms(now_ms, self._lm.candidates(), self._speech.candidates()),
-            num_sequences=len(sequences),
-            num_rows=self._device.num_rows,
             measured_slack_ms=table.slacks.low_ms(now_ms),
-            num_recomputed=len(table.recomputed),
+            num_lm_rows=max(len(sequences), device.num_rows - 1),
             pending_positions=sum(len(each.feed.inputs) for each in sequences if each.feed is not None),
-            pages_each=self._device.pages_needed(voice_id, TYPICAL_TOKENS),
-            slots_used=self._device.num_slots - table.num_free_slots,
-            next_end_ms=now_ms + min((stream.left_ms for stream in table.streams.values()), default=math.inf),
+            num_free_pages=device.num_free_pages,
+            pages_each=device.pages_needed(voice_id, TYPICAL_TOKENS),
+            num_recomputed=len(table.recomputed),
+            next_end_ms=now_ms + min((stream.left_ms for stream in streams), default=math.inf),
         )
 
     def _now_ms(self) -> float:
         return ms_between(self._begin_ns, self._clock.now_ns())
-
-
-def _admission_limits(config: EngineConfig) -> AdmissionConfig:
-    return AdmissionConfig(
-        guard_ms=config.guard_ms,
-        first_audio_target_ms=config.first_audio_target_ms,
-        max_streams=config.max_streams,
-        max_utilisation=config.max_utilisation,
-        max_flow_rows=config.limits.max_flow_rows,
-    )

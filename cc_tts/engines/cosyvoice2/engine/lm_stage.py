@@ -6,7 +6,7 @@ Runs on: the thread that owns the device.
 from collections.abc import Sequence as Row
 
 from cc_tts.clock import Clock, ms_between
-from cc_tts.engines.cosyvoice2.engine.costs import StageCosts
+from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
 from cc_tts.engines.cosyvoice2.engine.device import Device, DrawnIds, SlotFeed
 from cc_tts.engines.cosyvoice2.engine.scheduler import LmCandidate, LmPlan
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence
@@ -104,10 +104,10 @@ class LmStage:
         if not num_rows:
             return
         if not num_positions:
-            self._costs.observe_lm_step(num_rows, cost_ms / num_steps)
+            self._costs.lm_step.observe(num_rows, cost_ms / num_steps)
             return
-        steps_ms = min(cost_ms / 2, (num_steps - 1) * self._costs.lm_step_ms(num_rows))
-        self._costs.observe_prefill(num_positions, cost_ms - steps_ms)
+        steps_ms = min(cost_ms / 2, (num_steps - 1) * self._costs.lm_step.ms(num_rows))
+        self._costs.prefill.observe(num_positions, cost_ms - steps_ms)
 
     def _take(self, sequence: Sequence, answer: DrawnIds) -> None:
         stream = sequence.stream

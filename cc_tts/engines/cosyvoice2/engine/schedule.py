@@ -12,6 +12,7 @@ from typing import Final
 
 CHUNK_TOKENS: Final = 25
 LOOKAHEAD_TOKENS: Final = 3
+FRAMES_PER_TOKEN: Final = 2
 FIRST_HOP_TOKENS: Final = 12
 """With the 8 mel frames that the vocoder holds back, 320 ms of audio; the rest of a chunk is the end of the prompt."""
 MAX_HOP_TOKENS: Final = 100

@@ -18,12 +18,11 @@ from typing import Final, Protocol
 
 from cc_tts.engines.cosyvoice2.engine.bistream import SPEECH_GROUP as SPEECH_PER_GROUP
 from cc_tts.engines.cosyvoice2.engine.bistream import TEXT_GROUP, Bistream, BistreamState
-from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FlowCall, HopSchedule, exact_hop
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, FlowCall, HopSchedule, exact_hop
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmInput
 
-FRAMES_PER_TOKEN: Final = 2
 MS_PER_TOKEN: Final = 40.0
 MAX_SILENT_IN_A_ROW: Final = 5
 """Of a longer run the rest is left out: 200 ms of silence are a pause, seconds of it a model that lost its way."""
@@ -36,7 +35,7 @@ class Feed:
     """What the language model is fed next, and how it draws then."""
 
     inputs: Row[LmInput]
-    rules: DrawRules
+    rules: SamplingRules
     goes_on: bool = False
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence as Row
 from typing import Final
 
 from cc_tts import logs
-from cc_tts.engines.cosyvoice2.engine.costs import StageCosts
+from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
 from cc_tts.engines.cosyvoice2.engine.device import Device, PagesExhausted, SpeakJob, Spoken, SpokenBatch
 from cc_tts.engines.cosyvoice2.engine.scheduler import FlowCandidate
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence
@@ -79,8 +79,7 @@ class SpeechStage:
         except Exception as error:  # noqa: BLE001 - whatever the device throws, it ends these streams and no other
             self._table.fail_all([sequence.stream for sequence in sequences], "flow or vocoder", error)
             return
-        self._costs.observe_flow(len(jobs), num_frames, num_keys, batch.flow_ms)
-        self._costs.observe_vocoder(len(jobs), num_frames, batch.vocoder_ms)
+        self._costs.observe_call(num_frames, num_keys, batch.flow_ms, batch.vocoder_ms)
         for sequence, index, job, piece in zip(sequences, indices, jobs, batch.pieces, strict=True):
             self._emit(sequence, sequence.last_index if job.is_last else index, piece, is_last=job.is_last)
 

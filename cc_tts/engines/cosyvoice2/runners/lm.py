@@ -24,7 +24,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, LmInput, Table, text_inputs
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, bucket_of, buckets_up_to, thinned, upload
@@ -32,7 +32,7 @@ from cc_tts.engines.cosyvoice2.runners.lm_slots import KEPT, NUM_TOLD, Column, F
 from cc_tts.engines.cosyvoice2.runners.sampler import RasParams
 from cc_tts.errors import EngineFailed
 
-__all__ = ["DrawRules", "Drawn", "LmFeed", "LmRunner", "LmVoice"]
+__all__ = ["Drawn", "LmFeed", "LmRunner", "LmVoice", "SamplingRules"]
 
 ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 PREFILL_ROW_BUCKETS: Final = (1, 2, 4, 8, 16)
@@ -56,7 +56,7 @@ class LmFeed:
 
     slot: int
     inputs: Sequence[LmInput]
-    rules: DrawRules
+    rules: SamplingRules
     seed: int | None = None
     """Decides, with the inputs, what is drawn; a signed number of 64 bits. None: a fresh one. Unused with ``goes_on``."""
     voice: LmVoice | None = None
@@ -232,7 +232,7 @@ class LmRunner:
                 key = self._prefill.fit((bucket_of(len(batch), PREFILL_ROW_BUCKETS), width, num_keys))
                 self._run_feedings(batch, *key)
 
-    def feed(self, slot: int, inputs: Sequence[LmInput], rules: DrawRules) -> None:
+    def feed(self, slot: int, inputs: Sequence[LmInput], rules: SamplingRules) -> None:
         """Go on with one stopped slot, see :meth:`start`."""
         self.start([LmFeed(slot, inputs, rules, goes_on=True)])
 

@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, SpeechIds
 from cc_tts.engines.cosyvoice2.runners.sampler import (
     NO_TOKEN,
@@ -55,7 +55,7 @@ class Flag(IntFlag):
     FULL = 4
 
 
-def numbers_of(rules: DrawRules, *, seed: int, length: int) -> list[int]:
+def numbers_of(rules: SamplingRules, *, seed: int, length: int) -> list[int]:
     """A row of numbers of a sequence that has drawn nothing, in the order of :class:`Column`."""
     forbidden = sum(int(is_forbidden) << bit for bit, is_forbidden in enumerate(rules.forbidden))
     fill_at = -1 if rules.forced_fill_at is None else rules.forced_fill_at

@@ -3,14 +3,14 @@
 Runs on: the thread that owns the device.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import Final
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
 from cc_tts.engines.cosyvoice2.engine.device import PreparedText
-from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
-from cc_tts.engines.cosyvoice2.engine.seeds import seed_of
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.engine.sequence import Feed
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
@@ -25,6 +25,7 @@ MAX_SPEECH_TOKENS: Final = 600
 """Of a sequence, 24 s: twice what its text takes as a rule. Drawing ends there, whatever the model wants."""
 MAX_TEXT_TOKENS: Final = MAX_SPEECH_TOKENS // LIKELY_SPEECH_PER_TEXT
 """Of a sequence; a longer text chunk becomes several."""
+MAX_SEED: Final = 2**63 - 1
 _CLAUSE_END: Final = re.compile(r"[.?!,;:](?=\s)|[。？！，、；：]")
 _SPACE: Final = re.compile(r"\s")
 
@@ -37,7 +38,7 @@ class TextFront:
         speakers: by id.
         speech_ids: the ids of the model's head.
         num_positions: how long a sequence may become, inputs and speech together.
-        seed: with the voice and the text it decides what is drawn.
+        seed: with the voice and the text it decides what is sampled.
 
     """
 
@@ -90,7 +91,7 @@ class TextFront:
                 f"{self._num_positions} positions; lower tts.chunk_max_chars"
             )
         limits = LengthLimits(limits.min_len, min(limits.max_len, room, MAX_SPEECH_TOKENS))
-        return PreparedText(Feed(inputs, DrawRules.of_request(limits)), self.seed(voice_id, text))
+        return PreparedText(Feed(inputs, SamplingRules.of_request(limits)), self.seed(voice_id, text))
 
     def begin_interleaved(self, voice_id: str) -> Bistream:
         """A sequence whose text comes in pieces (§3.5).
@@ -141,3 +142,9 @@ class TextFront:
         if speaker is None:
             raise unknown_voice(voice_id, [each.voice for each in self._speakers.values()])
         return speaker
+
+
+def seed_of(seed: int, voice_id: str, text: str) -> int:
+    """The seed of a text in a voice, 0 to :data:`MAX_SEED`: the same voice says the same text in the same way."""
+    key = "\0".join((str(seed), voice_id, text)).encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") & MAX_SEED

@@ -9,7 +9,7 @@ from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream, BistreamState, BistreamStep  # noqa: E402
-from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     TASK,
@@ -274,13 +274,13 @@ def test_rules_of_a_stream_in_each_state() -> None:
     stream.add_text(range(5))
     stream.next_step()
     forbidden = ForbiddenIds(end=True, unused=True, fill=False)
-    assert stream.rules == DrawRules(forbidden=forbidden, forced_fill_at=11, reports_special=True)
+    assert stream.rules == SamplingRules(forbidden=forbidden, forced_fill_at=11, reports_special=True)
     for drawn in (7, 8, 6563):
         stream.take(drawn)
     stream.end_text()
     stream.next_step()
     forbidden = ForbiddenIds(end=False, unused=True, fill=True)
-    last = DrawRules(forbidden=forbidden, min_drawn=3, max_drawn=103, reports_special=True)
+    last = SamplingRules(forbidden=forbidden, min_drawn=3, max_drawn=103, reports_special=True)
     assert stream.rules == last
     stream.take(9)
     assert stream.rules == last
@@ -298,4 +298,4 @@ def test_official_rules_of_a_stream() -> None:
     stream.end_text()
     stream.next_step()
     forbidden = ForbiddenIds(end=False, unused=False, fill=False)
-    assert stream.rules == DrawRules(forbidden=forbidden, reports_special=True)
+    assert stream.rules == SamplingRules(forbidden=forbidden, reports_special=True)

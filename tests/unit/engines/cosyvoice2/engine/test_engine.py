@@ -4,8 +4,9 @@ import random
 
 import pytest
 
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.device import PreparedText
-from cc_tts.engines.cosyvoice2.engine.engine import MAX_WAITING_TEXTS, Engine, EngineConfig
+from cc_tts.engines.cosyvoice2.engine.engine import MAX_WAITING_TEXTS, Engine
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS
 from cc_tts.engines.stepped import StreamDone, StreamRequest
 from cc_tts.errors import EngineOverloaded, TextTooLong, UnknownVoice
@@ -275,7 +276,7 @@ def test_a_second_slot_has_the_next_text_drawn_in_time() -> None:
 
 def test_admission_refuses_who_would_starve_the_others() -> None:
     hall = Hall(
-        num_slots=64, admits_all=False, first_audio_target_ms=300.0, costs=FakeCosts(call_ms=25.0, call_ms_per_row=8.0)
+        num_slots=64, admits_all=False, first_audio_target_ms=300.0, costs=FakeCosts(call_ms=25.0, call_ms_per_row=24.0)
     )
     num_taken = 0
     with pytest.raises(EngineOverloaded) as refused:
@@ -362,7 +363,7 @@ def test_all_sequences_draw_in_one_step() -> None:
 def test_a_decode_step_is_learnt_by_the_rows_that_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     hall = Hall()
     seen: list[int] = []
-    monkeypatch.setattr(hall.costs, "observe_lm_step", lambda num_rows, _: seen.append(num_rows))
+    monkeypatch.setattr(hall.costs.lm_step, "observe", lambda num_rows, _: seen.append(num_rows))
     for stream_id in range(6):
         hall.open(stream_id, *TEXTS)
     hall.step()

@@ -6,14 +6,13 @@ from typing import Final
 
 import pytest
 
-from cc_tts.engines.cosyvoice2.engine.admission import Admission, AdmissionConfig, RefusalCode, Situation
-from cc_tts.engines.cosyvoice2.engine.costs import CostRow, StageCosts
+from cc_tts.engines.cosyvoice2.engine.capacity import Capacity, EngineSnapshot, RefusalCode, StageCost, StageCosts
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
 from cc_tts.engines.cosyvoice2.engine.scheduler import (
     FlowCandidate,
     LmCandidate,
     Scheduler,
-    SchedulerLimits,
     choose_hop,
 )
 
@@ -53,22 +52,19 @@ class FakeDevice:
     now_ms: float = 0.0
     streams: dict[int, Spoken] = field(default_factory=dict)
     over: list[Spoken] = field(default_factory=list)
-    refusals: list[RefusalCode | None] = field(default_factory=list)
+    refusals: list[RefusalCode] = field(default_factory=list)
     underruns_ms: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        tiers = [2**octave for octave in range(8)]
-        table = [CostRow(stage="lm_step", rows=rows, size=1, cost_ms=self.lm_step_ms(rows)) for rows in tiers]
-        for size in tiers:
-            prefill_ms = self.prefill_ms(64 * size)
-            table.append(CostRow(stage="prefill", rows=1, size=64 * size, cost_ms=prefill_ms))
-            for frames in (size * 50, size * 100, size * 200):
-                table.append(CostRow(stage="flow", rows=size, size=frames, cost_ms=self.flow_ms(frames)))
-                table.append(CostRow(stage="vocoder", rows=size, size=frames, cost_ms=self.vocoder_ms(frames)))
-        self.costs = StageCosts.from_table(table)
-        self.scheduler = Scheduler(SchedulerLimits(max_lm_rows=128), self.costs)
-        config = AdmissionConfig(first_audio_target_ms=self.target_ms, max_streams=128)
-        self.admission = Admission(config, self.costs)
+        self.costs = StageCosts(
+            prefill=StageCost(self.prefill_ms(0), self.slowness * 0.02),
+            lm_step=StageCost(self.lm_step_ms(0), self.slowness * 0.01),
+            flow=StageCost(self.flow_ms(0), self.slowness * 0.01),
+            vocoder=StageCost(self.vocoder_ms(0), self.slowness * 0.003),
+        )
+        config = EngineConfig(first_audio_target_ms=self.target_ms, max_streams=128, max_lm_rows=128, guard_ms=GUARD_MS)
+        self.scheduler = Scheduler(config, self.costs)
+        self.capacity = Capacity(config, self.costs)
 
     def lm_step_ms(self, rows: int) -> float:
         return self.slowness * (1.0 + 0.01 * rows)
@@ -99,20 +95,19 @@ class FakeDevice:
 
     def ask(self, key: int, asked_ms: float, num_tokens: int) -> None:
         started = [s for s in self.streams.values() if not s.clock.is_first]
-        situation = Situation(
+        snapshot = EngineSnapshot(
+            now_ms=self.now_ms,
             num_streams=len(self.streams),
             num_first_pending=len(self.streams) - len(started),
-            min_slack_ms=self.scheduler.spare_ms(self.now_ms, self.drawing(), self.ready()),
-            free_slots=128 - len(self.streams),
-            free_pages=1,
-            pages_needed=1,
-            lm_rows=len(self.drawing()),
-            prefill_positions=PROMPT_POSITIONS,
+            spare_ms=self.scheduler.spare_ms(self.now_ms, self.drawing(), self.ready()),
+            num_lm_rows=len(self.drawing()),
             pending_positions=sum(s.num_prefill for s in self.streams.values()),
+            num_free_pages=1000,
+            pages_each=1,
         )
-        decision = self.admission.decide(self.now_ms, situation)
-        if not (decision.admit or self.is_open_to_all):
-            self.refusals.append(decision.code)
+        refusal = self.capacity.admit(snapshot)
+        if refusal is not None and not self.is_open_to_all:
+            self.refusals.append(refusal.code)
             return
         clock = ListenerClock(opened_ms=asked_ms, first_audio_target_ms=self.target_ms, guard_ms=GUARD_MS)
         clock.text_came(asked_ms)
@@ -149,20 +144,20 @@ class FakeDevice:
         plan = self.scheduler.plan_lm(self.now_ms, self.drawing(), self.ready())
         if plan.prefill:
             positions = sum(self.streams[key].num_prefill for key in plan.prefill)
-            self.pass_time(self.prefill_ms(positions), self.costs.observe_prefill, positions)
+            self.pass_time(self.prefill_ms(positions), self.costs.prefill.observe, positions)
         for key in plan.prefill:
             self.streams[key].num_prefill = 0
         for _ in range(plan.num_steps):
             rows = len(plan.decode)
-            self.pass_time(self.lm_step_ms(rows), self.costs.observe_lm_step, rows)
+            self.pass_time(self.lm_step_ms(rows), self.costs.lm_step.observe, rows)
         for key, until in plan.decode.items():
             self.streams[key].num_drawn = min(until, self.streams[key].num_tokens)
         ready = {c.key: c for c in self.ready()}
         chosen = self.scheduler.plan_flow(self.now_ms, list(ready.values()), self.drawing())
         if chosen:
             rows, frames = len(chosen), len(chosen) * max(ready[key].num_frames for key in chosen)
-            self.pass_time(self.flow_ms(frames), self.costs.observe_flow, rows, frames, 0)
-            self.pass_time(self.vocoder_ms(frames), self.costs.observe_vocoder, rows, frames)
+            self.pass_time(self.flow_ms(frames), self.costs.flow.observe, frames)
+            self.pass_time(self.vocoder_ms(frames), self.costs.vocoder.observe, frames)
         for key in chosen:
             self.give_out(key, self.streams[key])
 

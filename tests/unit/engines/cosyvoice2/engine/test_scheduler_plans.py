@@ -1,27 +1,27 @@
 """Plans as tables, and what holds for all of them."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.engines.cosyvoice2.engine.costs import CostRow, DefaultCosts, StageCosts
+from cc_tts.engines.cosyvoice2.engine.capacity import StageCost, StageCosts
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.scheduler import (
     FlowCandidate,
     LmCandidate,
     LmPlan,
     Scheduler,
-    SchedulerLimits,
     choose_hop,
 )
 
 pytestmark = pytest.mark.unit
 
 NOW: Final = 10_000.0
-LIMITS: Final = SchedulerLimits(
+LIMITS: Final = EngineConfig(
     max_lm_rows=4,
     max_prefill_positions=500,
     max_steps_per_round=8,
@@ -37,18 +37,17 @@ def constant_costs(*, prefill_ms: float = 5.0, lm_step_ms: float = 2.0, call_ms:
     """All sizes cost the same; flow and vocoder cost ``call_ms`` together."""
     half_ms = call_ms / 2
     return StageCosts(
-        DefaultCosts(prefill_ms=prefill_ms, lm_step_ms=lm_step_ms, flow_ms=half_ms, vocoder_ms=half_ms),
+        prefill=StageCost(prefill_ms),
+        lm_step=StageCost(lm_step_ms),
+        flow=StageCost(half_ms),
+        vocoder=StageCost(half_ms),
     )
 
 
-def growing_costs(*, flow_ms_per_frame: float = 0.2, least_frames: int = 50) -> StageCosts:
-    """The flow costs in proportion to its padded frames, but never less than for ``least_frames``; the rest is free."""
-    table = [
-        CostRow(stage="flow", rows=rows, size=frames, cost_ms=flow_ms_per_frame * max(frames, least_frames))
-        for rows in (1, 2, 4, 8)
-        for frames in (1, 50, 100, 200, 400, 800, 1600)
-    ]
-    return StageCosts.from_table(table, DefaultCosts(prefill_ms=0, lm_step_ms=0, flow_ms=0, vocoder_ms=0))
+def growing_costs(*, flow_ms_per_frame: float = 0.2) -> StageCosts:
+    """The flow costs in proportion to its padded frames; the rest is free."""
+    free = StageCost(0.0)
+    return StageCosts(prefill=free, lm_step=free, flow=StageCost(0.0, flow_ms_per_frame), vocoder=free)
 
 
 def drawing(
@@ -289,14 +288,14 @@ def test_a_hop_takes_its_tokens_and_its_call() -> None:
     [
         (-100, 250, 25),
         (0, 250, 25),
-        (75, 250, 25),  # a hop of 50 takes 50 ms: it needs more than 75
-        (76, 250, 50),
-        (150, 250, 50),
-        (151, 250, 100),
+        (82, 250, 25),  # a hop of 50 takes 50 ms: it needs more than 82.5
+        (83, 250, 50),
+        (165, 250, 50),
+        (166, 250, 100),
         (math.inf, 250, 100),
         (-100, 260, 40),  # up to the grid
-        (97, 260, 40),
-        (98, 260, 65),
+        (107, 260, 40),
+        (108, 260, 65),
         (-100, 0, 25),
     ],
 )
@@ -309,19 +308,6 @@ def test_hops_grow_with_slack(slack_ms: float, behind: int, expected: int) -> No
 def test_hops_must_rise(hops: Sequence[int]) -> None:
     with pytest.raises(ValueError):
         choose_hop(0.0, float, behind=0, hops=hops)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: SchedulerLimits(max_lm_rows=0),
-        lambda: SchedulerLimits(max_flow_frames=0),
-        lambda: SchedulerLimits(run_ahead_tokens=-1),
-    ],
-)
-def test_limits_must_let_something_through(wrong: Callable[[], object]) -> None:
-    with pytest.raises(ValueError):
-        wrong()
 
 
 slacks = st.floats(-3000, 5000)
@@ -353,9 +339,9 @@ def test_no_row_makes_another_late(candidates: list[FlowCandidate]) -> None:
     by_key = {c.key: c for c in candidates}
     scheduler = Scheduler(LIMITS, growing_costs())
     chosen = scheduler.plan_flow(NOW, candidates)
-    end_ms = NOW + scheduler.call_ms(len(chosen), max(by_key[key].num_frames for key in chosen), 0)
+    end_ms = NOW + growing_costs().call_ms(len(chosen), max(by_key[key].num_frames for key in chosen), 0)
     seed = by_key[chosen[0]]
-    if NOW + scheduler.call_ms(1, seed.num_frames, 0) <= seed.deadline_ms:
+    if NOW + growing_costs().call_ms(1, seed.num_frames, 0) <= seed.deadline_ms:
         assert end_ms <= seed.deadline_ms
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
-from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.engine.schedule import HopSchedule
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS, Feed, OneHop, Sequence, Stream, hops_of
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds, unistream_inputs
@@ -40,7 +40,7 @@ def make_sequence(stream: Stream, *, num_prompt: int = 45, **fields: Any) -> Seq
 
 
 def plain_feed() -> Feed:
-    return Feed(unistream_inputs((), (1, 2), ()), DrawRules.of_request(LengthLimits(2, 40)))
+    return Feed(unistream_inputs((), (1, 2), ()), SamplingRules.of_request(LengthLimits(2, 40)))
 
 
 def test_a_plain_sequence_goes_from_feed_to_tokens() -> None:

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream, BistreamState  # noqa: E402
-from cc_tts.engines.cosyvoice2.engine.draw_rules import UNLIMITED  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import UNLIMITED  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     TASK,
@@ -17,7 +17,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.lm import Drawn, DrawRules, LmFeed, LmRunner, LmVoice  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.lm import Drawn, LmFeed, LmRunner, LmVoice, SamplingRules  # noqa: E402
 from tests.parity.generation import speak, speak_streamed  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
 from tests.support.tiny_model import NUM_CODES, tiny_states  # noqa: E402
@@ -59,7 +59,7 @@ def alone(lm: SpeechLm, request: LmRequest, seed: int, limits: LengthLimits | No
 
 
 def feed_of(slot: int, request: LmRequest, seed: int, limits: LengthLimits | None = None) -> LmFeed:
-    rules = DrawRules.of_request(request.limits if limits is None else limits)
+    rules = SamplingRules.of_request(request.limits if limits is None else limits)
     return LmFeed(slot, request.inputs, rules, seed)
 
 
@@ -200,7 +200,7 @@ def test_a_voice_spares_what_the_inputs_have_in_common_with_it(lm: SpeechLm) -> 
 def test_inputs_that_are_a_part_of_the_voice_are_fed_all_the_same(lm: SpeechLm) -> None:
     runner = small_runner(lm)
     voice = runner.add_voice(PROMPT_TEXT)
-    rules = DrawRules.of_request(LengthLimits(2, 8))
+    rules = SamplingRules.of_request(LengthLimits(2, 8))
     inputs = [SOS, *text_inputs(PROMPT_TEXT[:2])]
     runner.start([LmFeed(0, inputs, rules, 3, voice), LmFeed(1, inputs, rules, 3)])
     spoken = finish(runner, (0, 1))
@@ -283,7 +283,7 @@ def test_officially_every_special_id_ends_the_speech(special: tuple[float, float
     request = LmRequest.cross_lingual([3, 4])
     expected = list(speak(lm, request, SeededRas(8), compat=True))
     runner = small_runner(lm)
-    runner.start([LmFeed(0, request.inputs, DrawRules.of_request(request.limits, compat=True), 8)])
+    runner.start([LmFeed(0, request.inputs, SamplingRules.of_request(request.limits, compat=True), 8)])
     assert finish(runner, [0])[0] == expected
     assert len(expected) < request.limits.max_len
 
@@ -291,7 +291,7 @@ def test_officially_every_special_id_ends_the_speech(special: tuple[float, float
 def test_fill_is_forced_where_the_rules_say_so(lm: SpeechLm) -> None:
     forbidden = ForbiddenIds(end=True, unused=True, fill=True)
     runner = small_runner(lm)
-    rules = [DrawRules(forbidden=forbidden, forced_fill_at=at, reports_special=True) for at in (0, 1, 6)]
+    rules = [SamplingRules(forbidden=forbidden, forced_fill_at=at, reports_special=True) for at in (0, 1, 6)]
     runner.start([LmFeed(slot, [SOS, TASK], rule, 5) for slot, rule in enumerate(rules)])
     spoken = finish(runner, range(3))
     assert [len(ids) for ids in spoken.values()] == [1, 2, 7]
@@ -317,7 +317,7 @@ def test_numbers_that_are_not_finite_stay_in_their_row(lm: SpeechLm) -> None:
     assert runner.decode(dict.fromkeys(range(3), 9), 3)[1] == Drawn((), stopped=True, failed=True)
     assert runner.num_not_finite == 1
     with pytest.raises(ValueError, match="cannot go on"):
-        runner.feed(1, [TASK], DrawRules.of_request(LengthLimits(0, 9)))
+        runner.feed(1, [TASK], SamplingRules.of_request(LengthLimits(0, 9)))
     for slot in (0, 2):
         assert before[slot].ids + after[slot].ids == tuple(alone(lm, requests[slot], slot)[:4])
     runner.release(1)

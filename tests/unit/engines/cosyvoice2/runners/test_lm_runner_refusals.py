@@ -14,7 +14,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.lm import DrawRules, LmFeed, LmRunner  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, SamplingRules  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from tests.parity.generation import speak  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
@@ -31,7 +31,7 @@ def lm() -> SpeechLm:
     return SpeechLm.from_state_dict(tiny_states()["llm"], head_dim=16)
 
 
-RULES: Final = DrawRules.of_request(LengthLimits(0, 9))
+RULES: Final = SamplingRules.of_request(LengthLimits(0, 9))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ RULES: Final = DrawRules.of_request(LengthLimits(0, 9))
 def test_a_feeding_that_cannot_be_is_refused_and_nothing_is_fed(lm: SpeechLm, feed: LmFeed, message: str) -> None:
     runner = LmRunner(lm, num_slots=3, num_positions=200)
     request, limits = LmRequest.cross_lingual([1]), LengthLimits(9, 9)
-    runner.start([LmFeed(1, request.inputs, DrawRules.of_request(limits), 1)])
+    runner.start([LmFeed(1, request.inputs, SamplingRules.of_request(limits), 1)])
     with pytest.raises(ValueError, match=message):
         runner.start([LmFeed(2, request.inputs, RULES, 1), feed])
     drawn = runner.decode({1: 9}, 9)

@@ -14,7 +14,7 @@ from cc_tts.engines.cosyvoice2.engine.device import (  # noqa: E402
     SlotFeed,
     SpeakJob,
 )
-from cc_tts.engines.cosyvoice2.engine.draw_rules import DrawRules  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.sequence import Feed  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, unistream_inputs  # noqa: E402
@@ -55,7 +55,7 @@ def make_runner(model: tuple[SpeechModel, TextTokenizer], *, num_pages: int = 60
 
 def feed(slot: int, voice_id: str, num_inputs: int = 3, num_drawn: int = 40, **fields: Any) -> SlotFeed:
     inputs = unistream_inputs((), range(num_inputs), ())
-    rules = DrawRules.of_request(LengthLimits(num_drawn, num_drawn))
+    rules = SamplingRules.of_request(LengthLimits(num_drawn, num_drawn))
     return SlotFeed(slot, voice_id, Feed(inputs, rules, **fields), seed=slot)
 
 

@@ -12,9 +12,9 @@ pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice2 import batched  # noqa: E402
 from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedEngine  # noqa: E402
-from cc_tts.engines.cosyvoice2.engine.engine import EngineConfig  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.schedule import HopSchedule, calls_for, exact_hop  # noqa: E402
-from cc_tts.engines.cosyvoice2.engine.scheduler import HOPS, SchedulerLimits  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.scheduler import HOPS  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import flow as flow_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import memory_plan  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import runner as model_runner  # noqa: E402
@@ -131,7 +131,7 @@ def flow_calls() -> Iterator[tuple[int, int]]:
 def test_every_reachable_key_is_warm(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Card(monkeypatch, 200 * GIB)
     runner = runner_of(load(directory, max_streams=300))
-    limits = SchedulerLimits()
+    limits = EngineConfig()
 
     step = runner._lm._step
     for num_used in range(1, runner.num_slots + 1):

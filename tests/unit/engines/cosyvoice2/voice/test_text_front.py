@@ -8,11 +8,11 @@ pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice2.engine.bistream import BistreamState
-from cc_tts.engines.cosyvoice2.engine.seeds import MAX_SEED
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SpeechIds, Table
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.voice.text_front import (
     LIKELY_SPEECH_PER_TEXT,
+    MAX_SEED,
     MAX_SPEECH_TOKENS,
     MAX_TEXT_TOKENS,
     TextFront,

@@ -1,10 +1,10 @@
-"""The engine's own work, and what its schedule makes of a card that is not at hand: the real engine, a device that counts.
+"""The engine's own work, and its schedule on a simulated GPU: the real engine over a device that only counts.
 
-python -m bench.engine.foretold [--calls 1,64,128,256] [--seconds 30] [--name engine_foretold]
+python -m bench.engine.simulated [--calls 1,64,128,256] [--seconds 30] [--name engine_simulated]
 
-The loads are those of ``bench.engine.phone``. The device draws and speaks nothing; each call takes the time that is foretold
+The loads are those of ``bench.engine.phone``. The device computes nothing; each call takes the time that is expected
 for one H200 in bfloat16 with graphs (engine-performance §4.2, §4.7, §4.8), and the engine's own work the processor time that
-it takes here, in the same thread and on the same clock, as with a card. So ``host_ms`` is measured; ``first_audio_ms`` and
+it takes here, in the same thread and on the same clock, as with a GPU. So ``host_ms`` is measured; ``first_audio_ms`` and
 ``most_sustained`` hold as far as the costs do, and do not count what the runner itself does for a call.
 
 With ``--planning-us N`` the engine's own work in a step is taken to be 0.1 ms and N µs a stream. Then nothing depends on the
@@ -12,6 +12,7 @@ machine or on what else it does: two schedules can be compared.
 """
 
 import argparse
+import copy
 import json
 import random
 import tempfile
@@ -31,11 +32,11 @@ from bench.engine.variants import FirstComeFirstServed
 from bench.lab import RESULTS, Json, machine
 from cc_tts import logs
 from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS
-from cc_tts.engines.cosyvoice2.engine.costs import StageCosts
+from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, SlotFeed, SpeakJob, Spoken, SpokenBatch
-from cc_tts.engines.cosyvoice2.engine.engine import Engine, EngineConfig
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
-from cc_tts.engines.cosyvoice2.engine.scheduler import FRAMES_PER_TOKEN
+from cc_tts.engines.cosyvoice2.engine.engine import Engine
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SpeechIds
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.graphs import bucket_of
@@ -56,7 +57,7 @@ LOADS: Final[tuple[tuple[str, type[Engine]], ...]] = (
     ("always", FirstComeFirstServed),
 )
 STATE_BYTES: Final = 0.75 * 140e9 - 10e9
-"""What is left of the card for pages."""
+"""What is left of the GPU for pages."""
 
 
 class FixedClock(WorkClock):
@@ -89,7 +90,7 @@ class _Drawn:
 
 
 @dataclass(slots=True)
-class ForetoldDevice:
+class SimulatedDevice:
     """See :class:`cc_tts.engines.cosyvoice2.engine.device.Device`; every voice is kept."""
 
     clock: WorkClock
@@ -198,22 +199,21 @@ def vocoder_ms(num_frames: int) -> float:
     return 4.0 + 0.0025 * num_frames
 
 
-def foretold_costs() -> StageCosts:
+def simulated_costs() -> StageCosts:
     """What start-up would have measured, in the same sizes."""
     costs = StageCosts()
     for _ in range(40):  # a mean moves by a fifth each time
         for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256):
-            costs.observe_lm_step(rows, lm_step_ms(rows))
-            costs.observe_prefill(100 * rows, prefill_ms(100 * rows))
+            costs.lm_step.observe(rows, lm_step_ms(rows))
+            costs.prefill.observe(100 * rows, prefill_ms(100 * rows))
         for rows in (1, 2, 4, 8, 16, 32):
             for chunks, keys in ((1, 400), (2, 500), (4, 800)):
                 frames = 50 * chunks
-                costs.observe_flow(rows, rows * frames, keys, flow_ms(rows * frames, keys))
-                costs.observe_vocoder(rows, rows * frames, vocoder_ms(rows * frames))
+                costs.observe_call(rows * frames, keys, flow_ms(rows * frames, keys), vocoder_ms(rows * frames))
     return costs
 
 
-class Foretold:
+class Simulated:
     """Makes engines over such devices."""
 
     def __init__(self, folder: Path, clock: WorkClock) -> None:
@@ -227,38 +227,38 @@ class Foretold:
             speech_ids=SpeechIds(NUM_CODES["full"]),
             num_positions=NUM_POSITIONS,
         )
-        self._table = foretold_costs().as_table()
+        self._costs = simulated_costs()
 
-    def device(self, max_streams: int) -> ForetoldDevice:
+    def device(self, max_streams: int) -> SimulatedDevice:
         """As many slots as a worker would have for so many streams."""
         prompts = {voice_id: len(speaker.flow_tokens) for voice_id, speaker in self.speakers.items()}
         num_slots = max_streams + max(1, max_streams // 8)
         num_pages = min(int(STATE_BYTES / PAGE_BYTES), 40 * num_slots)
-        return ForetoldDevice(self.clock, prompts, num_slots, num_pages)
+        return SimulatedDevice(self.clock, prompts, num_slots, num_pages)
 
-    def engine(self, device: ForetoldDevice, kind: type[Engine], max_streams: int, *, target_ms: float) -> Engine:
+    def engine(self, device: SimulatedDevice, kind: type[Engine], max_streams: int, *, target_ms: float) -> Engine:
         """With costs as if measured at start-up."""
         config = EngineConfig(first_audio_target_ms=target_ms, max_streams=max_streams)
-        return kind(device, self._front, StageCosts.from_table(self._table), config, clock=self.clock)
+        return kind(device, self._front, copy.deepcopy(self._costs), config, clock=self.clock)
 
 
-def measure(foretold: Foretold, kind: type[Engine], callers: list[Caller], arguments: argparse.Namespace) -> Json:
+def measure(simulated: Simulated, kind: type[Engine], callers: list[Caller], arguments: argparse.Namespace) -> Json:
     """One load on an engine of its own."""
-    device = foretold.device(MAX_STREAMS)
-    engine = foretold.engine(device, kind, MAX_STREAMS, target_ms=arguments.target_ms)
+    device = simulated.device(MAX_STREAMS)
+    engine = simulated.engine(device, kind, MAX_STREAMS, target_ms=arguments.target_ms)
     own_ms: list[float] = []
     step = engine.step
 
     def timed() -> Row[object]:
-        begin_ns, device_ms = foretold.clock.now_ns(), device.device_ms
+        begin_ns, device_ms = simulated.clock.now_ns(), device.device_ms
         if arguments.planning_us is not None:
-            foretold.clock.rest(STEP_MS + arguments.planning_us / 1000.0 * device.num_used)
+            simulated.clock.rest(STEP_MS + arguments.planning_us / 1000.0 * device.num_used)
         outs = step()
-        own_ms.append((foretold.clock.now_ns() - begin_ns) / 1e6 - (device.device_ms - device_ms))
+        own_ms.append((simulated.clock.now_ns() - begin_ns) / 1e6 - (device.device_ms - device_ms))
         return outs
 
     engine.step = timed  # type: ignore[method-assign, assignment]
-    load = PhoneLoad(engine, foretold.clock, seed=arguments.seed)
+    load = PhoneLoad(engine, simulated.clock, seed=arguments.seed)
     is_burst = not callers[0].speaks_on and callers[0].next_ms == callers[-1].next_ms
     for_ms = 1000.0 * (min(arguments.seconds, BURST_S) if is_burst else arguments.seconds)
     tally = load.run(
@@ -292,12 +292,12 @@ def run(arguments: argparse.Namespace) -> Json:
         "loads": loads,
     }
     with tempfile.TemporaryDirectory() as folder:
-        foretold = Foretold(Path(folder), WorkClock() if arguments.planning_us is None else FixedClock())
+        simulated = Simulated(Path(folder), WorkClock() if arguments.planning_us is None else FixedClock())
         for load, kind in LOADS:
             name = load if kind is Engine else f"{load}, first come, first served"
             loads[name] = {}
             for count in calls:
-                cell = loads[name][str(count)] = measure(foretold, kind, _callers(load, count, arguments), arguments)
+                cell = loads[name][str(count)] = measure(simulated, kind, _callers(load, count, arguments), arguments)
                 _print(load if kind is Engine else "arrival", count, cell)
         result["most_sustained"] = most_sustained(loads["always"], arguments.target_ms)
     return result

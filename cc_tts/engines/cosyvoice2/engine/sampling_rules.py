@@ -13,7 +13,7 @@ UNLIMITED: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrawRules:
+class SamplingRules:
     """How ids are drawn after a feeding. Counts are of all ids the sequence has drawn since it began, FILL among them."""
 
     forbidden: ForbiddenIds
@@ -28,7 +28,7 @@ class DrawRules:
     """Whether a special id that ends the drawing is reported as the last of the ids; otherwise it only ends it."""
 
     @classmethod
-    def of_request(cls, limits: LengthLimits, *, compat: bool = False) -> "DrawRules":
+    def of_request(cls, limits: LengthLimits, *, compat: bool = False) -> "SamplingRules":
         """The rules of a text that is there as a whole, see :func:`tests.parity.generation.speak`.
 
         With ``compat`` the ids that mean nothing here can be drawn and end the speech (§3.3).

@@ -10,18 +10,18 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from bench.engine.foretold import (
+from bench.engine.phone import always, burst
+from bench.engine.phone_load import PhoneLoad
+from bench.engine.simulated import (
     MAX_STREAMS,
     FixedClock,
-    Foretold,
+    Simulated,
     flow_ms,
     lm_step_ms,
     measure,
     prefill_ms,
     vocoder_ms,
 )
-from bench.engine.phone import always, burst
-from bench.engine.phone_load import PhoneLoad
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 
 pytestmark = pytest.mark.unit
@@ -42,11 +42,11 @@ def test_costs_are_the_expected_ones() -> None:
 
 
 def test_pages_and_slots_come_back_and_the_audio_has_its_length(tmp_path: Path) -> None:
-    foretold = Foretold(tmp_path, FixedClock())
-    device = foretold.device(MAX_STREAMS)
+    simulated = Simulated(tmp_path, FixedClock())
+    device = simulated.device(MAX_STREAMS)
     free = device.num_free_pages
-    engine = foretold.engine(device, Engine, MAX_STREAMS, target_ms=300.0)
-    load = PhoneLoad(engine, foretold.clock, seed=1, seconds=(2.0, 2.0))
+    engine = simulated.engine(device, Engine, MAX_STREAMS, target_ms=300.0)
+    load = PhoneLoad(engine, simulated.clock, seed=1, seconds=(2.0, 2.0))
     tally = load.run(burst(3), for_ms=4000.0, warm_up_ms=0.0, num_pages_used=lambda: device.num_pages - free)
     assert [round(each.received_ms) for each in tally.heard] == [2000] * 3
     assert (device.num_used, device.num_free_pages) == (0, free)
@@ -54,7 +54,7 @@ def test_pages_and_slots_come_back_and_the_audio_has_its_length(tmp_path: Path) 
 
 def test_with_planning_that_is_given_it_comes_out_the_same(tmp_path: Path) -> None:
     first, again = (
-        measure(Foretold(tmp_path, FixedClock()), Engine, always(4, random.Random(4)), arguments()) for _ in range(2)
+        measure(Simulated(tmp_path, FixedClock()), Engine, always(4, random.Random(4)), arguments()) for _ in range(2)
     )
     assert first == again
     assert first["sentences"] > 0

@@ -1,0 +1,316 @@
+"""How much more the device can take: what the stages cost, and whether a new request fits. No torch here.
+
+::
+
+    StageCosts       observed cost ─▸ mean for each size (powers of two) ─▸ line over the size ─▸ predicted cost
+    EngineSnapshot ─▸ Capacity.fits(n): slots · pages ─▸ nobody runs dry ─▸ first audio ≤ target ─▸ utilisation ≤ limit
+
+A size counts what is computed, padding included. After a refusal for want of time the limits are somewhat stricter, so that
+admission does not flap. An idle device takes every stream.
+
+Runs on: the thread that owns the device.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
+
+MAX_FREE_CAPACITY: Final = 64
+"""The most new requests that are promised to be taken at once."""
+TYPICAL_POSITIONS: Final = 200
+"""Of a new request in the language model: prefix and text."""
+_ALPHA: Final = 0.2
+_MAX_RISE: Final = 4.0
+_LEAST_MS: Final = 1e-3  # a cost of nothing could never rise again under the bound above
+_MAX_SIZE: Final = 2**40
+_KEYS_LIKE_ONE_FRAME: Final = 1160  # this many keys cost a frame as much attention as all else it costs (132 MFLOP)
+
+_TOKENS_PER_S: Final = 25
+_FIRST_TOKENS: Final = CHUNK_TOKENS + LOOKAHEAD_TOKENS
+_HOP_TOKENS: Final = (
+    2 * CHUNK_TOKENS
+)  # a usual later hop: the second is as long as the first, then they grow with the slack
+_TYPICAL_KEYS: Final = 500
+_FIRST_AUDIO_MARGIN: Final = 1.15  # prefills come in turns, so the tokens of a burst are not all sampled together
+_SLACK_MARGIN: Final = 1.5
+_STREAMS_PER_ROW: Final = 4  # of a flow call: listeners do not fall due together
+_REOPEN: Final = 0.9
+_MAX_SHARE: Final = 0.9
+_MAX_RETRY_AFTER_S: Final = 60
+
+
+class StageCost:
+    """What one stage costs, ms: a line over the size that it computes, learnt from what it cost before.
+
+    The line is fitted to the mean cost of each power of two of the size, by least squares of the relative error; it never
+    falls, and is never below zero. An observation counts as at most four times what was expected and moves its mean by a
+    fifth of the difference, so one spike leaves at most 1.6 times the cost behind.
+
+    Args:
+        fixed_ms: of a call of any size, while nothing was observed.
+        each_ms: of each unit of the size besides.
+
+    Raises:
+        ValueError: here and below, for a size or a cost that is negative or not finite.
+
+    """
+
+    def __init__(self, fixed_ms: float, each_ms: float = 0.0) -> None:
+        self._fixed_ms = _checked(fixed_ms, math.inf)
+        self._each_ms = _checked(each_ms, math.inf)
+        self._means: dict[int, tuple[float, float]] = {}
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether anything was observed."""
+        return bool(self._means)
+
+    def ms(self, size: float) -> float:
+        """The predicted cost; 0 for a size of 0."""
+        return max(_LEAST_MS, self._fixed_ms + self._each_ms * size) if _checked(size, _MAX_SIZE) else 0.0
+
+    def observe(self, size: float, cost_ms: float) -> None:
+        """A call of this size took ``cost_ms``."""
+        cost_ms, expected_ms = _checked(cost_ms, math.inf), self.ms(size)
+        if not size:
+            return
+        octave = math.frexp(size)[1]
+        if octave in self._means:
+            mean_size, expected_ms = self._means[octave]
+            size = mean_size + _ALPHA * (size - mean_size)
+        mean_ms = expected_ms + _ALPHA * (min(cost_ms, _MAX_RISE * expected_ms) - expected_ms)
+        self._means[octave] = size, max(_LEAST_MS, mean_ms)
+        self._fixed_ms, self._each_ms = _line(list(self._means.values()))
+
+
+def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
+    """The cost at size 0 and the rise, from points of size and cost."""
+    weights = [1.0 / cost_ms**2 for _, cost_ms in points]
+    total = sum(weights)
+    size = sum(weight * x for weight, (x, _) in zip(weights, points, strict=True)) / total
+    cost_ms = sum(weight * y for weight, (_, y) in zip(weights, points, strict=True)) / total
+    spread = sum(weight * (x - size) ** 2 for weight, (x, _) in zip(weights, points, strict=True))
+    if len(points) == 1 or not spread:  # of one size nothing tells; it lies between a constant and a proportion
+        return cost_ms / 2, cost_ms / 2 / size
+    rise = sum(weight * (x - size) * (y - cost_ms) for weight, (x, y) in zip(weights, points, strict=True)) / spread
+    rise = min(max(0.0, rise), cost_ms / size)
+    return cost_ms - rise * size, rise
+
+
+class StageCosts:
+    """The costs of all stages; the defaults are what they are taken to cost while nothing is known."""
+
+    def __init__(
+        self,
+        *,
+        prefill: StageCost | None = None,
+        lm_step: StageCost | None = None,
+        flow: StageCost | None = None,
+        vocoder: StageCost | None = None,
+    ) -> None:
+        self.prefill = prefill or StageCost(10.0)
+        """By positions, all sequences together."""
+        self.lm_step = lm_step or StageCost(5.0)
+        """By rows."""
+        self.flow = flow or StageCost(30.0)
+        """By frames, weighted by their keys (:func:`weighted_frames`); all Euler steps."""
+        self.vocoder = vocoder or StageCost(10.0)
+        """By frames."""
+
+    def call_ms(self, num_rows: int, max_frames: int, num_keys: int) -> float:
+        """What a call of flow and vocoder costs.
+
+        Args:
+            num_rows: sequences in the call.
+            max_frames: frames that the longest row solves.
+            num_keys: frames that the longest row attends to.
+
+        """
+        num_frames = num_rows * max_frames
+        return self.flow.ms(weighted_frames(num_frames, num_keys)) + self.vocoder.ms(num_frames)
+
+    def calls_ms(self, num_rows: int, max_frames: int, num_keys: int, *, max_rows: int) -> float:
+        """The same in as few calls of at most ``max_rows`` as it takes."""
+        full, rest = divmod(num_rows, max_rows)
+        return full * self.call_ms(max_rows, max_frames, num_keys) + self.call_ms(rest, max_frames, num_keys)
+
+    def observe_call(self, num_frames: int, num_keys: int, flow_ms: float, vocoder_ms: float) -> None:
+        """A call of so many frames, rows times the longest, took so long in its two stages."""
+        self.flow.observe(weighted_frames(num_frames, num_keys), flow_ms)
+        self.vocoder.observe(num_frames, vocoder_ms)
+
+
+def weighted_frames(num_frames: int, num_keys: int) -> float:
+    """Frames, counted by what they cost the flow with the keys that they attend to.
+
+    Raises:
+        ValueError: the number of keys is negative.
+
+    """
+    if num_keys < 0:
+        raise ValueError(f"{num_keys} keys")
+    return num_frames * (1.0 + num_keys / _KEYS_LIKE_ONE_FRAME)
+
+
+def _checked(number: float, limit: float) -> float:
+    if not 0.0 <= number <= limit or math.isinf(number):
+        raise ValueError(f"{number} is not a size or a cost")
+    return number
+
+
+class RefusalCode(StrEnum):
+    """Why a stream is refused; labels of a metric."""
+
+    SLOTS = "slots"
+    MEMORY = "memory"
+    FIRST_AUDIO = "first_audio"
+    UTILISATION = "utilisation"
+    STARVING = "starving"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a new request does not fit."""
+
+    code: RefusalCode
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSnapshot:
+    """The engine at an instant, as a new request finds it."""
+
+    now_ms: float
+    num_streams: int
+    num_first_pending: int
+    """Those of them whose listeners have heard nothing yet."""
+    spare_ms: float = math.inf
+    """The least time by which a started stream's next audio will be in time; infinite if there is none."""
+    measured_slack_ms: float = math.inf
+    """What listeners had left when their last audio came (``SlackWindow``)."""
+    num_lm_rows: int
+    """Rows that the language model computes in a step, those of the pending among them."""
+    pending_positions: int = 0
+    """Positions that are yet to be prefilled."""
+    num_free_pages: int
+    pages_each: int
+    """Pages that a new request will take."""
+    num_recomputed: int = 0
+    """Sequences that run without pages."""
+    next_end_ms: float = math.inf
+    """The instant at which the next stream ends, as far as is known."""
+
+    @property
+    def retry_after_s(self) -> int:
+        """When to ask again, seconds, rounded up; 1 when nothing is known."""
+        until_end_ms = self.next_end_ms - self.now_ms
+        if not math.isfinite(until_end_ms):
+            return 1
+        return min(_MAX_RETRY_AFTER_S, max(1, math.ceil(until_end_ms / 1000.0)))
+
+
+class Capacity:
+    """Whether new requests fit; remembers only whether it refused for want of time last."""
+
+    def __init__(self, config: EngineConfig, costs: StageCosts) -> None:
+        self._config = config
+        self._costs = costs
+        self._is_closed = False
+
+    def admit(self, snapshot: EngineSnapshot) -> Refusal | None:
+        """Whether one new request is taken, asked before its stream is opened; None if it is."""
+        refusal = self.refusal(snapshot)
+        if refusal is None:
+            self._is_closed = False
+        elif refusal.code not in (RefusalCode.SLOTS, RefusalCode.MEMORY):
+            self._is_closed = True
+        return refusal
+
+    def fits(self, snapshot: EngineSnapshot, num_new: int) -> bool:
+        """Whether so many new requests at this instant would all be taken; changes nothing."""
+        return self.refusal(snapshot, num_new) is None
+
+    def free_capacity(self, snapshot: EngineSnapshot) -> int:
+        """How many new requests at this instant would be taken; each makes it harder for the next."""
+        low, high = 0, MAX_FREE_CAPACITY
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.fits(snapshot, middle):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    def refusal(self, snapshot: EngineSnapshot, num_new: int = 1) -> Refusal | None:
+        """Why the last of so many new requests would be refused; None if it would be taken."""
+        config = self._config
+        num_others = snapshot.num_streams + num_new - 1
+        if num_others >= config.max_streams:
+            return Refusal(RefusalCode.SLOTS, f"{num_others} streams are open and no slot is free")
+        num_without = _num_without_pages(snapshot, num_new)
+        if num_without and snapshot.num_recomputed + num_without > config.max_recomputed:
+            pages = f"{snapshot.pages_each} pages are needed and {snapshot.num_free_pages} free"
+            return Refusal(RefusalCode.MEMORY, f"no memory for the flow's state: {pages}")
+        if num_others == 0:
+            return None
+        within = _REOPEN if self._is_closed else 1.0
+        needed_ms = _SLACK_MARGIN * self._work_ahead_ms(snapshot, num_new) / within
+        if snapshot.spare_ms < needed_ms:
+            slack = f"has {snapshot.spare_ms:.0f} ms left where {needed_ms:.0f} ms are needed"
+            return Refusal(RefusalCode.STARVING, f"a listener would run dry: the most urgent stream {slack}")
+        low_ms = config.guard_ms / (1.0 if self._is_closed else 2.0)
+        if snapshot.measured_slack_ms < low_ms:
+            slack = f"comes with {snapshot.measured_slack_ms:.0f} ms left where {low_ms:.0f} ms should be"
+            return Refusal(RefusalCode.STARVING, f"listeners run dry: audio {slack}")
+        limit_ms, first_audio_ms = within * config.first_audio_target_ms, self.first_audio_ms(snapshot, num_new)
+        if first_audio_ms > limit_ms:
+            late = f"after {first_audio_ms:.0f} ms instead of at most {limit_ms:.0f} ms"
+            return Refusal(RefusalCode.FIRST_AUDIO, f"first audio would come {late}")
+        begin_share = self._work_ahead_ms(snapshot, num_new) / config.first_audio_target_ms
+        utilisation = begin_share + self.utilisation(snapshot.num_streams + num_new)
+        limit = within * config.max_utilisation
+        if utilisation > limit:
+            share = f"{100 * utilisation:.0f} % of the device would be needed where at most {100 * limit:.0f} % may be"
+            return Refusal(RefusalCode.UTILISATION, share)
+        return None
+
+    def first_audio_ms(self, snapshot: EngineSnapshot, num_new: int = 1) -> float:
+        """Predicted time to first audio of the last of so many new requests.
+
+        The prefills, the tokens of the first hop at the batch that is then running, and flow and vocoder of all first calls
+        together; longer by the share of time that the flow calls of the started streams take meanwhile.
+        """
+        steps_ms = _FIRST_TOKENS * self._costs.lm_step.ms(snapshot.num_lm_rows + num_new)
+        own_ms = _FIRST_AUDIO_MARGIN * (self._work_ahead_ms(snapshot, num_new) + steps_ms)
+        num_started = max(0, snapshot.num_streams - snapshot.num_first_pending)
+        return own_ms / (1.0 - min(_MAX_SHARE, self._flow_share(num_started)))
+
+    def utilisation(self, num_streams: int) -> float:
+        """Share of the device's time that so many streams need; above 1 they cannot keep pace with their listeners."""
+        return _TOKENS_PER_S * self._costs.lm_step.ms(num_streams) / 1000.0 + self._flow_share(num_streams)
+
+    def _flow_share(self, num_streams: int) -> float:
+        """Share of flow and vocoder, in batches of a quarter of the streams."""
+        if num_streams == 0:
+            return 0.0
+        rows = min(self._config.max_flow_rows, -(-num_streams // _STREAMS_PER_ROW))
+        calls_per_s = num_streams / rows * _TOKENS_PER_S / _HOP_TOKENS
+        frames = FRAMES_PER_TOKEN * (_HOP_TOKENS + LOOKAHEAD_TOKENS)
+        return calls_per_s * self._costs.call_ms(rows, frames, _TYPICAL_KEYS) / 1000.0
+
+    def _work_ahead_ms(self, snapshot: EngineSnapshot, num_new: int) -> float:
+        """Prefills and first calls of all who have heard nothing: what can come before a started stream at worst."""
+        prefill_ms = self._costs.prefill.ms(snapshot.pending_positions + num_new * TYPICAL_POSITIONS)
+        num_firsts, frames = snapshot.num_first_pending + num_new, FRAMES_PER_TOKEN * _FIRST_TOKENS
+        max_rows = self._config.max_flow_rows
+        return prefill_ms + self._costs.calls_ms(num_firsts, frames, _TYPICAL_KEYS, max_rows=max_rows)
+
+
+def _num_without_pages(snapshot: EngineSnapshot, num_new: int) -> int:
+    """For how many of those who have heard nothing the free pages are not enough."""
+    num_fitting = snapshot.num_free_pages // max(1, snapshot.pages_each)
+    return max(0, snapshot.num_first_pending + num_new - num_fitting)

@@ -55,7 +55,8 @@ class Subject:
     @property
     def num_calls(self) -> int:
         """Calls at once that the machine must carry: the smaller of ``sip.max_calls`` and the build's limit."""
-        return min((limit for limit in (self.config.sip.max_calls, self.build_max_calls) if limit), default=1)
+        of_build = self.config.ua.processes * (self.build_max_calls or 0)
+        return min((limit for limit in (self.config.sip.max_calls, of_build) if limit), default=1)
 
 
 class Check(NamedTuple):

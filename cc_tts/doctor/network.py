@@ -56,6 +56,9 @@ def check_ports(subject: Subject) -> Iterator[Finding]:
             yield _port(subject, "tcp", sip.host, sip.tls_port, key="sip.tls_port")
         else:
             yield _port(subject, name, sip.host, sip.port, key="sip.port")
+    if subject.config.ua.processes > 1:
+        for port in subject.config.ua.own_ports:
+            yield _port(subject, "udp", sip.host, port, key="ua.first_port")
     http_host = "127.0.0.1" if http.host == "localhost" else http.host
     yield _port(subject, "tcp", http_host, http.port, key="http.port")
 

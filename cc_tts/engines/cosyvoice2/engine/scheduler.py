@@ -203,7 +203,11 @@ class Scheduler:
             return ()
         starts_ms = [pending.deadline_ms - piece_ms for pending, piece_ms in drawing]
         latest_ms = min([latest_ms, *(start_ms for start_ms in starts_ms if start_ms >= now_ms + batch.cost_ms)])
-        late_cost_ms = batch.cost_ms if seed.deadline_ms < now_ms + batch.cost_ms else math.inf
+        return self._grown(now_ms, batch, order, latest_ms).keys
+
+    def _grown(self, now_ms: float, batch: "_Batch", order: Sequence[FlowCandidate], latest_ms: float) -> "_Batch":
+        """``batch``, which holds the first of ``order``, with those that may join it. It must end by ``latest_ms``."""
+        late_cost_ms = batch.cost_ms if order[0].deadline_ms < now_ms + batch.cost_ms else math.inf
         for candidate in order[1 : 4 * self._config.max_flow_rows]:
             if len(batch.keys) == self._config.max_flow_rows:
                 break
@@ -217,7 +221,7 @@ class Scheduler:
             batch = joined
             if candidate.deadline_ms >= now_ms + batch.cost_ms:
                 latest_ms = min(latest_ms, candidate.deadline_ms)
-        return batch.keys
+        return batch
 
     def _can_wait(
         self,

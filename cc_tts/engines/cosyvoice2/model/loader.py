@@ -12,7 +12,7 @@ machine shares. Do not overwrite a model directory in place while a worker runs 
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -142,12 +142,9 @@ def load_weights(
         ModelError: the directory cannot be used. The subclass says how, the message which file and what is wrong.
 
     """
-    refuse_other_directory(directory)
-    policy = policy or dtype_policy(device)
     names = {part: f"{part}.pt" for part in PARTS}
-    absent = [name for name in (*names.values(), LLM_CONFIG) if not (directory / name).is_file()]
-    if absent:
-        raise ModelFileMissing(f"{directory} lacks {', '.join(absent)}; `cc-tts model check` lists what belongs there")
+    _check_files(directory, (*names.values(), LLM_CONFIG))
+    policy = policy or dtype_policy(device)
     states = {part: checkpoint.read_checkpoint(directory / names[part]) for part in PARTS}
     num_tensors = {names[part]: len(states[part]) for part in PARTS}
     states["hift"] = checkpoint.canonical_names(names["hift"], states["hift"])
@@ -176,6 +173,13 @@ def load_weights(
             notes=(*notes, *([policy.note] if policy.note else ())),
         ),
     )
+
+
+def _check_files(directory: Path, names: Sequence[str]) -> None:
+    refuse_other_directory(directory)
+    absent = [name for name in names if not (directory / name).is_file()]
+    if absent:
+        raise ModelFileMissing(f"{directory} lacks {', '.join(absent)}; `cc-tts model check` lists what belongs there")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

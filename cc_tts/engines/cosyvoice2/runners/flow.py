@@ -242,31 +242,18 @@ class FlowRunner:
             PagesExhausted: there are not enough pages for all rows. Nothing has changed, in this case as in the other.
 
         """
-        slots = [row.slot for row in rows]
-        if len(set(slots)) < len(slots):
-            raise ValueError("a sequence can be stepped once at a time")
-        sequences = [self._open(slot) for slot in slots]
-        news = [self._ids(row.new_tokens) for row in rows]
-        for sequence, new in zip(sequences, news, strict=True):
-            if sequence.is_over:
-                raise ValueError("the sequence is over")
-            if len(sequence.tokens) + len(new) > self.max_tokens:
-                raise ValueError(f"more tokens than the {self.max_tokens} there is room for")
+        sequences = self._sequences_of(rows)
+        news = [self._checked_ids(sequence, row) for sequence, row in zip(sequences, rows, strict=True)]
         works = [self._work(row, sequence, new) for row, sequence, new in zip(rows, sequences, news, strict=True)]
         due = [_is_due(work, sequence) for work, sequence in zip(works, sequences, strict=True)]
         self._take_pages(works, sequences, due)
 
+        groups = [_group(sequence, row) for sequence, row in zip(sequences, rows, strict=True)]
         mels = [self._noise.new_zeros((self.flow.config.estimator.num_mels, 0)) for _ in rows]
-        for group, is_last in ((None, False), (False, False), (True, True)):
-            chosen = [i for i, row in enumerate(rows) if _group(sequences[i], row) is group and due[i]]
+        for group in (None, False, True):
+            chosen = [i for i, of_row in enumerate(groups) if of_row is group and due[i]]
             if chosen:
-                batch = [works[i] for i in chosen]
-                new_mels = (
-                    self._run(batch, has_buckets=self._has_buckets)
-                    if group is None
-                    else self._run_again(batch, is_last=is_last)
-                )
-                for i, mel in zip(chosen, new_mels, strict=True):
+                for i, mel in zip(chosen, self._run_group([works[i] for i in chosen], group=group), strict=True):
                     mels[i] = mel
         for row, sequence, new, work in zip(rows, sequences, news, works, strict=True):
             sequence.tokens.extend(new)
@@ -274,6 +261,27 @@ class FlowRunner:
             sequence.num_given += work.num_frames // FRAMES_PER_TOKEN
             sequence.is_over = row.is_last
         return mels
+
+    def _sequences_of(self, rows: Sequence[FlowRow]) -> list[_Sequence]:
+        slots = [row.slot for row in rows]
+        if len(set(slots)) < len(slots):
+            raise ValueError("a sequence can be stepped once at a time")
+        return [self._open(slot) for slot in slots]
+
+    def _checked_ids(self, sequence: _Sequence, row: FlowRow) -> list[int]:
+        """The new tokens of a row, which its sequence can take."""
+        new = self._ids(row.new_tokens)
+        if sequence.is_over:
+            raise ValueError("the sequence is over")
+        if len(sequence.tokens) + len(new) > self.max_tokens:
+            raise ValueError(f"more tokens than the {self.max_tokens} there is room for")
+        return new
+
+    def _run_group(self, batch: list[_Work], *, group: bool | None) -> list[Tensor]:
+        """Rows of one ``_group`` in one call."""
+        if group is None:
+            return self._run(batch, has_buckets=self._has_buckets)
+        return self._run_again(batch, is_last=group)
 
     def _work(self, row: FlowRow, sequence: _Sequence, new: Sequence[int]) -> _Work:
         config = self.flow.config

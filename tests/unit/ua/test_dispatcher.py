@@ -6,6 +6,8 @@ from cc_tts.config.schema import LogConfig
 from cc_tts.ua import dispatcher
 from cc_tts.ua.dispatcher import DOWN, Dispatcher, DispatcherSettings
 
+pytestmark = pytest.mark.unit
+
 CALLER = ("192.0.2.7", 5060)
 PORTS = (5070, 5071, 5072)
 

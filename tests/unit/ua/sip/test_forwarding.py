@@ -4,6 +4,8 @@ import pytest
 
 from cc_tts.ua.sip import forwarding
 
+pytestmark = pytest.mark.unit
+
 SOURCE = ("192.0.2.7", 40000)
 VIA = ("127.0.0.1", 5060)
 

@@ -173,6 +173,17 @@ def test_a_port_that_cannot_be_bound(number: int, holder: str, status: str, word
     assert words in found[0].detail
 
 
+def test_the_ports_of_several_user_agents(fit: Machine) -> None:
+    fit.bind_errors = {5071: errno.EADDRINUSE}
+    found = list(network.check_ports(subject(fit, 'sip.transports=["udp"]', "ua.processes=2")))
+    assert [(each.what, each.status) for each in found] == [
+        ("sip.port", "ok"),
+        ("ua.first_port", "ok"),
+        ("ua.first_port", "fail"),
+        ("http.port", "ok"),
+    ]
+
+
 def test_a_port_for_the_privileged(fit: Machine) -> None:
     fit.bind_errors = {80: errno.EACCES}
     found = {finding.what: finding for finding in network.check_ports(subject(fit, "http.port=80"))}

@@ -113,6 +113,27 @@ def test_tcp_and_tls_need_a_port_each() -> None:
         config.load(overrides=[*wanted, "sip.tls_port=5060"])
 
 
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["sip.transports=['udp', 'tcp']"], "spread over UDP only"),
+        (["sip.port=5072"], "5070 to 5072"),
+        (["sip.port=0"], "5070 to 5072"),
+        (["ua.first_port=65534"], "65534 to 65536"),
+        (["ua.first_port=0"], "0 to 2"),
+        (["sip.max_calls=2"], "fewer than the 3"),
+        (["rtp.port_min=20000", "rtp.port_max=20003"], "fewer calls than the 3"),
+        (["ua.processes=17"], "<= 16"),
+    ],
+)
+def test_several_user_agents_need_ports_and_calls_each(overrides: list[str], said: str) -> None:
+    wanted = ["ua.processes=3", "sip.transports=['udp']"]
+    assert list(config.load(overrides=wanted).ua.own_ports) == [5070, 5071, 5072]
+    with pytest.raises(ConfigError) as caught:
+        config.load(overrides=[*wanted, *overrides])
+    assert said in caught.value.detail
+
+
 def test_the_password_of_the_key_is_text_and_not_shown() -> None:
     loaded = config.load(environ={"CC_TTS_TLS__PRIVATE_KEY_PASSWORD": "0042"})
     assert loaded.tls.private_key_password == "0042"

@@ -44,7 +44,7 @@ from cc_tts.ua.sip.forwarding import Address
 DOWN: Final = -1
 """In place of the number of free calls of a UA process that is not ready."""
 MAX_CALL_IDS: Final = 100_000
-"""Call-IDs whose UA process is remembered; the one that has been silent longest is forgotten first."""
+"""Call-IDs of INVITEs whose UA process is remembered; the one that has been silent longest is forgotten first."""
 MAX_DATAGRAMS: Final = 64
 """Datagrams that are read before the server's messages are looked at again."""
 RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
@@ -114,8 +114,10 @@ class Dispatcher:
             process = max(range(len(self._free_calls)), key=self._free_calls.__getitem__)
             if self._free_calls[process] == DOWN:
                 return None
+            if method != b"INVITE":  # nothing follows it
+                return process
             self._process_of[key] = process
-            if method == b"INVITE" and self._free_calls[process]:
+            if self._free_calls[process]:
                 self._free_calls[process] -= 1  # until the server knows of the call and says how many are free
             if len(self._process_of) > MAX_CALL_IDS:
                 self._process_of.popitem(last=False)

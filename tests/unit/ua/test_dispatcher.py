@@ -42,6 +42,7 @@ def test_a_new_call_goes_where_most_calls_are_free(spread: Dispatcher) -> None:
 
 def test_what_is_not_an_invite_takes_no_call(spread: Dispatcher) -> None:
     assert {port_for(spread, f"ping{number}", "OPTIONS") for number in range(20)} == {5071}
+    assert not spread._process_of
 
 
 def test_a_dialog_stays_with_its_process(spread: Dispatcher) -> None:

@@ -303,6 +303,24 @@ async def test_a_useless_200_ends_the_call(server: Server, sdp: str, early: bool
         assert (await until(server, call_id, "terminated"))["ending"]["reason"] == "not_acceptable"
 
 
+async def test_a_response_whose_lines_end_in_a_bare_cr(server: Server) -> None:
+    """PJSIP reads its headers. A second 2xx without a tag in To would make it fork the dialog, which aborts the wheel."""
+    async with RawPeer() as peer, server.events() as log:
+        call_id = await placed(server, peer)
+        peer.answer("200 OK", body=GOOD)
+        written = (
+            f"SIP/2.0 299 x\r\n{repeated(peer.request)}Contact: <sip:peer@{peer.own}>\r\nContent-Length: 0\r\n\r\n"
+        )
+        peer.transmit(written.replace("\r\n", "\r").encode(), peer._sender)
+        await peer.expect("ACK")
+        await log.wait("call.established")
+        assert (await options(server.sip_port)).status == 200
+        assert (await server.post(f"/v1/calls/{call_id}/hangup", {}))[0] in (200, 202, 204)
+        await peer.expect("BYE")
+        peer.answer("200 OK")
+        await until(server, call_id, "terminated")
+
+
 @pytest.mark.parametrize("contact", ["<tel:+1>", "*", "tel:+1", "<http://x>", "<sip:a@b>, <tel:+1>"])
 async def test_a_contact_that_is_no_sip_uri(server: Server, contact: str) -> None:
     async with RawPeer() as peer:

@@ -130,6 +130,10 @@ class MessageFilter:
         """Return to PJSIP whether the response is dealt with here."""
         try:
             host, message = self._c.message(rdata)
+            if sip_message.is_ambiguous(message):
+                log.debug("response_dropped", reason="line ends, or a header that may come once")
+                self._on_malformed(host)
+                return True
             status = message.partition(" ")[2][:3]
             method = "".join(sip_message.header_values(message, "cseq")).rpartition(" ")[2]
             if method == "INVITE" and "100" < status < "300" and self._is_stray(message):

@@ -36,6 +36,12 @@ def find(kind: Kind, port: int) -> PortOwner | None:
     return None
 
 
+def reason(kind: Kind, port: int, otherwise: str) -> str:
+    """Why a port cannot be listened on: who holds it, if that is known, else ``otherwise``."""
+    owner = find(kind, port)
+    return f"the port is taken by {owner}" if owner else otherwise
+
+
 def taken_by(kind: Kind, port: int) -> str:
     """``taken by NAME, pid N``, to be put after an address."""
     owner = find(kind, port)

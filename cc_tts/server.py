@@ -77,7 +77,11 @@ class Server:
             line_rate_hz=config.rtp.clock_rate_hz,
             text_process=self.text_process,
         )
-        self.ua = UaClient(config, clock=clock)
+        self.ua = UaClient(
+            config,
+            clock=clock,
+            on_dispatcher_down=self.metrics.process_restarts.labels(process="dispatcher").inc,
+        )
         self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers, node=config.server.node_name)
         self.registry = CallRegistry(
             config,

@@ -117,10 +117,10 @@ def _implausible_ports(config: Config) -> list[str]:
         port, key = (sip.tls_port, "sip.tls_port") if name == "tls" else (sip.port, "sip.port")
         if name == "udp" and rtp.port_min <= port <= rtp.port_max:
             warnings.append(f"sip.port {port} lies between rtp.port_min and rtp.port_max: calls cannot use that port")
-        if config.ua.processes > 1 and any(rtp.port_min <= own <= rtp.port_max for own in config.ua.own_ports):
-            warnings.append("the ports from ua.first_port on lie between rtp.port_min and rtp.port_max")
         if name != "udp" and port == http.port != 0 and _overlap(sip.host, http.host):
             raise ConfigError(f"{key} and http.port are both {port}, but each needs a TCP port of its own")
+    if config.ua.processes > 1 and any(rtp.port_min <= own <= rtp.port_max for own in config.ua.own_ports):
+        warnings.append("the ports from ua.first_port on lie between rtp.port_min and rtp.port_max")
     if rtp.num_pairs < sip.max_calls:
         warnings.append(
             f"sip.max_calls is {sip.max_calls}, but rtp.port_min to rtp.port_max has ports for {rtp.num_pairs} calls only"

@@ -56,6 +56,11 @@ class SipConfig:
     allow_pypi_wheel: bool = False
     nameservers: tuple[str, ...] = ()
 
+    @property
+    def local_address(self) -> str:
+        """Where processes of this machine reach ``host``."""
+        return "127.0.0.1" if self.host == "0.0.0.0" else self.host
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UaConfig:

@@ -5,7 +5,7 @@ loop. Never imports pjsua2.
 import asyncio
 import contextlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -15,7 +15,7 @@ from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config, is_ip_address
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
 from cc_tts.processes.channel import Hello, Message
-from cc_tts.processes.supervisor import ProcessState, Supervisor, python_child
+from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
 from cc_tts.ua.dispatcher import DOWN, DispatcherSettings
 from cc_tts.ua.messages import (
     FROM_UA,
@@ -141,7 +141,7 @@ class _UaProcess:
 class UaClient:
     """Commands to the UA processes."""
 
-    def __init__(self, config: Config, *, clock: Clock) -> None:
+    def __init__(self, config: Config, *, clock: Clock, on_dispatcher_down: Callable[[], None] = lambda: None) -> None:
         self._config = config
         everyone = settings_of(config)
         self.default_caller = re.sub(r":[0-9]+$", "", everyone[0].account_uri)  # From has no port (RFC 3261 §19.1.1)
@@ -152,24 +152,16 @@ class UaClient:
         self._processes = [
             _UaProcess(self, settings, name=name, clock=clock) for name, settings in zip(names, everyone, strict=True)
         ]
-        self._dispatcher = Supervisor(
-            python_child(
-                "dispatcher",
-                "cc_tts.ua.dispatcher",
-                messages=(),
-                settings=DispatcherSettings(
-                    host=config.sip.host,
-                    port=config.sip.port,
-                    own_ports=tuple(config.ua.own_ports),
-                    retry_after_s=config.sip.retry_after_s,
-                    log=config.log,
-                ),
-            ),
-            clock=clock,
-            on_message=lambda _message, _payload: None,
-            on_ready=lambda _hello: self._publish_free_calls(),
-            on_down=lambda _reason: None,
-        )
+        self._dispatcher: Supervisor | None = None
+        if len(everyone) > 1:
+            settings = DispatcherSettings(sip=config.sip, ua=config.ua, log=config.log)
+            self._dispatcher = Supervisor(
+                python_child("dispatcher", "cc_tts.ua.dispatcher", messages=(), settings=settings),
+                clock=clock,
+                on_message=lambda _message, _payload: None,
+                on_ready=lambda _hello: self._publish_free_calls(),
+                on_down=lambda reason: None if reason == STOPPED else on_dispatcher_down(),
+            )
 
     def listen(self, listener: UaListener) -> None:
         """Set who hears; before :meth:`start`."""
@@ -193,15 +185,14 @@ class UaClient:
     @property
     def supervisors(self) -> list[Supervisor]:
         """Of the UA processes, and of the dispatcher if there is one."""
-        of_dispatcher = [self._dispatcher] if len(self._processes) > 1 else []
+        of_dispatcher = [] if self._dispatcher is None else [self._dispatcher]
         return of_dispatcher + [each.supervisor for each in self._processes]
 
     @property
     def is_ready(self) -> bool:
         """Whether a call could be taken or placed now, as far as the processes go: what it needs answers pings."""
-        return any(each.supervisor.is_responsive for each in self._processes) and (
-            len(self._processes) == 1 or self._dispatcher.is_responsive
-        )
+        is_reached = self._dispatcher is None or self._dispatcher.is_responsive
+        return is_reached and any(each.supervisor.is_responsive for each in self._processes)
 
     @property
     def build(self) -> dict[str, str]:
@@ -294,7 +285,7 @@ class UaClient:
         self._listener.on_ua_down(reason, call_ids)
 
     def _publish_free_calls(self) -> None:
-        if self._dispatcher.state is ProcessState.READY:
+        if self._dispatcher is not None and self._dispatcher.state is ProcessState.READY:
             with contextlib.suppress(ProcessFailed):  # it gets them when it is up again
                 self._dispatcher.send(SetFreeCalls(free_calls=tuple(each.free_calls for each in self._processes)))
 

@@ -12,7 +12,6 @@ It is a process of its own so that a server that hangs is noticed by the UA proc
 """
 
 import contextlib
-import errno
 import hashlib
 import os
 import selectors
@@ -24,7 +23,7 @@ from typing import Final
 import msgspec
 
 from cc_tts import logs, port_owner
-from cc_tts.config.schema import LogConfig
+from cc_tts.config.schema import LogConfig, SipConfig, UaConfig
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import child
 from cc_tts.processes.channel import (
@@ -49,34 +48,25 @@ MAX_DATAGRAMS: Final = 64
 """Datagrams that are read before the server's messages are looked at again."""
 RECEIVE_BUFFER_BYTES: Final = 4 * 1024 * 1024
 _MAX_DATAGRAM_BYTES: Final = 65_535
-_NOTHING_TO_SEND: Final = frozenset((errno.EAGAIN, errno.EWOULDBLOCK))
-
-log = logs.get("cc_tts.ua.dispatcher")
 
 
 class DispatcherSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the dispatcher needs at its start."""
+    """What the dispatcher needs at its start: sections of the configuration."""
 
-    host: str
-    port: int
-    own_ports: tuple[int, ...]
-    """The UA processes' own SIP ports."""
-    retry_after_s: int
+    sip: SipConfig
+    ua: UaConfig
     log: LogConfig
-
-    @property
-    def local_address(self) -> str:
-        """The address that the UA processes know it by, and they are reached at."""
-        return "127.0.0.1" if self.host == "0.0.0.0" else self.host
 
 
 class Dispatcher:
     """Decides where each datagram goes."""
 
     def __init__(self, settings: DispatcherSettings) -> None:
-        self._settings = settings
-        self._via = (settings.local_address, settings.port)
-        self._free_calls = [DOWN] * len(settings.own_ports)
+        self._host = settings.sip.local_address  # by which the UA processes know us, and we reach them
+        self._via = (self._host, settings.sip.port)
+        self._own_ports = settings.ua.own_ports
+        self._retry_after_s = settings.sip.retry_after_s
+        self._free_calls = [DOWN] * settings.ua.processes
         self._process_of: OrderedDict[bytes, int] = OrderedDict()
 
     def set_free_calls(self, free_calls: tuple[int, ...]) -> None:
@@ -95,16 +85,18 @@ class Dispatcher:
         if process is None:
             if method == b"ACK":  # nothing answers an ACK (RFC 3261 §17)
                 return None
-            return forwarding.refusal(datagram, source, retry_after_s=self._settings.retry_after_s)
+            return forwarding.refusal(datagram, source, retry_after_s=self._retry_after_s)
         forwarded = forwarding.forwarded(datagram, source, self._via)
-        return (forwarded, (self._via[0], self._settings.own_ports[process])) if forwarded else None
+        return (forwarded, (self._host, self._own_ports[process])) if forwarded else None
 
     def _route_response(self, datagram: bytes, source: Address) -> tuple[bytes, Address] | None:
-        if source[0] == self._settings.local_address and source[1] in self._settings.own_ports:
+        if not datagram.startswith(b"SIP/2.0 "):
+            return None
+        if source[0] == self._host and source[1] in self._own_ports:
             return forwarding.returned(datagram)
         # peers that send everything to one address, as SIPp does, send it the responses to a UA process as well
         port = forwarding.sender_port(datagram)
-        return (datagram, (self._settings.local_address, port)) if port in self._settings.own_ports else None
+        return (datagram, (self._host, port)) if port in self._own_ports else None
 
     def _choose(self, call_id: bytes, method: bytes) -> int | None:
         """The UA process that has this Call-ID, or the one with the most free calls; ``None`` if none is ready."""
@@ -129,14 +121,14 @@ def main() -> int:
     """Run until told to shut down or the server is gone; returns the exit status."""
     channel, settings = child.begin(DispatcherSettings, (SetFreeCalls,))
     logs.configure(level=settings.log.level, json=settings.log.json, process="dispatcher")
+    address = (settings.sip.host, settings.sip.port)
     with contextlib.suppress(ProcessFailed), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sip:
         try:
             sip.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-            sip.bind((settings.host, settings.port))
+            sip.bind(address)
         except OSError as error:
-            owner = port_owner.find("udp", settings.port) if error.errno == errno.EADDRINUSE else None
-            why = f"the port is taken by {owner}" if owner else str(error)
-            channel.send(StartFailed(detail=f"cannot listen on {settings.host}:{settings.port}/udp: {why}"))
+            why = port_owner.reason("udp", address[1], str(error))
+            channel.send(StartFailed(detail=f"cannot listen on {address[0]}:{address[1]}/udp: {why}"))
             return child.EXIT_NO_START
         sip.settimeout(0)
         channel.send(Hello(protocol=PROTOCOL_VERSION, process="dispatcher", pid=os.getpid(), build={}))
@@ -175,9 +167,9 @@ def _pass_on(sip: socket.socket, dispatcher: Dispatcher) -> None:
     for _ in range(MAX_DATAGRAMS):
         try:
             datagram, source = sip.recvfrom(_MAX_DATAGRAM_BYTES)
-        except OSError as error:  # ICMP errors of what was sent before come as errors too
-            if error.errno in _NOTHING_TO_SEND:
-                return
+        except BlockingIOError:
+            return
+        except OSError:  # an ICMP error about what was sent before
             continue
         routed = dispatcher.route(datagram, source)
         if routed is not None:

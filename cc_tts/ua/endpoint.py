@@ -174,7 +174,7 @@ class UserAgent:
         self.max_calls = min(wanted, self._open_files(wanted))
         self._max_closing = max(MIN_CLOSING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
         if self._settings.dispatcher_port:
-            library.dispatcher = f"{self._settings.bound_host}:{self._settings.dispatcher_port}"
+            library.dispatcher = f"{self._settings.sip.local_address}:{self._settings.dispatcher_port}"
         if self._settings.sip.user_agent:
             library.server_header = (("Server", self._settings.sip.user_agent),)
         self._install_request_filter(library)

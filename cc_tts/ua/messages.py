@@ -36,15 +36,9 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether this is the process that registers, if any does."""
 
     @property
-    def bound_host(self) -> str:
-        """Where local processes reach us."""
-        return "127.0.0.1" if self.sip.host == "0.0.0.0" else self.sip.host
-
-    @property
     def own_host(self) -> str:
         """The host of our own URIs."""
-        host = self.sip.public_address or self.sip.host
-        return "127.0.0.1" if host == "0.0.0.0" else host
+        return self.sip.public_address or self.sip.local_address
 
     @property
     def local_uri(self) -> str:

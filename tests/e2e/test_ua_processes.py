@@ -90,6 +90,23 @@ async def test_calls_are_spread_and_a_process_that_dies_takes_its_own_calls_only
             assert {own_port(answer.text) for _, answer in made} == set(ports)
 
 
+async def test_calls_go_on_without_the_dispatcher_and_new_ones_come_when_it_is_back(
+    two: Server, phone: SoftphoneProcess
+) -> None:
+    async with two.events() as log:
+        await phone.dial(two.uri("silent"))
+        await log.wait("call.established")
+        died = pids(two)["dispatcher"]
+        os.kill(died, signal.SIGKILL)
+        await until(lambda: pids(two)["dispatcher"] != died, EXIT_TIMEOUT_S)
+        async with calls(two, 1):
+            await phone.dtmf("5")
+            assert (await log.wait("call.dtmf"))["data"]["digit"] == "5"
+        report = await phone.hangup()
+    assert report["ending"]["result"] == "completed"
+    assert 'cctts_process_restarts_total{process="dispatcher"} 1.0' in (await two.get_text("/metrics"))[1]
+
+
 async def test_a_call_with_keys_hold_and_a_hangup_of_ours(two: Server, phone: SoftphoneProcess) -> None:
     async with two.events() as log:
         await phone.dial(two.uri("greet"))

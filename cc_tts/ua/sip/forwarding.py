@@ -12,6 +12,8 @@ SOURCE: Final = "cc-tts-source"
 PORT: Final = "cc-tts-port"
 Address = tuple[str, int]
 
+_REQUEST_LINE: Final = re.compile(rb"([A-Za-z0-9.!%*_+`'~-]+) +[^\s]+ +SIP/2\.0[ \t]*\r?\n")
+"""RFC 3261 §7.1. The method is a token (§25.1), so that no header can stand in its place."""
 _VIA: Final = re.compile(rb"^(?:via|v)[ \t]*:\s*((?:[^,\r\n]|\r?\n[ \t])*)", re.IGNORECASE | re.MULTILINE)
 """The first value of the first Via; lines that begin with white space belong to the one before (RFC 3261 §7.3.1)."""
 _CALL_ID: Final = re.compile(rb"^(?:call-id|i)[ \t]*:\s*(\S*)", re.IGNORECASE | re.MULTILINE)
@@ -21,9 +23,18 @@ _RECEIVED: Final = re.compile(rb"\s*;\s*received\s*=[^;]*", re.IGNORECASE)
 _RPORT: Final = re.compile(rb";\s*rport(?:\s*=[^;]*)?(?=\s*(?:;|$))", re.IGNORECASE)
 _BRANCH: Final = re.compile(rb";\s*branch\s*=\s*([^;\s]+)", re.IGNORECASE)
 _OUR_VIA: Final = re.compile(
-    rb"^Via:[^\r\n]*;" + SOURCE.encode() + rb"=([\d.]+);" + PORT.encode() + rb"=(\d+)[^\r\n]*\r\n", re.MULTILINE
+    rb"^Via:[^\r\n]*;"
+    + SOURCE.encode()
+    + rb"=(\d{1,3}(?:\.\d{1,3}){3});"
+    + PORT.encode()
+    + rb"=(\d{1,5})(?!\d)[^\r\n]*\r\n",
+    re.MULTILINE,
 )
-_COPIED: Final = re.compile(rb"^(?:via|v|from|f|to|t|call-id|i|cseq)[ \t]*:", re.IGNORECASE)
+_COPIED: Final = re.compile(
+    rb"^(?:via|v|from|f|(to|t)|call-id|i|cseq)[ \t]*:(?:[^\r\n]|\r?\n[ \t])*", re.IGNORECASE | re.MULTILINE
+)
+"""Headers that a response repeats (RFC 3261 §8.2.6.2), folded ones whole; the group is there for To."""
+_TAG: Final = re.compile(rb";\s*tag\s*=", re.IGNORECASE)
 _END_OF_HEADERS: Final = re.compile(rb"\r?\n\r?\n")
 _SIP_PORT: Final = 5060
 _MAX_PORT: Final = 65535
@@ -31,8 +42,8 @@ _MAX_PORT: Final = 65535
 
 def method_of(datagram: bytes) -> bytes:
     """The method of a request; empty for a response and for what is not SIP."""
-    words = datagram.split(b"\n", 1)[0].split()
-    return words[0] if len(words) == 3 and words[2] == b"SIP/2.0" else b""  # noqa: PLR2004 - Request-Line, RFC 3261 §7.1
+    found = _REQUEST_LINE.match(datagram)
+    return found[1] if found else b""
 
 
 def call_id_of(datagram: bytes) -> bytes:
@@ -47,13 +58,14 @@ def forwarded(request: bytes, source: Address, via: Address) -> bytes | None:
     The client's own Via gets ``received`` and, if it asks for it, ``rport`` (RFC 3581 §4). The new branch is the same for
     a retransmission, for the CANCEL and for the ACK to a refusal (RFC 3261 §16.11).
     """
-    found = _VIA.search(_head(request))
+    head = _head(request)
+    found = _VIA.search(head)
     if found is None:
         return None
     value = _with_source(found[1], source)
     branch = _BRANCH.search(found[1])
-    cseq = _CSEQ.search(_head(request))
-    transaction = (source[0].encode(), branch[1] if branch else found[1], call_id_of(request), cseq[1] if cseq else b"")
+    cseq = _CSEQ.search(head)
+    transaction = (source[0].encode(), branch[1] if branch else found[1], call_id_of(head), cseq[1] if cseq else b"")
     digest = hashlib.blake2b(b"\0".join(transaction), digest_size=12).hexdigest()
     reply_port = _reply_port(found[1], source)
     own = (
@@ -68,7 +80,7 @@ def returned(response: bytes) -> tuple[bytes, Address] | None:
     head = _head(response)
     found = _OUR_VIA.search(head)
     first = _VIA.search(head)
-    if found is None or first is None or first.start() != found.start():
+    if found is None or first is None or first.start() != found.start() or int(found[2]) > _MAX_PORT:
         return None
     return response[: found.start()] + response[found.end() :], (found[1].decode(), int(found[2]))
 
@@ -95,17 +107,11 @@ def refusal(request: bytes, source: Address, *, retry_after_s: int) -> tuple[byt
     if found is None:
         return None
     marked = head[: found.start(1)] + _with_source(found[1], source) + head[found.end(1) :]
-    headers = [line.rstrip(b"\r") for line in marked.split(b"\n")[1:] if _COPIED.match(line)]
-    tag = hashlib.blake2b(call_id_of(request), digest_size=6).hexdigest().encode()
-    tagged = [line + b";tag=" + tag if _lacks_tag(line) else line for line in headers]
+    tag = b";tag=" + hashlib.blake2b(call_id_of(head), digest_size=6).hexdigest().encode()
+    headers = [each[0] + tag if each[1] and not _TAG.search(each[0]) else each[0] for each in _COPIED.finditer(marked)]
     end = f"Retry-After: {retry_after_s}\r\nContent-Length: 0\r\n\r\n".encode()
-    text = b"\r\n".join([b"SIP/2.0 503 Service Unavailable", *tagged, end])
+    text = b"\r\n".join([b"SIP/2.0 503 Service Unavailable", *headers, end])
     return text, (source[0], _reply_port(found[1], source))
-
-
-def _lacks_tag(line: bytes) -> bool:
-    name, _, value = line.partition(b":")
-    return name.strip().lower() in (b"to", b"t") and b";tag=" not in value.replace(b" ", b"").lower()
 
 
 def _head(message: bytes) -> bytes:

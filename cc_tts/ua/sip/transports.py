@@ -44,8 +44,7 @@ def open_all(endpoint: Any, settings: UaSettings, transports: Iterable[str], *, 
             endpoint.transportCreate(getattr(pj, _TYPES[name]), config)
         except pj.Error as error:
             where = f"{settings.sip.host}:{config.port}/{name}"
-            owner = port_owner.find("udp" if name == "udp" else "tcp", config.port)
-            why = f"the port is taken by {owner}" if owner else pj_detail(error)
+            why = port_owner.reason("udp" if name == "udp" else "tcp", config.port, pj_detail(error))
             raise RuntimeError(f"cannot listen on {where}: {why}") from None
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cc_tts.config.schema import LogConfig
+from cc_tts.config.schema import LogConfig, SipConfig, UaConfig
 from cc_tts.ua import dispatcher
 from cc_tts.ua.dispatcher import DOWN, Dispatcher, DispatcherSettings
 
@@ -21,8 +21,7 @@ def request(call_id: str, method: str = "INVITE") -> bytes:
 
 @pytest.fixture
 def spread() -> Dispatcher:
-    settings = DispatcherSettings(host="0.0.0.0", port=5060, own_ports=PORTS, retry_after_s=5, log=LogConfig())
-    made = Dispatcher(settings)
+    made = Dispatcher(DispatcherSettings(sip=SipConfig(host="0.0.0.0"), ua=UaConfig(processes=3), log=LogConfig()))
     made.set_free_calls((4, 6, 5))
     return made
 

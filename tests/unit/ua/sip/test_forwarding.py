@@ -92,7 +92,16 @@ def test_the_branch_is_that_of_the_transaction() -> None:
 
 
 @pytest.mark.parametrize(
-    "datagram", [b"", b"\r\n\r\n", b"\0\1\0\0!\x12\xa4B", b"SIP/2.0 200 OK\r\n\r\n", b"INVITE x\r\n"]
+    "datagram",
+    [
+        b"",
+        b"\r\n\r\n",
+        b"\0\1\0\0!\x12\xa4B",
+        b"SIP/2.0 200 OK\r\n\r\n",
+        b"INVITE x\r\n",
+        b"Via:x sip:a SIP/2.0\r\n",
+        b"INVITE sip:a SIP/2.0\rVia: x\r\n",
+    ],
 )
 def test_what_is_no_request_has_no_method(datagram: bytes) -> None:
     assert forwarding.method_of(datagram) == b""
@@ -119,7 +128,20 @@ def test_a_refusal_is_a_whole_response() -> None:
     assert {"Call-ID: one", "CSeq: 7 INVITE", "Retry-After: 5", "Content-Length: 0"} < set(lines)
     (to,) = (line for line in lines if line.startswith("To:"))
     assert ";tag=" in to
+    folded = "Via: SIP/2.0/UDP 10.0.0.1:5080\r\n ;branch=z9hG4bKx"
+    refused = forwarding.refusal(request(folded, headers="t:\r\n <sip:b@c>\r\n"), SOURCE, retry_after_s=5)
+    assert refused is not None
+    assert b"\r\nVia: SIP/2.0/UDP 10.0.0.1:5080\r\n ;branch=z9hG4bKx;received=192.0.2.7\r\n" in refused[0]
+    assert b"\r\nt:\r\n <sip:b@c>;tag=" in refused[0]
     assert forwarding.refusal(request(via.replace(";", ";rport;", 1)), SOURCE, retry_after_s=5) is not None
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("192.0.2.7", "65536"), ("192.0.2.7", "9" * 30), ("192.0.2", "5060"), ("x", "1")]
+)
+def test_a_response_that_leads_to_no_address_is_dropped(host: str, port: str) -> None:
+    via = f"Via: SIP/2.0/UDP 127.0.0.1:5060;branch=z9hG4bKx;{forwarding.SOURCE}={host};{forwarding.PORT}={port}"
+    assert forwarding.returned(f"SIP/2.0 200 OK\r\n{via}\r\n\r\n".encode()) is None
 
 
 def test_the_sender_of_a_request_is_the_one_its_response_names() -> None:

@@ -132,7 +132,7 @@ class Server:
             await self.engine.start()
             await self.text_process.start()
             if self._config.cache.enabled:
-                await self.prompt_cache.start()
+                await self.prompt_cache.files.start()
                 self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config)
             for warning in startup.check_speech(self._config, self.source):
                 log.warning("configuration", detail=warning)
@@ -156,7 +156,7 @@ class Server:
             await self.cached_source.stop()
             await self.engine.stop()
             await self.text_process.stop()
-            await self.prompt_cache.stop()
+            await self.prompt_cache.files.stop()
             log.info("stopped")
 
     def _on_signal(self) -> None:

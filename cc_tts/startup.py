@@ -17,7 +17,7 @@ from cc_tts.config.schema import Config
 from cc_tts.engines.factory import make_engine
 from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
-from cc_tts.speech.prompt_cache import PromptCache
+from cc_tts.speech.prompt_files import PromptFiles
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import pjsua2_build
@@ -60,7 +60,7 @@ def check_machine(config: Config) -> list[str]:
         tls_files.ca_file(config.tls)
     _check_addresses(config)
     if config.cache.enabled:
-        PromptCache(config.cache, Metrics()).check()
+        PromptFiles(config.cache, Metrics()).check()
     return warnings + _implausible_ports(config)
 
 

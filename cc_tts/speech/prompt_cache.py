@@ -11,6 +11,7 @@ is read, the engine and its voices; the program's version stands for the rules o
 Runs on: the event loop.
 """
 
+import contextlib
 import hashlib
 import json
 from collections import OrderedDict
@@ -36,45 +37,19 @@ MAX_KEYS_REMEMBERED: Final = 16_384
 
 
 class PromptCache:
-    """Cached prompts, by key."""
+    """Cached prompts, by key. ``files``: those on disk."""
 
     def __init__(self, config: CacheConfig, metrics: Metrics) -> None:
         self._config = config
         self._metrics = metrics
         self._memory: OrderedDict[str, CachedPrompt] = OrderedDict()
         self._uses: OrderedDict[str, int] = OrderedDict()
-        self._files: PromptFiles | None = None
+        self.files = PromptFiles(config, metrics)
         self.memory_bytes = 0
-        if config.disk_dir:
-            folder = Path(config.disk_dir).expanduser()
-            self._files = PromptFiles(folder, max_bytes=config.disk_bytes, on_change=self._disk_changed)
 
     def __str__(self) -> str:
-        disk = f", {self._config.disk_bytes >> 20} MiB on disk" if self._files is not None else ""
+        disk = f", {self._config.disk_bytes >> 20} MiB on disk" if self._config.disk_dir else ""
         return f"cache {self._config.memory_bytes >> 20} MiB{disk}"
-
-    def check(self) -> None:
-        """Find out whether ``cache.disk_dir`` can be used; nothing is created.
-
-        Raises:
-            ConfigError: it cannot.
-        """
-        if self._files is not None:
-            self._files.check()
-
-    async def start(self) -> None:
-        """Find what is on disk.
-
-        Raises:
-            ConfigError: ``cache.disk_dir`` cannot be used.
-        """
-        if self._files is not None:
-            await self._files.start()
-
-    async def stop(self) -> None:
-        """Finish writing."""
-        if self._files is not None:
-            await self._files.stop()
 
     @property
     def max_prompt_ms(self) -> float:
@@ -96,21 +71,16 @@ class PromptCache:
         prompt = self._memory.get(key)
         if prompt is not None:
             self._memory.move_to_end(key)
-            if self._files is not None:
-                self._files.used(key)
+            self.files.used(key)
         return prompt
-
-    def is_on_disk(self, key: str) -> bool:
-        """Whether :meth:`load` will probably find it."""
-        return self._files is not None and key in self._files
 
     def has(self, key: str) -> bool:
         """Whether it is in memory or on disk; does not count as a use."""
-        return key in self._memory or self.is_on_disk(key)
+        return key in self._memory or key in self.files
 
     async def load(self, key: str) -> CachedPrompt | None:
         """Bring a prompt from disk into memory; ``None`` if it is gone or damaged."""
-        prompt = await self._files.load(key) if self._files is not None else None
+        prompt = await self.files.load(key)
         if prompt is not None:
             self._remember(key, prompt)
         return prompt
@@ -121,8 +91,7 @@ class PromptCache:
         if not self.is_wanted(key) or duration_ms > self.max_prompt_ms or not is_sound(prompt):
             return
         self._remember(key, prompt)
-        if self._files is not None:
-            self._files.store(key, prompt)
+        self.files.store(key, prompt)
 
     def _remember(self, key: str, prompt: CachedPrompt) -> None:
         if prompt.num_bytes > self._config.memory_bytes:
@@ -140,14 +109,6 @@ class PromptCache:
         metrics.prompt_cache_evictions.labels(where="memory").inc(num_evicted)
         metrics.prompt_cache_bytes.labels(where="memory").set(self.memory_bytes)
         metrics.prompt_cache_prompts.labels(where="memory").set(len(self._memory))
-
-    def _disk_changed(self, num_evicted: int, num_damaged: int) -> None:
-        assert self._files is not None
-        metrics = self._metrics
-        metrics.prompt_cache_evictions.labels(where="disk").inc(num_evicted)
-        metrics.prompt_cache_damaged.inc(num_damaged)
-        metrics.prompt_cache_bytes.labels(where="disk").set(self._files.num_bytes)
-        metrics.prompt_cache_prompts.labels(where="disk").set(len(self._files))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,19 +168,12 @@ def _version(name: str) -> str:
 
 def _files(folder: Path) -> list[str]:
     found = []
-    try:
+    with contextlib.suppress(OSError):  # the engine says what is wrong with the folder when it starts
         for path in sorted(folder.iterdir()):
             if path.is_file():
                 status = path.stat()
                 found.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
-    except OSError:
-        pass  # the engine says what is wrong with the folder when it starts
     return found
-
-
-def fits(cached: CachedPrompt, prompt: SpokenPrompt) -> bool:
-    """Whether what was cached can be of this prompt; after a change of the format that forgot its number it may not."""
-    return cached.rate_hz == prompt.rate_hz and cached.num_chars <= len(prompt.text)
 
 
 def as_cached(chunks: Sequence[SpeechChunk], text: str, rate_hz: int) -> CachedPrompt | None:
@@ -241,14 +195,12 @@ def as_cached(chunks: Sequence[SpeechChunk], text: str, rate_hz: int) -> CachedP
 def chunks_of(cached: CachedPrompt, text: str) -> Iterator[SpeechChunk]:
     """Cut what was cached into chunks again; the words come out of ``text``."""
     size = AudioFormat(cached.rate_hz).bytes_for_ms(CHUNK_MS)
-    marks = cached.marks if cached.marks and cached.marks[0].at_bytes == 0 else (PromptMark(0, None), *cached.marks)
     num_chars = 0
-    for mark, end in pairwise([*marks, PromptMark(len(cached.pcm), None)]):
-        source = None
+    for mark, end in pairwise([PromptMark(0, None), *cached.marks, PromptMark(len(cached.pcm), None)]):
+        source, words = None, mark.words
         if mark.source_chars is not None:
             source = text[num_chars : num_chars + mark.source_chars]
             num_chars += mark.source_chars
-        words = mark.words
         for start in range(mark.at_bytes, end.at_bytes, size):
             yield SpeechChunk(cached.pcm[start : min(start + size, end.at_bytes)], source, words, cached=True)
             source, words = None, ()

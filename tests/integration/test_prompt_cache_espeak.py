@@ -48,12 +48,12 @@ async def server(folder: Path) -> AsyncIterator[Spoken]:
     engine = EspeakEngine()
     await engine.start()
     spoken = Spoken(config, engine)
-    await spoken.cache.start()
+    await spoken.cache.files.start()
     spoken.cached.identity = await asyncio.to_thread(engine_identity, config)
     yield spoken
     await spoken.cached.stop()
     await engine.stop()
-    await spoken.cache.stop()
+    await spoken.cache.files.stop()
 
 
 def audio(chunks: list[SpeechChunk]) -> bytes:

@@ -506,15 +506,15 @@ async def _read(reading: AsyncIterator[SpeechChunk], heard: list[SpeechChunk], *
 async def kept_on_disk(folder: Path) -> None:
     desk = Desk(folder, min_uses=1)
     desk.plan = list(WORDS)
-    await desk.cache.start()
+    await desk.cache.files.start()
     await desk.say()
-    await desk.cache.stop()
+    await desk.cache.files.stop()
 
 
 async def test_after_a_restart_it_comes_from_disk_with_its_words(tmp_path: Path) -> None:
     await kept_on_disk(tmp_path)
     desk = Desk(tmp_path)
-    await desk.cache.start()
+    await desk.cache.files.start()
     assert desk.source.has(prompt())
     heard = await asyncio.gather(*(desk.say() for _ in range(10)))
     assert {audio(chunks) for chunks in heard} == {audio(list(WORDS))}
@@ -524,7 +524,7 @@ async def test_after_a_restart_it_comes_from_disk_with_its_words(tmp_path: Path)
     assert (desk.requests("disk"), desk.requests("joined")) == (1, 9)
     await desk.say()
     assert desk.requests("memory") == 1
-    await desk.cache.stop()
+    await desk.cache.files.stop()
 
 
 async def test_the_callers_words_are_not_on_disk(tmp_path: Path) -> None:
@@ -539,26 +539,26 @@ async def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
     (file,) = listed(tmp_path)
     file.write_bytes(b"x" + file.read_bytes()[1:])
     desk = Desk(tmp_path, min_uses=1)
-    await desk.cache.start()
+    await desk.cache.files.start()
     chunks = await desk.say()
     assert audio(chunks) == audio(list(CHUNKS))
     assert not any(chunk.cached for chunk in chunks)
     assert len(desk.made) == 1
     assert all(chunk.cached for chunk in await desk.say())
-    await desk.cache.stop()
+    await desk.cache.files.stop()
 
 
 async def test_cancel_while_the_file_is_read(tmp_path: Path) -> None:
     await kept_on_disk(tmp_path)
     desk = Desk(tmp_path)
-    await desk.cache.start()
+    await desk.cache.files.start()
     stream = desk.open()
     reading = asyncio.create_task(_all(stream))
     await asyncio.sleep(0)
     await stream.cancel()
     assert await reading == []
     assert desk.made == []
-    await desk.cache.stop()
+    await desk.cache.files.stop()
 
 
 # --- keys ----------------------------------------------------------------------------------------------------------------

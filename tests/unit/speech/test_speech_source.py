@@ -15,8 +15,9 @@ from cc_tts.errors import (
     UnknownVoice,
     Unprocessable,
 )
+from cc_tts.media.tones import MAX_TONE_MS
 from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
-from cc_tts.speech.source import CHUNK_MS, MAX_TONE_MS, TEXT_SLICE_CHARS, SpeechChunk, SpeechSource
+from cc_tts.speech.source import CHUNK_MS, TEXT_SLICE_CHARS, SpeechChunk, SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from tests.fakes.fake_engine import FakeEngine
 

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from cc_tts import __version__, logs, port_owner, startup
 from cc_tts.api.app import ApiContext, Listener, build_app, connection_options, runner_options, set_tokens
+from cc_tts.calls.call import CallServices
 from cc_tts.calls.events import EventBus
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.clock import MonotonicClock
@@ -36,7 +37,6 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextProcess
 from cc_tts.ua.client import UaClient
 from cc_tts.ua.pjsua2_build import WHEEL_MAX_CALLS, advice
-from cc_tts.voices.catalog import VoiceCatalog
 
 HTTP_SHUTDOWN_TIMEOUT_S: Final = 5.0
 KEYS_IN_CLEAR: Final = (
@@ -84,13 +84,14 @@ class Server:
         )
         self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers, node=config.server.node_name)
         self.registry = CallRegistry(
-            config,
-            ua=self.ua,
-            source=self.source,
-            voices=VoiceCatalog((self.engine,)),
-            events=self.events,
-            metrics=self.metrics,
-            clock=clock,
+            CallServices(
+                config=config,
+                ua=self.ua,
+                source=self.source,
+                events=self.events,
+                metrics=self.metrics,
+                clock=clock,
+            )
         )
         self.app = build_app(
             ApiContext(

@@ -3,17 +3,17 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal
 
 from cc_tts import logs
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
 from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import EventBus
-from cc_tts.calls.player import PromptPlayer
-from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
+from cc_tts.calls.player import Line, PromptPlayer
+from cc_tts.calls.utterance import CompletionCause, Utterance
 from cc_tts.calls.utterance_index import UtteranceIndex
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.config.schema import Config
@@ -39,17 +39,9 @@ log = logs.get(__name__)
 Direction = Literal["inbound", "outbound"]
 
 
-@dataclass(frozen=True, slots=True)
-class StopResult:
-    """What ``stop`` stopped, and how much produced audio was thrown away, ms."""
-
-    stopped: list[str]
-    discarded_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class CallServices:
-    """What every call uses."""
+    """What every call uses. Changes of ``config`` after the start reach only the registry."""
 
     config: Config
     ua: UaClient
@@ -57,8 +49,15 @@ class CallServices:
     events: EventBus
     metrics: Metrics
     clock: Clock
-    threshold: StartThreshold
-    utterances: UtteranceIndex
+    threshold: StartThreshold = field(init=False)
+    utterances: UtteranceIndex = field(init=False)
+
+    def __post_init__(self) -> None:
+        playout = self.config.playout
+        self.threshold = StartThreshold(
+            floor_ms=playout.start_threshold_min_ms, ceiling_ms=playout.start_threshold_max_ms
+        )
+        self.utterances = UtteranceIndex(self.metrics, self.threshold)
 
 
 class Call:
@@ -104,22 +103,18 @@ class Call:
         self.utterances: dict[str, Utterance] = {}
         self.local_reason: str | None = None
         self.lead_in_ms = 0
-        self.speaks_from_ns = 0
         self._answering = False
         self._log = log.bind(call_id=id_)
-        self._cut_waiters: dict[str, asyncio.Future[None]] = {}
-        self._barge_ins: deque[tuple[str, int]] = deque(maxlen=64)
+        self._completed = asyncio.Event()
         self._key_down_ns: int | None = None
         self._timer: asyncio.TimerHandle | None = None
-        config = services.config
+        self._line = Line(id_, services.ua, services.threshold)
         self.player = PromptPlayer(
-            _CallLine(self, services),
+            self._line,
             services.source,
-            rate_hz=config.rtp.clock_rate_hz,
-            window_ms=config.playout.window_ms,
+            services.config,
             clock=services.clock,
             on_complete=self._utterance_complete,
-            overload_wait_ms=config.tts.overload_wait_ms,
         )
 
     # --- what the API reads ------------------------------------------------------------------------------------------
@@ -134,11 +129,6 @@ class Call:
         """Whether it is an incoming call to which no final answer went out."""
         waits = self.direction == "inbound" and self.state in (CallState.INCOMING, CallState.EARLY)
         return waits and not self._answering
-
-    @property
-    def utterance_ids(self) -> list[str]:
-        """Oldest first."""
-        return list(self.utterances)
 
     # --- speaking ----------------------------------------------------------------------------------------------------
 
@@ -171,9 +161,12 @@ class Call:
         self.player.enqueue(utterance)
         return utterance
 
-    async def stop(self, scope: Literal["current", "all"]) -> StopResult:
+    async def stop(self, scope: Literal["current", "all"]) -> tuple[list[str], float]:
         """Silence the current prompt, or everything; returns when the line is silent, or after
         :data:`CUT_TIMEOUT_S`.
+
+        Returns:
+            The ids of what was stopped, and how much produced audio was dropped, ms.
 
         Raises:
             WrongState: the call is over.
@@ -181,28 +174,25 @@ class Call:
         self._check(CallEvent.SPEAK)
         queue = self.player.queue
         victims = queue[:1] if scope == "current" else queue
-        victims = [utterance for utterance in victims if not utterance.is_complete]
-        waiters = [self._cut_waiter(utterance.id) for utterance in victims]
         discarded_ms = sum(self.player.discard(utterance, CompletionCause.CANCELLED) for utterance in reversed(victims))
-        if waiters:
-            await asyncio.wait(waiters, timeout=CUT_TIMEOUT_S)
-        return StopResult([utterance.id for utterance in victims], round(discarded_ms, 1))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CUT_TIMEOUT_S):
+                while not all(utterance.is_complete for utterance in victims):
+                    self._completed.clear()
+                    await self._completed.wait()
+        return [utterance.id for utterance in victims], round(discarded_ms, 1)
 
-    def pause(self) -> None:
-        """Stop the prompts' clock.
-
-        Raises:
-            WrongState: the call is over or paused already.
-        """
-        self._set_paused(paused=True)
-
-    def resume(self) -> None:
-        """Go on.
+    def set_paused(self, *, paused: bool) -> None:
+        """Stop the prompts' clock, or let it go on.
 
         Raises:
-            WrongState: the call is over or not paused.
+            WrongState: the call is over, or the prompts are paused already or not paused.
         """
-        self._set_paused(paused=False)
+        self._check(CallEvent.SPEAK)
+        if self.paused == paused:
+            raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
+        self._services.ua.send(messages.SetPaused(self.id, paused))
+        self.paused = paused
 
     # --- the call itself -----------------------------------------------------------------------------------------------
 
@@ -273,10 +263,6 @@ class Call:
         self._cancel_timer()
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._run_quietly, action)
 
-    def end_after(self, delay_s: float, local_reason: str) -> None:
-        """:meth:`end` it then, on the same terms."""
-        self.after(delay_s, lambda: self.end(local_reason))
-
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -288,27 +274,16 @@ class Call:
         except CcTtsError as error:
             self._log.warning("timer_failed", code=error.code, detail=error.detail)
 
-    def hold(self) -> None:
-        """Re-INVITE sendonly.
+    def set_hold(self, *, hold: bool) -> None:
+        """Re-INVITE sendonly to hold, or sendrecv to take back.
 
         Raises:
-            WrongState: not established, or held already.
+            WrongState: not established, or held already or not held.
         """
-        self._set_hold(hold=True)
-
-    def unhold(self) -> None:
-        """Re-INVITE sendrecv.
-
-        Raises:
-            WrongState: not established, or not held.
-        """
-        self._set_hold(hold=False)
-
-    def _set_hold(self, *, hold: bool) -> None:
         self._check(CallEvent.MODIFY)
         if self.held == hold:
             raise WrongState("the call is held already" if hold else "the call is not held")
-        self._services.ua.send(messages.SetHold(call_id=self.id, hold=hold))
+        self._services.ua.send(messages.SetHold(self.id, hold))
 
     def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
         """RFC 4733 events.
@@ -348,12 +323,12 @@ class Call:
         self.answered_at_s = self._services.clock.wall_s()
         for utterance in self.player.queue:
             if utterance.state is UtteranceState.PENDING:
-                utterance.marks.origin_ns = max(utterance.marks.origin_ns, established.at_ns)
+                utterance.origin_ns = max(utterance.origin_ns, established.at_ns)
         self._publish("call.established", codec=self.codec, clock_rate_hz=self.clock_rate_hz)
         self._open_line(established.at_ns)
         self._cancel_timer()
         if max_duration_s := self._services.config.calls.max_duration_s:
-            self.end_after(max_duration_s, "max_duration")
+            self.after(max_duration_s, partial(self.end, "max_duration"))
 
     def on_hold(self, change: messages.HoldChanged) -> None:
         """The media direction changed."""
@@ -391,12 +366,10 @@ class Call:
         self._services.metrics.ua_late_frames.inc(ended.quality.late_frames)
         self.terminate(
             ending_of(
+                ended,
                 was_established=self.answered_at_s is not None,
-                ended_by=ended.ended_by,
-                sip_code=ended.sip_code,
                 local_reason=self.local_reason,
                 direction=self.direction,
-                contacts=ended.contacts,
             )
         )
 
@@ -405,35 +378,29 @@ class Call:
         match report.event:
             case PlayoutSpeech(utterance_id=utterance_id, at_ns=at_ns):
                 self._speech_began(utterance_id, at_ns)
-            case PlayoutProgress(utterance_id=utterance_id, played_ms=played_ms):
-                self.player.progress(utterance_id, played_ms)
+            case PlayoutProgress() as progress:
+                self.player.progress(progress)
             case PlayoutUnderrun(missing_ms=missing_ms):
                 self._services.metrics.playout_underruns.inc()
                 self._services.threshold.underrun(missing_ms)
             case PlayoutFinished() as finished:
-                self.player.finished(
-                    finished.utterance_id,
-                    cut=finished.cause == "cut",
-                    played_ms=finished.played_ms,
-                    underruns=finished.underruns,
-                    at_ns=finished.at_ns,
-                )
+                self.player.finished(finished)
 
     def _interrupt(self, at_ns: int) -> None:
         queue = self.player.queue
         if not queue or not queue[0].barge_in_dtmf:
             return
-        self._barge_ins.append((queue[0].id, at_ns))
+        queue[0].interrupted_ns = queue[0].interrupted_ns or at_ns
         for utterance in reversed([u for u in queue if u.barge_in_dtmf]):
             self.player.discard(utterance, CompletionCause.BARGE_IN)
 
     def _speech_began(self, utterance_id: str, at_ns: int) -> None:
         """The first frame that carries speech was sent."""
         utterance = self.utterances.get(utterance_id)
-        if utterance is None or utterance.marks.first_speech_ns is not None:
+        if utterance is None or utterance.first_speech_ns is not None:
             return
-        utterance.marks.first_speech_ns = at_ns
-        utterance.marks.origin_ns = max(utterance.marks.origin_ns, self.speaks_from_ns)
+        utterance.first_speech_ns = at_ns
+        utterance.origin_ns = max(utterance.origin_ns, self._line.not_before_ns)
         self._publish(
             "speak.started",
             utterance_id=utterance_id,
@@ -462,8 +429,8 @@ class Call:
 
     def _open_line(self, at_ns: int) -> None:
         """The call can be heard since ``at_ns``; the first prompt starts after the lead-in."""
-        if self.lead_in_ms and not self.speaks_from_ns:
-            self.speaks_from_ns = at_ns + self.lead_in_ms * NS_PER_MS
+        if self.lead_in_ms and not self._line.not_before_ns:
+            self._line.not_before_ns = at_ns + self.lead_in_ms * NS_PER_MS
         self.player.open_line()
 
     def _with_defaults(self, prompt: Prompt) -> Prompt:
@@ -484,7 +451,7 @@ class Call:
             voice=voice.id if voice is not None else "",
             engine=voice.engine if voice is not None else "",
             accepted_at_s=services.clock.wall_s(),
-            marks=Marks(origin_ns=services.clock.now_ns()),
+            origin_ns=services.clock.now_ns(),
             barge_in_dtmf=default if prompt.barge_in_dtmf is None else prompt.barge_in_dtmf,
         )
 
@@ -496,14 +463,8 @@ class Call:
             del self.utterances[oldest]
             self._services.utterances.forget((oldest,))
 
-    def _barge_in_instant(self, utterance_id: str) -> int | None:
-        """When the key was pressed that interrupted an utterance, ns."""
-        return next((at_ns for id_, at_ns in self._barge_ins if id_ == utterance_id), None)
-
     def _utterance_complete(self, utterance: Utterance) -> None:
-        waiter = self._cut_waiters.pop(utterance.id, None)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        self._completed.set()
         cause = utterance.completion_cause
         assert cause is not None
         self._publish(
@@ -523,7 +484,7 @@ class Call:
             played_ms=round(utterance.played_ms),
             time_to_first_audio_ms=utterance.time_to_first_audio_ms,
         )
-        self._services.utterances.complete(utterance, interrupted_ns=self._barge_in_instant(utterance.id))
+        self._services.utterances.complete(utterance)
         if _ends_call(utterance, is_last=not self.player.queue):
             self._hang_up_after(cause)
         utterance.forget_text()
@@ -536,19 +497,6 @@ class Call:
         sip_code = 480 if self.waits_for_answer else None
         with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
             self.end("prompt_finished", sip_code=sip_code, cause=cause.value, tail_ms=tail_ms)
-
-    def _cut_waiter(self, utterance_id: str) -> asyncio.Future[None]:
-        waiter = self._cut_waiters.get(utterance_id)
-        if waiter is None:
-            waiter = self._cut_waiters[utterance_id] = asyncio.get_running_loop().create_future()
-        return waiter
-
-    def _set_paused(self, *, paused: bool) -> None:
-        self._check(CallEvent.SPEAK)
-        if self.paused == paused:
-            raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
-        self._services.ua.send(messages.SetPaused(call_id=self.id, paused=paused))
-        self.paused = paused
 
     def _check(self, event: CallEvent) -> None:
         if not self.machine.can(event):
@@ -569,35 +517,6 @@ def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:
     if utterance.completion_cause is CompletionCause.BARGE_IN:
         return utterance.prompt.unattended and is_last
     return utterance.completion_cause in (CompletionCause.NORMAL, CompletionCause.ERROR)
-
-
-class _CallLine:
-    """The player's line: this call's leg in the UA process."""
-
-    def __init__(self, call: Call, services: CallServices) -> None:
-        self._call = call
-        self._id = call.id
-        self._ua = services.ua
-        self._threshold = services.threshold
-
-    def begin(self, utterance_id: str) -> None:
-        self._ua.send(
-            messages.BeginUtterance(
-                call_id=self._id,
-                utterance_id=utterance_id,
-                start_threshold_ms=round(self._threshold.current_ms),
-                not_before_ns=self._call.speaks_from_ns,
-            )
-        )
-
-    def audio(self, utterance_id: str, pcm: bytes) -> None:
-        self._ua.send(messages.Audio(call_id=self._id, utterance_id=utterance_id), pcm)
-
-    def finish(self, utterance_id: str) -> None:
-        self._ua.send(messages.FinishUtterance(call_id=self._id, utterance_id=utterance_id))
-
-    def cut(self, utterance_id: str) -> None:
-        self._ua.send(messages.CutUtterance(call_id=self._id, utterance_id=utterance_id))
 
 
 _REPORTS: Final[Mapping[type[messages.CallReport], Callable[[Call, Any], None]]] = {

@@ -13,16 +13,21 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.call_state import UtteranceEvent
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance
 from cc_tts.clock import Clock, ms_between
+from cc_tts.config.schema import Config
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
+from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
+from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.speech.prompt import Content, SilenceContent
 from cc_tts.speech.source import ChunkStream, SpeechChunk, SpeechSource
+from cc_tts.ua import messages
+from cc_tts.ua.client import UaClient
 
 OVERLOAD_POLL_MS: Final = 50.0
 MAX_ON_LINE: Final = 8
@@ -31,20 +36,35 @@ MAX_ON_LINE: Final = 8
 log = logs.get(__name__)
 
 
-class Line(Protocol):
-    """The leg's playout buffer, across the process boundary."""
+class Line:
+    """A leg's playout buffer, across the process boundary. Nothing is heard of an utterance before ``not_before_ns``.
+
+    Raises:
+        UserAgentUnavailable: the UA process is down; from every method.
+    """
+
+    def __init__(self, call_id: str, ua: UaClient, threshold: StartThreshold) -> None:
+        self._call_id = call_id
+        self._ua = ua
+        self._threshold = threshold
+        self.not_before_ns = 0
 
     def begin(self, utterance_id: str) -> None:
         """Queue an utterance."""
+        start_ms = self._threshold.current_ms
+        self._ua.send(messages.BeginUtterance(self._call_id, utterance_id, start_ms, self.not_before_ns))
 
     def audio(self, utterance_id: str, pcm: bytes) -> None:
         """Append audio of it."""
+        self._ua.send(messages.Audio(self._call_id, utterance_id), pcm)
 
     def finish(self, utterance_id: str) -> None:
         """No more audio will come for it."""
+        self._ua.send(messages.FinishUtterance(self._call_id, utterance_id))
 
     def cut(self, utterance_id: str) -> None:
         """Silence it within one frame."""
+        self._ua.send(messages.CutUtterance(self._call_id, utterance_id))
 
 
 class PromptPlayer:
@@ -54,20 +74,18 @@ class PromptPlayer:
         self,
         line: Line,
         source: SpeechSource,
+        config: Config,
         *,
-        rate_hz: int,
-        window_ms: int,
         clock: Clock,
         on_complete: Callable[[Utterance], None],
-        overload_wait_ms: float = 0.0,
     ) -> None:
         self._line = line
         self._source = source
-        self._format = AudioFormat(rate_hz)
-        self._window_ms = window_ms
+        self._format = AudioFormat(config.rtp.clock_rate_hz)
+        self._window_ms = config.playout.window_ms
+        self._overload_wait_ms = config.tts.overload_wait_ms
         self._clock = clock
         self._on_complete = on_complete
-        self._overload_wait_ms = overload_wait_ms
         self._waiting: deque[Utterance] = deque()
         self._on_line: deque[Utterance] = deque()
         self._feeding: tuple[Utterance, asyncio.Task[None]] | None = None
@@ -109,26 +127,31 @@ class PromptPlayer:
         self._line.cut(utterance.id)
         return max(0.0, utterance.fed_ms - utterance.played_ms)
 
-    def progress(self, utterance_id: str, played_ms: float) -> None:
+    def progress(self, report: PlayoutProgress) -> None:
         """The line has come this far."""
-        for utterance in self._on_line:
-            if utterance.id == utterance_id:
-                utterance.played_ms = played_ms
+        if (utterance := self._find(report.utterance_id)) is not None:
+            utterance.played_ms = report.played_ms
         self._moved.set()
 
-    def finished(self, utterance_id: str, *, cut: bool, played_ms: float, underruns: int, at_ns: int) -> None:
+    def finished(self, report: PlayoutFinished) -> None:
         """The line is done with one."""
-        for utterance in tuple(self._on_line):
-            if utterance.id == utterance_id:
-                utterance.played_ms, utterance.underruns = played_ms, underruns
-                utterance.marks.completed_ns = at_ns
-                self._on_line.remove(utterance)
-                if cut:
-                    self._stop_feeding(utterance)
-                self._complete(utterance, utterance.discard_cause or _natural(utterance, cut=cut))
-                self._turn()
+        if (utterance := self._find(report.utterance_id)) is not None:
+            utterance.played_ms, utterance.underruns = report.played_ms, report.underruns
+            utterance.completed_ns = report.at_ns
+            self._on_line.remove(utterance)
+            cause = CompletionCause.NORMAL
+            if report.cause == "cut":
+                cause = CompletionCause.CANCELLED
+                self._stop_feeding(utterance)
+            if utterance.error_code is not None:
+                cause = CompletionCause.ERROR
+            self._complete(utterance, utterance.discard_cause or cause)
+            self._turn()
         self._moved.set()
         self._next()
+
+    def _find(self, utterance_id: str) -> Utterance | None:
+        return next((utterance for utterance in self._on_line if utterance.id == utterance_id), None)
 
     def close(self, cause: CompletionCause) -> None:
         """The call is over: everything completes now, without asking the line."""
@@ -171,7 +194,7 @@ class PromptPlayer:
             head = self._on_line[0]
             head.machine.fire(UtteranceEvent.START)
             if head.has_waited:
-                head.marks.origin_ns = self._clock.now_ns()
+                head.origin_ns = self._clock.now_ns()
 
     async def _feed(self, utterance: Utterance) -> None:
         prompt = utterance.prompt
@@ -213,8 +236,8 @@ class PromptPlayer:
     async def _send(self, stream: ChunkStream, utterance: Utterance, *, spans: bool) -> None:
         """Send chunks to the line while it holds less than the window."""
         async for chunk in stream:
-            if utterance.marks.first_pcm_ns is None:
-                utterance.marks.first_pcm_ns = self._clock.now_ns()
+            if utterance.first_pcm_ns is None:
+                utterance.first_pcm_ns = self._clock.now_ns()
                 utterance.cached = chunk.cached
             if spans:
                 _extend_spans(utterance, chunk)
@@ -257,12 +280,6 @@ class PromptPlayer:
         utterance.completion_cause = cause
         utterance.machine.fire(UtteranceEvent.COMPLETE)
         self._on_complete(utterance)
-
-
-def _natural(utterance: Utterance, *, cut: bool) -> CompletionCause:
-    if utterance.error_code is not None:
-        return CompletionCause.ERROR
-    return CompletionCause.CANCELLED if cut else CompletionCause.NORMAL
 
 
 def _extend_spans(utterance: Utterance, chunk: SpeechChunk) -> None:

@@ -65,8 +65,8 @@ class UtteranceIndex:
         for utterance_id in utterance_ids:
             self._kept.pop(utterance_id, None)
 
-    def complete(self, utterance: Utterance, *, interrupted_ns: int | None) -> None:
-        """Count a complete one. ``interrupted_ns``: when the key was pressed that interrupted it, if one was."""
+    def complete(self, utterance: Utterance) -> None:
+        """Count a complete one."""
         cause = utterance.completion_cause
         assert cause is not None
         metrics = self._metrics
@@ -76,9 +76,9 @@ class UtteranceIndex:
             self._threshold.smooth()
         if utterance.engine:
             self._observe_engine(utterance)
-        completed_ns = utterance.marks.completed_ns
-        if cause is CompletionCause.BARGE_IN and interrupted_ns is not None and completed_ns is not None:
-            metrics.barge_in_cut.observe(ms_between(interrupted_ns, completed_ns) / 1000)
+        pressed_ns, completed_ns = utterance.interrupted_ns, utterance.completed_ns
+        if cause is CompletionCause.BARGE_IN and pressed_ns is not None and completed_ns is not None:
+            metrics.barge_in_cut.observe(ms_between(pressed_ns, completed_ns) / 1000)
 
     def _observe_engine(self, utterance: Utterance) -> None:
         metrics, engine = self._metrics, utterance.engine

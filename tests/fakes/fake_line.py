@@ -5,6 +5,7 @@ from typing import Protocol
 
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import UserAgentUnavailable
+from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
 
 RATE_HZ = 8000
 
@@ -12,9 +13,9 @@ RATE_HZ = 8000
 class Listener(Protocol):
     """Who hears what the line did; a prompt player."""
 
-    def progress(self, utterance_id: str, played_ms: float) -> None: ...
+    def progress(self, report: PlayoutProgress) -> None: ...
 
-    def finished(self, utterance_id: str, *, cut: bool, played_ms: float, underruns: int, at_ns: int) -> None: ...
+    def finished(self, report: PlayoutFinished) -> None: ...
 
 
 @dataclass(slots=True)
@@ -93,7 +94,7 @@ class FakeLine:
                     self.heard.append(head.id)
                 head.played_ms += step
                 ms -= step
-                self.listener.progress(head.id, head.played_ms)
+                self.listener.progress(PlayoutProgress(head.id, self.now_ns, head.played_ms))
             if not head.is_finished or head.played_ms < self._format.ms_for_bytes(len(head.pcm)):
                 return
             self._end(head, cut=False)
@@ -101,7 +102,7 @@ class FakeLine:
     def _end(self, each: OnLine, *, cut: bool) -> None:
         assert self.listener is not None
         self.queue.remove(each)
-        self.listener.finished(each.id, cut=cut, played_ms=each.played_ms, underruns=0, at_ns=self.now_ns)
+        self.listener.finished(PlayoutFinished(each.id, self.now_ns, "cut" if cut else "drained", each.played_ms, 0))
 
     def _must_be_up(self) -> None:
         if self.is_down:

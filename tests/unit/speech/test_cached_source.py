@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_tts.calls.player import PromptPlayer
-from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
+from cc_tts.calls.utterance import CompletionCause, Utterance
 from cc_tts.config.schema import CacheConfig, Config, TtsConfig
 from cc_tts.errors import EngineFailed, EngineOverloaded, NothingToSay
 from cc_tts.metrics import Metrics
@@ -631,9 +631,7 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
     desk, line = Desk(), FakeLine()
     completed: list[Utterance] = []
     source = SpeechSource(cast("Any", FakeEngine()), Normalizer(), TtsConfig(), cache=desk.source)
-    player = PromptPlayer(
-        line, source, rate_hz=RATE_HZ, window_ms=1000, clock=FakeClock(), on_complete=completed.append
-    )
+    player = PromptPlayer(cast("Any", line), source, Config(), clock=FakeClock(), on_complete=completed.append)
     line.listener = player
     player.open_line()
     text = "Good morning, how are you? I am fine, and the weather is not bad either."
@@ -661,7 +659,7 @@ def spoken(number: int, text: str) -> Utterance:
         voice="en-us",
         engine="fake",
         accepted_at_s=0.0,
-        marks=Marks(origin_ns=0),
+        origin_ns=0,
         barge_in_dtmf=True,
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import unquote_to_bytes
 
-from cc_tts.config.schema import MAX_LEAD_IN_MS, CallsConfig, Config, RouteConfig
+from cc_tts.config.schema import MAX_LEAD_IN_MS, Config, RouteConfig
 from cc_tts.errors import (
     CcTtsError,
     Forbidden,
@@ -28,10 +28,11 @@ from cc_tts.speech.prompt import Prompt, TextContent, Then
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
 MAX_SHOWN_PARAMETERS: Final = 64
-MAX_MS: Final = 86_400_000
 MAX_DELAY_MS: Final = 120_000
 """Silence between two repeats."""
 _NUMBER: Final = re.compile("[0-9]{1,9}")
+_SPEED: Final = re.compile(r"[0-9](\.[0-9]{1,3})?")
+_THEN: Final[Mapping[str, Then | None]] = {"": None, "hangup": "hangup", "stay": "stay"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +42,10 @@ class RouteDecision:
     """
 
     answer: Literal["now", "ring", "manual"]
-    ring_ms: int
     prompt: Prompt | None
     voice: str | None
     language: str | None
+    ring_ms: int = 0
     unanswered: Prompt | None = None
     lead_in_ms: int = 0
 
@@ -162,22 +163,14 @@ def percent_decode(text: str, what: str) -> str:
 
 def _then(tts_headers: Mapping[str, str]) -> Then | None:
     value = tts_headers.get("x-tts-then", "").lower()
-    if not value:
-        return None
-    if value == "hangup":
-        return "hangup"
-    if value == "stay":
-        return "stay"
-    raise MalformedRequest("X-TTS-Then is hangup or stay")
+    if value not in _THEN:
+        raise MalformedRequest("X-TTS-Then is hangup or stay")
+    return _THEN[value]
 
 
 def _lead_in(tts_headers: Mapping[str, str], default_ms: int) -> int:
     value = tts_headers.get("x-tts-delay", "").strip()
-    if not value:
-        return default_ms
-    if not _NUMBER.fullmatch(value) or int(value) > MAX_LEAD_IN_MS:
-        raise MalformedRequest(f"X-TTS-Delay is a number of milliseconds, at most {MAX_LEAD_IN_MS}")
-    return int(value)
+    return _milliseconds(value, "X-TTS-Delay", at_most=MAX_LEAD_IN_MS) if value else default_ms
 
 
 def _has_prompt(tts_headers: Mapping[str, str]) -> bool:
@@ -206,23 +199,17 @@ def _announcement(
     voice = tts_headers.get("x-tts-voice") or percent_decode(parameters.get("voice", ""), "voice=") or None
     locale = percent_decode(parameters.get("locale", ""), "locale=").replace("_", "-")
     language = tts_headers.get("x-tts-language") or locale or None
+    limit_ms = round(config.calls.max_announcement_s * 1000)
     prompt = Prompt(
-        content=TextContent(text, voice, language, _speed(parameters)),
+        content=TextContent(text, voice, language, _speed(parameters.get("speed"))),
         then=then or "hangup",
         unattended=True,
-        repeat=_repeat(parameters, config.calls),
-        delay_ms=_delay(parameters),
-        max_duration_ms=min(
-            _milliseconds(parameters, "duration") or MAX_MS, round(config.calls.max_announcement_s * 1000)
-        ),
+        repeat=_repeat(parameters.get("repeat", "1"), config.calls.max_repeat),
+        delay_ms=_milliseconds(parameters.get("delay", "0"), "delay=", at_most=MAX_DELAY_MS),
+        max_duration_ms=min(_milliseconds(parameters.get("duration", "0"), "duration=") or limit_ms, limit_ms),
     )
     return RouteDecision(
-        answer="now",
-        ring_ms=0,
-        prompt=prompt,
-        voice=voice,
-        language=language,
-        lead_in_ms=_lead_in(tts_headers, 0),
+        answer="now", prompt=prompt, voice=voice, language=language, lead_in_ms=_lead_in(tts_headers, 0)
     )
 
 
@@ -244,36 +231,25 @@ def _announced_text(parameters: Mapping[str, str]) -> str:
             raise NotFound(f"play={scheme[:16]}: is not known here; use play=tts:TEXT")
 
 
-def _repeat(parameters: Mapping[str, str], limits: CallsConfig) -> int:
-    value = parameters.get("repeat", "1")
+def _repeat(value: str, limit: int) -> int:
     if value.lower() == "forever":
-        return limits.max_repeat
+        return limit
     if not _NUMBER.fullmatch(value) or int(value) < 1:
         raise MalformedRequest("repeat= is a number from 1, or forever")
-    return min(int(value), limits.max_repeat)
+    return min(int(value), limit)
 
 
-def _milliseconds(parameters: Mapping[str, str], name: str) -> int | None:
-    value = parameters.get(name)
+def _milliseconds(value: str, what: str, *, at_most: int | None = None) -> int:
+    if not _NUMBER.fullmatch(value) or (at_most is not None and int(value) > at_most):
+        limit = "" if at_most is None else f", at most {at_most}"
+        raise MalformedRequest(f"{what} is a number of milliseconds{limit}")
+    return int(value)
+
+
+def _speed(value: str | None) -> float | None:
     if value is None:
         return None
-    if not _NUMBER.fullmatch(value):
-        raise MalformedRequest(f"{name}= is a number of milliseconds")
-    return min(int(value), MAX_MS)
-
-
-def _delay(parameters: Mapping[str, str]) -> int:
-    delay_ms = _milliseconds(parameters, "delay") or 0
-    if delay_ms > MAX_DELAY_MS:
-        raise MalformedRequest(f"delay= is at most {MAX_DELAY_MS} milliseconds")
-    return delay_ms
-
-
-def _speed(parameters: Mapping[str, str]) -> float | None:
-    value = parameters.get("speed")
-    if value is None:
-        return None
-    if not re.fullmatch(r"[0-9](\.[0-9]{1,3})?", value) or not 0.5 <= float(value) <= 2.0:  # noqa: PLR2004
+    if not _SPEED.fullmatch(value) or not 0.5 <= float(value) <= 2.0:  # noqa: PLR2004
         raise MalformedRequest("speed= is a factor from 0.5 to 2.0")
     return float(value)
 

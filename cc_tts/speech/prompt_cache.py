@@ -13,12 +13,10 @@ Runs on: the event loop.
 
 import contextlib
 import hashlib
-import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -26,8 +24,8 @@ from cc_tts import __version__
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.metrics import Metrics
-from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedPrompt, PromptFiles, PromptMark, is_sound
-from cc_tts.speech.source import CHUNK_MS, SpeechChunk, SpokenPrompt
+from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles, is_sound
+from cc_tts.speech.source import SpeechChunk, SpokenPrompt
 from cc_tts.voices.library import VoiceLibrary
 
 _LIBRARIES: Final = ("espeakng-loader", "num2words", "soxr", "wetext")
@@ -87,7 +85,7 @@ class PromptCache:
 
     def store(self, key: str, prompt: CachedPrompt) -> None:
         """Cache a whole prompt if it was used often enough and is short enough."""
-        duration_ms = AudioFormat(prompt.rate_hz).ms_for_bytes(len(prompt.pcm))
+        duration_ms = AudioFormat(prompt.rate_hz).ms_for_bytes(prompt.pcm_bytes)
         if not self.is_wanted(key) or duration_ms > self.max_prompt_ms or not is_sound(prompt):
             return
         self._remember(key, prompt)
@@ -129,34 +127,17 @@ def engine_identity(config: Config) -> EngineIdentity:
     voices = {}
     if tts.voices_dir:
         for record in VoiceLibrary(Path(tts.voices_dir).expanduser()).records():
-            voices[record.id] = _digest([record.key, record.mode, record.instruction, record.language])
-    return EngineIdentity(_digest(parts), voices)
+            voices[record.id] = _digest(record.key, record.mode, record.instruction, record.language)
+    return EngineIdentity(_digest(*parts), voices)
 
 
 def prompt_key(prompt: SpokenPrompt, identity: EngineIdentity) -> str:
-    """64 hexadecimal digits."""
-    voice = prompt.voice
-    return _digest(
-        [
-            str(FORMAT_VERSION),
-            __version__,
-            voice.engine,
-            identity.model,
-            voice.id,
-            identity.voices.get(voice.id, ""),
-            prompt.asked_language,
-            prompt.language,
-            repr(float(prompt.speed)),
-            str(prompt.first_chunk_max_chars),
-            str(prompt.chunk_max_chars),
-            str(prompt.rate_hz),
-            prompt.text,
-        ]
-    )
+    """64 hexadecimal digits; every field of ``prompt`` makes a difference."""
+    return _digest(FORMAT_VERSION, __version__, identity.model, identity.voices.get(prompt.voice, ""), prompt)
 
 
-def _digest(parts: list[str]) -> str:
-    return hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest()
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(ascii(parts).encode("ascii")).hexdigest()
 
 
 def _version(name: str) -> str:
@@ -177,30 +158,24 @@ def _files(folder: Path) -> list[str]:
 
 
 def as_cached(chunks: Sequence[SpeechChunk], text: str, rate_hz: int) -> CachedPrompt | None:
-    """Join chunks to what is cached; ``None`` if their words are not the beginning of ``text``, one after the other."""
-    marks = []
-    num_bytes = num_chars = 0
+    """What is cached of a prompt; ``None`` if the words of its chunks are not those of ``text``, one after the other."""
+    cached = []
+    num_chars = 0
     for chunk in chunks:
-        source = chunk.begins_source
-        if source is not None:
-            if text[num_chars : num_chars + len(source)] != source:
-                return None
-            num_chars += len(source)
-        if source is not None or chunk.words:
-            marks.append(PromptMark(num_bytes, None if source is None else len(source), chunk.words))
-        num_bytes += len(chunk.data)
-    return CachedPrompt(rate_hz, b"".join(chunk.data for chunk in chunks), tuple(marks))
+        source = chunk.begins_source or ""
+        if not text.startswith(source, num_chars):
+            return None
+        num_chars += len(source)
+        cached.append(CachedChunk(chunk.data, None if chunk.begins_source is None else len(source), chunk.words))
+    return CachedPrompt(rate_hz, tuple(cached))
 
 
 def chunks_of(cached: CachedPrompt, text: str) -> Iterator[SpeechChunk]:
-    """Cut what was cached into chunks again; the words come out of ``text``."""
-    size = AudioFormat(cached.rate_hz).bytes_for_ms(CHUNK_MS)
+    """The chunks of a cached prompt; the words come out of ``text``."""
     num_chars = 0
-    for mark, end in pairwise([PromptMark(0, None), *cached.marks, PromptMark(len(cached.pcm), None)]):
-        source, words = None, mark.words
-        if mark.source_chars is not None:
-            source = text[num_chars : num_chars + mark.source_chars]
-            num_chars += mark.source_chars
-        for start in range(mark.at_bytes, end.at_bytes, size):
-            yield SpeechChunk(cached.pcm[start : min(start + size, end.at_bytes)], source, words, cached=True)
-            source, words = None, ()
+    for chunk in cached.chunks:
+        source = None
+        if chunk.source_chars is not None:
+            source = text[num_chars : num_chars + chunk.source_chars]
+            num_chars += chunk.source_chars
+        yield SpeechChunk(chunk.pcm, source, chunk.words, cached=True)

@@ -18,7 +18,6 @@ import os
 import re
 import tempfile
 from collections import OrderedDict
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +43,7 @@ STOP_TIMEOUT_S: Final = 5.0
 _MAGIC: Final = b"cctts\x00p" + bytes([FORMAT_VERSION])
 _PREFIX_BYTES: Final = len(_MAGIC) + hashlib.sha256().digest_size
 _PROMPT_BYTES: Final = 512
-_MARK_BYTES: Final = 128
+_CHUNK_BYTES: Final = 128
 _WORD_BYTES: Final = 160
 """What objects cost in memory besides the PCM, roughly."""
 _NAME: Final = re.compile(r"([0-9a-f]{64})\.prompt")
@@ -53,28 +52,32 @@ _BEGUN: Final = ".begun-"
 log = logs.get(__name__)
 
 
-class PromptMark(msgspec.Struct, frozen=True, array_like=True):
-    """Something begins at ``at_bytes`` of the PCM: a text chunk of ``source_chars`` characters of the caller's (``None``: no
-    new one), and ``words`` as in :class:`cc_tts.calls.utterance.SpokenSpan`.
+class CachedChunk(msgspec.Struct, frozen=True, array_like=True):
+    """PCM; a text chunk of ``source_chars`` characters of the caller's begins with it (``None``: none does); the words that
+    begin in it, as in :class:`cc_tts.calls.utterance.SpokenSpan`.
     """
 
-    at_bytes: int
-    source_chars: int | None
+    pcm: bytes
+    source_chars: int | None = None
     words: tuple[tuple[float, float], ...] = ()
 
 
 class CachedPrompt(msgspec.Struct, frozen=True, array_like=True):
-    """A whole prompt: PCM at line rate, with its marks in order."""
+    """A whole prompt at line rate, without its text."""
 
     rate_hz: int
-    pcm: bytes
-    marks: tuple[PromptMark, ...] = ()
+    chunks: tuple[CachedChunk, ...]
+
+    @property
+    def pcm_bytes(self) -> int:
+        """Length of the audio."""
+        return sum(len(chunk.pcm) for chunk in self.chunks)
 
     @property
     def num_bytes(self) -> int:
         """What it costs in memory, about."""
-        num_words = sum(len(mark.words) for mark in self.marks)
-        return _PROMPT_BYTES + len(self.pcm) + _MARK_BYTES * len(self.marks) + _WORD_BYTES * num_words
+        num_words = sum(len(chunk.words) for chunk in self.chunks)
+        return _PROMPT_BYTES + self.pcm_bytes + _CHUNK_BYTES * len(self.chunks) + _WORD_BYTES * num_words
 
 
 def charged_bytes(num_bytes: int) -> int:
@@ -182,8 +185,8 @@ class PromptFiles:
         """Write one soon, unless it is there, or too much waits already."""
         if not self._is_used:
             return
-        waiting_bytes = sum(len(each.pcm) for each in self._pending.values())
-        if key in self._index or key in self._pending or waiting_bytes + len(prompt.pcm) > MAX_PENDING_BYTES:
+        waiting_bytes = sum(each.pcm_bytes for each in self._pending.values())
+        if key in self._index or key in self._pending or waiting_bytes + prompt.pcm_bytes > MAX_PENDING_BYTES:
             return
         self._pending[key] = prompt
         if self._writer is None or self._writer.done():
@@ -301,18 +304,14 @@ def from_file(key: str, data: bytes) -> CachedPrompt:
     if found_key != key:
         raise ValueError("it holds another prompt than its name says")
     if not is_sound(prompt):
-        raise ValueError("its marks do not fit its audio")
+        raise ValueError("its audio makes no sense")
     return prompt
 
 
 def is_sound(prompt: CachedPrompt) -> bool:
-    """Whether there is audio in whole samples and the marks lie in it, in order."""
-    places = [0, *(mark.at_bytes for mark in prompt.marks)]
+    """Whether there is audio, in whole samples."""
     return (
         0 < prompt.rate_hz <= MAX_RATE_HZ
-        and len(prompt.pcm) > 0
-        and not any(place % BYTES_PER_SAMPLE for place in (len(prompt.pcm), *places))
-        and all(before <= after for before, after in pairwise(places))
-        and places[-1] < len(prompt.pcm)
-        and all((mark.source_chars or 0) >= 0 for mark in prompt.marks)
+        and prompt.pcm_bytes > 0
+        and not any(len(chunk.pcm) % BYTES_PER_SAMPLE or (chunk.source_chars or 0) < 0 for chunk in prompt.chunks)
     )

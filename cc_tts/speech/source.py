@@ -60,7 +60,8 @@ class SpokenPrompt:
     """
 
     text: str
-    voice: Voice
+    engine: str
+    voice: str
     asked_language: str
     language: str
     speed: float
@@ -234,19 +235,20 @@ class SpeechSource:
         steps = ["text"]
         if self._cache is not None and content.may_cache:
             steps.append(str(self._cache))
-        steps += [str(self._chunker(prompt)), f"engine({self.engine.name}, {prompt.voice.id})"]
+        steps += [str(self._chunker(prompt)), f"engine({self.engine.name}, {prompt.voice})"]
         if resampler.source_rate_hz != resampler.target_rate_hz:
             steps.append(str(resampler))
         return [*steps, f"chunks {CHUNK_MS} ms"]
 
     def _spoken(self, content: TextContent, rate_hz: int) -> SpokenPrompt:
-        config = self._config
+        config, voice = self._config, self._voice(content)
         return SpokenPrompt(
             text=content.text,
-            voice=self._voice(content),
+            engine=voice.engine,
+            voice=voice.id,
             asked_language=content.language or "",
             language=content.language or config.language,
-            speed=content.speed if content.speed is not None else config.speed,
+            speed=float(config.speed if content.speed is None else content.speed),
             first_chunk_max_chars=config.first_chunk_max_chars,
             chunk_max_chars=config.chunk_max_chars,
             rate_hz=rate_hz,
@@ -254,7 +256,7 @@ class SpeechSource:
 
     def _speak(self, prompt: SpokenPrompt, utterance_id: str) -> ChunkStream:
         request = SynthesisRequest(
-            voice=prompt.voice.id,
+            voice=prompt.voice,
             language=prompt.asked_language or None,
             speed=prompt.speed,
             utterance_id=utterance_id,

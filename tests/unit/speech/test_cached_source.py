@@ -20,22 +20,18 @@ from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.prompt_cache import (
     EngineIdentity,
     PromptCache,
-    as_cached,
-    chunks_of,
     engine_identity,
     prompt_key,
 )
 from cc_tts.speech.shared_synthesis import MAX_UNATTENDED, UNATTENDED_BUFFERED_MS, CachedSource
-from cc_tts.speech.source import CHUNK_MS, ChunkStream, SpeechChunk, SpeechSource, SpokenPrompt
+from cc_tts.speech.source import ChunkStream, SpeechChunk, SpeechSource, SpokenPrompt
 from cc_tts.text.normalizer import Normalizer
-from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import FakeChunks, FakeEngine, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 
 pytestmark = pytest.mark.unit
 
 RATE_HZ = 8000
-VOICE = Voice("en-us", engine="fake", language="en-US")
 TEXT = "one two three four five six"
 CHUNKS = tuple(SpeechChunk(bytes([n, 1]) * 1600, word) for n, word in enumerate(re.findall(r"\w+ ?", TEXT)))
 WORDS = (
@@ -48,7 +44,8 @@ WORDS = (
 def prompt(text: str = TEXT, **changed: Any) -> SpokenPrompt:
     facts: dict[str, Any] = {
         "text": text,
-        "voice": VOICE,
+        "engine": "fake",
+        "voice": "en-us",
         "asked_language": "",
         "language": "",
         "speed": 1.0,
@@ -167,16 +164,6 @@ async def test_a_prompt_longer_than_the_limit_is_made_each_time_and_not_held() -
     assert held[-1] == 0
     await desk.say()
     assert len(desk.made) == 2
-
-
-def test_chunks_are_cut_as_the_line_wants_them() -> None:
-    long = SpeechChunk(bytes(range(256)) * 40, "one two three", ((5.0, 0.5),))
-    kept = as_cached([long, SpeechChunk(b"ab")], TEXT, RATE_HZ)
-    assert kept is not None
-    chunks = list(chunks_of(kept, TEXT))
-    assert audio(chunks) == long.data + b"ab"
-    assert max(len(chunk.data) for chunk in chunks) == CHUNK_MS * 16
-    assert spans(chunks) == [(0, "one two three", ((5.0, 0.5),))]
 
 
 # --- shared while it is made ---------------------------------------------------------------------------------------------
@@ -571,8 +558,8 @@ def test_everything_that_changes_the_audio_changes_the_key() -> None:
         for each in (
             prompt(),
             prompt(TEXT + " "),
-            prompt(voice=Voice("de", engine="fake", language="de")),
-            prompt(voice=Voice("en-us", engine="other", language="en-US")),
+            prompt(voice="de"),
+            prompt(engine="other"),
             prompt(asked_language="de"),
             prompt(language="de"),
             prompt(speed=1.1),
@@ -581,11 +568,10 @@ def test_everything_that_changes_the_audio_changes_the_key() -> None:
             prompt(rate_hz=16000),
         )
     ]
-    anna = prompt(voice=Voice("anna", engine="fake", language="en-US"))
+    anna = prompt(voice="anna")
     keys += [prompt_key(prompt(), EngineIdentity("other")), prompt_key(anna, identity)]
     keys.append(prompt_key(anna, EngineIdentity("model", {"anna": "b"})))
     assert len(set(keys)) == len(keys)
-    assert prompt_key(prompt(speed=1), identity) == prompt_key(prompt(speed=1.0), identity)
     assert all(len(key) == 64 for key in keys)
     assert len(prompt_key(prompt("\ud800 text that UTF-8 does not have"), identity)) == 64
 

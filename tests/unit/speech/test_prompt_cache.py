@@ -20,9 +20,9 @@ from cc_tts.metrics import Metrics
 from cc_tts.speech import prompt_files
 from cc_tts.speech.prompt_cache import MAX_KEYS_REMEMBERED, PromptCache
 from cc_tts.speech.prompt_files import (
+    CachedChunk,
     CachedPrompt,
     PromptFiles,
-    PromptMark,
     charged_bytes,
     from_file,
     is_sound,
@@ -32,7 +32,6 @@ from cc_tts.speech.prompt_files import (
 pytestmark = pytest.mark.unit
 
 RATE_HZ = 8000
-MARKS = (PromptMark(0, 12, ((0.0, 0.0), (120.5, 0.4))), PromptMark(640, None, ((400.0, 0.9),)), PromptMark(960, 7))
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +44,12 @@ def key(number: int) -> str:
     return hashlib.sha256(str(number).encode()).hexdigest()
 
 
-def prompt(number: int = 1, num_bytes: int = 1600, marks: tuple[PromptMark, ...] = MARKS) -> CachedPrompt:
-    return CachedPrompt(RATE_HZ, bytes([number % 256, 1]) * (num_bytes // 2), marks)
+def prompt(number: int = 1, num_bytes: int = 1600) -> CachedPrompt:
+    pcm = bytes([number % 256, 1]) * (num_bytes // 2)
+    words = ((0.0, 0.0), (120.5, 0.4))
+    first, second, third = pcm[:640], pcm[640:960], pcm[960:]
+    chunks = (CachedChunk(first, 12, words), CachedChunk(second, None, ((400.0, 0.9),)), CachedChunk(third, 7))
+    return CachedPrompt(RATE_HZ, chunks)
 
 
 def cache(folder: Path | None = None, **config: Any) -> PromptCache:
@@ -86,7 +89,7 @@ def test_a_long_prompt_and_a_broken_one_are_not_kept() -> None:
     keep(kept, 2, 16_002)
     for _ in range(2):
         kept.count_use(key(3))
-    kept.store(key(3), CachedPrompt(RATE_HZ, b""))
+    kept.store(key(3), CachedPrompt(RATE_HZ, ()))
     assert [kept.has(key(number)) for number in (1, 2, 3)] == [True, False, False]
 
 
@@ -163,19 +166,16 @@ def test_the_file_of_another_prompt_is_refused() -> None:
 @pytest.mark.parametrize(
     "unsound",
     [
-        CachedPrompt(RATE_HZ, b""),
-        CachedPrompt(RATE_HZ, b"abc"),
-        CachedPrompt(0, b"ab"),
-        CachedPrompt(RATE_HZ, b"ab", (PromptMark(2, 1),)),
-        CachedPrompt(RATE_HZ, b"abcd", (PromptMark(1, 1),)),
-        CachedPrompt(RATE_HZ, b"abcdef", (PromptMark(4, 1), PromptMark(2, 1))),
-        CachedPrompt(RATE_HZ, b"abcd", (PromptMark(-2, 1),)),
-        CachedPrompt(RATE_HZ, b"abcd", (PromptMark(0, -1),)),
+        CachedPrompt(RATE_HZ, ()),
+        CachedPrompt(RATE_HZ, (CachedChunk(b"abc"),)),
+        CachedPrompt(0, (CachedChunk(b"ab"),)),
+        CachedPrompt(RATE_HZ, (CachedChunk(b"abcd"), CachedChunk(b"abc"))),
+        CachedPrompt(RATE_HZ, (CachedChunk(b"abcd", -1),)),
     ],
 )
 def test_what_makes_no_sense_is_refused_though_its_checksum_is_right(unsound: CachedPrompt) -> None:
     assert not is_sound(unsound)
-    with pytest.raises(ValueError, match="marks"):
+    with pytest.raises(ValueError, match="no sense"):
         from_file(key(1), to_file(key(1), unsound))
 
 
@@ -298,7 +298,7 @@ def test_files_never_grow_beyond_their_bound(
         files = PromptFiles(CacheConfig(disk_dir=str(folder), disk_bytes=max_bytes), Metrics())
         await files.start()
         for number, num_samples in steps:
-            files.store(key(number), prompt(number, num_samples * 2, marks=()))
+            files.store(key(number), prompt(number, num_samples * 2))
             await files.stop()
             sizes.append(sum(charged_bytes(path.stat().st_size) for path in folder.iterdir()))
         return files

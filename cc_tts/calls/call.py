@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from cc_tts import logs
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
@@ -298,22 +298,21 @@ class Call:
 
     def on_report(self, report: messages.CallReport) -> None:
         """Take in what the UA process reports of this call."""
-        _REPORTS[type(report)](self, report)
+        self._reports[type(report)](self, report)
 
-    def on_ringing(self, ringing: messages.CallRinging) -> None:
-        """A provisional response went out or came in."""
+    def _on_ringing(self, ringing: messages.CallRinging) -> None:
         self.sip_call_id = ringing.sip_call_id or self.sip_call_id
         if self.machine.can(CallEvent.RING):
             self.machine.fire(CallEvent.RING)
             self._publish("call.early", sip_code=ringing.sip_code)
             self._open_early_media()
 
-    def on_media(self, media: messages.MediaActive) -> None:
+    def _on_media(self, media: messages.MediaActive) -> None:
         """The leg can be heard; before the answer only if we ring it with early media."""
         self.codec, self.clock_rate_hz, self.srtp = media.codec, media.clock_rate_hz, media.srtp
         self._open_early_media()
 
-    def on_established(self, established: messages.CallEstablished) -> None:
+    def _on_established(self, established: messages.CallEstablished) -> None:
         """ACK. Prompts that waited for it count their time from here."""
         self.sip_call_id = established.sip_call_id or self.sip_call_id
         self.transport = established.transport or self.transport
@@ -330,38 +329,35 @@ class Call:
         if max_duration_s := self._services.config.calls.max_duration_s:
             self.after(max_duration_s, partial(self.end, "max_duration"))
 
-    def on_hold(self, change: messages.HoldChanged) -> None:
-        """The media direction changed."""
+    def _on_hold(self, change: messages.HoldChanged) -> None:
         self.held = change.held
         if change.held:
             self._publish("call.held", by=change.by)
         else:
             self._publish("call.unheld")
 
-    def on_key_down(self, key: messages.DtmfBegan) -> None:
-        """A key is being pressed: stop what may be interrupted. :meth:`on_digit` follows when it is released."""
+    def _on_key_down(self, key: messages.DtmfBegan) -> None:
+        """A key is being pressed: stop what may be interrupted. :meth:`_on_digit` follows when it is released."""
         self._key_down_ns = key.at_ns
         self._interrupt(key.at_ns)
 
-    def on_digit(self, key: messages.DtmfReceived) -> None:
-        """A key was pressed: publish it, and interrupt unless :meth:`on_key_down` has."""
+    def _on_digit(self, key: messages.DtmfReceived) -> None:
+        """A key was pressed: publish it, and interrupt unless :meth:`_on_key_down` has."""
         self._publish("call.dtmf", digit=key.digit, duration_ms=key.duration_ms, method=key.method)
         if key.at_ns != self._key_down_ns:
             self._interrupt(key.at_ns)
 
-    def on_quality(self, report: messages.QualityReport) -> None:
-        """Figures so far."""
+    def _on_quality(self, report: messages.QualityReport) -> None:
         self.quality = report.quality
 
-    def on_command_failed(self, failed: messages.CommandFailed) -> None:
+    def _on_command_failed(self, failed: messages.CommandFailed) -> None:
         """PJSIP refused a command. A call that cannot be answered ends; any other goes on."""
         self._log.warning("command_refused", command=failed.command, detail=failed.detail)
         self._publish("call.command_failed", command=failed.command, detail=failed.detail)
         if failed.command in ("answer", "ring"):
             self.end("sip_error", sip_code=500)
 
-    def on_ended(self, ended: messages.CallEnded) -> None:
-        """The call is over."""
+    def _on_ended(self, ended: messages.CallEnded) -> None:
         self.quality = ended.quality
         self._services.metrics.ua_late_frames.inc(ended.quality.late_frames)
         self.terminate(
@@ -373,8 +369,7 @@ class Call:
             )
         )
 
-    def on_playout(self, report: messages.PlayoutReport) -> None:
-        """The playout buffer's events."""
+    def _on_playout(self, report: messages.PlayoutReport) -> None:
         match report.event:
             case PlayoutSpeech(utterance_id=utterance_id, at_ns=at_ns):
                 self._speech_began(utterance_id, at_ns)
@@ -385,6 +380,19 @@ class Call:
                 self._services.threshold.underrun(missing_ms)
             case PlayoutFinished() as finished:
                 self.player.finished(finished)
+
+    _reports: ClassVar[Mapping[type[messages.CallReport], Callable[[Any, Any], None]]] = {
+        messages.CallRinging: _on_ringing,
+        messages.MediaActive: _on_media,
+        messages.CallEstablished: _on_established,
+        messages.HoldChanged: _on_hold,
+        messages.DtmfBegan: _on_key_down,
+        messages.DtmfReceived: _on_digit,
+        messages.QualityReport: _on_quality,
+        messages.CommandFailed: _on_command_failed,
+        messages.CallEnded: _on_ended,
+        messages.PlayoutReport: _on_playout,
+    }
 
     def _interrupt(self, at_ns: int) -> None:
         queue = self.player.queue
@@ -517,18 +525,3 @@ def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:
     if utterance.completion_cause is CompletionCause.BARGE_IN:
         return utterance.prompt.unattended and is_last
     return utterance.completion_cause in (CompletionCause.NORMAL, CompletionCause.ERROR)
-
-
-_REPORTS: Final[Mapping[type[messages.CallReport], Callable[[Call, Any], None]]] = {
-    messages.CallRinging: Call.on_ringing,
-    messages.MediaActive: Call.on_media,
-    messages.CallEstablished: Call.on_established,
-    messages.HoldChanged: Call.on_hold,
-    messages.DtmfBegan: Call.on_key_down,
-    messages.DtmfReceived: Call.on_digit,
-    messages.QualityReport: Call.on_quality,
-    messages.CommandFailed: Call.on_command_failed,
-    messages.CallEnded: Call.on_ended,
-    messages.PlayoutReport: Call.on_playout,
-}
-"""Which method takes in which report."""

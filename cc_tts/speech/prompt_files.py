@@ -258,11 +258,9 @@ class PromptFiles:
 
     def _read(self, key: str) -> CachedPrompt:
         path = self._path(key)
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size > self._max_bytes:
-                raise ValueError("too long")
-            data = file.read(self._max_bytes + 1)
-        prompt = from_file(key, data)
+        if path.stat().st_size > self._max_bytes:
+            raise ValueError("too long")
+        prompt = from_file(key, path.read_bytes())
         self._touch([key])
         return prompt
 

@@ -35,14 +35,14 @@ log = logs.get(__name__)
 
 
 class CachedSource:
-    """See :class:`cc_tts.speech.source.SpeechCache`. ``max_held_bytes`` bounds the audio of prompts being synthesised."""
+    """Prompts out of the cache, or synthesised once for all who listen; ``max_held_bytes`` bounds the audio of the latter."""
 
     def __init__(self, cache: PromptCache, metrics: Metrics, *, max_held_bytes: int) -> None:
         self.cache = cache
         self._metrics = metrics
-        self._max_held_bytes = max_held_bytes
-        self._shared: dict[str, SharedSynthesis] = {}
-        self._running: set[SharedSynthesis] = set()
+        self.max_held_bytes = max_held_bytes
+        self.shared: dict[str, SharedSynthesis] = {}
+        self.running: set[SharedSynthesis] = set()
         self.held_bytes = 0
         """Of prompts that are being synthesised, or are whole and still being read."""
         self.identity: EngineIdentity | None = None
@@ -53,7 +53,7 @@ class CachedSource:
 
     async def stop(self) -> None:
         """Cancel what nobody listens to."""
-        unattended = [synthesis for synthesis in self._running if synthesis.is_unattended]
+        unattended = [synthesis for synthesis in self.running if synthesis.is_unattended]
         await asyncio.gather(*(synthesis.cancel() for synthesis in unattended))
 
     def has(self, prompt: SpokenPrompt) -> bool:
@@ -61,7 +61,7 @@ class CachedSource:
         if self.identity is None:
             return False
         key = prompt_key(prompt, self.identity)
-        return key in self._shared or self.cache.has(key)
+        return key in self.shared or self.cache.has(key)
 
     def open(self, prompt: SpokenPrompt, synthesise: Synthesise, *, is_again: bool = False) -> ChunkStream:
         """Begin to read a prompt. ``is_again``: the engine refused it before; that was counted as a use.
@@ -75,9 +75,9 @@ class CachedSource:
         stream: ChunkStream
         if (cached := self.cache.in_memory(key)) is not None:
             result, stream = "memory", ReadyChunks(chunks_of(cached, prompt.text))
-        elif key in self._shared:
-            result, stream = "joined", Listener(self, self._shared[key], synthesise, joined=True)
-        elif self.held_bytes >= self._max_held_bytes:
+        elif key in self.shared:
+            result, stream = "joined", Listener(self, self.shared[key], synthesise, joined=True)
+        elif self.held_bytes >= self.max_held_bytes:
             result, stream = "bypassed", synthesise()
         else:
             result = "disk" if key in self.cache.files else "missed"
@@ -93,12 +93,12 @@ class CachedSource:
         Raises:
             Exception: what ``synthesise`` raises, unless the prompt is on disk.
         """
-        if key not in self._shared:
+        if key not in self.shared:
             synthesis = SharedSynthesis(self, key, prompt, synthesise)
-            self._shared[key] = synthesis
-            self._running.add(synthesis)
+            self.shared[key] = synthesis
+            self.running.add(synthesis)
             self.hold(0)
-        return self._shared[key]
+        return self.shared[key]
 
     # --- called by the syntheses -----------------------------------------------------------------------------------------
 
@@ -106,29 +106,11 @@ class CachedSource:
         """Syntheses hold so many bytes more than before, or fewer."""
         self.held_bytes += num_bytes
         self._metrics.prompt_cache_bytes.labels(where="making").set(self.held_bytes)
-        self._metrics.prompt_cache_prompts.labels(where="making").set(len(self._running))
-
-    def must_unshare(self, duration_ms: float) -> bool:
-        """Whether a synthesis of so much audio is too long for the cache, or too much is held."""
-        return duration_ms > self.cache.max_prompt_ms or self.held_bytes > self._max_held_bytes
+        self._metrics.prompt_cache_prompts.labels(where="making").set(len(self.running))
 
     def may_finish_unattended(self, key: str) -> bool:
         """A prompt that is interrupted each time would otherwise never be cached."""
-        return sum(each.is_unattended for each in self._running) < MAX_UNATTENDED and self.cache.is_wanted(key)
-
-    def unshare(self, synthesis: "SharedSynthesis") -> None:
-        """Nobody joins it from now on."""
-        if self._shared.get(synthesis.key) is synthesis:
-            del self._shared[synthesis.key]
-
-    def ended(self, synthesis: "SharedSynthesis", whole: list[SpeechChunk]) -> None:
-        """It has ended; ``whole``: its chunks if all of them are there, to be cached."""
-        if whole and not whole[0].cached and self.cache.is_wanted(synthesis.key):
-            cached = as_cached(whole, synthesis.prompt.text, synthesis.prompt.rate_hz)
-            if cached is not None:
-                self.cache.store(synthesis.key, cached)
-        self._running.discard(synthesis)
-        self.hold(0)
+        return sum(each.is_unattended for each in self.running) < MAX_UNATTENDED and self.cache.is_wanted(key)
 
 
 class SharedSynthesis:
@@ -236,7 +218,8 @@ class SharedSynthesis:
                 self._chunks.append(chunk)
                 self._num_bytes += len(chunk.data)
                 self._owner.hold(len(chunk.data))
-                if self.is_shared and self._owner.must_unshare(self._made_ms()):
+                too_long = self._made_ms() > self._owner.cache.max_prompt_ms
+                if self.is_shared and (too_long or self._owner.held_bytes > self._owner.max_held_bytes):
                     self._unshare()
                 self._notify()
                 if not self.listeners and not self.is_shared:
@@ -258,15 +241,22 @@ class SharedSynthesis:
         return self._synthesise() if cached is None else ReadyChunks(chunks_of(cached, self.prompt.text))
 
     def _end(self, *, whole: bool = False) -> None:
-        if not self.is_over:
-            self.is_over = True
-            self._owner.ended(self, self._chunks if whole else [])
-            self._unshare()
-            self._notify()
+        if self.is_over:
+            return
+        self.is_over = True
+        if whole and self._chunks and not self._chunks[0].cached:
+            cached = as_cached(self._chunks, self.prompt.text, self.prompt.rate_hz)
+            if cached is not None:
+                self._owner.cache.store(self.key, cached)
+        self._owner.running.discard(self)
+        self._unshare()
+        self._notify()
 
     def _unshare(self) -> None:
+        """Nobody joins it from now on."""
         self.is_shared = False
-        self._owner.unshare(self)
+        if self._owner.shared.get(self.key) is self:
+            del self._owner.shared[self.key]
         self.drop_read()
 
     def _notify(self) -> None:

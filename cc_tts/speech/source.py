@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig, TtsConfig
@@ -29,6 +29,9 @@ from cc_tts.text.language import detect_language, rule_set, subtags
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
 from cc_tts.voices.voice import Voice
+
+if TYPE_CHECKING:
+    from cc_tts.speech.shared_synthesis import CachedSource
 
 CHUNK_MS: Final = 200
 """Longest chunk handed on at once: what one message to the UA process carries."""
@@ -88,18 +91,6 @@ Synthesise = Callable[[], ChunkStream]
 """Opens a stream of the engine; raises what :meth:`SpeechSource.open` does."""
 
 
-class SpeechCache(Protocol):
-    """Audio of prompts that were spoken before."""
-
-    def has(self, prompt: SpokenPrompt) -> bool:
-        """Whether the engine is not needed for it."""
-        ...
-
-    def open(self, prompt: SpokenPrompt, synthesise: Synthesise, *, is_again: bool = False) -> ChunkStream:
-        """Begin to read a prompt; ``synthesise`` is for one that must be made. ``is_again``: this use has been counted."""
-        ...
-
-
 class SpeechSource:
     """Opens streams; those of text through ``cache`` if there is one. ``line_rate_hz`` is that of calls.
 
@@ -112,7 +103,7 @@ class SpeechSource:
         normalizer: Normalizer,
         config: TtsConfig,
         *,
-        cache: SpeechCache | None = None,
+        cache: "CachedSource | None" = None,
         line_rate_hz: int = 8000,
         text_process: TextProcess | None = None,
     ) -> None:

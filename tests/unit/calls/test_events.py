@@ -52,7 +52,7 @@ async def test_a_slow_reader_is_dropped_and_told(bus: EventBus) -> None:
     for _ in range(5):
         bus.publish("call.dtmf", call_id="a")
     assert (slow.overflowed, quick.overflowed) == (True, False)
-    assert (bus.num_subscribers, bus.dropped_subscribers) == (1, 1)
+    assert bus.num_subscribers == 1
     assert [event.seq async for event in slow] == [1, 2, 3], "what was queued is still read"
     quick.close()
     assert [event.seq async for event in quick] == [1, 2, 3, 4, 5]

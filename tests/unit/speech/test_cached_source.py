@@ -476,7 +476,7 @@ async def must_be_empty(desk: Desk) -> None:
     await settle()
     await desk.source.stop()
     assert desk.source.held_bytes == 0
-    assert not {*desk.source._running, *desk.source._shared}
+    assert not {*desk.source.running, *desk.source.shared}
     assert all(made.is_over or made.num_cancels for made in desk.made)
 
 

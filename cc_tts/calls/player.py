@@ -11,6 +11,7 @@ queued prompts follow each other without a gap; an utterance is *in progress* fr
 
 import asyncio
 import contextlib
+import sys
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -202,10 +203,7 @@ class PromptPlayer:
             for turn in range(prompt.repeat):
                 if turn and prompt.delay_ms:
                     await self._produce(SilenceContent(prompt.delay_ms), utterance, spans=False)
-                if not self._is_over_limit(utterance):
-                    await self._produce(prompt.content, utterance, spans=turn == 0)
-                if self._is_over_limit(utterance):
-                    break
+                await self._produce(prompt.content, utterance, spans=turn == 0)
             self._line.finish(utterance.id)
         except Exception as error:  # noqa: BLE001 - whatever broke, the utterance completes and the call goes on
             self._fail(utterance, error)
@@ -214,7 +212,7 @@ class PromptPlayer:
         """Synthesise; while the engine is full, wait a bounded time. A worker reports that it is full after it was asked."""
         begun_ns, fed_before_ms = self._clock.now_ns(), utterance.fed_ms
         was_open = False
-        while True:
+        while self._bytes_left(utterance) > 0:
             stream: ChunkStream | None = None
             try:
                 stream = self._source.open(
@@ -244,12 +242,12 @@ class PromptPlayer:
             while self._buffered_ms() > self._window_ms:
                 self._moved.clear()
                 await self._moved.wait()
-            data = self._within_limit(utterance, chunk.data)
+            data = chunk.data[: self._bytes_left(utterance)]
             if data:
                 self._line.audio(utterance.id, data)
             utterance.fed_ms += self._format.ms_for_bytes(len(data))
             stream.set_buffered_ms(self._buffered_ms())
-            if self._is_over_limit(utterance):
+            if self._bytes_left(utterance) <= 0:
                 return  # the rest was cut off, so its last span has no end
         if spans:
             _close_span(utterance)
@@ -257,13 +255,10 @@ class PromptPlayer:
     def _buffered_ms(self) -> float:
         return sum(utterance.fed_ms - utterance.played_ms for utterance in self._on_line)
 
-    def _within_limit(self, utterance: Utterance, data: bytes) -> bytes:
+    def _bytes_left(self, utterance: Utterance) -> int:
+        """Audio that may still be sent of it."""
         limit_ms = utterance.prompt.max_duration_ms
-        return data if limit_ms is None else data[: self._format.bytes_for_ms(max(0.0, limit_ms - utterance.fed_ms))]
-
-    def _is_over_limit(self, utterance: Utterance) -> bool:
-        limit_ms = utterance.prompt.max_duration_ms
-        return limit_ms is not None and utterance.fed_ms >= limit_ms
+        return sys.maxsize if limit_ms is None else self._format.bytes_for_ms(limit_ms - utterance.fed_ms)
 
     def _fail(self, utterance: Utterance, error: Exception) -> None:
         if isinstance(error, UserAgentUnavailable):

@@ -24,7 +24,7 @@ from cc_tts import __version__
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.metrics import Metrics
-from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles, is_sound
+from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles
 from cc_tts.speech.source import SpeechChunk, SpokenPrompt
 from cc_tts.voices.library import VoiceLibrary
 
@@ -86,7 +86,7 @@ class PromptCache:
     def store(self, key: str, prompt: CachedPrompt) -> None:
         """Cache a whole prompt if it was used often enough and is short enough."""
         duration_ms = AudioFormat(prompt.rate_hz).ms_for_bytes(prompt.pcm_bytes)
-        if not self.is_wanted(key) or duration_ms > self.max_prompt_ms or not is_sound(prompt):
+        if not self.is_wanted(key) or duration_ms > self.max_prompt_ms:
             return
         self._remember(key, prompt)
         self.files.store(key, prompt)

@@ -35,7 +35,7 @@ log = logs.get(__name__)
 
 
 class CachedSource:
-    """Prompts out of the cache, or synthesised once for all who listen; ``max_held_bytes`` bounds the audio of the latter."""
+    """Prompts out of the cache, or synthesised once for all who listen; ``max_held_bytes`` bounds the audio of these."""
 
     def __init__(self, cache: PromptCache, metrics: Metrics, *, max_held_bytes: int) -> None:
         self.cache = cache

@@ -62,36 +62,20 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
     """
     user, parameters = parse_uri(request_uri)
     tts_headers = {name.lower(): value for name, value in headers.items()} if trusted else {}
-    then = _then(tts_headers)
-    if user == ANNOUNCEMENT_USER and not _has_prompt(tts_headers):
-        if not trusted:
-            raise Forbidden("announcements are for the peers in sip.trusted_peers")
-        return _announcement(parameters, tts_headers, then, config)
-    route = _route(user, config.routes, trusted=trusted)
-    then = then or route.then
-    decision = _by_route(route, tts_headers, then, config.tts.max_text_chars)
-    if decision.prompt is None and then == "hangup" and route.answer != "manual":
-        raise _nothing_to_say(headers, trusted=trusted)
-    return decision
-
-
-def _route(user: str, routes: Mapping[str, RouteConfig], *, trusted: bool) -> RouteConfig:
-    """The route of a user. Only a trusted peer learns which other names there are."""
-    if user == ANNOUNCEMENT_USER:
-        return RouteConfig(then="hangup")
-    found = routes.get(user) or routes.get("*")
-    if found is None:
-        raise NotFound(f"no route for user {user[:64]!r}" + (did_you_mean(user, routes) if trusted else ""))
-    return found
-
-
-def _by_route(route: RouteConfig, tts_headers: Mapping[str, str], then: Then, max_text_chars: int) -> RouteDecision:
-    """What a route makes of an INVITE; each header goes before the route's own value."""
+    announces = user == ANNOUNCEMENT_USER and not (tts_headers.get("x-tts-text") or tts_headers.get("x-tts-prompt-id"))
+    if announces and not trusted:
+        raise Forbidden("announcements are for the peers in sip.trusted_peers")
+    route = _announcement_route(parameters) if announces else _route(user, config.routes, trusted=trusted)
     voice = tts_headers.get("x-tts-voice") or route.voice or None
     language = tts_headers.get("x-tts-language") or route.language or None
-    prompt, unanswered = _header_prompt(tts_headers, voice, language, then, max_text_chars), None
-    if prompt is None and route.greeting:
-        prompt = Prompt(content=TextContent(route.greeting, voice, language), then=then, unattended=True)
+    then = _then(tts_headers) or route.then
+    prompt = unanswered = None
+    if announces:
+        prompt = _announcement(parameters, voice, language, then, config)
+    elif text := _header_text(tts_headers, config.tts.max_text_chars) or route.greeting:
+        prompt = Prompt(content=TextContent(text, voice, language), then=then, unattended=True)
+    elif then == "hangup" and route.answer != "manual":
+        raise _nothing_to_say(headers, trusted=trusted)
     if route.unanswered_greeting:
         content = TextContent(route.unanswered_greeting, voice, language)
         unanswered = Prompt(content=content, queue="replace", then="hangup", unattended=True)
@@ -104,6 +88,22 @@ def _by_route(route: RouteConfig, tts_headers: Mapping[str, str], then: Then, ma
         unanswered=unanswered,
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
     )
+
+
+def _route(user: str, routes: Mapping[str, RouteConfig], *, trusted: bool) -> RouteConfig:
+    """The route of a user. Only a trusted peer learns which other names there are."""
+    if user == ANNOUNCEMENT_USER:
+        return RouteConfig(then="hangup")
+    found = routes.get(user) or routes.get("*")
+    if found is None:
+        raise NotFound(f"no route for user {user[:64]!r}" + (did_you_mean(user, routes) if trusted else ""))
+    return found
+
+
+def _announcement_route(parameters: Mapping[str, str]) -> RouteConfig:
+    voice = percent_decode(parameters.get("voice", ""), "voice=")
+    locale = percent_decode(parameters.get("locale", ""), "locale=").replace("_", "-")
+    return RouteConfig(voice=voice, language=locale, then="hangup")
 
 
 def _nothing_to_say(headers: Mapping[str, str], *, trusted: bool) -> CcTtsError:
@@ -173,43 +173,28 @@ def _lead_in(tts_headers: Mapping[str, str], default_ms: int) -> int:
     return _milliseconds(value, "X-TTS-Delay", at_most=MAX_LEAD_IN_MS) if value else default_ms
 
 
-def _has_prompt(tts_headers: Mapping[str, str]) -> bool:
-    return bool(tts_headers.get("x-tts-text") or tts_headers.get("x-tts-prompt-id"))
-
-
-def _header_prompt(
-    tts_headers: Mapping[str, str], voice: str | None, language: str | None, then: Then, max_text_chars: int
-) -> Prompt | None:
+def _header_text(tts_headers: Mapping[str, str], max_text_chars: int) -> str:
     if tts_headers.get("x-tts-prompt-id"):
         raise PromptNotFound("X-TTS-Prompt-Id: not in this version")
-    encoded = tts_headers.get("x-tts-text")
-    if not encoded:
-        return None
-    text = percent_decode(encoded, "X-TTS-Text")
+    text = percent_decode(tts_headers.get("x-tts-text", ""), "X-TTS-Text")
     _check_length(text, max_text_chars, "X-TTS-Text")
-    return Prompt(content=TextContent(text, voice, language), then=then, unattended=True)
+    return text
 
 
 def _announcement(
-    parameters: Mapping[str, str], tts_headers: Mapping[str, str], then: Then | None, config: Config
-) -> RouteDecision:
-    """RFC 4240 §3: answer, play after the ACK, BYE at the end."""
+    parameters: Mapping[str, str], voice: str | None, language: str | None, then: Then, config: Config
+) -> Prompt:
+    """RFC 4240 §3."""
     text = _announced_text(parameters)
     _check_length(text, config.tts.max_text_chars, "play=")
-    voice = tts_headers.get("x-tts-voice") or percent_decode(parameters.get("voice", ""), "voice=") or None
-    locale = percent_decode(parameters.get("locale", ""), "locale=").replace("_", "-")
-    language = tts_headers.get("x-tts-language") or locale or None
     limit_ms = round(config.calls.max_announcement_s * 1000)
-    prompt = Prompt(
+    return Prompt(
         content=TextContent(text, voice, language, _speed(parameters.get("speed"))),
-        then=then or "hangup",
+        then=then,
         unattended=True,
         repeat=_repeat(parameters.get("repeat", "1"), config.calls.max_repeat),
         delay_ms=_milliseconds(parameters.get("delay", "0"), "delay=", at_most=MAX_DELAY_MS),
         max_duration_ms=min(_milliseconds(parameters.get("duration", "0"), "duration=") or limit_ms, limit_ms),
-    )
-    return RouteDecision(
-        answer="now", prompt=prompt, voice=voice, language=language, lead_in_ms=_lead_in(tts_headers, 0)
     )
 
 

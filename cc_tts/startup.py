@@ -73,8 +73,7 @@ def check_speech(config: Config, source: SpeechSource) -> list[str]:
     Raises:
         ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be said.
     """
-    source.check_default_voice()
-    return source.check_routes(config.routes)
+    return source.check_voices(config.routes)
 
 
 def _check_addresses(config: Config) -> None:

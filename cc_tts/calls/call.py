@@ -60,55 +60,46 @@ class CallServices:
         self.utterances = UtteranceIndex(self.metrics, self.threshold)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Call:
     """A leg seen from the application. Attributes are read by the API; only methods change them."""
 
-    def __init__(
-        self,
-        services: CallServices,
-        *,
-        id_: str,
-        direction: Direction,
-        caller: str,
-        callee: str,
-        sip_call_id: str,
-        headers: dict[str, str],
-        voice: str | None,
-        language: str | None,
-        uri_parameters: Mapping[str, str] | None = None,
-    ) -> None:
-        self._services = services
-        self.id = id_
-        self.direction: Direction = direction
-        self.caller = caller
-        self.callee = callee
-        self.sip_call_id = sip_call_id
-        self.headers = headers
-        self.uri_parameters = dict(uri_parameters or {})
-        self.voice = voice
-        self.language = language
-        self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if direction == "inbound" else CallState.OUTGOING)
-        self.codec: str | None = None
-        self.clock_rate_hz: int | None = None
-        self.transport: str | None = None
-        self.srtp: bool | None = None
-        # a call may be held or paused in any state before its end, by either side
-        self.held = False
-        self.paused = False
+    services: CallServices
+    id: str
+    direction: Direction
+    caller: str
+    callee: str
+    sip_call_id: str
+    headers: dict[str, str]
+    uri_parameters: dict[str, str] = field(default_factory=dict)
+    voice: str | None = None
+    language: str | None = None
+    codec: str | None = None
+    clock_rate_hz: int | None = None
+    transport: str | None = None
+    srtp: bool | None = None
+    held: bool = False
+    """As ``paused``, in any state before the call's end, by either side."""
+    paused: bool = False
+    answered_at_s: float | None = None
+    ended_at_s: float | None = None
+    ending: Ending | None = None
+    quality: Quality = field(default_factory=Quality)
+    utterances: dict[str, Utterance] = field(default_factory=dict)
+    local_reason: str | None = None
+    lead_in_ms: int = 0
+
+    def __post_init__(self) -> None:
+        services = self.services
+        inbound = self.direction == "inbound"
+        self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if inbound else CallState.OUTGOING)
         self.created_at_s = services.clock.wall_s()
-        self.answered_at_s: float | None = None
-        self.ended_at_s: float | None = None
-        self.ending: Ending | None = None
-        self.quality = Quality()
-        self.utterances: dict[str, Utterance] = {}
-        self.local_reason: str | None = None
-        self.lead_in_ms = 0
+        self._log = log.bind(call_id=self.id)
         self._answering = False
-        self._log = log.bind(call_id=id_)
         self._completed = asyncio.Event()
         self._key_down_ns: int | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._line = Line(id_, services.ua, services.threshold)
+        self._line = Line(self.id, services.ua, services.threshold)
         self.player = PromptPlayer(
             self._line,
             services.source,
@@ -143,7 +134,7 @@ class Call:
             EngineOverloaded: it would start now, and the engine takes nothing.
         """
         self._check(CallEvent.SPEAK)
-        services = self._services
+        services = self.services
         limit = services.config.calls.max_queued_prompts
         if prompt.queue == "append" and len(self.player.queue) >= limit:
             raise QueueFull(f"{limit} prompts wait on this call; calls.max_queued_prompts is {limit}", retry_after_s=1)
@@ -191,7 +182,7 @@ class Call:
         self._check(CallEvent.SPEAK)
         if self.paused == paused:
             raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
-        self._services.ua.send(messages.SetPaused(self.id, paused))
+        self.services.ua.send(messages.SetPaused(self.id, paused))
         self.paused = paused
 
     # --- the call itself -----------------------------------------------------------------------------------------------
@@ -209,7 +200,7 @@ class Call:
         """200 if the call still waits for an answer; nothing happens if not."""
         if self.waits_for_answer:
             self._answering = True
-            self._services.ua.send(messages.Answer(call_id=self.id))
+            self.services.ua.send(messages.Answer(call_id=self.id))
 
     def ring(self, *, early_media: bool = False) -> None:
         """180, or 183 with SDP.
@@ -218,7 +209,7 @@ class Call:
             WrongState: it is not an incoming call that waits for an answer.
         """
         self._check_unanswered()
-        self._services.ua.send(messages.Ring(call_id=self.id, early_media=early_media))
+        self.services.ua.send(messages.Ring(call_id=self.id, early_media=early_media))
 
     def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
         """End it; ``call.terminated`` follows.
@@ -247,7 +238,7 @@ class Call:
         if self.local_reason is None:
             self.local_reason = local_reason
         self.player.stop_feeding()
-        self._services.ua.send(
+        self.services.ua.send(
             messages.Hangup(
                 call_id=self.id,
                 sip_code=sip_code or 0,
@@ -283,7 +274,7 @@ class Call:
         self._check(CallEvent.MODIFY)
         if self.held == hold:
             raise WrongState("the call is held already" if hold else "the call is not held")
-        self._services.ua.send(messages.SetHold(self.id, hold))
+        self.services.ua.send(messages.SetHold(self.id, hold))
 
     def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
         """RFC 4733 events.
@@ -292,7 +283,7 @@ class Call:
             WrongState: not established.
         """
         self._check(CallEvent.MODIFY)
-        self._services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))
+        self.services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
@@ -319,14 +310,14 @@ class Call:
         if not self.machine.can(CallEvent.ANSWER):
             return
         self.machine.fire(CallEvent.ANSWER)
-        self.answered_at_s = self._services.clock.wall_s()
+        self.answered_at_s = self.services.clock.wall_s()
         for utterance in self.player.queue:
             if utterance.state is UtteranceState.PENDING:
                 utterance.origin_ns = max(utterance.origin_ns, established.at_ns)
         self._publish("call.established", codec=self.codec, clock_rate_hz=self.clock_rate_hz)
         self._open_line(established.at_ns)
         self._cancel_timer()
-        if max_duration_s := self._services.config.calls.max_duration_s:
+        if max_duration_s := self.services.config.calls.max_duration_s:
             self.after(max_duration_s, partial(self.end, "max_duration"))
 
     def _on_hold(self, change: messages.HoldChanged) -> None:
@@ -359,7 +350,7 @@ class Call:
 
     def _on_ended(self, ended: messages.CallEnded) -> None:
         self.quality = ended.quality
-        self._services.metrics.ua_late_frames.inc(ended.quality.late_frames)
+        self.services.metrics.ua_late_frames.inc(ended.quality.late_frames)
         self.terminate(
             ending_of(
                 ended,
@@ -376,8 +367,8 @@ class Call:
             case PlayoutProgress() as progress:
                 self.player.progress(progress)
             case PlayoutUnderrun(missing_ms=missing_ms):
-                self._services.metrics.playout_underruns.inc()
-                self._services.threshold.underrun(missing_ms)
+                self.services.metrics.playout_underruns.inc()
+                self.services.threshold.underrun(missing_ms)
             case PlayoutFinished() as finished:
                 self.player.finished(finished)
 
@@ -422,7 +413,7 @@ class Call:
             return
         self.machine.fire(CallEvent.END)
         self._cancel_timer()
-        self.ended_at_s = self._services.clock.wall_s()
+        self.ended_at_s = self.services.clock.wall_s()
         self.ending = ending
         self.held = self.paused = False
         self.player.close(CompletionCause.CALL_ENDED)
@@ -433,7 +424,7 @@ class Call:
     def _open_early_media(self) -> None:
         early = self.state is CallState.EARLY and self.direction == "inbound" and not self._answering
         if early and self.codec is not None:
-            self._open_line(self._services.clock.now_ns())
+            self._open_line(self.services.clock.now_ns())
 
     def _open_line(self, at_ns: int) -> None:
         """The call can be heard since ``at_ns``; the first prompt starts after the lead-in."""
@@ -450,7 +441,7 @@ class Call:
         return dataclasses.replace(prompt, content=content)
 
     def _new_utterance(self, prompt: Prompt, voice: Voice | None) -> Utterance:
-        services = self._services
+        services = self.services
         default = services.config.calls.barge_in_dtmf
         return Utterance(
             id=services.utterances.new_id(prompt.utterance_id),
@@ -465,11 +456,11 @@ class Call:
 
     def _keep(self, utterance: Utterance) -> None:
         self.utterances[utterance.id] = utterance
-        self._services.utterances.add(utterance, self.utterances)
-        while len(self.utterances) > MAX_UTTERANCES_KEPT + self._services.config.calls.max_queued_prompts:
+        self.services.utterances.add(utterance, self.utterances)
+        while len(self.utterances) > MAX_UTTERANCES_KEPT + self.services.config.calls.max_queued_prompts:
             oldest = next(iter(self.utterances))
             del self.utterances[oldest]
-            self._services.utterances.forget((oldest,))
+            self.services.utterances.forget((oldest,))
 
     def _utterance_complete(self, utterance: Utterance) -> None:
         self._completed.set()
@@ -492,7 +483,7 @@ class Call:
             played_ms=round(utterance.played_ms),
             time_to_first_audio_ms=utterance.time_to_first_audio_ms,
         )
-        self._services.utterances.complete(utterance)
+        self.services.utterances.complete(utterance)
         if _ends_call(utterance, is_last=not self.player.queue):
             self._hang_up_after(cause)
         utterance.forget_text()
@@ -501,7 +492,7 @@ class Call:
         """End the call with its prompt."""
         # what has just been sent is still in the jitter buffer of the far side, unless it was cut
         is_heard_out = self.state is CallState.ESTABLISHED and cause is not CompletionCause.BARGE_IN
-        tail_ms = self._services.config.calls.hangup_tail_ms if is_heard_out else 0
+        tail_ms = self.services.config.calls.hangup_tail_ms if is_heard_out else 0
         sip_code = 480 if self.waits_for_answer else None
         with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
             self.end("prompt_finished", sip_code=sip_code, cause=cause.value, tail_ms=tail_ms)
@@ -515,7 +506,7 @@ class Call:
             raise WrongState(f"call {self.id} ({self.direction}, {self.state}) does not wait for an answer")
 
     def _publish(self, type_: str, **data: object) -> None:
-        self._services.events.publish(type_, call_id=self.id, data=data)
+        self.services.events.publish(type_, call_id=self.id, data=data)
 
 
 def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:

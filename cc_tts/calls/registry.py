@@ -142,15 +142,14 @@ class CallRegistry:
         self._check_target(request)
         self._check_speech(request)
         call = Call(
-            self._services,
-            id_=call_id,
+            services=self._services,
+            id=call_id,
             direction="outbound",
             caller=_name_addr(request.display_name, request.from_ or self._ua.default_caller),
             callee=request.to,
             sip_call_id="",
             headers=dict(request.headers),
             voice=request.voice,
-            language=None,
         )
         asserted = {"P-Asserted-Identity": f"<{request.asserted_identity}>"} if request.asserted_identity else {}
         self._ua.send(
@@ -291,18 +290,16 @@ class CallRegistry:
     def _incoming(self, message: messages.IncomingCall) -> None:
         trusted = message.source in self._trusted_peers
         call = Call(
-            self._services,
-            id_=message.call_id,
+            services=self._services,
+            id=message.call_id,
             direction="inbound",
             caller=message.caller,
             callee=message.callee,
             sip_call_id=message.sip_call_id,
+            transport=message.transport or None,
             headers=message.headers | message.identity if trusted else message.headers,
-            voice=None,
-            language=None,
             uri_parameters=routing.uri_parameters(message.request_uri) if trusted else {},
         )
-        call.transport = message.transport or None
         self._add(call, "call.incoming", source=message.source)
         try:
             if self.draining:  # it came in before the UA process knew of the drain

@@ -114,17 +114,8 @@ class SpeechSource:
         self._cache = cache
         self._line_rate_hz = line_rate_hz
 
-    def check_default_voice(self) -> None:
-        """Find out at start, not at the first prompt, that ``tts.voice`` does not exist.
-
-        Raises:
-            ConfigError: it does not.
-        """
-        self._check_voice("tts", self._config.voice, "")
-        self._check_voice("tts", "", self._config.language)
-
-    def check_routes(self, routes: Mapping[str, RouteConfig]) -> list[str]:
-        """Find out at start, not by refused calls, what a route cannot speak.
+    def check_voices(self, routes: Mapping[str, RouteConfig]) -> list[str]:
+        """Find out at start, not by refused calls, what cannot be spoken.
 
         Returns:
             Which greetings are longer than a prompt may be, a sentence each.
@@ -132,6 +123,8 @@ class SpeechSource:
         Raises:
             ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be spoken.
         """
+        self._check_voice("tts", self._config.voice, "")
+        self._check_voice("tts", "", self._config.language)
         warnings: list[str] = []
         for user, route in routes.items():
             key = f"routes.{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else f'routes."{user}"'

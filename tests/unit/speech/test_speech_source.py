@@ -143,9 +143,9 @@ def test_a_tone_without_end_is_refused() -> None:
 
 
 def test_a_default_voice_that_does_not_exist_is_found_at_the_start() -> None:
-    make().check_default_voice()
+    make().check_voices({})
     with pytest.raises(ConfigError, match=r"tts\.voice"):
-        make(voice="nobody").check_default_voice()
+        make(voice="nobody").check_voices({})
 
 
 async def test_speed_of_the_prompt_goes_before_that_of_the_config() -> None:

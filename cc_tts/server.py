@@ -2,7 +2,7 @@
 
 ::
 
-    PromptCache ─▸ CachedSource ────┐
+    CachedSource (prompt cache) ────┐
     engine ─▸ text ─▸ SpeechSource ─┤
     UaClient (UA process) ──────────┼─▸ CallRegistry ─▸ api (aiohttp)
     EventBus, Metrics, Clock ───────┘
@@ -30,7 +30,7 @@ from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.gauges import EngineGauges
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
-from cc_tts.speech.prompt_cache import PromptCache, engine_identity
+from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
@@ -67,8 +67,7 @@ class Server:
             log=config.log,
             on_down=self.metrics.process_restarts.labels(process="text").inc,
         )
-        self.prompt_cache = PromptCache(config.cache, self.metrics)
-        self.cached_source = CachedSource(self.prompt_cache, self.metrics, max_held_bytes=config.cache.memory_bytes)
+        self.cached_source = CachedSource(config.cache, self.metrics)
         self.source = SpeechSource(
             self.engine,
             Normalizer(),
@@ -133,7 +132,7 @@ class Server:
             await self.engine.start()
             await self.text_process.start()
             if self._config.cache.enabled:
-                await self.prompt_cache.files.start()
+                await self.cached_source.cache.files.start()
                 self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config)
             for warning in startup.check_speech(self._config, self.source):
                 log.warning("configuration", detail=warning)
@@ -157,7 +156,7 @@ class Server:
             await self.cached_source.stop()
             await self.engine.stop()
             await self.text_process.stop()
-            await self.prompt_cache.files.stop()
+            await self.cached_source.cache.files.stop()
             log.info("stopped")
 
     def _on_signal(self) -> None:

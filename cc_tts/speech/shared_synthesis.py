@@ -17,10 +17,12 @@ Runs on: the event loop.
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
+from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import ClientError
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt_cache import EngineIdentity, PromptCache, as_cached, chunks_of, prompt_key
@@ -37,10 +39,10 @@ log = logs.get(__name__)
 class CachedSource:
     """Prompts out of the cache, or synthesised once for all who listen; ``max_held_bytes`` bounds the audio of these."""
 
-    def __init__(self, cache: PromptCache, metrics: Metrics, *, max_held_bytes: int) -> None:
-        self.cache = cache
+    def __init__(self, config: CacheConfig, metrics: Metrics) -> None:
+        self.cache = PromptCache(config, metrics)
+        self.max_held_bytes = config.memory_bytes
         self._metrics = metrics
-        self.max_held_bytes = max_held_bytes
         self.shared: dict[str, SharedSynthesis] = {}
         self.running: set[SharedSynthesis] = set()
         self.held_bytes = 0
@@ -264,51 +266,51 @@ class SharedSynthesis:
         changed.set()
 
 
+@dataclass(eq=False)
 class Listener:
     """Reads a shared synthesis from its beginning. ``joined``: another listener had begun it."""
 
-    def __init__(
-        self, source: CachedSource, synthesis: SharedSynthesis, synthesise: Synthesise, *, joined: bool
-    ) -> None:
-        self._source = source
-        self._synthesis = synthesis
-        self._synthesise = synthesise
-        self._read_bytes = 0
-        self.joined = joined
-        self.num_read = 0
-        """Chunks."""
-        self.lead_ms = float("inf")
-        """Buffered audio less the audio read, ms: the listener with the least runs dry first."""
-        synthesis.listeners.add(self)
+    source: CachedSource
+    synthesis: SharedSynthesis
+    synthesise: Synthesise
+    joined: bool
+    num_read: int = 0
+    """Chunks."""
+    read_bytes: int = 0
+    lead_ms: float = float("inf")
+    """Buffered audio less the audio read, ms: the listener with the least runs dry first."""
+
+    def __post_init__(self) -> None:
+        self.synthesis.listeners.add(self)
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         """See :class:`cc_tts.speech.source.ChunkStream`."""
-        self.lead_ms = buffered_ms - self._synthesis.format.ms_for_bytes(self._read_bytes)
-        self._synthesis.update_urgency(self)
+        self.lead_ms = buffered_ms - self.synthesis.format.ms_for_bytes(self.read_bytes)
+        self.synthesis.update_urgency(self)
 
     async def cancel(self) -> None:
         """See :class:`cc_tts.speech.source.ChunkStream`."""
-        await self._synthesis.leave(self)
+        await self.synthesis.leave(self)
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         while (chunk := await self._next()) is not None:
             self.num_read += 1
-            self._read_bytes += len(chunk.data)
-            self._synthesis.drop_read()
+            self.read_bytes += len(chunk.data)
+            self.synthesis.drop_read()
             yield chunk
         await self.cancel()
 
     async def _next(self) -> SpeechChunk | None:
         try:
-            return await self._synthesis.read(self)
+            return await self.synthesis.read(self)
         except Exception as error:
             if not self.joined or self.num_read or isinstance(error, ClientError):
                 raise
             log.info("prompt_taken_over", reason=type(error).__name__)
         # the synthesis that another listener began has failed and gave this one nothing: begin anew, once
-        failed = self._synthesis
+        failed = self.synthesis
         await failed.leave(self)
         self.joined = False
-        self._synthesis = self._source.share(failed.key, failed.prompt, self._synthesise)
-        self._synthesis.listeners.add(self)
-        return await self._synthesis.read(self)
+        self.synthesis = self.source.share(failed.key, failed.prompt, self.synthesise)
+        self.synthesis.listeners.add(self)
+        return await self.synthesis.read(self)

@@ -19,7 +19,6 @@ from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.prompt_cache import (
     EngineIdentity,
-    PromptCache,
     engine_identity,
     prompt_key,
 )
@@ -61,8 +60,9 @@ class Desk:
 
     def __init__(self, folder: Path | None = None, *, max_held_bytes: int = 1 << 20, **config: Any) -> None:
         self.metrics = Metrics()
-        self.cache = PromptCache(CacheConfig(disk_dir=str(folder or ""), **config), self.metrics)
-        self.source = CachedSource(self.cache, self.metrics, max_held_bytes=max_held_bytes)
+        self.source = CachedSource(CacheConfig(disk_dir=str(folder or ""), **config), self.metrics)
+        self.source.max_held_bytes = max_held_bytes
+        self.cache = self.source.cache
         self.source.identity = EngineIdentity("model")
         self.plan: list[Step] = list(CHUNKS)
         self.plans: list[list[Step]] = []

@@ -18,9 +18,9 @@ from aiohttp import web
 
 from cc_tts import __version__, logs, port_owner, startup
 from cc_tts.api.app import ApiContext, Listener, build_app, connection_options, runner_options, set_tokens
-from cc_tts.calls.call import CallServices
 from cc_tts.calls.events import EventBus
 from cc_tts.calls.registry import CallRegistry
+from cc_tts.calls.services import CallServices
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files

@@ -11,22 +11,16 @@ from typing import Any, ClassVar, Final, Literal
 from cc_tts import logs
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
 from cc_tts.calls.ending import Ending, ending_of
-from cc_tts.calls.events import EventBus
-from cc_tts.calls.player import Line, PromptPlayer
+from cc_tts.calls.player import PromptPlayer
+from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Utterance
-from cc_tts.calls.utterance_index import UtteranceIndex
-from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.config.schema import Config
+from cc_tts.clock import NS_PER_MS
 from cc_tts.errors import CcTtsError, QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, PlayoutSpeech, PlayoutUnderrun
 from cc_tts.media.quality import Quality
-from cc_tts.media.start_threshold import StartThreshold
-from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import Prompt, TextContent
-from cc_tts.speech.source import SpeechSource
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
-from cc_tts.ua.client import UaClient
 from cc_tts.voices.voice import Voice
 
 CUT_TIMEOUT_S: Final = 0.5
@@ -37,27 +31,6 @@ MAX_UTTERANCES_KEPT: Final = 1000
 log = logs.get(__name__)
 
 Direction = Literal["inbound", "outbound"]
-
-
-@dataclass(slots=True, kw_only=True)
-class CallServices:
-    """What every call uses. Changes of ``config`` after the start reach only the registry."""
-
-    config: Config
-    ua: UaClient
-    source: SpeechSource
-    events: EventBus
-    metrics: Metrics
-    clock: Clock
-    threshold: StartThreshold = field(init=False)
-    utterances: UtteranceIndex = field(init=False)
-
-    def __post_init__(self) -> None:
-        playout = self.config.playout
-        self.threshold = StartThreshold(
-            floor_ms=playout.start_threshold_min_ms, ceiling_ms=playout.start_threshold_max_ms
-        )
-        self.utterances = UtteranceIndex(self.metrics, self.threshold)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -99,14 +72,7 @@ class Call:
         self._completed = asyncio.Event()
         self._key_down_ns: int | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._line = Line(self.id, services.ua, services.threshold)
-        self.player = PromptPlayer(
-            self._line,
-            services.source,
-            services.config,
-            clock=services.clock,
-            on_complete=self._utterance_complete,
-        )
+        self.player = PromptPlayer(self.id, services, on_complete=self._utterance_complete)
 
     # --- what the API reads ------------------------------------------------------------------------------------------
 
@@ -399,7 +365,7 @@ class Call:
         if utterance is None or utterance.first_speech_ns is not None:
             return
         utterance.first_speech_ns = at_ns
-        utterance.origin_ns = max(utterance.origin_ns, self._line.not_before_ns)
+        utterance.origin_ns = max(utterance.origin_ns, self.player.not_before_ns)
         self._publish(
             "speak.started",
             utterance_id=utterance_id,
@@ -428,8 +394,8 @@ class Call:
 
     def _open_line(self, at_ns: int) -> None:
         """The call can be heard since ``at_ns``; the first prompt starts after the lead-in."""
-        if self.lead_in_ms and not self._line.not_before_ns:
-            self._line.not_before_ns = at_ns + self.lead_in_ms * NS_PER_MS
+        if self.lead_in_ms and not self.player.not_before_ns:
+            self.player.not_before_ns = at_ns + self.lead_in_ms * NS_PER_MS
         self.player.open_line()
 
     def _with_defaults(self, prompt: Prompt) -> Prompt:

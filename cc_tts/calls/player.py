@@ -19,16 +19,14 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.call_state import UtteranceEvent
+from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance
-from cc_tts.clock import Clock, ms_between
-from cc_tts.config.schema import Config
+from cc_tts.clock import ms_between
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
-from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.speech.prompt import Content, SilenceContent
-from cc_tts.speech.source import ChunkStream, SpeechChunk, SpeechSource
+from cc_tts.speech.source import ChunkStream, SpeechChunk
 from cc_tts.ua import messages
-from cc_tts.ua.client import UaClient
 
 OVERLOAD_POLL_MS: Final = 50.0
 MAX_ON_LINE: Final = 8
@@ -37,61 +35,26 @@ MAX_ON_LINE: Final = 8
 log = logs.get(__name__)
 
 
-class Line:
-    """A leg's playout buffer, across the process boundary. Nothing is heard of an utterance before ``not_before_ns``.
-
-    Raises:
-        UserAgentUnavailable: the UA process is down; from every method.
-    """
-
-    def __init__(self, call_id: str, ua: UaClient, threshold: StartThreshold) -> None:
-        self._call_id = call_id
-        self._ua = ua
-        self._threshold = threshold
-        self.not_before_ns = 0
-
-    def begin(self, utterance_id: str) -> None:
-        """Queue an utterance."""
-        start_ms = self._threshold.current_ms
-        self._ua.send(messages.BeginUtterance(self._call_id, utterance_id, start_ms, self.not_before_ns))
-
-    def audio(self, utterance_id: str, pcm: bytes) -> None:
-        """Append audio of it."""
-        self._ua.send(messages.Audio(self._call_id, utterance_id), pcm)
-
-    def finish(self, utterance_id: str) -> None:
-        """No more audio will come for it."""
-        self._ua.send(messages.FinishUtterance(self._call_id, utterance_id))
-
-    def cut(self, utterance_id: str) -> None:
-        """Silence it within one frame."""
-        self._ua.send(messages.CutUtterance(self._call_id, utterance_id))
-
-
 class PromptPlayer:
-    """The prompts of one call. Runs on: the event loop."""
+    """The prompts of one call. Nothing is heard of them before ``not_before_ns``. Runs on: the event loop."""
 
-    def __init__(
-        self,
-        line: Line,
-        source: SpeechSource,
-        config: Config,
-        *,
-        clock: Clock,
-        on_complete: Callable[[Utterance], None],
-    ) -> None:
-        self._line = line
-        self._source = source
+    def __init__(self, call_id: str, services: CallServices, *, on_complete: Callable[[Utterance], None]) -> None:
+        config = services.config
+        self._call_id = call_id
+        self._ua = services.ua
+        self._threshold = services.threshold
+        self._source = services.source
         self._format = AudioFormat(config.rtp.clock_rate_hz)
         self._window_ms = config.playout.window_ms
         self._overload_wait_ms = config.tts.overload_wait_ms
-        self._clock = clock
+        self._clock = services.clock
         self._on_complete = on_complete
         self._waiting: deque[Utterance] = deque()
         self._on_line: deque[Utterance] = deque()
         self._feeding: tuple[Utterance, asyncio.Task[None]] | None = None
         self._open = False
         self._moved = asyncio.Event()
+        self.not_before_ns = 0
 
     @property
     def queue(self) -> list[Utterance]:
@@ -125,7 +88,7 @@ class PromptPlayer:
             return 0.0
         utterance.discard_cause = cause
         self._stop_feeding(utterance)
-        self._line.cut(utterance.id)
+        self._ua.send(messages.CutUtterance(self._call_id, utterance.id))
         return max(0.0, utterance.fed_ms - utterance.played_ms)
 
     def progress(self, report: PlayoutProgress) -> None:
@@ -180,7 +143,8 @@ class PromptPlayer:
             self._on_line.append(utterance)
             self._turn()
             with contextlib.suppress(UserAgentUnavailable):  # its end closes this player
-                self._line.begin(utterance.id)
+                start_ms = self._threshold.current_ms
+                self._ua.send(messages.BeginUtterance(self._call_id, utterance.id, start_ms, self.not_before_ns))
             task = asyncio.create_task(self._feed(utterance), name=f"feed {utterance.id}", context=utterance.context)
             self._feeding = (utterance, task)
             task.add_done_callback(self._fed)
@@ -204,7 +168,7 @@ class PromptPlayer:
                 if turn and prompt.delay_ms:
                     await self._produce(SilenceContent(prompt.delay_ms), utterance, spans=False)
                 await self._produce(prompt.content, utterance, spans=turn == 0)
-            self._line.finish(utterance.id)
+            self._ua.send(messages.FinishUtterance(self._call_id, utterance.id))
         except Exception as error:  # noqa: BLE001 - whatever broke, the utterance completes and the call goes on
             self._fail(utterance, error)
 
@@ -244,7 +208,7 @@ class PromptPlayer:
                 await self._moved.wait()
             data = chunk.data[: self._bytes_left(utterance)]
             if data:
-                self._line.audio(utterance.id, data)
+                self._ua.send(messages.Audio(self._call_id, utterance.id), data)
             utterance.fed_ms += self._format.ms_for_bytes(len(data))
             stream.set_buffered_ms(self._buffered_ms())
             if self._bytes_left(utterance) <= 0:

@@ -11,9 +11,10 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.calls import routing
-from cc_tts.calls.call import Call, CallServices
+from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending
+from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import Utterance
 from cc_tts.clock import ms_between
 from cc_tts.config.schema import Config
@@ -179,13 +180,13 @@ class CallRegistry:
 
     def _check_target(self, request: OriginateRequest) -> None:
         sip = self._config.sip
-        if fault := sip_uri.fault_of_target(request.to, sip.transports):
-            raise Unprocessable(f"/to: {fault}", field_errors=[FieldError("/to", fault)])
-        if request.asserted_identity and not sip_uri.is_trusted_target(
-            request.to, peers=self._trusted_peers, registrar=self._config.registration.registrar
-        ):
-            fault = "is for calls to an address in sip.trusted_peers or to the registrar"
-            pointer = "/asserted_identity"
+        pointer, fault = "/to", sip_uri.fault_of_target(request.to, sip.transports)
+        if not fault and request.asserted_identity:
+            registrar = self._config.registration.registrar
+            if not sip_uri.is_trusted_target(request.to, peers=self._trusted_peers, registrar=registrar):
+                pointer = "/asserted_identity"
+                fault = "is for calls to an address in sip.trusted_peers or to the registrar"
+        if fault:
             raise Unprocessable(f"{pointer}: {fault}", field_errors=[FieldError(pointer, fault)])
 
     def _check_speech(self, request: OriginateRequest) -> None:
@@ -196,11 +197,7 @@ class CallRegistry:
             self._services.utterances.new_id(request.prompt.utterance_id)
 
     def start_drain(self) -> bool:
-        """Take no new calls from now on.
-
-        Returns:
-            Whether this call began it.
-        """
+        """Take no new calls from now on; returns whether the drain began with this."""
         if self.draining:
             return False
         self.draining = True
@@ -211,11 +208,7 @@ class CallRegistry:
         return True
 
     async def drained(self, *, timeout_s: float) -> bool:
-        """Wait until the last call ended; after ``timeout_s`` end the rest.
-
-        Returns:
-            Whether all ended by themselves.
-        """
+        """Wait until the last call ended; after ``timeout_s`` end the rest. Returns whether all ended by themselves."""
         await self._until_empty(timeout_s)
         left = list(self._live.values())
         for call in left:

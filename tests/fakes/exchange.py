@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any, ClassVar, cast
 
-from cc_tts.calls.call import CallServices
 from cc_tts.calls.events import Event, EventBus, Subscription
 from cc_tts.calls.registry import CallRegistry
+from cc_tts.calls.services import CallServices
 from cc_tts.config.schema import CallsConfig, Config, RouteConfig, TtsConfig
 from cc_tts.metrics import Metrics
 from tests.fakes.fake_engine import FakeEngine, FakeSource

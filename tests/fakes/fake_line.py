@@ -1,4 +1,4 @@
-"""A leg's playout buffer without a clock: it plays as many milliseconds as it is told to."""
+"""A UA process with one leg and no clock: it plays as many milliseconds as it is told to."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,6 +6,7 @@ from typing import Protocol
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import UserAgentUnavailable
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
+from cc_tts.ua import messages
 
 RATE_HZ = 8000
 
@@ -43,28 +44,39 @@ class FakeLine:
         self.now_ns = 0
         self._format = AudioFormat(RATE_HZ)
 
-    def begin(self, utterance_id: str) -> None:
-        self._must_be_up()
+    def send(self, message: messages.CallCommand, payload: bytes = b"") -> None:
+        if self.is_down:
+            raise UserAgentUnavailable
+        match message:
+            case messages.BeginUtterance(utterance_id=utterance_id):
+                self._begin(utterance_id)
+            case messages.Audio(utterance_id=utterance_id):
+                self._audio(utterance_id, payload)
+            case messages.FinishUtterance(utterance_id=utterance_id):
+                self._finish(utterance_id)
+            case messages.CutUtterance(utterance_id=str(utterance_id)):
+                self._cut(utterance_id)
+            case _:
+                raise AssertionError(message)
+
+    def _begin(self, utterance_id: str) -> None:
         self.begun.append(utterance_id)
         self.queue.append(OnLine(utterance_id))
 
-    def audio(self, utterance_id: str, pcm: bytes) -> None:
-        self._must_be_up()
+    def _audio(self, utterance_id: str, pcm: bytes) -> None:
         for each in self.queue:
             if each.id == utterance_id:
                 assert not each.is_finished, "audio after finish"
                 each.pcm += pcm
         self.most_buffered_ms = max(self.most_buffered_ms, self.buffered_ms)
 
-    def finish(self, utterance_id: str) -> None:
-        self._must_be_up()
+    def _finish(self, utterance_id: str) -> None:
         for each in self.queue:
             if each.id == utterance_id:
                 assert not each.is_finished, "finished twice"
                 each.is_finished = True
 
-    def cut(self, utterance_id: str) -> None:
-        self._must_be_up()
+    def _cut(self, utterance_id: str) -> None:
         self.cuts.append(utterance_id)
         for each in self.queue:
             if each.id == utterance_id:
@@ -103,10 +115,6 @@ class FakeLine:
         assert self.listener is not None
         self.queue.remove(each)
         self.listener.finished(PlayoutFinished(each.id, self.now_ns, "cut" if cut else "drained", each.played_ms, 0))
-
-    def _must_be_up(self) -> None:
-        if self.is_down:
-            raise UserAgentUnavailable
 
 
 class FakeClock:

@@ -10,10 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceState
+from cc_tts.calls.events import EventBus
 from cc_tts.calls.player import MAX_ON_LINE, PromptPlayer
+from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Utterance
 from cc_tts.config.schema import Config, PlayoutConfig, TtsConfig
 from cc_tts.errors import EngineFailed, EngineOverloaded
+from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
 from cc_tts.speech.source import SpeechChunk
 from tests.fakes.fake_engine import FakeSource, Step, pcm
@@ -35,13 +38,15 @@ class Stage:
         self.source = FakeSource()
         self.clock = FakeClock()
         self.completed: list[Utterance] = []
-        self.player = PromptPlayer(
-            cast("Any", self.line),
-            cast("Any", self.source),
-            CONFIG,
+        services = CallServices(
+            config=CONFIG,
+            ua=cast("Any", self.line),
+            source=cast("Any", self.source),
+            events=EventBus(self.clock),
+            metrics=Metrics(),
             clock=self.clock,
-            on_complete=self.completed.append,
         )
+        self.player = PromptPlayer("c", services, on_complete=self.completed.append)
         self.line.listener = self.player
 
     def say(self, text: str = "one", *, content: Content | None = None, **prompt: Any) -> Utterance:

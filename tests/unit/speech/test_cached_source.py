@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cc_tts.calls.events import EventBus
 from cc_tts.calls.player import PromptPlayer
+from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Utterance
 from cc_tts.config.schema import CacheConfig, Config, TtsConfig
 from cc_tts.errors import EngineFailed, EngineOverloaded, NothingToSay
@@ -617,7 +619,15 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
     desk, line = Desk(), FakeLine()
     completed: list[Utterance] = []
     source = SpeechSource(cast("Any", FakeEngine()), Normalizer(), TtsConfig(), cache=desk.source)
-    player = PromptPlayer(cast("Any", line), source, Config(), clock=FakeClock(), on_complete=completed.append)
+    services = CallServices(
+        config=Config(),
+        ua=cast("Any", line),
+        source=source,
+        events=EventBus(FakeClock()),
+        metrics=desk.metrics,
+        clock=FakeClock(),
+    )
+    player = PromptPlayer("c", services, on_complete=completed.append)
     line.listener = player
     player.open_line()
     text = "Good morning, how are you? I am fine, and the weather is not bad either."

@@ -119,11 +119,8 @@ class Call:
         return utterance
 
     async def stop(self, scope: Literal["current", "all"]) -> tuple[list[str], float]:
-        """Silence the current prompt, or everything; returns when the line is silent, or after
-        :data:`CUT_TIMEOUT_S`.
-
-        Returns:
-            The ids of what was stopped, and how much produced audio was dropped, ms.
+        """Silence the current prompt, or everything, and wait until the line is silent, at most :data:`CUT_TIMEOUT_S`.
+        Returns the ids of what was stopped, and how much produced audio was dropped, ms.
 
         Raises:
             WrongState: the call is over.

@@ -312,18 +312,15 @@ class CallRegistry:
             _refuse(call, error)
 
     def _greet(self, call: Call, decision: routing.RouteDecision) -> None:
-        match decision.answer:
-            case "now":
-                call.accept()
-            case "ring":
-                self._ua.send(messages.Ring(call_id=call.id))
-                call.after(decision.ring_ms / 1000, call.accept)
-            case "manual":
-                self._ua.send(messages.Ring(call_id=call.id))
-                call.after(
-                    self._config.calls.manual_answer_timeout_s,
-                    lambda: _nobody_answered(call, decision.unanswered),
-                )
+        if decision.answer == "now":
+            call.accept()
+            return
+        self._ua.send(messages.Ring(call.id))
+        if decision.answer == "ring":
+            call.after(decision.ring_ms / 1000, call.accept)
+        else:
+            timeout_s = self._config.calls.manual_answer_timeout_s
+            call.after(timeout_s, partial(_nobody_answered, call, decision.unanswered))
 
     def _refused(self) -> None:
         self._metrics.calls_ended.labels(direction="inbound", result="rejected", reason="overload").inc()

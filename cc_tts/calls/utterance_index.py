@@ -82,8 +82,10 @@ class UtteranceIndex:
 
     def _observe_engine(self, utterance: Utterance) -> None:
         metrics, engine = self._metrics, utterance.engine
-        if utterance.time_to_first_audio_ms is not None:
-            metrics.time_to_first_audio.labels(engine=engine).observe(utterance.time_to_first_audio_ms / 1000)
-        if utterance.time_to_first_pcm_ms is not None:
-            metrics.time_to_first_pcm.labels(engine=engine).observe(utterance.time_to_first_pcm_ms / 1000)
+        for series, ms in (
+            (metrics.time_to_first_audio, utterance.time_to_first_audio_ms),
+            (metrics.time_to_first_pcm, utterance.time_to_first_pcm_ms),
+        ):
+            if ms is not None:
+                series.labels(engine=engine).observe(ms / 1000)
         metrics.start_threshold.labels(engine=engine).set(self._threshold.current_ms / 1000)

@@ -43,16 +43,13 @@ class PromptCache:
         self._memory: OrderedDict[str, CachedPrompt] = OrderedDict()
         self._uses: OrderedDict[str, int] = OrderedDict()
         self.files = PromptFiles(config, metrics)
+        self.max_prompt_ms = config.max_prompt_s * 1000
+        """Longer ones are not cached."""
         self.memory_bytes = 0
 
     def __str__(self) -> str:
         disk = f", {self._config.disk_bytes >> 20} MiB on disk" if self._config.disk_dir else ""
         return f"cache {self._config.memory_bytes >> 20} MiB{disk}"
-
-    @property
-    def max_prompt_ms(self) -> float:
-        """Longer ones are not cached."""
-        return self._config.max_prompt_s * 1000
 
     def count_use(self, key: str) -> None:
         """Count one request for this prompt."""

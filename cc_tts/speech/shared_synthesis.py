@@ -50,9 +50,6 @@ class CachedSource:
         self.identity: EngineIdentity | None = None
         """While it is ``None`` the cache is not used."""
 
-    def __str__(self) -> str:
-        return str(self.cache)
-
     async def stop(self) -> None:
         """Cancel what nobody listens to."""
         unattended = [synthesis for synthesis in self.running if synthesis.is_unattended]
@@ -109,10 +106,6 @@ class CachedSource:
         self.held_bytes += num_bytes
         self._metrics.prompt_cache_bytes.labels(where="making").set(self.held_bytes)
         self._metrics.prompt_cache_prompts.labels(where="making").set(len(self.running))
-
-    def may_finish_unattended(self, key: str) -> bool:
-        """A prompt that is interrupted each time would otherwise never be cached."""
-        return sum(each.is_unattended for each in self.running) < MAX_UNATTENDED and self.cache.is_wanted(key)
 
 
 class SharedSynthesis:
@@ -185,8 +178,12 @@ class SharedSynthesis:
         self.drop_read()
         if self.listeners or self.is_over:
             return
-        may_finish = self.is_unattended or self._owner.may_finish_unattended(self.key)
-        if self.is_shared and self._num_bytes and may_finish:
+        # a prompt that is interrupted each time would otherwise never be cached
+        owner = self._owner
+        may_begin = sum(each.is_unattended for each in owner.running) < MAX_UNATTENDED and owner.cache.is_wanted(
+            self.key
+        )
+        if self.is_shared and self._num_bytes and (self.is_unattended or may_begin):
             self.is_unattended = True
             self._set_buffered_ms(UNATTENDED_BUFFERED_MS)
             self._demand.set()

@@ -149,10 +149,7 @@ class SpeechSource:
             raise ConfigError(f"{section}.language: {error.detail}") from error
 
     def check(self, content: Content) -> Voice | None:
-        """Refuse early what could not be spoken.
-
-        Returns:
-            The voice that will speak; ``None`` for tones and silence.
+        """Refuse early what could not be spoken; returns the voice that will speak, ``None`` for tones and silence.
 
         Raises:
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the content is of no use.
@@ -218,7 +215,7 @@ class SpeechSource:
         resampler = self._resampler(prompt)
         steps = ["text"]
         if self._cache is not None and content.may_cache:
-            steps.append(str(self._cache))
+            steps.append(str(self._cache.cache))
         steps += [str(self._chunker(prompt)), f"engine({self.engine.name}, {prompt.voice})"]
         if resampler.source_rate_hz != resampler.target_rate_hz:
             steps.append(str(resampler))

@@ -5,8 +5,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded
@@ -56,12 +55,6 @@ class Subscription:
         self._wake = asyncio.Event()
         self._closed = False
         self.overflowed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
     def offer(self, event: Event) -> None:
         """Queue an event if the filters let it through; called by the bus."""

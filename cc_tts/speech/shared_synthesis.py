@@ -178,12 +178,11 @@ class SharedSynthesis:
         self.drop_read()
         if self.listeners or self.is_over:
             return
-        # a prompt that is interrupted each time would otherwise never be cached
         owner = self._owner
-        may_begin = sum(each.is_unattended for each in owner.running) < MAX_UNATTENDED and owner.cache.is_wanted(
-            self.key
-        )
-        if self.is_shared and self._num_bytes and (self.is_unattended or may_begin):
+        num_unattended = sum(each.is_unattended for each in owner.running)
+        # a prompt that is interrupted each time would otherwise never be cached
+        may_finish = self.is_unattended or (num_unattended < MAX_UNATTENDED and owner.cache.is_wanted(self.key))
+        if self.is_shared and self._num_bytes and may_finish:
             self.is_unattended = True
             self._set_buffered_ms(UNATTENDED_BUFFERED_MS)
             self._demand.set()

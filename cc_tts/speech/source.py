@@ -236,12 +236,7 @@ class SpeechSource:
         )
 
     def _speak(self, prompt: SpokenPrompt, utterance_id: str) -> ChunkStream:
-        request = SynthesisRequest(
-            voice=prompt.voice,
-            language=prompt.asked_language or None,
-            speed=prompt.speed,
-            utterance_id=utterance_id,
-        )
+        request = SynthesisRequest(prompt.voice, prompt.asked_language or None, prompt.speed, utterance_id)
         text = self._prepare(prompt)
         try:
             stream = self.engine.open(request)

@@ -1,6 +1,7 @@
 """Events: numbered without gaps, filtered, and never held up by a slow reader."""
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
@@ -19,7 +20,7 @@ def bus() -> EventBus:
 
 
 async def test_each_call_is_numbered_from_one(bus: EventBus) -> None:
-    with bus.subscribe() as everything:
+    with closing(bus.subscribe()) as everything:
         for call_id in ("a", "b", "a", None, "a", None):
             bus.publish("call.dtmf", call_id=call_id, data={"digit": "1"})
         everything.close()
@@ -37,8 +38,8 @@ async def test_event_ids_are_unique(bus: EventBus) -> None:
 
 async def test_filters(bus: EventBus) -> None:
     with (
-        bus.subscribe(call_id="a") as of_a_call,
-        bus.subscribe(call_id="a", types=frozenset({"call.held", "server.draining"})) as of_some_kinds,
+        closing(bus.subscribe(call_id="a")) as of_a_call,
+        closing(bus.subscribe(call_id="a", types=frozenset({"call.held", "server.draining"}))) as of_some_kinds,
     ):
         for kind, call_id in (("call.held", "a"), ("call.held", "b"), ("call.dtmf", "a"), ("server.draining", None)):
             bus.publish(kind, call_id=call_id)
@@ -65,7 +66,7 @@ async def test_no_more_subscribers_than_allowed(bus: EventBus) -> None:
     assert refusal.value.retry_after_s
     first.close()
     first.close()
-    with bus.subscribe():
+    with closing(bus.subscribe()):
         assert bus.num_subscribers == 2
     second.close()
     assert bus.num_subscribers == 0

@@ -452,7 +452,6 @@ class Call:
         utterance.forget_text()
 
     def _hang_up_after(self, cause: CompletionCause) -> None:
-        """End the call with its prompt."""
         # what has just been sent is still in the jitter buffer of the far side, unless it was cut
         is_heard_out = self.state is CallState.ESTABLISHED and cause is not CompletionCause.BARGE_IN
         tail_ms = self.services.config.calls.hangup_tail_ms if is_heard_out else 0

@@ -107,7 +107,7 @@ class Call:
         prompt = self._with_defaults(prompt)
         voice = services.source.check(prompt.content)
         if services.config.tts.refuse_when_full and not self.player.queue:
-            services.source.check_room(prompt.content)
+            services.source.check_capacity(prompt.content)
         utterance = self._new_utterance(prompt, voice)
         if prompt.queue == "replace":
             for earlier in reversed(self.player.queue):
@@ -385,8 +385,7 @@ class Call:
     # ---------------------------------------------------------------------------------------------------------------------
 
     def _open_early_media(self) -> None:
-        early = self.state is CallState.EARLY and self.direction == "inbound" and not self._answering
-        if early and self.codec is not None:
+        if self.state is CallState.EARLY and self.waits_for_answer and self.codec is not None:
             self._open_line(self.services.clock.now_ns())
 
     def _open_line(self, at_ns: int) -> None:

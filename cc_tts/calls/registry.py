@@ -384,6 +384,6 @@ def _nobody_answered(call: Call, greeting: Prompt | None) -> None:
 
 
 def _refuse(call: Call, error: CcTtsError) -> None:
-    """Answer an INVITE with what ``error`` is in SIP, and say why in a Warning (RFC 3261 §20.43)."""
+    """Answer an INVITE with what ``error`` is in SIP, with the reason in a Warning (RFC 3261 §20.43)."""
     reason = error.detail if error.detail.isascii() and error.detail.isprintable() else error.title
     call.end(error.code, sip_code=error.sip_status, reason=reason[:120], retry_after_s=error.retry_after_s or 0)

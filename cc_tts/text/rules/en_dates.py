@@ -5,7 +5,7 @@ Runs on: any thread; nothing here has state.
 
 import re
 
-from cc_tts.text.rules.en_numbers import ordinal, plural, year
+from cc_tts.text.rules.en_numbers import cardinal, ordinal, plural, year
 from cc_tts.text.rules.substitution import ends_sentence, substitute
 
 _MONTHS = (
@@ -49,9 +49,20 @@ _YEAR_LAST = re.compile(
     r"(?<![\w/.-])(?P<first>\d{1,2})(?P<mark>[-/.])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4}|\d{2})(?!\w)(?![.:/-]\d)"
 )
 _WITHOUT_YEAR = re.compile(
-    r"\b(?P<context>(?:on|by|until|before|after|since|due|dated|from)\s)(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/])",
+    r"\b(?P<context>(?:on|by|until|till|before|after|since|due|dated|from|through|thru|between|valid|starting|beginning|ending|ends|starts|"
+    r"begins|expires|exp\.?|expiring|effective|scheduled for|set for|moved to|week of|(?:Mon|Tues?|Wednes|Wed|Thurs?|Thu|Fri|Satur|Sat|Sun)(?:day)?\.?,?)\s)(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/])",
     re.IGNORECASE,
 )
+_DAY_RANGE = re.compile(
+    r"(?<![\w/.-])(?P<first>\d{1,2}/\d{1,2}(?:/\d{2}(?:\d\d)?)?)(?P<joint>\s?[-–—]\s?|\s(?:to|through|thru|until|and|or)\s)(?P<last>\d{1,2}/\d{1,2}(?:/\d{2}(?:\d\d)?)?)(?![\w/-]|[.,:]\d)"
+)
+_EXPIRY = re.compile(
+    r"\b(?P<context>(?:exp(?:\.|:)?|expir(?:y|ation)(?:\sdate)?|expir(?:es|ed|ing|e)|valid\sth(?:ru|rough)|good\sth(?:ru|rough)|exp\.?\sdate)"
+    r"(?:\s(?:is|on|in|of))?:?\s)(?P<month>0[1-9]|1[0-2])/(?P<year>\d\d|20\d\d)(?![\w/-]|[.,:]\d)",
+    re.IGNORECASE,
+)
+_EXP = re.compile(r"exp[.:]{0,2}\s", re.IGNORECASE)
+_CARD_EXPIRY = re.compile(r"\bcards?\b|\bexpir(?:y|ation)|\bexp\b|\bth(?:ru|rough)\b", re.IGNORECASE)
 _MONTH_DAY = re.compile(
     rf"\b{_MONTH}\.?\s(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-–]\s?(?P<last>\d{{1,2}})(?:st|nd|rd|th)?)?"
     rf"(?:,?\s{_YEAR})?{_ENDS}",
@@ -67,6 +78,13 @@ _WEEKDAY = r"(Mon|Tues?|Wed|Thur?s?|Fri|Sat|Sun)"
 _WEEKDAY_RANGE = re.compile(rf"\b{_WEEKDAY}\.?\s?[-–—]\s?{_WEEKDAY}\b\.?")
 _WEEKDAY_DOTTED = re.compile(rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d)|,(?=\s))")
 
+_DAY = re.compile(r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?:/(?P<year>\d{4}|\d{2}))?")
+_DATES_BETWEEN = re.compile(r"(?<=[/-]\d{4})\s?[-–—]\s?(?=\d{1,2}/\d{1,2}/\d{2,4})")
+_AGE = re.compile(
+    r"\b(?P<before>(?:in|into|past) (?:his|her|their|my|your|our|its|the) (?:(?:early|mid|late|middle)[ -])?|\b(?:early|mid|late)[ -])(?P<ten>[1-9]0)'?s\b",
+    re.IGNORECASE,
+)
+_SEPTEMBER_ELEVENTH = re.compile(r"(?<![\w/.])9/11(?![\w/])")
 _DECADE = re.compile(r"(?<!\w)(1[1-9]\d0|20\d0)'?s\b")
 _SHORT_DECADE = re.compile(r"(?:(?<=\bthe )|(?<!\w)')([2-9])0'?s\b")
 _YEAR_RANGE = re.compile(r"(?<![\w.,/:-])((?:19|20)\d\d)\s?[-–—]\s?((?:19|20)?\d\d)(?![\w/:%-])(?![.,]\d)")
@@ -91,6 +109,15 @@ def say_dates(text: str, *, day_first: bool = False) -> str:
         said = _date(month, day, _full_year(written) if written else None)
         return None if said is None else groups.get("context", "") + said
 
+    def day_range(match: re.Match[str]) -> str | None:
+        days = [re.fullmatch(_DAY, match[name]) for name in ("first", "last")]
+        said = [numeric(day) for day in days if day]
+        joint = match["joint"] if match["joint"].strip().isalpha() else " to "
+        return joint.join(day for day in said if day) if all(said) else None
+
+    text = substitute(_EXPIRY, _expiry, text)
+    text = _DATES_BETWEEN.sub(" to ", text)
+    text = substitute(_DAY_RANGE, day_range, text)
     text = substitute(_YEAR_FIRST, _year_first, text)
     text = substitute(_YEAR_LAST, numeric, text)
     text = substitute(_WITHOUT_YEAR, numeric, text)
@@ -99,6 +126,8 @@ def say_dates(text: str, *, day_first: bool = False) -> str:
     text = substitute(_MONTH_DAY, _month_day, text)
     text = substitute(_DAY_MONTH, _day_month, text)
     text = substitute(_MONTH_YEAR, _month_year, text)
+    text = substitute(_SEPTEMBER_ELEVENTH, lambda _: "nine eleven", text)
+    text = substitute(_AGE, lambda match: match["before"] + plural(cardinal(int(match["ten"]))), text)
     return substitute(_MONTH_DOTTED, lambda match: _month_name(match[1]) + _kept_dot(match), text)
 
 
@@ -143,6 +172,15 @@ def _kept_dot(match: re.Match[str]) -> str:
 def _year_first(match: re.Match[str]) -> str | None:
     said = _date(int(match["month"]), int(match["day"]), int(match["year"]))
     return f"{said} at " if said and match["clock"] else said
+
+
+def _expiry(match: re.Match[str]) -> str | None:
+    """The date on a card, ``09/27``; a day of the month where the words do not tell and the second number may be one."""
+    context = "expires " if _EXP.fullmatch(match["context"]) else match["context"]
+    said = f"{context}{_MONTHS[int(match['month']) - 1]} {year(_full_year(match['year']))}"
+    if len(match["year"]) == _MIN_FULL_YEAR_DIGITS or match["month"][0] == "0" or int(match["year"]) > _MAX_DAY:
+        return said
+    return said if _CARD_EXPIRY.search(match.string[: match.start("month")]) else None
 
 
 def _is_verb(match: re.Match[str]) -> bool:

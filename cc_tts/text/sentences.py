@@ -27,7 +27,10 @@ _MONTH_AFTER_DAY = re.compile(
 _LOOK_BACK_CHARACTERS = 24
 _HALF_OF_DAY = frozenset({"a.m", "p.m"})
 _ZONE = re.compile(r"(?:[ECMP]\.?[SD]?\.?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)(?![A-Za-z])")
-_LAST_OR_NOT = frozenset(re.findall(r"\w+", "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in")) | _HALF_OF_DAY
+_LAST_OR_NOT = (
+    frozenset(re.findall(r"\w+", "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in"))
+    | _HALF_OF_DAY
+)
 _NEVER_LAST = frozenset(
     re.findall(
         r"\w+",

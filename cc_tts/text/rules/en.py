@@ -53,7 +53,9 @@ _OUT_OF = re.compile(r"(?<![\w/.,])(\d{1,4}\.\d{1,3})/(?=\d{1,4}(?![\w/⁄]|[.,]
 _ALL_DAY = re.compile(r"(?<![\w/])24\s?[/x×]\s?7(?P<year>\s?[/x×]\s?365)?(?![\w/])")
 _VERSION = re.compile(r"(?<!\d)\d{1,6}(?:\.\d{1,6}){2,9}(?!\d)")
 _IP_ADDRESS_DOTS = 3
-_CARDINAL = re.compile(r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,4}(?!\d|,\d)|\d++)(?:\.\d++)?")
+_CARDINAL = re.compile(
+    r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,4}(?!\d|,\d)|\d++)(?:\.\d++)?"
+)
 _LEADING_POINT = re.compile(r"(?<![\w.])\.(\d++)")
 
 _POUND_KEY = re.compile(r"#(?=\s*(?:key|sign|button)\b|\s*[.,;!?)\"']|\s|$)", re.IGNORECASE)

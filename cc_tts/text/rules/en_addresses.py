@@ -41,19 +41,74 @@ _STREETS = {
     "Tpke": "Turnpike",
     "Trl": "Trail",
 }
-_FULL_STREETS = "Street|Avenue|Road|Drive|Lane|Boulevard|Court|Place|Way|Parkway|Highway|Square|Terrace|Circle|Trail|Broadway"
+_FULL_STREETS = (
+    "Street|Avenue|Road|Drive|Lane|Boulevard|Court|Place|Way|Parkway|Highway|Square|Terrace|Circle|Trail|Broadway"
+)
 _ONLY_STREETS = frozenset({"Ave", "Blvd", "Expy", "Fwy", "Pkwy", "Tpke", "Rd", "Ln"})
 _STATES = dict(
     pair.split(":")
-    for pair in (
-        "AL:Alabama AK:Alaska AZ:Arizona AR:Arkansas CA:California CO:Colorado CT:Connecticut DE:Delaware FL:Florida "
-        "GA:Georgia HI:Hawaii ID:Idaho IL:Illinois IN:Indiana IA:Iowa KS:Kansas KY:Kentucky LA:Louisiana ME:Maine "
-        "MD:Maryland MA:Massachusetts MI:Michigan MN:Minnesota MS:Mississippi MO:Missouri MT:Montana NE:Nebraska "
-        "NV:Nevada NH:New_Hampshire NJ:New_Jersey NM:New_Mexico NY:New_York NC:North_Carolina ND:North_Dakota OH:Ohio "
-        "OK:Oklahoma OR:Oregon PA:Pennsylvania RI:Rhode_Island SC:South_Carolina SD:South_Dakota TN:Tennessee TX:Texas "
-        "UT:Utah VT:Vermont VA:Virginia WA:Washington WV:West_Virginia WI:Wisconsin WY:Wyoming DC:D_C PR:Puerto_Rico "
-        "ON:Ontario QC:Quebec BC:British_Columbia AB:Alberta MB:Manitoba SK:Saskatchewan NS:Nova_Scotia NB:New_Brunswick"
-    ).split()
+    for pair in [
+        "AL:Alabama",
+        "AK:Alaska",
+        "AZ:Arizona",
+        "AR:Arkansas",
+        "CA:California",
+        "CO:Colorado",
+        "CT:Connecticut",
+        "DE:Delaware",
+        "FL:Florida",
+        "GA:Georgia",
+        "HI:Hawaii",
+        "ID:Idaho",
+        "IL:Illinois",
+        "IN:Indiana",
+        "IA:Iowa",
+        "KS:Kansas",
+        "KY:Kentucky",
+        "LA:Louisiana",
+        "ME:Maine",
+        "MD:Maryland",
+        "MA:Massachusetts",
+        "MI:Michigan",
+        "MN:Minnesota",
+        "MS:Mississippi",
+        "MO:Missouri",
+        "MT:Montana",
+        "NE:Nebraska",
+        "NV:Nevada",
+        "NH:New_Hampshire",
+        "NJ:New_Jersey",
+        "NM:New_Mexico",
+        "NY:New_York",
+        "NC:North_Carolina",
+        "ND:North_Dakota",
+        "OH:Ohio",
+        "OK:Oklahoma",
+        "OR:Oregon",
+        "PA:Pennsylvania",
+        "RI:Rhode_Island",
+        "SC:South_Carolina",
+        "SD:South_Dakota",
+        "TN:Tennessee",
+        "TX:Texas",
+        "UT:Utah",
+        "VT:Vermont",
+        "VA:Virginia",
+        "WA:Washington",
+        "WV:West_Virginia",
+        "WI:Wisconsin",
+        "WY:Wyoming",
+        "DC:D_C",
+        "PR:Puerto_Rico",
+        "ON:Ontario",
+        "QC:Quebec",
+        "BC:British_Columbia",
+        "AB:Alberta",
+        "MB:Manitoba",
+        "SK:Saskatchewan",
+        "NS:Nova_Scotia",
+        "NB:New_Brunswick",
+    ]
 )
 _SHORT_STREET = "|".join(sorted(_STREETS, key=len, reverse=True))
 _POINT = "NE|NW|SE|SW|[NSEW]"
@@ -66,13 +121,26 @@ _STREET = re.compile(
 _STREET_ALONE = re.compile(
     rf"(?P<name>\b(?:[A-Z][a-z][\w'-]*|\d{{1,3}}(?:st|nd|rd|th)))\s(?P<short>{_SHORT_STREET})\b(?P<dot>\.?)"
 )
-_POINT_BEFORE_NAME = re.compile(r"(?<![\w.])(N|S|E|W)\.\s(?=[A-Z][a-z]+\s(?:Street|Avenue|Road|Drive|Boulevard|St|Ave|Rd|Dr|Blvd)\b)")
-_ROAD_NUMBER = re.compile(
-    rf"\b(?P<road>I|US|SR|CR|Route|Rte\.?|Hwy\.?|Highway|Interstate)(?P<joint>[- ])(?P<number>\d{{1,4}})(?:\s(?P<point>[NSEW])\b)?(?![\w-])"
+_POINT_BEFORE_NAME = re.compile(
+    r"(?<![\w.])([NSEW])\.?\s(?=(?:[A-Z][a-z]+|\d{1,3}(?:st|nd|rd|th))\s(?:Street|Avenue|Road|Drive|Boulevard|St"
+    r"|Ave|Rd|Dr|Blvd)\b)"
 )
-_ROADS = {"SR": "State Route", "CR": "County Road", "Rte": "Route", "Rte.": "Route", "Hwy": "Highway", "Hwy.": "Highway"}
+_ROAD_NUMBER = re.compile(
+    r"\b(?P<road>I|US|SR|CR|Route|Rte\.?|Hwy\.?|Highway|Interstate)(?P<joint>[- ])(?P<number>\d{1,4})(?:\s"
+    r"(?P<point>[NSEW])\b)?(?![\w-])"
+)
+_ROADS = {
+    "SR": "State Route",
+    "CR": "County Road",
+    "Rte": "Route",
+    "Rte.": "Route",
+    "Hwy": "Highway",
+    "Hwy.": "Highway",
+}
 _STATE = "|".join(_STATES)
-_STATE_AND_ZIP = re.compile(rf"(?<=[a-z.], )(?P<state>{_STATE})\.?(?:,?\s(?P<zip>\d{{5}}(?:-\d{{4}})?))?(?![\w-])(?!\.\w)")
+_STATE_AND_ZIP = re.compile(
+    rf"(?<=[a-z.], )(?P<state>{_STATE})\.?(?:,?\s(?P<zip>\d{{5}}(?:-\d{{4}})?))?(?![\w-])(?!\.\w)"
+)
 _BARE_ZIP = re.compile(rf"\b(?P<state>{_STATE})\s(?P<zip>\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d)")
 _POSTCODE = re.compile(r"(?<![\w-])(?:[A-Z]{1,2}\d[A-Z\d]?\s\d[A-Z]{2}|[A-Z]\d[A-Z]\s?\d[A-Z]\d)(?![\w-])")
 _FORT = re.compile(r"\bFt\.?(?=\s[A-Z][a-z])")
@@ -87,15 +155,17 @@ def say_postal_addresses(text: str) -> str:
     text = substitute(_ROAD_NUMBER, _road, text)
     text = substitute(_STATE_AND_ZIP, _state, text)
     text = substitute(_BARE_ZIP, _state, text)
-    text = substitute(_STREET_ALONE, _street_alone, text)
     text = substitute(_POINT_BEFORE_NAME, lambda match: f"{_COMPASS[match[1]]} ", text)
+    text = substitute(_STREET_ALONE, _street_alone, text)
     return substitute(_FORT, lambda _: "Fort", text)
 
 
 def spelled(written: str) -> str:
     """Letters and digits one by one, a comma where white space or a hyphen parts them: ``SW1A 1AA``."""
     return ", ".join(
-        " ".join(digits(character) if character.isdigit() else character.upper() for character in part if character.isalnum())
+        " ".join(
+            digits(character) if character.isdigit() else character.upper() for character in part if character.isalnum()
+        )
         for part in re.split(r"[\s-]+", written)
         if part
     )
@@ -117,7 +187,9 @@ def _street(match: re.Match[str]) -> str:
     said += [match["letter"], _COMPASS.get(match["point"] or "", ""), match["name"]]
     said += [_STREETS[match["short"]] if match["short"] else match["full"], _COMPASS.get(match["quadrant"] or "", "")]
     dot = _kept_dot(match, match.group())
-    return " ".join(part for part in said if part) + ("," if dot and _NEXT_IS_NAME.match(match.string, match.end()) else dot)
+    return " ".join(part for part in said if part) + (
+        "," if dot and _NEXT_IS_NAME.match(match.string, match.end()) else dot
+    )
 
 
 def _street_alone(match: re.Match[str]) -> str | None:

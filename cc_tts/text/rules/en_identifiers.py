@@ -6,7 +6,15 @@ Runs on: any thread; nothing here has state.
 import re
 
 from cc_tts.text.rules.en_addresses import house_number, spelled
-from cc_tts.text.rules.en_numbers import DIGIT_BY_DIGIT_FROM, digit_groups, digits, grouped_digits, integer, two_digits, year
+from cc_tts.text.rules.en_numbers import (
+    DIGIT_BY_DIGIT_FROM,
+    digit_groups,
+    digits,
+    grouped_digits,
+    integer,
+    two_digits,
+    year,
+)
 from cc_tts.text.rules.en_units import UNIT_SYMBOLS
 from cc_tts.text.rules.substitution import substitute
 
@@ -18,7 +26,16 @@ _NORTH_AMERICAN = re.compile(
 )
 _TRUNK_PREFIXED = re.compile(rf"(?<![\w.-])(?P<number>0\d{{2,4}}[ -]\d{{3,4}}[ -]?\d{{3,4}}){_EXTENSION}(?!-\d)")
 _LOCAL = re.compile(rf"(?<![\w.-])(?P<number>\d{{3}}-\d{{4}}){_EXTENSION}(?!-\d)", re.IGNORECASE)
-_VANITY = re.compile(r"(?<![\w-])1-(\d{3})-([A-Z]{4,10})\b")
+_VANITY = re.compile(r"(?<![\w-])1-(\d{3})-((?:[A-Z]{2,10}-)?[A-Z]{4,10})\b")
+_LAST_DIGITS = re.compile(
+    r"\b(last (?:4|four|5|five|6|six)(?: digits)?(?: (?:of|on|for) [\w' ]{1,30}?)?(?: (?:are|is))?:? )(\d{4,6})"
+    r"(?![\w-]|[.,:/]\d)",
+    re.IGNORECASE,
+)
+_FORM = re.compile(
+    r"(?<![\w.,$-])(10(?:40|98|99))(?:-(?=[A-Z]{1,4}\b)|(?=s?\s[Ff]orm))|(?<=\b[Ff]orm )(\d{4})(?![\w.,])"
+)
+_RETIREMENT = re.compile(r"(?<!\w)(\d{3})\(([a-z])\)")
 _SERVICE = re.compile(r"\b((?:call|dial|text|dialing|calling)\s)(\d{3,6})(?![\w-]|[.,:/]\d|\s?%)", re.IGNORECASE)
 _SHORT_CODE = re.compile(r"\b(text \w{1,20} to )(\d{4,6})(?![\w-]|[.,:/]\d)", re.IGNORECASE)
 _EMERGENCY = re.compile(r"(?<![\w$£€.,/#-])(911|988)(?![\w%/-]|[.,]\d)")
@@ -27,11 +44,13 @@ _STAR_CODE = re.compile(r"(?<![\w*])\*(\d{1,3})(?P<hash>#?)(?![\w*])|(?<![\w#])#
 _ISBN = re.compile(r"\b(ISBN(?:-1[03])?:?\s)([\dX-]{10,17})(?!\w)")
 _IBAN = re.compile(r"(?<![\w-])[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){3,7}(?:\s?[A-Z0-9]{1,3})?(?![\w-])")
 _FLIGHT = re.compile(
-    r"\b(?P<flight>[Ff]lights?\s(?:number\s|no\.?\s|#)?)(?:(?P<airline>[A-Z]{2}|[A-Z]\d|\d[A-Z])[ -]?)?(?P<number>\d{1,4})(?![\w-]|[.,:/]\d|\s?%)"
+    r"\b(?P<flight>[Ff]lights?\s(?:number\s|no\.?\s|#)?)(?:(?P<airline>[A-Z]{2}|[A-Z]\d|\d[A-Z])[ -]?)?"
+    r"(?P<number>\d{1,4})(?![\w-]|[.,:/]\d|\s?%)"
 )
 _FISCAL_YEAR = re.compile(r"\bFY\s?'?(20\d\d|\d\d)(?!\w)")
 _ROOM = re.compile(
-    r"\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit)\s)(\d{1,2})(\d\d)(?![\w-]|[.,:/]\d|\s?[%°])", re.IGNORECASE
+    r"\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit)\s)(\d{1,2})(\d\d)(?![\w-]|[.,:/]\d|\s?[%°])",
+    re.IGNORECASE,
 )
 _NUMBER_SIGN = re.compile(r"#(?=[A-Z]{1,4}-?\d)")
 _EXTENSION_ALONE = re.compile(r"\bext(?:\.|\b)\s?(\d{1,6})(?!\w)", re.IGNORECASE)
@@ -43,14 +62,16 @@ _LONG_RUN = re.compile(
 )
 _MASK = "[*xX•·#…]"
 _MASKED = re.compile(
-    rf"(?<!\w)(?P<before>end(?:ing|s)(?:\s(?:in|with))?:?\s)?(?:{_MASK}{{2,19}}(?:[ -]?{_MASK}{{2,19}}){{0,4}}[ -]?(?P<digits>\d{{2,6}})|\*(?P<tail>\d{{4,6}}))(?!\w)",
+    rf"(?<!\w)(?P<before>end(?:ing|s)(?:\s(?:in|with))?:?\s)?(?:{_MASK}{{2,19}}"
+    rf"(?:[ -]?{_MASK}{{2,19}}){{0,4}}[ -]?(?P<digits>\d{{2,6}})|\*(?P<tail>\d{{4,6}}))(?!\w)",
     re.IGNORECASE,
 )
 
 _NAMED_STRONG = "passcode|password|code|pin|otp|zip|postcode|confirmation|reference|ref|extension|routing|tracking|iban"
 _NAMED_WEAK = (
     "accounts?|acct|cards?|orders?|tickets?|cases?|claims?|policy|invoice|booking|reservation|flight|member|membership|"
-    "customer|employee|serial|id|ids|identification|phone|telephone|fax|ssn|badge|agent|transaction|itinerary|vin"
+    "customer|employee|serial|box|po|part|lot|id|ids|identification|phone|telephone|fax|ssn|badge|agent"
+    "|transaction|itinerary|vin"
 )
 _CONNECTORS = (
     r"(?P<connector>(?:[ ]?(?:number|numbers|no\.|num|code|id|pin|\#))?"
@@ -79,14 +100,16 @@ def say_identifiers(text: str) -> str:
     text = substitute(_ISBN, lambda match: match[1] + spelled(match[2]), text)
     for pattern in (_INTERNATIONAL, _NORTH_AMERICAN, _TRUNK_PREFIXED, _LOCAL):
         text = substitute(pattern, _telephone, text)
-    text = substitute(_VANITY, lambda match: f"one, {digits(match[1])}, {match[2]}", text)
+    text = substitute(_VANITY, lambda match: f"one, {digits(match[1])}, {match[2].replace('-', ' ')}", text)
     text = substitute(_SINGLE_DIGITS, lambda match: digits(match.group()), text)
     text = substitute(_FLIGHT, _flight, text)
     text = substitute(_FISCAL_YEAR, _fiscal_year, text)
     for pattern in (_CARD, _SOCIAL_SECURITY):
         text = substitute(pattern, lambda match: digit_groups(match.group()), text)
     text = substitute(_NAMED, _named, text)
-    for pattern in (_ENDING, _SERVICE, _SHORT_CODE):
+    text = substitute(_FORM, lambda match: f"{year(int(match[1] or match[2]))} ", text)
+    text = substitute(_RETIREMENT, lambda match: f"{house_number(match[1])} {match[2].upper()}", text)
+    for pattern in (_LAST_DIGITS, _ENDING, _SERVICE, _SHORT_CODE):
         text = substitute(pattern, lambda match: match[1] + digits(match[2]), text)
     text = substitute(_EXTENSION_ALONE, lambda match: f"extension {digits(match[1])}", text)
     text = substitute(_EMERGENCY, lambda match: digits(match.group()), text)

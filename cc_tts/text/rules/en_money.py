@@ -66,7 +66,8 @@ _RANGE = re.compile(
 )
 _SCALED_RANGE = re.compile(rf"(?<=\d[KkMmBb])\s?[-–—]\s?(?=[$£€¥₹]{AMOUNT}[KkMmBb])")
 _CONTINENTAL = re.compile(
-    r"(?<![\w.,])(?P<sign>€ ?)?(?P<whole>\d{1,3}(?:[. ]\d{3})+|\d{1,6}),(?P<cents>\d\d)(?![\d.,]\d|\d)(?(sign)| ?(?:€|EUR\b|euros?\b))"
+    r"(?<![\w.,])(?P<sign>€ ?)?(?P<whole>\d{1,3}(?:[. ]\d{3})+|\d{1,6}),(?P<cents>\d\d)(?![\d.,]\d|\d)(?(sign)"
+    r"| ?(?:€|EUR\b|euros?\b))"
 )
 _CENTS = re.compile(rf"{AMOUNT_BEGINS}(\d{{1,4}})\s?¢")
 _SYMBOL_ALONE = re.compile(r"[$£€¥₹₩¢]")

@@ -17,7 +17,8 @@ DIGIT_BY_DIGIT_FROM = 7
 """A run of at least this many digits without separators is an identifier, not a quantity."""
 
 AMOUNT = (
-    r"(?:\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,12})?|\d{1,2}(?:,\d\d){1,3},\d{3}(?:\.\d{1,12})?|\d{1,15}(?:\.\d{1,12})?|\.\d{1,12})"
+    r"(?:\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,12})?|\d{1,2}(?:,\d\d){1,3},\d{3}(?:\.\d{1,12})?|\d{1,15}"
+    r"(?:\.\d{1,12})?|\.\d{1,12})"
 )
 """A quantity as people write it: 1,234.56, 1234.56, .56, and 1,50,000 in India."""
 AMOUNT_BEGINS = r"(?<![\w.])(?<!\d,)"

@@ -85,33 +85,44 @@ UNIT_SYMBOLS = frozenset(_UNITS)
 """Every unit that is known behind a number."""
 
 _LONGEST_FIRST = "|".join(re.escape(symbol) for symbol in sorted(UNIT_SYMBOLS, key=len, reverse=True))
-_MEASURE = re.compile(rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<joint> ?|-)(?P<unit>{_LONGEST_FIRST})(?![\w°])(?P<dot>\.?)")
-_WORDS_WITH_STOP = frozenset({"ft", "mi", "yd", "lb", "lbs", "oz", "gal", "hr", "hrs", "min", "mins", "sec", "secs", "mo", "mos"}
-    | {"wk", "wks", "yr", "yrs", "h", "pt", "qt", "sq ft", "sq. ft", "in."})
+_MEASURE = re.compile(
+    rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<joint> ?|-)(?P<unit>{_LONGEST_FIRST})(?![\w°])(?P<dot>\.?)"
+)
+_WORDS_WITH_STOP = frozenset(
+    {"ft", "mi", "yd", "lb", "lbs", "oz", "gal", "hr", "hrs", "min", "mins", "sec", "secs", "mo", "mos"}
+    | {"wk", "wks", "yr", "yrs", "h", "pt", "qt", "sq ft", "sq. ft", "in."}
+)
 _SECONDS = re.compile(rf"{AMOUNT_BEGINS}(?<!the )(?<!')(?!(?:1[1-9]\d|20\d)0s)(?P<amount>{AMOUNT})s(?!\w)")
-_FEET_AND_INCHES = re.compile(r"(?<!\w)(\d{1,2})['′]\s?(\d{1,2})(?:\"|''|″)")
+_FEET_AND_INCHES = re.compile(
+    r"(?<!\w)(\d{1,3})(?:['′]|\s?(?:ft\.?|feet))\s?(\d{1,2})(?:\"|''|″|\s?in\b\.?(?!\s(?:the|a|my|your|our|his|her)\b))"
+)
+_DEGREES = re.compile(r"\b(degrees?)\s([FC])\b")
 _FEET = re.compile(r"(?<![\w'])(\d{1,3})['′](?=\s(?:by|tall|wide|long|deep|high|of)\b)|(?<=by )(\d{1,3})['′](?!\w)")
 _INCHES = re.compile(rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<mark>\"|″|'')(?!\w)")
 _DIMENSIONS = re.compile(r"(?<!\w)(\d{1,4}['\"′″])\s?[x×]\s?(?=\d{1,4}['\"′″])")
 _FRACTION_OF = re.compile(
-    rf"(?<![\w/.,⁄])(?:(?P<whole>\d{{1,3}})[ -])?(?P<top>\d{{1,2}})[/⁄](?P<bottom>\d{{1,2}})(?:(?P<inch>\"|″)|[ -]?(?P<unit>{_LONGEST_FIRST}))(?![\w°/⁄])(?P<dot>\.?)"
+    rf"(?<![\w/.,⁄])(?:(?P<whole>\d{{1,3}})[ -])?(?P<top>\d{{1,2}})[/⁄](?P<bottom>\d{{1,2}})(?:(?P<inch>\"|″)"
+    rf"|[ -]?(?P<unit>{_LONGEST_FIRST}))(?![\w°/⁄])(?P<dot>\.?)"
 )
 _IN_QUOTATION = re.compile(r"(?:^|[\s(])\"(?=[^\s\"])[^\"]*$")
 _PERCENT = re.compile(rf"{AMOUNT_BEGINS}({AMOUNT})\s?%")
 _SCALE = re.compile(rf"{AMOUNT_BEGINS}({AMOUNT})(k|K|M|bn)(?!\w)")
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "bn": "billion"}
 _RESOLUTIONS = frozenset({"4K", "8K"})
-_TIMES = re.compile(rf"{AMOUNT_BEGINS}({AMOUNT})x(?=\s)")
+_TIMES = re.compile(rf"{AMOUNT_BEGINS}({AMOUNT})x(?![\w-])(?!\s?\d)")
 _BY = re.compile(r"(?<!\w)(\d{1,6})\s?[x×]\s?(?=\d{1,6}(?!\w))")
 _ONE = frozenset({"1", "1.0"})
 
 
 def say_measures(text: str) -> str:
     """Percentages, measures and scaled numbers in words."""
-    text = substitute(_FEET_AND_INCHES, lambda match: f"{amount(match[1])} feet {amount(match[2])} inches", text)
+    text = substitute(_FEET_AND_INCHES, _feet_and_inches, text)
+    text = _DEGREES.sub(lambda match: f"{match[1]} {'Fahrenheit' if match[2] == 'F' else 'Celsius'}", text)
     text = _DIMENSIONS.sub(r"\1 by ", text)
     text = substitute(_FRACTION_OF, _fraction_of, text)
-    text = substitute(_FEET, lambda match: f"{amount(match[1] or match[2])} {'foot' if match[1] == '1' else 'feet'}", text)
+    text = substitute(
+        _FEET, lambda match: f"{amount(match[1] or match[2])} {'foot' if match[1] == '1' else 'feet'}", text
+    )
     text = substitute(_INCHES, _inches, text)
     text = substitute(_PERCENT, lambda match: f"{amount(match[1])} percent", text)
     text = substitute(_MEASURE, _measure, text)
@@ -133,6 +144,13 @@ def _fraction_of(match: re.Match[str]) -> str | None:
     article = "an" if one[0] in "aeiou" or one == "hour" else "a"
     of = "" if (top, bottom) == (1, 2) else "of "
     return f"{'half' if not of else fraction(top, bottom)} {of}{article} {one}{dot}"
+
+
+def _feet_and_inches(match: re.Match[str]) -> str:
+    feet, inches = match[1], match[2]
+    return (
+        f"{amount(feet)} {'foot' if feet == '1' else 'feet'} {amount(inches)} {'inch' if inches == '1' else 'inches'}"
+    )
 
 
 def _inches(match: re.Match[str]) -> str | None:

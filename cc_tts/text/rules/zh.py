@@ -12,8 +12,8 @@ from typing import Any
 
 from cc_tts.text.characters import digits_to_ascii, one_line
 from cc_tts.text.rules.addresses import say_addresses
-from cc_tts.text.rules.zh_quantities import prepare_quantities
 from cc_tts.text.rules.zh_identifiers import say_digits, say_identifiers, say_leftover_digits
+from cc_tts.text.rules.zh_quantities import prepare_quantities
 
 _MAX_CLAUSE_CHARS = 64
 _ADDRESS_SIGNS = {

@@ -10,7 +10,7 @@ import re
 
 _FENCE = re.compile(r"^[ \t]{0,3}(?:`{3,}|~{3,})[^\n`]*$", re.MULTILINE)
 _RULE = re.compile(r"^[ \t]{0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,}|={3,})[ \t]*$", re.MULTILINE)
-_TABLE_RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-{2,}:?[ \t]*(?:\|[ \t]*:?-{2,}:?[ \t]*)+\|?[ \t]*$", re.MULTILINE)
+_TABLE_RULE = re.compile(r"^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*$", re.MULTILINE)
 _TABLE_ROW = re.compile(r"^[ \t]*\|(?P<cells>[^\n]*?)\|?[ \t]*$", re.MULTILINE)
 _HEADING = re.compile(r"^[ \t]{0,3}#{1,6}[ \t]+(?P<text>[^\n]*?)[ \t]*#*[ \t]*$", re.MULTILINE)
 _QUOTE = re.compile(r"^[ \t]{0,3}(?:>[ \t]?)+", re.MULTILINE)
@@ -25,12 +25,13 @@ _REFERENCE = re.compile(r"\[\^[\w-]{1,20}\]:?|(?<=[\w.,!?”\"'])\[\d{1,3}\](?!\
 _AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^>\s]+|[\w.+-]+@[\w.-]+)>")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _TAG_NAMES = (
-    "a|abbr|audio|b|blockquote|body|br|break|button|center|code|div|em|emphasis|font|footer|h[1-6]|head|header|hr|html|i|img|"
+    "a|abbr|audio|b|blockquote|body|br|break|button|center|code|div|em|emphasis|font|footer|h[1-6]|head|header"
+    "|hr|html|i|img|"
     "input|ins|kbd|label|li|link|main|mark|meta|nav|ol|p|phoneme|pre|prosody|s|samp|say-as|script|section|small|span|speak|"
     "strike|strong|style|sub|summary|details|sup|svg|table|tbody|td|th|thead|title|tr|tt|u|ul|video|voice|wbr|think|thinking"
 )
 _TAG = re.compile(
-    rf"</?(?P<name>{_TAG_NAMES})(?:\s+[\w:-]+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'>]+))?)*\s*/?>", re.IGNORECASE
+    rf"</?(?P<name>{_TAG_NAMES})(?:\s+[\w:-]+\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'>]+))*\s*/?>", re.IGNORECASE
 )
 _BREAKING_TAGS = frozenset({"br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "blockquote"})
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
@@ -39,7 +40,7 @@ _STRONG = re.compile(r"(?<![\\\w])(\*\*\*|\*\*|___|__|~~)(?=\S)(?P<text>[^\n]+?)
 _EMPHASIS = re.compile(r"(?<![\w*\\])(?P<mark>[*_])(?=[^\s*_])(?P<text>[^*_\n]+?)(?<=[^\s*_])(?P=mark)(?![\w*])")
 _ESCAPE = re.compile(r"\\([!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-])")
 _PLACEHOLDER = re.compile(
-    r"\$?\{\{?\s*[A-Za-z_][\w .-]{0,40}?\s*\}?\}|\[(?:[A-Z][A-Z0-9_]*(?:[ _][A-Z0-9_]+)*|"
+    r"\$?\{\{?\s*[A-Za-z_0-9][\w .-]{0,40}?\s*\}?\}|\[(?:[A-Z][A-Z0-9_]*(?:[ _][A-Z0-9_]+)*|"
     r"(?:[Ii]nsert|[Yy]our|[Cc]ustomer|[Uu]ser|[Aa]gent|[Cc]ompany|[Cc]lient|[Ff]irst|[Ll]ast|[Ff]ull)\s[\w ']{1,40})\]|"
     r"<(?:[A-Z][A-Z0-9_]*|[a-z]+_[a-z_]+|name|customer|date|time|amount|number)>|%\([a-z_]+\)[sd]|%[sd]\b"
 )
@@ -52,8 +53,8 @@ _ENDS_WITH_MARK = re.compile(r"[.!?…:;,。！？；：，、][\"'”’)\]*_]*
 class MarkupStripper:
     """Takes markup out of the parts of one text, in order; what spans parts (a JSON object) is remembered.
 
-    ``has_placeholder`` says that a part held ``{name}``, ``[NAME]`` or the like: a template that nobody filled. Placeholders are not
-    spoken.
+    ``has_placeholder`` says that a part held ``{name}``, ``[NAME]`` or the like: a template that nobody filled. Placeholders
+    are not spoken.
     """
 
     def __init__(self) -> None:

@@ -245,13 +245,18 @@ class OnnxEngine:
                 self._speak(stream_id, stream, text, index)
             except Exception as error:
                 log.exception("synthesis_failed", stream_id=stream_id, voice=stream.voice)
-                self._fail(stream_id, stream, EngineFailed(f"the voice {stream.voice} broke off: {type(error).__name__}"))
+                self._fail(
+                    stream_id, stream, EngineFailed(f"the voice {stream.voice} broke off: {type(error).__name__}")
+                )
 
     def _next_job(self) -> tuple[int, _Stream, str, int] | None:
         with self._changed:
             while not self._is_closed:
                 ready = [
-                    (stream.dry_ns if stream.given_ms else stream.opened_ns + round(self._target_ms * NS_PER_MS), stream_id)
+                    (
+                        stream.dry_ns if stream.given_ms else stream.opened_ns + round(self._target_ms * NS_PER_MS),
+                        stream_id,
+                    )
                     for stream_id, stream in self._streams.items()
                     if stream.chunks and not stream.is_running and stream.given_ms - stream.taken_ms < MAX_AHEAD_MS
                 ]

@@ -40,7 +40,7 @@ def _voice(name: str) -> Voice:
         "onnx",
         str(entry["language"]),
         description=f"hibari {name}",
-        gender=str(entry["gender"]),
+        gender=entry["gender"],
         rate_hz=Hibari.sample_rate,
     )
 

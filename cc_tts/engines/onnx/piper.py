@@ -76,7 +76,9 @@ def piper_voices(voices_dir: Path) -> list[FoundVoice]:
             voice_id = f"{model.stem}:{speaker}" if speaker else model.stem
             language = (description.language.code or description.espeak.voice).replace("_", "-")
             rate_hz = description.audio.sample_rate
-            voice = Voice(voice_id, "onnx", language, description=f"Piper {model.stem} {speaker}".rstrip(), rate_hz=rate_hz)
+            voice = Voice(
+                voice_id, "onnx", language, description=f"Piper {model.stem} {speaker}".rstrip(), rate_hz=rate_hz
+            )
             found.append(FoundVoice(voice, partial(PiperVoice, model, description, speaker_id)))
     return found
 

@@ -221,7 +221,8 @@ def _voices(options: argparse.Namespace, config: "Config") -> int:
     wanted = None if options.language is None else normalised_language(options.language)
     for voice in asyncio.run(listing()):
         if wanted is None or normalised_language(voice.language).startswith(wanted):
-            print(f"{voice.id:24} {voice.language:12} {voice.engine:10} {voice.kind:10} {voice.description}")
+            who = f"{voice.id:24} {voice.language:12} {voice.engine:10} {voice.kind:10}"
+            print(f"{who} {voice.gender:7} {voice.rate_hz:6} {voice.description}")
     return 0
 
 

@@ -152,6 +152,8 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
     kind: VoiceKind
     ready: bool
     description: str
+    gender: Annotated[str, Meta(description="``female``, ``male``, or empty where it is not known.")]
+    rate_hz: Annotated[int, Meta(description="Sample rate of its speech; calls get it at their own.")]
 
     @classmethod
     def of(cls, voice: VoiceBelow) -> Self:

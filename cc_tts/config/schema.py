@@ -138,7 +138,7 @@ class HttpConfig:
 class TtsConfig:
     """``[tts]``: the engine and the limits of a prompt."""
 
-    engine: str = "espeak"
+    engine: str = "auto"
     voice: str = ""
     language: str = ""
     speed: Annotated[float, msgspec.Meta(ge=0.5, le=2.0)] = 1.0

@@ -212,12 +212,11 @@ class SpeechSource:
         Raises:
             EngineOverloaded: it could not; the message says why.
         """
-        if isinstance(content, TextContent) and (reason := self._engine.not_ready_because) is not None:
-            if (
-                self._cache is not None
-                and content.may_cache
-                and self._cache.has(self._spoken(content, self._line_rate_hz))
-            ):
+        if not isinstance(content, TextContent):
+            return
+        prompt = self._spoken(content, self._line_rate_hz)
+        if (reason := self._engine.not_ready_for(prompt.voice)) is not None:
+            if self._cache is not None and content.may_cache and self._cache.has(prompt):
                 return
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 
@@ -252,7 +251,7 @@ class SpeechSource:
         steps = ["text"]
         if self._cache is not None and content.may_cache:
             steps.append(str(self._cache))
-        steps += [str(self._chunker(prompt)), f"engine({self._engine.name}, {prompt.voice.id})"]
+        steps += [str(self._chunker(prompt)), f"engine({prompt.voice.engine}, {prompt.voice.id})"]
         if resampler.source_rate_hz != resampler.target_rate_hz:
             steps.append(str(resampler))
         return [*steps, f"chunks {CHUNK_MS} ms"]
@@ -308,7 +307,7 @@ class SpeechSource:
         )
 
     def _resampler(self, prompt: SpokenPrompt) -> StreamResampler:
-        return StreamResampler(self._engine.audio_format.rate_hz, prompt.rate_hz)
+        return StreamResampler(prompt.voice.rate_hz, prompt.rate_hz)
 
     def _voice(self, content: TextContent) -> Voice:
         language = content.language or self._config.language or None

@@ -98,7 +98,8 @@ def detect_language(text: str, *, latin: str | None = None) -> str:
     """The language of a text, by its script and, for Latin letters, its most frequent words.
 
     At least as many characters of the script must stand there as words of other scripts. Japanese is told from Chinese by
-    its kana. ``latin`` is the language of Latin letters where it is known, by the voice for example. ``en`` when nothing tells.
+    its kana. ``latin`` is the language of Latin letters where it is known, by the voice for example. ``en`` when
+    nothing tells.
     """
     if not text.isascii():
         for pattern, language in _SCRIPTS:

@@ -17,7 +17,7 @@ from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.cosyvoice2.model.bundle import LANGUAGES, RATE_HZ, TOKENIZER_FOLDER, check_speaker, load_networks
+from cc_tts.engines.cosyvoice2.model.bundle import LANGUAGES, TOKENIZER_FOLDER, check_speaker, load_networks
 from cc_tts.engines.cosyvoice2.model.description import estimator_head_dim
 from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, SpeechModel, load_weights, refuse_other_directory
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
@@ -89,11 +89,6 @@ class BatchedEngine:
         self._loaded: Engine | None = None
         self.runner: ModelRunner | None = None
         self.costs = StageCosts()
-
-    @property
-    def rate_hz(self) -> int:
-        """Sample rate of the audio, Hz."""
-        return RATE_HZ
 
     @property
     def voices(self) -> Sequence[Voice]:

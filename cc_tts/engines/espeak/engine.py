@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk, WordMark
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.engines.engine import SynthesisRequest
+from cc_tts.engines.engine import EngineListener, SynthesisRequest
 from cc_tts.engines.espeak.library import (
     ENGINE_NAME,
     MAX_RATE_WPM,
@@ -337,10 +337,12 @@ class EspeakEngine:
         self._streams: set[EspeakStream] = set()
         self._not_ready_because: str | None = "not started"
 
-    @property
-    def audio_format(self) -> AudioFormat:
-        """22,050 Hz."""
-        return self._format
+    def listen(self, listener: EngineListener) -> None:
+        """Nothing to do: there is no worker."""
+
+    def not_ready_for(self, voice: Voice) -> str | None:  # noqa: ARG002 - one thread speaks with every voice
+        """The same for any voice as :attr:`not_ready_because`."""
+        return self.not_ready_because
 
     @property
     def not_ready_because(self) -> str | None:
@@ -485,7 +487,9 @@ class EspeakEngine:
         try:
             library = self._open_library()
             try:
-                voices = EspeakVoices(library.voices(), library.variants(), self._default_voice)
+                voices = EspeakVoices(
+                    library.voices(), library.variants(), self._default_voice, rate_hz=library.sample_rate_hz
+                )
                 warm_up = voices.identifier(voices.resolve(None, None))
                 library.synthesise("1", voice=warm_up, rate_wpm=NATURAL_RATE_WPM, on_audio=lambda _pcm, _words: True)
                 self._voices, self._format = voices, AudioFormat(library.sample_rate_hz)

@@ -10,7 +10,7 @@ The library, its phoneme data and its dictionaries come with the ``espeakng_load
 import ctypes
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -326,7 +326,9 @@ class EspeakVoices:
 
     """
 
-    def __init__(self, listed: tuple[EspeakVoice, ...], variants: tuple[str, ...], default_id: str) -> None:
+    def __init__(
+        self, listed: tuple[EspeakVoice, ...], variants: tuple[str, ...], default_id: str, *, rate_hz: int = 22_050
+    ) -> None:
         self._identifiers: dict[str, str] = {}
         self._by_file: dict[str, str] = {}
         self._variants = {variant.lower(): variant for variant in variants}
@@ -336,7 +338,9 @@ class EspeakVoices:
             voice_id = file if entry.language in self._identifiers else entry.language
             self._identifiers[voice_id] = entry.identifier
             self._by_file.setdefault(file, voice_id)
-            voices.append(Voice(voice_id, ENGINE_NAME, language=_tag(voice_id), description=entry.name))
+            voices.append(
+                Voice(voice_id, ENGINE_NAME, language=_tag(voice_id), description=entry.name, rate_hz=rate_hz)
+            )
         self.voices = tuple(voices)
         self._by_id = {voice.id: voice for voice in self.voices}
         try:
@@ -360,9 +364,7 @@ class EspeakVoices:
         if not plus:
             return base
         variant = self._variants[variant]
-        return Voice(
-            f"{base.id}+{variant}", base.engine, base.language, description=f"{base.description}, variant {variant}"
-        )
+        return replace(base, id=f"{base.id}+{variant}", description=f"{base.description}, variant {variant}")
 
     def identifier(self, voice: Voice) -> str:
         """Translate to what espeak calls the voice."""

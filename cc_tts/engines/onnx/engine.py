@@ -4,14 +4,15 @@
 
     push ─▸ chunks of a stream ─▸ thread: the stream with the earliest deadline ─▸ PCM of a sentence ─▸ step()
 
-One chunk of a stream is synthesised at a time. A stream is given no more than ``MAX_AHEAD_MS`` beyond what its listener took.
+One chunk of a stream is synthesised at a time. A stream is given no more than ``MAX_AHEAD_MS`` beyond what its
+listener took.
 
 Runs on: the worker's main thread, except ``_work``, which runs on the synthesis threads. ``_changed`` guards all state.
 """
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -226,7 +227,8 @@ class OnnxEngine:
         if self._admits_all or num_streams == 1:
             return ""
         if (share := self._utilisation(new)) > self._max_utilisation:
-            return f"{100 * share:.0f} % of the threads would be needed where at most {100 * self._max_utilisation:.0f} % may be"
+            limit = f"at most {100 * self._max_utilisation:.0f} % may be"
+            return f"{100 * share:.0f} % of the threads would be needed where {limit}"
         if (first_ms := self._first_audio_ms(new)) > self._target_ms:
             return f"first audio would come after {first_ms:.0f} ms instead of at most {self._target_ms:.0f} ms"
         return ""
@@ -279,7 +281,7 @@ class OnnxEngine:
                     return
                 if audio_ms:
                     self._observe(stream.voice, ms_between(started_ns, now_ns) / audio_ms)
-                self._give(stream_id, stream, SpeechOut(stream_id, pcm_of(samples), index), audio_ms, now_ns)
+                self._give(stream, SpeechOut(stream_id, pcm_of(samples), index), audio_ms, now_ns)
             self._wake()
             started_ns = self._clock.now_ns()
         with self._changed:
@@ -294,7 +296,7 @@ class OnnxEngine:
         mean = self._costs[voice]
         self._costs[voice] = max(_LEAST_COST, mean + _ALPHA * (min(cost, _MAX_RISE * mean) - mean))
 
-    def _give(self, stream_id: int, stream: _Stream, out: SpeechOut, audio_ms: float, now_ns: int) -> None:
+    def _give(self, stream: _Stream, out: SpeechOut, audio_ms: float, now_ns: int) -> None:
         if stream.given_ms and stream.dry_ns < now_ns:
             self._num_underruns += 1
         stream.dry_ns = max(stream.dry_ns, now_ns) + round(audio_ms * NS_PER_MS)

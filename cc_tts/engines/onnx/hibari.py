@@ -1,7 +1,7 @@
 """hibari: small voices of English, 24 kHz, with their own spelling-to-sound rules (``hibari-tts`` 0.2, Apache-2.0).
 
-The package brings the voice ``heart``. Models of its other voices are files that one puts into ``tts.voices_dir``; nothing is
-fetched here.
+The package brings the voice ``heart``. Models of its other voices are files that one puts into ``tts.voices_dir``; nothing
+is fetched here.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """Piper voices: VITS models of about forty languages, with phonemes by espeak-ng (the format of piper 1.x).
 
-``NAME.onnx`` has inputs ``input`` int64 [1, L], ``input_lengths`` [1], ``scales`` float32 [3] and, with several speakers, ``sid``
-[1]; ``NAME.onnx.json`` maps phonemes to ids: ``^`` first, ``_`` after each phoneme, ``$`` last.
+``NAME.onnx`` has inputs ``input`` int64 [1, L], ``input_lengths`` [1], ``scales`` float32 [3] and, with several speakers,
+``sid`` [1]; ``NAME.onnx.json`` maps phonemes to ids: ``^`` first, ``_`` after each phoneme, ``$`` last.
 """
 
 import re

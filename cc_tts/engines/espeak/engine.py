@@ -37,7 +37,14 @@ from cc_tts.engines.espeak.library import (
     WordEvent,
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
-from cc_tts.media.silence_trimmer import SilenceTrimmer
+from cc_tts.media.silence_trimmer import (
+    CLAUSE_END,
+    KEEP_LEAD_MS,
+    MAX_TAIL_MS,
+    SENTENCE_END,
+    SilenceTrimmer,
+    pause_after_ms,
+)
 from cc_tts.processes.liveness import Silence
 from cc_tts.voices.voice import Voice
 
@@ -46,8 +53,6 @@ MAX_AHEAD_MS: Final = 4000.0
 """Audio queued for a reader from which on its stream gets no turn, ms."""
 MAX_PASSAGE_CHARS: Final = 240
 """A longer text chunk is said in several passages: 240 characters keep the thread for about 20 ms."""
-KEEP_LEAD_MS: Final = 5.0
-_TAIL_MS: Final = 100.0
 _RETRY_AFTER_S: Final = 2
 STALL_LOOK_S: Final = 0.2
 """How often the thread is looked after while streams are open."""
@@ -55,12 +60,6 @@ STOP_TIMEOUT_S: Final = 5.0
 """For the passage that is under way when the engine stops."""
 
 _UNSPEAKABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-_SENTENCE_END: Final = ".!?。！？…\u0964\u061f"
-_CLAUSE_END: Final = ",;:，、；：\u060c"
-_CLOSING: Final = "\"')]}»”’」』）】 "
-_SENTENCE_PAUSE_MS: Final = 300.0
-_CLAUSE_PAUSE_MS: Final = 150.0
-_OTHER_PAUSE_MS: Final = 30.0
 
 log = logs.get(__name__)
 
@@ -110,7 +109,7 @@ def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[
     while len(text) - start > max_chars:
         window = text[start : start + max_chars]
         end = max_chars
-        for stops in (_SENTENCE_END, _CLAUSE_END, " "):
+        for stops in (SENTENCE_END, CLAUSE_END, " "):
             # not in the first third: crumbs sound worse than a pause at a lesser place
             if (found := max(window.rfind(stop) for stop in stops)) >= max_chars // 3:
                 end = found + 1
@@ -119,14 +118,6 @@ def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[
         start += end
     passages.append((start, text[start:]))
     return passages
-
-
-def pause_after_ms(text: str) -> float:
-    """Pause between ``text`` and what follows, at natural speed, ms."""
-    last = text.rstrip(_CLOSING)[-1:]
-    if last and last in _SENTENCE_END:
-        return _SENTENCE_PAUSE_MS
-    return _CLAUSE_PAUSE_MS if last and last in _CLAUSE_END else _OTHER_PAUSE_MS
 
 
 class EspeakStream:
@@ -557,7 +548,7 @@ class _PassageSynthesis:
         if not self._trimmer.heard or stream.is_cancelled:
             return
         pause_ms = pause_after_ms(self._passage.text) / stream.speed
-        tail_ms = min(pause_ms, _TAIL_MS)
+        tail_ms = min(pause_ms, MAX_TAIL_MS)
         stream.carried_pause_ms = pause_ms - tail_ms
         self._deliver(self._trimmer.finish(tail_ms), is_last=True)
 

@@ -19,10 +19,12 @@ from typing import Final
 import numpy as np
 
 from cc_tts import logs
+from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
-from cc_tts.engines.onnx.voices import FoundVoice, Samples, Synthesiser
+from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence, Synthesiser
 from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
+from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
 from cc_tts.voices.voice import Voice
 
 MAX_AHEAD_MS: Final = 4000.0
@@ -48,6 +50,8 @@ class _Stream:
     chunks: deque[tuple[str, int]] = field(default_factory=deque)
     is_text_whole: bool = False
     is_running: bool = False
+    carried_pause_ms: float = 0.0
+    """Silence that comes before the next sentence."""
     given_ms: float = 0.0
     taken_ms: float = 0.0
     dry_ns: int = 0
@@ -125,7 +129,7 @@ class OnnxEngine:
         """Warm a voice up; returns what it costs."""
         for text in WARM_UP_TEXTS:
             started_ns = self._clock.now_ns()
-            num_samples = sum(len(samples) for samples in synthesiser.speak(text, speed=1.0))
+            num_samples = sum(len(sentence.samples) for sentence in synthesiser.speak(text, speed=1.0))
         audio_ms = 1000.0 * num_samples / synthesiser.rate_hz
         return max(ms_between(started_ns, self._clock.now_ns()) / max(audio_ms, 1.0), _LEAST_COST)
 
@@ -272,16 +276,18 @@ class OnnxEngine:
 
     def _speak(self, stream_id: int, stream: _Stream, text: str, index: int) -> None:
         synthesiser = self._synthesisers[stream.voice]
+        audio_format = AudioFormat(synthesiser.rate_hz)
         started_ns = self._clock.now_ns()
-        for samples in synthesiser.speak(text, speed=stream.speed):
+        for sentence in synthesiser.speak(text, speed=stream.speed):
+            pcm = _trimmed(stream, sentence, audio_format)
             now_ns = self._clock.now_ns()
-            audio_ms = 1000.0 * len(samples) / synthesiser.rate_hz
+            audio_ms = audio_format.ms_for_bytes(len(pcm))
             with self._changed:
                 if self._streams.get(stream_id) is not stream:
                     return
                 if audio_ms:
                     self._observe(stream.voice, ms_between(started_ns, now_ns) / audio_ms)
-                self._give(stream, SpeechOut(stream_id, pcm_of(samples), index), audio_ms, now_ns)
+                self._give(stream, SpeechOut(stream_id, pcm, index), audio_ms, now_ns)
             self._wake()
             started_ns = self._clock.now_ns()
         with self._changed:
@@ -314,6 +320,18 @@ class OnnxEngine:
                 del self._streams[stream_id]
                 self._outs.append(StreamDone(stream_id, error))
         self._wake()
+
+
+def _trimmed(stream: _Stream, sentence: Sentence, audio_format: AudioFormat) -> bytes:
+    """PCM of a sentence without the silence that the voice puts around it, and with the pause that its mark asks for."""
+    trimmer = SilenceTrimmer(audio_format, keep_lead_ms=KEEP_LEAD_MS)
+    speech = trimmer.process(pcm_of(sentence.samples))
+    if not speech:
+        return b""
+    pause_ms = pause_after_ms(sentence.mark) / stream.speed
+    tail_ms = min(pause_ms, MAX_TAIL_MS)
+    lead, stream.carried_pause_ms = bytes(audio_format.bytes_for_ms(stream.carried_pause_ms)), pause_ms - tail_ms
+    return lead + speech + trimmer.finish(tail_ms)
 
 
 def pcm_of(samples: Samples) -> bytes:

@@ -15,7 +15,7 @@ from hibari import Hibari
 from hibari.voices import DEFAULT, VOICES
 
 from cc_tts.engines.onnx.letters import with_letters
-from cc_tts.engines.onnx.voices import FoundVoice, Samples
+from cc_tts.engines.onnx.voices import FoundVoice, Sentence
 from cc_tts.errors import ConfigError
 from cc_tts.voices.voice import Voice
 
@@ -63,10 +63,10 @@ class HibariVoice:
             raise ConfigError(f"{path or f'the voice {name} of the package hibari-tts'}: {error}") from error
         self._phonemes = threading.Lock()
 
-    def speak(self, text: str, *, speed: float) -> Iterator[Samples]:
+    def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
         """See the contract. The noise of the model is the same each time."""
         with self._phonemes:  # plain Python, a third of a millisecond; its caches are not made for threads
             sentences = self._model.phonemize(with_letters(text, _LETTER_A))
         rng = np.random.default_rng(0)
         for phonemes in sentences:
-            yield self._model.from_ids(self._model.ids(phonemes), speed, rng)
+            yield Sentence(self._model.from_ids(self._model.ids(phonemes), speed, rng), phonemes[-1:])

@@ -16,7 +16,7 @@ import numpy as np
 import onnxruntime
 
 from cc_tts.engines.espeak.library import EspeakLibrary
-from cc_tts.engines.onnx.voices import FoundVoice, Samples
+from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.voices.voice import Voice
 
@@ -127,12 +127,12 @@ class PiperVoice:
             raise ConfigError(f"{model}.json: espeak.voice: {error.detail}") from error
         self.rate_hz = description.audio.sample_rate
 
-    def speak(self, text: str, *, speed: float) -> Iterator[Samples]:
+    def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
         """See the contract."""
         for sentence in _SENTENCE_END.split(text):
             ids = self._phoneme_ids(sentence)
             if ids:
-                yield self._synthesise(ids, speed)
+                yield Sentence(self._synthesise(ids, speed), sentence[-1:])
 
     def _phoneme_ids(self, sentence: str) -> list[int]:
         """Of the sentence, its punctuation marks included; empty if nothing of it is spoken."""

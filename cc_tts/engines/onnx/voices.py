@@ -6,7 +6,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,20 @@ from cc_tts.voices.voice import Voice
 Samples = npt.NDArray[np.float32]
 
 
+class Sentence(NamedTuple):
+    """Audio, -1 to 1, mono; ``mark`` is the punctuation mark that it ends with, or empty."""
+
+    samples: Samples
+    mark: str
+
+
 class Synthesiser(Protocol):
     """A loaded voice. Any thread, several at a time."""
 
     rate_hz: int
 
-    def speak(self, text: str, *, speed: float) -> Iterator[Samples]:
-        """The words of a text chunk as audio, -1 to 1, mono: an array a sentence, each as soon as it is made."""
+    def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
+        """The words of a text chunk, each sentence as soon as it is made."""
         ...
 
 

@@ -3,12 +3,13 @@
 import queue
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cc_tts.engines.onnx.engine import MAX_AHEAD_MS, WARM_UP_TEXTS, OnnxEngine
-from cc_tts.engines.onnx.voices import FoundVoice, Samples
+from cc_tts.engines.onnx.voices import FoundVoice, Sentence
 from cc_tts.engines.stepped import SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.voices.voice import Voice
@@ -31,7 +32,7 @@ class HeldVoice:
         self.asked: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.released: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-    def speak(self, text: str, *, speed: float) -> Iterator[Samples]:
+    def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
         for sentence in text.split("|"):
             if text not in WARM_UP_TEXTS:
                 self.asked.put(sentence)
@@ -39,13 +40,13 @@ class HeldVoice:
             if sentence == "broken":
                 raise RuntimeError(sentence)
             self._clock.advance(1000 * self._cost_s)
-            yield np.full(round(RATE_HZ / speed), 0.5, np.float32)
+            yield Sentence(np.full(round(RATE_HZ / speed), 0.5, np.float32), "")
 
 
 class Hall:
     """An engine with one such voice, and what it gave out."""
 
-    def __init__(self, *, cost_s: float = 0.01, num_threads: int = 1, **limits: float) -> None:
+    def __init__(self, *, cost_s: float = 0.01, **limits: Any) -> None:
         self.clock = FakeClock()
         self.voice = HeldVoice(self.clock, cost_s)
         self._news = threading.Semaphore(0)
@@ -54,7 +55,7 @@ class Hall:
             lambda: [found],
             clock=self.clock,
             wake=self._news.release,
-            num_threads=num_threads,
+            num_threads=1,
             max_streams=int(limits.get("max_streams", 100)),
             first_audio_target_ms=limits.get("first_audio_target_ms", 300.0),
             max_utilisation=limits.get("max_utilisation", 0.9),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.config.schema import Config
+from cc_tts.config.schema import Config, TtsConfig
 from cc_tts.engines.auto import AutoEngine
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.espeak.engine import EspeakEngine
@@ -50,13 +50,17 @@ def make_engine(
     return maker(config, clock or MonotonicClock(), purpose, on_starting)
 
 
+def engine_names(tts: TtsConfig) -> tuple[str, ...]:
+    """The engines that ``tts.engine`` stands for, the preferred one first: one, or those of ``auto``."""
+    if tts.engine != AutoEngine.name:
+        return (tts.engine,)
+    return (COSYVOICE2 if tts.model_dir else ONNX, EspeakEngine.name)
+
+
 def _auto(config: Config, clock: Clock, purpose: Purpose, on_starting: OnStarting) -> Engine:
     """The neural engine that there is something for, and espeak-ng for every other language."""
-    neural = _cosyvoice2 if config.tts.model_dir else _onnx
-    others = replace(
-        config, tts=replace(config.tts, voice="")
-    )  # the default voice may be of either; the prompt names it
-    return AutoEngine([neural(others, clock, purpose, on_starting), _espeak(others, clock, purpose, on_starting)])
+    each = replace(config, tts=replace(config.tts, voice=""))  # the default voice may be of any; the prompt names it
+    return AutoEngine([_MAKERS[name](each, clock, purpose, on_starting) for name in engine_names(config.tts)])
 
 
 def _espeak(config: Config, clock: Clock, _purpose: Purpose, _on_starting: OnStarting) -> Engine:

@@ -80,7 +80,7 @@ def open_stream(engine: WorkerEngine, *texts: str, end: bool = True, speed: floa
 
 
 def open_streams(engine: WorkerEngine, at_most: int) -> list[WorkerStream]:
-    """As many streams as the engine takes, which is one at least when it is idle: fewer on a machine that was late just now."""
+    """As many streams as the engine takes: one at least when it is idle, fewer on a machine that was late just now."""
     streams = [open_stream(engine, *["hello and welcome to the service line"] * 4)]
     with contextlib.suppress(EngineOverloaded):
         while len(streams) < at_most:

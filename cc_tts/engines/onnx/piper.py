@@ -110,10 +110,10 @@ class PiperVoice:
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
         try:
-            self._session: Any = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+            self._model: Any = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise ConfigError(f"{model}: not a model that onnxruntime can load: {error}") from error
-        names = {each.name for each in self._session.get_inputs()}
+        names = {each.name for each in self._model.get_inputs()}
         if not {"input", "input_lengths", "scales"} <= names:
             raise ConfigError(f"{model}: not the model of a Piper voice: its inputs are {', '.join(sorted(names))}")
         self._has_speakers = "sid" in names
@@ -161,4 +161,4 @@ class PiperVoice:
         }
         if self._has_speakers:
             inputs["sid"] = np.asarray([self._speaker_id], np.int64)
-        return np.asarray(self._session.run(None, inputs)[0], np.float32).reshape(-1)
+        return np.asarray(self._model.run(None, inputs)[0], np.float32).reshape(-1)

@@ -6,8 +6,8 @@ Runs on: any thread; nothing here has state.
 import re
 from typing import NamedTuple
 
-from cc_tts.text.rules.en_numbers import AMOUNT, AMOUNT_BEGINS, AMOUNT_ENDS, amount, cardinal
-from cc_tts.text.rules.substitution import substitute
+from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, AMOUNT_ENDS, amount, cardinal
+from cc_tts.text.substitution import substitute
 
 
 class _Currency(NamedTuple):

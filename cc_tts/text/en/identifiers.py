@@ -5,8 +5,7 @@ Runs on: any thread; nothing here has state.
 
 import re
 
-from cc_tts.text.rules.en_addresses import house_number, spelled
-from cc_tts.text.rules.en_numbers import (
+from cc_tts.text.en.numbers import (
     DIGIT_BY_DIGIT_FROM,
     digit_groups,
     digits,
@@ -15,8 +14,9 @@ from cc_tts.text.rules.en_numbers import (
     two_digits,
     year,
 )
-from cc_tts.text.rules.en_units import UNIT_SYMBOLS
-from cc_tts.text.rules.substitution import substitute
+from cc_tts.text.en.postal_addresses import house_number, spelled
+from cc_tts.text.en.units import UNIT_SYMBOLS
+from cc_tts.text.substitution import substitute
 
 _EXTENSION = r"(?:,?\s?(?:ext\.?|extension|x)\s?(?P<extension>\d{1,6}))?(?!\w)"
 _INTERNATIONAL = re.compile(rf"(?<![\w+])(?P<number>\+(?:[ .()-]{{0,2}}\d){{7,15}}){_EXTENSION}", re.IGNORECASE)

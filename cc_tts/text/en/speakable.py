@@ -9,16 +9,16 @@ import re
 import unicodedata
 
 from cc_tts.text.characters import digits_to_ascii, has_speech, one_line
-from cc_tts.text.rules.addresses import say_addresses
-from cc_tts.text.rules.en_abbreviations import say_abbreviations
-from cc_tts.text.rules.en_addresses import say_postal_addresses
-from cc_tts.text.rules.en_dates import say_dates, say_years
-from cc_tts.text.rules.en_identifiers import say_identifiers
-from cc_tts.text.rules.en_money import say_money
-from cc_tts.text.rules.en_numbers import amount, cardinal, digits, fraction, integer, mixed_number, ordinal
-from cc_tts.text.rules.en_times import say_times
-from cc_tts.text.rules.en_units import say_measures
-from cc_tts.text.rules.substitution import substitute
+from cc_tts.text.en.abbreviations import say_abbreviations
+from cc_tts.text.en.dates import say_dates, say_years
+from cc_tts.text.en.identifiers import say_identifiers
+from cc_tts.text.en.money import say_money
+from cc_tts.text.en.numbers import amount, cardinal, digits, fraction, integer, mixed_number, ordinal
+from cc_tts.text.en.postal_addresses import say_postal_addresses
+from cc_tts.text.en.times import say_times
+from cc_tts.text.en.units import say_measures
+from cc_tts.text.substitution import substitute
+from cc_tts.text.web_addresses import say_addresses
 
 _ADDRESS_SIGNS = {
     "@": "at",

@@ -5,8 +5,8 @@ Runs on: any thread; nothing here has state.
 
 import re
 
-from cc_tts.text.rules.en_numbers import cardinal, two_digits
-from cc_tts.text.rules.substitution import ends_sentence, substitute
+from cc_tts.text.en.numbers import cardinal, two_digits
+from cc_tts.text.substitution import ends_sentence, substitute
 
 _HALF = r"(?P<half>[AaPp]\.\s?[Mm]\b\.?|[AaPp][Mm]\b)"
 _CLOCK = re.compile(

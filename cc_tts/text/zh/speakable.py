@@ -11,9 +11,9 @@ import unicodedata
 from typing import Any
 
 from cc_tts.text.characters import digits_to_ascii, one_line
-from cc_tts.text.rules.addresses import say_addresses
-from cc_tts.text.rules.zh_identifiers import say_digits, say_identifiers, say_leftover_digits
-from cc_tts.text.rules.zh_quantities import prepare_quantities
+from cc_tts.text.web_addresses import say_addresses
+from cc_tts.text.zh.identifiers import say_digits, say_identifiers, say_leftover_digits
+from cc_tts.text.zh.quantities import prepare_quantities
 
 _MAX_CLAUSE_CHARS = 64
 _ADDRESS_SIGNS = {

@@ -24,7 +24,10 @@ KEY_AFTER_S = 2.0
 
 async def main() -> int:
     print("starting the server …", flush=True)
-    async with await LabServer.start("log.level=error", "tts.engine=auto") as server, await SoftphoneProcess.start() as phone:
+    async with (
+        await LabServer.start("log.level=error", "tts.engine=auto") as server,
+        await SoftphoneProcess.start() as phone,
+    ):
         print(f"dialing {server.uri('demo')} …", flush=True)
         await phone.dial(server.uri("demo"), record=RECORDING)
         answered = await phone.wait_event("answered", timeout_s=10)

@@ -2,7 +2,7 @@
 
 ::
 
-    PromptCache ─▸ CachedSource ────┐
+    CachedSource (prompt cache) ────┐
     engine ─▸ text ─▸ SpeechSource ─┤
     UaClient (UA process) ──────────┼─▸ CallRegistry ─▸ api (aiohttp)
     EventBus, Metrics, Clock ───────┘
@@ -20,6 +20,7 @@ from cc_tts import __version__, logs, port_owner, startup
 from cc_tts.api.app import ApiContext, Listener, build_app, connection_options, runner_options, set_tokens
 from cc_tts.calls.events import EventBus
 from cc_tts.calls.registry import CallRegistry
+from cc_tts.calls.services import CallServices
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files
@@ -28,14 +29,13 @@ from cc_tts.engines.factory import make_engine
 from cc_tts.engines.worker.gauges import EngineGauges
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
-from cc_tts.speech.prompt_cache import PromptCache, engine_identity
+from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextProcess
 from cc_tts.ua.client import UaClient
 from cc_tts.ua.pjsua2_build import WHEEL_MAX_CALLS, advice
-from cc_tts.voices.catalog import VoiceCatalog
 
 HTTP_SHUTDOWN_TIMEOUT_S: Final = 5.0
 KEYS_IN_CLEAR: Final = (
@@ -65,8 +65,7 @@ class Server:
             log=config.log,
             on_down=self.metrics.process_restarts.labels(process="text").inc,
         )
-        self.prompt_cache = PromptCache(config.cache, self.metrics)
-        self.cached_source = CachedSource(self.prompt_cache, self.metrics, max_held_bytes=config.cache.memory_bytes)
+        self.cached_source = CachedSource(config.cache, self.metrics)
         self.source = SpeechSource(
             self.engine,
             Normalizer(),
@@ -82,13 +81,14 @@ class Server:
         )
         self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers, node=config.server.node_name)
         self.registry = CallRegistry(
-            config,
-            ua=self.ua,
-            source=self.source,
-            voices=VoiceCatalog((self.engine,)),
-            events=self.events,
-            metrics=self.metrics,
-            clock=clock,
+            CallServices(
+                config=config,
+                ua=self.ua,
+                source=self.source,
+                events=self.events,
+                metrics=self.metrics,
+                clock=clock,
+            )
         )
         self.app = build_app(
             ApiContext(
@@ -130,7 +130,7 @@ class Server:
             await self.engine.start()
             await self.text_process.start()
             if self._config.cache.enabled:
-                await self.prompt_cache.start()
+                await self.cached_source.cache.files.start()
                 self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config)
             for warning in startup.check_speech(self._config, self.source):
                 log.warning("configuration", detail=warning)
@@ -154,7 +154,7 @@ class Server:
             await self.cached_source.stop()
             await self.engine.stop()
             await self.text_process.stop()
-            await self.prompt_cache.stop()
+            await self.cached_source.cache.files.stop()
             log.info("stopped")
 
     def _on_signal(self) -> None:

@@ -17,7 +17,7 @@ from cc_tts.config.schema import Config
 from cc_tts.engines.factory import make_engine
 from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
-from cc_tts.speech.prompt_cache import PromptCache
+from cc_tts.speech.prompt_files import PromptFiles
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import pjsua2_build
@@ -60,7 +60,7 @@ def check_machine(config: Config) -> list[str]:
         tls_files.ca_file(config.tls)
     _check_addresses(config)
     if config.cache.enabled:
-        PromptCache(config.cache, Metrics()).check()
+        PromptFiles(config.cache, Metrics()).check()
     return warnings + _implausible_ports(config)
 
 
@@ -73,8 +73,7 @@ def check_speech(config: Config, source: SpeechSource) -> list[str]:
     Raises:
         ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be said.
     """
-    source.check_default_voice()
-    return source.check_routes(config.routes)
+    return source.check_voices(config.routes)
 
 
 def _check_addresses(config: Config) -> None:

@@ -96,14 +96,14 @@ async def hangup(request: web.Request, body: schemas.Hangup) -> web.Response:
 async def hold(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/hold``."""
     call = call_of(request)
-    call.hold()
+    call.set_hold(hold=True)
     return _response(call)
 
 
 async def unhold(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/unhold``."""
     call = call_of(request)
-    call.unhold()
+    call.set_hold(hold=False)
     return _response(call)
 
 

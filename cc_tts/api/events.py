@@ -7,7 +7,7 @@ What clients send is thrown away; more than :data:`MAX_FRAMES_IN` in :data:`FRAM
 
 import asyncio
 import weakref
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Final
 
 import msgspec
@@ -52,7 +52,8 @@ async def events(request: web.Request, _body: None) -> web.StreamResponse:
         raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1)")
     bus = context.registry.events
     # subscribed before the handshake is answered: what happens after it is in the queue
-    with bus.subscribe(call_id=call_id, types=types, max_queued=context.config.http.event_queue_size) as subscription:
+    queue_size = context.config.http.event_queue_size
+    with closing(bus.subscribe(call_id=call_id, types=types, max_queued=queue_size)) as subscription:
         await socket.prepare(request)
         context.metrics.event_subscribers.set(bus.num_subscribers)
         request.app[OPEN_SOCKETS].add(socket)

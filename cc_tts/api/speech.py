@@ -49,21 +49,20 @@ async def play(request: web.Request, body: schemas.Play) -> web.Response:
 
 async def stop(request: web.Request, body: schemas.Stop) -> web.Response:
     """``POST /v1/calls/{id}/stop``."""
-    result = await call_of(request).stop(body.scope)
-    return bodies.response(views.Stopped(result.stopped, result.discarded_ms))
+    return bodies.response(views.Stopped(*await call_of(request).stop(body.scope)))
 
 
 async def pause(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/pause``."""
     call = call_of(request)
-    call.pause()
+    call.set_paused(paused=True)
     return bodies.response(views.Call.of(call))
 
 
 async def resume(request: web.Request, _body: schemas.Empty) -> web.Response:
     """``POST /v1/calls/{id}/resume``."""
     call = call_of(request)
-    call.resume()
+    call.set_paused(paused=False)
     return bodies.response(views.Call.of(call))
 
 
@@ -77,7 +76,7 @@ async def get_utterance(request: web.Request, _body: None) -> web.Response:
 
 async def list_voices(request: web.Request, _body: None) -> web.Response:
     """``GET /v1/voices``."""
-    voices = request.app[CONTEXT].registry.voices.voices()
+    voices = request.app[CONTEXT].speech_source.engine.voices()
     return bodies.response(views.Voices([views.Voice.of(voice) for voice in voices]))
 
 

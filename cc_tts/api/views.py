@@ -72,7 +72,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
             answered_at=call.answered_at_s,
             ended_at=call.ended_at_s,
             ending=call.ending,
-            utterances=tuple(call.utterance_ids),
+            utterances=tuple(call.utterances),
             quality=call.quality,
         )
 

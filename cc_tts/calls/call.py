@@ -3,30 +3,24 @@
 import asyncio
 import contextlib
 import dataclasses
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Final, Literal
 
 from cc_tts import logs
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
 from cc_tts.calls.ending import Ending, ending_of
-from cc_tts.calls.events import EventBus
 from cc_tts.calls.player import PromptPlayer
-from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
-from cc_tts.calls.utterance_index import UtteranceIndex
-from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.config.schema import Config
+from cc_tts.calls.services import CallServices
+from cc_tts.calls.utterance import CompletionCause, Utterance
+from cc_tts.clock import NS_PER_MS
 from cc_tts.errors import CcTtsError, QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, PlayoutSpeech, PlayoutUnderrun
 from cc_tts.media.quality import Quality
-from cc_tts.media.start_threshold import StartThreshold
-from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import Prompt, TextContent
-from cc_tts.speech.source import SpeechSource
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
-from cc_tts.ua.client import UaClient
 from cc_tts.voices.voice import Voice
 
 CUT_TIMEOUT_S: Final = 0.5
@@ -39,88 +33,46 @@ log = logs.get(__name__)
 Direction = Literal["inbound", "outbound"]
 
 
-@dataclass(frozen=True, slots=True)
-class StopResult:
-    """What ``stop`` stopped, and how much produced audio was thrown away, ms."""
-
-    stopped: list[str]
-    discarded_ms: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallServices:
-    """What every call uses."""
-
-    config: Config
-    ua: UaClient
-    source: SpeechSource
-    events: EventBus
-    metrics: Metrics
-    clock: Clock
-    threshold: StartThreshold
-    utterances: UtteranceIndex
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class Call:
     """A leg seen from the application. Attributes are read by the API; only methods change them."""
 
-    def __init__(
-        self,
-        services: CallServices,
-        *,
-        id_: str,
-        direction: Direction,
-        caller: str,
-        callee: str,
-        sip_call_id: str,
-        headers: dict[str, str],
-        voice: str | None,
-        language: str | None,
-        uri_parameters: Mapping[str, str] | None = None,
-    ) -> None:
-        self._services = services
-        self.id = id_
-        self.direction: Direction = direction
-        self.caller = caller
-        self.callee = callee
-        self.sip_call_id = sip_call_id
-        self.headers = headers
-        self.uri_parameters = dict(uri_parameters or {})
-        self.voice = voice
-        self.language = language
-        self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if direction == "inbound" else CallState.OUTGOING)
-        self.codec: str | None = None
-        self.clock_rate_hz: int | None = None
-        self.transport: str | None = None
-        self.srtp: bool | None = None
-        # a call may be held or paused in any state before its end, by either side
-        self.held = False
-        self.paused = False
+    services: CallServices
+    id: str
+    direction: Direction
+    caller: str
+    callee: str
+    sip_call_id: str
+    headers: dict[str, str]
+    uri_parameters: dict[str, str] = field(default_factory=dict)
+    voice: str | None = None
+    language: str | None = None
+    codec: str | None = None
+    clock_rate_hz: int | None = None
+    transport: str | None = None
+    srtp: bool | None = None
+    held: bool = False
+    """As ``paused``, in any state before the call's end, by either side."""
+    paused: bool = False
+    answered_at_s: float | None = None
+    ended_at_s: float | None = None
+    ending: Ending | None = None
+    quality: Quality = field(default_factory=Quality)
+    utterances: dict[str, Utterance] = field(default_factory=dict)
+    local_reason: str | None = None
+    lead_in_ms: int = 0
+
+    def __post_init__(self) -> None:
+        services = self.services
+        inbound = self.direction == "inbound"
+        self.machine = StateMachine(CALL_TABLE, CallState.INCOMING if inbound else CallState.OUTGOING)
         self.created_at_s = services.clock.wall_s()
-        self.answered_at_s: float | None = None
-        self.ended_at_s: float | None = None
-        self.ending: Ending | None = None
-        self.quality = Quality()
-        self.utterances: dict[str, Utterance] = {}
-        self.local_reason: str | None = None
-        self.lead_in_ms = 0
-        self.speaks_from_ns = 0
+        self._log = log.bind(call_id=self.id)
         self._answering = False
-        self._log = log.bind(call_id=id_)
-        self._cut_waiters: dict[str, asyncio.Future[None]] = {}
-        self._barge_ins: deque[tuple[str, int]] = deque(maxlen=64)
+        self._completed = asyncio.Event()
         self._key_down_ns: int | None = None
         self._timer: asyncio.TimerHandle | None = None
-        config = services.config
-        self.player = PromptPlayer(
-            _CallLine(self, services),
-            services.source,
-            rate_hz=config.rtp.clock_rate_hz,
-            window_ms=config.playout.window_ms,
-            clock=services.clock,
-            on_complete=self._utterance_complete,
-            overload_wait_ms=config.tts.overload_wait_ms,
-        )
+        self.player = PromptPlayer(self.id, services, on_complete=self._utterance_complete)
 
     # --- what the API reads ------------------------------------------------------------------------------------------
 
@@ -135,11 +87,6 @@ class Call:
         waits = self.direction == "inbound" and self.state in (CallState.INCOMING, CallState.EARLY)
         return waits and not self._answering
 
-    @property
-    def utterance_ids(self) -> list[str]:
-        """Oldest first."""
-        return list(self.utterances)
-
     # --- speaking ----------------------------------------------------------------------------------------------------
 
     def speak(self, prompt: Prompt) -> Utterance:
@@ -153,7 +100,7 @@ class Call:
             EngineOverloaded: it would start now, and the engine takes nothing.
         """
         self._check(CallEvent.SPEAK)
-        services = self._services
+        services = self.services
         limit = services.config.calls.max_queued_prompts
         if prompt.queue == "append" and len(self.player.queue) >= limit:
             raise QueueFull(f"{limit} prompts wait on this call; calls.max_queued_prompts is {limit}", retry_after_s=1)
@@ -171,9 +118,9 @@ class Call:
         self.player.enqueue(utterance)
         return utterance
 
-    async def stop(self, scope: Literal["current", "all"]) -> StopResult:
-        """Silence the current prompt, or everything; returns when the line is silent, or after
-        :data:`CUT_TIMEOUT_S`.
+    async def stop(self, scope: Literal["current", "all"]) -> tuple[list[str], float]:
+        """Silence the current prompt, or everything, and wait until the line is silent, at most :data:`CUT_TIMEOUT_S`.
+        Returns the ids of what was stopped, and how much produced audio was dropped, ms.
 
         Raises:
             WrongState: the call is over.
@@ -181,28 +128,25 @@ class Call:
         self._check(CallEvent.SPEAK)
         queue = self.player.queue
         victims = queue[:1] if scope == "current" else queue
-        victims = [utterance for utterance in victims if not utterance.is_complete]
-        waiters = [self._cut_waiter(utterance.id) for utterance in victims]
         discarded_ms = sum(self.player.discard(utterance, CompletionCause.CANCELLED) for utterance in reversed(victims))
-        if waiters:
-            await asyncio.wait(waiters, timeout=CUT_TIMEOUT_S)
-        return StopResult([utterance.id for utterance in victims], round(discarded_ms, 1))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CUT_TIMEOUT_S):
+                while not all(utterance.is_complete for utterance in victims):
+                    self._completed.clear()
+                    await self._completed.wait()
+        return [utterance.id for utterance in victims], round(discarded_ms, 1)
 
-    def pause(self) -> None:
-        """Stop the prompts' clock.
-
-        Raises:
-            WrongState: the call is over or paused already.
-        """
-        self._set_paused(paused=True)
-
-    def resume(self) -> None:
-        """Go on.
+    def set_paused(self, *, paused: bool) -> None:
+        """Stop the prompts' clock, or let it go on.
 
         Raises:
-            WrongState: the call is over or not paused.
+            WrongState: the call is over, or the prompts are paused already or not paused.
         """
-        self._set_paused(paused=False)
+        self._check(CallEvent.SPEAK)
+        if self.paused == paused:
+            raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
+        self.services.ua.send(messages.SetPaused(self.id, paused))
+        self.paused = paused
 
     # --- the call itself -----------------------------------------------------------------------------------------------
 
@@ -219,7 +163,7 @@ class Call:
         """200 if the call still waits for an answer; nothing happens if not."""
         if self.waits_for_answer:
             self._answering = True
-            self._services.ua.send(messages.Answer(call_id=self.id))
+            self.services.ua.send(messages.Answer(call_id=self.id))
 
     def ring(self, *, early_media: bool = False) -> None:
         """180, or 183 with SDP.
@@ -228,7 +172,7 @@ class Call:
             WrongState: it is not an incoming call that waits for an answer.
         """
         self._check_unanswered()
-        self._services.ua.send(messages.Ring(call_id=self.id, early_media=early_media))
+        self.services.ua.send(messages.Ring(call_id=self.id, early_media=early_media))
 
     def hangup(self, *, sip_code: int | None = None, reason: str | None = None) -> None:
         """End it; ``call.terminated`` follows.
@@ -257,7 +201,7 @@ class Call:
         if self.local_reason is None:
             self.local_reason = local_reason
         self.player.stop_feeding()
-        self._services.ua.send(
+        self.services.ua.send(
             messages.Hangup(
                 call_id=self.id,
                 sip_code=sip_code or 0,
@@ -273,10 +217,6 @@ class Call:
         self._cancel_timer()
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._run_quietly, action)
 
-    def end_after(self, delay_s: float, local_reason: str) -> None:
-        """:meth:`end` it then, on the same terms."""
-        self.after(delay_s, lambda: self.end(local_reason))
-
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -288,27 +228,16 @@ class Call:
         except CcTtsError as error:
             self._log.warning("timer_failed", code=error.code, detail=error.detail)
 
-    def hold(self) -> None:
-        """Re-INVITE sendonly.
+    def set_hold(self, *, hold: bool) -> None:
+        """Re-INVITE sendonly to hold, or sendrecv to take back.
 
         Raises:
-            WrongState: not established, or held already.
+            WrongState: not established, or held already or not held.
         """
-        self._set_hold(hold=True)
-
-    def unhold(self) -> None:
-        """Re-INVITE sendrecv.
-
-        Raises:
-            WrongState: not established, or not held.
-        """
-        self._set_hold(hold=False)
-
-    def _set_hold(self, *, hold: bool) -> None:
         self._check(CallEvent.MODIFY)
         if self.held == hold:
             raise WrongState("the call is held already" if hold else "the call is not held")
-        self._services.ua.send(messages.SetHold(call_id=self.id, hold=hold))
+        self.services.ua.send(messages.SetHold(self.id, hold))
 
     def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
         """RFC 4733 events.
@@ -317,123 +246,123 @@ class Call:
             WrongState: not established.
         """
         self._check(CallEvent.MODIFY)
-        self._services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))
+        self.services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
     def on_report(self, report: messages.CallReport) -> None:
         """Take in what the UA process reports of this call."""
-        _REPORTS[type(report)](self, report)
+        self._reports[type(report)](self, report)
 
-    def on_ringing(self, ringing: messages.CallRinging) -> None:
-        """A provisional response went out or came in."""
+    def _on_ringing(self, ringing: messages.CallRinging) -> None:
         self.sip_call_id = ringing.sip_call_id or self.sip_call_id
         if self.machine.can(CallEvent.RING):
             self.machine.fire(CallEvent.RING)
             self._publish("call.early", sip_code=ringing.sip_code)
             self._open_early_media()
 
-    def on_media(self, media: messages.MediaActive) -> None:
+    def _on_media(self, media: messages.MediaActive) -> None:
         """The leg can be heard; before the answer only if we ring it with early media."""
         self.codec, self.clock_rate_hz, self.srtp = media.codec, media.clock_rate_hz, media.srtp
         self._open_early_media()
 
-    def on_established(self, established: messages.CallEstablished) -> None:
+    def _on_established(self, established: messages.CallEstablished) -> None:
         """ACK. Prompts that waited for it count their time from here."""
         self.sip_call_id = established.sip_call_id or self.sip_call_id
         self.transport = established.transport or self.transport
         if not self.machine.can(CallEvent.ANSWER):
             return
         self.machine.fire(CallEvent.ANSWER)
-        self.answered_at_s = self._services.clock.wall_s()
+        self.answered_at_s = self.services.clock.wall_s()
         for utterance in self.player.queue:
             if utterance.state is UtteranceState.PENDING:
-                utterance.marks.origin_ns = max(utterance.marks.origin_ns, established.at_ns)
+                utterance.origin_ns = max(utterance.origin_ns, established.at_ns)
         self._publish("call.established", codec=self.codec, clock_rate_hz=self.clock_rate_hz)
         self._open_line(established.at_ns)
         self._cancel_timer()
-        if max_duration_s := self._services.config.calls.max_duration_s:
-            self.end_after(max_duration_s, "max_duration")
+        if max_duration_s := self.services.config.calls.max_duration_s:
+            self.after(max_duration_s, partial(self.end, "max_duration"))
 
-    def on_hold(self, change: messages.HoldChanged) -> None:
-        """The media direction changed."""
+    def _on_hold(self, change: messages.HoldChanged) -> None:
         self.held = change.held
         if change.held:
             self._publish("call.held", by=change.by)
         else:
             self._publish("call.unheld")
 
-    def on_key_down(self, key: messages.DtmfBegan) -> None:
-        """A key is being pressed: stop what may be interrupted. :meth:`on_digit` follows when it is released."""
+    def _on_key_down(self, key: messages.DtmfBegan) -> None:
+        """A key is being pressed: stop what may be interrupted. :meth:`_on_digit` follows when it is released."""
         self._key_down_ns = key.at_ns
         self._interrupt(key.at_ns)
 
-    def on_digit(self, key: messages.DtmfReceived) -> None:
-        """A key was pressed: publish it, and interrupt unless :meth:`on_key_down` has."""
+    def _on_digit(self, key: messages.DtmfReceived) -> None:
+        """A key was pressed: publish it, and interrupt unless :meth:`_on_key_down` has."""
         self._publish("call.dtmf", digit=key.digit, duration_ms=key.duration_ms, method=key.method)
         if key.at_ns != self._key_down_ns:
             self._interrupt(key.at_ns)
 
-    def on_quality(self, report: messages.QualityReport) -> None:
-        """Figures so far."""
+    def _on_quality(self, report: messages.QualityReport) -> None:
         self.quality = report.quality
 
-    def on_command_failed(self, failed: messages.CommandFailed) -> None:
+    def _on_command_failed(self, failed: messages.CommandFailed) -> None:
         """PJSIP refused a command. A call that cannot be answered ends; any other goes on."""
         self._log.warning("command_refused", command=failed.command, detail=failed.detail)
         self._publish("call.command_failed", command=failed.command, detail=failed.detail)
         if failed.command in ("answer", "ring"):
             self.end("sip_error", sip_code=500)
 
-    def on_ended(self, ended: messages.CallEnded) -> None:
-        """The call is over."""
+    def _on_ended(self, ended: messages.CallEnded) -> None:
         self.quality = ended.quality
-        self._services.metrics.ua_late_frames.inc(ended.quality.late_frames)
+        self.services.metrics.ua_late_frames.inc(ended.quality.late_frames)
         self.terminate(
             ending_of(
+                ended,
                 was_established=self.answered_at_s is not None,
-                ended_by=ended.ended_by,
-                sip_code=ended.sip_code,
                 local_reason=self.local_reason,
                 direction=self.direction,
-                contacts=ended.contacts,
             )
         )
 
-    def on_playout(self, report: messages.PlayoutReport) -> None:
-        """The playout buffer's events."""
+    def _on_playout(self, report: messages.PlayoutReport) -> None:
         match report.event:
             case PlayoutSpeech(utterance_id=utterance_id, at_ns=at_ns):
                 self._speech_began(utterance_id, at_ns)
-            case PlayoutProgress(utterance_id=utterance_id, played_ms=played_ms):
-                self.player.progress(utterance_id, played_ms)
+            case PlayoutProgress() as progress:
+                self.player.progress(progress)
             case PlayoutUnderrun(missing_ms=missing_ms):
-                self._services.metrics.playout_underruns.inc()
-                self._services.threshold.underrun(missing_ms)
+                self.services.metrics.playout_underruns.inc()
+                self.services.threshold.underrun(missing_ms)
             case PlayoutFinished() as finished:
-                self.player.finished(
-                    finished.utterance_id,
-                    cut=finished.cause == "cut",
-                    played_ms=finished.played_ms,
-                    underruns=finished.underruns,
-                    at_ns=finished.at_ns,
-                )
+                self.player.finished(finished)
+
+    _reports: ClassVar[Mapping[type[messages.CallReport], Callable[[Any, Any], None]]] = {
+        messages.CallRinging: _on_ringing,
+        messages.MediaActive: _on_media,
+        messages.CallEstablished: _on_established,
+        messages.HoldChanged: _on_hold,
+        messages.DtmfBegan: _on_key_down,
+        messages.DtmfReceived: _on_digit,
+        messages.QualityReport: _on_quality,
+        messages.CommandFailed: _on_command_failed,
+        messages.CallEnded: _on_ended,
+        messages.PlayoutReport: _on_playout,
+    }
 
     def _interrupt(self, at_ns: int) -> None:
         queue = self.player.queue
         if not queue or not queue[0].barge_in_dtmf:
             return
-        self._barge_ins.append((queue[0].id, at_ns))
+        queue[0].interrupted_ns = queue[0].interrupted_ns or at_ns
         for utterance in reversed([u for u in queue if u.barge_in_dtmf]):
             self.player.discard(utterance, CompletionCause.BARGE_IN)
 
     def _speech_began(self, utterance_id: str, at_ns: int) -> None:
         """The first frame that carries speech was sent."""
         utterance = self.utterances.get(utterance_id)
-        if utterance is None or utterance.marks.first_speech_ns is not None:
+        if utterance is None or utterance.first_speech_ns is not None:
             return
-        utterance.marks.first_speech_ns = at_ns
-        utterance.marks.origin_ns = max(utterance.marks.origin_ns, self.speaks_from_ns)
+        utterance.first_speech_ns = at_ns
+        utterance.origin_ns = max(utterance.origin_ns, self.player.not_before_ns)
         self._publish(
             "speak.started",
             utterance_id=utterance_id,
@@ -447,7 +376,7 @@ class Call:
             return
         self.machine.fire(CallEvent.END)
         self._cancel_timer()
-        self.ended_at_s = self._services.clock.wall_s()
+        self.ended_at_s = self.services.clock.wall_s()
         self.ending = ending
         self.held = self.paused = False
         self.player.close(CompletionCause.CALL_ENDED)
@@ -458,12 +387,12 @@ class Call:
     def _open_early_media(self) -> None:
         early = self.state is CallState.EARLY and self.direction == "inbound" and not self._answering
         if early and self.codec is not None:
-            self._open_line(self._services.clock.now_ns())
+            self._open_line(self.services.clock.now_ns())
 
     def _open_line(self, at_ns: int) -> None:
         """The call can be heard since ``at_ns``; the first prompt starts after the lead-in."""
-        if self.lead_in_ms and not self.speaks_from_ns:
-            self.speaks_from_ns = at_ns + self.lead_in_ms * NS_PER_MS
+        if self.lead_in_ms and not self.player.not_before_ns:
+            self.player.not_before_ns = at_ns + self.lead_in_ms * NS_PER_MS
         self.player.open_line()
 
     def _with_defaults(self, prompt: Prompt) -> Prompt:
@@ -475,7 +404,7 @@ class Call:
         return dataclasses.replace(prompt, content=content)
 
     def _new_utterance(self, prompt: Prompt, voice: Voice | None) -> Utterance:
-        services = self._services
+        services = self.services
         default = services.config.calls.barge_in_dtmf
         return Utterance(
             id=services.utterances.new_id(prompt.utterance_id),
@@ -484,26 +413,20 @@ class Call:
             voice=voice.id if voice is not None else "",
             engine=voice.engine if voice is not None else "",
             accepted_at_s=services.clock.wall_s(),
-            marks=Marks(origin_ns=services.clock.now_ns()),
+            origin_ns=services.clock.now_ns(),
             barge_in_dtmf=default if prompt.barge_in_dtmf is None else prompt.barge_in_dtmf,
         )
 
     def _keep(self, utterance: Utterance) -> None:
         self.utterances[utterance.id] = utterance
-        self._services.utterances.add(utterance, self.utterances)
-        while len(self.utterances) > MAX_UTTERANCES_KEPT + self._services.config.calls.max_queued_prompts:
+        self.services.utterances.add(utterance, self.utterances)
+        while len(self.utterances) > MAX_UTTERANCES_KEPT + self.services.config.calls.max_queued_prompts:
             oldest = next(iter(self.utterances))
             del self.utterances[oldest]
-            self._services.utterances.forget((oldest,))
-
-    def _barge_in_instant(self, utterance_id: str) -> int | None:
-        """When the key was pressed that interrupted an utterance, ns."""
-        return next((at_ns for id_, at_ns in self._barge_ins if id_ == utterance_id), None)
+            self.services.utterances.forget((oldest,))
 
     def _utterance_complete(self, utterance: Utterance) -> None:
-        waiter = self._cut_waiters.pop(utterance.id, None)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
+        self._completed.set()
         cause = utterance.completion_cause
         assert cause is not None
         self._publish(
@@ -523,7 +446,7 @@ class Call:
             played_ms=round(utterance.played_ms),
             time_to_first_audio_ms=utterance.time_to_first_audio_ms,
         )
-        self._services.utterances.complete(utterance, interrupted_ns=self._barge_in_instant(utterance.id))
+        self.services.utterances.complete(utterance)
         if _ends_call(utterance, is_last=not self.player.queue):
             self._hang_up_after(cause)
         utterance.forget_text()
@@ -532,23 +455,10 @@ class Call:
         """End the call with its prompt."""
         # what has just been sent is still in the jitter buffer of the far side, unless it was cut
         is_heard_out = self.state is CallState.ESTABLISHED and cause is not CompletionCause.BARGE_IN
-        tail_ms = self._services.config.calls.hangup_tail_ms if is_heard_out else 0
+        tail_ms = self.services.config.calls.hangup_tail_ms if is_heard_out else 0
         sip_code = 480 if self.waits_for_answer else None
         with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
             self.end("prompt_finished", sip_code=sip_code, cause=cause.value, tail_ms=tail_ms)
-
-    def _cut_waiter(self, utterance_id: str) -> asyncio.Future[None]:
-        waiter = self._cut_waiters.get(utterance_id)
-        if waiter is None:
-            waiter = self._cut_waiters[utterance_id] = asyncio.get_running_loop().create_future()
-        return waiter
-
-    def _set_paused(self, *, paused: bool) -> None:
-        self._check(CallEvent.SPEAK)
-        if self.paused == paused:
-            raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
-        self._services.ua.send(messages.SetPaused(call_id=self.id, paused=paused))
-        self.paused = paused
 
     def _check(self, event: CallEvent) -> None:
         if not self.machine.can(event):
@@ -559,7 +469,7 @@ class Call:
             raise WrongState(f"call {self.id} ({self.direction}, {self.state}) does not wait for an answer")
 
     def _publish(self, type_: str, **data: object) -> None:
-        self._services.events.publish(type_, call_id=self.id, data=data)
+        self.services.events.publish(type_, call_id=self.id, data=data)
 
 
 def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:
@@ -569,47 +479,3 @@ def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:
     if utterance.completion_cause is CompletionCause.BARGE_IN:
         return utterance.prompt.unattended and is_last
     return utterance.completion_cause in (CompletionCause.NORMAL, CompletionCause.ERROR)
-
-
-class _CallLine:
-    """The player's line: this call's leg in the UA process."""
-
-    def __init__(self, call: Call, services: CallServices) -> None:
-        self._call = call
-        self._id = call.id
-        self._ua = services.ua
-        self._threshold = services.threshold
-
-    def begin(self, utterance_id: str) -> None:
-        self._ua.send(
-            messages.BeginUtterance(
-                call_id=self._id,
-                utterance_id=utterance_id,
-                start_threshold_ms=round(self._threshold.current_ms),
-                not_before_ns=self._call.speaks_from_ns,
-            )
-        )
-
-    def audio(self, utterance_id: str, pcm: bytes) -> None:
-        self._ua.send(messages.Audio(call_id=self._id, utterance_id=utterance_id), pcm)
-
-    def finish(self, utterance_id: str) -> None:
-        self._ua.send(messages.FinishUtterance(call_id=self._id, utterance_id=utterance_id))
-
-    def cut(self, utterance_id: str) -> None:
-        self._ua.send(messages.CutUtterance(call_id=self._id, utterance_id=utterance_id))
-
-
-_REPORTS: Final[Mapping[type[messages.CallReport], Callable[[Call, Any], None]]] = {
-    messages.CallRinging: Call.on_ringing,
-    messages.MediaActive: Call.on_media,
-    messages.CallEstablished: Call.on_established,
-    messages.HoldChanged: Call.on_hold,
-    messages.DtmfBegan: Call.on_key_down,
-    messages.DtmfReceived: Call.on_digit,
-    messages.QualityReport: Call.on_quality,
-    messages.CommandFailed: Call.on_command_failed,
-    messages.CallEnded: Call.on_ended,
-    messages.PlayoutReport: Call.on_playout,
-}
-"""Which method takes in which report."""

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from cc_tts.ua.messages import EndedBy
+from cc_tts.ua.messages import CallEnded, EndedBy
 
 Result = Literal["completed", "unanswered", "rejected", "failed"]
 
@@ -44,34 +44,18 @@ class Ending:
     contacts: tuple[str, ...] | UnsetType = UNSET
 
 
-def ending_of(
-    *,
-    was_established: bool,
-    ended_by: EndedBy,
-    sip_code: int,
-    local_reason: str | None,
-    direction: str,
-    contacts: tuple[str, ...] = (),
-) -> Ending:
-    """Sort the UA's report.
-
-    Args:
-        was_established: the call had been answered.
-        ended_by: who ended it, by the UA's account.
-        sip_code: the last status on the wire.
-        local_reason: our own word for it if we ended it.
-        direction: ``inbound`` or ``outbound``.
-        contacts: those of a redirection.
-    """
-    if ended_by == "unreachable":
-        return Ending("failed", ended_by)
-    if ended_by in ("rtp_inactivity", "not_acceptable"):
-        return Ending("failed", ended_by, sip_code)
+def ending_of(ended: CallEnded, *, was_established: bool, local_reason: str | None, direction: str) -> Ending:
+    """Sort the UA's report; ``local_reason`` is our own word for it if we ended the call."""
+    by, sip_code = ended.ended_by, ended.sip_code
+    if by == "unreachable":
+        return Ending("failed", by)
+    if by in ("rtp_inactivity", "not_acceptable"):
+        return Ending("failed", by, sip_code)
     if was_established:
-        return _established(ended_by, sip_code, local_reason)
+        return _established(by, sip_code, local_reason)
     if direction == "inbound":
-        return _inbound(ended_by, sip_code, local_reason)
-    return _outbound(ended_by, sip_code, local_reason, contacts)
+        return _inbound(by, sip_code, local_reason)
+    return _outbound(by, sip_code, local_reason, ended.contacts)
 
 
 def _established(ended_by: EndedBy, sip_code: int, local_reason: str | None) -> Ending:

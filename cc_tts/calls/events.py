@@ -5,8 +5,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded
@@ -57,29 +56,16 @@ class Subscription:
         self._closed = False
         self.overflowed = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
-
-    def wants(self, event: Event) -> bool:
-        """Whether the filters let ``event`` through."""
-        if self._call_id is not None and event.call_id != self._call_id:
-            return False
-        return self._types is None or event.type in self._types
-
     def offer(self, event: Event) -> None:
-        """Queue an event; called by the bus."""
-        if self._closed:
+        """Queue an event if the filters let it through; called by the bus."""
+        if self._call_id not in (None, event.call_id) or (self._types is not None and event.type not in self._types):
             return
-        if len(self._queue) >= self._max_queued:
-            self.overflowed = True
-            self._closed = True
-            self._bus.forget(self)
-        else:
+        if len(self._queue) < self._max_queued:
             self._queue.append(event)
-        self._wake.set()
+            self._wake.set()
+        else:
+            self.overflowed = True
+            self.close()
 
     def close(self) -> None:
         """Stop receiving; the iteration ends after what is queued. Safe to call twice."""
@@ -107,7 +93,6 @@ class EventBus:
         self._subscribers: set[Subscription] = set()
         self._seq: Counter[str | None] = Counter()
         self._ids = itertools.count(1)
-        self.dropped_subscribers = 0
 
     @property
     def num_subscribers(self) -> int:
@@ -141,10 +126,7 @@ class EventBus:
             node=self._node,
         )
         for subscription in tuple(self._subscribers):
-            if subscription.wants(event):
-                subscription.offer(event)
-                if subscription.overflowed:
-                    self.dropped_subscribers += 1
+            subscription.offer(event)
         return event
 
     def forget_call(self, call_id: str) -> None:

@@ -11,18 +11,22 @@ queued prompts follow each other without a gap; an utterance is *in progress* fr
 
 import asyncio
 import contextlib
+import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.call_state import UtteranceEvent
+from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance
-from cc_tts.clock import Clock, ms_between
+from cc_tts.clock import ms_between
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
+from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
 from cc_tts.speech.prompt import Content, SilenceContent
-from cc_tts.speech.source import ChunkStream, SpeechChunk, SpeechSource
+from cc_tts.speech.source import ChunkStream, SpeechChunk
+from cc_tts.ua import messages
 
 OVERLOAD_POLL_MS: Final = 50.0
 MAX_ON_LINE: Final = 8
@@ -31,48 +35,26 @@ MAX_ON_LINE: Final = 8
 log = logs.get(__name__)
 
 
-class Line(Protocol):
-    """The leg's playout buffer, across the process boundary."""
-
-    def begin(self, utterance_id: str) -> None:
-        """Queue an utterance."""
-
-    def audio(self, utterance_id: str, pcm: bytes) -> None:
-        """Append audio of it."""
-
-    def finish(self, utterance_id: str) -> None:
-        """No more audio will come for it."""
-
-    def cut(self, utterance_id: str) -> None:
-        """Silence it within one frame."""
-
-
 class PromptPlayer:
-    """The prompts of one call. Runs on: the event loop."""
+    """The prompts of one call. Nothing is heard of them before ``not_before_ns``. Runs on: the event loop."""
 
-    def __init__(
-        self,
-        line: Line,
-        source: SpeechSource,
-        *,
-        rate_hz: int,
-        window_ms: int,
-        clock: Clock,
-        on_complete: Callable[[Utterance], None],
-        overload_wait_ms: float = 0.0,
-    ) -> None:
-        self._line = line
-        self._source = source
-        self._format = AudioFormat(rate_hz)
-        self._window_ms = window_ms
-        self._clock = clock
+    def __init__(self, call_id: str, services: CallServices, *, on_complete: Callable[[Utterance], None]) -> None:
+        config = services.config
+        self._call_id = call_id
+        self._ua = services.ua
+        self._threshold = services.threshold
+        self._source = services.source
+        self._format = AudioFormat(config.rtp.clock_rate_hz)
+        self._window_ms = config.playout.window_ms
+        self._overload_wait_ms = config.tts.overload_wait_ms
+        self._clock = services.clock
         self._on_complete = on_complete
-        self._overload_wait_ms = overload_wait_ms
         self._waiting: deque[Utterance] = deque()
         self._on_line: deque[Utterance] = deque()
         self._feeding: tuple[Utterance, asyncio.Task[None]] | None = None
         self._open = False
         self._moved = asyncio.Event()
+        self.not_before_ns = 0
 
     @property
     def queue(self) -> list[Utterance]:
@@ -106,29 +88,34 @@ class PromptPlayer:
             return 0.0
         utterance.discard_cause = cause
         self._stop_feeding(utterance)
-        self._line.cut(utterance.id)
+        self._ua.send(messages.CutUtterance(self._call_id, utterance.id))
         return max(0.0, utterance.fed_ms - utterance.played_ms)
 
-    def progress(self, utterance_id: str, played_ms: float) -> None:
+    def progress(self, report: PlayoutProgress) -> None:
         """The line has come this far."""
-        for utterance in self._on_line:
-            if utterance.id == utterance_id:
-                utterance.played_ms = played_ms
+        if (utterance := self._find(report.utterance_id)) is not None:
+            utterance.played_ms = report.played_ms
         self._moved.set()
 
-    def finished(self, utterance_id: str, *, cut: bool, played_ms: float, underruns: int, at_ns: int) -> None:
+    def finished(self, report: PlayoutFinished) -> None:
         """The line is done with one."""
-        for utterance in tuple(self._on_line):
-            if utterance.id == utterance_id:
-                utterance.played_ms, utterance.underruns = played_ms, underruns
-                utterance.marks.completed_ns = at_ns
-                self._on_line.remove(utterance)
-                if cut:
-                    self._stop_feeding(utterance)
-                self._complete(utterance, utterance.discard_cause or _natural(utterance, cut=cut))
-                self._turn()
+        if (utterance := self._find(report.utterance_id)) is not None:
+            utterance.played_ms, utterance.underruns = report.played_ms, report.underruns
+            utterance.completed_ns = report.at_ns
+            self._on_line.remove(utterance)
+            cause = CompletionCause.NORMAL
+            if report.cause == "cut":
+                cause = CompletionCause.CANCELLED
+                self._stop_feeding(utterance)
+            if utterance.error_code is not None:
+                cause = CompletionCause.ERROR
+            self._complete(utterance, utterance.discard_cause or cause)
+            self._turn()
         self._moved.set()
         self._next()
+
+    def _find(self, utterance_id: str) -> Utterance | None:
+        return next((utterance for utterance in self._on_line if utterance.id == utterance_id), None)
 
     def close(self, cause: CompletionCause) -> None:
         """The call is over: everything completes now, without asking the line."""
@@ -156,7 +143,8 @@ class PromptPlayer:
             self._on_line.append(utterance)
             self._turn()
             with contextlib.suppress(UserAgentUnavailable):  # its end closes this player
-                self._line.begin(utterance.id)
+                start_ms = self._threshold.current_ms
+                self._ua.send(messages.BeginUtterance(self._call_id, utterance.id, start_ms, self.not_before_ns))
             task = asyncio.create_task(self._feed(utterance), name=f"feed {utterance.id}", context=utterance.context)
             self._feeding = (utterance, task)
             task.add_done_callback(self._fed)
@@ -171,7 +159,7 @@ class PromptPlayer:
             head = self._on_line[0]
             head.machine.fire(UtteranceEvent.START)
             if head.has_waited:
-                head.marks.origin_ns = self._clock.now_ns()
+                head.origin_ns = self._clock.now_ns()
 
     async def _feed(self, utterance: Utterance) -> None:
         prompt = utterance.prompt
@@ -179,11 +167,8 @@ class PromptPlayer:
             for turn in range(prompt.repeat):
                 if turn and prompt.delay_ms:
                     await self._produce(SilenceContent(prompt.delay_ms), utterance, spans=False)
-                if not self._is_over_limit(utterance):
-                    await self._produce(prompt.content, utterance, spans=turn == 0)
-                if self._is_over_limit(utterance):
-                    break
-            self._line.finish(utterance.id)
+                await self._produce(prompt.content, utterance, spans=turn == 0)
+            self._ua.send(messages.FinishUtterance(self._call_id, utterance.id))
         except Exception as error:  # noqa: BLE001 - whatever broke, the utterance completes and the call goes on
             self._fail(utterance, error)
 
@@ -191,7 +176,7 @@ class PromptPlayer:
         """Synthesise; while the engine is full, wait a bounded time. A worker reports that it is full after it was asked."""
         begun_ns, fed_before_ms = self._clock.now_ns(), utterance.fed_ms
         was_open = False
-        while True:
+        while self._bytes_left(utterance) > 0:
             stream: ChunkStream | None = None
             try:
                 stream = self._source.open(
@@ -213,20 +198,20 @@ class PromptPlayer:
     async def _send(self, stream: ChunkStream, utterance: Utterance, *, spans: bool) -> None:
         """Send chunks to the line while it holds less than the window."""
         async for chunk in stream:
-            if utterance.marks.first_pcm_ns is None:
-                utterance.marks.first_pcm_ns = self._clock.now_ns()
+            if utterance.first_pcm_ns is None:
+                utterance.first_pcm_ns = self._clock.now_ns()
                 utterance.cached = chunk.cached
             if spans:
                 _extend_spans(utterance, chunk)
             while self._buffered_ms() > self._window_ms:
                 self._moved.clear()
                 await self._moved.wait()
-            data = self._within_limit(utterance, chunk.data)
+            data = chunk.data[: self._bytes_left(utterance)]
             if data:
-                self._line.audio(utterance.id, data)
+                self._ua.send(messages.Audio(self._call_id, utterance.id), data)
             utterance.fed_ms += self._format.ms_for_bytes(len(data))
             stream.set_buffered_ms(self._buffered_ms())
-            if self._is_over_limit(utterance):
+            if self._bytes_left(utterance) <= 0:
                 return  # the rest was cut off, so its last span has no end
         if spans:
             _close_span(utterance)
@@ -234,13 +219,10 @@ class PromptPlayer:
     def _buffered_ms(self) -> float:
         return sum(utterance.fed_ms - utterance.played_ms for utterance in self._on_line)
 
-    def _within_limit(self, utterance: Utterance, data: bytes) -> bytes:
+    def _bytes_left(self, utterance: Utterance) -> int:
+        """Audio that may still be sent of it."""
         limit_ms = utterance.prompt.max_duration_ms
-        return data if limit_ms is None else data[: self._format.bytes_for_ms(max(0.0, limit_ms - utterance.fed_ms))]
-
-    def _is_over_limit(self, utterance: Utterance) -> bool:
-        limit_ms = utterance.prompt.max_duration_ms
-        return limit_ms is not None and utterance.fed_ms >= limit_ms
+        return sys.maxsize if limit_ms is None else self._format.bytes_for_ms(limit_ms - utterance.fed_ms)
 
     def _fail(self, utterance: Utterance, error: Exception) -> None:
         if isinstance(error, UserAgentUnavailable):
@@ -257,12 +239,6 @@ class PromptPlayer:
         utterance.completion_cause = cause
         utterance.machine.fire(UtteranceEvent.COMPLETE)
         self._on_complete(utterance)
-
-
-def _natural(utterance: Utterance, *, cut: bool) -> CompletionCause:
-    if utterance.error_code is not None:
-        return CompletionCause.ERROR
-    return CompletionCause.CANCELLED if cut else CompletionCause.NORMAL
 
 
 def _extend_spans(utterance: Utterance, chunk: SpeechChunk) -> None:

@@ -6,17 +6,17 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from cc_tts import logs
 from cc_tts.calls import routing
-from cc_tts.calls.call import Call, CallServices
+from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending
-from cc_tts.calls.events import EventBus
+from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import Utterance
-from cc_tts.calls.utterance_index import UtteranceIndex
-from cc_tts.clock import Clock, ms_between
+from cc_tts.clock import ms_between
 from cc_tts.config.schema import Config
 from cc_tts.errors import (
     CallNotFound,
@@ -28,18 +28,13 @@ from cc_tts.errors import (
     Unprocessable,
     UserAgentUnavailable,
 )
-from cc_tts.media.start_threshold import StartThreshold
-from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED
 from cc_tts.speech.prompt import Prompt
-from cc_tts.speech.source import SpeechSource
 from cc_tts.ua import messages
-from cc_tts.ua.client import UaClient
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.sip import bye
 from cc_tts.ua.sip import uri as sip_uri
-from cc_tts.voices.catalog import VoiceCatalog
 
 OVERLOAD_EVENT_INTERVAL_S: Final = 1.0
 HANGUP_TIMEOUT_S: Final = 3.0
@@ -65,44 +60,18 @@ class OriginateRequest:
 class CallRegistry:
     """All calls, live ones and ended ones that are still kept."""
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        ua: UaClient,
-        source: SpeechSource,
-        voices: VoiceCatalog,
-        events: EventBus,
-        metrics: Metrics,
-        clock: Clock,
-    ) -> None:
-        self.reload(config)
-        self._ua = ua
-        self._source = source
-        self._metrics = metrics
-        self._clock = clock
-        self.voices = voices
-        self.events = events
+    def __init__(self, services: CallServices) -> None:
+        self._services = services
+        self._ua = services.ua
+        self._metrics = services.metrics
+        self.events = services.events
+        self.reload(services.config)
         self.draining = False
         self._live: dict[str, Call] = {}
         self._ended: OrderedDict[str, Call] = OrderedDict()
         self._empty = asyncio.Event()
         self._overload_ns: int | None = None
-        threshold = StartThreshold(
-            floor_ms=config.playout.start_threshold_min_ms, ceiling_ms=config.playout.start_threshold_max_ms
-        )
-        self._utterances = UtteranceIndex(metrics, threshold)
-        self._services = CallServices(
-            config=config,
-            ua=ua,
-            source=source,
-            events=events,
-            metrics=metrics,
-            clock=clock,
-            threshold=threshold,
-            utterances=self._utterances,
-        )
-        ua.listen(self)
+        services.ua.listen(self)
 
     def reload(self, config: Config) -> None:
         """Route calls by this from now on; calls that are up go on as they were."""
@@ -118,7 +87,7 @@ class CallRegistry:
             return "draining"
         if not self._ua.is_ready:
             return "the SIP user agent does not answer" if self._ua.build else "the SIP user agent is starting"
-        engine_reason = self._source.engine.not_ready_because
+        engine_reason = self._services.source.engine.not_ready_because
         if engine_reason is not None:
             return f"the speech engine: {engine_reason}"
         if self._ua.is_full:
@@ -156,7 +125,7 @@ class CallRegistry:
         Raises:
             UtteranceNotFound: unknown, or its call is forgotten.
         """
-        return self._utterances.get(utterance_id)
+        return self._services.utterances.get(utterance_id)
 
     async def originate(self, request: OriginateRequest) -> Call:
         """Place a call; its progress comes as events.
@@ -174,15 +143,14 @@ class CallRegistry:
         self._check_target(request)
         self._check_speech(request)
         call = Call(
-            self._services,
-            id_=call_id,
+            services=self._services,
+            id=call_id,
             direction="outbound",
             caller=_name_addr(request.display_name, request.from_ or self._ua.default_caller),
             callee=request.to,
             sip_call_id="",
             headers=dict(request.headers),
             voice=request.voice,
-            language=None,
         )
         asserted = {"P-Asserted-Identity": f"<{request.asserted_identity}>"} if request.asserted_identity else {}
         self._ua.send(
@@ -195,7 +163,8 @@ class CallRegistry:
             )
         )
         self._add(call, "call.outgoing")
-        call.end_after(request.timeout_s or self._config.calls.originate_timeout_s, "no_answer")
+        timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
+        call.after(timeout_s, partial(call.end, "no_answer"))
         if request.prompt is not None:
             call.speak(request.prompt)
         return call
@@ -211,28 +180,24 @@ class CallRegistry:
 
     def _check_target(self, request: OriginateRequest) -> None:
         sip = self._config.sip
-        if fault := sip_uri.fault_of_target(request.to, sip.transports):
-            raise Unprocessable(f"/to: {fault}", field_errors=[FieldError("/to", fault)])
-        if request.asserted_identity and not sip_uri.is_trusted_target(
-            request.to, peers=self._trusted_peers, registrar=self._config.registration.registrar
-        ):
-            fault = "is for calls to an address in sip.trusted_peers or to the registrar"
-            pointer = "/asserted_identity"
+        pointer, fault = "/to", sip_uri.fault_of_target(request.to, sip.transports)
+        if not fault and request.asserted_identity:
+            registrar = self._config.registration.registrar
+            if not sip_uri.is_trusted_target(request.to, peers=self._trusted_peers, registrar=registrar):
+                pointer = "/asserted_identity"
+                fault = "is for calls to an address in sip.trusted_peers or to the registrar"
+        if fault:
             raise Unprocessable(f"{pointer}: {fault}", field_errors=[FieldError(pointer, fault)])
 
     def _check_speech(self, request: OriginateRequest) -> None:
         if request.voice is not None:
-            self._source.engine.resolve_voice(request.voice, None)
+            self._services.source.engine.resolve_voice(request.voice, None)
         if request.prompt is not None:
-            self._source.check(request.prompt.content)
-            self._utterances.new_id(request.prompt.utterance_id)
+            self._services.source.check(request.prompt.content)
+            self._services.utterances.new_id(request.prompt.utterance_id)
 
     def start_drain(self) -> bool:
-        """Take no new calls from now on.
-
-        Returns:
-            Whether this call began it.
-        """
+        """Take no new calls from now on; returns whether the drain began with this."""
         if self.draining:
             return False
         self.draining = True
@@ -243,11 +208,7 @@ class CallRegistry:
         return True
 
     async def drained(self, *, timeout_s: float) -> bool:
-        """Wait until the last call ended; after ``timeout_s`` end the rest.
-
-        Returns:
-            Whether all ended by themselves.
-        """
+        """Wait until the last call ended; after ``timeout_s`` end the rest. Returns whether all ended by themselves."""
         await self._until_empty(timeout_s)
         left = list(self._live.values())
         for call in left:
@@ -308,16 +269,10 @@ class CallRegistry:
             case messages.RegistrationChanged():
                 self._ua.registered = message.registered
                 log.info("registration", registered=message.registered, sip_code=message.sip_code)
-            case messages.CallReport():
-                self._report_to_call(message)
-
-    def _report_to_call(self, message: messages.CallReport) -> None:
-        call = self._live.get(message.call_id)
-        if call is None:
-            return  # ended on our side while the report was on its way
-        call.on_report(message)
-        if call.state is CallState.TERMINATED:
-            self._retire(call)
+            case messages.CallReport(call_id=call_id) if (call := self._live.get(call_id)) is not None:
+                call.on_report(message)
+                if call.state is CallState.TERMINATED:
+                    self._retire(call)
 
     # ----------------------------------------------------------------------------------------------------------------------
 
@@ -328,18 +283,16 @@ class CallRegistry:
     def _incoming(self, message: messages.IncomingCall) -> None:
         trusted = message.source in self._trusted_peers
         call = Call(
-            self._services,
-            id_=message.call_id,
+            services=self._services,
+            id=message.call_id,
             direction="inbound",
             caller=message.caller,
             callee=message.callee,
             sip_call_id=message.sip_call_id,
+            transport=message.transport or None,
             headers=message.headers | message.identity if trusted else message.headers,
-            voice=None,
-            language=None,
             uri_parameters=routing.uri_parameters(message.request_uri) if trusted else {},
         )
-        call.transport = message.transport or None
         self._add(call, "call.incoming", source=message.source)
         try:
             if self.draining:  # it came in before the UA process knew of the drain
@@ -350,7 +303,7 @@ class CallRegistry:
             call.voice, call.language = decision.voice, decision.language
             call.lead_in_ms = decision.lead_in_ms
             if decision.voice is not None:
-                self._source.engine.resolve_voice(decision.voice, decision.language)
+                self._services.source.engine.resolve_voice(decision.voice, decision.language)
             if decision.prompt is not None:
                 call.speak(decision.prompt)
             self._greet(call, decision)
@@ -359,22 +312,19 @@ class CallRegistry:
             _refuse(call, error)
 
     def _greet(self, call: Call, decision: routing.RouteDecision) -> None:
-        match decision.answer:
-            case "now":
-                call.accept()
-            case "ring":
-                self._ua.send(messages.Ring(call_id=call.id))
-                call.after(decision.ring_ms / 1000, call.accept)
-            case "manual":
-                self._ua.send(messages.Ring(call_id=call.id))
-                call.after(
-                    self._config.calls.manual_answer_timeout_s,
-                    lambda: _nobody_answered(call, decision.unanswered),
-                )
+        if decision.answer == "now":
+            call.accept()
+            return
+        self._ua.send(messages.Ring(call.id))
+        if decision.answer == "ring":
+            call.after(decision.ring_ms / 1000, call.accept)
+        else:
+            timeout_s = self._config.calls.manual_answer_timeout_s
+            call.after(timeout_s, partial(_nobody_answered, call, decision.unanswered))
 
     def _refused(self) -> None:
         self._metrics.calls_ended.labels(direction="inbound", result="rejected", reason="overload").inc()
-        now_ns = self._clock.now_ns()
+        now_ns = self._services.clock.now_ns()
         if self._overload_ns is None or ms_between(self._overload_ns, now_ns) >= OVERLOAD_EVENT_INTERVAL_S * 1000:
             self._overload_ns = now_ns
             self.events.publish("server.overloaded", data={"calls": self.num_live, "draining": self.draining})
@@ -411,7 +361,7 @@ class CallRegistry:
         self._forget_old()
 
     def _forget_old(self) -> None:
-        horizon_s = self._clock.wall_s() - self._config.calls.ended_retention_s
+        horizon_s = self._services.clock.wall_s() - self._config.calls.ended_retention_s
         while self._ended:
             oldest = next(iter(self._ended.values()))
             expired = oldest.ended_at_s is not None and oldest.ended_at_s < horizon_s
@@ -419,7 +369,7 @@ class CallRegistry:
                 return
             del self._ended[oldest.id]
             self.events.forget_call(oldest.id)
-            self._utterances.forget(oldest.utterances)
+            self._services.utterances.forget(oldest.utterances)
 
 
 def _nobody_answered(call: Call, greeting: Prompt | None) -> None:

@@ -45,22 +45,11 @@ class SpokenSpan:
     words: list[tuple[float, float]] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Marks:
-    """Instants on CLOCK_MONOTONIC, ns. ``origin_ns`` is the start of the time to first audio: the request's acceptance,
-    or the ACK for a prompt that came in the INVITE; a queued utterance counts from the moment its turn came, and one that is
-    spoken in the call's lead-in from the end of that.
-    """
-
-    origin_ns: int
-    first_pcm_ns: int | None = None
-    first_speech_ns: int | None = None
-    completed_ns: int | None = None
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class Utterance:
-    """One prompt on one call (RFC 6787 §7: a speak request). Changed only on the event loop."""
+    """One prompt on one call (RFC 6787 §7: a speak request). Instants are on CLOCK_MONOTONIC, ns. Changed only on the event
+    loop.
+    """
 
     id: str
     call_id: str
@@ -68,8 +57,16 @@ class Utterance:
     voice: str
     engine: str
     accepted_at_s: float
-    marks: Marks
     barge_in_dtmf: bool
+    origin_ns: int
+    """Start of the time to first audio: the request's acceptance, or the ACK for a prompt that came in the INVITE. A queued
+    utterance counts from the moment its turn came, and one that is spoken in the call's lead-in from the end of that.
+    """
+    first_pcm_ns: int | None = None
+    first_speech_ns: int | None = None
+    completed_ns: int | None = None
+    interrupted_ns: int | None = None
+    """When the key was pressed that interrupted it."""
     machine: StateMachine[UtteranceState, UtteranceEvent] = field(
         default_factory=lambda: StateMachine(UTTERANCE_TABLE, UtteranceState.PENDING)
     )
@@ -116,14 +113,15 @@ class Utterance:
     @property
     def time_to_first_pcm_ms(self) -> float | None:
         """From the origin to the engine's first PCM, ms; 0 if it was there before the utterance's turn."""
-        first = self.marks.first_pcm_ns
-        return None if first is None else max(0.0, ms_between(self.marks.origin_ns, first))
+        return self._since_origin_ms(self.first_pcm_ns)
 
     @property
     def time_to_first_audio_ms(self) -> float | None:
         """From the origin to the first frame that carries speech (sound, for tones), ms."""
-        first = self.marks.first_speech_ns
-        return None if first is None else max(0.0, ms_between(self.marks.origin_ns, first))
+        return self._since_origin_ms(self.first_speech_ns)
+
+    def _since_origin_ms(self, at_ns: int | None) -> float | None:
+        return None if at_ns is None else max(0.0, ms_between(self.origin_ns, at_ns))
 
     @property
     def spoken_text(self) -> str:

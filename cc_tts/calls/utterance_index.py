@@ -65,8 +65,8 @@ class UtteranceIndex:
         for utterance_id in utterance_ids:
             self._kept.pop(utterance_id, None)
 
-    def complete(self, utterance: Utterance, *, interrupted_ns: int | None) -> None:
-        """Count a complete one. ``interrupted_ns``: when the key was pressed that interrupted it, if one was."""
+    def complete(self, utterance: Utterance) -> None:
+        """Count a complete one."""
         cause = utterance.completion_cause
         assert cause is not None
         metrics = self._metrics
@@ -76,14 +76,16 @@ class UtteranceIndex:
             self._threshold.smooth()
         if utterance.engine:
             self._observe_engine(utterance)
-        completed_ns = utterance.marks.completed_ns
-        if cause is CompletionCause.BARGE_IN and interrupted_ns is not None and completed_ns is not None:
-            metrics.barge_in_cut.observe(ms_between(interrupted_ns, completed_ns) / 1000)
+        pressed_ns, completed_ns = utterance.interrupted_ns, utterance.completed_ns
+        if cause is CompletionCause.BARGE_IN and pressed_ns is not None and completed_ns is not None:
+            metrics.barge_in_cut.observe(ms_between(pressed_ns, completed_ns) / 1000)
 
     def _observe_engine(self, utterance: Utterance) -> None:
         metrics, engine = self._metrics, utterance.engine
-        if utterance.time_to_first_audio_ms is not None:
-            metrics.time_to_first_audio.labels(engine=engine).observe(utterance.time_to_first_audio_ms / 1000)
-        if utterance.time_to_first_pcm_ms is not None:
-            metrics.time_to_first_pcm.labels(engine=engine).observe(utterance.time_to_first_pcm_ms / 1000)
+        for series, ms in (
+            (metrics.time_to_first_audio, utterance.time_to_first_audio_ms),
+            (metrics.time_to_first_pcm, utterance.time_to_first_pcm_ms),
+        ):
+            if ms is not None:
+                series.labels(engine=engine).observe(ms / 1000)
         metrics.start_threshold.labels(engine=engine).set(self._threshold.current_ms / 1000)

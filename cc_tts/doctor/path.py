@@ -7,7 +7,6 @@ from cc_tts.engines.factory import make_engine
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import TextContent
-from cc_tts.speech.prompt_cache import PromptCache
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
@@ -25,8 +24,7 @@ async def prompt_path(config: Config, voice: str | None = None) -> str:
     engine = make_engine(config, purpose="check")
     await engine.start()
     try:
-        metrics = Metrics()
-        cached = CachedSource(PromptCache(config.cache, metrics), metrics, max_held_bytes=config.cache.memory_bytes)
+        cached = CachedSource(config.cache, Metrics())
         source = SpeechSource(
             engine,
             Normalizer(),

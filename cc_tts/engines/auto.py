@@ -48,9 +48,9 @@ class AutoEngine:
         """Why the preferred engine takes no stream."""
         return self._engines[0].not_ready_because
 
-    def not_ready_for(self, voice: Voice) -> str | None:
+    def not_ready_for(self, voice_id: str) -> str | None:
         """Why the engine of a voice takes no stream."""
-        return self._of(voice.id).not_ready_because
+        return self._of(voice_id).not_ready_because
 
     def voices(self) -> tuple[Voice, ...]:
         """Every voice of every engine, in their order."""

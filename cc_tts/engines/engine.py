@@ -87,7 +87,7 @@ class Engine(Protocol):
         """Why a stream could not be opened now; ``None`` when it could."""
         ...
 
-    def not_ready_for(self, voice: Voice) -> str | None:
+    def not_ready_for(self, voice_id: str) -> str | None:
         """The same for a stream of this voice."""
         ...
 

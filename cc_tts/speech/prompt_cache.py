@@ -11,13 +11,12 @@ is read, the engine and its voices; the program's version stands for the rules o
 Runs on: the event loop.
 """
 
+import contextlib
 import hashlib
-import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +24,8 @@ from cc_tts import __version__
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.metrics import Metrics
-from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedPrompt, PromptFiles, PromptMark, is_sound
-from cc_tts.speech.source import CHUNK_MS, SpeechChunk, SpokenPrompt
+from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles
+from cc_tts.speech.source import SpeechChunk, SpokenPrompt
 from cc_tts.voices.library import VoiceLibrary
 
 _LIBRARIES: Final = ("espeakng-loader", "num2words", "soxr", "wetext")
@@ -36,50 +35,21 @@ MAX_KEYS_REMEMBERED: Final = 16_384
 
 
 class PromptCache:
-    """Cached prompts, by key."""
+    """Cached prompts, by key. ``files``: those on disk."""
 
     def __init__(self, config: CacheConfig, metrics: Metrics) -> None:
         self._config = config
         self._metrics = metrics
         self._memory: OrderedDict[str, CachedPrompt] = OrderedDict()
         self._uses: OrderedDict[str, int] = OrderedDict()
-        self._files: PromptFiles | None = None
+        self.files = PromptFiles(config, metrics)
+        self.max_prompt_ms = config.max_prompt_s * 1000
+        """Longer ones are not cached."""
         self.memory_bytes = 0
-        if config.disk_dir:
-            folder = Path(config.disk_dir).expanduser()
-            self._files = PromptFiles(folder, max_bytes=config.disk_bytes, on_change=self._disk_changed)
 
     def __str__(self) -> str:
-        disk = f", {self._config.disk_bytes >> 20} MiB on disk" if self._files is not None else ""
+        disk = f", {self._config.disk_bytes >> 20} MiB on disk" if self._config.disk_dir else ""
         return f"cache {self._config.memory_bytes >> 20} MiB{disk}"
-
-    def check(self) -> None:
-        """Find out whether ``cache.disk_dir`` can be used; nothing is created.
-
-        Raises:
-            ConfigError: it cannot.
-        """
-        if self._files is not None:
-            self._files.check()
-
-    async def start(self) -> None:
-        """Find what is on disk.
-
-        Raises:
-            ConfigError: ``cache.disk_dir`` cannot be used.
-        """
-        if self._files is not None:
-            await self._files.start()
-
-    async def stop(self) -> None:
-        """Finish writing."""
-        if self._files is not None:
-            await self._files.stop()
-
-    @property
-    def max_prompt_ms(self) -> float:
-        """Longer ones are not cached."""
-        return self._config.max_prompt_s * 1000
 
     def count_use(self, key: str) -> None:
         """Count one request for this prompt."""
@@ -96,33 +66,27 @@ class PromptCache:
         prompt = self._memory.get(key)
         if prompt is not None:
             self._memory.move_to_end(key)
-            if self._files is not None:
-                self._files.used(key)
+            self.files.used(key)
         return prompt
-
-    def is_on_disk(self, key: str) -> bool:
-        """Whether :meth:`load` will probably find it."""
-        return self._files is not None and key in self._files
 
     def has(self, key: str) -> bool:
         """Whether it is in memory or on disk; does not count as a use."""
-        return key in self._memory or self.is_on_disk(key)
+        return key in self._memory or key in self.files
 
     async def load(self, key: str) -> CachedPrompt | None:
         """Bring a prompt from disk into memory; ``None`` if it is gone or damaged."""
-        prompt = await self._files.load(key) if self._files is not None else None
+        prompt = await self.files.load(key)
         if prompt is not None:
             self._remember(key, prompt)
         return prompt
 
     def store(self, key: str, prompt: CachedPrompt) -> None:
         """Cache a whole prompt if it was used often enough and is short enough."""
-        duration_ms = AudioFormat(prompt.rate_hz).ms_for_bytes(len(prompt.pcm))
-        if not self.is_wanted(key) or duration_ms > self.max_prompt_ms or not is_sound(prompt):
+        duration_ms = AudioFormat(prompt.rate_hz).ms_for_bytes(prompt.pcm_bytes)
+        if not self.is_wanted(key) or duration_ms > self.max_prompt_ms:
             return
         self._remember(key, prompt)
-        if self._files is not None:
-            self._files.store(key, prompt)
+        self.files.store(key, prompt)
 
     def _remember(self, key: str, prompt: CachedPrompt) -> None:
         if prompt.num_bytes > self._config.memory_bytes:
@@ -140,14 +104,6 @@ class PromptCache:
         metrics.prompt_cache_evictions.labels(where="memory").inc(num_evicted)
         metrics.prompt_cache_bytes.labels(where="memory").set(self.memory_bytes)
         metrics.prompt_cache_prompts.labels(where="memory").set(len(self._memory))
-
-    def _disk_changed(self, num_evicted: int, num_damaged: int) -> None:
-        assert self._files is not None
-        metrics = self._metrics
-        metrics.prompt_cache_evictions.labels(where="disk").inc(num_evicted)
-        metrics.prompt_cache_damaged.inc(num_damaged)
-        metrics.prompt_cache_bytes.labels(where="disk").set(self._files.num_bytes)
-        metrics.prompt_cache_prompts.labels(where="disk").set(len(self._files))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,34 +124,17 @@ def engine_identity(config: Config) -> EngineIdentity:
     voices = {}
     if tts.voices_dir:
         for record in VoiceLibrary(Path(tts.voices_dir).expanduser()).records():
-            voices[record.id] = _digest([record.key, record.mode, record.instruction, record.language])
-    return EngineIdentity(_digest(parts), voices)
+            voices[record.id] = _digest(record.key, record.mode, record.instruction, record.language)
+    return EngineIdentity(_digest(*parts), voices)
 
 
 def prompt_key(prompt: SpokenPrompt, identity: EngineIdentity) -> str:
-    """64 hexadecimal digits."""
-    voice = prompt.voice
-    return _digest(
-        [
-            str(FORMAT_VERSION),
-            __version__,
-            voice.engine,
-            identity.model,
-            voice.id,
-            identity.voices.get(voice.id, ""),
-            prompt.asked_language,
-            prompt.language,
-            repr(float(prompt.speed)),
-            str(prompt.first_chunk_max_chars),
-            str(prompt.chunk_max_chars),
-            str(prompt.rate_hz),
-            prompt.text,
-        ]
-    )
+    """64 hexadecimal digits; every field of ``prompt`` makes a difference."""
+    return _digest(FORMAT_VERSION, __version__, identity.model, identity.voices.get(prompt.voice, ""), prompt)
 
 
-def _digest(parts: list[str]) -> str:
-    return hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest()
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(ascii(parts).encode("ascii")).hexdigest()
 
 
 def _version(name: str) -> str:
@@ -207,48 +146,33 @@ def _version(name: str) -> str:
 
 def _files(folder: Path) -> list[str]:
     found = []
-    try:
+    with contextlib.suppress(OSError):  # the engine says what is wrong with the folder when it starts
         for path in sorted(folder.iterdir()):
             if path.is_file():
                 status = path.stat()
                 found.append(f"{path.name} {status.st_size} {status.st_mtime_ns}")
-    except OSError:
-        pass  # the engine says what is wrong with the folder when it starts
     return found
 
 
-def fits(cached: CachedPrompt, prompt: SpokenPrompt) -> bool:
-    """Whether what was cached can be of this prompt; after a change of the format that forgot its number it may not."""
-    return cached.rate_hz == prompt.rate_hz and cached.num_chars <= len(prompt.text)
-
-
 def as_cached(chunks: Sequence[SpeechChunk], text: str, rate_hz: int) -> CachedPrompt | None:
-    """Join chunks to what is cached; ``None`` if their words are not the beginning of ``text``, one after the other."""
-    marks = []
-    num_bytes = num_chars = 0
+    """What is cached of a prompt; ``None`` if the words of its chunks are not those of ``text``, one after the other."""
+    cached = []
+    num_chars = 0
     for chunk in chunks:
-        source = chunk.begins_source
-        if source is not None:
-            if text[num_chars : num_chars + len(source)] != source:
-                return None
-            num_chars += len(source)
-        if source is not None or chunk.words:
-            marks.append(PromptMark(num_bytes, None if source is None else len(source), chunk.words))
-        num_bytes += len(chunk.data)
-    return CachedPrompt(rate_hz, b"".join(chunk.data for chunk in chunks), tuple(marks))
+        source = chunk.begins_source or ""
+        if not text.startswith(source, num_chars):
+            return None
+        num_chars += len(source)
+        cached.append(CachedChunk(chunk.data, None if chunk.begins_source is None else len(source), chunk.words))
+    return CachedPrompt(rate_hz, tuple(cached))
 
 
 def chunks_of(cached: CachedPrompt, text: str) -> Iterator[SpeechChunk]:
-    """Cut what was cached into chunks again; the words come out of ``text``."""
-    size = AudioFormat(cached.rate_hz).bytes_for_ms(CHUNK_MS)
-    marks = cached.marks if cached.marks and cached.marks[0].at_bytes == 0 else (PromptMark(0, None), *cached.marks)
+    """The chunks of a cached prompt; the words come out of ``text``."""
     num_chars = 0
-    for mark, end in pairwise([*marks, PromptMark(len(cached.pcm), None)]):
+    for chunk in cached.chunks:
         source = None
-        if mark.source_chars is not None:
-            source = text[num_chars : num_chars + mark.source_chars]
-            num_chars += mark.source_chars
-        words = mark.words
-        for start in range(mark.at_bytes, end.at_bytes, size):
-            yield SpeechChunk(cached.pcm[start : min(start + size, end.at_bytes)], source, words, cached=True)
-            source, words = None, ()
+        if chunk.source_chars is not None:
+            source = text[num_chars : num_chars + chunk.source_chars]
+            num_chars += chunk.source_chars
+        yield SpeechChunk(chunk.pcm, source, chunk.words, cached=True)

@@ -16,12 +16,8 @@ import contextlib
 import hashlib
 import os
 import re
-import struct
 import tempfile
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -29,18 +25,13 @@ import msgspec
 
 from cc_tts import atomic_file, logs
 from cc_tts.audio import BYTES_PER_SAMPLE
+from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import ConfigError
+from cc_tts.metrics import Metrics
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 """Of the file, and of what goes into a key; with another number, nothing cached before is found."""
 MAX_RATE_HZ: Final = 192_000
-
-_MAGIC: Final = b"cctts\x00p" + bytes([FORMAT_VERSION])
-_PREFIX: Final = struct.Struct("<8sII32s")
-_PROMPT_BYTES: Final = 512
-_MARK_BYTES: Final = 128
-_WORD_BYTES: Final = 160
-"""What objects cost in memory besides the PCM, roughly."""
 MAX_READS: Final = 4
 """Files read at once; one more is written."""
 MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
@@ -49,40 +40,44 @@ BLOCK_BYTES: Final = 4096
 """A file is counted in whole blocks, so that many small ones are bounded too."""
 STOP_TIMEOUT_S: Final = 5.0
 
+_MAGIC: Final = b"cctts\x00p" + bytes([FORMAT_VERSION])
+_PREFIX_BYTES: Final = len(_MAGIC) + hashlib.sha256().digest_size
+_PROMPT_BYTES: Final = 512
+_CHUNK_BYTES: Final = 128
+_WORD_BYTES: Final = 160
+"""What objects cost in memory besides the PCM, roughly."""
 _NAME: Final = re.compile(r"([0-9a-f]{64})\.prompt")
 _BEGUN: Final = ".begun-"
 
 log = logs.get(__name__)
 
 
-class PromptMark(msgspec.Struct, frozen=True, array_like=True):
-    """Something begins at ``at_bytes`` of the PCM: a text chunk of ``source_chars`` characters of the caller's (``None``: no
-    new one), and ``words`` as in :class:`cc_tts.calls.utterance.SpokenSpan`.
+class CachedChunk(msgspec.Struct, frozen=True, array_like=True):
+    """PCM; a text chunk of ``source_chars`` characters of the caller's begins with it (``None``: none does); the words that
+    begin in it, as in :class:`cc_tts.calls.utterance.SpokenSpan`.
     """
 
-    at_bytes: int
-    source_chars: int | None
+    pcm: bytes
+    source_chars: int | None = None
     words: tuple[tuple[float, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CachedPrompt:
-    """A whole prompt: PCM at line rate, with its marks in order."""
+class CachedPrompt(msgspec.Struct, frozen=True, array_like=True):
+    """A whole prompt at line rate, without its text."""
 
     rate_hz: int
-    pcm: bytes
-    marks: tuple[PromptMark, ...] = ()
+    chunks: tuple[CachedChunk, ...]
 
     @property
-    def num_chars(self) -> int:
-        """Characters of the caller's text that the marks take."""
-        return sum(mark.source_chars or 0 for mark in self.marks)
+    def pcm_bytes(self) -> int:
+        """Length of the audio."""
+        return sum(len(chunk.pcm) for chunk in self.chunks)
 
     @property
     def num_bytes(self) -> int:
         """What it costs in memory, about."""
-        num_words = sum(len(mark.words) for mark in self.marks)
-        return _PROMPT_BYTES + len(self.pcm) + _MARK_BYTES * len(self.marks) + _WORD_BYTES * num_words
+        num_words = sum(len(chunk.words) for chunk in self.chunks)
+        return _PROMPT_BYTES + self.pcm_bytes + _CHUNK_BYTES * len(self.chunks) + _WORD_BYTES * num_words
 
 
 def charged_bytes(num_bytes: int) -> int:
@@ -91,17 +86,18 @@ def charged_bytes(num_bytes: int) -> int:
 
 
 class PromptFiles:
-    """One folder of cached prompts. ``on_change`` hears of every change with how many were evicted and found damaged."""
+    """The cached prompts in ``cache.disk_dir``; always empty where that is not set."""
 
-    def __init__(self, folder: Path, *, max_bytes: int, on_change: Callable[[int, int], None]) -> None:
-        self._folder = folder
-        self._max_bytes = max_bytes
-        self._on_change = on_change
+    def __init__(self, config: CacheConfig, metrics: Metrics) -> None:
+        self._is_used = bool(config.disk_dir)
+        self._folder = Path(config.disk_dir).expanduser()
+        self._max_bytes = config.disk_bytes
+        self._metrics = metrics
         self._index: OrderedDict[str, int] = OrderedDict()
         self._reads = asyncio.Semaphore(MAX_READS)
         self._pending: OrderedDict[str, CachedPrompt] = OrderedDict()
         self._writer: asyncio.Task[None] | None = None
-        self._used_elsewhere: set[str] = set()
+        self._used_from_memory: set[str] = set()
         self._is_failing = False
         self.num_bytes = 0
 
@@ -117,6 +113,8 @@ class PromptFiles:
         Raises:
             ConfigError: it cannot.
         """
+        if not self._is_used:
+            return
         there = next((folder for folder in (self._folder, *self._folder.absolute().parents) if folder.exists()), None)
         try:
             with tempfile.TemporaryFile(dir=there):
@@ -136,6 +134,8 @@ class PromptFiles:
         Raises:
             ConfigError: the folder cannot be made, read or written.
         """
+        if not self._is_used:
+            return
         try:
             found = await asyncio.to_thread(self._scan)
         except OSError as error:
@@ -145,7 +145,7 @@ class PromptFiles:
         self.num_bytes = sum(self._index.values())
         victims = self._make_room(0)
         await asyncio.to_thread(self._unlink, victims)
-        self._on_change(len(victims), 0)
+        self._changed(num_evicted=len(victims))
         log.info("prompt_cache_found", num_prompts=len(self), num_bytes=self.num_bytes)
 
     async def stop(self) -> None:
@@ -154,14 +154,14 @@ class PromptFiles:
             await asyncio.wait({self._writer}, timeout=STOP_TIMEOUT_S)
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
-        used = [key for key in self._index if key in self._used_elsewhere]
+        used = [key for key in self._index if key in self._used_from_memory]
         await asyncio.to_thread(self._touch, used)
 
     def used(self, key: str) -> None:
         """It was used from memory."""
         if key in self._index:
             self._index.move_to_end(key)
-            self._used_elsewhere.add(key)
+            self._used_from_memory.add(key)
 
     async def load(self, key: str) -> CachedPrompt | None:
         """Read one; ``None`` if it is not there or damaged, and then it is forgotten."""
@@ -173,18 +173,20 @@ class PromptFiles:
                 return await asyncio.to_thread(self._read, key)
             except FileNotFoundError:
                 self._forget(key)
-                self._on_change(0, 0)
+                self._changed()
             except (OSError, ValueError) as error:
                 log.warning("prompt_cache_file_damaged", file=f"{key}.prompt", reason=str(error))
                 self._forget(key)
                 await asyncio.to_thread(self._unlink, [key])
-                self._on_change(0, 1)
+                self._changed(num_damaged=1)
         return None
 
     def store(self, key: str, prompt: CachedPrompt) -> None:
         """Write one soon, unless it is there, or too much waits already."""
-        waiting_bytes = sum(len(each.pcm) for each in self._pending.values())
-        if key in self._index or key in self._pending or waiting_bytes + len(prompt.pcm) > MAX_PENDING_BYTES:
+        if not self._is_used:
+            return
+        waiting_bytes = sum(each.pcm_bytes for each in self._pending.values())
+        if key in self._index or key in self._pending or waiting_bytes + prompt.pcm_bytes > MAX_PENDING_BYTES:
             return
         self._pending[key] = prompt
         if self._writer is None or self._writer.done():
@@ -215,7 +217,7 @@ class PromptFiles:
             self._index[key] = num_bytes
             self.num_bytes += num_bytes
         finally:
-            self._on_change(len(victims), 0)
+            self._changed(num_evicted=len(victims))
 
     def _make_room(self, num_bytes: int) -> list[str]:
         victims = []
@@ -227,7 +229,14 @@ class PromptFiles:
 
     def _forget(self, key: str) -> None:
         self.num_bytes -= self._index.pop(key, 0)
-        self._used_elsewhere.discard(key)
+        self._used_from_memory.discard(key)
+
+    def _changed(self, *, num_evicted: int = 0, num_damaged: int = 0) -> None:
+        metrics = self._metrics
+        metrics.prompt_cache_evictions.labels(where="disk").inc(num_evicted)
+        metrics.prompt_cache_damaged.inc(num_damaged)
+        metrics.prompt_cache_bytes.labels(where="disk").set(self.num_bytes)
+        metrics.prompt_cache_prompts.labels(where="disk").set(len(self))
 
     # --- Runs on: a thread -----------------------------------------------------------------------------------------------
 
@@ -249,11 +258,9 @@ class PromptFiles:
 
     def _read(self, key: str) -> CachedPrompt:
         path = self._path(key)
-        with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size > self._max_bytes:
-                raise ValueError("too long")
-            data = file.read(self._max_bytes + 1)
-        prompt = from_file(key, data)
+        if path.stat().st_size > self._max_bytes:
+            raise ValueError("too long")
+        prompt = from_file(key, path.read_bytes())
         self._touch([key])
         return prompt
 
@@ -271,17 +278,10 @@ class PromptFiles:
         return self._folder / f"{key}.prompt"
 
 
-class _Head(msgspec.Struct, frozen=True, kw_only=True):
-    key: str
-    rate_hz: int
-    marks: tuple[PromptMark, ...]
-
-
 def to_file(key: str, prompt: CachedPrompt) -> bytes:
     """The bytes of the file that :func:`from_file` reads."""
-    head = msgspec.json.encode(_Head(key=key, rate_hz=prompt.rate_hz, marks=prompt.marks))
-    digest = hashlib.sha256(head + prompt.pcm).digest()
-    return _PREFIX.pack(_MAGIC, len(head), len(prompt.pcm), digest) + head + prompt.pcm
+    body = msgspec.msgpack.encode((key, prompt))
+    return _MAGIC + hashlib.sha256(body).digest() + body
 
 
 def from_file(key: str, data: bytes) -> CachedPrompt:
@@ -290,35 +290,26 @@ def from_file(key: str, data: bytes) -> CachedPrompt:
     Raises:
         ValueError: it was cut short, changed, or is the file of something else.
     """
-    if len(data) < _PREFIX.size:
-        raise ValueError("too short")
-    magic, head_bytes, pcm_bytes, digest = _PREFIX.unpack_from(data)
-    if magic != _MAGIC:
+    if not data.startswith(_MAGIC):
         raise ValueError("not a cached prompt of this version")
-    if len(data) != _PREFIX.size + head_bytes + pcm_bytes:
-        raise ValueError("its length is not what its head says")
-    if hashlib.sha256(memoryview(data)[_PREFIX.size :]).digest() != digest:
+    body = memoryview(data)[_PREFIX_BYTES:]
+    if hashlib.sha256(body).digest() != data[len(_MAGIC) : _PREFIX_BYTES]:
         raise ValueError("its checksum is wrong")
     try:
-        head = msgspec.json.decode(data[_PREFIX.size : _PREFIX.size + head_bytes], type=_Head)
+        found_key, prompt = msgspec.msgpack.decode(body, type=tuple[str, CachedPrompt])
     except msgspec.DecodeError as error:
-        raise ValueError(f"its head cannot be read: {error}") from None
-    if head.key != key:
+        raise ValueError(f"it cannot be read: {error}") from None
+    if found_key != key:
         raise ValueError("it holds another prompt than its name says")
-    prompt = CachedPrompt(head.rate_hz, data[_PREFIX.size + head_bytes :], head.marks)
     if not is_sound(prompt):
-        raise ValueError("its marks do not fit its audio")
+        raise ValueError("its audio makes no sense")
     return prompt
 
 
 def is_sound(prompt: CachedPrompt) -> bool:
-    """Whether there is audio in whole samples and the marks lie in it, in order."""
-    places = [0, *(mark.at_bytes for mark in prompt.marks)]
+    """Whether there is audio, in whole samples."""
     return (
         0 < prompt.rate_hz <= MAX_RATE_HZ
-        and len(prompt.pcm) > 0
-        and not any(place % BYTES_PER_SAMPLE for place in (len(prompt.pcm), *places))
-        and all(before <= after for before, after in pairwise(places))
-        and places[-1] < len(prompt.pcm)
-        and all((mark.source_chars or 0) >= 0 for mark in prompt.marks)
+        and prompt.pcm_bytes > 0
+        and not any(len(chunk.pcm) % BYTES_PER_SAMPLE or (chunk.source_chars or 0) < 0 for chunk in prompt.chunks)
     )

@@ -29,11 +29,8 @@ class StreamResampler:
     """
 
     def __init__(self, source_rate_hz: int, target_rate_hz: int) -> None:
-        if source_rate_hz <= 0 or target_rate_hz <= 0:
-            raise ValueError(f"sample rates must be positive, got {source_rate_hz} and {target_rate_hz} Hz")
         self.source_rate_hz = source_rate_hz
         self.target_rate_hz = target_rate_hz
-        self._ended = False
         self._stream: Any = None
         if source_rate_hz != target_rate_hz:
             self._stream = soxr.ResampleStream(source_rate_hz, target_rate_hz, 1, dtype="float32", quality=_QUALITY)
@@ -45,14 +42,10 @@ class StreamResampler:
         """Take the next chunk, return what is ready. ``last`` flushes; nothing may follow it.
 
         Raises:
-            ValueError: half a sample, or input after the last.
-
+            ValueError: half a sample.
         """
         if len(pcm) % BYTES_PER_SAMPLE:
             raise ValueError(f"PCM must be whole 16-bit samples, got {len(pcm)} bytes")
-        if self._ended:
-            raise ValueError("this stream was ended")
-        self._ended = last
         if self._stream is None:
             return pcm
         resampled = self._stream.resample_chunk(np.frombuffer(pcm, np.int16).astype(np.float32), last=last)

@@ -16,14 +16,16 @@ Runs on: the event loop.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
+from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import ClientError
 from cc_tts.metrics import Metrics
-from cc_tts.speech.prompt_cache import EngineIdentity, PromptCache, as_cached, chunks_of, fits, prompt_key
+from cc_tts.speech.prompt_cache import EngineIdentity, PromptCache, as_cached, chunks_of, prompt_key
 from cc_tts.speech.source import ChunkStream, ReadyChunks, SpeechChunk, SpokenPrompt, Synthesise
 
 MAX_UNATTENDED: Final = 2
@@ -35,25 +37,22 @@ log = logs.get(__name__)
 
 
 class CachedSource:
-    """See :class:`cc_tts.speech.source.SpeechCache`. ``max_held_bytes`` bounds the audio of prompts being synthesised."""
+    """Prompts out of the cache, or synthesised once for all who listen; ``max_held_bytes`` bounds the audio of these."""
 
-    def __init__(self, cache: PromptCache, metrics: Metrics, *, max_held_bytes: int) -> None:
-        self.cache = cache
+    def __init__(self, config: CacheConfig, metrics: Metrics) -> None:
+        self.cache = PromptCache(config, metrics)
+        self.max_held_bytes = config.memory_bytes
         self._metrics = metrics
-        self._max_held_bytes = max_held_bytes
-        self._shared: dict[str, SharedSynthesis] = {}
-        self._running: set[SharedSynthesis] = set()
+        self.shared: dict[str, SharedSynthesis] = {}
+        self.running: set[SharedSynthesis] = set()
         self.held_bytes = 0
         """Of prompts that are being synthesised, or are whole and still being read."""
         self.identity: EngineIdentity | None = None
         """While it is ``None`` the cache is not used."""
 
-    def __str__(self) -> str:
-        return str(self.cache)
-
     async def stop(self) -> None:
         """Cancel what nobody listens to."""
-        unattended = [synthesis for synthesis in self._running if synthesis.is_unattended]
+        unattended = [synthesis for synthesis in self.running if synthesis.is_unattended]
         await asyncio.gather(*(synthesis.cancel() for synthesis in unattended))
 
     def has(self, prompt: SpokenPrompt) -> bool:
@@ -61,7 +60,7 @@ class CachedSource:
         if self.identity is None:
             return False
         key = prompt_key(prompt, self.identity)
-        return key in self._shared or self.cache.has(key)
+        return key in self.shared or self.cache.has(key)
 
     def open(self, prompt: SpokenPrompt, synthesise: Synthesise, *, is_again: bool = False) -> ChunkStream:
         """Begin to read a prompt. ``is_again``: the engine refused it before; that was counted as a use.
@@ -72,16 +71,15 @@ class CachedSource:
         if self.identity is None:
             return synthesise()
         key = prompt_key(prompt, self.identity)
-        cached = self.cache.in_memory(key)
         stream: ChunkStream
-        if cached is not None and fits(cached, prompt):
+        if (cached := self.cache.in_memory(key)) is not None:
             result, stream = "memory", ReadyChunks(chunks_of(cached, prompt.text))
-        elif key in self._shared:
-            result, stream = "joined", Listener(self, self._shared[key], synthesise, joined=True)
-        elif self.held_bytes >= self._max_held_bytes:
+        elif key in self.shared:
+            result, stream = "joined", Listener(self, self.shared[key], synthesise, joined=True)
+        elif self.held_bytes >= self.max_held_bytes:
             result, stream = "bypassed", synthesise()
         else:
-            result = "disk" if self.cache.is_on_disk(key) else "missed"
+            result = "disk" if key in self.cache.files else "missed"
             stream = Listener(self, self.share(key, prompt, synthesise), synthesise, joined=False)
         if not is_again:
             self.cache.count_use(key)
@@ -94,21 +92,12 @@ class CachedSource:
         Raises:
             Exception: what ``synthesise`` raises, unless the prompt is on disk.
         """
-        if key in self._shared:
-            return self._shared[key]
-
-        async def load() -> ChunkStream:
-            cached = await self.cache.load(key)
-            if cached is not None and fits(cached, prompt):
-                return ReadyChunks(chunks_of(cached, prompt.text))
-            return synthesise()
-
-        opened = load if self.cache.is_on_disk(key) else synthesise()
-        synthesis = SharedSynthesis(self, key, prompt, opened)
-        self._shared[key] = synthesis
-        self._running.add(synthesis)
-        self.hold(0)
-        return synthesis
+        if key not in self.shared:
+            synthesis = SharedSynthesis(self, key, prompt, synthesise)
+            self.shared[key] = synthesis
+            self.running.add(synthesis)
+            self.hold(0)
+        return self.shared[key]
 
     # --- called by the syntheses -----------------------------------------------------------------------------------------
 
@@ -116,63 +105,26 @@ class CachedSource:
         """Syntheses hold so many bytes more than before, or fewer."""
         self.held_bytes += num_bytes
         self._metrics.prompt_cache_bytes.labels(where="making").set(self.held_bytes)
-        self._metrics.prompt_cache_prompts.labels(where="making").set(len(self._running))
-
-    def must_unshare(self, synthesis: "SharedSynthesis") -> bool:
-        """Whether it is too long for the cache, or too much is held."""
-        duration_ms = AudioFormat(synthesis.prompt.rate_hz).ms_for_bytes(synthesis.num_bytes)
-        return duration_ms > self.cache.max_prompt_ms or self.held_bytes > self._max_held_bytes
-
-    def may_finish_unattended(self, synthesis: "SharedSynthesis") -> bool:
-        """A prompt that is interrupted each time would otherwise never be cached."""
-        num_unattended = sum(each.is_unattended for each in self._running if each is not synthesis)
-        return (
-            synthesis.is_shared
-            and synthesis.num_bytes > 0
-            and num_unattended < MAX_UNATTENDED
-            and self.cache.is_wanted(synthesis.key)
-        )
-
-    def unshare(self, synthesis: "SharedSynthesis") -> None:
-        """Nobody joins it from now on."""
-        if self._shared.get(synthesis.key) is synthesis:
-            del self._shared[synthesis.key]
-
-    def ended(self, synthesis: "SharedSynthesis", whole: list[SpeechChunk]) -> None:
-        """It has ended; ``whole``: its chunks if all of them are there, to be cached."""
-        if whole and not whole[0].cached and self.cache.is_wanted(synthesis.key):
-            cached = as_cached(whole, synthesis.prompt.text, synthesis.prompt.rate_hz)
-            if cached is not None:
-                self.cache.store(synthesis.key, cached)
-        self._running.discard(synthesis)
-        self.hold(0)
+        self._metrics.prompt_cache_prompts.labels(where="making").set(len(self.running))
 
 
 class SharedSynthesis:
-    """One synthesis that any number of listeners read while it runs; ``opened`` is its stream, or loads it from disk."""
+    """One synthesis that any number of listeners read while it runs; a prompt on disk is loaded with the first read."""
 
-    def __init__(
-        self,
-        owner: CachedSource,
-        key: str,
-        prompt: SpokenPrompt,
-        opened: ChunkStream | Callable[[], Awaitable[ChunkStream]],
-    ) -> None:
+    def __init__(self, owner: CachedSource, key: str, prompt: SpokenPrompt, synthesise: Synthesise) -> None:
         self.key = key
         self.prompt = prompt
-        self.num_bytes = 0
-        """Synthesised so far."""
         self.is_shared = True
         self.is_unattended = False
         self.is_over = False
         self.listeners: set[Listener] = set()
         self._owner = owner
-        self._load = opened if callable(opened) else None
-        self._stream = None if callable(opened) else opened
-        self._format = AudioFormat(prompt.rate_hz)
+        self._synthesise = synthesise
+        self._stream = None if key in owner.cache.files else synthesise()
+        self.format = AudioFormat(prompt.rate_hz)
+        self._num_bytes = 0
         self._chunks: list[SpeechChunk] = []
         self._num_dropped = 0
-        self._num_wanted = 0
         self._failure: Exception | None = None
         self._most_urgent: Listener | None = None
         self._changed = asyncio.Event()
@@ -187,27 +139,31 @@ class SharedSynthesis:
                 joined and has heard nothing yet, so that it can begin again.
         """
         while listener in self.listeners:
-            if self._failure is not None and listener.joined and not listener.num_read:
-                raise self._failure
             place = listener.num_read - self._num_dropped
-            if place < len(self._chunks):
+            must_begin_again = self._failure is not None and listener.joined and not listener.num_read
+            if place < len(self._chunks) and not must_begin_again:
                 return self._chunks[place]
             if self._failure is not None:
                 raise self._failure
             if self.is_over:
                 break
-            self._want(listener.num_read + 1)
+            self._demand.set()
+            if self._task is None:
+                self._task = asyncio.create_task(self._run(), name="shared synthesis")
             await self._changed.wait()
         return None
 
     def update_urgency(self, listener: "Listener") -> None:
         """``listener`` has a new lead; the engine learns how much the one that runs dry first has buffered."""
+        if listener not in self.listeners or self.is_over:
+            return
         urgent = self._most_urgent
-        if urgent is None or urgent not in self.listeners:
-            urgent = self._most_urgent = listener
-        if listener is urgent or listener.lead_ms < urgent.lead_ms:
+        if urgent not in self.listeners or listener is urgent or listener.lead_ms < urgent.lead_ms:
             self._most_urgent = min(self.listeners, key=lambda each: each.lead_ms)
-            self._set_buffered_ms(max(0.0, self._most_urgent.lead_ms + self._format.ms_for_bytes(self.num_bytes)))
+            self._set_buffered_ms(max(0.0, self._most_urgent.lead_ms + self._made_ms()))
+
+    def _made_ms(self) -> float:
+        return self.format.ms_for_bytes(self._num_bytes)
 
     def _set_buffered_ms(self, buffered_ms: float) -> None:
         if self._stream is not None:
@@ -222,10 +178,14 @@ class SharedSynthesis:
         self.drop_read()
         if self.listeners or self.is_over:
             return
-        if self._owner.may_finish_unattended(self):
+        owner = self._owner
+        num_unattended = sum(each.is_unattended for each in owner.running)
+        # a prompt that is interrupted each time would otherwise never be cached
+        may_finish = self.is_unattended or (num_unattended < MAX_UNATTENDED and owner.cache.is_wanted(self.key))
+        if self.is_shared and self._num_bytes and may_finish:
             self.is_unattended = True
             self._set_buffered_ms(UNATTENDED_BUFFERED_MS)
-            self._want(self._num_dropped + len(self._chunks) + 1)
+            self._demand.set()
         else:
             await self.cancel()
 
@@ -248,28 +208,22 @@ class SharedSynthesis:
         self._num_dropped += len(dropped)
         self._owner.hold(-sum(len(chunk.data) for chunk in dropped))
 
-    def _want(self, num_chunks: int) -> None:
-        self._num_wanted = max(self._num_wanted, num_chunks)
-        self._demand.set()
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="shared synthesis")
-
     async def _run(self) -> None:
         try:
-            if self._load is not None:
+            if self._stream is None:
                 self._stream = await self._load()
-            assert self._stream is not None
             async for chunk in self._stream:
                 self._chunks.append(chunk)
-                self.num_bytes += len(chunk.data)
+                self._num_bytes += len(chunk.data)
                 self._owner.hold(len(chunk.data))
-                if self.is_shared and self._owner.must_unshare(self):
+                too_long = self._made_ms() > self._owner.cache.max_prompt_ms
+                if self.is_shared and (too_long or self._owner.held_bytes > self._owner.max_held_bytes):
                     self._unshare()
                 self._notify()
                 if not self.listeners and not self.is_shared:
                     self._end()
                     break
-                while self._num_dropped + len(self._chunks) >= self._num_wanted and not self.is_unattended:
+                if not self.is_unattended:
                     self._demand.clear()
                     await self._demand.wait()
             else:
@@ -280,16 +234,27 @@ class SharedSynthesis:
         if self._stream is not None:
             await self._stream.cancel()
 
+    async def _load(self) -> ChunkStream:
+        cached = await self._owner.cache.load(self.key)
+        return self._synthesise() if cached is None else ReadyChunks(chunks_of(cached, self.prompt.text))
+
     def _end(self, *, whole: bool = False) -> None:
-        if not self.is_over:
-            self.is_over = True
-            self._owner.ended(self, self._chunks if whole else [])
-            self._unshare()
-            self._notify()
+        if self.is_over:
+            return
+        self.is_over = True
+        if whole and self._chunks and not self._chunks[0].cached:
+            cached = as_cached(self._chunks, self.prompt.text, self.prompt.rate_hz)
+            if cached is not None:
+                self._owner.cache.store(self.key, cached)
+        self._owner.running.discard(self)
+        self._unshare()
+        self._notify()
 
     def _unshare(self) -> None:
+        """Nobody joins it from now on."""
         self.is_shared = False
-        self._owner.unshare(self)
+        if self._owner.shared.get(self.key) is self:
+            del self._owner.shared[self.key]
         self.drop_read()
 
     def _notify(self) -> None:
@@ -297,65 +262,51 @@ class SharedSynthesis:
         changed.set()
 
 
+@dataclass(eq=False)
 class Listener:
     """Reads a shared synthesis from its beginning. ``joined``: another listener had begun it."""
 
-    def __init__(
-        self, source: CachedSource, synthesis: SharedSynthesis, synthesise: Synthesise, *, joined: bool
-    ) -> None:
-        self._source = source
-        self._synthesis = synthesis
-        self._synthesise = synthesise
-        self._format = AudioFormat(synthesis.prompt.rate_hz)
-        self._read_bytes = 0
-        self._is_cancelled = False
-        self.joined = joined
-        self.num_read = 0
-        """Chunks."""
-        self.lead_ms = float("inf")
-        """Buffered audio less the audio read, ms: the listener with the least runs dry first."""
-        synthesis.listeners.add(self)
+    source: CachedSource
+    synthesis: SharedSynthesis
+    synthesise: Synthesise
+    joined: bool
+    num_read: int = 0
+    """Chunks."""
+    read_bytes: int = 0
+    lead_ms: float = float("inf")
+    """Buffered audio less the audio read, ms: the listener with the least runs dry first."""
+
+    def __post_init__(self) -> None:
+        self.synthesis.listeners.add(self)
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         """See :class:`cc_tts.speech.source.ChunkStream`."""
-        self.lead_ms = buffered_ms - self._format.ms_for_bytes(self._read_bytes)
-        if not self._synthesis.is_over and self in self._synthesis.listeners:
-            self._synthesis.update_urgency(self)
+        self.lead_ms = buffered_ms - self.synthesis.format.ms_for_bytes(self.read_bytes)
+        self.synthesis.update_urgency(self)
 
     async def cancel(self) -> None:
         """See :class:`cc_tts.speech.source.ChunkStream`."""
-        self._is_cancelled = True
-        await self._synthesis.leave(self)
+        await self.synthesis.leave(self)
 
-    def __aiter__(self) -> AsyncIterator[SpeechChunk]:
-        return self
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
+        while (chunk := await self._next()) is not None:
+            self.num_read += 1
+            self.read_bytes += len(chunk.data)
+            self.synthesis.drop_read()
+            yield chunk
+        await self.cancel()
 
-    async def __anext__(self) -> SpeechChunk:
-        chunk = None
-        while chunk is None and not self._is_cancelled:
-            try:
-                chunk = await self._synthesis.read(self)
-            except Exception as error:
-                if not self.joined or self.num_read or isinstance(error, ClientError):
-                    raise
-                await self._begin_again(error)
-                continue
-            if chunk is None:
-                break
-        if chunk is None:
-            await self._synthesis.leave(self)
-            raise StopAsyncIteration
-        self.num_read += 1
-        self._read_bytes += len(chunk.data)
-        self._synthesis.drop_read()
-        return chunk
-
-    async def _begin_again(self, error: Exception) -> None:
-        """The synthesis that another listener began has failed and gave this one nothing: begin anew, once."""
-        log.info("prompt_taken_over", reason=type(error).__name__)
-        failed = self._synthesis
+    async def _next(self) -> SpeechChunk | None:
+        try:
+            return await self.synthesis.read(self)
+        except Exception as error:
+            if not self.joined or self.num_read or isinstance(error, ClientError):
+                raise
+            log.info("prompt_taken_over", reason=type(error).__name__)
+        # the synthesis that another listener began has failed and gave this one nothing: begin anew, once
+        failed = self.synthesis
         await failed.leave(self)
-        if not self._is_cancelled:
-            self.joined = False
-            self._synthesis = self._source.share(failed.key, failed.prompt, self._synthesise)
-            self._synthesis.listeners.add(self)
+        self.joined = False
+        self.synthesis = self.source.share(failed.key, failed.prompt, self.synthesise)
+        self.synthesis.listeners.add(self)
+        return await self.synthesis.read(self)

@@ -2,9 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig, TtsConfig
@@ -19,17 +19,19 @@ from cc_tts.errors import (
     NothingToSay,
     TextTooLong,
     UnknownVoice,
-    Unprocessable,
 )
 from cc_tts.media import tones
 from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
 from cc_tts.speech.resampler import StreamResampler
 from cc_tts.text.characters import has_speech
-from cc_tts.text.chunker import Chunker, TextChunk
-from cc_tts.text.language import detect_language, rule_set
+from cc_tts.text.chunker import Chunker, Chunking, TextChunk
+from cc_tts.text.language import detect_language, latin_language, rule_set, subtags
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
 from cc_tts.voices.voice import Voice
+
+if TYPE_CHECKING:
+    from cc_tts.speech.shared_synthesis import CachedSource
 
 CHUNK_MS: Final = 200
 """Longest chunk handed on at once: what one message to the UA process carries."""
@@ -37,7 +39,6 @@ TEXT_SLICE_CHARS: Final = 100
 """Where there is no text process, the text is prepared in slices of this size, with turns of the event loop in between.
 Where there is one, a text of one such slice is prepared here if that takes about as long as handing it over.
 """
-MAX_TONE_MS: Final = 600_000
 RETRY_AFTER_S: Final = 1
 """Retry-After while the engine takes no prompt."""
 
@@ -58,16 +59,16 @@ class SpeechChunk:
 class SpokenPrompt:
     """All that decides what a prompt of text sounds like on the line, the engine's identity aside.
 
-    ``asked_language`` is the prompt's own, ``language`` the one its text is read in; empty: found from the text.
+    ``asked_language`` is the prompt's own; ``voice_rate_hz`` is the engine's, ``rate_hz`` the line's.
     """
 
     text: str
-    voice: Voice
+    engine: str
+    voice: str
     asked_language: str
-    language: str
+    chunking: Chunking
     speed: float
-    first_chunk_max_chars: int
-    chunk_max_chars: int
+    voice_rate_hz: int
     rate_hz: int
 
 
@@ -89,18 +90,6 @@ Synthesise = Callable[[], ChunkStream]
 """Opens a stream of the engine; raises what :meth:`SpeechSource.open` does."""
 
 
-class SpeechCache(Protocol):
-    """Audio of prompts that were spoken before."""
-
-    def has(self, prompt: SpokenPrompt) -> bool:
-        """Whether the engine is not needed for it."""
-        ...
-
-    def open(self, prompt: SpokenPrompt, synthesise: Synthesise, *, is_again: bool = False) -> ChunkStream:
-        """Begin to read a prompt; ``synthesise`` is for one that must be made. ``is_again``: this use has been counted."""
-        ...
-
-
 class SpeechSource:
     """Opens streams; those of text through ``cache`` if there is one. ``line_rate_hz`` is that of calls.
 
@@ -113,36 +102,19 @@ class SpeechSource:
         normalizer: Normalizer,
         config: TtsConfig,
         *,
-        cache: SpeechCache | None = None,
+        cache: "CachedSource | None" = None,
         line_rate_hz: int = 8000,
         text_process: TextProcess | None = None,
     ) -> None:
-        self._engine = engine
+        self.engine = engine
         self._normalizer = normalizer
         self._text_process = text_process
         self._config = config
         self._cache = cache
         self._line_rate_hz = line_rate_hz
 
-    @property
-    def engine(self) -> Engine:
-        """The engine behind it."""
-        return self._engine
-
-    def check_default_voice(self) -> None:
-        """Find out at start, not at the first prompt, that ``tts.voice`` does not exist.
-
-        Raises:
-            ConfigError: it does not.
-        """
-        try:
-            self._engine.resolve_voice(self._config.voice or None, None)
-        except UnknownVoice as error:
-            raise ConfigError(f"tts.voice: {error.detail}") from error
-        self._check_language("tts.language", self._config.language)
-
-    def check_routes(self, routes: Mapping[str, RouteConfig]) -> list[str]:
-        """Find out at start, not by refused calls, what a route cannot speak.
+    def check_voices(self, routes: Mapping[str, RouteConfig]) -> list[str]:
+        """Find out at start, not by refused calls, what cannot be spoken.
 
         Returns:
             Which greetings are longer than a prompt may be, a sentence each.
@@ -150,16 +122,12 @@ class SpeechSource:
         Raises:
             ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be spoken.
         """
+        self._check_voice("tts", self._config.voice, "")
+        self._check_voice("tts", "", self._config.language)
         warnings: list[str] = []
         for user, route in routes.items():
             key = f"routes.{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else f'routes."{user}"'
-            try:
-                if route.voice:
-                    self._engine.resolve_voice(route.voice, route.language or None)
-            except UnknownVoice as error:
-                raise ConfigError(f"{key}.voice: {error.detail}") from error
-            if not route.voice:
-                self._check_language(f"{key}.language", route.language)
+            self._check_voice(key, route.voice, route.language)
             for name, text in (("greeting", route.greeting), ("unanswered_greeting", route.unanswered_greeting)):
                 try:
                     if text:
@@ -170,18 +138,17 @@ class SpeechSource:
                     raise ConfigError(f"{key}.{name}: {error.detail}") from error
         return warnings
 
-    def _check_language(self, key: str, language: str) -> None:
+    def _check_voice(self, section: str, voice: str, language: str) -> None:
         try:
-            if language:
-                self._engine.resolve_voice(None, language)
+            if voice or language:
+                self.engine.resolve_voice(voice or None, language or None)
+        except UnknownVoice as error:
+            raise ConfigError(f"{section}.voice: {error.detail}") from error
         except LanguageUnsupported as error:
-            raise ConfigError(f"{key}: {error.detail}") from error
+            raise ConfigError(f"{section}.language: {error.detail}") from error
 
     def check(self, content: Content) -> Voice | None:
-        """Refuse early what could not be spoken.
-
-        Returns:
-            The voice that will speak; ``None`` for tones and silence.
+        """Refuse early what could not be spoken; returns the voice that will speak, ``None`` for tones and silence.
 
         Raises:
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the content is of no use.
@@ -215,9 +182,9 @@ class SpeechSource:
         if not isinstance(content, TextContent):
             return
         prompt = self._spoken(content, self._line_rate_hz)
-        if (reason := self._engine.not_ready_for(prompt.voice)) is not None:
-            if self._cache is not None and content.may_cache and self._cache.has(prompt):
-                return
+        cache = self._cache if content.may_cache else None
+        reason = self.engine.not_ready_for(prompt.voice)
+        if reason is not None and (cache is None or not cache.has(prompt)):
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 
     def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> ChunkStream:
@@ -234,8 +201,6 @@ class SpeechSource:
                     return self._speak(prompt, utterance_id)
                 return self._cache.open(prompt, lambda: self._speak(prompt, utterance_id), is_again=is_again)
             case ToneContent():
-                if content.duration_ms > MAX_TONE_MS:
-                    raise Unprocessable(f"a tone lasts at most {MAX_TONE_MS} ms")
                 return _fixed(tones.tone(content.tone, rate_hz, max_ms=content.duration_ms), rate_hz)
             case SilenceContent():
                 return _fixed(tones.silence(content.silence_ms, rate_hz), rate_hz)
@@ -250,84 +215,68 @@ class SpeechSource:
         resampler = self._resampler(prompt)
         steps = ["text"]
         if self._cache is not None and content.may_cache:
-            steps.append(str(self._cache))
-        steps += [str(self._chunker(prompt)), f"engine({prompt.voice.engine}, {prompt.voice.id})"]
+            steps.append(str(self._cache.cache))
+        steps += [str(self._chunker(prompt)), f"engine({prompt.engine}, {prompt.voice})"]
         if resampler.source_rate_hz != resampler.target_rate_hz:
             steps.append(str(resampler))
         return [*steps, f"chunks {CHUNK_MS} ms"]
 
     def _spoken(self, content: TextContent, rate_hz: int) -> SpokenPrompt:
-        config = self._config
+        config, voice = self._config, self._voice(content)
         return SpokenPrompt(
             text=content.text,
-            voice=self._voice(content),
+            engine=voice.engine,
+            voice=voice.id,
             asked_language=content.language or "",
-            language=content.language or config.language,
-            speed=content.speed if content.speed is not None else config.speed,
-            first_chunk_max_chars=config.first_chunk_max_chars,
-            chunk_max_chars=config.chunk_max_chars,
+            chunking=Chunking(
+                language=content.language or config.language or None,
+                detected_language=detect_language(content.text),
+                latin_language=latin_language(voice.language),
+                first_chunk_max_chars=config.first_chunk_max_chars,
+                chunk_max_chars=config.chunk_max_chars,
+                strips_markup=config.markdown == "strip",
+            ),
+            speed=float(config.speed if content.speed is None else content.speed),
+            voice_rate_hz=voice.rate_hz,
             rate_hz=rate_hz,
         )
 
     def _speak(self, prompt: SpokenPrompt, utterance_id: str) -> ChunkStream:
-        request = SynthesisRequest(
-            voice=prompt.voice.id,
-            language=prompt.asked_language or None,
-            speed=prompt.speed,
-            utterance_id=utterance_id,
-        )
+        request = SynthesisRequest(prompt.voice, prompt.asked_language or None, prompt.speed, utterance_id)
         text = self._prepare(prompt)
         try:
-            stream = self._engine.open(request)
+            stream = self.engine.open(request)
         except CcTtsError:
             text.cancel()
             raise
         return _Synthesis(stream, text, self._resampler(prompt))
 
     def _prepare(self, prompt: SpokenPrompt) -> "_TextHere | TextPreparation":
-        language, detected_language = prompt.language or None, detect_language(prompt.text)
-        first_max_chars, max_chars = prompt.first_chunk_max_chars, prompt.chunk_max_chars
-        if self._text_process is not None and not _is_quick(prompt.text, language or detected_language):
-            return self._text_process.prepare(
-                prompt.text,
-                language=language,
-                detected_language=detected_language,
-                first_chunk_max_chars=first_max_chars,
-                chunk_max_chars=max_chars,
-            )
-        return _TextHere(prompt.text, self._chunker(prompt))
+        if self._text_process is None or _is_quick(prompt):
+            return _TextHere(prompt.text, self._chunker(prompt))
+        return self._text_process.prepare(prompt.text, prompt.chunking)
 
     def _chunker(self, prompt: SpokenPrompt) -> Chunker:
-        return Chunker(
-            self._normalizer,
-            language=prompt.language or None,
-            detected_language=detect_language(prompt.text),
-            first_chunk_max_chars=prompt.first_chunk_max_chars,
-            chunk_max_chars=prompt.chunk_max_chars,
-        )
+        return Chunker(self._normalizer, prompt.chunking)
 
     def _resampler(self, prompt: SpokenPrompt) -> StreamResampler:
-        return StreamResampler(prompt.voice.rate_hz, prompt.rate_hz)
+        return StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
 
     def _voice(self, content: TextContent) -> Voice:
-        language = content.language or self._config.language or None
-        voice = content.voice
-        if voice is None and language is None:
-            spoken = detect_language(content.text)
-            default = self._engine.resolve_voice(self._config.voice or None, None)
-            if default.language.split("-")[0].lower() == spoken.split("-")[0].lower() or spoken == "en":
-                return default
-            return self._engine.resolve_voice(None, spoken)
-        if voice is None:
-            default = self._engine.resolve_voice(self._config.voice or None, None)
-            assert language is not None
-            if default.language.split("-")[0].lower() == language.split("-")[0].lower():
-                return default
-        return self._engine.resolve_voice(voice, language)
+        asked = content.language or self._config.language or None
+        if content.voice is not None:
+            return self.engine.resolve_voice(content.voice, asked)
+        default = self.engine.resolve_voice(self._config.voice or None, None)
+        language = asked or detect_language(content.text)
+        is_spoken = subtags(default.language)[0] == subtags(language)[0]
+        if is_spoken or (asked is None and language == "en"):
+            return default
+        return self.engine.resolve_voice(None, language)
 
 
-def _is_quick(text: str, language: str) -> bool:
+def _is_quick(prompt: SpokenPrompt) -> bool:
     """Whether a text is prepared sooner than it is handed to another process: about a millisecond, without wetext."""
+    text, language = prompt.text, prompt.chunking.language or prompt.chunking.detected_language or ""
     return len(text) <= TEXT_SLICE_CHARS and text.isascii() and rule_set(language) != "zh"
 
 
@@ -358,8 +307,9 @@ class _Synthesis:
         self._text = text
         self._format = AudioFormat(resampler.target_rate_hz)
         self._resampler = resampler
-        self._sources: list[str] = []
-        self._spoken_chars: dict[int, int] = {}
+        self._text_chunks: list[TextChunk] = []
+        self._source: str | None = None
+        self._words: tuple[tuple[float, float], ...] = ()
         self._feeder: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
 
@@ -374,45 +324,40 @@ class _Synthesis:
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
         self._feeder = asyncio.create_task(self._feed())
-        announced = -1
-        source: str | None = None
-        words: tuple[tuple[float, float], ...] = ()
+        num_begun = 0
         async for pcm in self._stream:
-            if pcm.text_chunk_index > announced:
-                source = (source or "") + "".join(self._sources[announced + 1 : pcm.text_chunk_index + 1])
-                announced = pcm.text_chunk_index
-            length = self._spoken_chars.get(pcm.text_chunk_index, 0) or 1
-            words = (*words, *((word.offset_ms, word.position / length) for word in pcm.words))
-            for data in _cut(self._resampler.process(pcm.data), self._format):
-                yield SpeechChunk(data, source, words)
-                source, words = None, ()
+            for begun in self._text_chunks[num_begun : pcm.text_chunk_index + 1]:
+                self._source = (self._source or "") + begun.source
+            num_begun = max(num_begun, pcm.text_chunk_index + 1)
+            length = len(self._text_chunks[pcm.text_chunk_index].spoken)
+            self._words += tuple((word.offset_ms, word.position / length) for word in pcm.words)
+            for chunk in self._resampled(pcm.data):
+                yield chunk
         if self._failure is not None:
             raise self._failure
-        for data in _cut(self._resampler.process(b"", last=True), self._format):
-            yield SpeechChunk(data, source, words)
-            source, words = None, ()
-        if not self._sources:
+        for chunk in self._resampled(b"", last=True):
+            yield chunk
+        if not self._text_chunks:
             raise NothingToSay("nothing of the text can be spoken")
+
+    def _resampled(self, pcm: bytes, *, last: bool = False) -> Iterator[SpeechChunk]:
+        for data in _cut(self._resampler.process(pcm, last), self._format):
+            yield SpeechChunk(data, self._source, self._words)
+            self._source, self._words = None, ()
 
     async def _feed(self) -> None:
         try:
             await self._text.feed(self._push)
             self._stream.end()
-        except CcTtsError as error:  # raised where the audio is read, so that the reader is not left waiting
-            await self._fail(error)
-        except Exception as error:  # noqa: BLE001 - likewise
-            failure = EngineFailed("the text could not be prepared")
-            failure.__cause__ = error
-            await self._fail(failure)
+        except Exception as error:  # noqa: BLE001 - raised where the audio is read, so that the reader is not left waiting
+            self._failure = error if isinstance(error, CcTtsError) else EngineFailed("the text could not be prepared")
+            if self._failure is not error:
+                self._failure.__cause__ = error
+            await self._stream.cancel()
 
     def _push(self, chunk: TextChunk) -> None:
-        self._sources.append(chunk.source)
-        self._spoken_chars[chunk.index] = len(chunk.spoken)
+        self._text_chunks.append(chunk)
         self._stream.push(chunk.spoken, text_chunk_index=chunk.index)
-
-    async def _fail(self, failure: CcTtsError) -> None:
-        self._failure = failure
-        await self._stream.cancel()
 
 
 class ReadyChunks:
@@ -428,13 +373,9 @@ class ReadyChunks:
         """Give out no more."""
         self._chunks = iter(())
 
-    def __aiter__(self) -> AsyncIterator[SpeechChunk]:
-        return self
-
-    async def __anext__(self) -> SpeechChunk:
-        for chunk in self._chunks:
-            return chunk
-        raise StopAsyncIteration
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
+        while (chunk := next(self._chunks, None)) is not None:
+            yield chunk
 
 
 def _fixed(pcm: bytes, rate_hz: int) -> ReadyChunks:

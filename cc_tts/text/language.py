@@ -128,6 +128,12 @@ def _latin_language(text: str) -> str:
     return best if lead >= _LEAST_LEAD else "en"
 
 
+def latin_language(tag: str) -> str | None:
+    """``tag`` if its language is written in Latin letters, as far as is known here."""
+    others = {language for _, language in _SCRIPTS} | {"cmn", "yue", "uk", "be", "sr", "fa", "ur", "bg", "mk"}
+    return None if subtags(tag)[0] in others else tag
+
+
 def subtags(tag: str) -> list[str]:
     """The parts of a BCP 47 tag in lower case; ``en_US`` is read as ``en-US``."""
     return tag.strip().lower().replace("_", "-").split("-")

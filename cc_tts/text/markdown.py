@@ -36,7 +36,7 @@ _TAG = re.compile(
 _BREAKING_TAGS = frozenset({"br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "blockquote"})
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
 _CODE = re.compile(r"(?P<ticks>`+)(?P<text>[^`\n]+)(?P=ticks)(?!`)")
-_STRONG = re.compile(r"(?<![\\\w])(\*\*\*|\*\*|___|__|~~)(?=\S)(?P<text>[^\n]+?)(?<=\S)\1(?!\w)")
+_STRONG = re.compile(r"(?<![\\\w])(\*\*\*|\*\*|___|__|~~)(?=\S)(?P<text>[^\n]*?\w[^\n]*?)(?<=\S)\1(?!\w)")
 _EMPHASIS = re.compile(r"(?<![\w*\\])(?P<mark>[*_])(?=[^\s*_])(?P<text>[^*_\n]+?)(?<=[^\s*_])(?P=mark)(?![\w*])")
 _ESCAPE = re.compile(r"\\([!\"#$%&'()*+,./:;<=>?@\[\\\]^_`{|}~-])")
 _PLACEHOLDER = re.compile(

@@ -1,10 +1,10 @@
-"""The voices of all engines, and the selection of one for a request."""
+"""The selection of a voice for a request."""
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from cc_tts.errors import LanguageUnsupported, UnknownVoice
+from cc_tts.errors import UnknownVoice
 from cc_tts.voices.voice import Voice
 
 _SAME_LANGUAGE: Final = {"zh": "cmn", "no": "nb", "nn": "nb", "iw": "he", "in": "id"}
@@ -54,46 +54,6 @@ def best_for_language(language: str, voices: Sequence[Voice], *, default: Voice 
 
 def _primary(voice: Voice) -> str:
     return normalised_language(voice.language).partition("-")[0]
-
-
-class VoiceSource(Protocol):
-    """The part of an engine that the catalog uses; every ``Engine`` has it."""
-
-    def voices(self) -> tuple[Voice, ...]:
-        """Every voice of this engine."""
-        ...
-
-    def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
-        """Name the voice to use; raises ``UnknownVoice`` or ``LanguageUnsupported``."""
-        ...
-
-
-class VoiceCatalog:
-    """All voices of ``engines``, the preferred engine first."""
-
-    def __init__(self, engines: Iterable[VoiceSource]) -> None:
-        self._engines = tuple(engines)
-
-    def voices(self) -> tuple[Voice, ...]:
-        """Every voice of every engine, in the engines' order."""
-        return tuple(voice for engine in self._engines for voice in engine.voices())
-
-    def resolve(self, voice_id: str | None, language: str | None) -> Voice:
-        """Find the voice for a request: of the first engine that has it.
-
-        Raises:
-            UnknownVoice: no engine has a voice of this id; the message names the nearest ones.
-            LanguageUnsupported: no voice was asked for and none speaks the language.
-
-        """
-        for engine in self._engines:
-            try:
-                return engine.resolve_voice(voice_id, language)
-            except (UnknownVoice, LanguageUnsupported):
-                continue
-        if voice_id is None:
-            raise LanguageUnsupported(f"no voice speaks {language!r}" if language else "there is no voice")
-        raise unknown_voice(voice_id, self.voices())
 
 
 def unknown_voice(voice_id: str, voices: Iterable[Voice]) -> UnknownVoice:

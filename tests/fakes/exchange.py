@@ -5,6 +5,7 @@ from typing import Any, ClassVar, cast
 
 from cc_tts.calls.events import Event, EventBus, Subscription
 from cc_tts.calls.registry import CallRegistry
+from cc_tts.calls.services import CallServices
 from cc_tts.config.schema import CallsConfig, Config, RouteConfig, TtsConfig
 from cc_tts.metrics import Metrics
 from tests.fakes.fake_engine import FakeEngine, FakeSource
@@ -40,13 +41,14 @@ class Exchange:
         self.events = EventBus(self.clock)
         cast("Any", self.source).engine = self.engine
         self.registry = CallRegistry(
-            self.config,
-            ua=cast("Any", self.ua),
-            source=cast("Any", self.source),
-            voices=cast("Any", None),
-            events=self.events,
-            metrics=self.metrics,
-            clock=self.clock,
+            CallServices(
+                config=self.config,
+                ua=cast("Any", self.ua),
+                source=cast("Any", self.source),
+                events=self.events,
+                metrics=self.metrics,
+                clock=self.clock,
+            )
         )
         self._subscription: Subscription = self.events.subscribe(max_queued=1_000_000)
         self.opened.append(self)

@@ -16,12 +16,12 @@ from aiohttp import ClientSession, ClientTimeout, web
 
 from cc_tts.api.app import Listener, build_app, connection_options, runner_options
 from cc_tts.api.context import ApiContext
-from cc_tts.calls.call import Direction, StopResult
+from cc_tts.calls.call import Direction
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import EventBus
 from cc_tts.calls.registry import OriginateRequest
-from cc_tts.calls.utterance import Marks, Utterance
+from cc_tts.calls.utterance import Utterance
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.config.schema import CallsConfig, Config, HttpConfig, TtsConfig
 from cc_tts.errors import (
@@ -76,11 +76,19 @@ class FakeSpeechStream:
         self.is_cancelled = True
 
 
+class FakeEngine:
+    """Its voices."""
+
+    def voices(self) -> tuple[Voice, ...]:
+        return VOICES
+
+
 class FakeSpeechSource:
     """Speech without a call."""
 
     def __init__(self, config: TtsConfig) -> None:
         self._config = config
+        self.engine = FakeEngine()
         self.streams: list[FakeSpeechStream] = []
         self.contents: list[Content] = []
         self.gate = asyncio.Event()
@@ -145,10 +153,6 @@ class FakeCall:
     def state(self) -> CallState:
         return self.machine.state
 
-    @property
-    def utterance_ids(self) -> list[str]:
-        return list(self.utterances)
-
     def speak(self, prompt: Prompt) -> Utterance:
         self._must_live()
         registry = self._registry
@@ -167,7 +171,7 @@ class FakeCall:
             voice="" if voice is None else voice.id,
             engine="" if voice is None else voice.engine,
             accepted_at_s=1001.0,
-            marks=Marks(origin_ns=0),
+            origin_ns=0,
             barge_in_dtmf=bool(prompt.barge_in_dtmf),
         )
         self.prompts.append(prompt)
@@ -175,23 +179,16 @@ class FakeCall:
         registry.events.publish("speak.queued", call_id=self.id, data={"utterance_id": utterance_id})
         return utterance
 
-    async def stop(self, scope: Literal["current", "all"]) -> StopResult:
+    async def stop(self, scope: Literal["current", "all"]) -> tuple[list[str], float]:
         self._must_live()
         self.asked.append(("stop", scope))
-        stopped = self.utterance_ids[: 1 if scope == "current" else None]
-        return StopResult(stopped, 120.0)
+        return list(self.utterances)[: 1 if scope == "current" else None], 120.0
 
-    def pause(self) -> None:
+    def set_paused(self, *, paused: bool) -> None:
         self._must_live()
-        if self.paused:
-            raise WrongState("the prompts are paused already")
-        self.paused = True
-
-    def resume(self) -> None:
-        self._must_live()
-        if not self.paused:
-            raise WrongState("the prompts are not paused")
-        self.paused = False
+        if self.paused == paused:
+            raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
+        self.paused = paused
 
     def answer(self) -> None:
         self.machine.fire(CallEvent.ANSWER)
@@ -208,13 +205,9 @@ class FakeCall:
         self.ended_at_s = 1003.0
         self.ending = Ending("completed", "local_hangup", sip_code)
 
-    def hold(self) -> None:
+    def set_hold(self, *, hold: bool) -> None:
         self._must_be_established()
-        self.held = True
-
-    def unhold(self) -> None:
-        self._must_be_established()
-        self.held = False
+        self.held = hold
 
     def send_dtmf(self, digits: str, *, duration_ms: int = 160) -> None:
         self._must_be_established()
@@ -229,13 +222,6 @@ class FakeCall:
             raise WrongState(f"call {self.id} is {self.state}: modify is not possible")
 
 
-class FakeVoices:
-    """The voice catalog."""
-
-    def voices(self) -> tuple[Voice, ...]:
-        return VOICES
-
-
 class FakeCallRegistry:
     """Calls in a dictionary. ``gate`` holds back what would take time, ``speak_error`` and ``originate_error`` fail."""
 
@@ -244,7 +230,6 @@ class FakeCallRegistry:
         self.draining = False
         self.not_ready_because: str | None = None
         self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers)
-        self.voices = FakeVoices()
         self.source = FakeSpeechSource(config.tts)
         self.numbers = itertools.count(1)
         self.live: dict[str, FakeCall] = {}

@@ -135,7 +135,7 @@ class FakeEngine:
         self.streams: list[FakeEngineStream] = []
         self.is_started = False
 
-    def not_ready_for(self, voice: Voice) -> str | None:
+    def not_ready_for(self, voice_id: str) -> str | None:
         return self.not_ready_because
 
     async def start(self) -> None:

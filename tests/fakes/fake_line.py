@@ -1,10 +1,12 @@
-"""A leg's playout buffer without a clock: it plays as many milliseconds as it is told to."""
+"""A UA process with one leg and no clock: it plays as many milliseconds as it is told to."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import UserAgentUnavailable
+from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
+from cc_tts.ua import messages
 
 RATE_HZ = 8000
 
@@ -12,9 +14,9 @@ RATE_HZ = 8000
 class Listener(Protocol):
     """Who hears what the line did; a prompt player."""
 
-    def progress(self, utterance_id: str, played_ms: float) -> None: ...
+    def progress(self, report: PlayoutProgress) -> None: ...
 
-    def finished(self, utterance_id: str, *, cut: bool, played_ms: float, underruns: int, at_ns: int) -> None: ...
+    def finished(self, report: PlayoutFinished) -> None: ...
 
 
 @dataclass(slots=True)
@@ -42,28 +44,39 @@ class FakeLine:
         self.now_ns = 0
         self._format = AudioFormat(RATE_HZ)
 
-    def begin(self, utterance_id: str) -> None:
-        self._must_be_up()
+    def send(self, message: messages.CallCommand, payload: bytes = b"") -> None:
+        if self.is_down:
+            raise UserAgentUnavailable
+        match message:
+            case messages.BeginUtterance(utterance_id=utterance_id):
+                self._begin(utterance_id)
+            case messages.Audio(utterance_id=utterance_id):
+                self._audio(utterance_id, payload)
+            case messages.FinishUtterance(utterance_id=utterance_id):
+                self._finish(utterance_id)
+            case messages.CutUtterance(utterance_id=str(utterance_id)):
+                self._cut(utterance_id)
+            case _:
+                raise AssertionError(message)
+
+    def _begin(self, utterance_id: str) -> None:
         self.begun.append(utterance_id)
         self.queue.append(OnLine(utterance_id))
 
-    def audio(self, utterance_id: str, pcm: bytes) -> None:
-        self._must_be_up()
+    def _audio(self, utterance_id: str, pcm: bytes) -> None:
         for each in self.queue:
             if each.id == utterance_id:
                 assert not each.is_finished, "audio after finish"
                 each.pcm += pcm
         self.most_buffered_ms = max(self.most_buffered_ms, self.buffered_ms)
 
-    def finish(self, utterance_id: str) -> None:
-        self._must_be_up()
+    def _finish(self, utterance_id: str) -> None:
         for each in self.queue:
             if each.id == utterance_id:
                 assert not each.is_finished, "finished twice"
                 each.is_finished = True
 
-    def cut(self, utterance_id: str) -> None:
-        self._must_be_up()
+    def _cut(self, utterance_id: str) -> None:
         self.cuts.append(utterance_id)
         for each in self.queue:
             if each.id == utterance_id:
@@ -93,7 +106,7 @@ class FakeLine:
                     self.heard.append(head.id)
                 head.played_ms += step
                 ms -= step
-                self.listener.progress(head.id, head.played_ms)
+                self.listener.progress(PlayoutProgress(head.id, self.now_ns, head.played_ms))
             if not head.is_finished or head.played_ms < self._format.ms_for_bytes(len(head.pcm)):
                 return
             self._end(head, cut=False)
@@ -101,11 +114,7 @@ class FakeLine:
     def _end(self, each: OnLine, *, cut: bool) -> None:
         assert self.listener is not None
         self.queue.remove(each)
-        self.listener.finished(each.id, cut=cut, played_ms=each.played_ms, underruns=0, at_ns=self.now_ns)
-
-    def _must_be_up(self) -> None:
-        if self.is_down:
-            raise UserAgentUnavailable
+        self.listener.finished(PlayoutFinished(each.id, self.now_ns, "cut" if cut else "drained", each.played_ms, 0))
 
 
 class FakeClock:

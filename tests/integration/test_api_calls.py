@@ -206,7 +206,7 @@ async def test_what_became_of_an_utterance(api: RunningApi) -> None:
     utterance.error_code, utterance.error_detail = "engine_failed", "it broke off"
     utterance.spans.append(SpokenSpan("one two ", 0.0, 500.0))
     utterance.played_ms = 500.04
-    utterance.marks.first_speech_ns = 42_000_000
+    utterance.first_speech_ns = 42_000_000
     seen = (await api.ask("GET", "/v1/utterances/u")).json
     assert seen["completion_cause"] == "error"
     assert seen["error"] == {"code": "engine_failed", "detail": "it broke off"}

@@ -11,7 +11,7 @@ from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.engines.espeak.engine import EspeakEngine
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import TextContent
-from cc_tts.speech.prompt_cache import PromptCache, engine_identity
+from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechChunk, SpeechSource
 from cc_tts.text.normalizer import Normalizer
@@ -30,8 +30,8 @@ class Spoken:
 
     def __init__(self, config: Config, engine: EspeakEngine) -> None:
         self.metrics = Metrics()
-        self.cache = PromptCache(config.cache, self.metrics)
-        self.cached = CachedSource(self.cache, self.metrics, max_held_bytes=config.cache.memory_bytes)
+        self.cached = CachedSource(config.cache, self.metrics)
+        self.cache = self.cached.cache
         self.source = SpeechSource(engine, Normalizer(), config.tts, cache=self.cached)
         self.straight = SpeechSource(engine, Normalizer(), config.tts)
 
@@ -48,12 +48,12 @@ async def server(folder: Path) -> AsyncIterator[Spoken]:
     engine = EspeakEngine()
     await engine.start()
     spoken = Spoken(config, engine)
-    await spoken.cache.start()
+    await spoken.cache.files.start()
     spoken.cached.identity = await asyncio.to_thread(engine_identity, config)
     yield spoken
     await spoken.cached.stop()
     await engine.stop()
-    await spoken.cache.stop()
+    await spoken.cache.files.stop()
 
 
 def audio(chunks: list[SpeechChunk]) -> bytes:

@@ -127,11 +127,6 @@ class SingleStreamEngine:
         self._num_not_finite = 0
 
     @property
-    def rate_hz(self) -> int:
-        """Sample rate of the audio, Hz."""
-        return RATE_HZ
-
-    @property
     def voices(self) -> Sequence[Voice]:
         """Every voice, once loaded."""
         return tuple(speaker.voice for speaker in self._speakers.values())

@@ -331,7 +331,7 @@ class EspeakEngine:
     def listen(self, listener: EngineListener) -> None:
         """Nothing to do: there is no worker."""
 
-    def not_ready_for(self, voice: Voice) -> str | None:  # noqa: ARG002 - one thread speaks with every voice
+    def not_ready_for(self, voice_id: str) -> str | None:  # noqa: ARG002 - one thread speaks with every voice
         """The same for any voice as :attr:`not_ready_because`."""
         return self.not_ready_because
 

@@ -82,7 +82,7 @@ class WorkerEngine:
         refusals = (worker.load.refusal for worker in ready if worker.load is not None)
         return next(filter(None, refusals), "the engine is at its limit")
 
-    def not_ready_for(self, voice: Voice) -> str | None:  # noqa: ARG002 - every worker has every voice
+    def not_ready_for(self, voice_id: str) -> str | None:  # noqa: ARG002 - every worker has every voice
         """The same for any voice."""
         return self.not_ready_because
 

@@ -65,13 +65,7 @@ class Preparer:
 
     def open(self, request: PrepareText, text: str) -> None:
         """Queue a text."""
-        chunker = Chunker(
-            self._normalizer,
-            language=request.language,
-            detected_language=request.detected_language,
-            first_chunk_max_chars=request.first_chunk_max_chars,
-            chunk_max_chars=request.chunk_max_chars,
-        )
+        chunker = Chunker(self._normalizer, request.chunking)
         self._new.append(_Text(request.request_id, text, chunker))
 
     def cancel(self, request_id: int) -> None:

@@ -11,7 +11,7 @@ from cc_tts.config.schema import LogConfig
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
-from cc_tts.text.chunker import TextChunk
+from cc_tts.text.chunker import Chunking, TextChunk
 from cc_tts.text.process.messages import FROM_TEXT, CancelText, PrepareText, TextPrepared, TextSettings
 
 PREPARE_TIMEOUT_S: Final = 10.0
@@ -121,15 +121,7 @@ class TextProcess:
         """End it."""
         await self._supervisor.stop()
 
-    def prepare(
-        self,
-        text: str,
-        *,
-        language: str | None,
-        detected_language: str,
-        first_chunk_max_chars: int,
-        chunk_max_chars: int,
-    ) -> TextPreparation:
+    def prepare(self, text: str, chunking: Chunking) -> TextPreparation:
         """Begin to prepare a text; the chunks are those of :class:`cc_tts.text.chunker.Chunker`.
 
         Raises:
@@ -139,9 +131,7 @@ class TextProcess:
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
         preparation = TextPreparation(self._next_id, text, self)
         self._next_id += 1
-        request = PrepareText(
-            preparation.request_id, language, detected_language, first_chunk_max_chars, chunk_max_chars
-        )
+        request = PrepareText(preparation.request_id, chunking)
         try:
             self._supervisor.send(request, text.encode("utf-8", "surrogatepass"))
         except ProcessFailed as error:

@@ -14,15 +14,14 @@ from cc_tts.config.schema import TokenConfig
 from cc_tts.errors import Forbidden, Unauthorized
 from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
-from cc_tts.voices.catalog import VoiceCatalog
-from tests.fakes.fake_calls import FakeCall, FakeCallRegistry, FakeSpeechSource, FakeVoices
+from tests.fakes.fake_calls import FakeCall, FakeCallRegistry, FakeSpeechSource
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.mark.parametrize(
     ("fake", "real"),
-    [(FakeCall, Call), (FakeCallRegistry, CallRegistry), (FakeSpeechSource, SpeechSource), (FakeVoices, VoiceCatalog)],
+    [(FakeCall, Call), (FakeCallRegistry, CallRegistry), (FakeSpeechSource, SpeechSource)],
 )
 def test_the_fakes_take_what_the_real_ones_take(fake: type, real: type) -> None:
     own = {"add", "slowly"}

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.calls.ending import Ending, ending_of
-from cc_tts.media.quality import mean_opinion_score
-from cc_tts.ua.messages import EndedBy
+from cc_tts.media.quality import Quality, mean_opinion_score
+from cc_tts.ua.messages import CallEnded, EndedBy
 
 pytestmark = pytest.mark.unit
 
@@ -73,13 +73,8 @@ def test_ending(
     result: str,
     reason: str,
 ) -> None:
-    ending = ending_of(
-        was_established=established,
-        ended_by=ended_by,
-        sip_code=sip_code,
-        local_reason=local_reason,
-        direction=direction,
-    )
+    ended = CallEnded("c", sip_code, ended_by, Quality())
+    ending = ending_of(ended, was_established=established, local_reason=local_reason, direction=direction)
     assert (ending.result, ending.reason, ending.sip_code) == (result, reason, sip_code)
 
 
@@ -90,9 +85,8 @@ def test_ending(
     direction=st.sampled_from(("inbound", "outbound")),
 )
 def test_every_report_has_an_ending(*, established: bool, ended_by: EndedBy, sip_code: int, direction: str) -> None:
-    ending = ending_of(
-        was_established=established, ended_by=ended_by, sip_code=sip_code, local_reason=None, direction=direction
-    )
+    ended = CallEnded("c", sip_code, ended_by, Quality())
+    ending = ending_of(ended, was_established=established, local_reason=None, direction=direction)
     assert isinstance(ending, Ending)
     assert ending.reason
     assert ending.reason.replace("_", "").isalpha(), "a closed set of words: it becomes a metric label"
@@ -135,16 +129,14 @@ def test_the_ends_of_the_scale(loss: float, round_trip_ms: float) -> None:
 
 
 def test_a_call_that_could_not_be_sent_has_no_status() -> None:
-    ending = ending_of(
-        was_established=False, ended_by="unreachable", sip_code=503, local_reason=None, direction="outbound"
-    )
+    ended = CallEnded("c", 503, "unreachable", Quality())
+    ending = ending_of(ended, was_established=False, local_reason=None, direction="outbound")
     assert ending == Ending("failed", "unreachable", None)
 
 
 def test_only_a_redirection_has_contacts() -> None:
     uris = ("sip:a@b", "tel:+1")
-    ending = ending_of(
-        was_established=False, ended_by="remote", sip_code=302, local_reason=None, direction="outbound", contacts=uris
-    )
+    ended = CallEnded("c", 302, "remote", Quality(), uris)
+    ending = ending_of(ended, was_established=False, local_reason=None, direction="outbound")
     assert msgspec.to_builtins(ending)["contacts"] == uris
     assert msgspec.to_builtins(Ending("completed", "x", 200)) == {"result": "completed", "reason": "x", "sip_code": 200}

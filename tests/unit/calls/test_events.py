@@ -1,6 +1,7 @@
 """Events: numbered without gaps, filtered, and never held up by a slow reader."""
 
 import asyncio
+from contextlib import closing
 
 import pytest
 
@@ -19,7 +20,7 @@ def bus() -> EventBus:
 
 
 async def test_each_call_is_numbered_from_one(bus: EventBus) -> None:
-    with bus.subscribe() as everything:
+    with closing(bus.subscribe()) as everything:
         for call_id in ("a", "b", "a", None, "a", None):
             bus.publish("call.dtmf", call_id=call_id, data={"digit": "1"})
         everything.close()
@@ -37,8 +38,8 @@ async def test_event_ids_are_unique(bus: EventBus) -> None:
 
 async def test_filters(bus: EventBus) -> None:
     with (
-        bus.subscribe(call_id="a") as of_a_call,
-        bus.subscribe(call_id="a", types=frozenset({"call.held", "server.draining"})) as of_some_kinds,
+        closing(bus.subscribe(call_id="a")) as of_a_call,
+        closing(bus.subscribe(call_id="a", types=frozenset({"call.held", "server.draining"}))) as of_some_kinds,
     ):
         for kind, call_id in (("call.held", "a"), ("call.held", "b"), ("call.dtmf", "a"), ("server.draining", None)):
             bus.publish(kind, call_id=call_id)
@@ -52,7 +53,7 @@ async def test_a_slow_reader_is_dropped_and_told(bus: EventBus) -> None:
     for _ in range(5):
         bus.publish("call.dtmf", call_id="a")
     assert (slow.overflowed, quick.overflowed) == (True, False)
-    assert (bus.num_subscribers, bus.dropped_subscribers) == (1, 1)
+    assert bus.num_subscribers == 1
     assert [event.seq async for event in slow] == [1, 2, 3], "what was queued is still read"
     quick.close()
     assert [event.seq async for event in quick] == [1, 2, 3, 4, 5]
@@ -65,7 +66,7 @@ async def test_no_more_subscribers_than_allowed(bus: EventBus) -> None:
     assert refusal.value.retry_after_s
     first.close()
     first.close()
-    with bus.subscribe():
+    with closing(bus.subscribe()):
         assert bus.num_subscribers == 2
     second.close()
     assert bus.num_subscribers == 0

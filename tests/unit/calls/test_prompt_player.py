@@ -10,19 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceState
+from cc_tts.calls.events import EventBus
 from cc_tts.calls.player import MAX_ON_LINE, PromptPlayer
-from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
+from cc_tts.calls.services import CallServices
+from cc_tts.calls.utterance import CompletionCause, Utterance
+from cc_tts.config.schema import Config, PlayoutConfig, TtsConfig
 from cc_tts.errors import EngineFailed, EngineOverloaded
+from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
 from cc_tts.speech.source import SpeechChunk
 from tests.fakes.fake_engine import FakeSource, Step, pcm
-from tests.fakes.fake_line import RATE_HZ, FakeClock, FakeLine
+from tests.fakes.fake_line import FakeClock, FakeLine
 
 pytestmark = pytest.mark.unit
 
 WINDOW_MS = 1000
 CHUNK_MS = 200
 MAX_TURNS = 100_000
+CONFIG = Config(playout=PlayoutConfig(window_ms=WINDOW_MS), tts=TtsConfig(overload_wait_ms=0))
 
 
 class Stage:
@@ -33,14 +38,15 @@ class Stage:
         self.source = FakeSource()
         self.clock = FakeClock()
         self.completed: list[Utterance] = []
-        self.player = PromptPlayer(
-            self.line,
-            cast("Any", self.source),
-            rate_hz=RATE_HZ,
-            window_ms=WINDOW_MS,
+        services = CallServices(
+            config=CONFIG,
+            ua=cast("Any", self.line),
+            source=cast("Any", self.source),
+            events=EventBus(self.clock),
+            metrics=Metrics(),
             clock=self.clock,
-            on_complete=self.completed.append,
         )
+        self.player = PromptPlayer("c", services, on_complete=self.completed.append)
         self.line.listener = self.player
 
     def say(self, text: str = "one", *, content: Content | None = None, **prompt: Any) -> Utterance:
@@ -52,7 +58,7 @@ class Stage:
             voice="en-us",
             engine="fake",
             accepted_at_s=0.0,
-            marks=Marks(origin_ns=self.clock.now_ns()),
+            origin_ns=self.clock.now_ns(),
             barge_in_dtmf=True,
         )
         self.player.enqueue(utterance)
@@ -315,12 +321,12 @@ async def test_behind_a_prompt_that_is_cut_the_time_counts_from_the_request(
     stage.clock.advance(40)
     await stage.settle()
     stage.line.play(20)
-    third.marks.first_speech_ns = stage.clock.now_ns()
-    assert third.marks.origin_ns == accepted_ns
+    third.first_speech_ns = stage.clock.now_ns()
+    assert third.origin_ns == accepted_ns
     assert third.time_to_first_audio_ms == 40
     stage.clock.advance(300)
     stage.line.play(200)
-    assert fourth.marks.origin_ns == accepted_ns + 340_000_000, "it waited for the third"
+    assert fourth.origin_ns == accepted_ns + 340_000_000, "it waited for the third"
     await stage.play_all()
     stage.must_be_empty()
 
@@ -340,11 +346,11 @@ async def test_the_time_to_first_audio_counts_from_the_turn_of_a_queued_prompt(s
     accepted_ns = stage.clock.now_ns()
     stage.clock.advance(300)
     await stage.settle()
-    assert (first.marks.origin_ns, second.marks.origin_ns) == (accepted_ns, accepted_ns)
+    assert (first.origin_ns, second.origin_ns) == (accepted_ns, accepted_ns)
     assert first.time_to_first_pcm_ms == 300
     stage.clock.advance(700)
     stage.line.play(200)
-    assert second.marks.origin_ns == accepted_ns + 1_000_000_000
+    assert second.origin_ns == accepted_ns + 1_000_000_000
     assert second.time_to_first_pcm_ms == 0, "its PCM was there before its turn came"
     stage.line.play(200)
     third = stage.say("three")

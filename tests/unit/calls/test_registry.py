@@ -48,7 +48,7 @@ async def test_an_incoming_call_is_answered_and_greeted(exchange: Exchange) -> N
     exchange.clock.advance(250)
     exchange.ua.established(call_id, at_ns=exchange.clock.now_ns())
     await exchange.settle()
-    (utterance_id,) = call.utterance_ids
+    (utterance_id,) = call.utterances
     assert exchange.ua.commands("begin") == [(call_id, utterance_id)]
     exchange.ua.speech(call_id, utterance_id, at_ns=exchange.clock.now_ns() + 30_000_000)
     exchange.ua.finished(call_id, utterance_id)
@@ -101,7 +101,7 @@ async def test_an_incoming_call_is_refused(
 async def test_headers_of_an_untrusted_peer_mean_nothing(exchange: Exchange) -> None:
     call_id = exchange.ua.incoming("silent", headers={"X-TTS-Text": "%ZZ"}, source="10.1.2.3")
     assert exchange.ua.commands("answer") == [(call_id,)]
-    assert exchange.registry.call(call_id).utterance_ids == []
+    assert exchange.registry.call(call_id).utterances == {}
 
 
 async def test_a_call_that_slips_in_while_draining_is_refused(exchange: Exchange) -> None:
@@ -161,7 +161,7 @@ async def test_a_call_that_the_application_does_not_answer_hears_the_greeting_fo
     assert earlier.completion_cause == "cancelled"
     exchange.ua.established(call_id)
     await exchange.settle()
-    utterance = exchange.registry.utterance(call.utterance_ids[-1])
+    utterance = exchange.registry.utterance(list(call.utterances)[-1])
     assert exchange.ua.commands("begin") == [(call_id, utterance.id)]
     exchange.ua.finished(call_id, utterance.id)
     assert exchange.ua.commands("hangup") == [(call_id, 0, "", 0)]
@@ -174,7 +174,7 @@ async def test_a_call_that_is_answered_by_hand_does_not_hear_it() -> None:
     exchange.registry.call(call_id).answer()
     await asyncio.sleep(0.05)  # longer than it waits for an answer
     assert exchange.ua.commands("answer") == [(call_id,)]
-    assert exchange.registry.call(call_id).utterance_ids == []
+    assert exchange.registry.call(call_id).utterances == {}
 
 
 async def test_a_greeting_that_cannot_be_said_refuses_the_call() -> None:
@@ -357,7 +357,7 @@ async def test_ended_calls_are_kept_for_a_while() -> None:
     exchange = Exchange(ended_retention_s=60.0)
     first = exchange.talking("greet")
     exchange.ua.ended(first)
-    (utterance_id,) = exchange.registry.call(first).utterance_ids
+    (utterance_id,) = exchange.registry.call(first).utterances
     exchange.clock.advance(59_000)
     exchange.ua.ended(exchange.talking())
     assert exchange.registry.utterance(utterance_id).is_complete
@@ -381,7 +381,7 @@ async def test_nothing_grows_over_thousands_of_calls() -> None:
         exchange.ua.ended(call_id)
     await exchange.settle()
     registry = exchange.registry
-    assert len(registry._ended) == len(registry._utterances) == 10
+    assert len(registry._ended) == len(registry._services.utterances) == 10
     assert len(exchange.events._seq) <= 11
     assert registry._live == {}
     assert all(call._timer is None for call in registry._ended.values())

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceEvent
-from cc_tts.calls.utterance import Marks, SpokenSpan, Utterance
+from cc_tts.calls.utterance import SpokenSpan, Utterance
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
 
 pytestmark = pytest.mark.unit
@@ -20,7 +20,7 @@ def make(text: str = "", *spans: SpokenSpan, played_ms: float = 0.0) -> Utteranc
         voice="v",
         engine="e",
         accepted_at_s=0.0,
-        marks=Marks(origin_ns=1_000_000_000),
+        origin_ns=1_000_000_000,
         barge_in_dtmf=True,
         spans=list(spans),
         played_ms=played_ms,
@@ -107,7 +107,7 @@ def test_the_text_comes_back_as_it_was_sent(text: str, span: SpokenSpan, played_
 def test_times_count_from_the_origin_and_are_never_negative() -> None:
     utterance = make("Hi")
     assert (utterance.time_to_first_pcm_ms, utterance.time_to_first_audio_ms) == (None, None)
-    utterance.marks.first_pcm_ns, utterance.marks.first_speech_ns = 900_000_000, 1_042_500_000
+    utterance.first_pcm_ns, utterance.first_speech_ns = 900_000_000, 1_042_500_000
     assert (utterance.time_to_first_pcm_ms, utterance.time_to_first_audio_ms) == (0.0, 42.5)
 
 

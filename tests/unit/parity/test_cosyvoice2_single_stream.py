@@ -352,4 +352,4 @@ def test_a_stream_is_opened_once(engine: SingleStreamEngine) -> None:
 
 def test_it_is_a_stepped_engine(engine: SingleStreamEngine) -> None:
     stepped: SteppedEngine = engine
-    assert stepped.rate_hz == 24_000
+    assert stepped.voices

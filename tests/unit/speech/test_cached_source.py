@@ -11,31 +11,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cc_tts.calls.events import EventBus
 from cc_tts.calls.player import PromptPlayer
-from cc_tts.calls.utterance import CompletionCause, Marks, Utterance
+from cc_tts.calls.services import CallServices
+from cc_tts.calls.utterance import CompletionCause, Utterance
 from cc_tts.config.schema import CacheConfig, Config, TtsConfig
 from cc_tts.errors import EngineFailed, EngineOverloaded, NothingToSay
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.prompt_cache import (
     EngineIdentity,
-    PromptCache,
-    as_cached,
-    chunks_of,
     engine_identity,
     prompt_key,
 )
 from cc_tts.speech.shared_synthesis import MAX_UNATTENDED, UNATTENDED_BUFFERED_MS, CachedSource
-from cc_tts.speech.source import CHUNK_MS, ChunkStream, SpeechChunk, SpeechSource, SpokenPrompt
+from cc_tts.speech.source import ChunkStream, SpeechChunk, SpeechSource, SpokenPrompt
+from cc_tts.text.chunker import Chunking
 from cc_tts.text.normalizer import Normalizer
-from cc_tts.voices.voice import Voice
 from tests.fakes.fake_engine import FakeChunks, FakeEngine, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 
 pytestmark = pytest.mark.unit
 
 RATE_HZ = 8000
-VOICE = Voice("en-us", engine="fake", language="en-US")
 TEXT = "one two three four five six"
 CHUNKS = tuple(SpeechChunk(bytes([n, 1]) * 1600, word) for n, word in enumerate(re.findall(r"\w+ ?", TEXT)))
 WORDS = (
@@ -48,12 +46,12 @@ WORDS = (
 def prompt(text: str = TEXT, **changed: Any) -> SpokenPrompt:
     facts: dict[str, Any] = {
         "text": text,
-        "voice": VOICE,
+        "engine": "fake",
+        "voice": "en-us",
         "asked_language": "",
-        "language": "",
+        "chunking": Chunking(),
         "speed": 1.0,
-        "first_chunk_max_chars": 60,
-        "chunk_max_chars": 200,
+        "voice_rate_hz": 16_000,
         "rate_hz": RATE_HZ,
     }
     return SpokenPrompt(**{**facts, **changed})
@@ -64,8 +62,9 @@ class Desk:
 
     def __init__(self, folder: Path | None = None, *, max_held_bytes: int = 1 << 20, **config: Any) -> None:
         self.metrics = Metrics()
-        self.cache = PromptCache(CacheConfig(disk_dir=str(folder or ""), **config), self.metrics)
-        self.source = CachedSource(self.cache, self.metrics, max_held_bytes=max_held_bytes)
+        self.source = CachedSource(CacheConfig(disk_dir=str(folder or ""), **config), self.metrics)
+        self.source.max_held_bytes = max_held_bytes
+        self.cache = self.source.cache
         self.source.identity = EngineIdentity("model")
         self.plan: list[Step] = list(CHUNKS)
         self.plans: list[list[Step]] = []
@@ -167,16 +166,6 @@ async def test_a_prompt_longer_than_the_limit_is_made_each_time_and_not_held() -
     assert held[-1] == 0
     await desk.say()
     assert len(desk.made) == 2
-
-
-def test_chunks_are_cut_as_the_line_wants_them() -> None:
-    long = SpeechChunk(bytes(range(256)) * 40, "one two three", ((5.0, 0.5),))
-    kept = as_cached([long, SpeechChunk(b"ab")], TEXT, RATE_HZ)
-    assert kept is not None
-    chunks = list(chunks_of(kept, TEXT))
-    assert audio(chunks) == long.data + b"ab"
-    assert max(len(chunk.data) for chunk in chunks) == CHUNK_MS * 16
-    assert spans(chunks) == [(0, "one two three", ((5.0, 0.5),))]
 
 
 # --- shared while it is made ---------------------------------------------------------------------------------------------
@@ -489,7 +478,7 @@ async def must_be_empty(desk: Desk) -> None:
     await settle()
     await desk.source.stop()
     assert desk.source.held_bytes == 0
-    assert not {*desk.source._running, *desk.source._shared}
+    assert not {*desk.source.running, *desk.source.shared}
     assert all(made.is_over or made.num_cancels for made in desk.made)
 
 
@@ -506,15 +495,15 @@ async def _read(reading: AsyncIterator[SpeechChunk], heard: list[SpeechChunk], *
 async def kept_on_disk(folder: Path) -> None:
     desk = Desk(folder, min_uses=1)
     desk.plan = list(WORDS)
-    await desk.cache.start()
+    await desk.cache.files.start()
     await desk.say()
-    await desk.cache.stop()
+    await desk.cache.files.stop()
 
 
 async def test_after_a_restart_it_comes_from_disk_with_its_words(tmp_path: Path) -> None:
     await kept_on_disk(tmp_path)
     desk = Desk(tmp_path)
-    await desk.cache.start()
+    await desk.cache.files.start()
     assert desk.source.has(prompt())
     heard = await asyncio.gather(*(desk.say() for _ in range(10)))
     assert {audio(chunks) for chunks in heard} == {audio(list(WORDS))}
@@ -524,7 +513,7 @@ async def test_after_a_restart_it_comes_from_disk_with_its_words(tmp_path: Path)
     assert (desk.requests("disk"), desk.requests("joined")) == (1, 9)
     await desk.say()
     assert desk.requests("memory") == 1
-    await desk.cache.stop()
+    await desk.cache.files.stop()
 
 
 async def test_the_callers_words_are_not_on_disk(tmp_path: Path) -> None:
@@ -539,26 +528,26 @@ async def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
     (file,) = listed(tmp_path)
     file.write_bytes(b"x" + file.read_bytes()[1:])
     desk = Desk(tmp_path, min_uses=1)
-    await desk.cache.start()
+    await desk.cache.files.start()
     chunks = await desk.say()
     assert audio(chunks) == audio(list(CHUNKS))
     assert not any(chunk.cached for chunk in chunks)
     assert len(desk.made) == 1
     assert all(chunk.cached for chunk in await desk.say())
-    await desk.cache.stop()
+    await desk.cache.files.stop()
 
 
 async def test_cancel_while_the_file_is_read(tmp_path: Path) -> None:
     await kept_on_disk(tmp_path)
     desk = Desk(tmp_path)
-    await desk.cache.start()
+    await desk.cache.files.start()
     stream = desk.open()
     reading = asyncio.create_task(_all(stream))
     await asyncio.sleep(0)
     await stream.cancel()
     assert await reading == []
     assert desk.made == []
-    await desk.cache.stop()
+    await desk.cache.files.stop()
 
 
 # --- keys ----------------------------------------------------------------------------------------------------------------
@@ -571,21 +560,21 @@ def test_everything_that_changes_the_audio_changes_the_key() -> None:
         for each in (
             prompt(),
             prompt(TEXT + " "),
-            prompt(voice=Voice("de", engine="fake", language="de")),
-            prompt(voice=Voice("en-us", engine="other", language="en-US")),
+            prompt(voice="de"),
+            prompt(engine="other"),
             prompt(asked_language="de"),
-            prompt(language="de"),
+            prompt(chunking=Chunking(language="de")),
             prompt(speed=1.1),
-            prompt(first_chunk_max_chars=61),
-            prompt(chunk_max_chars=201),
+            prompt(chunking=Chunking(first_chunk_max_chars=61)),
+            prompt(chunking=Chunking(chunk_max_chars=201)),
+            prompt(chunking=Chunking(strips_markup=False)),
             prompt(rate_hz=16000),
         )
     ]
-    anna = prompt(voice=Voice("anna", engine="fake", language="en-US"))
+    anna = prompt(voice="anna")
     keys += [prompt_key(prompt(), EngineIdentity("other")), prompt_key(anna, identity)]
     keys.append(prompt_key(anna, EngineIdentity("model", {"anna": "b"})))
     assert len(set(keys)) == len(keys)
-    assert prompt_key(prompt(speed=1), identity) == prompt_key(prompt(speed=1.0), identity)
     assert all(len(key) == 64 for key in keys)
     assert len(prompt_key(prompt("\ud800 text that UTF-8 does not have"), identity)) == 64
 
@@ -631,9 +620,15 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
     desk, line = Desk(), FakeLine()
     completed: list[Utterance] = []
     source = SpeechSource(cast("Any", FakeEngine()), Normalizer(), TtsConfig(), cache=desk.source)
-    player = PromptPlayer(
-        line, source, rate_hz=RATE_HZ, window_ms=1000, clock=FakeClock(), on_complete=completed.append
+    services = CallServices(
+        config=Config(),
+        ua=cast("Any", line),
+        source=source,
+        events=EventBus(FakeClock()),
+        metrics=desk.metrics,
+        clock=FakeClock(),
     )
+    player = PromptPlayer("c", services, on_complete=completed.append)
     line.listener = player
     player.open_line()
     text = "Good morning, how are you? I am fine, and the weather is not bad either."
@@ -661,7 +656,7 @@ def spoken(number: int, text: str) -> Utterance:
         voice="en-us",
         engine="fake",
         accepted_at_s=0.0,
-        marks=Marks(origin_ns=0),
+        origin_ns=0,
         barge_in_dtmf=True,
     )
 

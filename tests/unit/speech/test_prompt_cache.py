@@ -20,9 +20,9 @@ from cc_tts.metrics import Metrics
 from cc_tts.speech import prompt_files
 from cc_tts.speech.prompt_cache import MAX_KEYS_REMEMBERED, PromptCache
 from cc_tts.speech.prompt_files import (
+    CachedChunk,
     CachedPrompt,
     PromptFiles,
-    PromptMark,
     charged_bytes,
     from_file,
     is_sound,
@@ -32,7 +32,6 @@ from cc_tts.speech.prompt_files import (
 pytestmark = pytest.mark.unit
 
 RATE_HZ = 8000
-MARKS = (PromptMark(0, 12, ((0.0, 0.0), (120.5, 0.4))), PromptMark(640, None, ((400.0, 0.9),)), PromptMark(960, 7))
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +44,12 @@ def key(number: int) -> str:
     return hashlib.sha256(str(number).encode()).hexdigest()
 
 
-def prompt(number: int = 1, num_bytes: int = 1600, marks: tuple[PromptMark, ...] = MARKS) -> CachedPrompt:
-    return CachedPrompt(RATE_HZ, bytes([number % 256, 1]) * (num_bytes // 2), marks)
+def prompt(number: int = 1, num_bytes: int = 1600) -> CachedPrompt:
+    pcm = bytes([number % 256, 1]) * (num_bytes // 2)
+    words = ((0.0, 0.0), (120.5, 0.4))
+    first, second, third = pcm[:640], pcm[640:960], pcm[960:]
+    chunks = (CachedChunk(first, 12, words), CachedChunk(second, None, ((400.0, 0.9),)), CachedChunk(third, 7))
+    return CachedPrompt(RATE_HZ, chunks)
 
 
 def cache(folder: Path | None = None, **config: Any) -> PromptCache:
@@ -77,17 +80,14 @@ def test_a_prompt_is_kept_from_its_second_use_on() -> None:
     keep(kept, 1, uses=1)
     assert kept.in_memory(key(1)) == prompt(1)
     assert kept.has(key(1))
-    assert not kept.is_on_disk(key(1))
+    assert key(1) not in kept.files
 
 
-def test_a_long_prompt_and_a_broken_one_are_not_kept() -> None:
+def test_a_long_prompt_is_not_kept() -> None:
     kept = cache(max_prompt_s=1.0)
     keep(kept, 1, 16_000)
     keep(kept, 2, 16_002)
-    for _ in range(2):
-        kept.count_use(key(3))
-    kept.store(key(3), CachedPrompt(RATE_HZ, b""))
-    assert [kept.has(key(number)) for number in (1, 2, 3)] == [True, False, False]
+    assert [kept.has(key(number)) for number in (1, 2)] == [True, False]
 
 
 def test_the_least_recently_used_goes_first() -> None:
@@ -140,7 +140,6 @@ def test_uses_are_forgotten_in_time() -> None:
 def test_a_file_gives_back_what_went_in() -> None:
     data = to_file(key(1), prompt(1))
     assert from_file(key(1), data) == prompt(1)
-    assert prompt(1).num_chars == 19
 
 
 @given(st.data())
@@ -164,19 +163,16 @@ def test_the_file_of_another_prompt_is_refused() -> None:
 @pytest.mark.parametrize(
     "unsound",
     [
-        CachedPrompt(RATE_HZ, b""),
-        CachedPrompt(RATE_HZ, b"abc"),
-        CachedPrompt(0, b"ab"),
-        CachedPrompt(RATE_HZ, b"ab", (PromptMark(2, 1),)),
-        CachedPrompt(RATE_HZ, b"abcd", (PromptMark(1, 1),)),
-        CachedPrompt(RATE_HZ, b"abcdef", (PromptMark(4, 1), PromptMark(2, 1))),
-        CachedPrompt(RATE_HZ, b"abcd", (PromptMark(-2, 1),)),
-        CachedPrompt(RATE_HZ, b"abcd", (PromptMark(0, -1),)),
+        CachedPrompt(RATE_HZ, ()),
+        CachedPrompt(RATE_HZ, (CachedChunk(b"abc"),)),
+        CachedPrompt(0, (CachedChunk(b"ab"),)),
+        CachedPrompt(RATE_HZ, (CachedChunk(b"abcd"), CachedChunk(b"abc"))),
+        CachedPrompt(RATE_HZ, (CachedChunk(b"abcd", -1),)),
     ],
 )
 def test_what_makes_no_sense_is_refused_though_its_checksum_is_right(unsound: CachedPrompt) -> None:
     assert not is_sound(unsound)
-    with pytest.raises(ValueError, match="marks"):
+    with pytest.raises(ValueError, match="no sense"):
         from_file(key(1), to_file(key(1), unsound))
 
 
@@ -185,24 +181,24 @@ def test_what_makes_no_sense_is_refused_though_its_checksum_is_right(unsound: Ca
 
 async def test_prompts_survive_a_restart(tmp_path: Path) -> None:
     first = cache(tmp_path / "prompts")
-    await first.start()
+    await first.files.start()
     keep(first, 1)
-    await first.stop()
+    await first.files.stop()
     second = cache(tmp_path / "prompts")
-    await second.start()
+    await second.files.start()
     assert second.in_memory(key(1)) is None
-    assert second.is_on_disk(key(1))
+    assert key(1) in second.files
     assert await second.load(key(1)) == prompt(1)
     assert second.in_memory(key(1)) == prompt(1)
     assert figure(second, "prompts", where="disk") == 1
-    await second.stop()
+    await second.files.stop()
 
 
 async def test_nobody_else_may_read_the_files(tmp_path: Path) -> None:
     kept = cache(tmp_path / "prompts")
-    await kept.start()
+    await kept.files.start()
     keep(kept, 1)
-    await kept.stop()
+    await kept.files.stop()
     (file,) = (tmp_path / "prompts").iterdir()
     assert file.name == f"{key(1)}.prompt"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -211,16 +207,16 @@ async def test_nobody_else_may_read_the_files(tmp_path: Path) -> None:
 
 async def test_a_damaged_file_is_dropped_and_said(tmp_path: Path, logged: list[Any]) -> None:
     kept = cache(tmp_path)
-    await kept.start()
+    await kept.files.start()
     keep(kept, 1)
-    await kept.stop()
+    await kept.files.stop()
     path = tmp_path / f"{key(1)}.prompt"
     path.write_bytes(path.read_bytes()[:-1])
     again = cache(tmp_path)
-    await again.start()
+    await again.files.start()
     assert await again.load(key(1)) is None
     assert not path.exists()
-    assert not again.is_on_disk(key(1))
+    assert key(1) not in again.files
     assert [line["event"] for line in logged if line["log_level"] == "warning"] == ["prompt_cache_file_damaged"]
     assert figure(again, "damaged_total") == 1
     assert figure(again, "bytes", where="disk") == 0
@@ -228,12 +224,12 @@ async def test_a_damaged_file_is_dropped_and_said(tmp_path: Path, logged: list[A
 
 async def test_a_file_that_is_gone_is_forgotten(tmp_path: Path) -> None:
     kept = cache(tmp_path)
-    await kept.start()
+    await kept.files.start()
     keep(kept, 1)
-    await kept.stop()
+    await kept.files.stop()
     (tmp_path / f"{key(1)}.prompt").unlink()
     assert await kept.load(key(1)) is None
-    assert not kept.is_on_disk(key(1))
+    assert key(1) not in kept.files
     assert figure(kept, "damaged_total") == 0
 
 
@@ -243,17 +239,17 @@ async def test_what_is_not_ours_is_left_alone_and_what_was_begun_goes(tmp_path: 
     (tmp_path / f"{key(2)}.prompt").mkdir()
     (tmp_path / f"{key(3)}.prompt").symlink_to(tmp_path / "notes.txt")
     kept = cache(tmp_path)
-    await kept.start()
-    assert not any(kept.is_on_disk(key(number)) for number in (1, 2, 3))
+    await kept.files.start()
+    assert not any(key(number) in kept.files for number in (1, 2, 3))
     assert not (tmp_path / ".begun-abc").exists()
     assert len(listed(tmp_path)) == 5
-    await kept.stop()
+    await kept.files.stop()
 
 
 async def test_a_folder_that_cannot_be_used_is_said_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigError, match=r"cache\.disk_dir"):
-        await cache(tmp_path / "file" / "prompts").start()
+        await cache(tmp_path / "file" / "prompts").files.start()
 
 
 async def test_the_oldest_files_go_at_the_start_when_the_bound_was_lowered(tmp_path: Path) -> None:
@@ -262,10 +258,10 @@ async def test_the_oldest_files_go_at_the_start_when_the_bound_was_lowered(tmp_p
         path.write_bytes(to_file(key(number), prompt(number, 400_000)))
         os.utime(path, (number, number))
     kept = cache(tmp_path, disk_bytes=1 << 20)
-    await kept.start()
-    assert [kept.is_on_disk(key(number)) for number in range(4)] == [False, False, True, True]
+    await kept.files.start()
+    assert [key(number) in kept.files for number in range(4)] == [False, False, True, True]
     assert len(listed(tmp_path)) == 2
-    await kept.stop()
+    await kept.files.stop()
 
 
 async def test_the_order_of_use_survives_a_restart_also_for_what_was_played_from_memory(tmp_path: Path) -> None:
@@ -274,16 +270,16 @@ async def test_the_order_of_use_survives_a_restart_also_for_what_was_played_from
         path.write_bytes(to_file(key(number), prompt(number, 300_000)))
         os.utime(path, (number, number))
     first = cache(tmp_path)
-    await first.start()
+    await first.files.start()
     await first.load(key(0))
     os.utime(tmp_path / f"{key(0)}.prompt", (0, 0))
     assert first.in_memory(key(0)) is not None
-    await first.stop()
+    await first.files.stop()
     second = cache(tmp_path, disk_bytes=1 << 20)
-    await second.start()
+    await second.files.start()
     keep(second, 9, 400_000)
-    await second.stop()
-    assert [second.is_on_disk(key(number)) for number in (0, 1, 2, 9)] == [True, False, True, True]
+    await second.files.stop()
+    assert [key(number) in second.files for number in (0, 1, 2, 9)] == [True, False, True, True]
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 300_000)), min_size=1, max_size=12))
@@ -295,15 +291,13 @@ def test_files_never_grow_beyond_their_bound(
     max_bytes = 1 << 20
     sizes: list[int] = []
 
-    def on_change(_num_evicted: int, _num_damaged: int) -> None:
-        sizes.append(sum(charged_bytes(path.stat().st_size) for path in folder.iterdir()))
-
     async def run() -> PromptFiles:
-        files = PromptFiles(folder, max_bytes=max_bytes, on_change=on_change)
+        files = PromptFiles(CacheConfig(disk_dir=str(folder), disk_bytes=max_bytes), Metrics())
         await files.start()
         for number, num_samples in steps:
-            files.store(key(number), prompt(number, num_samples * 2, marks=()))
+            files.store(key(number), prompt(number, num_samples * 2))
             await files.stop()
+            sizes.append(sum(charged_bytes(path.stat().st_size) for path in folder.iterdir()))
         return files
 
     files = asyncio.run(run())
@@ -316,7 +310,7 @@ async def test_a_full_disk_is_said_once_and_calls_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[Any]
 ) -> None:
     kept = cache(tmp_path)
-    await kept.start()
+    await kept.files.start()
 
     def full(*_arguments: object, **_options: object) -> None:
         raise OSError(28, "No space left on device")
@@ -324,31 +318,31 @@ async def test_a_full_disk_is_said_once_and_calls_go_on(
     monkeypatch.setattr(atomic_file, "write", full)
     for number in range(3):
         keep(kept, number)
-    await kept.stop()
+    await kept.files.stop()
     assert [line["event"] for line in logged if line["log_level"] == "warning"] == ["prompt_cache_write_failed"]
     assert all(kept.in_memory(key(number)) for number in range(3))
-    assert not kept.is_on_disk(key(0))
+    assert key(0) not in kept.files
 
 
 async def test_a_write_that_breaks_off_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = cache(tmp_path)
-    await kept.start()
+    await kept.files.start()
 
     def broken(_self: Path, _target: Path) -> None:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(Path, "replace", broken)
     keep(kept, 1)
-    await kept.stop()
+    await kept.files.stop()
     assert listed(tmp_path) == []
 
 
 async def test_what_waits_to_be_written_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt_files, "MAX_PENDING_BYTES", 4000)
     kept = cache(tmp_path)
-    await kept.start()
+    await kept.files.start()
     for number in range(5):
         keep(kept, number)
-    await kept.stop()
-    assert [kept.is_on_disk(key(number)) for number in range(5)] == [True, True, False, False, False]
+    await kept.files.stop()
+    assert [key(number) in kept.files for number in range(5)] == [True, True, False, False, False]
     assert all(kept.in_memory(key(number)) for number in range(5))

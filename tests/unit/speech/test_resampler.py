@@ -76,12 +76,6 @@ def test_200_ms_pieces_give_audio_from_the_first_on() -> None:
     assert len(StreamResampler(22050, 8000).process(noise(4410))) >= 2 * 8000 * 0.1
 
 
-def test_wrong_use_is_refused() -> None:
-    resampler = StreamResampler(22050, 8000)
+def test_half_a_sample_is_refused() -> None:
     with pytest.raises(ValueError, match="whole 16-bit samples"):
-        resampler.process(b"\0")
-    resampler.process(b"", last=True)
-    with pytest.raises(ValueError, match="was ended"):
-        resampler.process(b"")
-    with pytest.raises(ValueError, match="positive"):
-        StreamResampler(0, 8000)
+        StreamResampler(22050, 8000).process(b"\0")

@@ -15,8 +15,9 @@ from cc_tts.errors import (
     UnknownVoice,
     Unprocessable,
 )
+from cc_tts.media.tones import MAX_TONE_MS
 from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
-from cc_tts.speech.source import CHUNK_MS, MAX_TONE_MS, TEXT_SLICE_CHARS, SpeechChunk, SpeechSource
+from cc_tts.speech.source import CHUNK_MS, TEXT_SLICE_CHARS, SpeechChunk, SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from tests.fakes.fake_engine import FakeEngine
 
@@ -142,9 +143,9 @@ def test_a_tone_without_end_is_refused() -> None:
 
 
 def test_a_default_voice_that_does_not_exist_is_found_at_the_start() -> None:
-    make().check_default_voice()
+    make().check_voices({})
     with pytest.raises(ConfigError, match=r"tts\.voice"):
-        make(voice="nobody").check_default_voice()
+        make(voice="nobody").check_voices({})
 
 
 async def test_speed_of_the_prompt_goes_before_that_of_the_config() -> None:

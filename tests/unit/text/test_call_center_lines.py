@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.text.chunker import Chunker
+from cc_tts.text.chunker import Chunker, Chunking
 from cc_tts.text.normalizer import Normalizer
 
 pytestmark = pytest.mark.unit
@@ -24,7 +24,7 @@ def normalizer() -> Normalizer:
 
 
 def said(normalizer: Normalizer, written: str, language: str) -> str:
-    chunker = Chunker(normalizer, language=language)
+    chunker = Chunker(normalizer, Chunking(language=language))
     return " ".join(chunk.spoken for chunk in chunker.push(written) + chunker.flush())
 
 

@@ -1,7 +1,6 @@
 import pytest
 
-from cc_tts.errors import LanguageUnsupported, UnknownVoice
-from cc_tts.voices.catalog import VoiceCatalog, best_for_language, normalised_language, unknown_voice
+from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_voice
 from cc_tts.voices.voice import Voice
 
 pytestmark = pytest.mark.unit
@@ -69,59 +68,9 @@ def test_any_voice_of_the_language_is_better_than_none() -> None:
     assert found is not None
 
 
-class Source:
-    def __init__(self, *offered: Voice) -> None:
-        self._offered = offered
-
-    def voices(self) -> tuple[Voice, ...]:
-        return self._offered
-
-    def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
-        if voice is None:
-            found = best_for_language(language, self._offered) if language else self._offered[0]
-            if found is None:
-                raise LanguageUnsupported
-            return found
-        for offered in self._offered:
-            if offered.id == voice:
-                return offered
-        raise UnknownVoice
-
-
-CATALOG = VoiceCatalog([Source(*voices("alice", "de", engine="neural")), Source(*voices("de", "cmn"))])
-
-
-def test_all_voices_in_the_engines_order() -> None:
-    assert [(voice.engine, voice.id) for voice in CATALOG.voices()] == [
-        ("neural", "alice"),
-        ("neural", "de"),
-        ("espeak", "de"),
-        ("espeak", "cmn"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("voice_id", "language", "expected"),
-    [
-        ("cmn", None, ("espeak", "cmn")),
-        ("de", None, ("neural", "de")),
-        ("cmn", "de", ("espeak", "cmn")),  # the caller's choice
-        (None, "zh-CN", ("espeak", "cmn")),
-        (None, None, ("neural", "alice")),
-    ],
-)
-def test_the_first_engine_that_has_it(voice_id: str | None, language: str | None, expected: tuple[str, str]) -> None:
-    voice = CATALOG.resolve(voice_id, language)
-    assert (voice.engine, voice.id) == expected
-
-
-def test_unknown_voices_and_languages() -> None:
-    with pytest.raises(UnknownVoice, match="no voice is called 'alicee'; did you mean alice"):
-        CATALOG.resolve("alicee", None)
-    with pytest.raises(LanguageUnsupported, match="no voice speaks 'tlh'"):
-        CATALOG.resolve(None, "tlh")
-    with pytest.raises(LanguageUnsupported, match="there is no voice"):
-        VoiceCatalog([]).resolve(None, None)
+def test_an_unknown_voice_names_the_nearest() -> None:
+    refusal = unknown_voice("alicee", voices("alice", "de"))
+    assert refusal.detail.startswith("no voice is called 'alicee'; did you mean alice")
 
 
 def test_a_long_id_does_not_fill_the_message() -> None:

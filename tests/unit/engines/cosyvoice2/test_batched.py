@@ -249,7 +249,6 @@ def test_what_cannot_be_opened_is_refused(engine: BatchedEngine) -> None:
 
 
 def test_it_describes_itself(loaded: BatchedEngine) -> None:
-    assert loaded.rate_hz == 24_000
     assert {voice.id for voice in loaded.voices} == set(speakers())
     assert "en" in loaded.languages
     load = loaded.load_report()

@@ -1,0 +1,33 @@
+"""What every call uses."""
+
+from dataclasses import dataclass, field
+
+from cc_tts.calls.events import EventBus
+from cc_tts.calls.utterance_index import UtteranceIndex
+from cc_tts.clock import Clock
+from cc_tts.config.schema import Config
+from cc_tts.media.start_threshold import StartThreshold
+from cc_tts.metrics import Metrics
+from cc_tts.speech.source import SpeechSource
+from cc_tts.ua.client import UaClient
+
+
+@dataclass(slots=True, kw_only=True)
+class CallServices:
+    """``config`` is that of the start: what a reload can change concerns only the registry."""
+
+    config: Config
+    ua: UaClient
+    source: SpeechSource
+    events: EventBus
+    metrics: Metrics
+    clock: Clock
+    threshold: StartThreshold = field(init=False)
+    utterances: UtteranceIndex = field(init=False)
+
+    def __post_init__(self) -> None:
+        playout = self.config.playout
+        self.threshold = StartThreshold(
+            floor_ms=playout.start_threshold_min_ms, ceiling_ms=playout.start_threshold_max_ms
+        )
+        self.utterances = UtteranceIndex(self.metrics, self.threshold)

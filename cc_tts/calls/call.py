@@ -107,7 +107,7 @@ class Call:
         prompt = self._with_defaults(prompt)
         voice = services.source.check(prompt.content)
         if services.config.tts.refuse_when_full and not self.player.queue:
-            services.source.check_room(prompt.content)
+            services.source.check_capacity(prompt.content)
         utterance = self._new_utterance(prompt, voice)
         if prompt.queue == "replace":
             for earlier in reversed(self.player.queue):
@@ -385,8 +385,7 @@ class Call:
     # ---------------------------------------------------------------------------------------------------------------------
 
     def _open_early_media(self) -> None:
-        early = self.state is CallState.EARLY and self.direction == "inbound" and not self._answering
-        if early and self.codec is not None:
+        if self.state is CallState.EARLY and self.waits_for_answer and self.codec is not None:
             self._open_line(self.services.clock.now_ns())
 
     def _open_line(self, at_ns: int) -> None:
@@ -452,7 +451,6 @@ class Call:
         utterance.forget_text()
 
     def _hang_up_after(self, cause: CompletionCause) -> None:
-        """End the call with its prompt."""
         # what has just been sent is still in the jitter buffer of the far side, unless it was cut
         is_heard_out = self.state is CallState.ESTABLISHED and cause is not CompletionCause.BARGE_IN
         tail_ms = self.services.config.calls.hangup_tail_ms if is_heard_out else 0

@@ -14,21 +14,16 @@ SERVER_FAILURE: Final = 5
 """Classes of 300 to 399 and of 500 to 599 (RFC 3261 §7.2)."""
 REQUEST_TERMINATED: Final = 487
 _REFUSALS: Final = {
-    401: "auth_failed",
+    **dict.fromkeys((401, 407), "auth_failed"),
     403: "forbidden",
     404: "not_found",
-    406: "not_acceptable",
-    407: "auth_failed",
+    **dict.fromkeys((406, 415, 488, 606), "not_acceptable"),
     408: "no_answer",
-    415: "not_acceptable",
     480: "unavailable",
-    486: "busy",
+    **dict.fromkeys((486, 600), "busy"),
     487: "cancelled",
-    488: "not_acceptable",
     503: "overload",
-    600: "busy",
     603: "declined",
-    606: "not_acceptable",
 }
 
 

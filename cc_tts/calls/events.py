@@ -114,7 +114,7 @@ class EventBus:
         return subscription
 
     def publish(self, type_: str, *, call_id: str | None = None, data: Mapping[str, Any] | None = None) -> Event:
-        """Send an event to whoever wants it. Never blocks."""
+        """Send an event to every subscriber whose filters let it through. Never blocks."""
         self._seq[call_id] += 1
         event = Event(
             id=f"evt_{next(self._ids)}",

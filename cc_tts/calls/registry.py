@@ -96,11 +96,6 @@ class CallRegistry:
             return "not registered with the PBX"
         return None
 
-    @property
-    def num_live(self) -> int:
-        """Calls that have not ended."""
-        return len(self._live)
-
     def calls(self, state: CallState | None = None) -> list[Call]:
         """Live calls and ended ones still kept, oldest first."""
         everyone = [*self._ended.values(), *self._live.values()]
@@ -142,11 +137,12 @@ class CallRegistry:
             raise DuplicateId(f"there is a call {call_id[:80]!r} already")
         self._check_target(request)
         self._check_speech(request)
+        caller = request.from_ or self._ua.default_caller
         call = Call(
             services=self._services,
             id=call_id,
             direction="outbound",
-            caller=_name_addr(request.display_name, request.from_ or self._ua.default_caller),
+            caller=f"{bye.quoted(request.display_name)} <{caller}>" if request.display_name else caller,
             callee=request.to,
             sip_call_id="",
             headers=dict(request.headers),
@@ -203,8 +199,8 @@ class CallRegistry:
         self.draining = True
         self._metrics.draining.set(1)
         self._ua.set_accepting(accepting=False)
-        self.events.publish("server.draining", data={"calls": self.num_live})
-        log.info("draining", calls=self.num_live)
+        self.events.publish("server.draining", data={"calls": len(self._live)})
+        log.info("draining", calls=len(self._live))
         return True
 
     async def drained(self, *, timeout_s: float) -> bool:
@@ -327,7 +323,7 @@ class CallRegistry:
         now_ns = self._services.clock.now_ns()
         if self._overload_ns is None or ms_between(self._overload_ns, now_ns) >= OVERLOAD_EVENT_INTERVAL_S * 1000:
             self._overload_ns = now_ns
-            self.events.publish("server.overloaded", data={"calls": self.num_live, "draining": self.draining})
+            self.events.publish("server.overloaded", data={"calls": len(self._live), "draining": self.draining})
 
     def _add(self, call: Call, event: str, **extra: object) -> None:
         self._live[call.id] = call
@@ -388,10 +384,6 @@ def _nobody_answered(call: Call, greeting: Prompt | None) -> None:
 
 
 def _refuse(call: Call, error: CcTtsError) -> None:
-    """Answer an INVITE with what ``error`` is in SIP, and say why in a Warning (RFC 3261 §20.43)."""
+    """Answer an INVITE with what ``error`` is in SIP, with the reason in a Warning (RFC 3261 §20.43)."""
     reason = error.detail if error.detail.isascii() and error.detail.isprintable() else error.title
     call.end(error.code, sip_code=error.sip_status, reason=reason[:120], retry_after_s=error.retry_after_s or 0)
-
-
-def _name_addr(display_name: str, uri: str) -> str:
-    return f"{bye.quoted(display_name)} <{uri}>" if display_name else uri

@@ -37,8 +37,8 @@ _THEN: Final[Mapping[str, Then | None]] = {"": None, "hangup": "hangup", "stay":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecision:
-    """How to answer, and what to say first, after ``lead_in_ms`` of silence. ``voice`` and ``language`` are the call's
-    defaults; ``unanswered`` is said if nobody answers a call that waits for it.
+    """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``voice`` and ``language`` are the call's
+    defaults; ``unanswered`` is spoken if nobody answers a call that waits for it.
     """
 
     answer: Literal["now", "ring", "manual"]

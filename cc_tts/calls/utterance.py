@@ -94,7 +94,7 @@ class Utterance:
             self.text_chars = len(self.prompt.content.text)
 
     def forget_text(self) -> None:
-        """Keep what was heard and drop what was asked for: complete utterances are kept for a while, many of them."""
+        """Keep only the spoken part of the text: many complete utterances are kept for a while."""
         self._spoken_text = self.spoken_text
         self.spans = []
         if isinstance(self.prompt.content, TextContent):

@@ -23,9 +23,6 @@ class UtteranceIndex:
         self._kept: dict[str, tuple[Utterance, dict[str, Utterance]]] = {}
         """Each with the utterances of its call."""
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def get(self, utterance_id: str) -> Utterance:
         """One utterance.
 

@@ -19,7 +19,7 @@ import re
 import tempfile
 from collections import OrderedDict
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -31,7 +31,6 @@ from cc_tts.metrics import Metrics
 
 FORMAT_VERSION: Final = 2
 """Of the file, and of what goes into a key; with another number, nothing cached before is found."""
-MAX_RATE_HZ: Final = 192_000
 MAX_READS: Final = 4
 """Files read at once; one more is written."""
 MAX_PENDING_BYTES: Final = 16 * 1024 * 1024
@@ -58,14 +57,14 @@ class CachedChunk(msgspec.Struct, frozen=True, array_like=True):
     """
 
     pcm: bytes
-    source_chars: int | None = None
+    source_chars: Annotated[int, msgspec.Meta(ge=0)] | None = None
     words: tuple[tuple[float, float], ...] = ()
 
 
 class CachedPrompt(msgspec.Struct, frozen=True, array_like=True):
     """A whole prompt at line rate, without its text."""
 
-    rate_hz: int
+    rate_hz: Annotated[int, msgspec.Meta(gt=0, le=192_000)]
     chunks: tuple[CachedChunk, ...]
 
     @property
@@ -301,15 +300,6 @@ def from_file(key: str, data: bytes) -> CachedPrompt:
         raise ValueError(f"it cannot be read: {error}") from None
     if found_key != key:
         raise ValueError("it holds another prompt than its name says")
-    if not is_sound(prompt):
-        raise ValueError("its audio makes no sense")
+    if not prompt.pcm_bytes or any(len(chunk.pcm) % BYTES_PER_SAMPLE for chunk in prompt.chunks):
+        raise ValueError("it has no audio, or half a sample")
     return prompt
-
-
-def is_sound(prompt: CachedPrompt) -> bool:
-    """Whether there is audio, in whole samples."""
-    return (
-        0 < prompt.rate_hz <= MAX_RATE_HZ
-        and prompt.pcm_bytes > 0
-        and not any(len(chunk.pcm) % BYTES_PER_SAMPLE or (chunk.source_chars or 0) < 0 for chunk in prompt.chunks)
-    )

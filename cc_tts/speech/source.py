@@ -173,11 +173,11 @@ class SpeechSource:
         if not has_speech(text):
             raise NothingToSay("the text has no letter and no digit")
 
-    def check_room(self, content: Content) -> None:
-        """Refuse a prompt that would start now on a call while the engine could not take it and needs to.
+    def check_capacity(self, content: Content) -> None:
+        """Refuse a prompt that would start now on a call, that needs the engine, and that the engine cannot take.
 
         Raises:
-            EngineOverloaded: it could not; the message says why.
+            EngineOverloaded: with the engine's reason.
         """
         if not isinstance(content, TextContent):
             return

@@ -68,7 +68,7 @@ class FakeSource:
             raise self.refusal
         return VOICE if isinstance(content, TextContent) else None
 
-    def check_room(self, content: Content) -> None:
+    def check_capacity(self, content: Content) -> None:
         if self.full is not None:
             raise self.full
 

@@ -324,6 +324,6 @@ async def test_old_utterances_of_a_long_call_are_forgotten(exchange: Exchange) -
         await exchange.settle()
         exchange.ua.finished(call.id, id_)
     kept = call_module.MAX_UTTERANCES_KEPT + exchange.config.calls.max_queued_prompts
-    assert len(call.utterances) == len(exchange.registry._services.utterances) == kept
+    assert len(call.utterances) == len(exchange.registry._services.utterances._kept) == kept
     assert "u0" not in call.utterances
     assert all(utterance.is_complete for utterance in call.utterances.values())

@@ -66,7 +66,7 @@ async def test_an_incoming_call_is_answered_and_greeted(exchange: Exchange) -> N
     assert call.ending is not None
     assert (call.ending.result, call.ending.reason) == ("completed", "remote_hangup")
     assert call.quality.packets_sent == 7
-    assert exchange.registry.num_live == 0
+    assert exchange.registry._live == {}
     assert exchange.sample("cctts_calls_active") == 0
     assert exchange.sample("cctts_utterances_active") == 0
 
@@ -381,7 +381,7 @@ async def test_nothing_grows_over_thousands_of_calls() -> None:
         exchange.ua.ended(call_id)
     await exchange.settle()
     registry = exchange.registry
-    assert len(registry._ended) == len(registry._services.utterances) == 10
+    assert len(registry._ended) == len(registry._services.utterances._kept) == 10
     assert len(exchange.events._seq) <= 11
     assert registry._live == {}
     assert all(call._timer is None for call in registry._ended.values())
@@ -414,7 +414,7 @@ async def test_a_target_that_cannot_be_reached_is_refused_before_there_is_a_call
             await exchange.registry.originate(OriginateRequest(to=to, asserted_identity=identity))
         assert [fault.pointer for fault in caught.value.field_errors] == [pointer]
     assert exchange.ua.asked == []
-    assert exchange.registry.num_live == 0
+    assert exchange.registry._live == {}
 
 
 async def test_an_asserted_identity_goes_to_a_trusted_peer(exchange: Exchange) -> None:

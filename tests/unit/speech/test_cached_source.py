@@ -607,13 +607,13 @@ async def test_a_speech_source_with_a_cache() -> None:
     assert not any(chunk.cached for chunk in fresh)
     assert len(engine.streams) == 3
     engine.not_ready_because = "full"
-    source.check_room(content)
+    source.check_capacity(content)
     with pytest.raises(EngineOverloaded):
-        source.check_room(TextContent(text, may_cache=False))
+        source.check_capacity(TextContent(text, may_cache=False))
     with pytest.raises(EngineOverloaded):
-        source.check_room(TextContent(text + "more"))
+        source.check_capacity(TextContent(text + "more"))
     with pytest.raises(EngineOverloaded):
-        source.check_room(TextContent(text, speed=1.5))
+        source.check_capacity(TextContent(text, speed=1.5))
 
 
 async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_words() -> None:

@@ -25,7 +25,6 @@ from cc_tts.speech.prompt_files import (
     PromptFiles,
     charged_bytes,
     from_file,
-    is_sound,
     to_file,
 )
 
@@ -171,8 +170,7 @@ def test_the_file_of_another_prompt_is_refused() -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_though_its_checksum_is_right(unsound: CachedPrompt) -> None:
-    assert not is_sound(unsound)
-    with pytest.raises(ValueError, match="no sense"):
+    with pytest.raises(ValueError, match=r"cannot be read|half a sample"):
         from_file(key(1), to_file(key(1), unsound))
 
 

@@ -39,15 +39,10 @@ class PromptPlayer:
     """The prompts of one call. Nothing is heard of them before ``not_before_ns``. Runs on: the event loop."""
 
     def __init__(self, call_id: str, services: CallServices, *, on_complete: Callable[[Utterance], None]) -> None:
-        config = services.config
         self._call_id = call_id
-        self._ua = services.ua
-        self._threshold = services.threshold
-        self._source = services.source
-        self._format = AudioFormat(config.rtp.clock_rate_hz)
-        self._window_ms = config.playout.window_ms
-        self._overload_wait_ms = config.tts.overload_wait_ms
-        self._clock = services.clock
+        self._services = services
+        self._format = AudioFormat(services.config.rtp.clock_rate_hz)
+        self._overload_wait_ms = services.config.tts.overload_wait_ms
         self._on_complete = on_complete
         self._waiting: deque[Utterance] = deque()
         self._on_line: deque[Utterance] = deque()
@@ -88,7 +83,7 @@ class PromptPlayer:
             return 0.0
         utterance.discard_cause = cause
         self._stop_feeding(utterance)
-        self._ua.send(messages.CutUtterance(self._call_id, utterance.id))
+        self._services.ua.send(messages.CutUtterance(self._call_id, utterance.id))
         return max(0.0, utterance.fed_ms - utterance.played_ms)
 
     def progress(self, report: PlayoutProgress) -> None:
@@ -143,8 +138,10 @@ class PromptPlayer:
             self._on_line.append(utterance)
             self._turn()
             with contextlib.suppress(UserAgentUnavailable):  # its end closes this player
-                start_ms = self._threshold.current_ms
-                self._ua.send(messages.BeginUtterance(self._call_id, utterance.id, start_ms, self.not_before_ns))
+                start_ms = self._services.threshold.current_ms
+                self._services.ua.send(
+                    messages.BeginUtterance(self._call_id, utterance.id, start_ms, self.not_before_ns)
+                )
             task = asyncio.create_task(self._feed(utterance), name=f"feed {utterance.id}", context=utterance.context)
             self._feeding = (utterance, task)
             task.add_done_callback(self._fed)
@@ -159,7 +156,7 @@ class PromptPlayer:
             head = self._on_line[0]
             head.machine.fire(UtteranceEvent.START)
             if head.has_waited:
-                head.origin_ns = self._clock.now_ns()
+                head.origin_ns = self._services.clock.now_ns()
 
     async def _feed(self, utterance: Utterance) -> None:
         prompt = utterance.prompt
@@ -168,24 +165,24 @@ class PromptPlayer:
                 if turn and prompt.delay_ms:
                     await self._produce(SilenceContent(prompt.delay_ms), utterance, spans=False)
                 await self._produce(prompt.content, utterance, spans=turn == 0)
-            self._ua.send(messages.FinishUtterance(self._call_id, utterance.id))
+            self._services.ua.send(messages.FinishUtterance(self._call_id, utterance.id))
         except Exception as error:  # noqa: BLE001 - whatever broke, the utterance completes and the call goes on
             self._fail(utterance, error)
 
     async def _produce(self, content: Content, utterance: Utterance, *, spans: bool) -> None:
         """Synthesise; while the engine is full, wait a bounded time. A worker reports that it is full after it was asked."""
-        begun_ns, fed_before_ms = self._clock.now_ns(), utterance.fed_ms
+        begun_ns, fed_before_ms = self._services.clock.now_ns(), utterance.fed_ms
         was_open = False
         while self._bytes_left(utterance) > 0:
             stream: ChunkStream | None = None
             try:
-                stream = self._source.open(
+                stream = self._services.source.open(
                     content, rate_hz=self._format.rate_hz, utterance_id=utterance.id, is_again=was_open
                 )
                 was_open = True
                 await self._send(stream, utterance, spans=spans)
             except EngineOverloaded:
-                waited_ms = ms_between(begun_ns, self._clock.now_ns())
+                waited_ms = ms_between(begun_ns, self._services.clock.now_ns())
                 if utterance.fed_ms > fed_before_ms or waited_ms >= self._overload_wait_ms:
                     raise
             else:
@@ -199,16 +196,16 @@ class PromptPlayer:
         """Send chunks to the line while it holds less than the window."""
         async for chunk in stream:
             if utterance.first_pcm_ns is None:
-                utterance.first_pcm_ns = self._clock.now_ns()
+                utterance.first_pcm_ns = self._services.clock.now_ns()
                 utterance.cached = chunk.cached
             if spans:
                 _extend_spans(utterance, chunk)
-            while self._buffered_ms() > self._window_ms:
+            while self._buffered_ms() > self._services.config.playout.window_ms:
                 self._moved.clear()
                 await self._moved.wait()
             data = chunk.data[: self._bytes_left(utterance)]
             if data:
-                self._ua.send(messages.Audio(self._call_id, utterance.id), data)
+                self._services.ua.send(messages.Audio(self._call_id, utterance.id), data)
             utterance.fed_ms += self._format.ms_for_bytes(len(data))
             stream.set_buffered_ms(self._buffered_ms())
             if self._bytes_left(utterance) <= 0:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig, TtsConfig
 from cc_tts.engines.engine import Engine, SpeechStream, SynthesisRequest
@@ -41,6 +42,8 @@ Where there is one, a text of one such slice is prepared here if that takes abou
 """
 RETRY_AFTER_S: Final = 1
 """Retry-After while the engine takes no prompt."""
+
+log = logs.get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +252,7 @@ class SpeechSource:
         except CcTtsError:
             text.cancel()
             raise
-        return _Synthesis(stream, text, self._resampler(prompt))
+        return _Synthesis(stream, text, self._resampler(prompt), utterance_id)
 
     def _prepare(self, prompt: SpokenPrompt) -> "_TextHere | TextPreparation":
         if self._text_process is None or _is_quick(prompt):
@@ -298,11 +301,18 @@ class _TextHere:
     def cancel(self) -> None:
         """Nothing to do: whoever feeds is cancelled."""
 
+    @property
+    def has_placeholder(self) -> bool:
+        return self._chunker.has_placeholder
+
 
 class _Synthesis:
     """A text on its way through the engine: PCM at the engine's rate in, chunks at the line's rate out."""
 
-    def __init__(self, stream: SpeechStream, text: _TextHere | TextPreparation, resampler: StreamResampler) -> None:
+    def __init__(
+        self, stream: SpeechStream, text: _TextHere | TextPreparation, resampler: StreamResampler, utterance_id: str
+    ) -> None:
+        self._utterance_id = utterance_id
         self._stream = stream
         self._text = text
         self._format = AudioFormat(resampler.target_rate_hz)
@@ -349,6 +359,8 @@ class _Synthesis:
         try:
             await self._text.feed(self._push)
             self._stream.end()
+            if self._text.has_placeholder:
+                log.warning("unfilled_placeholder", utterance_id=self._utterance_id)
         except Exception as error:  # noqa: BLE001 - raised where the audio is read, so that the reader is not left waiting
             self._failure = error if isinstance(error, CcTtsError) else EngineFailed("the text could not be prepared")
             if self._failure is not error:

@@ -85,7 +85,9 @@ class Preparer:
             chunks += text.chunker.flush()
         else:
             self._begun.append(text)
-        return TextPrepared(text.request_id, tuple(_packed(chunk) for chunk in chunks), is_whole)
+        return TextPrepared(
+            text.request_id, tuple(_packed(chunk) for chunk in chunks), is_whole, text.chunker.has_placeholder
+        )
 
 
 def _packed(chunk: TextChunk) -> PreparedChunk:

@@ -26,6 +26,8 @@ class TextPreparation:
 
     def __init__(self, request_id: int, text: str, process: "TextProcess") -> None:
         self.request_id = request_id
+        self.has_placeholder = False
+        """As :attr:`cc_tts.text.chunker.Chunker.has_placeholder`, at the end."""
         self._text = text
         self._process = process
         self._chunks: deque[TextChunk] = deque()
@@ -65,6 +67,7 @@ class TextPreparation:
 
     def deliver(self, prepared: TextPrepared) -> None:
         """The text process has sent chunks."""
+        self.has_placeholder = prepared.has_placeholder
         for each in prepared.chunks:
             source = self._text[self._position : self._position + each.num_source_chars]
             self._position += each.num_source_chars

@@ -49,6 +49,8 @@ class TextPrepared(Message, frozen=True):
     request_id: int
     chunks: tuple[PreparedChunk, ...]
     is_whole: bool
+    has_placeholder: bool = False
+    """With the last: as :attr:`cc_tts.text.chunker.Chunker.has_placeholder`."""
 
 
 TO_TEXT: Final[tuple[type[Message], ...]] = (PrepareText, CancelText)

@@ -36,6 +36,7 @@ from cc_tts.engines.espeak.library import (
     OnAudio,
     WordEvent,
 )
+from cc_tts.engines.letters import with_joined_letters
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.media.silence_trimmer import (
     CLAUSE_END,
@@ -124,9 +125,17 @@ class EspeakStream:
     """One utterance; see ``tts.engine.SpeechStream``. Runs on: the event loop, methods marked otherwise aside."""
 
     def __init__(
-        self, turns: "_Turns", *, identifier: str, rate_wpm: int, speed: float, forget: Callable[["EspeakStream"], None]
+        self,
+        turns: "_Turns",
+        *,
+        identifier: str,
+        is_english: bool,
+        rate_wpm: int,
+        speed: float,
+        forget: Callable[["EspeakStream"], None],
     ) -> None:
         self.identifier = identifier
+        self._is_english = is_english
         self.rate_wpm = rate_wpm
         self.speed = speed
         self._turns = turns
@@ -149,7 +158,7 @@ class EspeakStream:
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk. Never blocks."""
-        text = _UNSPEAKABLE.sub(" ", spoken_text)
+        text = _UNSPEAKABLE.sub(" ", with_joined_letters(spoken_text) if self._is_english else spoken_text)
         passages = [
             _Passage(part, position, text_chunk_index, is_chunk_start=position == 0)
             for position, part in split_passages(text)
@@ -423,6 +432,7 @@ class EspeakEngine:
         stream = EspeakStream(
             self._turns,
             identifier=self._voices.identifier(voice),
+            is_english=voice.language.startswith("en"),
             rate_wpm=rate_wpm,
             speed=rate_wpm / NATURAL_RATE_WPM,
             forget=self._streams.discard,

@@ -14,7 +14,7 @@ import numpy as np
 from hibari import Hibari
 from hibari.voices import DEFAULT, VOICES
 
-from cc_tts.engines.onnx.letters import with_letters
+from cc_tts.engines.letters import with_letters
 from cc_tts.engines.onnx.voices import FoundVoice, Sentence
 from cc_tts.errors import ConfigError
 from cc_tts.voices.voice import Voice

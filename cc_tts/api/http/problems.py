@@ -22,52 +22,28 @@ MAX_INSTANCE_CHARS: Final = 500
 RETRYABLE: Final = frozenset({429, 503})
 
 
-class MethodNotAllowed(ClientError):
+class MethodNotAllowed(ClientError, code="method_not_allowed", title="Method not allowed", http=405):
     """The path exists, the method does not (RFC 9110 §15.5.6)."""
 
-    code = "method_not_allowed"
-    title = "Method not allowed"
-    http_status = 405
 
-
-class RequestTimeout(ClientError):
+class RequestTimeout(ClientError, code="request_timeout", title="The request took too long to arrive", http=408):
     """The body did not arrive within ``http.request_timeout_s`` (RFC 9110 §15.5.9)."""
 
-    code = "request_timeout"
-    title = "The request took too long to arrive"
-    http_status = 408
 
-
-class UpgradeRequired(ClientError):
+class UpgradeRequired(ClientError, code="upgrade_required", title="This path speaks WebSocket", http=426):
     """A WebSocket path was asked for without a WebSocket handshake (RFC 9110 §15.5.22)."""
 
-    code = "upgrade_required"
-    title = "This path speaks WebSocket"
-    http_status = 426
 
-
-class DeadlineExceeded(ServerError):
+class DeadlineExceeded(ServerError, code="deadline_exceeded", title="The server took too long", http=503):
     """The server did not finish the request within ``http.request_timeout_s``."""
 
-    code = "deadline_exceeded"
-    title = "The server took too long"
-    http_status = 503
 
-
-class NotReady(ServerError):
+class NotReady(ServerError, code="not_ready", title="Not ready", http=503):
     """A call would not be answered and spoken to now."""
 
-    code = "not_ready"
-    title = "Not ready"
-    http_status = 503
 
-
-class ExpectationFailed(ClientError):
+class ExpectationFailed(ClientError, code="expectation_failed", title="Expectation failed", http=417):
     """An Expect header other than 100-continue (RFC 9110 §15.5.18)."""
-
-    code = "expectation_failed"
-    title = "Expectation failed"
-    http_status = 417
 
 
 class Problem(msgspec.Struct, omit_defaults=True):

@@ -4,7 +4,6 @@
 ``errors.py``. Nothing of an unexpected exception reaches the client.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -63,14 +62,9 @@ class Problem(msgspec.Struct, omit_defaults=True):
 
 
 _ENCODER: Final = msgspec.json.Encoder()
-_BY_HTTP_STATUS: Final[Mapping[int, type[CcTtsError]]] = {
-    404: NotFound,
-    405: MethodNotAllowed,
-    417: ExpectationFailed,
-}
 
 
-def response_for(error: CcTtsError, *, instance: str, reason: str = "") -> web.Response:
+def response_for(error: CcTtsError, *, instance: str) -> web.Response:
     """The response for ``error``, with the headers its status calls for."""
     status = error.http_status
     problem = Problem(
@@ -84,7 +78,7 @@ def response_for(error: CcTtsError, *, instance: str, reason: str = "") -> web.R
             FieldError(_clean(e.pointer, MAX_DETAIL_CHARS), _clean(e.detail, MAX_DETAIL_CHARS))
             for e in error.field_errors
         ),
-        reason=_clean(reason, MAX_DETAIL_CHARS),
+        reason=_clean(error.detail, MAX_DETAIL_CHARS) if isinstance(error, NotReady) else "",
     )
     response = web.Response(body=_ENCODER.encode(problem), status=status, content_type=CONTENT_TYPE)
     if error.retry_after_s is not None or status in RETRYABLE:
@@ -101,7 +95,6 @@ def internal_error(*, instance: str) -> web.Response:
 
 def response_for_http(error: web.HTTPException, *, method: str, instance: str, not_found: str = "") -> web.Response:
     """The response in place of aiohttp's own plain text. ``not_found`` says more about an unknown path."""
-    kind = _BY_HTTP_STATUS.get(error.status)
     match error:
         case web.HTTPMethodNotAllowed():
             response = response_for(MethodNotAllowed(f"{method[:20]} is not possible here"), instance=instance)
@@ -109,8 +102,8 @@ def response_for_http(error: web.HTTPException, *, method: str, instance: str, n
             return response
         case web.HTTPNotFound():
             return response_for(NotFound(not_found or "there is nothing at this path"), instance=instance)
-    if kind is not None:
-        return response_for(kind(), instance=instance)
+        case web.HTTPExpectationFailed():
+            return response_for(ExpectationFailed(), instance=instance)
     if 400 <= error.status < 500:  # noqa: PLR2004 - the client's errors
         return response_for(MalformedRequest(error.reason), instance=instance)
     return internal_error(instance=instance)

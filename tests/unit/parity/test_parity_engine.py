@@ -27,6 +27,7 @@ from tests.parity.engine_lm import (  # noqa: E402
     lm_in_batch,
 )
 from tests.parity.result import EXACT, Comparison, Comparisons, verdict_on  # noqa: E402
+from tests.parity.whole_vocoder import CoarseSource  # noqa: E402
 from tests.support.golden import GOLDEN, read_arrays  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
@@ -195,7 +196,7 @@ def test_the_command_runs_it_when_asked(
     asked: list[BatchPlan] = []
 
     def found(model: SpeechModel, recorded: Recorded, batch: BatchPlan) -> Iterator[tuple[str, Comparisons]]:
-        assert model.vocoder.compat
+        assert isinstance(model.vocoder.m_source, CoarseSource)
         assert recorded.tolerance == 1e-4
         asked.append(batch)
         yield "engine", iter([Comparison("engine right", [1], [1], EXACT), Comparison("engine wrong", [1], [2], EXACT)])

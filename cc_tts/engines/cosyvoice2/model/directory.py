@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from cc_tts.engines.cosyvoice2.model import checkpoint, checkpoint_shapes, download
+from cc_tts.engines.cosyvoice2.model import checkpoint, download, sizes
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError
-from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import PARTS, Part
+from cc_tts.engines.cosyvoice2.model.sizes import PARTS, Part
 
 Need = Literal["engine", "enrolment", "check", "none"]
 State = Literal["published", "differs", "missing", "unused", "wrong"]
@@ -100,12 +100,13 @@ def check_model_dir(directory: Path) -> ModelDirReport:
     if not directory.is_dir():
         return ModelDirReport(directory, (), (f"{directory}: no such directory",), ())
     files, remarks = [], []
-    version = _other_version(directory)
+    other = checkpoint.other_description(directory)
     for published in PUBLISHED:
         file, notes = _check_file(directory, published)
         files.append(file)
         remarks += notes
-    faults = [*version, *(f"{file.name}: {file.detail}" for file in files if file.state in {"missing", "wrong"})]
+    faults = [f"{directory} holds {other}"] if other else []
+    faults += [f"{file.name}: {file.detail}" for file in files if file.state in {"missing", "wrong"}]
     if not _installed("torch"):
         remarks.append("torch is not installed here, so the tensors in the weight files were not looked at")
     elif not faults:
@@ -118,7 +119,7 @@ def _check_together(directory: Path) -> list[str]:
     from cc_tts.engines.cosyvoice2.model import loader
 
     try:
-        loader.load_weights(directory)
+        loader.check_weights(directory)
     except ModelError as error:
         return [error.detail]
     return []
@@ -126,13 +127,6 @@ def _check_together(directory: Path) -> list[str]:
 
 def _installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
-
-
-def _other_version(directory: Path) -> list[str]:
-    for name, version in checkpoint.OTHER_DESCRIPTIONS.items():
-        if (directory / name).exists() and not (directory / "cosyvoice2.yaml").exists():
-            return [f"{name} is the description of CosyVoice {version}; this engine speaks with CosyVoice 2"]
-    return []
 
 
 def _check_file(directory: Path, published: PublishedFile) -> tuple[FileReport, list[str]]:
@@ -201,8 +195,9 @@ def _check_weights(path: Path, part: Part) -> list[str]:
     state = checkpoint.read_checkpoint(path)
     if part == "hift":
         state = checkpoint.canonical_names(path.name, state)
-    dims = checkpoint.check_part(path.name, part, checkpoint.shapes_of(state))
-    differences = checkpoint_shapes.differences(dims)
+    from cc_tts.engines.cosyvoice2.model import loader
+
+    differences = sizes.differences(loader.check_part(path.name, part, checkpoint.shapes_of(state)).config)
     return [f"{path.name} is of another size of model: {', '.join(differences)}"] if differences else []
 
 

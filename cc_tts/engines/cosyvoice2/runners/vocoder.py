@@ -127,11 +127,10 @@ class VocoderRunner:
         vocoder: the network.
         num_slots: how many streams there can be at a time.
         graphs: fill shapes up to buckets, and on a CUDA device record a graph of each.
-        draws_seeded: put seeded noise into the source; otherwise the noise is zeros, for comparisons.
 
     """
 
-    def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False, draws_seeded: bool = True) -> None:
+    def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False) -> None:
         if num_slots < 1:
             raise ValueError("there must be a slot")
         self.num_slots = num_slots
@@ -140,7 +139,6 @@ class VocoderRunner:
         self._vocoder = vocoder
         self._config = vocoder.config
         self._hop = vocoder.config.hop_samples
-        self._draws_seeded = draws_seeded
         self._device = vocoder.conv_pre.weight.device
         self._window = crossfade_window(CROSSFADE_FRAMES * self._hop).to(self._device)
         # One slot more than there are: rows that only fill a batch up read and write there.
@@ -259,8 +257,8 @@ class VocoderRunner:
         old_mel, new_mel = self._crossfade_mel[slots], mel[:, :, :CROSSFADE_FRAMES]
         mel = torch.cat((torch.where(joins[..., None], old_mel, new_mel), mel[:, :, CROSSFADE_FRAMES:]), dim=2)
 
-        draws = self._draws(seeds, starts, num_frames) if self._draws_seeded else None
-        source = self._vocoder.source(self._vocoder.f0(mel, ends), draws=draws)  # [B, 1, samples]
+        noise = self._noise(seeds, starts, num_frames)
+        source = self._vocoder.source(self._vocoder.f0(mel, ends), noise=noise)  # [B, 1, samples]
         begun = torch.where(joins[..., None], self._crossfade_source[slots], source[:, :, :num_held])
         source = torch.cat((begun, source[:, :, num_held:]), dim=2)
         audio = self._vocoder.synthesize(mel, source, ends)  # [B, samples]
@@ -279,7 +277,7 @@ class VocoderRunner:
         assert pcm.shape == (num_rows, num_frames * self._hop)
         return (torch.cat((pcm, finite[:, None].to(pcm.dtype)), dim=1).to(torch.int16),)
 
-    def _draws(self, seeds: Tensor, starts: Tensor, num_frames: int) -> Tensor:
+    def _noise(self, seeds: Tensor, starts: Tensor, num_frames: int) -> Tensor:
         """Standard normal numbers [B, samples, harmonics], a function of seed and place in the speech."""
         frames = starts[:, None] + torch.arange(num_frames, device=starts.device)  # [B, T]
         of_each = (seeds[:, None].expand_as(frames).flatten(), frames.flatten())

@@ -5,7 +5,7 @@ Runs on: the thread that owns the device.
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
@@ -82,7 +82,7 @@ class TextFront:
         if not ids:
             return None
         speaker = self._speaker(voice_id)
-        request = speaker.lm_request_of(self._tokenizer, ids)
+        request = speaker.lm_request(self._tokenizer, ids)
         inputs, limits = request.inputs, request.limits
         room = self._num_positions - max(len(inputs), len(speaker.flow_tokens))
         if room < LIKELY_SPEECH_PER_TEXT * len(ids):
@@ -120,9 +120,9 @@ class TextFront:
         num_prompt = max(len(self._instruction(voice_id)), self.num_flow_prompt(voice_id))
         return min(MAX_TEXT_TOKENS, max(1, (self._num_positions - num_prompt) // (1 + LIKELY_SPEECH_PER_TEXT)))
 
-    def _instruction(self, voice_id: str) -> tuple[int, ...]:
+    def _instruction(self, voice_id: str) -> Sequence[int]:
         speaker = self._speaker(voice_id)
-        return speaker.lm_request_of(self._tokenizer, ()).prompt_text if speaker.mode == "instruct" else ()
+        return speaker.lm_request(self._tokenizer, ()).prompt_text if speaker.mode == "instruct" else ()
 
     def seed(self, voice_id: str, text: str) -> int:
         """The same voice says the same text in the same way."""

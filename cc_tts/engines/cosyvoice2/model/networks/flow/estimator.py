@@ -23,32 +23,13 @@ from cc_tts.engines.cosyvoice2.model.networks.layers import (
     split_attention,
     untouched_zeros,
 )
+from cc_tts.engines.cosyvoice2.model.sizes import EstimatorConfig
 
 _KERNEL: Final = 3
 NUM_PAST: Final = _KERNEL - 1
 """Inputs before the new ones that each convolution sees."""
 _TIME_SCALE: Final = 1000.0
 _TIME_BASE: Final = 10_000.0
-
-
-@dataclass(frozen=True, slots=True)
-class EstimatorConfig:
-    """Sizes of the estimator (§2); only the size of a head leaves no trace in a state dict."""
-
-    num_mels: int
-    num_speaker: int
-    channels: int
-    num_time: int
-    num_hidden: int
-    num_attention: int
-    head_dim: int
-    num_blocks: int
-    num_mid_blocks: int
-
-    @property
-    def in_channels(self) -> int:
-        """State, hidden frames, speaker and prompt, side by side."""
-        return 3 * self.num_mels + self.num_speaker
 
 
 @dataclass(frozen=True, slots=True)

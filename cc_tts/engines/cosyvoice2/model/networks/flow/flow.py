@@ -9,21 +9,20 @@ Lengths that shapes depend on are numbers of the host; no tensor is asked for it
 Runs on: the thread that owns the device.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cc_tts.engines.cosyvoice2.model.networks.flow.config import FlowConfig
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN, EncoderCache, FlowEncoder
-from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import NUM_PAST, Estimator, EstimatorCache, EstimatorConfig
+from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import NUM_PAST, Estimator, EstimatorCache
 from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.layers import CausalConv, Span, within
+from cc_tts.engines.cosyvoice2.model.sizes import EstimatorConfig, FlowConfig
 
-__all__ = ["Flow", "FlowConfig", "FlowReference", "fixed_noise"]
+__all__ = ["Flow", "FlowReference", "fixed_noise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +49,12 @@ class Flow(nn.Module):
         super().__init__()
         self.config = config
         self.input_embedding = nn.Embedding(config.vocab_size, config.encoder.width)
-        self.spk_embed_affine_layer = nn.Linear(config.num_embedding, config.estimator.num_speaker)
+        self.spk_embed_affine_layer = nn.Linear(config.num_embedding, config.estimator.num_mels)
         self.encoder = FlowEncoder(config.encoder)
         self.encoder_proj = nn.Linear(config.encoder.width, config.estimator.num_mels)
         self.decoder = _Decoder(config.estimator)
         self._grid = euler_grid(config.num_steps)
         self._shifts: list[tuple[Tensor, ...]] = []
-
-    @classmethod
-    def from_state_dict(cls, state: Mapping[str, Tensor], *, estimator_head_dim: int = 64) -> Self:
-        """The flow whose weights are the tensors of ``state``, not copies; strict about missing and unknown keys."""
-        config = FlowConfig.from_state_dict(state, estimator_head_dim=estimator_head_dim)
-        with torch.device("meta"):
-            flow = cls(config)
-        flow.load_state_dict(state, strict=True, assign=True)
-        return flow.requires_grad_(requires_grad=False).eval()
 
     @property
     def estimator(self) -> Estimator:

@@ -22,6 +22,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
 from tests.parity.generation import ForcedTokens, speak, speak_streamed
 from tests.parity.result import EXACT, Array, Comparison, Comparisons
 from tests.parity.token2wav import stream_mel, stream_wav
+from tests.parity.whole_flow import encode
 from tests.parity.whole_vocoder import vocode
 
 WAV_TOLERANCE: Final = 1e-3
@@ -161,7 +162,7 @@ def encoder(model: SpeechModel, recorded: Recorded) -> Comparisons:
         ("enc_out_streaming_False", False, True),
         ("enc_out_context", True, False),
     ):
-        hidden = model.flow.encode(token, lengths, streaming=streaming, finalize=finalize)
+        hidden = encode(model.flow, token, lengths, streaming=streaming, finalize=finalize)
         yield recorded.compare(key, hidden[0])
 
 

@@ -29,6 +29,7 @@ from tests.parity.generation import ForcedTokens, speak
 from tests.parity.golden_fill import fill_by_hash
 from tests.parity.orders import bistream, official_sampler, schedule
 from tests.parity.result import EXACT, Array, Comparison, Comparisons
+from tests.parity.whole_flow import encode
 from tests.parity.whole_vocoder import vocode, with_coarse_phase
 from tests.support.networks import flow_of, lm_of, shapes_for, vocoder_of
 
@@ -209,7 +210,7 @@ def flow(data: SpecData) -> Comparisons:
     start = fixed_noise().to(data.device)
     for streaming in (0, 1):
         for finalize, name in ((True, "final"), (False, "lookahead")):
-            hidden = network.encode(whole, lengths, streaming=bool(streaming), finalize=finalize)
+            hidden = encode(network, whole, lengths, streaming=bool(streaming), finalize=finalize)
             key = f"mu_streaming{streaming}_{name}"
             yield Comparison(f"spec {key}", network.encoder_proj(hidden), golden[key], tolerance)
         frames = torch.full((x.shape[0],), x.shape[1], device=data.device)

@@ -101,10 +101,11 @@ class Span:
         kept = num_new if num_kept is None else num_kept
         return cls(kept, distance, visible[:, None], written, lowest, pages, slots, page_len)
 
-    def twice(self) -> Self:
-        """The same span for the two halves of a batch: with and without condition (§4.6).
+    def twice(self, dtype: torch.dtype, *, num_past: int) -> Self:
+        """The span of the two halves of a batch, with and without condition (§4.6), for the estimator.
 
-        Page and slot i become 2 i and 2 i + 1.
+        Page and slot i become 2 i and 2 i + 1. It has the bias, and the places for convolutions over ``num_past`` inputs, so
+        that not every layer makes them anew.
         """
         written, pages, slots = self.written.repeat(2, 1), None, None
         if self.pages is not None and self.slots is not None:
@@ -112,21 +113,18 @@ class Span:
             written = torch.cat((first, first + self.page_len))
             pages = torch.cat((2 * self.pages, 2 * self.pages + 1))
             slots = torch.cat((2 * self.slots, 2 * self.slots + 1))
-        return type(self)(
-            self.num_kept.repeat(2),
-            self.distance.repeat(2, 1, 1),
-            self.visible.repeat(2, 1, 1, 1),
-            written,
-            self.lowest,
-            pages,
-            slots,
-            self.page_len,
+        visible, num_kept = self.visible.repeat(2, 1, 1, 1), self.num_kept.repeat(2)
+        return replace(
+            self,
+            num_kept=num_kept,
+            distance=self.distance.repeat(2, 1, 1),
+            visible=visible,
+            written=written,
+            pages=pages,
+            slots=slots,
+            bias=torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, -math.inf),
+            last=last_inputs(num_kept, num_past),
         )
-
-    def for_many_layers(self, dtype: torch.dtype, *, num_past: int) -> Self:
-        """The same with its bias, and for convolutions over ``num_past`` inputs, so that not every layer makes them anew."""
-        bias = torch.zeros_like(self.visible, dtype=dtype).masked_fill_(~self.visible, -math.inf)
-        return replace(self, bias=bias, last=last_inputs(self.num_kept, num_past))
 
 
 class JoinedLinears:

@@ -7,7 +7,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream, BistreamState  # noqa: E402
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import UNLIMITED  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import (
+    UNLIMITED,
+    SamplingRules,
+)
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     TASK,
@@ -17,7 +20,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.lm import Drawn, LmFeed, LmRunner, LmVoice, SamplingRules  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.lm import Drawn, LmFeed, LmRunner, LmVoice  # noqa: E402
 from tests.parity.generation import speak, speak_streamed  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
 from tests.support.networks import lm_of  # noqa: E402
@@ -88,7 +91,7 @@ def small_runner(lm: SpeechLm, num_slots: int = 3, num_positions: int = 200) -> 
 @pytest.mark.parametrize("num_slots", [5, 18], ids=["few slots", "more than a prefill takes"])
 def test_sequences_that_come_and_go_draw_what_they_draw_alone(lm: SpeechLm, num_slots: int) -> None:
     rng = random.Random(num_slots)
-    runner = LmRunner(lm, num_slots=num_slots, num_positions=160, max_steps=9)
+    runner = LmRunner(lm, num_slots=num_slots, num_positions=160)
     voice = runner.add_voice(PROMPT_TEXT)
     waiting = [(number * 77 - 300, request_of(rng)) for number in range(9 + num_slots)]
     expected = {seed: alone(lm, request, seed) for seed, request in waiting}
@@ -183,7 +186,7 @@ def test_a_stopped_slot_reports_fill_and_goes_on(lm: SpeechLm) -> None:
     step = stream.next_step()
     assert step is not None
     assert step.inputs == (TASK,)
-    runner.feed(1, step.inputs, stream.rules)
+    runner.start([LmFeed(1, step.inputs, stream.rules, goes_on=True)])
     assert len(runner.decode({}, 0)[1].ids) == 1
 
 
@@ -318,7 +321,7 @@ def test_numbers_that_are_not_finite_stay_in_their_row(lm: SpeechLm) -> None:
     assert runner.decode(dict.fromkeys(range(3), 9), 3)[1] == Drawn((), stopped=True, failed=True)
     assert runner.num_not_finite == 1
     with pytest.raises(ValueError, match="cannot go on"):
-        runner.feed(1, [TASK], SamplingRules.of_request(LengthLimits(0, 9)))
+        runner.start([LmFeed(1, [TASK], SamplingRules.of_request(LengthLimits(0, 9)), goes_on=True)])
     for slot in (0, 2):
         assert before[slot].ids + after[slot].ids == tuple(alone(lm, requests[slot], slot)[:4])
     runner.release(1)
@@ -360,15 +363,6 @@ def test_warming_up_changes_nothing(lm: SpeechLm) -> None:
     with pytest.raises(ValueError, match="in use"):
         runner.warm_up()
     assert finish(runner, [2])[2] == alone(lm, request, 3)
-
-
-def test_without_a_seed_each_sequence_is_another(lm: SpeechLm) -> None:
-    request = LmRequest([1, 2])
-    feed = feed_of(0, request, 0, LengthLimits(20, 20))
-    runner = small_runner(lm)
-    runner.start([LmFeed(slot, feed.inputs, feed.rules) for slot in range(2)])
-    spoken = finish(runner, range(2))
-    assert spoken[0] != spoken[1]
 
 
 def test_no_value_leaves_the_device(lm: SpeechLm) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     LengthLimits,
@@ -14,7 +15,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, SamplingRules  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from tests.parity.generation import speak  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
@@ -76,9 +77,9 @@ def test_inputs_that_do_not_fit_are_refused(lm: SpeechLm) -> None:
 
 
 def test_what_cannot_be_decoded_is_refused(lm: SpeechLm) -> None:
-    runner = LmRunner(lm, num_slots=2, num_positions=9, max_steps=3)
-    for num_steps in (-1, 4):
-        with pytest.raises(ValueError, match="0 to 3"):
+    runner = LmRunner(lm, num_slots=2, num_positions=9)
+    for num_steps in (-1, 65):
+        with pytest.raises(ValueError, match="0 to 64"):
             runner.decode({}, num_steps)
     with pytest.raises(ValueError, match="not in use"):
         runner.decode({0: 1}, 1)

@@ -30,19 +30,6 @@ def cache_capacity(cache: Tensor) -> int:
     return cache.shape[-2] - 1
 
 
-class RmsNorm(nn.Module):
-    """Root mean square norm, in float32 whatever the type of its input (§3.7)."""
-
-    def __init__(self, size: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normed ``x`` [..., size]."""
-        return functional.rms_norm(x, x.shape[-1:], self.weight, self.eps)
-
-
 @dataclass(frozen=True, slots=True)
 class _Places:
     """Where the new positions of a step lie; the same for all layers."""
@@ -111,8 +98,8 @@ class Layer(nn.Module):
         super().__init__()
         self.self_attn = Attention(config)
         self.mlp = Mlp(config)
-        self.input_layernorm = RmsNorm(config.hidden_size, config.norm_eps)
-        self.post_attention_layernorm = RmsNorm(config.hidden_size, config.norm_eps)
+        self.input_layernorm = nn.RMSNorm(config.hidden_size, config.norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, config.norm_eps)
 
     def forward(self, x: Tensor, cache: Tensor, places: _Places) -> Tensor:
         """One layer on ``x`` [B, T, hidden]."""
@@ -130,7 +117,7 @@ class Backbone(nn.Module):
         self.config = config
         self.embed_tokens = nn.Embedding(config.text_vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
-        self.norm = RmsNorm(config.hidden_size, config.norm_eps)
+        self.norm = nn.RMSNorm(config.hidden_size, config.norm_eps)
         frequencies = inverse_frequencies(config.head_dim, config.rope_theta)
         self.register_buffer("frequencies", frequencies, persistent=False)
 
@@ -168,22 +155,6 @@ class Backbone(nn.Module):
         return cast("Tensor", self.norm(x))  # [B, T, hidden]
 
 
-class _CausalLm(nn.Module):
-    """Gives the backbone its place in the keys: ``llm.model.model``."""
-
-    def __init__(self, config: LmConfig) -> None:
-        super().__init__()
-        self.model = Backbone(config)
-
-
-class _Encoder(nn.Module):
-    """Gives the backbone its place in the keys: ``llm.model``."""
-
-    def __init__(self, config: LmConfig) -> None:
-        super().__init__()
-        self.model = _CausalLm(config)
-
-
 class SpeechLm(nn.Module):
     """Text tokens and speech tokens in, log-probabilities of the next speech token out (§3)."""
 
@@ -194,12 +165,12 @@ class SpeechLm(nn.Module):
         self.llm_embedding = nn.Embedding(2, config.hidden_size)
         self.speech_embedding = nn.Embedding(num_speech_rows, config.hidden_size)
         self.llm_decoder = nn.Linear(config.hidden_size, num_speech_rows)
-        self.llm = _Encoder(config)
+        self.llm = nn.ModuleDict({"model": nn.ModuleDict({"model": Backbone(config)})})  # the keys of the file
 
     @property
     def backbone(self) -> Backbone:
         """The Qwen2 layers."""
-        return self.llm.model.model
+        return cast("Backbone", self.get_submodule("llm.model.model"))
 
     @property
     def device(self) -> torch.device:

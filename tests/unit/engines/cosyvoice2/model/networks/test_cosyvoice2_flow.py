@@ -13,6 +13,7 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid  # noqa
 from cc_tts.engines.cosyvoice2.model.networks.layers import Span  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.sizes import FlowConfig  # noqa: E402
 from tests.parity.golden_fill import fill_by_hash, fill_by_kind  # noqa: E402
+from tests.parity.whole_flow import encode  # noqa: E402
 from tests.support.flow_cases import SMALL  # noqa: E402
 from tests.support.golden import full_shapes, read_tensors, tiny_shapes  # noqa: E402
 from tests.support.networks import flow_of  # noqa: E402
@@ -85,12 +86,12 @@ class TestGolden:
     @pytest.mark.parametrize("streaming", [True, False])
     def test_encoder(self, tiny: Flow, golden: "dict[str, Tensor]", streaming: bool) -> None:
         token = golden["enc_tokens"]
-        hidden = tiny.encode(token, lengths_of(token), streaming=streaming, finalize=True)
+        hidden = encode(tiny, token, lengths_of(token), streaming=streaming, finalize=True)
         torch.testing.assert_close(hidden[0], golden[f"enc_out_streaming_{streaming}"], **GOLDEN_CLOSE)
 
     def test_encoder_with_lookahead(self, tiny: Flow, golden: "dict[str, Tensor]") -> None:
         token = golden["enc_tokens"]
-        hidden = tiny.encode(token, lengths_of(token), streaming=True, finalize=False)
+        hidden = encode(tiny, token, lengths_of(token), streaming=True, finalize=False)
         torch.testing.assert_close(hidden[0], golden["enc_out_context"], **GOLDEN_CLOSE)
 
     @pytest.mark.parametrize(("streaming", "name"), [(False, "mel_offline"), (True, "mel_stream_final")])
@@ -125,7 +126,7 @@ class TestGolden:
         golden = read_tensors("spec/flow.npz")
         token = torch.cat((golden["prompt_token"], golden["token"]), dim=1)
         for finalize, name in ((True, "final"), (False, "lookahead")):
-            hidden = full.encode(token, lengths_of(token), streaming=bool(streaming), finalize=finalize)
+            hidden = encode(full, token, lengths_of(token), streaming=bool(streaming), finalize=finalize)
             torch.testing.assert_close(
                 full.encoder_proj(hidden), golden[f"mu_streaming{streaming}_{name}"], **GOLDEN_CLOSE
             )

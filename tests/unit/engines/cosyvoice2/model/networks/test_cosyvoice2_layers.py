@@ -85,8 +85,11 @@ def test_a_query_sees_to_the_end_of_its_chunk_and_of_its_row(chunk: int, start: 
 
 def test_a_span_for_both_halves_repeats_itself() -> None:
     span = Span.of(torch.tensor([2, 3]), 3, chunk=2)
-    both = span.twice()
+    both = span.twice(torch.float32, num_past=2)
     assert torch.equal(both.visible[2:], span.visible)
+    assert both.bias is not None
+    assert torch.equal(both.bias == 0.0, both.visible)
+    assert torch.equal(both.bias == -torch.inf, ~both.visible)
     assert torch.equal(both.num_kept, torch.tensor([2, 3, 2, 3]))
 
 

@@ -231,38 +231,31 @@ def refuse_other_version(file: str, part: Part, found: Shapes) -> None:
         WrongModelVersion: they are.
 
     """
-    version = _OTHER_VERSION[part](found)
-    if version:
-        raise WrongModelVersion(
-            f"{file} is of CosyVoice {version}; this engine speaks with CosyVoice 2 (iic/CosyVoice2-0.5B)"
-        )
+    for (of, version), shows in _OTHER_VERSIONS.items():
+        if of == part and shows(found):
+            raise WrongModelVersion(
+                f"{file} is of CosyVoice {version}; this engine speaks with CosyVoice 2 (iic/CosyVoice2-0.5B)"
+            )
 
 
-def _llm_version(found: Shapes) -> int:
-    if any(key.startswith(("text_encoder.", "llm.encoders.")) for key in found):
-        return 1
-    return (
-        3 if "speech_embedding.weight" in found and not {"llm_embedding.weight", "llm_decoder.bias"} & set(found) else 0
-    )
+def _has(found: Shapes, *prefixes: str) -> bool:
+    return any(key.startswith(prefixes) for key in found)
 
 
-def _flow_version(found: Shapes) -> int:
-    if any(key.startswith("length_regulator.") for key in found):
-        return 1
-    return 3 if any(key.startswith("decoder.estimator.transformer_blocks.") for key in found) else 0
-
-
-def _hift_version(found: Shapes) -> int:
-    if "conv_pre.bias" in found and "ups.2.bias" not in found:
-        return 1  # two stages of upsampling, for 22.05 kHz
+def _has_plain_up_convolution(found: Shapes) -> bool:
+    """A plain convolution is [out, in, kernel], a transposed one [in, out, kernel]."""
     first_up = found.get("ups.0.parametrizations.weight.original1")
-    return (
-        3 if first_up and first_up[0] < first_up[1] else 0
-    )  # a plain convolution is [out, in, k], a transposed one [in, out, k]
+    return first_up is not None and first_up[0] < first_up[1]
 
 
-_OTHER_VERSION: Final[Mapping[Part, Callable[[Shapes], int]]] = {
-    "llm": _llm_version,
-    "flow": _flow_version,
-    "hift": _hift_version,
+_OTHER_VERSIONS: Final[Mapping[tuple[Part, int], Callable[[Shapes], bool]]] = {
+    ("llm", 1): lambda found: _has(found, "text_encoder.", "llm.encoders."),
+    ("llm", 3): lambda found: (
+        "speech_embedding.weight" in found and not {"llm_embedding.weight", "llm_decoder.bias"} & set(found)
+    ),
+    ("flow", 1): lambda found: _has(found, "length_regulator."),
+    ("flow", 3): lambda found: _has(found, "decoder.estimator.transformer_blocks."),
+    # two stages of upsampling, for 22.05 kHz
+    ("hift", 1): lambda found: "conv_pre.bias" in found and "ups.2.bias" not in found,
+    ("hift", 3): _has_plain_up_convolution,
 }

@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -60,11 +61,10 @@ class FileReport:
     """What was found in the place of one published file."""
 
     name: str
-    need: Need
-    state: State
     num_bytes: int | None
-    sha256: str
+    state: State
     detail: str = ""
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +99,9 @@ def check_model_dir(directory: Path) -> ModelDirReport:
     """Look at every file of a model directory; never raises for what it finds there."""
     if not directory.is_dir():
         return ModelDirReport(directory, (), (f"{directory}: no such directory",), ())
-    files, remarks = [], []
+    remarks: list[str] = []
+    files = [_check_file(directory / published.name, published, remarks) for published in PUBLISHED]
     other = checkpoint.other_description(directory)
-    for published in PUBLISHED:
-        file, notes = _check_file(directory, published)
-        files.append(file)
-        remarks += notes
     faults = [f"{directory} holds {other}"] if other else []
     faults += [f"{file.name}: {file.detail}" for file in files if file.state in {"missing", "wrong"}]
     if not _installed("torch"):
@@ -129,39 +126,33 @@ def _installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def _check_file(directory: Path, published: PublishedFile) -> tuple[FileReport, list[str]]:
-    path = directory / published.name
-
-    def report(state: State, detail: str = "", *, sha256: str = "") -> FileReport:
-        size = path.stat().st_size if path.is_file() else None
-        return FileReport(published.name, published.need, state, size, sha256, detail)
-
-    if not path.is_file():
-        if published.need == "none":
-            return report("unused", "not there, not needed"), []
-        return report("missing", f"not there; needed for {_WHY[published.need]}"), []
-    if published.need == "none":
-        return report("unused", "not needed"), []
-    try:
-        sha256 = checkpoint.sha256_of(path)
-    except OSError as error:
-        return report("wrong", f"cannot be read: {error.strerror}"), []
-    if path.stat().st_size == published.num_bytes and sha256.startswith(published.sha256):
-        return report("published", sha256=sha256), []
-    try:
-        notes = _check_content(path)
-    except ModelError as error:
-        return report("wrong", error.detail.removeprefix(f"{path}: "), sha256=sha256), []
-    same_size = path.stat().st_size == published.num_bytes
-    differs = "other content than published" if same_size else f"published: {published.num_bytes:,} bytes"
-    return report("differs", differs, sha256=sha256), notes
-
-
 _WHY: Final[dict[Need, str]] = {
     "engine": "speaking",
     "enrolment": "enrolling voices",
     "check": "telling what model this is",
 }
+
+
+def _check_file(path: Path, published: PublishedFile, remarks: list[str]) -> FileReport:
+    size = path.stat().st_size if path.is_file() else None
+    report = partial(FileReport, published.name, size)
+    if published.need == "none":
+        return report("unused", "not there, not needed" if size is None else "not needed")
+    if size is None:
+        return report("missing", f"not there; needed for {_WHY[published.need]}")
+    try:
+        sha256 = checkpoint.sha256_of(path)
+        if size == published.num_bytes and sha256.startswith(published.sha256):
+            return report("published", sha256=sha256)
+        remarks += _check_content(path)
+    except OSError as error:
+        return report("wrong", f"cannot be read: {error.strerror}")
+    except ModelError as error:
+        return report("wrong", error.detail.removeprefix(f"{path}: "), sha256)
+    differs = (
+        "other content than published" if size == published.num_bytes else f"published: {published.num_bytes:,} bytes"
+    )
+    return report("differs", differs, sha256)
 
 
 def _check_content(path: Path) -> list[str]:
@@ -213,40 +204,19 @@ def _check_graph(path: Path) -> list[str]:
     return []
 
 
-def add_model_commands(model: argparse.ArgumentParser, *, parents: Sequence[argparse.ArgumentParser] = ()) -> None:
-    """Add ``check`` and ``download`` to ``cc-tts model``.
-
-    Args:
-        model: the parser of ``cc-tts model``.
-        parents: parsers of options that every command takes (``--config``, ``--set``).
-
-    """
+def add_model_commands(model: argparse.ArgumentParser, *, parents: Sequence[argparse.ArgumentParser]) -> None:
+    """Add ``check`` and ``download`` to ``cc-tts model``; ``parents`` have the options of every command (``--config``)."""
     commands = model.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
-    check = commands.add_parser(
-        "check", parents=list(parents), help="is a model directory whole, and is it CosyVoice 2"
-    )
+    check = commands.add_parser("check", parents=parents, help="is a model directory whole, and is it CosyVoice 2")
     check.add_argument("directory", type=Path, metavar="DIR")
-    check.set_defaults(run=_run_check)
-
-    fetch = commands.add_parser(
-        "download", parents=list(parents), help="fetch CosyVoice2-0.5B from ModelScope (3.1 GB)"
-    )
-    fetch.add_argument(
-        "--to", type=Path, metavar="DIR", default=None, help=f"where to ({download.default_directory()})"
-    )
-    fetch.set_defaults(run=_run_download)
-    if not parents:
-        for command in (check, fetch):
-            command.set_defaults(config=None, set=[])
+    check.set_defaults(run=lambda options, _config: _print_check(options.directory))
+    fetch = commands.add_parser("download", parents=parents, help="fetch CosyVoice2-0.5B from ModelScope (3.1 GB)")
+    default = download.default_directory()
+    fetch.add_argument("--to", type=Path, metavar="DIR", default=default, help=f"where to ({default})")
+    fetch.set_defaults(run=lambda options, _: _print_check(download.download_model(options.to, files=NEEDED_FILES)))
 
 
-def _run_check(options: argparse.Namespace, _config: object) -> int:
-    report = check_model_dir(options.directory)
+def _print_check(directory: Path) -> int:
+    report = check_model_dir(directory)
     sys.stdout.write(f"{report}\n")
     return report.exit_code
-
-
-def _run_download(options: argparse.Namespace, _config: object) -> int:
-    directory = download.download_model(options.to or download.default_directory(), files=NEEDED_FILES)
-    return _run_check(argparse.Namespace(directory=directory), None)

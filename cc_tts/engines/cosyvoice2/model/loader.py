@@ -154,15 +154,20 @@ def load_model(
         ModelError: the directory cannot be used. The subclass says how, the message which file and what is wrong.
 
     """
-    claim(torch.device(device))
+    device = torch.device(device)
+    claim(device)
+    policy = policy or dtype_policy(device)
     networks, states = _read(directory)
-    weights = _placed(states, device, policy or dtype_policy(device), on_share)
-    del states
-    for part in PARTS:
-        fill(networks[part], weights.pop(part)).to(device)  # beside its weights, a network has constants
-    on_cpu = torch.device(device).type == "cpu"
-    for part in ("llm", "flow"):
-        join_linears(networks[part], most_bytes=JOINED_ON_CPU_BYTES if on_cpu else None)
+    num_bytes, done_bytes = sum(value.nbytes for state in states.values() for value in state.values()), 0
+    for part, network in networks.items():
+        weights = {}
+        for key, value in states.pop(part).items():
+            weights[key] = value.to(device=device, dtype=policy.dtype_of(part, key))
+            done_bytes += value.nbytes
+            on_share(done_bytes / num_bytes)
+        fill(network, weights).to(device)  # beside its weights, a network has constants
+        del weights  # lest what is joined be held twice
+        join_linears(network, most_bytes=JOINED_ON_CPU_BYTES if device.type == "cpu" else None)
     return SpeechModel(
         lm=cast("SpeechLm", networks["llm"]),
         flow=cast("Flow", networks["flow"]),
@@ -199,8 +204,20 @@ def _read(directory: Path) -> tuple[dict[Part, Network], dict[Part, dict[str, Te
             state = checkpoint.canonical_names(path.name, state)
         networks[part] = check_part(str(path), part, checkpoint.shapes_of(state), head_dims.get(part, HEAD_DIM))
         states[part] = state
-    _check_llm_sizes(str(files["llm"]), cast("LmConfig", networks["llm"].config), llm_sizes)
-    _check_heads(directory, cast("FlowConfig", networks["flow"].config))
+    config = networks["llm"].config
+    wrong = [
+        f"{name} is {getattr(config, name)}, config.json says {size}"
+        for name, size in llm_sizes.items()
+        if getattr(config, name) != size
+    ]
+    if wrong:
+        raise TensorMismatch(str(files["llm"]), wrong=wrong)
+    estimator = cast("FlowConfig", networks["flow"].config).estimator
+    if estimator.num_attention % estimator.head_dim:
+        raise ModelFileDamaged(
+            f"{directory / DESCRIPTION}: attention_head_dim is {estimator.head_dim}; "
+            f"queries of {estimator.num_attention} are not whole heads of that"
+        )
     _drop_tied_head(str(files["llm"]), states["llm"])
     states["hift"] = _fold(str(files["hift"]), states["hift"])
     return networks, states
@@ -283,14 +300,6 @@ def estimator_head_dim(directory: Path) -> int:
     return found.pop() if found else HEAD_DIM
 
 
-def _check_heads(directory: Path, config: FlowConfig) -> None:
-    if config.estimator.num_attention % config.estimator.head_dim:
-        raise ModelFileDamaged(
-            f"{directory / DESCRIPTION}: attention_head_dim is {config.estimator.head_dim}; "
-            f"queries of {config.estimator.num_attention} are not whole heads of that"
-        )
-
-
 def _llm_sizes(path: Path) -> dict[str, int]:
     """Sizes of the language model by the Qwen2 description beside it, named as in :class:`LmConfig`.
 
@@ -326,16 +335,6 @@ def _llm_sizes(path: Path) -> dict[str, int]:
     }
 
 
-def _check_llm_sizes(file: str, config: LmConfig, described: Mapping[str, int]) -> None:
-    wrong = [
-        f"{name} is {getattr(config, name)}, config.json says {size}"
-        for name, size in described.items()
-        if getattr(config, name) != size
-    ]
-    if wrong:
-        raise TensorMismatch(file, wrong=wrong)
-
-
 def _drop_tied_head(file: str, state: dict[str, Tensor]) -> None:
     """Take the unused head out (spec §1): it must be the text embedding again."""
     head, embedding = state.pop(TIED_HEAD), state[TEXT_EMBEDDING]
@@ -366,17 +365,3 @@ def _fold(file: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if bad:
         raise TensorMismatch(file, wrong=bad)
     return folded
-
-
-def _placed(
-    states: Mapping[Part, Mapping[str, Tensor]], device: str | torch.device, policy: DtypePolicy, on_share: OnShare
-) -> dict[Part, dict[str, Tensor]]:
-    num_bytes = max(1, sum(value.nbytes for state in states.values() for value in state.values()))
-    done_bytes = 0
-    ready: dict[Part, dict[str, Tensor]] = {part: {} for part in states}
-    for part, state in states.items():
-        for key, value in state.items():
-            ready[part][key] = value.to(device=device, dtype=policy.dtype_of(part, key))
-            done_bytes += value.nbytes
-            on_share(done_bytes / num_bytes)
-    return ready

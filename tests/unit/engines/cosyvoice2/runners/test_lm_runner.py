@@ -7,10 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream, BistreamState  # noqa: E402
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import (
-    UNLIMITED,
-    SamplingRules,
-)
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import UNLIMITED, SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     TASK,

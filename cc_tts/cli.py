@@ -15,7 +15,7 @@ from cc_tts import __version__
 
 if TYPE_CHECKING:
     from cc_tts.config.schema import Config
-    from cc_tts.voices.enrolment import PromptEncoder
+    from cc_tts.voices.enrolment import ReferenceEncoder
     from cc_tts.voices.voice import Voice
 
 EXIT_USAGE = 2
@@ -79,7 +79,7 @@ def _parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
         voices.add_argument("--language", help="only voices of this language")
         voices.set_defaults(run=_voices)
-        add_voice_commands(voices, make_encoder=_prompt_encoder, normalize=_normalized, parents=[common])
+        add_voice_commands(voices, make_encoder=_reference_encoder, normalize=_normalized, parents=[common])
 
     def fill_model(model: argparse.ArgumentParser) -> None:
         from cc_tts.engines.cosyvoice2.model.directory import add_model_commands
@@ -231,10 +231,10 @@ def _normalized(text: str, language: str) -> str:
     return Normalizer().normalize(text, language)
 
 
-def _prompt_encoder(model: Path) -> "PromptEncoder":
-    from cc_tts.engines.cosyvoice2.voice.encoder import CosyVoicePromptEncoder
+def _reference_encoder(model: Path) -> "ReferenceEncoder":
+    from cc_tts.engines.cosyvoice2.voice.encoder import CosyVoiceReferenceEncoder
 
-    return CosyVoicePromptEncoder(model)
+    return CosyVoiceReferenceEncoder(model)
 
 
 def _check_config(_options: argparse.Namespace, config: "Config") -> int:

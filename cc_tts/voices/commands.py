@@ -19,9 +19,9 @@ from cc_tts.errors import ConfigError
 from cc_tts.voices.enrolment import (
     MAX_CHARACTERS_PER_S,
     MAX_DURATION_S,
-    PromptEncoder,
-    PromptFeatures,
     PromptUnusable,
+    ReferenceEncoder,
+    ReferenceFeatures,
     Samples,
     enrol,
 )
@@ -41,7 +41,7 @@ _MAX_TRANSCRIPT_BYTES: Final = 4 * MAX_TRANSCRIPT_CHARS
 def add_voice_commands(
     voices: argparse.ArgumentParser,
     *,
-    make_encoder: Callable[[Path], PromptEncoder],
+    make_encoder: Callable[[Path], ReferenceEncoder],
     normalize: Callable[[str, str], str],
     parents: Sequence[argparse.ArgumentParser],
 ) -> None:
@@ -88,7 +88,7 @@ def run_enrol(
     options: argparse.Namespace,
     config: Config,
     *,
-    make_encoder: Callable[[Path], PromptEncoder],
+    make_encoder: Callable[[Path], ReferenceEncoder],
     normalize: Callable[[str, str], str],
 ) -> int:
     """Check what was given, compute the features, keep the voice under its name."""
@@ -163,7 +163,7 @@ def run_enrolled(options: argparse.Namespace, config: Config) -> int:
 class _Announced:
     """An encoder that says so when the slow part begins: reading 500 MB of networks and running them."""
 
-    def __init__(self, encoder: PromptEncoder, name: str) -> None:
+    def __init__(self, encoder: ReferenceEncoder, name: str) -> None:
         self._encoder = encoder
         self._name = name
 
@@ -171,7 +171,7 @@ class _Announced:
     def fingerprint(self) -> str:
         return self._encoder.fingerprint
 
-    def encode(self, audio: Samples, rate_hz: int) -> PromptFeatures:
+    def encode(self, audio: Samples, rate_hz: int) -> ReferenceFeatures:
         sys.stderr.write(f"{self._name}: {len(audio) / rate_hz:.1f} s; loading 500 MB of networks and listening … ")
         sys.stderr.flush()
         try:

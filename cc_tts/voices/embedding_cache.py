@@ -28,6 +28,7 @@ MEL_BINS: Final = 80
 
 _VERSION: Final = 1
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
+_SHARED: Final = ("key", "transcript", "fingerprint", "duration_s", "warnings")
 _TENSORS: Final = {"llm_tokens": np.int32, "flow_tokens": np.int32, "flow_mel": np.float32, "embedding": np.float32}
 
 
@@ -80,14 +81,7 @@ class EmbeddingCache:
             tensors = self._read_tensors(key, metadata.tensors_sha256)
         except (OSError, ValueError, SafetensorError):
             return None
-        return EnrolledVoice(
-            key=key,
-            transcript=metadata.transcript,
-            fingerprint=metadata.fingerprint,
-            duration_s=metadata.duration_s,
-            warnings=metadata.warnings,
-            **tensors,
-        )
+        return EnrolledVoice(**{name: getattr(metadata, name) for name in _SHARED}, **tensors)
 
     def store(self, voice: EnrolledVoice) -> None:
         """Write a voice; a concurrent reader sees all of it or nothing.
@@ -102,13 +96,9 @@ class EmbeddingCache:
         _check_shapes(tensors)
         content = save(tensors)
         metadata = VoiceMetadata(
-            key=voice.key,
-            transcript=voice.transcript,
-            fingerprint=voice.fingerprint,
-            duration_s=voice.duration_s,
+            **{name: getattr(voice, name) for name in _SHARED},
             num_llm_tokens=len(voice.llm_tokens),
             num_flow_tokens=len(voice.flow_tokens),
-            warnings=voice.warnings,
             tensors_sha256=hashlib.sha256(content).hexdigest(),
         )
         try:

@@ -1,6 +1,6 @@
 """A voice from a recording and its transcript: checked, turned into numbers once, kept (spec §7.3, §12).
 
-``enrol`` is the way in. It knows nothing of networks: a ``PromptEncoder`` (``engines/cosyvoice2/voice/encoder``) computes
+``enrol`` is the way in. It knows nothing of networks: a ``ReferenceEncoder`` (``engines/cosyvoice2/voice/encoder``) computes
 tokens, mel and embedding; ``embedding_cache`` keeps them under a key made of all that they depend on.
 """
 
@@ -65,7 +65,7 @@ class PromptUnusable(Unprocessable):
 
 
 @dataclass(frozen=True, slots=True)
-class PromptFeatures:
+class ReferenceFeatures:
     """What the networks make of a recording."""
 
     tokens: npt.NDArray[np.int32]  # [n], 25 a second
@@ -73,7 +73,7 @@ class PromptFeatures:
     embedding: npt.NDArray[np.float32]  # [192]
 
 
-class PromptEncoder(Protocol):
+class ReferenceEncoder(Protocol):
     """Computes the features of a recording; ``engines/cosyvoice2/voice/encoder`` has the one that does."""
 
     @property
@@ -81,7 +81,7 @@ class PromptEncoder(Protocol):
         """Identifies the networks; features of another fingerprint are not comparable."""
         ...
 
-    def encode(self, audio: Samples, rate_hz: int) -> PromptFeatures:
+    def encode(self, audio: Samples, rate_hz: int) -> ReferenceFeatures:
         """Compute tokens, mel and embedding of mono audio."""
         ...
 
@@ -102,7 +102,7 @@ class Recording:
 def enrol(
     wav: Path,
     transcript: str | None,
-    encoder: PromptEncoder,
+    encoder: ReferenceEncoder,
     cache: EmbeddingCache,
     *,
     trim_to_chunk: bool = True,
@@ -175,7 +175,7 @@ def voice_key(data: bytes, transcript: str, fingerprint: str, *, trim_to_chunk: 
 def assemble(
     key: str,
     transcript: str,
-    features: PromptFeatures,
+    features: ReferenceFeatures,
     *,
     fingerprint: str,
     duration_s: float,

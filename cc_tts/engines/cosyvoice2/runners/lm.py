@@ -25,7 +25,7 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, LmInput, Table, text_inputs
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, bucket_of, buckets_up_to, thinned, upload
+from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, batches, bucket_of, buckets_up_to, thinned, upload
 from cc_tts.engines.cosyvoice2.runners.lm_slots import EXTENDED, NUM_REPORTED, Column, Flag, SlotRows, numbers_of
 from cc_tts.engines.cosyvoice2.runners.sampler import RasParams
 from cc_tts.errors import EngineFailed
@@ -128,8 +128,6 @@ class LmRunner:
         self.num_positions = num_positions
         self.num_not_finite = 0
         """Sequences that stopped because their numbers were not finite."""
-        self.num_full = 0
-        """Sequences that stopped because they filled their slot."""
         self._lm = lm
         self._ids = lm.config.speech_ids
         self._params = params or RasParams()
@@ -196,7 +194,7 @@ class LmRunner:
         """Run what each text of a voice begins with, once.
 
         Raises:
-            ValueError: no such text tokens, or more than a slot has room for.
+            ValueError: no such text tokens, or more than a slot holds.
 
         """
         inputs = (SOS, *text_inputs(prompt_text_ids or ()))
@@ -219,15 +217,11 @@ class LmRunner:
         """
         if len({feed.slot for feed in feeds}) < len(feeds):
             raise ValueError("a slot is fed twice")
-        by_width: dict[int, list[_Prefill]] = {}
-        for prefill in [self._checked(feed) for feed in feeds]:
-            by_width.setdefault(bucket_of(len(prefill.new), WIDTH_BUCKETS), []).append(prefill)
-        most = PREFILL_ROW_BUCKETS[-1]
-        for width, alike in by_width.items():
-            for batch in (alike[first : first + most] for first in range(0, len(alike), most)):
-                num_keys = self._num_keys(max(prefill.end for prefill in batch))
-                key = self._prefill.fit((bucket_of(len(batch), PREFILL_ROW_BUCKETS), width, num_keys))
-                self._run_batch(batch, *key)
+        prefills = [self._checked(feed) for feed in feeds]
+        for width, batch in batches(prefills, lambda each: len(each.new), WIDTH_BUCKETS, PREFILL_ROW_BUCKETS[-1]):
+            num_keys = self._num_keys(max(prefill.end for prefill in batch))
+            key = self._prefill.fit((bucket_of(len(batch), PREFILL_ROW_BUCKETS), width, num_keys))
+            self._run_batch(batch, *key)
 
     @torch.inference_mode()
     def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, Drawn]:
@@ -348,19 +342,17 @@ class LmRunner:
         return ()
 
     def _collect(self, num_steps: int) -> dict[int, Drawn]:
-        """Bring the news of all slots to the host, in one copy; here it waits for the device."""
+        """Copy what all slots report to the host, at once; here it waits for the device."""
         if not self._used:
             return {}
         rows = self._rows.first(max(self._used) + 1)
-        news = torch.cat((rows.numbers[:, :NUM_REPORTED], rows.out[:, : num_steps + 1]), dim=1)
+        report = torch.cat((rows.numbers[:, :NUM_REPORTED], rows.out[:, : num_steps + 1]), dim=1)
         rows.column(Column.NUM_OUT).zero_()
-        numbers: list[list[int]] = news.tolist()
+        numbers: list[list[int]] = report.tolist()
         result = {}
         for slot, used in self._used.items():
             used.length, used.num_sampled, flags, num_out, *ids = numbers[slot]
-            raised = Flag(flags) & ~used.flags
-            self.num_not_finite += Flag.NOT_FINITE in raised
-            self.num_full += Flag.FULL in raised
+            self.num_not_finite += Flag.NOT_FINITE in Flag(flags) & ~used.flags
             used.flags = Flag(flags)
             result[slot] = Drawn(tuple(ids[:num_out]), bool(used.flags), bool(used.flags & ~Flag.STOPPED))
         return result

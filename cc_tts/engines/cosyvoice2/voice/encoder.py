@@ -1,4 +1,4 @@
-"""The two ONNX graphs that listen to a prompt: CAM++ (who speaks) and the speech tokenizer v2 (what sounds) (spec §7.3).
+"""The two ONNX graphs that encode a reference: CAM++ (who speaks) and the speech tokenizer v2 (what is said) (spec §7.3).
 
 Both run on the CPU with one thread, at enrolment only. The tokens depend a little on the version of onnxruntime
 (spec §13), which is why a voice is enrolled once and its tokens are kept; the version is part of the fingerprint.
@@ -19,12 +19,12 @@ from cc_tts.engines.cosyvoice2.voice import features
 from cc_tts.engines.cosyvoice2.voice.features import MEL_RATE_HZ, TOKENIZER_RATE_HZ
 from cc_tts.engines.cosyvoice2.voice.numpy_features import Audio
 from cc_tts.errors import ProcessFailed
-from cc_tts.voices.enrolment import PromptFeatures
+from cc_tts.voices.embedding_cache import EMBEDDING_SIZE
+from cc_tts.voices.enrolment import ReferenceFeatures
 
 SPEAKER_FILE: Final = "campplus.onnx"
 TOKENIZER_FILE: Final = "speech_tokenizer_v2.onnx"
 
-EMBEDDING_SIZE: Final = 192
 NUM_CODES: Final = 6561
 """3⁸, the codebook of the tokenizer (spec §1)."""
 MAX_TOKENIZER_S: Final = 30
@@ -39,7 +39,7 @@ class EncoderFailed(ProcessFailed):
     """A graph ran and gave something that it must not."""
 
     code = "prompt_encoder_failed"
-    title = "The networks that listen to the prompt failed"
+    title = "The networks that encode the reference failed"
 
 
 class _Graph:
@@ -111,9 +111,8 @@ class SpeakerEncoder:
 class SpeechTokenizer:
     """The S3 tokenizer: 16 kHz audio to speech tokens, 25 a second."""
 
-    def __init__(self, path: Path, *, num_codes: int = NUM_CODES) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._num_codes = num_codes
         self._graph = _Graph(path, input_shapes=[(1, features.WHISPER_BINS, None), (1,)])
 
     def tokens(self, audio: Audio) -> npt.NDArray[np.int32]:
@@ -126,19 +125,18 @@ class SpeechTokenizer:
         result = self._graph.run(mel[None], np.array([mel.shape[1]], dtype=np.int32)).reshape(-1)
         if not np.issubdtype(result.dtype, np.integer) or len(result) == 0:
             raise EncoderFailed(f"{self._path.name} gave {len(result)} values of {result.dtype}, wanted token ids")
-        if result.min() < 0 or result.max() >= self._num_codes:
+        if result.min() < 0 or result.max() >= NUM_CODES:
             raise EncoderFailed(
-                f"{self._path.name} gave tokens from {result.min()} to {result.max()}, wanted 0 to {self._num_codes - 1}"
+                f"{self._path.name} gave tokens from {result.min()} to {result.max()}, wanted 0 to {NUM_CODES - 1}"
             )
         return result.astype(np.int32)
 
 
-class CosyVoicePromptEncoder:
-    """Everything that enrolment computes; a ``voices.enrolment.PromptEncoder``. The graphs are read on first use."""
+class CosyVoiceReferenceEncoder:
+    """Everything that enrolment computes; a ``voices.enrolment.ReferenceEncoder``. The graphs are read on first use."""
 
-    def __init__(self, directory: Path, *, num_codes: int = NUM_CODES) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._num_codes = num_codes
         self._fingerprint = ""
         self._graphs: tuple[SpeakerEncoder, SpeechTokenizer] | None = None
 
@@ -151,16 +149,14 @@ class CosyVoicePromptEncoder:
             self._fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         return self._fingerprint
 
-    def encode(self, audio: Audio, rate_hz: int) -> PromptFeatures:
+    def encode(self, audio: Audio, rate_hz: int) -> ReferenceFeatures:
         """Resample from the recording itself for each reader (spec §7.3), and run all three."""
         if self._graphs is None:
-            self._graphs = (
-                SpeakerEncoder(self._directory / SPEAKER_FILE),
-                SpeechTokenizer(self._directory / TOKENIZER_FILE, num_codes=self._num_codes),
-            )
+            directory = self._directory
+            self._graphs = SpeakerEncoder(directory / SPEAKER_FILE), SpeechTokenizer(directory / TOKENIZER_FILE)
         speaker, tokenizer = self._graphs
         at_16k = features.resample(audio, rate_hz, TOKENIZER_RATE_HZ)
-        return PromptFeatures(
+        return ReferenceFeatures(
             tokens=tokenizer.tokens(at_16k),
             mel=features.reference_mel(features.resample(audio, rate_hz, MEL_RATE_HZ)),
             embedding=speaker.embed(at_16k),

@@ -1,4 +1,4 @@
-"""The end of a piece of text, as the front end of CosyVoice2 leaves it, and its text tokens (§7.2, §7.4).
+"""The end of a text chunk, as the front end of CosyVoice2 leaves it, and its text tokens (§7.2, §7.4).
 
 The model was trained on sentences that end; a text without a mark at its end tends to be cut short or to ramble. A chunk
 that was cut off in mid-sentence keeps its comma, unlike in the reference: a full stop there makes the voice fall.

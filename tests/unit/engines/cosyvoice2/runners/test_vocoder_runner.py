@@ -8,9 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from cc_tts.engines.cosyvoice2.engine.device import Spoken  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import fold_weight_norm  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.vocoder import FRAME_BUCKETS, PcmOut, VocoderRow, VocoderRunner  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.vocoder import FRAME_BUCKETS, VocoderRow, VocoderRunner  # noqa: E402
 from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
 from tests.parity.whole_vocoder import NoiselessVocoderRunner, vocode  # noqa: E402
 from tests.support.networks import vocoder_of  # noqa: E402
@@ -68,7 +69,7 @@ def push(
     return chunked.push(mel, crossfade, is_last=is_last, draws=draws)
 
 
-def assert_same(out: PcmOut, audio: "Tensor") -> None:
+def assert_same(out: Spoken, audio: "Tensor") -> None:
     """Within one step of 16 bits."""
     assert not out.failed
     samples = np.frombuffer(out.pcm, "<i2").astype(np.float64)
@@ -132,7 +133,7 @@ def test_a_stream_of_one_short_chunk_and_one_of_nothing(vocoder: Vocoder) -> Non
     short, nothing = mel_of(3, 1), mel_of(0, 1)
     outs = runner.synthesise([VocoderRow(0, short, True, True, 1), VocoderRow(1, nothing, True, True)])
     assert_same(outs[0], alone(runner, short, [3], 1)[0])
-    assert outs[1] == PcmOut(b"")
+    assert outs[1] == Spoken(b"")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +218,7 @@ def test_numbers_that_are_not_finite_stay_in_their_row(vocoder: Vocoder) -> None
     rows = [rows_of(mel, [16, 14], slot, slot) for slot, mel in enumerate(mels)]
     assert not any(out.failed for out in runner.synthesise([first for first, _ in rows]))
     outs = runner.synthesise([second for _, second in rows])
-    assert outs[1] == PcmOut(b"", failed=True)
+    assert outs[1] == Spoken(b"", failed=True)
     assert runner.num_not_finite == 1
     for slot in (0, 2):
         assert_same(outs[slot], alone(runner, mels[slot], [16, 14], slot)[1])

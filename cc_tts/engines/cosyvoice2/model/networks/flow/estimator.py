@@ -153,28 +153,18 @@ class Attention(nn.Module):
         return cast("Tensor", self.to_out[0](join_heads(mixed)))
 
 
-class _GeluIn(nn.Module):
-    """The first half of the feed-forward part."""
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__()
-        self.proj = nn.Linear(in_features, out_features)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.gelu(self.proj(x))
-
-
 class FeedForward(nn.Module):
     """Two linear maps with GELU between them."""
 
     def __init__(self, config: EstimatorConfig) -> None:
         super().__init__()
-        first, second = _GeluIn(config.channels, config.num_hidden), nn.Linear(config.num_hidden, config.channels)
-        self.net = nn.ModuleDict({"0": first, "2": second})
+        first, second = nn.Linear(config.channels, config.num_hidden), nn.Linear(config.num_hidden, config.channels)
+        self.net = nn.ModuleDict({"0": nn.ModuleDict({"proj": first}), "2": second})
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T, channels]."""
-        return cast("Tensor", self.net["2"](self.net["0"](x)))
+        hidden = functional.gelu(self.net.get_submodule("0.proj")(x))
+        return cast("Tensor", self.net["2"](hidden))
 
 
 class TransformerBlock(nn.Module):

@@ -1,4 +1,4 @@
-"""What the language model is fed and what it answers, by number: rows of three embedding tables and the ids of its head.
+"""Inputs and outputs of the language model, by number: rows of three embedding tables and the ids of its head.
 
 No torch here, so the scheduling of text and speech (``bistream``) stays free of it. Section numbers are those of the
 specification of CosyVoice2.
@@ -73,7 +73,7 @@ class SpeechIds:
 
 
 class ForbiddenIds(NamedTuple):
-    """Which of the three special ids must not be drawn at a step, in the order in which they end the head's output."""
+    """Which of the three special ids must not be sampled at a step, in the order in which they end the head's output."""
 
     end: bool
     unused: bool

@@ -214,11 +214,11 @@ class SpeechLm(nn.Module):
         slots: Tensor | None = None,
         num_keys: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Run rows of several new positions and answer for the last one of each.
+        """Run rows of several new positions.
 
         Args:
             x: embeddings [B, T, hidden], each row padded on the right.
-            num_new: how many of the T are real, [B]; a row with 0 leaves its slot as it was and answers nonsense.
+            num_new: how many of the T are real, [B]; a row with 0 leaves its slot as it was; its result means nothing.
             cache: keys and values of the past; written in place.
             starts: how many positions each row has in the cache already, [B]; none, when left out.
             slots: the slot of each row, [B], all different; row i has slot i, when left out.
@@ -248,10 +248,10 @@ class SpeechLm(nn.Module):
         """Run one speech token of each row, rows at different lengths.
 
         Args:
-            speech_ids: the tokens drawn last, [B].
+            speech_ids: the tokens sampled last, [B].
             starts: how many positions each row has in the cache already, [B].
             cache: keys and values of the past; written in place.
-            active: rows that are really there, [B]; the others leave their slot as it was and answer nonsense.
+            active: rows that are really there, [B]; the others leave their slot as it was; their result means nothing.
             slots: as in :meth:`prefill`.
             num_keys: as in :meth:`prefill`; at least ``max(starts) + 1``.
 

@@ -7,7 +7,8 @@ import argparse
 import importlib.util
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -21,8 +22,6 @@ from cc_tts.voices.enrolment import (
     MAX_DURATION_S,
     PromptUnusable,
     ReferenceEncoder,
-    ReferenceFeatures,
-    Samples,
     enrol,
 )
 from cc_tts.voices.library import MODES, VoiceLibrary, VoiceMode, VoiceRecord, check_id, check_plain, check_record
@@ -111,12 +110,12 @@ def run_enrol(
         raise ConfigError(
             "voices are kept with safetensors, which is not installed; install cc-tts with its extra `gpu`"
         )
-    encoder = _Announced(make_encoder(model), options.wav.name)
     voice = enrol(
         options.wav,
         transcript or None,
-        encoder,
+        make_encoder(model),
         library.features,
+        announced=_announced,
         trim_to_chunk=not options.keep_whole,
         normalize=lambda text: normalize(text, record.language),
     )
@@ -160,27 +159,17 @@ def run_enrolled(options: argparse.Namespace, config: Config) -> int:
     return 1 if faults else 0
 
 
-class _Announced:
-    """An encoder that says so when the slow part begins: reading 500 MB of networks and running them."""
-
-    def __init__(self, encoder: ReferenceEncoder, name: str) -> None:
-        self._encoder = encoder
-        self._name = name
-
-    @property
-    def fingerprint(self) -> str:
-        return self._encoder.fingerprint
-
-    def encode(self, audio: Samples, rate_hz: int) -> ReferenceFeatures:
-        sys.stderr.write(f"{self._name}: {len(audio) / rate_hz:.1f} s; loading 500 MB of networks and listening … ")
-        sys.stderr.flush()
-        try:
-            features = self._encoder.encode(audio, rate_hz)
-        except BaseException:
-            sys.stderr.write("failed\n")
-            raise
-        sys.stderr.write("done\n")
-        return features
+@contextmanager
+def _announced(name: str, duration_s: float) -> Iterator[None]:
+    """Report the slow part: reading 500 MB of networks and running them."""
+    sys.stderr.write(f"{name}: {duration_s:.1f} s; loading 500 MB of networks and listening … ")
+    sys.stderr.flush()
+    outcome = "failed"
+    try:
+        yield
+        outcome = "done"
+    finally:
+        sys.stderr.write(f"{outcome}\n")
 
 
 def _library(options: argparse.Namespace, config: Config) -> VoiceLibrary:

@@ -9,6 +9,7 @@ import io
 import struct
 import unicodedata
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -107,6 +108,7 @@ def enrol(
     *,
     trim_to_chunk: bool = True,
     normalize: Callable[[str], str] = str,
+    announced: Callable[[str, float], AbstractContextManager[None]] = lambda _name, _duration_s: nullcontext(),
 ) -> EnrolledVoice:
     """Make a voice of a recording, or take it from the cache if it was made before.
 
@@ -120,6 +122,7 @@ def enrol(
             the new speech follows, stays. The language model's must agree with the transcript and is not cut.
         normalize: writes the digits and abbreviations of the transcript out, as it is done with every text that is spoken;
             the language model goes on from the words that are heard.
+        announced: entered with the recording's name and length in seconds while ``encoder`` works.
 
     Raises:
         PromptUnusable: the recording or the transcript cannot be used.
@@ -139,7 +142,8 @@ def enrol(
     warnings = list(check_recording(recording, name=wav.name))
     if transcript is not None:
         warnings += check_transcript(words, recording.duration_s)
-    features = encoder.encode(recording.audio, recording.rate_hz)
+    with announced(wav.name, recording.duration_s):
+        features = encoder.encode(recording.audio, recording.rate_hz)
     voice = assemble(
         key,
         words,

@@ -117,12 +117,11 @@ class TaughtLm(SpeechLm):
         cache: Tensor,
         *,
         active: Tensor | None = None,
-        slots: Tensor | None = None,
         num_keys: int | None = None,
     ) -> tuple[Tensor, Tensor]:
         """See :meth:`SpeechLm.decode`."""
-        answer, cache = super().decode(speech_ids, starts, cache, active=active, slots=slots, num_keys=num_keys)
-        slots = torch.arange(len(starts), device=starts.device) if slots is None else slots
+        answer, cache = super().decode(speech_ids, starts, cache, active=active, num_keys=num_keys)
+        slots = torch.arange(len(starts), device=starts.device)
         lengths = starts + 1 if active is None else torch.where(active, starts + 1, 0)
         return self._taught(answer, slots, lengths), cache
 

@@ -168,11 +168,11 @@ def test_a_taught_model_is_certain_where_it_was_told_and_keeps_its_thoughts(mode
     taught = TaughtLm(lm, num_slots=2, num_positions=9)
     taught.forget()
     taught.teach(1, 4, [7])
-    slots, ids = torch.tensor([0, 1]), torch.tensor([3, 5])
+    ids = torch.tensor([3, 5])
     for lengths, certain in (([3, 3], [False, True]), ([4, 4], [False, False])):
         starts = torch.tensor(lengths)
-        answer, _ = taught.decode(ids, starts, lm.new_cache(2, 9), slots=slots)
-        thought, _ = lm.decode(ids, starts, lm.new_cache(2, 9), slots=slots)
+        answer, _ = taught.decode(ids, starts, lm.new_cache(2, 9))
+        thought, _ = lm.decode(ids, starts, lm.new_cache(2, 9))
         for slot, is_certain in enumerate(certain):
             end = lengths[slot] + 1
             torch.testing.assert_close(taught.thoughts(slot, [end])[0], thought[slot])

@@ -232,8 +232,10 @@ class SpeechLm(nn.Module):
         starts = torch.zeros_like(num_new) if starts is None else starts
         num_keys = cache_capacity(cache) if num_keys is None else num_keys
         hidden = self.backbone(x, starts, num_new, cache, slots, num_keys)  # [B, T, hidden]
-        last = (num_new - 1).clamp(min=0)[:, None, None].expand(-1, 1, hidden.shape[-1])  # [B, 1, hidden]
-        return self._log_probs(hidden.gather(1, last)[:, 0]), cache
+        if x.shape[1] > 1:
+            last = (num_new - 1).clamp(min=0)[:, None, None].expand(-1, 1, hidden.shape[-1])  # [B, 1, hidden]
+            hidden = hidden.gather(1, last)
+        return self._log_probs(hidden[:, 0]), cache
 
     def decode(
         self,
@@ -242,28 +244,21 @@ class SpeechLm(nn.Module):
         cache: Tensor,
         *,
         active: Tensor | None = None,
-        slots: Tensor | None = None,
         num_keys: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Run one speech token of each row, rows at different lengths.
+        """Run one speech token of each row, rows at different lengths: :meth:`prefill` of slots from the first on.
 
         Args:
             speech_ids: the tokens sampled last, [B].
             starts: how many positions each row has in the cache already, [B].
             cache: keys and values of the past; written in place.
-            active: rows that are really there, [B]; the others leave their slot as it was; their result means nothing.
-            slots: as in :meth:`prefill`.
-            num_keys: as in :meth:`prefill`; at least ``max(starts) + 1``.
-
-        Returns:
-            Log-probabilities [B, codes + 3] in float32 of the next token, and the cache.
+            active: rows that are really there, [B]; the others leave their slot as it was.
+            num_keys: at least ``max(starts) + 1``.
 
         """
         num_new = torch.ones_like(starts) if active is None else active.to(starts.dtype)
-        num_keys = cache_capacity(cache) if num_keys is None else num_keys
         x = self.speech_embedding(speech_ids)[:, None]  # [B, 1, hidden]
-        hidden = self.backbone(x, starts, num_new, cache, slots, num_keys)
-        return self._log_probs(hidden[:, 0]), cache
+        return self.prefill(x, num_new, cache, starts=starts, num_keys=num_keys)
 
     def _log_probs(self, hidden: Tensor) -> Tensor:
         """In float32 from the sum of products on: rounded to a half type first, near ties would be sampled otherwise."""

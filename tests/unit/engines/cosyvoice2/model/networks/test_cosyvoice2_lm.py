@@ -177,7 +177,8 @@ def test_a_ragged_batch_equals_its_rows_alone(lm: SpeechLm, slots: list[int] | N
 
     for step in range(4):
         ids = torch.tensor([3, 9, 27, 11]) + step
-        log_probs, cache = lm.decode(ids, lengths, cache, slots=where, num_keys=num_keys)
+        x, num_new = lm.speech_embedding(ids)[:, None], torch.ones(4, dtype=torch.int64)
+        log_probs, cache = lm.prefill(x, num_new, cache, starts=lengths, slots=where, num_keys=num_keys)
         alone = [lm.decode(ids[row : row + 1], lengths[row : row + 1], own) for row, (_, own) in enumerate(alone)]
         torch.testing.assert_close(log_probs, torch.cat([answer for answer, _ in alone]), **CLOSE)
         lengths = lengths + 1

@@ -194,12 +194,7 @@ def shapes_of(state: Mapping[str, "Tensor"]) -> dict[str, Shape]:
 
 
 def check_tensors(file: str, found: Shapes, expected: Shapes) -> None:
-    """Hold the tensors found against those expected, none left out.
-
-    Raises:
-        TensorMismatch: they differ; all three kinds of difference are reported at once.
-
-    """
+    """Raise ``TensorMismatch`` with all differences between the tensors found and those expected."""
     missing = [key for key in expected if key not in found]
     unexpected = [key for key in found if key not in expected]
     wrong = [
@@ -225,12 +220,7 @@ def other_description(directory: Path) -> str:
 
 
 def refuse_other_version(file: str, part: Part, found: Shapes) -> None:
-    """Raise if the tensors are recognisably those of CosyVoice 1 or 3 (spec §8).
-
-    Raises:
-        WrongModelVersion: they are.
-
-    """
+    """Raise ``WrongModelVersion`` if the tensors are recognisably those of CosyVoice 1 or 3 (spec §8)."""
     for (of, version), shows in _OTHER_VERSIONS.items():
         if of == part and shows(found):
             raise WrongModelVersion(

@@ -10,7 +10,7 @@ import contextlib
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -82,17 +82,14 @@ class ModelDirReport:
         return 1 if self.faults else 0
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        yield str(self.directory)
+        lines = [str(self.directory)]
         width = max((len(file.name) for file in self.files), default=0)
         for file in self.files:
             size = "-" if file.num_bytes is None else f"{file.num_bytes:,}"
-            yield f"  {file.name:{width}}  {size:>13}  {file.sha256[:16]:16}  {file.state:9}  {file.detail}".rstrip()
-        yield from (f"wrong: {fault}" for fault in self.faults)
-        yield from (f"note: {remark}" for remark in self.remarks)
-        yield "This directory cannot be used." if self.faults else "This directory can be used."
+            line = f"  {file.name:{width}}  {size:>13}  {file.sha256[:16]:16}  {file.state:9}  {file.detail}"
+            lines.append(line.rstrip())
+        lines += [f"wrong: {fault}" for fault in self.faults] + [f"note: {remark}" for remark in self.remarks]
+        return "\n".join([*lines, f"This directory {'cannot' if self.faults else 'can'} be used."])
 
 
 def check_model_dir(directory: Path) -> ModelDirReport:
@@ -156,12 +153,7 @@ def _check_file(path: Path, published: PublishedFile, remarks: list[str]) -> Fil
 
 
 def _check_content(path: Path) -> list[str]:
-    """Look into a file that is not the published one, byte for byte; returns remarks.
-
-    Raises:
-        ModelError: it cannot be used.
-
-    """
+    """Look into a file that is not the published one; returns remarks, raises ``ModelError`` if it cannot be used."""
     checkpoint.refuse_stand_in(path)
     part: Part | None = next((part for part in PARTS if path.name == f"{part}.pt"), None)
     if part is not None:

@@ -176,12 +176,7 @@ def load_model(
 
 
 def check_weights(directory: Path) -> None:
-    """Check what :func:`load_model` checks, without a device.
-
-    Raises:
-        ModelError: see there.
-
-    """
+    """Check what :func:`load_model` checks, without a device; raises ``ModelError`` as it does."""
     _read(directory)
 
 
@@ -268,12 +263,7 @@ def fill(network: _Module, state: Mapping[str, Tensor]) -> _Module:
 
 
 def refuse_other_directory(directory: Path) -> None:
-    """Raise if ``directory`` is none, or one of CosyVoice 1 or 3 by the name of its description.
-
-    Raises:
-        ModelError, WrongModelVersion: it is.
-
-    """
+    """Raise ``ModelError`` if ``directory`` is none, or of CosyVoice 1 or 3 by the name of its description."""
     if not directory.is_dir():
         raise ModelError(f"{directory}: no such directory; `cc-tts model download` fetches the model")
     if other := checkpoint.other_description(directory):
@@ -305,10 +295,6 @@ def _llm_sizes(path: Path) -> dict[str, int]:
 
     How many heads share a projection leaves no trace in its shape; and a file without its last layer would pass for a
     smaller model.
-
-    Raises:
-        ModelFileMissing, ModelFileDamaged: the description is not there or cannot be read.
-
     """
     checkpoint.refuse_stand_in(path)
     try:

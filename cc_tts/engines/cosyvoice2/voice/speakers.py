@@ -76,12 +76,7 @@ class Speaker:
     description: str = ""
 
     def __post_init__(self) -> None:
-        """Check that the numbers go together.
-
-        Raises:
-            ModelError: they do not.
-
-        """
+        """Raise ``ModelError`` if the numbers do not go together."""
         _check(self)
 
     @property
@@ -114,12 +109,7 @@ class Speaker:
         return self.prompt_text_ids
 
     def check_fits(self, lm: LmConfig, flow: FlowConfig) -> None:
-        """Refuse a speaker that was made for another model.
-
-        Raises:
-            ModelError: it was.
-
-        """
+        """Raise ``ModelError`` if the speaker was made for another model."""
         limits = ((self.llm_tokens, lm.num_speech_codes), (self.flow_tokens, flow.vocab_size))
         if any(tokens.size and int(tokens.max()) >= limit for tokens, limit in limits):
             raise ModelError(f"the speaker {self.id!r} has speech tokens that this model does not know")

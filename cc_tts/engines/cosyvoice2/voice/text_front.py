@@ -38,7 +38,6 @@ class TextFront:
         speakers: by id.
         speech_ids: the ids of the model's head.
         num_positions: how long a sequence may become, inputs and speech together.
-        seed: with the voice and the text it decides what is sampled.
 
     """
 
@@ -49,13 +48,11 @@ class TextFront:
         *,
         speech_ids: SpeechIds,
         num_positions: int,
-        seed: int = 0,
     ) -> None:
         self._tokenizer = tokenizer
         self._speakers = speakers
         self._speech_ids = speech_ids
         self._num_positions = num_positions
-        self._seed = seed
 
     def cut(self, text: str) -> tuple[str, str]:
         """As much of ``text`` as a sequence may have, up to the end of a clause if it can be, and the rest."""
@@ -102,12 +99,7 @@ class TextFront:
         return Bistream(self._instruction(voice_id), (), speech_ids=self._speech_ids)
 
     def text_ids(self, voice_id: str, text: str) -> tuple[int, ...]:
-        """The tokens of a chunk of an interleaved text.
-
-        Raises:
-            Unprocessable: as of :meth:`prepare`.
-
-        """
+        """The tokens of a chunk of an interleaved text; raises ``Unprocessable`` as :meth:`prepare` does."""
         ids = tuple(self._tokenizer.encode(text))
         if len(ids) > self.max_interleaved(voice_id):
             raise Unprocessable(
@@ -126,15 +118,10 @@ class TextFront:
 
     def seed(self, voice_id: str, text: str) -> int:
         """The same voice says the same text in the same way."""
-        return seed_of(self._seed, voice_id, text)
+        return seed_of(0, voice_id, text)
 
     def num_flow_prompt(self, voice_id: str) -> int:
-        """Speech tokens of the flow's prompt.
-
-        Raises:
-            UnknownVoice: no voice has this id.
-
-        """
+        """Speech tokens of the flow's prompt; raises ``UnknownVoice``."""
         return len(self._speaker(voice_id).flow_tokens)
 
     def _speaker(self, voice_id: str) -> Speaker:

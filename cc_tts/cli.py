@@ -16,7 +16,7 @@ from cc_tts import __version__
 
 if TYPE_CHECKING:
     from cc_tts.config.schema import Config
-    from cc_tts.voices.enrolment import PromptEncoder
+    from cc_tts.voices.enrolment import ReferenceEncoder
     from cc_tts.voices.voice import Voice
 
 EXIT_USAGE = 2
@@ -98,7 +98,7 @@ def _parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
             "--say", metavar="ID", help="speak a sentence with this voice into ID.wav, as a caller hears it"
         )
         voices.set_defaults(run=_voices)
-        add_voice_commands(voices, make_encoder=_prompt_encoder, normalize=_normalized, parents=[common])
+        add_voice_commands(voices, make_encoder=_reference_encoder, normalize=_normalized, parents=[common])
 
     def fill_model(model: argparse.ArgumentParser) -> None:
         from cc_tts.engines.cosyvoice2.model.directory import add_model_commands
@@ -269,10 +269,10 @@ def _normalized(text: str, language: str) -> str:
     return Normalizer().normalize(text, language)
 
 
-def _prompt_encoder(model: Path) -> "PromptEncoder":
-    from cc_tts.engines.cosyvoice2.voice.encoder import CosyVoicePromptEncoder
+def _reference_encoder(model: Path) -> "ReferenceEncoder":
+    from cc_tts.engines.cosyvoice2.voice.encoder import CosyVoiceReferenceEncoder
 
-    return CosyVoicePromptEncoder(model)
+    return CosyVoiceReferenceEncoder(model)
 
 
 def _check_config(_options: argparse.Namespace, config: "Config") -> int:

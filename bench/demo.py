@@ -24,12 +24,15 @@ KEY_AFTER_S = 2.0
 
 async def main() -> int:
     print("starting the server …", flush=True)
-    async with await LabServer.start("log.level=error") as server, await SoftphoneProcess.start() as phone:
+    async with (
+        await LabServer.start("log.level=error", "tts.engine=auto") as server,
+        await SoftphoneProcess.start() as phone,
+    ):
         print(f"dialing {server.uri('demo')} …", flush=True)
         await phone.dial(server.uri("demo"), record=RECORDING)
         answered = await phone.wait_event("answered", timeout_s=10)
         call_id = await server.call_id(answered["sip_call_id"])
-        spoken: list[tuple[str, int, Json]] = []
+        spoken: list[tuple[str, int, Json, Json]] = []
         async with server.events() as log:
             for name, body in (
                 ("English", {"text": ENGLISH}),
@@ -44,7 +47,7 @@ async def main() -> int:
                     await asyncio.sleep(KEY_AFTER_S)
                     key = await phone.dtmf("5")
                 done = await log.wait("speak.complete", utterance_id=utterance["id"], timeout_s=60)
-                spoken.append((name, posted_ns, done["data"]))
+                spoken.append((name, posted_ns, done["data"], utterance))
                 await asyncio.sleep(0.6)
             await server.post(f"/v1/calls/{call_id}/hangup")
             report = await phone.report(timeout_s=10)
@@ -53,16 +56,17 @@ async def main() -> int:
     return 0 if report["talkspurts"] and not report["rtp"]["lost"] else 1
 
 
-def show(report: Json, spoken: list[tuple[str, int, Json]], key: Json, ending: Json) -> None:
+def show(report: Json, spoken: list[tuple[str, int, Json, Json]], key: Json, ending: Json) -> None:
     """The table."""
     answered_ns = report["answered_at_ns"]
     spurts = report["talkspurts"]
-    print("\n                      asked at   first speech   time to first audio   played   ended")
-    for name, posted_ns, done in spoken:
+    print("\n                      voice                   asked at   first speech   first audio   played   ended")
+    for name, posted_ns, done, utterance in spoken:
         first_ns = next(spurt["start_at_ns"] for spurt in spurts if spurt["start_at_ns"] > posted_ns)
         print(
-            f"  {name:18} {(posted_ns - answered_ns) / 1e9:9.3f} s {(first_ns - answered_ns) / 1e9:10.3f} s"
-            f" {(first_ns - posted_ns) / 1e6:15.1f} ms {done['played_ms'] / 1000:12.2f} s   {done['completion_cause']}"
+            f"  {name:18}  {utterance['voice'] + ' (' + utterance['engine'] + ')':20}"
+            f" {(posted_ns - answered_ns) / 1e9:9.3f} s {(first_ns - answered_ns) / 1e9:11.3f} s"
+            f" {(first_ns - posted_ns) / 1e6:10.1f} ms {done['played_ms'] / 1000:6.2f} s   {done['completion_cause']}"
         )
     cut_ms = (spurts[-1]["end_at_ns"] - key["at_ns"]) / 1e6
     print(f"\n  key pressed at {(key['at_ns'] - answered_ns) / 1e9:.3f} s; the line was silent {cut_ms:.0f} ms later")

@@ -6,19 +6,35 @@ are quick.
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cc_tts import __version__
 
 if TYPE_CHECKING:
     from cc_tts.config.schema import Config
-    from cc_tts.voices.enrolment import PromptEncoder
+    from cc_tts.voices.enrolment import ReferenceEncoder
     from cc_tts.voices.voice import Voice
 
 EXIT_USAGE = 2
+TELEPHONE_RATE_HZ: Final = 8000
+_SAMPLES: Final = {
+    "en": "Thank you for calling. Your balance is $12.50, due on March 4.",
+    "de": "Danke für Ihren Anruf. Bitte bleiben Sie in der Leitung.",
+    "es": "Gracias por su llamada. Por favor, espere en línea.",
+    "fr": "Merci de votre appel. Veuillez rester en ligne.",
+    "it": "Grazie per aver chiamato. La preghiamo di attendere in linea.",
+    "pt": "Obrigado por ligar. Por favor, aguarde na linha.",
+    "nl": "Bedankt voor het bellen. Blijft u aan de lijn.",
+    "cmn": "感谢您的来电。您的余额是12元。",
+    "ja": "お電話ありがとうございます。",
+    "ko": "전화해 주셔서 감사합니다.",
+    "ru": "Спасибо за звонок. Пожалуйста, оставайтесь на линии.",
+}
+"""What ``cc-tts voices --say`` speaks, by primary language."""
 PROGRESS_INTERVAL_S = 1.0
 """Interval of progress messages of a long command, s."""
 
@@ -78,8 +94,11 @@ def _parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
         from cc_tts.voices.commands import add_voice_commands
 
         voices.add_argument("--language", help="only voices of this language")
+        voices.add_argument(
+            "--say", metavar="ID", help="speak a sentence with this voice into ID.wav, as a caller hears it"
+        )
         voices.set_defaults(run=_voices)
-        add_voice_commands(voices, make_encoder=_prompt_encoder, normalize=_normalized, parents=[common])
+        add_voice_commands(voices, make_encoder=_reference_encoder, normalize=_normalized, parents=[common])
 
     def fill_model(model: argparse.ArgumentParser) -> None:
         from cc_tts.engines.cosyvoice2.model.directory import add_model_commands
@@ -219,10 +238,29 @@ def _voices(options: argparse.Namespace, config: "Config") -> int:
             await engine.stop()
 
     wanted = None if options.language is None else normalised_language(options.language)
-    for voice in asyncio.run(listing()):
+    voices = asyncio.run(listing())
+    if options.say is not None:
+        return _say_with(options.say, voices, config)
+    for voice in voices:
         if wanted is None or normalised_language(voice.language).startswith(wanted):
-            print(f"{voice.id:24} {voice.language:12} {voice.engine:10} {voice.kind:10} {voice.description}")
+            who = f"{voice.id:24} {voice.language:12} {voice.engine:10} {voice.kind:10}"
+            print(f"{who} {voice.gender:7} {voice.rate_hz:6} {voice.description}")
     return 0
+
+
+def _say_with(voice_id: str, voices: "tuple[Voice, ...]", config: "Config") -> int:
+    """A sentence of the voice's language, by ``cc-tts say``."""
+    from cc_tts.voices.catalog import normalised_language, unknown_voice
+
+    voice = next((each for each in voices if each.id == voice_id), None)
+    if voice is None:
+        raise unknown_voice(voice_id, voices)
+    text = _SAMPLES.get(normalised_language(voice.language).partition("-")[0], "1 2 3 4 5 6 7 8 9 10")
+    output = Path(re.sub(r"[^\w.+-]+", "_", voice_id) + ".wav")
+    options = argparse.Namespace(
+        text=text, output=output, voice=voice_id, language=voice.language, speed=None, rate=TELEPHONE_RATE_HZ
+    )
+    return _say(options, config)
 
 
 def _normalized(text: str, language: str) -> str:
@@ -231,10 +269,10 @@ def _normalized(text: str, language: str) -> str:
     return Normalizer().normalize(text, language)
 
 
-def _prompt_encoder(model: Path) -> "PromptEncoder":
-    from cc_tts.engines.cosyvoice2.voice.encoder import CosyVoicePromptEncoder
+def _reference_encoder(model: Path) -> "ReferenceEncoder":
+    from cc_tts.engines.cosyvoice2.voice.encoder import CosyVoiceReferenceEncoder
 
-    return CosyVoicePromptEncoder(model)
+    return CosyVoiceReferenceEncoder(model)
 
 
 def _check_config(_options: argparse.Namespace, config: "Config") -> int:

@@ -1,57 +1,8 @@
-"""The exception tree, with the HTTP and SIP status of each class.
+"""The exception tree. Each class states its stable code, its title, and its HTTP and SIP status; what a class leaves out
+is its parent's, so that a class without a code of its own is reported to clients as its parent.
 
-A name in brackets is the module of ``cc_tts`` that a class lives in when it is not this one. A class without a ``code`` of
-its own is reported to clients as its parent. Subclasses of ``ConfigError`` and ``ProcessFailed`` appear on the command line
-and in the log only.
-
-::
-
-    CcTtsError
-    ├── ServerError                   the request was valid; a retry may succeed
-    │   ├── EngineFailed              500 / 500   synthesis broke off
-    │   ├── EngineOverloaded          503 / 503   admission refused the prompt            (Retry-After)
-    │   │   └── PagesExhausted        503 / 503   the cache of the networks is full [engines.cosyvoice2.engine.device]
-    │   ├── CapacityExceeded          503 / 503   as many calls as the build or config allows (Retry-After)
-    │   ├── Draining                  503 / 503   the server takes no new work            (Retry-After)
-    │   ├── UserAgentUnavailable      503 / 503   the UA process is down or restarting    (Retry-After)
-    │   ├── NotReady                  503 / -     a call would not be spoken to now       (Retry-After) [api.http.problems]
-    │   ├── DeadlineExceeded          503 / -     not done within the time limit          (Retry-After) [api.http.problems]
-    │   ├── PlayoutOverflow           -           flow control of the playout was broken [media.playout_events]
-    │   └── ProcessFailed             500 / 500   a child process broke its contract
-    │       ├── EncoderFailed         -           a network that encodes a recording [engines.cosyvoice2.voice.encoder]
-    │       └── DownloadFailed        -           the model could not be downloaded [engines.cosyvoice2.model.download]
-    └── ClientError                   the request must change before it can succeed
-        ├── ConfigError               -           wrong key, type or value in the configuration
-        │   ├── ModelError            -           the model directory cannot be used [engines.cosyvoice2.model.checkpoint]
-        │   │   ├── ModelFileMissing  -           a file is not there             [engines.cosyvoice2.model.checkpoint]
-        │   │   ├── ModelFileDamaged  -           cut short, empty, or something else [engines.cosyvoice2.model.checkpoint]
-        │   │   ├── UnsafeCheckpoint  -           would run code when read    [engines.cosyvoice2.model.checkpoint]
-        │   │   ├── WrongModelVersion -           of CosyVoice 1 or 3             [engines.cosyvoice2.model.checkpoint]
-        │   │   └── TensorMismatch    -           tensors missing, unknown or misshapen [engines.cosyvoice2.model.checkpoint]
-        │   └── DownloaderMissing     -           the downloader is not installed [engines.cosyvoice2.model.download]
-        ├── MalformedRequest          400 / 400   not JSON, not the right shape
-        ├── Unauthorized              401 / 401   no or wrong token
-        ├── Forbidden                 403 / 403   the token lacks the scope; the peer is not allowed
-        ├── NotFound                  404 / 404   unknown path
-        │   ├── CallNotFound
-        │   ├── UtteranceNotFound
-        │   └── PromptNotFound
-        ├── MethodNotAllowed          405 / -     the path has other methods      [api.http.problems]
-        ├── RequestTimeout            408 / -     the body took too long to arrive [api.http.problems]
-        ├── WrongState                409 / 400   the call or utterance is not in a state that allows this
-        │   └── DuplicateId           409 / 400   the id is taken
-        ├── TextTooLong               413 / 413   more characters than the config allows
-        ├── BodyTooLarge              413 / 413   more bytes than the config allows
-        ├── UnsupportedMediaType      415 / 415   not application/json
-        ├── ExpectationFailed         417 / -     an Expect header that is not served [api.http.problems]
-        ├── Unprocessable             422 / 400   valid JSON with content that cannot be used
-        │   ├── UnknownVoice          422 / 400
-        │   ├── LanguageUnsupported   422 / 400
-        │   ├── NothingToSay          422 / 400   the text normalises to nothing
-        │   ├── IdempotencyMismatch   422 / -     the same Idempotency-Key came with another body
-        │   └── PromptUnusable        422 / 400   a recording that cannot be used for a voice [voices.enrolment]
-        ├── UpgradeRequired           426 / -     a WebSocket path without its handshake [api.http.problems]
-        └── QueueFull                 429 / -     the call's prompt queue is at its limit
+``ServerError``: the request was valid, and a retry may succeed. ``ClientError``: the request must change before it can.
+``ConfigError`` and ``ProcessFailed`` and what derives from them appear on the command line and in the log only.
 """
 
 import difflib
@@ -90,6 +41,19 @@ class CcTtsError(Exception):
     http_status: ClassVar[int] = 500
     sip_status: ClassVar[int] = 500
 
+    def __init_subclass__(
+        cls,
+        *,
+        code: str | None = None,
+        title: str | None = None,
+        http: int | None = None,
+        sip: int | None = None,
+    ) -> None:
+        given = {"code": code, "title": title, "http_status": http, "sip_status": sip}
+        for name, value in given.items():
+            if value is not None:
+                setattr(cls, name, value)
+
     def __init__(
         self, detail: str = "", *, retry_after_s: int | None = None, field_errors: Sequence[FieldError] = ()
     ) -> None:
@@ -103,208 +67,111 @@ class ServerError(CcTtsError):
     """The request was valid; the server could not serve it."""
 
 
-class ClientError(CcTtsError):
+class ClientError(CcTtsError, code="bad_request", title="Bad request", http=400, sip=400):
     """The request must change before it can succeed."""
 
-    code = "bad_request"
-    title = "Bad request"
-    http_status = 400
-    sip_status = 400
 
-
-class EngineFailed(ServerError):
+class EngineFailed(ServerError, code="engine_failed", title="The speech engine failed"):
     """Synthesis broke off."""
 
-    code = "engine_failed"
-    title = "The speech engine failed"
 
-
-class EngineOverloaded(ServerError):
+class EngineOverloaded(
+    ServerError, code="engine_overloaded", title="The speech engine is at its limit", http=503, sip=503
+):
     """Admission refused the prompt: it would be late, or make a running call late."""
 
-    code = "engine_overloaded"
-    title = "The speech engine is at its limit"
-    http_status = 503
-    sip_status = 503
 
-
-class CapacityExceeded(ServerError):
+class CapacityExceeded(ServerError, code="capacity_exceeded", title="All lines are busy", http=503, sip=503):
     """As many calls as the build of pjsua2 or the config allows."""
 
-    code = "capacity_exceeded"
-    title = "All lines are busy"
-    http_status = 503
-    sip_status = 503
 
-
-class Draining(ServerError):
+class Draining(ServerError, code="draining", title="The server is draining", http=503, sip=503):
     """The server finishes its calls and accepts no new ones."""
 
-    code = "draining"
-    title = "The server is draining"
-    http_status = 503
-    sip_status = 503
 
-
-class UserAgentUnavailable(ServerError):
+class UserAgentUnavailable(
+    ServerError, code="user_agent_unavailable", title="The SIP user agent is not available", http=503, sip=503
+):
     """The UA process is down, restarting, or ended during the request."""
 
-    code = "user_agent_unavailable"
-    title = "The SIP user agent is not available"
-    http_status = 503
-    sip_status = 503
 
-
-class ProcessFailed(ServerError):
+class ProcessFailed(ServerError, code="process_failed", title="A child process failed"):
     """A child process broke its contract: did not start, used another protocol version, or stopped responding."""
 
-    code = "process_failed"
-    title = "A child process failed"
 
-
-class ConfigError(ClientError):
+class ConfigError(ClientError, code="config", title="Configuration error"):
     """Wrong key, type or value in the configuration."""
 
-    code = "config"
-    title = "Configuration error"
 
-
-class MalformedRequest(ClientError):
+class MalformedRequest(ClientError, code="malformed", title="Malformed request"):
     """Not JSON, or JSON of the wrong shape."""
 
-    code = "malformed"
-    title = "Malformed request"
 
-
-class Unauthorized(ClientError):
+class Unauthorized(ClientError, code="unauthorized", title="Authentication needed", http=401, sip=401):
     """No token, or one that is not configured."""
 
-    code = "unauthorized"
-    title = "Authentication needed"
-    http_status = 401
-    sip_status = 401
 
-
-class Forbidden(ClientError):
+class Forbidden(ClientError, code="forbidden", title="Not allowed", http=403, sip=403):
     """The token is valid but lacks the scope; or the peer is not allowed."""
 
-    code = "forbidden"
-    title = "Not allowed"
-    http_status = 403
-    sip_status = 403
 
-
-class NotFound(ClientError):
+class NotFound(ClientError, code="not_found", title="Not found", http=404, sip=404):
     """Unknown path."""
 
-    code = "not_found"
-    title = "Not found"
-    http_status = 404
-    sip_status = 404
 
-
-class CallNotFound(NotFound):
+class CallNotFound(NotFound, code="call_not_found", title="No such call"):
     """No call with this id is known."""
 
-    code = "call_not_found"
-    title = "No such call"
 
-
-class UtteranceNotFound(NotFound):
+class UtteranceNotFound(NotFound, code="utterance_not_found", title="No such utterance"):
     """No utterance with this id is known."""
 
-    code = "utterance_not_found"
-    title = "No such utterance"
 
-
-class PromptNotFound(NotFound):
+class PromptNotFound(NotFound, code="prompt_not_found", title="No such prompt"):
     """No staged prompt with this id is known."""
 
-    code = "prompt_not_found"
-    title = "No such prompt"
 
-
-class WrongState(ClientError):
+class WrongState(ClientError, code="wrong_state", title="Not in this state", http=409):
     """The call or utterance is not in a state that allows this."""
 
-    code = "wrong_state"
-    title = "Not in this state"
-    http_status = 409
 
-
-class DuplicateId(WrongState):
+class DuplicateId(WrongState, code="duplicate_id", title="The id is taken"):
     """The id supplied by the client is taken."""
 
-    code = "duplicate_id"
-    title = "The id is taken"
 
-
-class TextTooLong(ClientError):
+class TextTooLong(ClientError, code="text_too_long", title="Text too long", http=413, sip=413):
     """More characters than the config allows for one prompt."""
 
-    code = "text_too_long"
-    title = "Text too long"
-    http_status = 413
-    sip_status = 413
 
-
-class BodyTooLarge(ClientError):
+class BodyTooLarge(ClientError, code="body_too_large", title="Request body too large", http=413, sip=413):
     """More bytes than the config allows for one request body."""
 
-    code = "body_too_large"
-    title = "Request body too large"
-    http_status = 413
-    sip_status = 413
 
-
-class UnsupportedMediaType(ClientError):
+class UnsupportedMediaType(
+    ClientError, code="unsupported_media_type", title="Unsupported media type", http=415, sip=415
+):
     """The body is not application/json."""
 
-    code = "unsupported_media_type"
-    title = "Unsupported media type"
-    http_status = 415
-    sip_status = 415
 
-
-class Unprocessable(ClientError):
+class Unprocessable(ClientError, code="unprocessable", title="Cannot be used", http=422):
     """Valid JSON with content that cannot be used."""
 
-    code = "unprocessable"
-    title = "Cannot be used"
-    http_status = 422
 
-
-class UnknownVoice(Unprocessable):
+class UnknownVoice(Unprocessable, code="unknown_voice", title="Unknown voice"):
     """The engine has no voice of this name."""
 
-    code = "unknown_voice"
-    title = "Unknown voice"
 
-
-class LanguageUnsupported(Unprocessable):
+class LanguageUnsupported(Unprocessable, code="language_unsupported", title="Language not supported"):
     """The engine cannot speak this language (RFC 6787 completion cause language-unsupported)."""
 
-    code = "language_unsupported"
-    title = "Language not supported"
 
-
-class NothingToSay(Unprocessable):
+class NothingToSay(Unprocessable, code="nothing_to_say", title="Nothing to say"):
     """The text holds nothing that can be spoken."""
 
-    code = "nothing_to_say"
-    title = "Nothing to say"
 
-
-class IdempotencyMismatch(Unprocessable):
+class IdempotencyMismatch(Unprocessable, code="idempotency_mismatch", title="Idempotency-Key reused with another body"):
     """The same Idempotency-Key came with another body."""
 
-    code = "idempotency_mismatch"
-    title = "Idempotency-Key reused with another body"
 
-
-class QueueFull(ClientError):
+class QueueFull(ClientError, code="queue_full", title="Too many prompts queued on this call", http=429):
     """The call's prompt queue is at its configured limit."""
-
-    code = "queue_full"
-    title = "Too many prompts queued on this call"
-    http_status = 429

@@ -26,7 +26,6 @@ from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config
 from cc_tts.engines.factory import make_engine
-from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.gauges import EngineGauges
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
@@ -60,8 +59,7 @@ class Server:
         clock = MonotonicClock()
         self.metrics = Metrics(node=config.server.node_name)
         self.engine = make_engine(config, clock=clock)
-        if isinstance(self.engine, WorkerEngine):
-            self.engine.listen(EngineGauges(self.metrics))
+        self.engine.listen(EngineGauges(self.metrics))
         self.text_process = TextProcess(
             clock=clock,
             log=config.log,
@@ -201,7 +199,7 @@ class Server:
         refused = await self.ua.reload(config, renew_tls=renew_tls)
         if config.http.tokens != before.http.tokens:
             await set_tokens(self.app, config.http.tokens)
-        if config.log.level != before.log.level and isinstance(self.engine, WorkerEngine):
+        if config.log.level != before.log.level and self.engine.name != "espeak":
             needs_restart["log.level of the engine's workers"] = ""
         log.info("reloaded", changed=changed, needs_restart=[*needs_restart, *refused], refused=refused or None)
 

@@ -23,9 +23,7 @@ from cc_tts import logs
 from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedEngine
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.cosyvoice2.model.bundle import TOKENIZER_FOLDER
-from cc_tts.engines.cosyvoice2.model.description import estimator_head_dim
-from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model
+from cc_tts.engines.cosyvoice2.model.loader import TOKENIZER_FOLDER, SpeechModel, load_model
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SpeechIds
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner
@@ -71,7 +69,6 @@ class Lab:
             self.model_dir,
             device=self.device,
             policy=choose_policy(self.device, self.dtype),
-            estimator_head_dim=estimator_head_dim(self.model_dir),
         )
 
     def rig(self, *, max_streams: int | None = None, num_cold: int = 0) -> "Rig":

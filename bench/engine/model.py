@@ -12,10 +12,11 @@ from typing import Final, Literal
 import numpy as np
 import torch
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import TEXT_EMBEDDING, TIED_HEAD, FlowDims, HiftDims, LlmDims
+from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, VocoderConfig
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from tests.parity.golden_fill import fill_by_kind
 from tests.support import tiny_model
+from tests.support.networks import shapes_for
 
 Size = Literal["tiny", "full"]
 
@@ -23,9 +24,7 @@ PROMPT_TOKENS: Final = 113
 """4.5 s, 13 more than a multiple of 25, as enrolment leaves it: the first hop is 12."""
 PROMPT_TEXT: Final = "please hold the line, your call is important to us, thank you for calling."
 VOICE: Final = "cached"
-NUM_CODES: Final[Mapping[Size, int]] = {"tiny": tiny_model.NUM_CODES, "full": FlowDims().codes}
-_HEAD_DIM: Final[Mapping[Size, int]] = {"tiny": tiny_model.ESTIMATOR_HEAD_DIM, "full": 64}
-_LM_HEAD_DIM: Final[Mapping[Size, int]] = {"tiny": tiny_model.LLM.hidden // tiny_model.NUM_HEADS, "full": 64}
+NUM_CODES: Final[Mapping[Size, int]] = {"tiny": tiny_model.NUM_CODES, "full": FlowConfig().vocab_size}
 
 
 def model_at(directory: Path, size: Size) -> Path:
@@ -33,31 +32,33 @@ def model_at(directory: Path, size: Size) -> Path:
     if (directory / "hift.pt").exists():
         return directory
     directory.mkdir(parents=True, exist_ok=True)
-    llm = tiny_model.LLM if size == "tiny" else LlmDims()
-    flow = tiny_model.FLOW if size == "tiny" else FlowDims()
-    hift = tiny_model.HIFT if size == "tiny" else HiftDims()
-    description = f"# rule-filled\nsample_rate: 24000\nattention_head_dim: {_HEAD_DIM[size]}\n"
+    llm = tiny_model.LLM if size == "tiny" else LmConfig()
+    flow = tiny_model.FLOW if size == "tiny" else FlowConfig()
+    hift = tiny_model.HIFT if size == "tiny" else VocoderConfig()
+    description = f"# rule-filled\nsample_rate: 24000\nattention_head_dim: {flow.estimator.head_dim}\n"
     (directory / "cosyvoice2.yaml").write_text(description)
     tokenizer = directory / "CosyVoice-BlankEN"
     tiny_model.write_tokenizer(tokenizer)
-    _describe(tokenizer / "config.json", llm, _LM_HEAD_DIM[size])
-    weights = fill_by_kind({key: shape for key, shape in llm.shapes().items() if key != TIED_HEAD}, "llm.")
+    _describe(tokenizer / "config.json", llm)
+    weights = fill_by_kind({key: shape for key, shape in shapes_for(llm).items() if key != TIED_HEAD}, "llm.")
     weights[TIED_HEAD] = weights[TEXT_EMBEDDING]
     torch.save(weights, directory / "llm.pt")
-    torch.save(fill_by_kind(flow.shapes(), "flow."), directory / "flow.pt")
-    torch.save(fill_by_kind(hift.shapes(), "hift."), directory / "hift.pt")  # last: with it the directory is complete
+    torch.save(fill_by_kind(shapes_for(flow), "flow."), directory / "flow.pt")
+    torch.save(
+        fill_by_kind(shapes_for(hift), "hift."), directory / "hift.pt"
+    )  # last: with it the directory is complete
     return directory
 
 
-def _describe(path: Path, llm: LlmDims, head_dim: int) -> None:
+def _describe(path: Path, llm: LmConfig) -> None:
     config = json.loads(path.read_text())
     config |= {
-        "hidden_size": llm.hidden,
-        "intermediate_size": llm.intermediate,
-        "num_hidden_layers": llm.layers,
-        "num_attention_heads": llm.query_width // head_dim,
-        "num_key_value_heads": llm.key_width // head_dim,
-        "vocab_size": llm.text_rows,
+        "hidden_size": llm.hidden_size,
+        "intermediate_size": llm.intermediate_size,
+        "num_hidden_layers": llm.num_layers,
+        "num_attention_heads": llm.query_size // llm.head_dim,
+        "num_key_value_heads": llm.num_kv_heads,
+        "vocab_size": llm.text_vocab_size,
     }
     path.write_text(json.dumps(config))
 

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bench.engine.lab import Lab, keep, lab_of, parser_of
 from bench.engine.work import ChunkWork, DrawWork, SpeechWork
 from bench.lab import Json
+from tests.parity.whole_vocoder import vocode
 
 NUM_DRAWN: Final = (8, 16)
 """The difference of two draws is steps alone."""
@@ -93,8 +94,8 @@ def run(lab: Lab) -> Json:
     mel = torch.zeros((1, model.flow.config.estimator.num_mels, 50), device=lab.device)
     lengths = torch.tensor([49], device=lab.device)
     with torch.inference_mode():
-        even = counted(lambda: model.vocoder(mel))
-        uneven = counted(lambda: model.vocoder(mel, mel_len=lengths))
+        even = counted(lambda: vocode(model.vocoder, mel))
+        uneven = counted(lambda: vocode(model.vocoder, mel, mel_len=lengths))
     num_steps = model.flow.config.num_steps
     return {
         "layers_of_the_language_model": model.lm.config.num_layers,

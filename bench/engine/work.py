@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import torch
@@ -11,8 +12,7 @@ from bench.engine.lab import Lab
 from bench.engine.model import NUM_CODES, PROMPT_TEXT, VOICE, voice
 from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FlowCall, HopSchedule, calls_for, calls_with_hops
-from cc_tts.engines.cosyvoice2.model.bundle import TOKENIZER_FOLDER
-from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
+from cc_tts.engines.cosyvoice2.model.loader import TOKENIZER_FOLDER, SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
@@ -21,6 +21,7 @@ from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from tests.parity.token2wav import stream_wav
+from tests.parity.whole_vocoder import NoiselessVocoderRunner, vocode
 
 MAX_TOKENS: Final = 600
 STEPS_PER_ROUND: Final = 8
@@ -80,7 +81,7 @@ class SpeechWork:
             max_tokens=MAX_TOKENS,
             graphs=graphs,
         )
-        vocoder = VocoderRunner(self.model.vocoder, num_slots=len(self.tokens), graphs=graphs, draws_seeded=False)
+        vocoder = NoiselessVocoderRunner(self.model.vocoder, num_slots=len(self.tokens), graphs=graphs)
         return Runners(flow, vocoder, flow.add_voice(self.prompt))
 
     def _calls(self) -> list[FlowCall]:
@@ -93,7 +94,7 @@ class SpeechWork:
             row = torch.tensor([tokens], device=self._lab.device)
             pieces = stream_wav(
                 self.model.flow,
-                self.model.vocoder,
+                partial(vocode, self.model.vocoder),
                 self.prompt,
                 row,
                 self._calls(),
@@ -138,7 +139,7 @@ class DrawWork:
     def __init__(self, lab: Lab, model: SpeechModel, *, num_sequences: int, num_tokens: int) -> None:
         tokenizer = TextTokenizer.from_directory(lab.model_dir / TOKENIZER_FOLDER)
         speaker = voice(VOICE, lab.size)
-        request = speaker.lm_request_of(tokenizer, tokenizer.encode(PROMPT_TEXT))
+        request = speaker.lm_request(tokenizer, tokenizer.encode(PROMPT_TEXT))
         self._inputs = request.inputs
         self._prompt_text = request.prompt_text
         self._rules = SamplingRules.of_request(LengthLimits(num_tokens, num_tokens))

@@ -33,7 +33,7 @@ def build_app(context: ApiContext) -> web.Application:
     app[middlewares.IDEMPOTENCY] = IdempotencyStore(
         context.clock, ttl_s=http.idempotency_ttl_s, max_keys=http.max_idempotency_keys
     )
-    app[audio_speech.SLOTS] = audio_speech.slots_for(context)
+    app[audio_speech.SLOTS] = audio_speech.StreamSlots(http.max_speech_streams, context.metrics.speech_streams)
     app[events.OPEN_SOCKETS] = weakref.WeakSet()
     app[openapi.DOCUMENT] = msgspec.json.encode(openapi.document(ROUTES))
     for route in ROUTES:

@@ -7,20 +7,23 @@ a failure breaks the connection off: a response that ends properly is complete. 
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 from typing import Final
 
 from aiohttp import web
+from prometheus_client import Gauge
 
 from cc_tts import logs
 from cc_tts.api import schemas
-from cc_tts.api.context import CONTEXT, ApiContext
+from cc_tts.api.calls import OF_TEXT
+from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
-from cc_tts.api.http.connections import is_gone
+from cc_tts.api.http.connections import abort, is_gone
+from cc_tts.api.http.route import RouteTable
 from cc_tts.clock import ms_between
 from cc_tts.errors import (
     CapacityExceeded,
-    ClientError,
     Draining,
     EngineFailed,
     LanguageUnsupported,
@@ -42,7 +45,9 @@ CLIENT_POLL_S: Final = 0.1
 RETRY_AFTER_S: Final = 1
 
 _UNKNOWN_SIZE: Final = 0xFFFF_FFFF
-_FIELDS: Final[dict[type[ClientError], str]] = {
+_CONTENT_TYPES: Final = {"wav": "audio/wav", "pcm": "audio/pcm;rate={rate_hz}", "ulaw": "audio/basic"}
+"""audio/basic is μ-law of one channel at 8000 Hz (RFC 2046 §4.3)."""
+_FIELDS: Final = {
     UnknownVoice: "/voice",
     LanguageUnsupported: "/language",
     NothingToSay: "/input",
@@ -55,12 +60,14 @@ log = logs.get(__name__)
 class StreamSlots:
     """How many responses may be streamed at the same time. Runs on: the event loop."""
 
-    def __init__(self, max_streams: int) -> None:
+    def __init__(self, max_streams: int, gauge: Gauge) -> None:
         self._max_streams = max_streams
+        self._gauge = gauge
         self.num_taken = 0
 
-    def take(self) -> None:
-        """Take one.
+    @contextmanager
+    def take(self) -> Iterator[None]:
+        """Take one for as long as the context lasts.
 
         Raises:
             CapacityExceeded: all are taken.
@@ -69,49 +76,54 @@ class StreamSlots:
             raise CapacityExceeded(
                 f"{self._max_streams} speech streams are running (http.max_speech_streams)", retry_after_s=RETRY_AFTER_S
             )
-        self.num_taken += 1
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
 
-    def give_back(self) -> None:
-        """Give one back."""
-        self.num_taken -= 1
+    def _count(self, change: int) -> None:
+        self.num_taken += change
+        self._gauge.set(self.num_taken)
 
 
 SLOTS: Final = web.AppKey("speech_slots", StreamSlots)
+ROUTES: Final = RouteTable()
 
 
 class ClientGone(ConnectionError):
     """The client hung up."""
 
 
+@ROUTES.add(
+    "POST",
+    "/v1/audio/speech",
+    scope="call",
+    content_types=("audio/wav", "audio/pcm", "audio/basic"),
+    errors=(CapacityExceeded, Draining, EngineFailed, *OF_TEXT),
+    streams=True,
+)
 async def audio_speech(request: web.Request, body: schemas.AudioSpeech) -> web.StreamResponse:
-    """``POST /v1/audio/speech``."""
+    """Speech without a call, streamed during synthesis (Idempotency-Key has no effect)."""
     context = request.app[CONTEXT]
     started_ns = context.clock.now_ns()
     content = body.content()
     rate_hz = ULAW_RATE_HZ if body.response_format == "ulaw" else body.sample_rate_hz or DEFAULT_RATE_HZ
     if context.registry.draining:
         raise Draining(retry_after_s=context.config.sip.retry_after_s)
-    slots = request.app[SLOTS]
-    slots.take()
-    context.metrics.speech_streams.set(slots.num_taken)
-    try:
-        try:
+    with request.app[SLOTS].take():
+        with bodies.located(_FIELDS):
             voice = context.speech_source.check(content)
             stream = context.speech_source.open(content, rate_hz=rate_hz)
-        except ClientError as error:
-            raise bodies.located(error, _FIELDS) from None
-        reader = _ChunkReader(request, stream)
-        try:
-            first = await _first_chunk(reader)
+        async with aclosing(_chunks(request, stream)) as chunks:
+            with bodies.located(_FIELDS):
+                first = await anext(chunks, None)
+                if first is None:
+                    raise NothingToSay
             if voice is not None:
                 elapsed_ms = ms_between(started_ns, context.clock.now_ns())
                 context.metrics.time_to_first_pcm.labels(engine=voice.engine).observe(elapsed_ms / 1000)
-            return await _send(request, body, rate_hz, first, reader)
-        finally:
-            await reader.close()
-    finally:
-        slots.give_back()
-        context.metrics.speech_streams.set(slots.num_taken)
+            return await _send(request, body.response_format, rate_hz, first, chunks)
 
 
 def wav_header(rate_hz: int) -> bytes:
@@ -127,103 +139,71 @@ def wav_header(rate_hz: int) -> bytes:
     )  # fmt: skip
 
 
-class _ChunkReader:
-    """Reads a stream chunk by chunk with an eye on the client."""
+async def _chunks(request: web.Request, stream: ChunkStream) -> AsyncGenerator[SpeechChunk, None]:
+    """The chunks of ``stream``, which is cancelled in the end.
 
-    def __init__(self, request: web.Request, stream: ChunkStream) -> None:
-        self._request = request
-        self._stream = stream
-        self._chunks: AsyncIterator[SpeechChunk] = aiter(stream)
-        self._next: asyncio.Task[SpeechChunk | None] | None = None
+    Raises:
+        ClientGone: it hung up.
+        EngineFailed: no chunk came for :data:`CHUNK_TIMEOUT_S`, or synthesis broke off.
+    """
+    loop = asyncio.get_running_loop()
+    chunks = aiter(stream)
 
-    async def next(self) -> SpeechChunk | None:
-        """The next chunk; ``None`` at the end.
+    async def next_chunk() -> SpeechChunk | None:
+        return await anext(chunks, None)
 
-        Raises:
-            ClientGone: it hung up.
-            EngineFailed: no chunk came for :data:`CHUNK_TIMEOUT_S`, or synthesis broke off.
-        """
-        self._next = asyncio.ensure_future(_next(self._chunks))
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + CHUNK_TIMEOUT_S
-        while not self._next.done():
-            await asyncio.wait({self._next}, timeout=CLIENT_POLL_S)
-            if is_gone(self._request):
-                raise ClientGone
-            if not self._next.done() and loop.time() > deadline_s:
-                raise EngineFailed(f"no audio for {CHUNK_TIMEOUT_S:g} s")
-        return self._next.result()
-
-    async def close(self) -> None:
-        """Cancel the stream; after its end this does nothing."""
-        if self._next is not None and not self._next.done():
-            self._next.cancel()
-            await asyncio.wait({self._next})
-        await self._stream.cancel()
-        if (close := getattr(self._chunks, "aclose", None)) is not None:
+    pending: asyncio.Task[SpeechChunk | None] | None = None
+    try:
+        while True:
+            pending = asyncio.create_task(next_chunk())
+            deadline_s = loop.time() + CHUNK_TIMEOUT_S
+            while not pending.done():
+                await asyncio.wait({pending}, timeout=CLIENT_POLL_S)
+                if is_gone(request):
+                    raise ClientGone
+                if not pending.done() and loop.time() > deadline_s:
+                    raise EngineFailed(f"no audio for {CHUNK_TIMEOUT_S:g} s")
+            if (chunk := pending.result()) is None:
+                return
+            yield chunk
+    finally:
+        if pending is not None and not pending.done():
+            pending.cancel()
+            await asyncio.wait({pending})
+        await stream.cancel()
+        if (close := getattr(chunks, "aclose", None)) is not None:
             await close()
 
 
-async def _next(chunks: AsyncIterator[SpeechChunk]) -> SpeechChunk | None:
-    return await anext(chunks, None)
-
-
-async def _first_chunk(reader: _ChunkReader) -> SpeechChunk:
-    try:
-        first = await reader.next()
-    except ClientError as error:
-        raise bodies.located(error, _FIELDS) from None
-    if first is None:
-        raise bodies.located(NothingToSay(), _FIELDS)
-    return first
-
-
 async def _send(
-    request: web.Request, body: schemas.AudioSpeech, rate_hz: int, first: SpeechChunk, reader: _ChunkReader
+    request: web.Request,
+    response_format: str,
+    rate_hz: int,
+    first: SpeechChunk,
+    chunks: AsyncIterator[SpeechChunk],
 ) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": _content_type(body, rate_hz)})
+    is_ulaw = response_format == "ulaw"
+    response = web.StreamResponse(headers={"Content-Type": _CONTENT_TYPES[response_format].format(rate_hz=rate_hz)})
     try:
         await response.prepare(request)
-        if body.response_format == "wav":
+        if response_format == "wav":
             await _write(response, wav_header(rate_hz))
-        chunk: SpeechChunk | None = first
-        while chunk is not None:
-            await _write(response, ulaw_encode(chunk.data) if body.response_format == "ulaw" else chunk.data)
-            chunk = await reader.next()
+        await _write(response, ulaw_encode(first.data) if is_ulaw else first.data)
+        async for chunk in chunks:
+            await _write(response, ulaw_encode(chunk.data) if is_ulaw else chunk.data)
         async with asyncio.timeout(WRITE_TIMEOUT_S):
             await response.write_eof()
     except ConnectionError:
         log.debug("speech_stream_client_gone")
     except TimeoutError:
         log.info("speech_stream_reader_too_slow", limit_s=WRITE_TIMEOUT_S)
-        _break_off(request)
+        abort(request)
     except Exception as error:  # noqa: BLE001 - the head is out: only breaking off tells the client
         log.warning("speech_stream_failed", error=type(error).__name__, code=getattr(error, "code", "internal"))
-        _break_off(request)
+        abort(request)
     return response
 
 
 async def _write(response: web.StreamResponse, data: bytes) -> None:
     async with asyncio.timeout(WRITE_TIMEOUT_S):
         await response.write(data)
-
-
-def _break_off(request: web.Request) -> None:
-    transport = request.transport
-    if isinstance(transport, asyncio.WriteTransport):
-        transport.abort()
-
-
-def _content_type(body: schemas.AudioSpeech, rate_hz: int) -> str:
-    match body.response_format:
-        case "wav":
-            return "audio/wav"
-        case "pcm":
-            return f"audio/pcm;rate={rate_hz}"
-        case "ulaw":
-            return "audio/basic"  # RFC 2046 §4.3: 8000 Hz, one channel, μ-law
-
-
-def slots_for(context: ApiContext) -> StreamSlots:
-    """As many as the config allows."""
-    return StreamSlots(context.config.http.max_speech_streams)

@@ -1,29 +1,36 @@
 """Handlers of ``/v1/calls``: list, place, answer, hold and end calls."""
 
 from typing import Final
-from urllib.parse import quote
 
 from aiohttp import web
 
 from cc_tts.api import schemas, views
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
+from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.errors import (
     CallNotFound,
-    ClientError,
+    CapacityExceeded,
+    Draining,
     DuplicateId,
+    EngineOverloaded,
     LanguageUnsupported,
     MalformedRequest,
     NothingToSay,
     TextTooLong,
     UnknownVoice,
-    did_you_mean,
+    UserAgentUnavailable,
+    WrongState,
 )
 
-MAX_ID_CHARS: Final = 200
-"""An id in a path that is longer names no call or utterance."""
+ON_A_CALL: Final = (CallNotFound, WrongState, UserAgentUnavailable)
+"""Errors of every action on a call."""
+OF_TEXT: Final = (TextTooLong, UnknownVoice, LanguageUnsupported, NothingToSay, EngineOverloaded)
+"""Errors of text to speak."""
+
+ROUTES: Final = RouteTable()
 
 
 def call_of(request: web.Request) -> Call:
@@ -32,112 +39,105 @@ def call_of(request: web.Request) -> Call:
     Raises:
         CallNotFound: there is none.
     """
-    call_id = request.match_info["id"]
-    if len(call_id) > MAX_ID_CHARS:
-        raise CallNotFound
-    return request.app[CONTEXT].registry.call(call_id)
+    return request.app[CONTEXT].registry.call(request.match_info["id"])
 
 
-async def list_calls(request: web.Request, _body: None) -> web.Response:
-    """``GET /v1/calls?state=``."""
-    state = _state(request)
-    calls = request.app[CONTEXT].registry.calls(state)
-    return bodies.response(views.Calls([views.Call.of(call) for call in calls]))
-
-
-async def originate(request: web.Request, body: schemas.Originate) -> web.Response:
-    """``POST /v1/calls``."""
-    wanted = body.request()
-    text = "/speak" if isinstance(body.speak, str) else "/speak/text"
-    own_voice = isinstance(body.speak, schemas.Speak) and body.speak.voice is not None
-    try:
-        call = await request.app[CONTEXT].registry.originate(wanted)
-    except ClientError as error:
-        raise bodies.located(
-            error,
-            {
-                DuplicateId: "/call_id",
-                UnknownVoice: "/speak/voice" if own_voice else "/voice",
-                LanguageUnsupported: "/speak/language" if isinstance(body.speak, schemas.Speak) else text,
-                NothingToSay: text,
-                TextTooLong: text,
-            },
-        ) from None
-    location = f"/v1/calls/{quote(call.id, safe='')}"
-    return bodies.response(views.Call.of(call), status=201, headers={"Location": location})
-
-
-async def get_call(request: web.Request, _body: None) -> web.Response:
-    """``GET /v1/calls/{id}``."""
-    return _response(call_of(request))
-
-
-async def answer(request: web.Request, _body: schemas.Empty) -> web.Response:
-    """``POST /v1/calls/{id}/answer``."""
-    call = call_of(request)
-    call.answer()
-    return _response(call)
-
-
-async def ring(request: web.Request, body: schemas.Ring) -> web.Response:
-    """``POST /v1/calls/{id}/ring``."""
-    call = call_of(request)
-    call.ring(early_media=body.early_media)
-    return _response(call)
-
-
-async def hangup(request: web.Request, body: schemas.Hangup) -> web.Response:
-    """``POST /v1/calls/{id}/hangup`` and ``DELETE /v1/calls/{id}``."""
-    call = call_of(request)
-    call.hangup(sip_code=body.sip_code, reason=body.reason)
-    return _response(call)
-
-
-async def hold(request: web.Request, _body: schemas.Empty) -> web.Response:
-    """``POST /v1/calls/{id}/hold``."""
-    call = call_of(request)
-    call.set_hold(hold=True)
-    return _response(call)
-
-
-async def unhold(request: web.Request, _body: schemas.Empty) -> web.Response:
-    """``POST /v1/calls/{id}/unhold``."""
-    call = call_of(request)
-    call.set_hold(hold=False)
-    return _response(call)
-
-
-async def dtmf(request: web.Request, body: schemas.Dtmf) -> web.Response:
-    """``POST /v1/calls/{id}/dtmf``."""
-    call = call_of(request)
-    call.send_dtmf(body.digits, duration_ms=body.duration_ms)
-    return _response(call)
-
-
-def check_query(request: web.Request, *known: str) -> None:
-    """Refuse unknown and repeated query parameters.
-
-    Raises:
-        MalformedRequest: there is one.
-    """
-    for name in request.query:
-        if name not in known:
-            hint = did_you_mean(name, known)
-            raise MalformedRequest(f"no query parameter {name[:40]!r}; known here: {', '.join(known)}{hint}")
-        if len(request.query.getall(name)) > 1:
-            raise MalformedRequest(f"the query parameter {name} comes twice")
-
-
-def _state(request: web.Request) -> CallState | None:
-    check_query(request, "state")
+@ROUTES.add(
+    "GET",
+    "/v1/calls",
+    scope="read",
+    query=(
+        Query(
+            name="state",
+            description="Only calls in this state.",
+            schema={"type": "string", "enum": [state.value for state in CallState]},
+        ),
+    ),
+)
+async def list_calls(request: web.Request) -> views.Calls:
+    """Live calls, and ended calls for calls.ended_retention_s."""
     text = request.query.get("state")
-    if not text:
-        return None
     try:
-        return CallState(text)
+        state = CallState(text) if text else None
     except ValueError:
         raise MalformedRequest(f"state is one of {', '.join(CallState)}") from None
+    return views.Calls([views.Call.of(call) for call in request.app[CONTEXT].registry.calls(state)])
 
 
-def _response(call: Call) -> web.Response:
-    return bodies.response(views.Call.of(call))
+@ROUTES.add(
+    "POST",
+    "/v1/calls",
+    scope="call",
+    status=201,
+    location="/v1/calls/",
+    errors=(DuplicateId, UserAgentUnavailable, CapacityExceeded, Draining, *OF_TEXT),
+)
+async def originate(request: web.Request, body: schemas.Originate) -> views.Call:
+    """Place a call; its progress comes as events."""
+    wanted = body.request()
+    speak = body.speak if isinstance(body.speak, schemas.Speak) else None
+    text = "/speak/text" if speak else "/speak"
+    fields = {
+        DuplicateId: "/call_id",
+        UnknownVoice: "/speak/voice" if speak and speak.voice is not None else "/voice",
+        LanguageUnsupported: "/speak/language" if speak else text,
+        NothingToSay: text,
+        TextTooLong: text,
+    }
+    with bodies.located(fields):
+        return views.Call.of(await request.app[CONTEXT].registry.originate(wanted))
+
+
+@ROUTES.add("GET", "/v1/calls/{id}", scope="read", errors=(CallNotFound,))
+async def get_call(request: web.Request) -> views.Call:
+    """One call."""
+    return views.Call.of(call_of(request))
+
+
+@ROUTES.add("POST", "/v1/calls/{id}/answer", scope="call", errors=ON_A_CALL)
+async def answer(request: web.Request, _body: schemas.Empty) -> views.Call:
+    """Answer a call of a route with answer = manual."""
+    call = call_of(request)
+    call.answer()
+    return views.Call.of(call)
+
+
+@ROUTES.add("POST", "/v1/calls/{id}/ring", scope="call", errors=ON_A_CALL)
+async def ring(request: web.Request, body: schemas.Ring) -> views.Call:
+    """Send 180, or 183 with early media."""
+    call = call_of(request)
+    call.ring(early_media=body.early_media)
+    return views.Call.of(call)
+
+
+@ROUTES.add("POST", "/v1/calls/{id}/hangup", scope="call", errors=ON_A_CALL)
+@ROUTES.add("DELETE", "/v1/calls/{id}", scope="call", errors=ON_A_CALL, summary="End a call; the same as hangup")
+async def hangup(request: web.Request, body: schemas.Hangup) -> views.Call:
+    """End a call: BYE, CANCEL or a refusal."""
+    call = call_of(request)
+    call.hangup(sip_code=body.sip_code, reason=body.reason)
+    return views.Call.of(call)
+
+
+@ROUTES.add("POST", "/v1/calls/{id}/hold", scope="call", errors=ON_A_CALL)
+async def hold(request: web.Request, _body: schemas.Empty) -> views.Call:
+    """Put on hold."""
+    call = call_of(request)
+    call.set_hold(hold=True)
+    return views.Call.of(call)
+
+
+@ROUTES.add("POST", "/v1/calls/{id}/unhold", scope="call", errors=ON_A_CALL)
+async def unhold(request: web.Request, _body: schemas.Empty) -> views.Call:
+    """Take off hold."""
+    call = call_of(request)
+    call.set_hold(hold=False)
+    return views.Call.of(call)
+
+
+@ROUTES.add("POST", "/v1/calls/{id}/dtmf", scope="call", errors=ON_A_CALL)
+async def dtmf(request: web.Request, body: schemas.Dtmf) -> views.Call:
+    """Send digits (RFC 4733)."""
+    call = call_of(request)
+    call.send_dtmf(body.digits, duration_ms=body.duration_ms)
+    return views.Call.of(call)

@@ -14,11 +14,12 @@ import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from cc_tts import logs
-from cc_tts.api.calls import MAX_ID_CHARS, check_query
 from cc_tts.api.context import CONTEXT, ApiContext
+from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
+from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.calls.events import EVENT_TYPES, Subscription
-from cc_tts.errors import MalformedRequest
+from cc_tts.errors import CapacityExceeded, MalformedRequest
 
 HEARTBEAT_S: Final = 20.0
 """A ping is sent this often; a client that does not answer within half of it is disconnected."""
@@ -29,16 +30,36 @@ MAX_FRAME_IN_BYTES: Final = 4096
 MAX_FRAMES_IN: Final = 100
 FRAMES_IN_WINDOW_S: Final = 10.0
 WRITE_BUFFER_BYTES: Final = 65_536
+MAX_CALL_ID_CHARS: Final = 200
 
 OPEN_SOCKETS: Final[web.AppKey["weakref.WeakSet[web.WebSocketResponse]"]] = web.AppKey("open_sockets", weakref.WeakSet)
+
+ROUTES: Final = RouteTable()
 
 _ENCODER: Final = msgspec.json.Encoder()
 
 log = logs.get(__name__)
 
 
-async def events(request: web.Request, _body: None) -> web.StreamResponse:
-    """``GET /v1/events?call_id=&types=``."""
+@ROUTES.add(
+    "GET",
+    "/v1/events",
+    scope="read",
+    status=101,
+    content_types=(),
+    query=(
+        Query(name="call_id", description="Only events of this call.", schema={"type": "string"}),
+        Query(
+            name="types",
+            description=f"Only these types, separated by commas: {', '.join(EVENT_TYPES)}.",
+            schema={"type": "string"},
+        ),
+    ),
+    errors=(UpgradeRequired, CapacityExceeded),
+    streams=True,
+)
+async def events(request: web.Request) -> web.StreamResponse:
+    """Events, one JSON text frame each, over a WebSocket."""
     context = request.app[CONTEXT]
     call_id, types = _filters(request)
     socket = web.WebSocketResponse(
@@ -63,7 +84,7 @@ async def events(request: web.Request, _body: None) -> web.StreamResponse:
             log.debug("event_subscriber_gone")
         except Exception:  # the handshake is answered: there is no status left to give
             log.exception("event_subscriber_failed")
-            _drop(request)
+            abort(request)
         finally:
             subscription.close()
             context.metrics.event_subscribers.set(bus.num_subscribers)
@@ -87,10 +108,9 @@ async def _close(app: web.Application, code: WSCloseCode, message: bytes) -> Non
 
 
 def _filters(request: web.Request) -> tuple[str | None, frozenset[str] | None]:
-    check_query(request, "call_id", "types")
     call_id = request.query.get("call_id") or None
-    if call_id is not None and len(call_id) > MAX_ID_CHARS:
-        raise MalformedRequest(f"call_id has at most {MAX_ID_CHARS} characters")
+    if call_id is not None and len(call_id) > MAX_CALL_ID_CHARS:
+        raise MalformedRequest(f"call_id has at most {MAX_CALL_ID_CHARS} characters")
     text = request.query.get("types", "")
     types = frozenset(name for part in text.split(",") if (name := part.strip()))
     if unknown := sorted(types - set(EVENT_TYPES)):
@@ -114,7 +134,7 @@ async def _serve(
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"too slow", drain=False)
-            _drop(request)
+            abort(request)
         else:
             await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the server stops", drain=False)
     finally:
@@ -152,9 +172,3 @@ async def _receive_all(socket: web.WebSocketResponse) -> None:
         if num_frames > MAX_FRAMES_IN:
             await socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"too many frames", drain=False)
             return
-
-
-def _drop(request: web.Request) -> None:
-    transport = request.transport
-    if isinstance(transport, asyncio.WriteTransport):
-        transport.abort()

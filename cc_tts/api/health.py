@@ -1,28 +1,35 @@
 """Handlers for operations: alive, ready, metrics, drain."""
 
+from typing import Final
+
 from aiohttp import web
 
 from cc_tts import metrics
 from cc_tts.api import schemas, views
 from cc_tts.api.context import CONTEXT
-from cc_tts.api.http import bodies, problems
+from cc_tts.api.http.problems import NotReady
+from cc_tts.api.http.route import RouteTable
+
+ROUTES: Final = RouteTable()
 
 
-async def healthz(_request: web.Request, _body: None) -> web.Response:
-    """``GET /healthz``."""
-    return bodies.response(views.Health("ok"))
+@ROUTES.add("GET", "/healthz", scope=None)
+async def healthz(_request: web.Request) -> views.Health:
+    """The process is alive."""
+    return views.Health("ok")
 
 
-async def readyz(request: web.Request, _body: None) -> web.Response:
-    """``GET /readyz``: 503 with ``reason`` while a call would not be answered and spoken to."""
-    reason = request.app[CONTEXT].registry.not_ready_because
-    if reason is None:
-        return bodies.response(views.Health("ready"))
-    return problems.response_for(problems.NotReady(reason), instance=request.path, reason=reason)
+@ROUTES.add("GET", "/readyz", scope=None, errors=(NotReady,))
+async def readyz(request: web.Request) -> views.Health:
+    """A call would be answered and spoken to."""
+    if (reason := request.app[CONTEXT].registry.not_ready_because) is not None:
+        raise NotReady(reason)
+    return views.Health("ready")
 
 
-async def prometheus(request: web.Request, _body: None) -> web.Response:
-    """``GET /metrics``. What is a state rather than an event is looked up now."""
+@ROUTES.add("GET", "/metrics", scope="read", content_types=(metrics.CONTENT_TYPE,))
+async def prometheus(request: web.Request) -> web.Response:
+    """Prometheus series."""
     context = request.app[CONTEXT]
     registry, series = context.registry, context.metrics
     series.ready.set(registry.not_ready_because is None)
@@ -31,10 +38,11 @@ async def prometheus(request: web.Request, _body: None) -> web.Response:
     return web.Response(body=series.render(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
-async def drain(request: web.Request, _body: schemas.Empty) -> web.Response:
-    """``POST /v1/admin/drain``. Asking again changes nothing."""
+@ROUTES.add("POST", "/v1/admin/drain", scope="admin", status=202)
+async def drain(request: web.Request, _body: schemas.Empty) -> views.Drain:
+    """Take no new calls; the process exits when the last call has ended."""
     context = request.app[CONTEXT]
     has_begun = context.registry.start_drain()
     if has_begun:
         context.on_drain()
-    return bodies.response(views.Drain(draining=True, already=not has_begun), status=202)
+    return views.Drain(draining=True, already=not has_begun)

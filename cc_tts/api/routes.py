@@ -1,35 +1,19 @@
-"""Every route, once: the router and the OpenAPI document are both made from this table."""
+"""Every route of the API, and what is said about paths that are none."""
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from cc_tts.api import audio_speech, calls, events, health, schemas, speech, views
+from cc_tts.api import audio_speech, calls, events, health, speech
 from cc_tts.api.http import openapi
-from cc_tts.api.http.problems import NotReady, UpgradeRequired
-from cc_tts.api.http.route import Handler, Query, Route
-from cc_tts.calls.call_state import CallState
-from cc_tts.calls.events import EVENT_TYPES
-from cc_tts.errors import (
-    MAX_COMPARED_CHARS,
-    CallNotFound,
-    CapacityExceeded,
-    Draining,
-    DuplicateId,
-    EngineFailed,
-    EngineOverloaded,
-    LanguageUnsupported,
-    NothingToSay,
-    QueueFull,
-    TextTooLong,
-    UnknownVoice,
-    Unprocessable,
-    UserAgentUnavailable,
-    UtteranceNotFound,
-    WrongState,
-    nearest,
-)
-from cc_tts.metrics import CONTENT_TYPE as PROMETHEUS
+from cc_tts.errors import MAX_COMPARED_CHARS, nearest
 
+ROUTES: Final = (
+    *calls.ROUTES,
+    *speech.ROUTES,
+    *audio_speech.ROUTES,
+    *events.ROUTES,
+    *health.ROUTES,
+    *openapi.ROUTES,
+)
 NOT_IN_THIS_VERSION: Final = (
     "/v1/calls/{id}/transfer",
     "/v1/calls/{id}/gather",
@@ -41,213 +25,6 @@ NOT_IN_THIS_VERSION: Final = (
     "/v1/voices/{id}",
 )
 """Reserved paths of version 1 of the API, which get 404."""
-
-_ON_A_CALL: Final = (CallNotFound, WrongState, UserAgentUnavailable)
-_TEXT: Final = (TextTooLong, UnknownVoice, LanguageUnsupported, NothingToSay, EngineOverloaded)
-
-
-def _call_action(
-    action: str,
-    handler: Handler,
-    summary: str,
-    *,
-    body: type[Any] = schemas.Empty,
-    body_is_optional: bool = True,
-    response: type[Any] = views.Call,
-) -> Route:
-    return Route(
-        method="POST",
-        path=f"/v1/calls/{{id}}/{action}",
-        handler=handler,
-        summary=summary,
-        scope="call",
-        body=body,
-        body_is_optional=body_is_optional,
-        response=response,
-        errors=_ON_A_CALL,
-    )
-
-
-ROUTES: Final = (
-    # --- calls
-    Route(
-        method="GET",
-        path="/v1/calls",
-        handler=calls.list_calls,
-        summary="Live calls, and ended calls for calls.ended_retention_s",
-        scope="read",
-        response=views.Calls,
-        query=(
-            Query(
-                name="state",
-                description="Only calls in this state.",
-                schema={"type": "string", "enum": [state.value for state in CallState]},
-            ),
-        ),
-    ),
-    Route(
-        method="POST",
-        path="/v1/calls",
-        handler=calls.originate,
-        summary="Place a call; its progress comes as events",
-        scope="call",
-        status=201,
-        body=schemas.Originate,
-        response=views.Call,
-        errors=(DuplicateId, UserAgentUnavailable, CapacityExceeded, Draining, *_TEXT),
-    ),
-    Route(
-        method="GET",
-        path="/v1/calls/{id}",
-        handler=calls.get_call,
-        summary="One call",
-        scope="read",
-        response=views.Call,
-        errors=(CallNotFound,),
-    ),
-    Route(
-        method="DELETE",
-        path="/v1/calls/{id}",
-        handler=calls.hangup,
-        summary="End a call; the same as hangup",
-        scope="call",
-        body=schemas.Hangup,
-        body_is_optional=True,
-        response=views.Call,
-        errors=_ON_A_CALL,
-    ),
-    _call_action("answer", calls.answer, "Answer a call of a route with answer = manual"),
-    _call_action("ring", calls.ring, "Send 180, or 183 with early media", body=schemas.Ring),
-    _call_action("hangup", calls.hangup, "End a call: BYE, CANCEL or a refusal", body=schemas.Hangup),
-    _call_action("hold", calls.hold, "Put on hold"),
-    _call_action("unhold", calls.unhold, "Take off hold"),
-    _call_action("dtmf", calls.dtmf, "Send digits (RFC 4733)", body=schemas.Dtmf, body_is_optional=False),
-    # --- speaking
-    Route(
-        method="POST",
-        path="/v1/calls/{id}/speak",
-        handler=speech.speak,
-        summary="Speak text; queued behind the current prompt unless queue is replace",
-        scope="call",
-        status=201,
-        body=schemas.Speak,
-        response=views.Utterance,
-        errors=(*_ON_A_CALL, DuplicateId, QueueFull, Draining, *_TEXT),
-    ),
-    Route(
-        method="POST",
-        path="/v1/calls/{id}/play",
-        handler=speech.play,
-        summary="Play a tone or silence",
-        scope="call",
-        status=201,
-        body=schemas.Play,
-        response=views.Utterance,
-        errors=(*_ON_A_CALL, DuplicateId, QueueFull, Draining, Unprocessable),
-    ),
-    _call_action(
-        "stop",
-        speech.stop,
-        "Stop the current prompt, or all prompts of the call",
-        body=schemas.Stop,
-        response=views.Stopped,
-    ),
-    _call_action("pause", speech.pause, "Pause playback"),
-    _call_action("resume", speech.resume, "Resume playback"),
-    Route(
-        method="GET",
-        path="/v1/utterances/{id}",
-        handler=speech.get_utterance,
-        summary="One utterance",
-        scope="read",
-        response=views.Utterance,
-        errors=(UtteranceNotFound,),
-    ),
-    Route(
-        method="GET",
-        path="/v1/voices",
-        handler=speech.list_voices,
-        summary="List the voices of the configured engine",
-        scope="read",
-        response=views.Voices,
-    ),
-    Route(
-        method="POST",
-        path="/v1/audio/speech",
-        handler=audio_speech.audio_speech,
-        summary="Speech without a call, streamed during synthesis (Idempotency-Key has no effect)",
-        scope="call",
-        body=schemas.AudioSpeech,
-        content_types=("audio/wav", "audio/pcm", "audio/basic"),
-        errors=(CapacityExceeded, Draining, EngineFailed, *_TEXT),
-        streams=True,
-    ),
-    # --- events
-    Route(
-        method="GET",
-        path="/v1/events",
-        handler=events.events,
-        summary="Events, one JSON text frame each, over a WebSocket",
-        scope="read",
-        status=101,
-        content_types=(),
-        query=(
-            Query(name="call_id", description="Only events of this call.", schema={"type": "string"}),
-            Query(
-                name="types",
-                description=f"Only these types, separated by commas: {', '.join(EVENT_TYPES)}.",
-                schema={"type": "string"},
-            ),
-        ),
-        errors=(UpgradeRequired, CapacityExceeded),
-        streams=True,
-    ),
-    # --- operations
-    Route(
-        method="GET",
-        path="/healthz",
-        handler=health.healthz,
-        summary="The process is alive",
-        scope=None,
-        response=views.Health,
-    ),
-    Route(
-        method="GET",
-        path="/readyz",
-        handler=health.readyz,
-        summary="A call would be answered and spoken to",
-        scope=None,
-        response=views.Health,
-        errors=(NotReady,),
-    ),
-    Route(
-        method="GET",
-        path="/metrics",
-        handler=health.prometheus,
-        summary="Prometheus series",
-        scope="read",
-        content_types=(PROMETHEUS,),
-    ),
-    Route(
-        method="POST",
-        path="/v1/admin/drain",
-        handler=health.drain,
-        summary="Take no new calls; the process exits when the last call has ended",
-        scope="admin",
-        status=202,
-        body=schemas.Empty,
-        body_is_optional=True,
-        response=views.Drain,
-    ),
-    Route(
-        method="GET",
-        path="/v1/openapi.json",
-        handler=openapi.openapi_json,
-        summary="This document",
-        scope=None,
-        content_types=("application/json",),
-    ),
-)
 
 
 def about_unknown_path(path: str) -> str:
@@ -263,8 +40,7 @@ def about_unknown_path(path: str) -> str:
 
 def _filled(template: str, path: str) -> str:
     """``template`` with the segments of ``path`` in place of its names, if both have as many."""
-    asked: Sequence[str] = path[:MAX_COMPARED_CHARS].split("/")
-    wanted = template.split("/")
+    asked, wanted = path[:MAX_COMPARED_CHARS].split("/"), template.split("/")
     if len(asked) != len(wanted):
         return template
     return "/".join(a if w.startswith("{") else w for a, w in zip(asked, wanted, strict=True))

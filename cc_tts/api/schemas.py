@@ -3,7 +3,7 @@ r"""Request bodies, as the types that validate them and that the OpenAPI documen
 Patterns end in ``$(?!\n)``: in Python a bare ``$`` would let a trailing line feed through.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -41,8 +41,16 @@ SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
 class Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Base of all bodies: unknown fields are refused."""
 
+    may_be_left_out: ClassVar = False
 
-class Empty(Body, frozen=True):
+
+class OptionalBody(Body, frozen=True):
+    """Base of the bodies that may be left out."""
+
+    may_be_left_out: ClassVar = True
+
+
+class Empty(OptionalBody, frozen=True):
     """No fields; the body may be left out."""
 
 
@@ -219,13 +227,13 @@ class Originate(Body, frozen=True):
         )
 
 
-class Ring(Body, frozen=True):
+class Ring(OptionalBody, frozen=True):
     """Send 180; with ``early_media`` 183 and media."""
 
     early_media: bool = False
 
 
-class Hangup(Body, frozen=True):
+class Hangup(OptionalBody, frozen=True):
     """How to end a call. ``sip_code`` and ``reason`` refuse an unanswered call; else they go into the Reason header."""
 
     sip_code: Annotated[int, Meta(ge=300, le=699)] | None = None
@@ -247,7 +255,7 @@ class Dtmf(Body, frozen=True):
     duration_ms: Annotated[int, Meta(ge=40, le=2000, description="Of each digit.")] = 160
 
 
-class Stop(Body, frozen=True):
+class Stop(OptionalBody, frozen=True):
     """What to stop."""
 
     scope: Literal["current", "all"] = "current"

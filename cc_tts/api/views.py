@@ -3,28 +3,35 @@
 Times of day are seconds since the epoch, as in events.
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, field
 
-from cc_tts.calls.call import Call as CallBelow
 from cc_tts.calls.call import Direction
 from cc_tts.calls.call_state import CallState, UtteranceState
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.utterance import CompletionCause
-from cc_tts.calls.utterance import Utterance as UtteranceBelow
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import Then
-from cc_tts.voices.voice import Voice as VoiceBelow
 from cc_tts.voices.voice import VoiceKind
 
 EpochSeconds = Annotated[float, Meta(description="Seconds since the Unix epoch.")]
 Milliseconds = Annotated[float, Meta(description="Milliseconds.")]
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """Made of the attributes of an object of the layers below."""
+
+    @classmethod
+    def of(cls, source: Any, **computed: Any) -> Self:
+        """``source`` as it is now; ``computed`` are the fields that are no attribute of it."""
+        copied = {name: getattr(source, name) for name in cls.__struct_fields__ if name not in computed}
+        return cls(**copied, **computed)
+
+
+class Call(View, frozen=True, kw_only=True):
     """A call. ``ending`` is set once ``state`` is terminated; ``utterances`` are ids, oldest first."""
 
     id: str
@@ -43,38 +50,12 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     srtp: Annotated[bool | None, Meta(description="Whether its audio is encrypted; null while there is none.")]
     held: bool
     paused: bool
-    created_at: EpochSeconds
-    answered_at: EpochSeconds | None
-    ended_at: EpochSeconds | None
+    created_at_s: EpochSeconds = field(name="created_at")
+    answered_at_s: EpochSeconds | None = field(name="answered_at")
+    ended_at_s: EpochSeconds | None = field(name="ended_at")
     ending: Ending | None
-    utterances: tuple[str, ...]
+    utterance_ids: Sequence[str] = field(name="utterances")
     quality: Quality
-
-    @classmethod
-    def of(cls, call: CallBelow) -> Self:
-        """``call`` as it is now."""
-        return cls(
-            id=call.id,
-            direction=call.direction,
-            state=call.state,
-            caller=call.caller,
-            callee=call.callee,
-            sip_call_id=call.sip_call_id,
-            headers=call.headers,
-            uri_parameters=call.uri_parameters,
-            codec=call.codec,
-            clock_rate_hz=call.clock_rate_hz,
-            transport=call.transport,
-            srtp=call.srtp,
-            held=call.held,
-            paused=call.paused,
-            created_at=call.created_at_s,
-            answered_at=call.answered_at_s,
-            ended_at=call.ended_at_s,
-            ending=call.ending,
-            utterances=tuple(call.utterances),
-            quality=call.quality,
-        )
 
 
 class Calls(msgspec.Struct, frozen=True):
@@ -90,7 +71,7 @@ class UtteranceError(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Utterance(msgspec.Struct, frozen=True, kw_only=True):
+class Utterance(View, frozen=True, kw_only=True):
     """One prompt on one call. ``spoken_text`` is what the caller heard so far, in the words that were sent."""
 
     id: str
@@ -102,7 +83,7 @@ class Utterance(msgspec.Struct, frozen=True, kw_only=True):
     engine: str
     cached: bool
     then: Then
-    accepted_at: EpochSeconds
+    accepted_at_s: EpochSeconds = field(name="accepted_at")
     time_to_first_pcm_ms: Milliseconds | None
     time_to_first_audio_ms: Milliseconds | None
     played_ms: Milliseconds
@@ -111,28 +92,13 @@ class Utterance(msgspec.Struct, frozen=True, kw_only=True):
     error: UtteranceError | None
 
     @classmethod
-    def of(cls, utterance: UtteranceBelow) -> Self:
-        """``utterance`` as it is now."""
+    def of(cls, source: Any, **computed: Any) -> Self:
+        """The utterance ``source`` as it is now."""
         error = None
-        if utterance.error_code is not None:
-            error = UtteranceError(utterance.error_code, utterance.error_detail or "")
-        return cls(
-            id=utterance.id,
-            call_id=utterance.call_id,
-            state=utterance.state,
-            completion_cause=utterance.completion_cause,
-            text_chars=utterance.text_chars,
-            voice=utterance.voice,
-            engine=utterance.engine,
-            cached=utterance.cached,
-            then=utterance.prompt.then,
-            accepted_at=utterance.accepted_at_s,
-            time_to_first_pcm_ms=utterance.time_to_first_pcm_ms,
-            time_to_first_audio_ms=utterance.time_to_first_audio_ms,
-            played_ms=round(utterance.played_ms, 1),
-            spoken_text=utterance.spoken_text,
-            underruns=utterance.underruns,
-            error=error,
+        if source.error_code is not None:
+            error = UtteranceError(source.error_code, source.error_detail or "")
+        return super().of(
+            source, then=source.prompt.then, played_ms=round(source.played_ms, 1), error=error, **computed
         )
 
 
@@ -143,7 +109,7 @@ class Stopped(msgspec.Struct, frozen=True):
     discarded_ms: Milliseconds
 
 
-class Voice(msgspec.Struct, frozen=True, kw_only=True):
+class Voice(View, frozen=True, kw_only=True):
     """Who can speak."""
 
     id: str
@@ -152,11 +118,8 @@ class Voice(msgspec.Struct, frozen=True, kw_only=True):
     kind: VoiceKind
     ready: bool
     description: str
-
-    @classmethod
-    def of(cls, voice: VoiceBelow) -> Self:
-        """``voice`` as it is now."""
-        return cls(**{name: getattr(voice, name) for name in cls.__struct_fields__})
+    gender: Annotated[str, Meta(description="``female``, ``male``, or empty where it is not known.")]
+    rate_hz: Annotated[int, Meta(description="Sample rate of its speech; calls get it at their own.")]
 
 
 class Voices(msgspec.Struct, frozen=True):

@@ -77,6 +77,11 @@ class Call:
     # --- what the API reads ------------------------------------------------------------------------------------------
 
     @property
+    def utterance_ids(self) -> tuple[str, ...]:
+        """Of the utterances that are kept, oldest first."""
+        return tuple(self.utterances)
+
+    @property
     def state(self) -> CallState:
         """Where the call stands."""
         return self.machine.state

@@ -138,12 +138,13 @@ class HttpConfig:
 class TtsConfig:
     """``[tts]``: the engine and the limits of a prompt."""
 
-    engine: str = "espeak"
+    engine: str = "auto"
     voice: str = ""
     language: str = ""
     speed: Annotated[float, msgspec.Meta(ge=0.5, le=2.0)] = 1.0
     max_text_chars: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 5000
     first_chunk_max_chars: Annotated[int, msgspec.Meta(ge=10, le=1000)] = 60
+    markdown: Literal["strip", "keep"] = "strip"
     chunk_max_chars: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 200
     model_dir: str = ""
     voices_dir: str = ""

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from cc_tts import logs
 from cc_tts.config.schema import Config
 from cc_tts.doctor import machine, network, software
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, QUICK_S, TORCH_S, Check, Finding, Subject, warn
@@ -33,6 +34,7 @@ CHECKS: Final = (
     Check("files", machine.check_files),
     Check("tts.engine", software.check_engine),
     Check("espeak-ng", software.check_espeak, CHILD_S + MARGIN_S),
+    Check("onnx voices", software.check_onnx, CHILD_S + MARGIN_S),
     Check("torch", software.check_torch, TORCH_S + MARGIN_S),
     Check("model", software.check_model, DEEP_S + MARGIN_S),
     Check("voices", software.check_voices, CHILD_S),
@@ -85,6 +87,7 @@ def run(options: argparse.Namespace, config: Config, *, probes: Probes | None = 
         CcTtsError: with ``--path``, the configured engine or the voice cannot be used.
     """
     if options.path:
+        logs.configure(level="critical", json=False, process="doctor")
         sys.stdout.write(asyncio.run(prompt_path(config, options.voice)) + "\n")
         return 0
     findings = []

@@ -15,7 +15,7 @@ from cc_tts.doctor.finding import CHILD_S, DEEP_S, TORCH_S, Finding, Subject, fa
 from cc_tts.doctor.probes import Ran
 from cc_tts.engines.cosyvoice2.model.directory import PUBLISHED
 from cc_tts.engines.espeak.engine import EspeakEngine
-from cc_tts.engines.factory import COSYVOICE2, make_engine
+from cc_tts.engines.factory import COSYVOICE2, ONNX, engine_names, make_engine
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.ua.pjsua2_build import NO_TLS, VARIABLE, WHEEL_MAX_CALLS, check_address
 from cc_tts.ua.pjsua2_build import advice as build_advice
@@ -53,6 +53,17 @@ try:
 except CcTtsError as error:
     problem = error.detail
 print(json.dumps({"num_voices": len(library.voices()), "rate_hz": library.sample_rate_hz, "problem": problem}))
+"""
+ONNX_VOICES: Final = """
+import json, sys
+from pathlib import Path
+from cc_tts.engines.onnx.voices import find_voices
+from cc_tts.errors import CcTtsError
+try:
+    found = find_voices(Path(sys.argv[1]).expanduser() if sys.argv[1] else None)
+except CcTtsError as error:
+    sys.exit(error.detail)
+print(json.dumps({"voices": [each.voice.id for each in found]}))
 """
 TORCH: Final = """
 import json, torch
@@ -121,9 +132,10 @@ def check_engine(subject: Subject) -> Iterator[Finding]:
 
 def check_espeak(subject: Subject) -> Iterator[Finding]:
     """Whether espeak-ng loads and knows the voice. Not asked when another engine speaks."""
-    if subject.config.tts.engine != EspeakEngine.name:
+    tts = subject.config.tts
+    if EspeakEngine.name not in engine_names(tts):
         return
-    answer = _ask(subject, ESPEAK, subject.config.tts.voice, timeout_s=CHILD_S)
+    answer = _ask(subject, ESPEAK, tts.voice if tts.engine == EspeakEngine.name else "", timeout_s=CHILD_S)
     if isinstance(answer, str):
         yield fail("espeak-ng", answer, "reinstall espeakng_loader, which brings the library and its data")
     elif answer["problem"]:
@@ -132,9 +144,21 @@ def check_espeak(subject: Subject) -> Iterator[Finding]:
         yield ok("espeak-ng", f"{answer['num_voices']} voices at {answer['rate_hz']} Hz")
 
 
+def check_onnx(subject: Subject) -> Iterator[Finding]:
+    """Whether the voices of the CPU are there and their files can be read."""
+    tts = subject.config.tts
+    if ONNX not in engine_names(tts):
+        return
+    answer = _ask(subject, ONNX_VOICES, tts.voices_dir, timeout_s=CHILD_S)
+    if isinstance(answer, str):
+        yield fail("onnx voices", answer, "correct tts.voices_dir, or reinstall hibari-tts and onnxruntime")
+    else:
+        yield ok("onnx voices", _some(answer["voices"]))
+
+
 def check_torch(subject: Subject) -> Iterator[Finding]:
     """Whether torch loads and sees the devices of ``tts.devices``, and their memory."""
-    if subject.config.tts.engine != COSYVOICE2:
+    if COSYVOICE2 not in engine_names(subject.config.tts):
         return
     answer = _ask(subject, TORCH, timeout_s=TORCH_S)
     if isinstance(answer, str):
@@ -172,7 +196,7 @@ def _gpu(name: str, devices: list[dict[str, Any]]) -> Finding:
 def check_model(subject: Subject) -> Iterator[Finding]:
     """Whether the model's files are there and of the published size; with ``deep``, whether they hold what they should."""
     tts = subject.config.tts
-    if tts.engine != COSYVOICE2:
+    if COSYVOICE2 not in engine_names(tts):
         return
     if not tts.model_dir:
         yield fail("tts.model_dir", "empty", "`cc-tts model download` fetches the model and says where it is")
@@ -216,7 +240,7 @@ def _read_model(subject: Subject, folder: Path) -> Finding:
 def check_voices(subject: Subject) -> Iterator[Finding]:
     """The enrolled voices, and whether ``tts.voice`` is one."""
     tts = subject.config.tts
-    if tts.engine != COSYVOICE2:
+    if COSYVOICE2 not in engine_names(tts):
         return
     advice = "`cc-tts voices enrol` makes one"
     if not tts.voices_dir:
@@ -234,8 +258,12 @@ def check_voices(subject: Subject) -> Iterator[Finding]:
             library.load(name)
         except CcTtsError as error:
             yield fail("voices", error.detail, advice)
+    yield ok("voices", _some(names))
+
+
+def _some(names: list[str]) -> str:
     more = ", …" if len(names) > MAX_VOICES_SHOWN else ""
-    yield ok("voices", f"{len(names)}: {', '.join(names[:MAX_VOICES_SHOWN])}{more}")
+    return f"{len(names)}: {', '.join(names[:MAX_VOICES_SHOWN])}{more}"
 
 
 def _ask(subject: Subject, code: str, *arguments: str, timeout_s: float) -> dict[str, Any] | str:

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from cc_tts.audio import AudioFormat, PcmChunk
+from cc_tts.audio import PcmChunk
+from cc_tts.engines.stepped import EngineLoad
 from cc_tts.voices.voice import Voice
 
 
@@ -48,14 +49,29 @@ class SpeechStream(Protocol):
         ...
 
 
+class EngineListener(Protocol):
+    """Gets what the workers report, for metrics."""
+
+    def on_worker_down(self, worker: str, reason: str) -> None:
+        """A worker ended without having been asked to."""
+        ...
+
+    def on_engine_load(self, worker: str, load: EngineLoad) -> None:
+        """A worker says how busy it is."""
+        ...
+
+    def on_refusal(self, reason: str) -> None:
+        """A stream was refused by admission."""
+        ...
+
+
 class Engine(Protocol):
     """A source of speech."""
 
     name: str
 
-    @property
-    def audio_format(self) -> AudioFormat:
-        """What the streams deliver."""
+    def listen(self, listener: "EngineListener") -> None:
+        """Set who gets what the workers report; before :meth:`start`."""
         ...
 
     async def start(self) -> None:
@@ -69,6 +85,10 @@ class Engine(Protocol):
     @property
     def not_ready_because(self) -> str | None:
         """Why a stream could not be opened now; ``None`` when it could."""
+        ...
+
+    def not_ready_for(self, voice_id: str) -> str | None:
+        """The same for a stream of this voice."""
         ...
 
     def voices(self) -> tuple[Voice, ...]:

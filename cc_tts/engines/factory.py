@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.config.schema import Config
+from cc_tts.config.schema import Config, TtsConfig
+from cc_tts.engines.auto import AutoEngine
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.espeak.engine import EspeakEngine
 from cc_tts.engines.worker.client import WorkerEngine
@@ -16,6 +17,7 @@ from cc_tts.engines.worker.messages import Purpose, WorkerSettings
 from cc_tts.errors import ConfigError
 
 COSYVOICE2: Final = "cosyvoice2"
+ONNX: Final = "onnx"
 OnStarting = Callable[[str], None]
 
 
@@ -48,6 +50,19 @@ def make_engine(
     return maker(config, clock or MonotonicClock(), purpose, on_starting)
 
 
+def engine_names(tts: TtsConfig) -> tuple[str, ...]:
+    """The engines that ``tts.engine`` stands for, the preferred one first: one, or those of ``auto``."""
+    if tts.engine != AutoEngine.name:
+        return (tts.engine,)
+    return (COSYVOICE2 if tts.model_dir else ONNX, EspeakEngine.name)
+
+
+def _auto(config: Config, clock: Clock, purpose: Purpose, on_starting: OnStarting) -> Engine:
+    """The neural engine that there is something for, and espeak-ng for every other language."""
+    each = replace(config, tts=replace(config.tts, voice=""))  # the default voice may be of any; the prompt names it
+    return AutoEngine([_MAKERS[name](each, clock, purpose, on_starting) for name in engine_names(config.tts)])
+
+
 def _espeak(config: Config, clock: Clock, _purpose: Purpose, _on_starting: OnStarting) -> Engine:
     default_voice = config.tts.voice or "en-us"
     return EspeakEngine(default_voice=default_voice, stall_timeout_ms=config.tts.stall_timeout_ms, clock=clock)
@@ -68,6 +83,39 @@ def _cosyvoice2(config: Config, clock: Clock, purpose: Purpose, on_starting: OnS
     )
 
 
+def _onnx(config: Config, clock: Clock, purpose: Purpose, on_starting: OnStarting) -> Engine:
+    tts = config.tts
+    settings = WorkerSettings(
+        device="cpu",
+        purpose=purpose,
+        tts=replace(
+            tts,
+            engine=ONNX,
+            voices_dir=str(_voices_dir(config) or ""),
+            num_threads=tts.num_threads or max(1, len(os.sched_getaffinity(0)) - 1),
+            max_streams=1 if purpose == "say" else tts.max_streams,
+        ),
+        log=config.log,
+    )
+    return WorkerEngine(
+        ONNX,
+        [settings],
+        clock=clock,
+        default_voice=tts.voice,
+        start_timeout_s=tts.worker_start_timeout_s,
+        on_starting=on_starting,
+        stall_timeout_ms=tts.stall_timeout_ms,
+    )
+
+
+def _voices_dir(config: Config) -> Path | None:
+    written = config.tts.voices_dir
+    voices_dir = Path(written).expanduser().resolve() if written else None
+    if voices_dir is not None and not voices_dir.is_dir():
+        raise ConfigError(f"tts.voices_dir: {written}: no such directory; `cc-tts voices enrol` makes it")
+    return voices_dir
+
+
 def worker_settings(config: Config, device: str, purpose: Purpose = "serve") -> WorkerSettings:
     """What the worker of a device needs to know.
 
@@ -83,14 +131,13 @@ def worker_settings(config: Config, device: str, purpose: Purpose = "serve") -> 
     model_dir = Path(tts.model_dir).expanduser().resolve()
     if not model_dir.is_dir():
         raise ConfigError(f"tts.model_dir: {tts.model_dir}: no such directory")
-    voices_dir = Path(tts.voices_dir).expanduser().resolve() if tts.voices_dir else None
-    if voices_dir is not None and not voices_dir.is_dir():
-        raise ConfigError(f"tts.voices_dir: {tts.voices_dir}: no such directory; `cc-tts voices enrol` makes it")
+    voices_dir = _voices_dir(config)
     return WorkerSettings(
         device=device,
         purpose=purpose,
         tts=replace(
             tts,
+            engine=COSYVOICE2,
             model_dir=str(model_dir),
             voices_dir=str(voices_dir or ""),
             num_threads=tts.num_threads or _cores_each(len(tts.devices)),
@@ -106,6 +153,8 @@ def _cores_each(num_workers: int) -> int:
 
 
 _MAKERS: Final[dict[str, Callable[[Config, Clock, Purpose, OnStarting], Engine]]] = {
+    AutoEngine.name: _auto,
     EspeakEngine.name: _espeak,
+    ONNX: _onnx,
     COSYVOICE2: _cosyvoice2,
 }

@@ -77,11 +77,6 @@ class SteppedEngine(Protocol):
     """An engine that is moved on by :meth:`step`."""
 
     @property
-    def rate_hz(self) -> int:
-        """Sample rate of the audio, Hz."""
-        ...
-
-    @property
     def voices(self) -> Sequence[Voice]:
         """Every voice, once loaded."""
         ...

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig, TtsConfig
 from cc_tts.engines.engine import Engine, SpeechStream, SynthesisRequest
@@ -24,8 +25,8 @@ from cc_tts.media import tones
 from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
 from cc_tts.speech.resampler import StreamResampler
 from cc_tts.text.characters import has_speech
-from cc_tts.text.chunker import Chunker, TextChunk
-from cc_tts.text.language import detect_language, rule_set, subtags
+from cc_tts.text.chunker import Chunker, Chunking, TextChunk
+from cc_tts.text.language import detect_language, latin_language, rule_set, subtags
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
 from cc_tts.voices.voice import Voice
@@ -41,6 +42,8 @@ Where there is one, a text of one such slice is prepared here if that takes abou
 """
 RETRY_AFTER_S: Final = 1
 """Retry-After while the engine takes no prompt."""
+
+log = logs.get(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +62,16 @@ class SpeechChunk:
 class SpokenPrompt:
     """All that decides what a prompt of text sounds like on the line, the engine's identity aside.
 
-    ``asked_language`` is the prompt's own, ``language`` the one its text is read in; empty: found from the text.
+    ``asked_language`` is the prompt's own; ``voice_rate_hz`` is the engine's, ``rate_hz`` the line's.
     """
 
     text: str
     engine: str
     voice: str
     asked_language: str
-    language: str
+    chunking: Chunking
     speed: float
-    first_chunk_max_chars: int
-    chunk_max_chars: int
+    voice_rate_hz: int
     rate_hz: int
 
 
@@ -180,11 +182,12 @@ class SpeechSource:
         Raises:
             EngineOverloaded: with the engine's reason.
         """
-        reason = self.engine.not_ready_because
-        if not isinstance(content, TextContent) or reason is None:
+        if not isinstance(content, TextContent):
             return
+        prompt = self._spoken(content, self._line_rate_hz)
         cache = self._cache if content.may_cache else None
-        if cache is None or not cache.has(self._spoken(content, self._line_rate_hz)):
+        reason = self.engine.not_ready_for(prompt.voice)
+        if reason is not None and (cache is None or not cache.has(prompt)):
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 
     def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> ChunkStream:
@@ -216,7 +219,7 @@ class SpeechSource:
         steps = ["text"]
         if self._cache is not None and content.may_cache:
             steps.append(str(self._cache.cache))
-        steps += [str(self._chunker(prompt)), f"engine({self.engine.name}, {prompt.voice})"]
+        steps += [str(self._chunker(prompt)), f"engine({prompt.engine}, {prompt.voice})"]
         if resampler.source_rate_hz != resampler.target_rate_hz:
             steps.append(str(resampler))
         return [*steps, f"chunks {CHUNK_MS} ms"]
@@ -228,10 +231,16 @@ class SpeechSource:
             engine=voice.engine,
             voice=voice.id,
             asked_language=content.language or "",
-            language=content.language or config.language,
+            chunking=Chunking(
+                language=content.language or config.language or None,
+                detected_language=detect_language(content.text),
+                latin_language=latin_language(voice.language),
+                first_chunk_max_chars=config.first_chunk_max_chars,
+                chunk_max_chars=config.chunk_max_chars,
+                strips_markup=config.markdown == "strip",
+            ),
             speed=float(config.speed if content.speed is None else content.speed),
-            first_chunk_max_chars=config.first_chunk_max_chars,
-            chunk_max_chars=config.chunk_max_chars,
+            voice_rate_hz=voice.rate_hz,
             rate_hz=rate_hz,
         )
 
@@ -243,30 +252,18 @@ class SpeechSource:
         except CcTtsError:
             text.cancel()
             raise
-        return _Synthesis(stream, text, self._resampler(prompt))
+        return _Synthesis(stream, text, self._resampler(prompt), utterance_id)
 
     def _prepare(self, prompt: SpokenPrompt) -> "_TextHere | TextPreparation":
         if self._text_process is None or _is_quick(prompt):
             return _TextHere(prompt.text, self._chunker(prompt))
-        return self._text_process.prepare(
-            prompt.text,
-            language=prompt.language or None,
-            detected_language=detect_language(prompt.text),
-            first_chunk_max_chars=prompt.first_chunk_max_chars,
-            chunk_max_chars=prompt.chunk_max_chars,
-        )
+        return self._text_process.prepare(prompt.text, prompt.chunking)
 
     def _chunker(self, prompt: SpokenPrompt) -> Chunker:
-        return Chunker(
-            self._normalizer,
-            language=prompt.language or None,
-            detected_language=detect_language(prompt.text),
-            first_chunk_max_chars=prompt.first_chunk_max_chars,
-            chunk_max_chars=prompt.chunk_max_chars,
-        )
+        return Chunker(self._normalizer, prompt.chunking)
 
     def _resampler(self, prompt: SpokenPrompt) -> StreamResampler:
-        return StreamResampler(self.engine.audio_format.rate_hz, prompt.rate_hz)
+        return StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
 
     def _voice(self, content: TextContent) -> Voice:
         asked = content.language or self._config.language or None
@@ -282,7 +279,7 @@ class SpeechSource:
 
 def _is_quick(prompt: SpokenPrompt) -> bool:
     """Whether a text is prepared sooner than it is handed to another process: about a millisecond, without wetext."""
-    text, language = prompt.text, prompt.language or detect_language(prompt.text)
+    text, language = prompt.text, prompt.chunking.language or prompt.chunking.detected_language or ""
     return len(text) <= TEXT_SLICE_CHARS and text.isascii() and rule_set(language) != "zh"
 
 
@@ -304,11 +301,18 @@ class _TextHere:
     def cancel(self) -> None:
         """Nothing to do: whoever feeds is cancelled."""
 
+    @property
+    def has_placeholder(self) -> bool:
+        return self._chunker.has_placeholder
+
 
 class _Synthesis:
     """A text on its way through the engine: PCM at the engine's rate in, chunks at the line's rate out."""
 
-    def __init__(self, stream: SpeechStream, text: _TextHere | TextPreparation, resampler: StreamResampler) -> None:
+    def __init__(
+        self, stream: SpeechStream, text: _TextHere | TextPreparation, resampler: StreamResampler, utterance_id: str
+    ) -> None:
+        self._utterance_id = utterance_id
         self._stream = stream
         self._text = text
         self._format = AudioFormat(resampler.target_rate_hz)
@@ -355,6 +359,8 @@ class _Synthesis:
         try:
             await self._text.feed(self._push)
             self._stream.end()
+            if self._text.has_placeholder:
+                log.warning("unfilled_placeholder", utterance_id=self._utterance_id)
         except Exception as error:  # noqa: BLE001 - raised where the audio is read, so that the reader is not left waiting
             self._failure = error if isinstance(error, CcTtsError) else EngineFailed("the text could not be prepared")
             if self._failure is not error:

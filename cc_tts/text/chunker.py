@@ -10,8 +10,11 @@ Runs on: any thread; one :class:`Chunker` belongs to one utterance.
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from cc_tts.text.cuts import CLAUSE_LOOKAHEAD_CHARS, clause_cuts, long_cut
 from cc_tts.text.language import detect_language, has_letters
+from cc_tts.text.markdown import MarkupStripper
 from cc_tts.text.sentences import SentenceSplitter
 
 _MIN_FIRST_CHUNK_CHARS = 12
@@ -42,6 +45,21 @@ class TextChunk:
     language: str
 
 
+class Chunking(msgspec.Struct, frozen=True, kw_only=True):
+    """How a text is cut and read."""
+
+    language: str | None = None
+    """A BCP 47 tag; without one each chunk's script decides."""
+    detected_language: str | None = None
+    """Of the whole text, for a first chunk of digits alone."""
+    latin_language: str | None = None
+    """Of Latin letters where the voice tells it; without it their most frequent words do."""
+    first_chunk_max_chars: int = 60
+    chunk_max_chars: int = 200
+    strips_markup: bool = True
+    """Take Markdown, HTML and the like out (:mod:`cc_tts.text.markdown`)."""
+
+
 class Chunker:
     """Turns a growing text into chunks. How the text is divided when it arrives makes no difference to the result.
 
@@ -50,32 +68,30 @@ class Chunker:
     ``chunk_max_chars``, and cut longer sentences. Text without speech joins the chunk that follows. In Chinese a third
     of these limits holds.
 
-    Without ``language`` each chunk's script decides; a chunk of digits alone is in the language of the chunk before,
-    and in ``detected_language`` when it is the first.
+    Without a language a chunk of digits alone is in the language of the chunk before.
     """
 
-    def __init__(
-        self,
-        normalizer: SpeaksText,
-        *,
-        language: str | None,
-        detected_language: str | None = None,
-        first_chunk_max_chars: int = 60,
-        chunk_max_chars: int = 200,
-    ) -> None:
+    def __init__(self, normalizer: SpeaksText, chunking: Chunking) -> None:
         self._normalizer = normalizer
-        self._language = language or None
-        self._first_chunk_max_chars = first_chunk_max_chars
-        self._chunk_max_chars = chunk_max_chars
+        self._language = chunking.language or None
+        self._latin_language = chunking.latin_language
+        self._first_chunk_max_chars = chunking.first_chunk_max_chars
+        self._chunk_max_chars = chunking.chunk_max_chars
+        self._markup = MarkupStripper() if chunking.strips_markup else None
         self._splitter = SentenceSplitter()
         self._index = 0
-        self._latest_language = detected_language
+        self._latest_language = chunking.detected_language
         self._silent = ""
         self._held = ""
         self._num_taken = 0
 
     def __str__(self) -> str:
         return f"chunker {self._first_chunk_max_chars}/{self._chunk_max_chars} characters"
+
+    @property
+    def has_placeholder(self) -> bool:
+        """Whether the text holds ``{name}``, ``[NAME]`` or the like, which nobody filled in. It is not spoken."""
+        return self._markup is not None and self._markup.has_placeholder
 
     @property
     def silent_tail(self) -> str:
@@ -159,7 +175,10 @@ class Chunker:
     def _switches_language(self, source: str) -> bool:
         if self._language or not has_letters(source) or not has_letters(self._held):
             return False
-        return detect_language(source) != detect_language(self._held)
+        return self._detected(source) != self._detected(self._held)
+
+    def _detected(self, source: str) -> str:
+        return detect_language(source, latin=self._latin_language)
 
     def _emit_held(self, chunks: list[TextChunk]) -> None:
         held, self._held = self._held, ""
@@ -167,7 +186,8 @@ class Chunker:
 
     def _emit(self, source: str, chunks: list[TextChunk]) -> None:
         language = self._language_of(source)
-        spoken = self._normalizer.normalize(source, language)
+        words = source if self._markup is None else self._markup.strip(source)
+        spoken = self._normalizer.normalize(words, language)
         if not spoken:
             self._silent += source
             return
@@ -180,7 +200,7 @@ class Chunker:
         if self._language:
             return self._language
         if has_letters(source) or self._latest_language is None:
-            return detect_language(source)
+            return self._detected(source)
         return self._latest_language
 
 

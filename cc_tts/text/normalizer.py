@@ -1,15 +1,15 @@
 """Written text to the words that are said: numbers, money, dates, telephone and card numbers, units, symbols.
 
-English by the rules in ``rules/en*.py``, Chinese by wetext and the rules in ``rules/zh.py``. Text of other languages is
+English by the rules in ``en/``, Chinese by wetext and the rules in ``zh/``. Text of other languages is
 only cleaned, because espeak-ng says the numbers of its own languages.
 
 Runs on: any thread.
 """
 
 from cc_tts.text.characters import clean, has_speech
+from cc_tts.text.en import speakable as en
 from cc_tts.text.language import detect_language, rule_set, writes_day_first
-from cc_tts.text.rules import en
-from cc_tts.text.rules.zh import ChineseRules
+from cc_tts.text.zh.speakable import ChineseRules
 
 
 class Normalizer:

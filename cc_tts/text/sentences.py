@@ -18,14 +18,24 @@ _WIDE_END = re.compile("[。！？；]")
 _HAN = re.compile("[\u3400-\u9fff]")
 _WORD_BEFORE = re.compile(r"[A-Za-z][A-Za-z.]*$|\d+$")
 _INITIALS = re.compile(r"(?:[A-Za-z]\.)*[A-Za-z]")
+_BEGINS_SENTENCE = re.compile(
+    r"(?:The|This|That|These|It|We|You|Your|Our|Please|He|She|They|There|If|For|When|And|But|To|How|What|Would|Is|Are|Do)\s"
+)
+_MONTH_AFTER_DAY = re.compile(
+    r"(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember|Jänner)\b"
+)
 _LOOK_BACK_CHARACTERS = 24
 _HALF_OF_DAY = frozenset({"a.m", "p.m"})
-_LAST_OR_NOT = frozenset({"etc", "ave", "blvd", "rd"}) | _HALF_OF_DAY
+_ZONE = re.compile(r"(?:[ECMP]\.?[SD]?\.?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)(?![A-Za-z])")
+_LAST_OR_NOT = (
+    frozenset(re.findall(r"\w+", "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in"))
+    | _HALF_OF_DAY
+)
 _NEVER_LAST = frozenset(
     re.findall(
         r"\w+",
         "dr mr mrs ms prof st mt rev hon capt lt col gen sgt jr sr inc ltd corp co bros vs approx dept est appt "
-        "acct ext tel incl max min",
+        "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr",
     )
 )
 _LAST_UNLESS_NUMBER = frozenset(
@@ -140,12 +150,14 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     word = written.lower()
     if word.isdigit():
         is_list_marker = not any(character.isalnum() for character in before[: -len(word)])
-        return not is_list_marker
-    if word in _NEVER_LAST:
+        return not is_list_marker and not _MONTH_AFTER_DAY.match(following)
+    if word in _NEVER_LAST or (word == "ft" and not before[: -len(word)].rstrip(" .sq")[-1:].isdigit()):
         return False
     if word in _LAST_OR_NOT or word in _LAST_UNLESS_NUMBER:
         if not following:
             return True if is_complete else None
+        if word in _HALF_OF_DAY and _ZONE.match(following):
+            return False
         return following[0].isupper() if word in _LAST_OR_NOT else not following[0].isdigit()
     is_initial = _INITIALS.fullmatch(written) is not None and written != "I"
-    return not is_initial
+    return not is_initial or ("." in written and _BEGINS_SENTENCE.match(following) is not None)

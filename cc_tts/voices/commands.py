@@ -1,13 +1,14 @@
 """``cc-tts voices enrol | remove | enrolled``: the voices of your own recordings.
 
-None of them starts an engine. What listens to a recording is handed in, as voices know no networks.
+None of them starts an engine. What encodes a recording is handed in, as this package knows no networks.
 """
 
 import argparse
 import importlib.util
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -16,14 +17,11 @@ import msgspec
 
 from cc_tts.config.schema import Config
 from cc_tts.errors import ConfigError
-from cc_tts.voices.embedding_cache import EnrolledVoice
 from cc_tts.voices.enrolment import (
     MAX_CHARACTERS_PER_S,
     MAX_DURATION_S,
-    PromptEncoder,
-    PromptFeatures,
     PromptUnusable,
-    Samples,
+    ReferenceEncoder,
     enrol,
 )
 from cc_tts.voices.library import MODES, VoiceLibrary, VoiceMode, VoiceRecord, check_id, check_plain, check_record
@@ -42,16 +40,16 @@ _MAX_TRANSCRIPT_BYTES: Final = 4 * MAX_TRANSCRIPT_CHARS
 def add_voice_commands(
     voices: argparse.ArgumentParser,
     *,
-    make_encoder: Callable[[Path], PromptEncoder],
+    make_encoder: Callable[[Path], ReferenceEncoder],
     normalize: Callable[[str, str], str],
-    parents: Sequence[argparse.ArgumentParser] = (),
+    parents: Sequence[argparse.ArgumentParser],
 ) -> None:
     """Add ``enrol``, ``remove`` and ``enrolled`` to ``cc-tts voices``, which still runs without any of them.
 
     Args:
         voices: the parser of ``cc-tts voices``.
-        make_encoder: from a model directory to what listens to a recording.
-        normalize: from a transcript and its language to the words that are said.
+        make_encoder: from a model directory to the networks that encode a recording.
+        normalize: from a transcript and its language to the words that are spoken.
         parents: parsers of options that every command takes (``--config``, ``--set``).
 
     """
@@ -89,7 +87,7 @@ def run_enrol(
     options: argparse.Namespace,
     config: Config,
     *,
-    make_encoder: Callable[[Path], PromptEncoder],
+    make_encoder: Callable[[Path], ReferenceEncoder],
     normalize: Callable[[str, str], str],
 ) -> int:
     """Check what was given, compute the features, keep the voice under its name."""
@@ -112,18 +110,25 @@ def run_enrol(
         raise ConfigError(
             "voices are kept with safetensors, which is not installed; install cc-tts with its extra `gpu`"
         )
-    encoder = _Announced(make_encoder(model), options.wav.name)
     voice = enrol(
         options.wav,
         transcript or None,
-        encoder,
+        make_encoder(model),
         library.features,
+        announced=_announced,
         trim_to_chunk=not options.keep_whole,
         normalize=lambda text: normalize(text, record.language),
     )
     library.store(msgspec.structs.replace(record, key=voice.key))
-    _print(_summary(record, voice, library.folder))
-    _print([f"try it:   {_next_command(options, config, record.id)}"])
+    _print(f"warning: {warning}" for warning in voice.warnings)
+    tokens = f"{len(voice.llm_tokens)} speech tokens ({len(voice.flow_tokens)} for the flow)"
+    _print(
+        [
+            f"{record.id}: {record.language}, {record.mode}, {voice.duration_s:.1f} s, {tokens}",
+            f"kept in:  {library.folder}",
+            f"try it:   {_next_command(options, config, record.id)}",
+        ]
+    )
     return 0
 
 
@@ -154,39 +159,29 @@ def run_enrolled(options: argparse.Namespace, config: Config) -> int:
     return 1 if faults else 0
 
 
-class _Announced:
-    """An encoder that says so when the slow part begins: reading 500 MB of networks and running them."""
-
-    def __init__(self, encoder: PromptEncoder, name: str) -> None:
-        self._encoder = encoder
-        self._name = name
-
-    @property
-    def fingerprint(self) -> str:
-        return self._encoder.fingerprint
-
-    def encode(self, audio: Samples, rate_hz: int) -> PromptFeatures:
-        sys.stderr.write(f"{self._name}: {len(audio) / rate_hz:.1f} s; loading 500 MB of networks and listening … ")
-        sys.stderr.flush()
-        try:
-            features = self._encoder.encode(audio, rate_hz)
-        except BaseException:
-            sys.stderr.write("failed\n")
-            raise
-        sys.stderr.write("done\n")
-        return features
+@contextmanager
+def _announced(name: str, duration_s: float) -> Iterator[None]:
+    """Report the slow part: reading 500 MB of networks and running them."""
+    sys.stderr.write(f"{name}: {duration_s:.1f} s; loading 500 MB of networks and listening … ")
+    sys.stderr.flush()
+    outcome = "failed"
+    try:
+        yield
+        outcome = "done"
+    finally:
+        sys.stderr.write(f"{outcome}\n")
 
 
 def _library(options: argparse.Namespace, config: Config) -> VoiceLibrary:
-    folder: Path | None = options.voices or (Path(config.tts.voices_dir) if config.tts.voices_dir else None)
-    if folder is None:
+    folder = options.voices or config.tts.voices_dir
+    if not folder:
         raise ConfigError("where are the voices kept? Give --voices DIR, or set tts.voices_dir")
-    return VoiceLibrary(folder)
+    return VoiceLibrary(Path(folder))
 
 
 def _model(options: argparse.Namespace, config: Config) -> Path:
-    model: Path | None = options.model or (Path(config.tts.model_dir) if config.tts.model_dir else None)
-    if model is None:
+    model = Path(options.model or config.tts.model_dir)
+    if not options.model and not config.tts.model_dir:
         raise ConfigError(
             "which model is to listen to the recording? Give --model DIR, or set tts.model_dir; `cc-tts model download` "
             "fetches one"
@@ -239,16 +234,6 @@ def _check_size(wav: Path) -> None:
         raise PromptUnusable(f"{wav}: not a file")
     if num_bytes > MAX_WAV_BYTES:
         raise PromptUnusable(f"{wav}: {num_bytes:,} bytes; no 30 s of speech are that long. Cut it")
-
-
-def _summary(record: VoiceRecord, voice: EnrolledVoice, folder: Path) -> list[str]:
-    lines = [f"warning: {warning}" for warning in voice.warnings]
-    lines.append(
-        f"{record.id}: {record.language}, {record.mode}, {voice.duration_s:.1f} s, {len(voice.llm_tokens)} speech tokens "
-        f"({len(voice.flow_tokens)} for the flow)"
-    )
-    lines.append(f"kept in:  {folder}")
-    return lines
 
 
 def _next_command(options: argparse.Namespace, config: Config, voice_id: str) -> str:

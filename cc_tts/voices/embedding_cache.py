@@ -10,7 +10,6 @@ then. Two processes may enrol the same voice at once; they write the same bytes.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +26,9 @@ from cc_tts.errors import ConfigError
 EMBEDDING_SIZE: Final = 192
 MEL_BINS: Final = 80
 
+_VERSION: Final = 1
 _KEY: Final = re.compile(r"[0-9a-f]{64}")
+_SHARED: Final = ("key", "transcript", "fingerprint", "duration_s", "warnings")
 _TENSORS: Final = {"llm_tokens": np.int32, "flow_tokens": np.int32, "flow_mel": np.float32, "embedding": np.float32}
 
 
@@ -60,7 +61,7 @@ class VoiceMetadata(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     num_flow_tokens: int
     warnings: tuple[str, ...] = ()
     tensors_sha256: str
-    version: int = 1
+    version: int = _VERSION
 
 
 class EmbeddingCache:
@@ -71,21 +72,16 @@ class EmbeddingCache:
 
     def load(self, key: str) -> EnrolledVoice | None:
         """Read a voice; ``None`` if it is not there or not whole, so that it is made anew."""
+        from safetensors import SafetensorError
+
         metadata = self._metadata(key)
         if metadata is None:
             return None
         try:
             tensors = self._read_tensors(key, metadata.tensors_sha256)
-        except (OSError, ValueError):
+        except (OSError, ValueError, SafetensorError):
             return None
-        return EnrolledVoice(
-            key=key,
-            transcript=metadata.transcript,
-            fingerprint=metadata.fingerprint,
-            duration_s=metadata.duration_s,
-            warnings=metadata.warnings,
-            **tensors,
-        )
+        return EnrolledVoice(**{name: getattr(metadata, name) for name in _SHARED}, **tensors)
 
     def store(self, voice: EnrolledVoice) -> None:
         """Write a voice; a concurrent reader sees all of it or nothing.
@@ -96,23 +92,20 @@ class EmbeddingCache:
         """
         from safetensors.numpy import save
 
-        _check_shapes({name: getattr(voice, name) for name in _TENSORS})
-        tensors = save({name: getattr(voice, name) for name in _TENSORS})
+        tensors = {name: getattr(voice, name) for name in _TENSORS}
+        _check_shapes(tensors)
+        content = save(tensors)
         metadata = VoiceMetadata(
-            key=voice.key,
-            transcript=voice.transcript,
-            fingerprint=voice.fingerprint,
-            duration_s=voice.duration_s,
+            **{name: getattr(voice, name) for name in _SHARED},
             num_llm_tokens=len(voice.llm_tokens),
             num_flow_tokens=len(voice.flow_tokens),
-            warnings=voice.warnings,
-            tensors_sha256=hashlib.sha256(tensors).hexdigest(),
+            tensors_sha256=hashlib.sha256(content).hexdigest(),
         )
-        text = json.dumps(msgspec.to_builtins(metadata), ensure_ascii=False, indent=1)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            atomic_file.write(self._path(voice.key, "safetensors"), tensors)
-            atomic_file.write(self._path(voice.key, "json"), text.encode() + b"\n")
+            atomic_file.write(self._path(voice.key, "safetensors"), content)
+            text = msgspec.json.format(msgspec.json.encode(metadata), indent=1) + b"\n"
+            atomic_file.write(self._path(voice.key, "json"), text)
         except OSError as error:
             raise ConfigError(f"cannot keep the voice in {self._folder}: {error.strerror}") from None
 
@@ -133,20 +126,17 @@ class EmbeddingCache:
             metadata = msgspec.json.decode(self._path(key, "json").read_bytes(), type=VoiceMetadata)
         except (OSError, msgspec.DecodeError):
             return None
-        return metadata if metadata.key == key and metadata.version == VoiceMetadata.__struct_defaults__[-1] else None
+        return metadata if metadata.key == key and metadata.version == _VERSION else None
 
     def _read_tensors(self, key: str, sha256: str) -> dict[str, Any]:
-        from safetensors import SafetensorError, safe_open
+        from safetensors import safe_open
 
         path = self._path(key, "safetensors")
         with path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
                 raise ValueError(f"{path.name} is not the file that was written")
-        try:
-            with safe_open(path, framework="np") as file:  # mapped, not read
-                tensors = {name: file.get_tensor(name) for name in _TENSORS}
-        except SafetensorError as error:
-            raise ValueError(str(error)) from None
+        with safe_open(path, framework="np") as file:  # mapped, not read
+            tensors = {name: file.get_tensor(name) for name in _TENSORS}
         _check_shapes(tensors)
         return tensors
 

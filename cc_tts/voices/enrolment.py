@@ -1,6 +1,6 @@
 """A voice from a recording and its transcript: checked, turned into numbers once, kept (spec §7.3, §12).
 
-``enrol`` is the way in. It knows nothing of networks: a ``PromptEncoder`` (``engines/cosyvoice2/voice/encoder``) computes
+``enrol`` is the way in. It knows nothing of networks: a ``ReferenceEncoder`` (``engines/cosyvoice2/voice/encoder``) computes
 tokens, mel and embedding; ``embedding_cache`` keeps them under a key made of all that they depend on.
 """
 
@@ -9,6 +9,7 @@ import io
 import struct
 import unicodedata
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -49,6 +50,11 @@ _TOO_LONG_FOR_LM: Final = (
     "is less; enrol 3 to 8 s of it with the words of that part"
 )
 
+_TOO_FAST: Final = (
+    "the transcript has {} characters for {:.1f} s; that is too fast for speech. It must be the words of this recording and "
+    "no others"
+)
+
 Samples = npt.NDArray[np.float32]
 
 
@@ -60,7 +66,7 @@ class PromptUnusable(Unprocessable):
 
 
 @dataclass(frozen=True, slots=True)
-class PromptFeatures:
+class ReferenceFeatures:
     """What the networks make of a recording."""
 
     tokens: npt.NDArray[np.int32]  # [n], 25 a second
@@ -68,7 +74,7 @@ class PromptFeatures:
     embedding: npt.NDArray[np.float32]  # [192]
 
 
-class PromptEncoder(Protocol):
+class ReferenceEncoder(Protocol):
     """Computes the features of a recording; ``engines/cosyvoice2/voice/encoder`` has the one that does."""
 
     @property
@@ -76,7 +82,7 @@ class PromptEncoder(Protocol):
         """Identifies the networks; features of another fingerprint are not comparable."""
         ...
 
-    def encode(self, audio: Samples, rate_hz: int) -> PromptFeatures:
+    def encode(self, audio: Samples, rate_hz: int) -> ReferenceFeatures:
         """Compute tokens, mel and embedding of mono audio."""
         ...
 
@@ -97,11 +103,12 @@ class Recording:
 def enrol(
     wav: Path,
     transcript: str | None,
-    encoder: PromptEncoder,
+    encoder: ReferenceEncoder,
     cache: EmbeddingCache,
     *,
     trim_to_chunk: bool = True,
-    normalize: Callable[[str], str] | None = None,
+    normalize: Callable[[str], str] = str,
+    announced: Callable[[str, float], AbstractContextManager[None]] = lambda _name, _duration_s: nullcontext(),
 ) -> EnrolledVoice:
     """Make a voice of a recording, or take it from the cache if it was made before.
 
@@ -115,6 +122,7 @@ def enrol(
             the new speech follows, stays. The language model's must agree with the transcript and is not cut.
         normalize: writes the digits and abbreviations of the transcript out, as it is done with every text that is spoken;
             the language model goes on from the words that are heard.
+        announced: entered with the recording's name and length in seconds while ``encoder`` works.
 
     Raises:
         PromptUnusable: the recording or the transcript cannot be used.
@@ -125,8 +133,7 @@ def enrol(
     except OSError as error:
         raise PromptUnusable(f"{wav}: cannot be read: {error.strerror}") from None
     words = "" if transcript is None else unicodedata.normalize("NFC", transcript).strip()
-    if normalize is not None:
-        words = normalize(words) or words
+    words = normalize(words) or words
     key = voice_key(data, words, encoder.fingerprint, trim_to_chunk=trim_to_chunk)
     known = cache.load(key)
     if known is not None:
@@ -135,7 +142,8 @@ def enrol(
     warnings = list(check_recording(recording, name=wav.name))
     if transcript is not None:
         warnings += check_transcript(words, recording.duration_s)
-    features = encoder.encode(recording.audio, recording.rate_hz)
+    with announced(wav.name, recording.duration_s):
+        features = encoder.encode(recording.audio, recording.rate_hz)
     voice = assemble(
         key,
         words,
@@ -171,7 +179,7 @@ def voice_key(data: bytes, transcript: str, fingerprint: str, *, trim_to_chunk: 
 def assemble(
     key: str,
     transcript: str,
-    features: PromptFeatures,
+    features: ReferenceFeatures,
     *,
     fingerprint: str,
     duration_s: float,
@@ -217,10 +225,7 @@ def check_transcript(transcript: str, duration_s: float) -> list[str]:
     if not any(character.isalnum() for character in transcript):
         raise PromptUnusable("the transcript holds no words, only signs")
     if len(transcript) > MAX_CHARACTERS_PER_S * duration_s:
-        too_fast = (
-            f"the transcript has {len(transcript)} characters for {duration_s:.1f} s; that is too fast for speech. "
-        )
-        return [too_fast + "It must be the words of this recording and no others"]
+        return [_TOO_FAST.format(len(transcript), duration_s)]
     return []
 
 
@@ -284,14 +289,6 @@ _UNKNOWN_SIZE: Final = 0xFFFFFFFF
 """What a program writes that did not know the length when it began."""
 
 
-@dataclass(frozen=True, slots=True)
-class _WavFormat:
-    tag: int
-    num_channels: int
-    rate_hz: int
-    num_bits: int
-
-
 def read_wav(data: bytes, *, name: str = "recording") -> Recording:
     """Decode a RIFF WAVE file: PCM of 16, 24 or 32 bit, or float of 32 or 64; channels are averaged (spec §7.3).
 
@@ -306,7 +303,7 @@ def read_wav(data: bytes, *, name: str = "recording") -> Recording:
         raise PromptUnusable(f"{name}: not a WAV file{_looks_like(data)}; convert it to WAV, 16 bit, mono")
     file = io.BytesIO(data)
     file.seek(12)
-    layout: _WavFormat | None = None
+    layout: tuple[int, int, int, int] | None = None
     while len(header := file.read(8)) == 8:  # noqa: PLR2004
         chunk, size = header[:4], int.from_bytes(header[4:], "little")
         if chunk == b"fmt ":
@@ -319,25 +316,30 @@ def read_wav(data: bytes, *, name: str = "recording") -> Recording:
                 raise PromptUnusable(
                     f"{name}: cut short, {len(body):,} of {size:,} bytes of sound are there; copy it again"
                 )
-            return Recording(_samples(body, layout, name), layout.rate_hz)
+            tag, num_channels, rate_hz, num_bits = layout
+            return Recording(_samples(body, tag, num_channels, num_bits, name), rate_hz)
         else:
             file.seek(size + size % 2, io.SEEK_CUR)
     raise PromptUnusable(f"{name}: holds no sound")
 
 
+_OTHER_FORMATS: Final = {
+    b"ID3": "an MP3",
+    b"\xff\xfb": "an MP3",
+    b"fLaC": "a FLAC",
+    b"OggS": "an Ogg",
+    b"RF64": "an RF64",
+}
+
+
 def _looks_like(data: bytes) -> str:
-    known = (
-        (b"ID3", "an MP3"),
-        (b"\xff\xfb", "an MP3"),
-        (b"fLaC", "a FLAC"),
-        (b"OggS", "an Ogg"),
-        (b"RF64", "an RF64"),
-    )
-    found = next((what for start, what in known if data.startswith(start)), "an MP4" if data[4:8] == b"ftyp" else "")
-    return f" but {found} file" if found else ""
+    kind = "an MP4" if data[4:8] == b"ftyp" else ""
+    kind = next((kind for start, kind in _OTHER_FORMATS.items() if data.startswith(start)), kind)
+    return f" but {kind} file" if kind else ""
 
 
-def _wav_format(header: bytes, name: str) -> _WavFormat:
+def _wav_format(header: bytes, name: str) -> tuple[int, int, int, int]:
+    """Format tag, channels, sample rate in Hz, bits of a sample."""
     if len(header) < 16:  # noqa: PLR2004
         raise PromptUnusable(f"{name}: damaged, its description is too short")
     tag, num_channels, rate_hz, _, block_bytes, num_bits = struct.unpack_from("<HHIIHH", header)
@@ -350,23 +352,23 @@ def _wav_format(header: bytes, name: str) -> _WavFormat:
         )
     if num_channels == 0 or rate_hz == 0 or block_bytes != num_channels * num_bits // 8:
         raise PromptUnusable(f"{name}: damaged, its description contradicts itself")
-    return _WavFormat(tag, num_channels, rate_hz, num_bits)
+    return tag, num_channels, rate_hz, num_bits
 
 
-def _samples(body: bytes, layout: _WavFormat, name: str) -> Samples:
-    width = layout.num_bits // 8
-    num_frames = len(body) // (width * layout.num_channels)
+def _samples(body: bytes, tag: int, num_channels: int, num_bits: int, name: str) -> Samples:
+    width = num_bits // 8
+    num_frames = len(body) // (width * num_channels)
     if num_frames == 0:
         raise PromptUnusable(f"{name}: holds no sound")
-    raw = np.frombuffer(body, dtype=np.uint8, count=num_frames * width * layout.num_channels)
-    if layout.tag == _FLOAT:
+    raw = np.frombuffer(body, dtype=np.uint8, count=num_frames * width * num_channels)
+    if tag == _FLOAT:
         values = raw.view(f"<f{width}").astype(np.float64)
     elif width == 3:  # noqa: PLR2004
         padded = np.zeros((len(raw) // 3, 4), dtype=np.uint8)
         padded[:, 1:] = raw.reshape(-1, 3)  # the upper three bytes, so that the sign comes along
         values = padded.reshape(-1).view("<i4") / 2.0**31
     else:
-        values = raw.view(f"<i{width}") / 2.0 ** (layout.num_bits - 1)
+        values = raw.view(f"<i{width}") / 2.0 ** (num_bits - 1)
     with np.errstate(over="ignore", invalid="ignore"):  # floats may be anything; what is infinite is refused later
-        mono: Samples = values.reshape(num_frames, layout.num_channels).mean(axis=1).astype(np.float32)
+        mono: Samples = values.reshape(num_frames, num_channels).mean(axis=1).astype(np.float32)
     return mono

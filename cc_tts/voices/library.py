@@ -8,6 +8,7 @@
 Several names may share one key: the same recording may be spoken from in several ways.
 """
 
+import contextlib
 import re
 import unicodedata
 from pathlib import Path
@@ -50,12 +51,7 @@ class VoiceRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def check_id(voice_id: str) -> str:
-    """Give back an id that may name a voice and its file.
-
-    Raises:
-        ConfigError: it may not.
-
-    """
+    """An id that may name a voice and its file; raises ``ConfigError`` if it may not."""
     if not _ID.fullmatch(voice_id):
         raise ConfigError(
             f"{voice_id[:80]!r} cannot name a voice; use 1 to 64 of a-z, 0-9, dot, hyphen and underscore, a letter or "
@@ -65,7 +61,7 @@ def check_id(voice_id: str) -> str:
 
 
 def check_plain(text: str, what: str, *, max_chars: int) -> str:
-    """Give back a text of one line that is no longer than ``max_chars`` and holds none of the model's marks.
+    """A text of one line that is no longer than ``max_chars`` and holds none of the model's marks.
 
     Raises:
         ConfigError: it is not such a text; the message begins with ``what``.
@@ -81,12 +77,7 @@ def check_plain(text: str, what: str, *, max_chars: int) -> str:
 
 
 def check_record(record: VoiceRecord) -> VoiceRecord:
-    """Give back a record whose fields make sense, each by itself and together.
-
-    Raises:
-        ConfigError: they do not.
-
-    """
+    """A record whose fields make sense, each by itself and together; raises ``ConfigError`` if they do not."""
     if record.version != _VERSION:
         raise ConfigError(f"written in form {record.version}, this version of cc-tts reads form {_VERSION}")
     check_id(record.id)
@@ -115,7 +106,7 @@ class VoiceLibrary:
         return self._scan()[0]
 
     def faults(self) -> tuple[str, ...]:
-        """Say, one line a file, which voices cannot be read and why."""
+        """The voices that cannot be read and why, one line each."""
         return self._scan()[1]
 
     def has(self, voice_id: str) -> bool:
@@ -187,10 +178,9 @@ class VoiceLibrary:
             raise ConfigError(f"cannot remove features from {self.folder}: {error.strerror}") from None
 
     def _key_at(self, path: Path) -> str | None:
-        try:
+        with contextlib.suppress(ConfigError):
             return _read(path).key
-        except ConfigError:
-            return None
+        return None
 
     def _scan(self) -> tuple[tuple[VoiceRecord, ...], tuple[str, ...]]:
         records, faults = [], []

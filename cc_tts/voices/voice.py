@@ -8,7 +8,9 @@ VoiceKind = Literal["builtin", "zero_shot"]
 
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """One voice of one engine. ``language`` is a BCP 47 tag (``en-GB``, ``cmn``)."""
+    """One voice of one engine. ``language`` is a BCP 47 tag (``en-GB``, ``cmn``); ``gender`` is empty where it is not known;
+    ``rate_hz`` is the sample rate of what it speaks.
+    """
 
     id: str
     engine: str
@@ -16,3 +18,5 @@ class Voice:
     kind: VoiceKind = "builtin"
     ready: bool = True
     description: str = ""
+    gender: Literal["", "female", "male"] = ""
+    rate_hz: int = 24_000

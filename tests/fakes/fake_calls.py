@@ -150,6 +150,10 @@ class FakeCall:
         self.asked: list[tuple[str, Any]] = []
 
     @property
+    def utterance_ids(self) -> tuple[str, ...]:
+        return tuple(self.utterances)
+
+    @property
     def state(self) -> CallState:
         return self.machine.state
 

@@ -12,7 +12,7 @@ from cc_tts.voices.voice import Voice
 
 CHUNK_MS = 200
 Step = SpeechChunk | Exception | asyncio.Event
-VOICE = Voice(id="en-us", engine="fake", language="en-US")
+VOICE = Voice(id="en-us", engine="fake", language="en-US", rate_hz=16_000)
 
 
 def pcm(ms: float, rate_hz: int = 8000) -> bytes:
@@ -135,6 +135,9 @@ class FakeEngine:
         self.streams: list[FakeEngineStream] = []
         self.is_started = False
 
+    def not_ready_for(self, voice_id: str) -> str | None:
+        return self.not_ready_because
+
     async def start(self) -> None:
         self.is_started = True
 
@@ -142,7 +145,7 @@ class FakeEngine:
         self.is_started = False
 
     def voices(self) -> tuple[Voice, ...]:
-        return (VOICE, Voice(id="de", engine="fake", language="de"))
+        return (VOICE, Voice(id="de", engine="fake", language="de", rate_hz=16_000))
 
     def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
         for each in self.voices():

@@ -252,6 +252,8 @@ async def test_voices(api: RunningApi) -> None:
         "engine": "fake",
         "language": "en-US",
         "kind": "builtin",
+        "gender": "",
+        "rate_hz": 24_000,
         "ready": True,
         "description": "",
     }

@@ -11,9 +11,10 @@ import pytest
 
 from cc_tts.audio import PcmChunk
 from cc_tts.engines.engine import SynthesisRequest
-from cc_tts.engines.espeak.engine import KEEP_LEAD_MS, EspeakEngine
+from cc_tts.engines.espeak.engine import EspeakEngine
 from cc_tts.engines.espeak.library import EspeakLibrary, OnAudio
 from cc_tts.errors import EngineFailed, LanguageUnsupported, UnknownVoice
+from cc_tts.media.silence_trimmer import KEEP_LEAD_MS
 from cc_tts.media.speech_activity import is_audible
 
 pytestmark = pytest.mark.integration

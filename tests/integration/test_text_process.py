@@ -15,7 +15,7 @@ from cc_tts.config.schema import LogConfig, TtsConfig
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
-from cc_tts.text.chunker import TextChunk
+from cc_tts.text.chunker import Chunking, TextChunk
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process import client
 from cc_tts.text.process.client import TextProcess
@@ -59,9 +59,8 @@ def make_process(downs: list[bool] | None = None) -> TextProcess:
 
 async def chunks_of(process: TextProcess, text: str, language: str | None = None) -> list[TextChunk]:
     chunks: list[TextChunk] = []
-    options: dict[str, Any] = {"first_chunk_max_chars": 60, "chunk_max_chars": 200, "detected_language": "en"}
     async with asyncio.timeout(TIMEOUT_S):
-        await process.prepare(text, language=language, **options).feed(chunks.append)
+        await process.prepare(text, Chunking(language=language, detected_language="en")).feed(chunks.append)
     return chunks
 
 
@@ -108,9 +107,7 @@ async def test_a_long_text_does_not_hold_up_the_first_words_of_another(process: 
     order: list[str] = []
 
     def prepare(name: str, text: str) -> asyncio.Task[None]:
-        preparation = process.prepare(
-            text, language="zh", detected_language="zh", first_chunk_max_chars=60, chunk_max_chars=200
-        )
+        preparation = process.prepare(text, Chunking(language="zh", detected_language="zh"))
         return asyncio.create_task(preparation.feed(lambda _chunk: order.append(name)))
 
     long = prepare("long", "①" * 2000)
@@ -124,9 +121,7 @@ async def test_a_long_text_does_not_hold_up_the_first_words_of_another(process: 
 
 
 async def test_a_text_that_nobody_waits_for_is_dropped(process: TextProcess) -> None:
-    preparation = process.prepare(
-        SLOW, language="zh", detected_language="zh", first_chunk_max_chars=60, chunk_max_chars=200
-    )
+    preparation = process.prepare(SLOW, Chunking(language="zh", detected_language="zh"))
     preparation.cancel()
     preparation.cancel()
     assert await chunks_of(process, "one")

@@ -7,6 +7,8 @@
 Runs on: the thread that owns the device.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOK
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference
 from cc_tts.errors import EngineFailed
 from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade
+from tests.parity.whole_vocoder import vocode
 
 
 class NotFinite(EngineFailed):
@@ -71,7 +74,7 @@ class AudioTrack:
         self._flow = model.flow
         self._prompt = prompt
         self._noise = noise
-        self._vocoder = ChunkedVocoder(model.vocoder)
+        self._vocoder = ChunkedVocoder(partial(vocode, model.vocoder))
         self._draw = SourceDraws(seed, model)
         num_prompt = prompt.token.shape[1]
         first_hop = CHUNK_TOKENS if compat else exact_hop(num_prompt)

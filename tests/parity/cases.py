@@ -7,6 +7,7 @@ import itertools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import torch
@@ -21,6 +22,8 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
 from tests.parity.generation import ForcedTokens, speak, speak_streamed
 from tests.parity.result import EXACT, Array, Comparison, Comparisons
 from tests.parity.token2wav import stream_mel, stream_wav
+from tests.parity.whole_flow import encode
+from tests.parity.whole_vocoder import vocode
 
 WAV_TOLERANCE: Final = 1e-3
 FEATURE_TOLERANCE: Final = {"tiny": 1e-4, "full": 2e-3}
@@ -75,7 +78,7 @@ def groups(model: SpeechModel, recorded: Recorded) -> Iterator[tuple[str, Compar
 
 def lm_zero_shot(model: SpeechModel, recorded: Recorded) -> Comparisons:
     """Log-probabilities with a prompt, the drawn tokens given."""
-    request = LmRequest.zero_shot(
+    request = LmRequest(
         recorded.numbers("llm_text"),
         prompt_text=recorded.numbers("llm_prompt_text"),
         prompt_speech=recorded.numbers("llm_prompt_speech"),
@@ -89,7 +92,7 @@ def lm_without_prompt(model: SpeechModel, recorded: Recorded) -> Comparisons:
     """The same of the first steps without a prompt."""
     sampler = ForcedTokens(recorded.numbers("llm_forced"))
     num_steps = len(recorded.array("llm_noprompt_logp"))
-    _run(speak(model.lm, LmRequest.cross_lingual(recorded.numbers("llm_text")), sampler, compat=True), num_steps)
+    _run(speak(model.lm, LmRequest(recorded.numbers("llm_text")), sampler, compat=True), num_steps)
     yield recorded.compare("llm_noprompt_logp", torch.stack(sampler.log_probs[:num_steps]))
 
 
@@ -159,7 +162,7 @@ def encoder(model: SpeechModel, recorded: Recorded) -> Comparisons:
         ("enc_out_streaming_False", False, True),
         ("enc_out_context", True, False),
     ):
-        hidden = model.flow.encode(token, lengths, streaming=streaming, finalize=finalize)
+        hidden = encode(model.flow, token, lengths, streaming=streaming, finalize=finalize)
         yield recorded.compare(key, hidden[0])
 
 
@@ -201,7 +204,7 @@ def vocoder(model: SpeechModel, recorded: Recorded, name: str) -> Comparisons:
     """A mel by itself: pitch, source and samples, each made from ours."""
     frames = recorded.tensor(f"{name}_mel")[None]
     yield recorded.compare(f"{name}_f0", model.vocoder.f0(frames)[0])
-    audio, excitation = model.vocoder(frames)
+    audio, excitation = vocode(model.vocoder, frames)
     yield recorded.compare_wav(f"{name}_source", excitation[0])
     yield recorded.compare_wav(f"{name}_wav", audio[0])
 
@@ -218,5 +221,7 @@ def wav_in_chunks(model: SpeechModel, recorded: Recorded) -> Comparisons:
     voice, token = prompt_of(recorded), recorded.tensor("flow_token")
     calls = calls_with_hops(recorded.numbers("chunk_hops"), token.shape[1])
     start = fixed_noise().to(recorded.device)
-    for index, audio in enumerate(stream_wav(model.flow, model.vocoder, voice, token, calls, noise=start)):
+    for index, audio in enumerate(
+        stream_wav(model.flow, partial(vocode, model.vocoder), voice, token, calls, noise=start)
+    ):
         yield recorded.compare_wav(f"wav_chunk{index}", audio[0])

@@ -26,8 +26,9 @@ import numpy as np
 import torch
 
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import PARTS, TEXT_EMBEDDING, TIED_HEAD, LlmDims, Part, Shape
+from cc_tts.engines.cosyvoice2.model.checkpoint import DESCRIPTION
 from cc_tts.engines.cosyvoice2.model.loader import LLM_CONFIG, DtypePolicy, SpeechModel, load_model
+from cc_tts.engines.cosyvoice2.model.sizes import PARTS, TEXT_EMBEDDING, TIED_HEAD, LmConfig, Part, Shape
 from cc_tts.engines.cosyvoice2.runners.graphs import claim
 from cc_tts.errors import CcTtsError
 from tests.parity import cases as parity_cases
@@ -36,6 +37,7 @@ from tests.parity import spec as parity_spec
 from tests.parity.engine_lm import BatchPlan
 from tests.parity.golden_fill import fill_by_kind
 from tests.parity.result import EXACT, Array, Comparison, Comparisons, Verdict, verdict_on
+from tests.parity.whole_vocoder import with_coarse_phase
 
 HEAD_DIM: Final = {"tiny": 16, "full": 64}
 """Of language model and estimator; shapes do not tell it."""
@@ -45,7 +47,7 @@ _KIB: Final = 1024
 _BYTES_PER_MIB: Final = 1 << 20
 
 
-def write_model(target: Path, shapes: Mapping[Part, Mapping[str, Shape]], *, salt: str, lm_head_dim: int) -> None:
+def write_model(target: Path, shapes: Mapping[Part, Mapping[str, Shape]], *, salt: str, head_dim: int) -> None:
     """Fill the weights by the rule and write them as they are published (spec §1); one file is in memory at a time."""
     for part in PARTS:
         state = fill_by_kind({key: of for key, of in shapes[part].items() if key != TIED_HEAD}, f"{part}.", salt)
@@ -53,14 +55,15 @@ def write_model(target: Path, shapes: Mapping[Part, Mapping[str, Shape]], *, sal
             state[TIED_HEAD] = state[TEXT_EMBEDDING]
         prefix = "generator." if part == "hift" else ""
         torch.save({prefix + key: value for key, value in state.items()}, target / f"{part}.pt")
-    dims = LlmDims.of(shapes["llm"])
+    sizes = LmConfig.of(shapes["llm"], head_dim)
     description = {
-        "hidden_size": dims.hidden,
-        "intermediate_size": dims.intermediate,
-        "num_hidden_layers": dims.layers,
-        "num_attention_heads": dims.query_width // lm_head_dim,
-        "num_key_value_heads": dims.key_width // lm_head_dim,
+        "hidden_size": sizes.hidden_size,
+        "intermediate_size": sizes.intermediate_size,
+        "num_hidden_layers": sizes.num_layers,
+        "num_attention_heads": sizes.query_size // head_dim,
+        "num_key_value_heads": sizes.num_kv_heads,
     }
+    (target / DESCRIPTION).write_text(f"attention_head_dim: {head_dim}\n")
     (target / LLM_CONFIG).parent.mkdir()
     (target / LLM_CONFIG).write_text(json.dumps(description))
 
@@ -80,10 +83,10 @@ def made_model(
     """The networks with the weights of the file; on the CPU in float32 they stay pages of files that have no name."""
     shapes = read_shapes(options.directory / f"{options.size}_state_dict.json")
     with tempfile.TemporaryDirectory(prefix="parity-") as name:
-        write_model(Path(name), shapes, salt=str(arrays["salt"]), lm_head_dim=options.lm_head_dim)
-        return load_model(
-            Path(name), device=device, policy=policy, estimator_head_dim=options.estimator_head_dim, compat=True
-        )
+        write_model(Path(name), shapes, salt=str(arrays["salt"]), head_dim=options.head_dim)
+        model = load_model(Path(name), device=device, policy=policy)
+    with_coarse_phase(model.vocoder)
+    return model
 
 
 def text_splitting(directory: Path) -> Comparisons:
@@ -213,15 +216,13 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default="float32",
         help="of the vocoder, which is served in float32; pitch and source are float32 in any case",
     )
-    parser.add_argument("--lm-head-dim", type=int, help="16 for tiny, 64 for full")
-    parser.add_argument("--estimator-head-dim", type=int, help="16 for tiny, 64 for full")
+    parser.add_argument("--head-dim", type=int, help="of language model and estimator; 16 for tiny, 64 for full")
     parser.add_argument("--engine", action="store_true", help="the engine's runners, too, among random sequences")
     parser.add_argument("--seed", type=int, default=0, help="of those sequences; 0 when left out")
     parser.add_argument("--graphs", action="store_true", help="with --engine on a CUDA device: replay CUDA graphs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the result there too")
     options = parser.parse_args(arguments)
-    options.lm_head_dim = options.lm_head_dim or HEAD_DIM[options.size]
-    options.estimator_head_dim = options.estimator_head_dim or HEAD_DIM[options.size]
+    options.head_dim = options.head_dim or HEAD_DIM[options.size]
     if options.device.partition(":")[0] not in {"cpu", "cuda"}:
         parser.error(f"{options.device} is neither cpu nor cuda")
     if options.device.startswith("cuda") and not torch.cuda.is_available():

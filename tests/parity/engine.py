@@ -26,10 +26,11 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOK
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
-from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
+from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow
 from tests.parity.cases import WAV_TOLERANCE, Recorded, prompt_of
 from tests.parity.engine_lm import NUM_SLOTS, BatchPlan, happens, ids_in_batch, lm_in_batch
 from tests.parity.result import EXACT, Comparison, Comparisons
+from tests.parity.whole_vocoder import NoiselessVocoderRunner
 
 _FULL_SCALE: Final = 32767.0
 _BATCH_BYTES: Final = 4 << 30
@@ -112,7 +113,7 @@ class _Stage:
             max_tokens=max(num_golden, self._prompt.token.shape[1] + _MAX_CHUNKS * self._chunk),
             graphs=batch.graphs,
         )
-        self._vocoder = VocoderRunner(model.vocoder, num_slots=NUM_SLOTS, graphs=batch.graphs, draws_seeded=False)
+        self._vocoder = NoiselessVocoderRunner(model.vocoder, num_slots=NUM_SLOTS, graphs=batch.graphs)
         self._num_others_pages = num_others
         self._streams: dict[int, _Stream] = {}
 

@@ -117,12 +117,11 @@ class TaughtLm(SpeechLm):
         cache: Tensor,
         *,
         active: Tensor | None = None,
-        slots: Tensor | None = None,
         num_keys: int | None = None,
     ) -> tuple[Tensor, Tensor]:
         """See :meth:`SpeechLm.decode`."""
-        answer, cache = super().decode(speech_ids, starts, cache, active=active, slots=slots, num_keys=num_keys)
-        slots = torch.arange(len(starts), device=starts.device) if slots is None else slots
+        answer, cache = super().decode(speech_ids, starts, cache, active=active, num_keys=num_keys)
+        slots = torch.arange(len(starts), device=starts.device)
         lengths = starts + 1 if active is None else torch.where(active, starts + 1, 0)
         return self._taught(answer, slots, lengths), cache
 
@@ -156,10 +155,10 @@ def lm_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Compariso
     text, prompt_text, prompt_speech, forced = (
         recorded.numbers(f"llm_{key}") for key in ("text", "prompt_text", "prompt_speech", "forced")
     )
-    prompted = LmRequest.zero_shot(text, prompt_text=prompt_text, prompt_speech=prompt_speech)
+    prompted = LmRequest(text, prompt_text=prompt_text, prompt_speech=prompt_speech)
     lessons = (
         ("llm_logp", prompted, recorded.numbers("llm_logp_steps")),
-        ("llm_noprompt_logp", LmRequest.cross_lingual(text), range(len(recorded.array("llm_noprompt_logp")))),
+        ("llm_noprompt_logp", LmRequest(text), range(len(recorded.array("llm_noprompt_logp")))),
     )
     texts = []
     for slot, (_, request, steps) in zip(slots, lessons, strict=False):
@@ -211,8 +210,8 @@ def _random_text(lm: SpeechLm, draw: random.Random, slot: int, prompt_text: Sequ
     text = [draw.randrange(lm.config.text_vocab_size) for _ in range(draw.randint(1, 12))]
     prompt_speech = [draw.randrange(lm.config.num_speech_codes) for _ in range(draw.randint(0, 60))]
     is_prompted = happens(draw, 0.7)
-    request = LmRequest.zero_shot(text, prompt_text=prompt_text, prompt_speech=prompt_speech)
-    request = request if is_prompted else LmRequest.cross_lingual(text)
+    request = LmRequest(text, prompt_text=prompt_text, prompt_speech=prompt_speech)
+    request = request if is_prompted else LmRequest(text)
     rules = SamplingRules.of_request(LengthLimits(draw.randint(0, 6), draw.randint(8, 24)))
     return _Text(slot, request, rules, draw.getrandbits(40), has_voice=is_prompted and happens(draw, 0.5))
 

@@ -22,8 +22,7 @@ from torch import Tensor
 
 from cc_tts.clock import Clock, MonotonicClock, ms_between
 from cc_tts.engines.cosyvoice2.batched import check_speed
-from cc_tts.engines.cosyvoice2.model.bundle import LANGUAGES, RATE_HZ, check_speaker, load_networks
-from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy
+from cc_tts.engines.cosyvoice2.model.loader import LANGUAGES, RATE_HZ, DtypePolicy, load_networks
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
 from cc_tts.engines.cosyvoice2.voice.text_front import seed_of
 from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
@@ -33,6 +32,7 @@ from cc_tts.voices.library import VoiceLibrary
 from cc_tts.voices.voice import Voice
 from tests.parity.audio_track import NotFinite
 from tests.parity.synthesizer import InterleavedSpeech, Synthesizer, to_pcm
+from tests.parity.whole_vocoder import with_coarse_phase
 
 MAX_AHEAD_MS: Final = 4000
 
@@ -83,7 +83,6 @@ class SingleStreamEngine:
         policy: types to compute in; those that suit the device, when left out.
         num_threads: of torch, for the whole process; as it is, when 0.
         max_streams: that are open at a time.
-        estimator_head_dim: see ``load_model``.
         interleaved: the text chunks of a stream feed one sequence, five text tokens to fifteen speech tokens (§3.5);
             otherwise each is a sequence of its own, as sentences are in the reference. Streams with a speed other than 1
             are never interleaved.
@@ -102,7 +101,6 @@ class SingleStreamEngine:
         policy: DtypePolicy | None = None,
         num_threads: int = 0,
         max_streams: int = 8,
-        estimator_head_dim: int = 64,
         interleaved: bool = False,
         compat: bool = False,
         seed: int = 0,
@@ -114,7 +112,6 @@ class SingleStreamEngine:
         self._policy = policy
         self._num_threads = num_threads
         self._max_streams = max_streams
-        self._estimator_head_dim = estimator_head_dim
         self._is_interleaved = interleaved
         self._compat = compat
         self._seed = seed
@@ -125,11 +122,6 @@ class SingleStreamEngine:
         self._piece_ms = 0.0  # running means
         self._cost = 0.0  # ms of work for a ms of audio
         self._num_not_finite = 0
-
-    @property
-    def rate_hz(self) -> int:
-        """Sample rate of the audio, Hz."""
-        return RATE_HZ
 
     @property
     def voices(self) -> Sequence[Voice]:
@@ -151,18 +143,14 @@ class SingleStreamEngine:
         if self._num_threads:
             torch.set_num_threads(self._num_threads)
         on_progress(f"loading the model from {self._model_dir}")
-        model, tokenizer = load_networks(
-            self._model_dir,
-            device=self._device,
-            policy=self._policy,
-            estimator_head_dim=self._estimator_head_dim,
-            compat=self._compat,
-        )
+        model, tokenizer = load_networks(self._model_dir, device=self._device, policy=self._policy)
+        if self._compat:
+            with_coarse_phase(model.vocoder)
         synthesizer = Synthesizer(model, tokenizer, compat=self._compat)
         on_progress("loading the voices")
         speakers = {**built_in_speakers(self._model_dir), **self._enrolled(on_progress)}
         for speaker in speakers.values():
-            check_speaker(model, speaker)
+            speaker.check_fits(model.lm.config, model.flow.config)
         on_progress("warming up")
         begin_ns = self._clock.now_ns()
         for speaker in list(speakers.values())[:1]:

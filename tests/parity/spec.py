@@ -15,21 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import (
-    TEXT_EMBEDDING,
-    TIED_HEAD,
-    FlowDims,
-    HiftDims,
-    LlmDims,
-    Part,
-)
-from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, fixed_noise
+from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, fold_weight_norm
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid
-from cc_tts.engines.cosyvoice2.model.networks.layers import Span, fold_weight_norm
+from cc_tts.engines.cosyvoice2.model.networks.layers import Span
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
-from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder
+from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, Part, VocoderConfig
 from cc_tts.engines.cosyvoice2.runners.sampler import NO_TOKEN, RasParams, sample_ras
 from cc_tts.engines.cosyvoice2.runners.vocoder import crossfade, crossfade_window
 from cc_tts.engines.cosyvoice2.voice import features
@@ -38,6 +29,9 @@ from tests.parity.generation import ForcedTokens, speak
 from tests.parity.golden_fill import fill_by_hash
 from tests.parity.orders import bistream, official_sampler, schedule
 from tests.parity.result import EXACT, Array, Comparison, Comparisons
+from tests.parity.whole_flow import encode
+from tests.parity.whole_vocoder import vocode, with_coarse_phase
+from tests.support.networks import flow_of, lm_of, shapes_for, vocoder_of
 
 _MEL: Final = 2e-5
 _LOG_PROBS: Final = 2e-5
@@ -55,7 +49,7 @@ _TIMES: Final = 1e-6
 _FULL: Final = FEATURE_TOLERANCE["full"]
 _FEW_DRAWS: Final = 10
 _DEVIATIONS: Final = 3.5
-_LLM_TINY: Final = LlmDims(layers=2, text_rows=3000)
+_LLM_TINY: Final = LmConfig(num_layers=2, text_vocab_size=3000)
 
 
 class SpecData:
@@ -183,17 +177,15 @@ def _strangeness(ours: Array, theirs: Array) -> float:
 def language_model(data: SpecData) -> Comparisons:
     """Two layers and 3000 words; the tied head was filled last, so it counts."""
     golden = data.arrays("spec/llm_tiny.npz")
-    state = fill_by_hash({key: shape for key, shape in _LLM_TINY.shapes().items() if key != TEXT_EMBEDDING})
+    state = fill_by_hash({key: shape for key, shape in shapes_for(_LLM_TINY).items() if key != TEXT_EMBEDDING})
     state[TEXT_EMBEDDING] = state[TIED_HEAD]
     del state[TIED_HEAD]
-    lm = SpeechLm.from_state_dict(data.placed("llm", state))
+    lm = lm_of(data.placed("llm", state), head_dim=_LLM_TINY.head_dim)
     text, prompt_text, prompt_speech = (
         golden[key].ravel().tolist() for key in ("text", "prompt_text", "prompt_speech")
     )
     sampler = ForcedTokens(golden["greedy"].tolist())
-    tokens = speak(
-        lm, LmRequest.zero_shot(text, prompt_text=prompt_text, prompt_speech=prompt_speech), sampler, compat=True
-    )
+    tokens = speak(lm, LmRequest(text, prompt_text=prompt_text, prompt_speech=prompt_speech), sampler, compat=True)
     for _ in golden["greedy"]:
         next(tokens)
     log_probs = torch.stack(sampler.log_probs)
@@ -205,7 +197,9 @@ def language_model(data: SpecData) -> Comparisons:
 def flow(data: SpecData) -> Comparisons:
     """The flow in its real size: grid, encoder, one call of the estimator, mel."""
     golden = data.tensors("spec/flow.npz")
-    network = Flow.from_state_dict(data.placed("flow", fill_by_hash(FlowDims().shapes()))).to(data.device)
+    network = flow_of(data.placed("flow", fill_by_hash(shapes_for(FlowConfig()))), FlowConfig().estimator.head_dim).to(
+        data.device
+    )
     dtype, tolerance = network.encoder_proj.weight.dtype, data.allowed(_MEL, _FULL)
     moments = [moment for moment, _ in euler_grid(len(golden["t_span"]) - 1)]
     yield Comparison("spec t_span", np.array(moments), golden["t_span"][:-1], _TIMES)
@@ -216,7 +210,7 @@ def flow(data: SpecData) -> Comparisons:
     start = fixed_noise().to(data.device)
     for streaming in (0, 1):
         for finalize, name in ((True, "final"), (False, "lookahead")):
-            hidden = network.encode(whole, lengths, streaming=bool(streaming), finalize=finalize)
+            hidden = encode(network, whole, lengths, streaming=bool(streaming), finalize=finalize)
             key = f"mu_streaming{streaming}_{name}"
             yield Comparison(f"spec {key}", network.encoder_proj(hidden), golden[key], tolerance)
         frames = torch.full((x.shape[0],), x.shape[1], device=data.device)
@@ -236,8 +230,8 @@ def flow(data: SpecData) -> Comparisons:
 def vocoder(data: SpecData) -> Comparisons:
     """The vocoder in its real size; pitch, source of the recorded pitch, samples of the recorded source."""
     golden = data.tensors("spec/hift.npz")
-    state = fold_weight_norm(fill_by_hash(HiftDims().shapes(), vocoder=True))
-    network = Vocoder.from_state_dict(data.placed("hift", state), compat=True).to(data.device)
+    state = fold_weight_norm(fill_by_hash(shapes_for(VocoderConfig()), vocoder=True))
+    network = with_coarse_phase(vocoder_of(data.placed("hift", state))).to(data.device)
 
     def compare(
         key: str, ours: Tensor, on_cpu: float, elsewhere: float = WAV_TOLERANCE, *, how: str = ""
@@ -247,9 +241,9 @@ def vocoder(data: SpecData) -> Comparisons:
     exact = copy.deepcopy(network.f0_predictor).to(torch.float64)
     yield compare("f0", exact(golden["mel"].to(torch.float64), None), _PITCH, _FULL, how=" in float64")
     yield compare("f0", network.f0(golden["mel"]), _PITCH_ROUNDED, _FULL)
-    yield compare("source", network.source(golden["f0"], draws=golden["noise"]), _SOURCE)
+    yield compare("source", network.source(golden["f0"], noise=golden["noise"]), _SOURCE)
     yield compare("wave", network.synthesize(golden["mel"], golden["source"]), _WAVE)
-    audio, _ = network(golden["mel"], cache_source=golden["cache_source"], draws=golden["noise"])
+    audio, _ = vocode(network, golden["mel"], cache_source=golden["cache_source"], draws=golden["noise"])
     yield compare("wave_with_cache", audio, _WAVE_OF_OWN_PITCH)
 
 

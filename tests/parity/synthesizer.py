@@ -18,7 +18,6 @@ from torch.nn import functional
 
 from cc_tts.engines.cosyvoice2.batched import check_speed
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
-from cc_tts.engines.cosyvoice2.model.bundle import check_speaker, check_tokenizer
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
@@ -26,6 +25,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, LmR
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.sampler import forbid
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
+from cc_tts.engines.cosyvoice2.voice.spoken_text import text_ids
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED
 from cc_tts.errors import Unprocessable
 from tests.parity.audio_track import (
@@ -36,6 +36,7 @@ from tests.parity.audio_track import (
 )
 from tests.parity.generation import CachedSequence, speak
 from tests.parity.samplers import SeededRas, forbidden_row
+from tests.parity.whole_vocoder import vocode
 
 MAX_POSITIONS: Final = 4096
 """Of one sequence of the language model: prompt, text and the longest speech that the text may become."""
@@ -68,10 +69,7 @@ class Synthesizer:
         tokenizer: of the same model directory.
         noise: what the flow starts from, [1, mels, frames]; that of the reference, when left out. Prompt and speech together
             cannot be longer.
-        compat: do as the reference does where it does worse (§12); give ``load_model`` the same.
-
-    Raises:
-        ModelError: the tokenizer has more tokens than the model.
+        compat: do as the reference does where it does worse (§12), but for the vocoder: see ``with_coarse_phase``.
 
     """
 
@@ -83,7 +81,6 @@ class Synthesizer:
         noise: Tensor | None = None,
         compat: bool = False,
     ) -> None:
-        check_tokenizer(model, tokenizer)
         self.model = model
         self.tokenizer = tokenizer
         self.compat = compat
@@ -114,8 +111,8 @@ class Synthesizer:
         """
         check_speed(speed)
         _check_seed(seed)
-        request = speaker.lm_request(self.tokenizer, text)
-        check_speaker(self.model, speaker)
+        request = speaker.lm_request(self.tokenizer, text_ids(self.tokenizer, text))
+        speaker.check_fits(self.model.lm.config, self.model.flow.config)
         self._check_length(request, speaker, request.limits.max_len)
         if stream and speed == 1.0:
             return self._hops(speaker, request, seed)
@@ -135,7 +132,7 @@ class Synthesizer:
     def interleaved(self, speaker: Speaker, *, seed: int) -> "InterleavedSpeech":
         """Begin to speak a text that will come later; errors as of :meth:`speak`."""
         _check_seed(seed)
-        check_speaker(self.model, speaker)
+        speaker.check_fits(self.model.lm.config, self.model.flow.config)
         return InterleavedSpeech(self, speaker, seed=seed)
 
     @torch.inference_mode()
@@ -174,7 +171,7 @@ class Synthesizer:
         check_finite(mel, "flow")
         if speed != 1.0:
             mel = functional.interpolate(mel, size=max(1, int(mel.shape[2] / speed)), mode="linear")
-        audio, _ = self.model.vocoder(mel, draws=SourceDraws(seed, self.model)(mel.shape[2]))
+        audio, _ = vocode(self.model.vocoder, mel, draws=SourceDraws(seed, self.model)(mel.shape[2]))
         yield check_finite(audio[0], "vocoder")
 
     def _prompt(self, speaker: Speaker) -> FlowReference:
@@ -208,7 +205,7 @@ class InterleavedSpeech:
         self._synthesizer = synthesizer
         self._speaker = speaker
         lm = synthesizer.model.lm
-        self._request = speaker.lm_request_of(synthesizer.tokenizer, ())
+        self._request = speaker.lm_request(synthesizer.tokenizer, ())
         synthesizer._check_length(self._request, speaker, 0)
         self._bistream = Bistream(
             self._request.prompt_text,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from cc_tts.text.chunker import Chunker, SpeaksText, TextChunk
+from cc_tts.text.chunker import Chunker, Chunking, SpeaksText, TextChunk
 from cc_tts.text.language import detect_language
 
 
@@ -18,13 +18,13 @@ def chunk_text(
 
     Without ``language`` numbers that stand alone are read in the language of the whole text.
     """
-    chunker = Chunker(
-        normalizer,
+    chunking = Chunking(
         language=language,
         detected_language=detect_language(text),
         first_chunk_max_chars=first_chunk_max_chars,
         chunk_max_chars=chunk_max_chars,
     )
+    chunker = Chunker(normalizer, chunking)
     chunks = chunker.push(text) + chunker.flush()
     if chunks and chunker.silent_tail:
         chunks[-1] = replace(chunks[-1], source=chunks[-1].source + chunker.silent_tail)

@@ -8,11 +8,10 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import EncoderConfig
-from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import EstimatorConfig
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowConfig, FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice2.model.sizes import EncoderConfig, EstimatorConfig, FlowConfig
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
-from tests.support.tiny_model import tiny_states
+from tests.support.tiny_model import FLOW, tiny_states
 
 CLOSE: Final = {"rtol": 0.0, "atol": 1e-5}
 MAX_TOKENS: Final = 200
@@ -22,20 +21,9 @@ NUM_STEPS: Final = 3
 SMALL: Final = FlowConfig(
     vocab_size=30,
     num_embedding=6,
-    encoder=EncoderConfig(
-        width=16,
-        num_heads=2,
-        head_dim=8,
-        num_hidden=24,
-        num_layers=2,
-        num_up_layers=1,
-        lookahead=3,
-        lookahead_kernel=3,
-        up_kernel=5,
-    ),
+    encoder=EncoderConfig(width=16, num_heads=2, num_hidden=24, num_layers=2, num_up_layers=1),
     estimator=EstimatorConfig(
         num_mels=4,
-        num_speaker=4,
         channels=8,
         num_time=12,
         num_hidden=16,
@@ -54,8 +42,7 @@ def new_flow(*, half: bool = False) -> Flow:
     """The tiny model with few Euler steps: what is kept of each is the same."""
     dtype = torch.bfloat16 if half else torch.float32
     state = {name: value.to(dtype) for name, value in tiny_states()["flow"].items()}
-    config = FlowConfig.from_state_dict(state, estimator_head_dim=16)
-    flow = Flow(dataclasses.replace(config, num_steps=NUM_STEPS)).to(dtype)
+    flow = Flow(dataclasses.replace(FLOW, num_steps=NUM_STEPS)).to(dtype)
     flow.load_state_dict(state)
     return flow.requires_grad_(requires_grad=False).eval()
 

@@ -13,7 +13,7 @@ def run(engine: SteppedEngine) -> list[StepOut]:
     """Step until nothing is left to do; whatever comes is taken at once."""
     outs: list[StepOut] = []
     made_ms: dict[int, float] = {}
-    audio_format = AudioFormat(engine.rate_hz)
+    audio_format = AudioFormat(24_000)
     for _ in range(MAX_STEPS):
         if not engine.has_work:
             return outs

@@ -17,35 +17,40 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import (
+from cc_tts.engines.cosyvoice2.model.sizes import (
     TEXT_EMBEDDING,
     TIED_HEAD,
-    FlowDims,
-    HiftDims,
-    LlmDims,
+    EncoderConfig,
+    EstimatorConfig,
+    FlowConfig,
+    LmConfig,
     Part,
     Shape,
+    VocoderConfig,
 )
 from tests.parity.golden_fill import fill_by_kind
+from tests.support.networks import shapes_for
 
 NUM_CODES: Final = 243
-NUM_HEADS: Final = 4
-ESTIMATOR_HEAD_DIM: Final = 16
-LLM: Final = LlmDims(
-    hidden=64, intermediate=128, layers=2, query_width=64, key_width=32, text_rows=512, speech_rows=NUM_CODES + 3
+HEAD_DIM: Final = 16
+LLM: Final = LmConfig(
+    hidden_size=64,
+    intermediate_size=128,
+    num_layers=2,
+    query_size=64,
+    key_size=32,
+    head_dim=HEAD_DIM,
+    text_vocab_size=512,
+    num_speech_codes=NUM_CODES,
 )
-FLOW: Final = FlowDims(
-    codes=NUM_CODES,
-    feed_forward=64,
-    layers=1,
-    channels=32,
-    attention_width=32,
-    time_width=128,
-    inner=128,
-    blocks=1,
-    mid_blocks=2,
+FLOW: Final = FlowConfig(
+    vocab_size=NUM_CODES,
+    encoder=EncoderConfig(num_hidden=64, num_layers=1),
+    estimator=EstimatorConfig(
+        channels=32, num_attention=32, head_dim=HEAD_DIM, num_time=128, num_hidden=128, num_blocks=1, num_mid_blocks=2
+    ),
 )
-HIFT: Final = HiftDims(base=32, f0_width=32)
+HIFT: Final = VocoderConfig(channels=32, num_hidden_f0=32)
 SPECIAL_TOKENS: Final = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 _SAMPLE_TEXT: Final = """
@@ -62,7 +67,7 @@ def make_tiny_model(directory: Path, *, hift_prefix: str = "", old_weight_norm: 
     ``hift_prefix`` and ``old_weight_norm`` choose between the spellings of the vocoder's keys (spec §1).
     """
     directory.mkdir(parents=True, exist_ok=True)
-    description = f"# a small model for tests\nsample_rate: 24000\nattention_head_dim: {ESTIMATOR_HEAD_DIM}\n"
+    description = f"# a small model for tests\nsample_rate: 24000\nattention_head_dim: {HEAD_DIM}\n"
     (directory / "cosyvoice2.yaml").write_text(description)
     for part, state in tiny_states().items():
         if part == "hift":
@@ -76,9 +81,10 @@ def make_tiny_model(directory: Path, *, hift_prefix: str = "", old_weight_norm: 
 
 def tiny_states() -> dict[Part, dict[str, Tensor]]:
     """The state dicts of ``llm.pt``, ``flow.pt`` and ``hift.pt``, as they are stored."""
-    llm = fill_by_kind(LLM.shapes(), "llm.")
+    llm = fill_by_kind(shapes_for(LLM), "llm.")
     llm[TIED_HEAD] = llm[TEXT_EMBEDDING]
-    return {"llm": llm, "flow": fill_by_kind(FLOW.shapes(), "flow."), "hift": fill_by_kind(HIFT.shapes(), "hift.")}
+    flow, hift = fill_by_kind(shapes_for(FLOW), "flow."), fill_by_kind(shapes_for(HIFT), "hift.")
+    return {"llm": llm, "flow": flow, "hift": hift}
 
 
 def random_values(name: str, shape: Shape) -> npt.NDArray[np.float32]:
@@ -114,15 +120,15 @@ def write_tokenizer(directory: Path) -> None:
     (directory / "tokenizer_config.json").write_text(json.dumps(description))
     config = {
         "model_type": "qwen2",
-        "hidden_size": LLM.hidden,
-        "intermediate_size": LLM.intermediate,
-        "num_hidden_layers": LLM.layers,
-        "num_attention_heads": NUM_HEADS,
-        "num_key_value_heads": NUM_HEADS * LLM.key_width // LLM.query_width,
+        "hidden_size": LLM.hidden_size,
+        "intermediate_size": LLM.intermediate_size,
+        "num_hidden_layers": LLM.num_layers,
+        "num_attention_heads": LLM.query_size // HEAD_DIM,
+        "num_key_value_heads": LLM.num_kv_heads,
         "rms_norm_eps": 1e-6,
         "rope_theta": 1_000_000.0,
         "tie_word_embeddings": True,
-        "vocab_size": LLM.text_rows,
+        "vocab_size": LLM.text_vocab_size,
     }
     (directory / "config.json").write_text(json.dumps(config))
 

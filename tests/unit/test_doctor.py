@@ -49,6 +49,7 @@ class Machine(Probes):
         self.children: dict[str, Ran] = {
             software.PJSUA2: Ran(0, f"noise\n{pjsua2(2000)}"),
             software.ESPEAK: Ran(0, '{"num_voices": 138, "rate_hz": 22050, "problem": ""}'),
+            software.ONNX_VOICES: Ran(0, '{"voices": ["hibari-heart"]}'),
             software.TORCH: Ran(0, json.dumps({"version": "2.13.0", "cuda": "12.8", "devices": [gpu(40)]})),
             "cc_tts.cli": Ran(0, "This directory can be used."),
         }
@@ -355,6 +356,9 @@ def test_engine_and_espeak(fit: Machine) -> None:
     assert statuses(software.check_engine(subject(fit, "tts.engine=espaek"))) == {"tts.engine": "fail"}
     assert statuses(software.check_engine(subject(fit))) == {"tts.engine": "ok"}
     assert statuses(software.check_espeak(subject(fit))) == {"espeak-ng": "ok"}
+    fit.children[software.ONNX_VOICES] = Ran(1, "/voices/x.onnx: the model of the voice is missing")
+    assert statuses(software.check_onnx(subject(fit))) == {"onnx voices": "fail"}
+    assert list(software.check_onnx(subject(fit, "tts.engine=espeak"))) == []
     fit.children[software.ESPEAK] = Ran(0, '{"num_voices": 1, "rate_hz": 1, "problem": "no voice xx"}')
     assert statuses(software.check_espeak(subject(fit))) == {"tts.voice": "fail"}
     fit.children[software.ESPEAK] = Ran(1, "EngineFailed: libespeak-ng cannot be loaded")
@@ -481,7 +485,7 @@ def test_exit_status_and_form(
     ("config", "voice", "path"),
     [
         (
-            Config(),
+            Config(tts=TtsConfig(engine="espeak")),
             None,
             (
                 "text ▸ cache 64 MiB ▸ chunker 60/200 characters ▸ engine(espeak, en-us) ▸ resampler 22050▸8000"
@@ -490,7 +494,7 @@ def test_exit_status_and_form(
         ),
         (
             Config(
-                tts=TtsConfig(first_chunk_max_chars=40, chunk_max_chars=90),
+                tts=TtsConfig(engine="espeak", first_chunk_max_chars=40, chunk_max_chars=90),
                 cache=CacheConfig(enabled=False),
                 rtp=RtpConfig(clock_rate_hz=16000, codecs=("G722", "PCMA")),
                 playout=PlayoutConfig(window_ms=600, start_threshold_min_ms=60, start_threshold_max_ms=200),
@@ -512,4 +516,4 @@ def test_the_path_of_a_prompt_is_that_of_the_configuration(
 
 def test_a_path_needs_a_voice_that_exists() -> None:
     with pytest.raises(UnknownVoice):
-        run(Namespace(path=True, voice="nobody"), Config())
+        run(Namespace(path=True, voice="nobody"), Config(tts=TtsConfig(engine="espeak")))

@@ -6,7 +6,8 @@ value out of bounds. The fault is named by a JSON pointer (RFC 6901).
 
 import asyncio
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
@@ -92,19 +93,21 @@ def decode(body: bytes, kind: type[T]) -> T:
     return decoded
 
 
-def response(
-    value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None, content_type: str = JSON
-) -> web.Response:
+def response(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """``value`` as JSON."""
-    return web.Response(body=_ENCODER.encode(value), status=status, headers=headers, content_type=content_type)
+    return web.Response(body=_ENCODER.encode(value), status=status, headers=headers, content_type=JSON)
 
 
-def located(error: ClientError, pointers: Mapping[type[ClientError], str]) -> ClientError:
-    """``error`` with the pointer to the field it is about, if its class is in ``pointers`` and it names none yet."""
-    pointer = pointers.get(type(error))
-    if pointer is not None and not error.field_errors:
-        error.field_errors = (FieldError(pointer, error.detail),)
-    return error
+@contextmanager
+def located(pointers: Mapping[Any, str]) -> Iterator[None]:
+    """Give an error raised inside the pointer of its class in ``pointers``, unless it names a field already."""
+    try:
+        yield
+    except ClientError as error:
+        pointer = pointers.get(type(error))
+        if pointer is not None and not error.field_errors:
+            error.field_errors = (FieldError(pointer, error.detail),)
+        raise
 
 
 def pointer_to(*names: str) -> str:

@@ -232,6 +232,12 @@ def is_gone(request: web.BaseRequest) -> bool:
     return request.transport is None or request.transport.is_closing()
 
 
+def abort(request: web.BaseRequest) -> None:
+    """Break the connection off, so that the client cannot take what it got for the whole."""
+    if isinstance(request.transport, asyncio.WriteTransport):
+        request.transport.abort()
+
+
 def source_of(host: str) -> str:
     """What is counted as one source: an IPv4 address, or an IPv6 network of 64 bits."""
     address = ipaddress.ip_address(host.partition("%")[0])

@@ -12,23 +12,24 @@ import asyncio
 import hashlib
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Any, Final
+from urllib.parse import quote
 
 import structlog
 from aiohttp import web
 
 from cc_tts import logs
-from cc_tts.api.context import CONTEXT, ApiContext
+from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import auth, bodies, problems
 from cc_tts.api.http.connections import SERVER, Connection, is_gone
 from cc_tts.api.http.idempotency import IdempotencyStore, Key, StoredResponse, check_key
 from cc_tts.api.http.route import Route
 from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
-from cc_tts.errors import CcTtsError
+from cc_tts.errors import CcTtsError, MalformedRequest, did_you_mean
 
 MAX_REQUEST_ID_CHARS: Final = 128
 UNMATCHED: Final = "unmatched"
@@ -120,16 +121,21 @@ def guarded(route: Route) -> Handler:
     """The route's handler behind token, body and time limits."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        context = request.app[CONTEXT]
+        http = request.app[CONTEXT].config.http
         holder = auth.ANYBODY if route.scope is None else request.app[AUTHENTICATOR].authenticate(request, route.scope)
-        if route.streams and route.body is None:
-            return await route.handler(request, None)
+        _check_query(request, route)
         value = request.headers.get("Idempotency-Key") if route.method == "POST" else None
         key = None if value is None else Key(holder.key, route.method, request.path, check_key(value))
-        body = await _body(request, route, context)
+        body = b""
+        if route.body is not None:
+            body = await bodies.read(request, max_bytes=http.max_body_bytes, timeout_s=http.request_timeout_s)
 
         async def work(_request: web.Request) -> web.StreamResponse:
-            return await _call(route, request, _decoded(route, body), context)
+            arguments = []
+            if route.body is not None:
+                empty = b"{}" if route.body.may_be_left_out else b""
+                arguments.append(bodies.decode(body or empty, route.body))
+            return await _call(route, request, arguments, limit_s=None if route.streams else http.request_timeout_s)
 
         if key is None or route.streams:
             return await work(request)
@@ -146,30 +152,31 @@ def _same_origin(handler: Handler) -> Handler:
     return handle
 
 
-async def _body(request: web.Request, route: Route, context: ApiContext) -> bytes:
-    if route.body is None:
-        return b""
-    http = context.config.http
-    return await bodies.read(request, max_bytes=http.max_body_bytes, timeout_s=http.request_timeout_s)
+def _check_query(request: web.Request, route: Route) -> None:
+    """Refuse unknown and repeated parameters of a route that has some."""
+    known = [query.name for query in route.query]
+    for name in request.query if known else ():
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise MalformedRequest(f"no query parameter {name[:40]!r}; known here: {', '.join(known)}{hint}")
+        if len(request.query.getall(name)) > 1:
+            raise MalformedRequest(f"the query parameter {name} comes twice")
 
 
-def _decoded(route: Route, body: bytes) -> Any:
-    if route.body is None:
-        return None
-    return bodies.decode(b"{}" if route.body_is_optional and not body else body, route.body)
-
-
-async def _call(route: Route, request: web.Request, body: Any, context: ApiContext) -> web.StreamResponse:
-    if route.streams:
-        return await route.handler(request, body)
-    limit_s = context.config.http.request_timeout_s
+async def _call(
+    route: Route, request: web.Request, arguments: Sequence[Any], *, limit_s: float | None
+) -> web.StreamResponse:
     try:
         async with asyncio.timeout(limit_s) as deadline:
-            return await route.handler(request, body)
+            result: Any = await route.handler(request, *arguments)
     except TimeoutError:
         if not deadline.expired():
             raise
         raise problems.DeadlineExceeded(f"not done within {limit_s:g} s") from None
+    if isinstance(result, web.StreamResponse):
+        return result
+    headers = {"Location": route.location + quote(result.id, safe="")} if route.location else None
+    return bodies.response(result, status=route.status, headers=headers)
 
 
 async def _once(request: web.Request, key: Key, body: bytes, work: Handler) -> web.Response:

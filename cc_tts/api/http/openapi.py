@@ -11,7 +11,7 @@ from aiohttp import web
 from cc_tts import __version__
 from cc_tts.api.http import problems
 from cc_tts.api.http.bodies import JSON
-from cc_tts.api.http.route import Route
+from cc_tts.api.http.route import Route, RouteTable
 from cc_tts.errors import (
     BodyTooLarge,
     CcTtsError,
@@ -23,6 +23,7 @@ from cc_tts.errors import (
     UnsupportedMediaType,
 )
 
+ROUTES: Final = RouteTable()
 DOCUMENT: Final = web.AppKey("openapi", bytes)
 _REF: Final = "#/components/schemas/{name}"
 _PATH_NAME: Final = re.compile(r"\{(\w+)\}")
@@ -36,8 +37,9 @@ _RETRY_AFTER: Final = {
 }
 
 
-async def openapi_json(request: web.Request, _body: None) -> web.Response:
-    """The document, made once when the application is built."""
+@ROUTES.add("GET", "/v1/openapi.json", scope=None, summary="This document", content_types=(JSON,))
+async def openapi_json(request: web.Request) -> web.Response:
+    """Send the document that was made when the application was built."""
     return web.Response(body=request.app[DOCUMENT], content_type=JSON)
 
 
@@ -74,7 +76,7 @@ def _operation(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
         operation["description"] = f"Needs the scope `{route.scope}` where tokens are configured."
     if route.body is not None:
         operation["requestBody"] = {
-            "required": not route.body_is_optional,
+            "required": not route.body.may_be_left_out,
             "content": {JSON: {"schema": refs[route.body]}},
         }
     return operation
@@ -107,14 +109,13 @@ def _responses(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
         done["content"] = {JSON: {"schema": refs[route.response]}}
     elif route.content_types:
         done["content"] = {name: {} for name in route.content_types}
-    if route.status == 201:  # noqa: PLR2004 - Created
+    if route.location:
         done["headers"] = {"Location": {"description": "Path of what was made.", "schema": {"type": "string"}}}
     responses: dict[str, Any] = {str(route.status): done}
     by_status: dict[int, list[type[CcTtsError]]] = defaultdict(list)
     possible: list[type[CcTtsError]] = [*_guards(route), *route.errors, CcTtsError]
-    for error in possible:
-        if error not in by_status[error.http_status]:
-            by_status[error.http_status].append(error)
+    for error in dict.fromkeys(possible):
+        by_status[error.http_status].append(error)
     for status, errors in sorted(by_status.items()):
         documented: dict[str, Any] = {
             "description": "; ".join(f"{error.title} (`{error.code}`)" for error in errors),

@@ -4,7 +4,6 @@
 ``errors.py``. Nothing of an unexpected exception reaches the client.
 """
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -22,52 +21,28 @@ MAX_INSTANCE_CHARS: Final = 500
 RETRYABLE: Final = frozenset({429, 503})
 
 
-class MethodNotAllowed(ClientError):
+class MethodNotAllowed(ClientError, code="method_not_allowed", title="Method not allowed", http=405):
     """The path exists, the method does not (RFC 9110 §15.5.6)."""
 
-    code = "method_not_allowed"
-    title = "Method not allowed"
-    http_status = 405
 
-
-class RequestTimeout(ClientError):
+class RequestTimeout(ClientError, code="request_timeout", title="The request took too long to arrive", http=408):
     """The body did not arrive within ``http.request_timeout_s`` (RFC 9110 §15.5.9)."""
 
-    code = "request_timeout"
-    title = "The request took too long to arrive"
-    http_status = 408
 
-
-class UpgradeRequired(ClientError):
+class UpgradeRequired(ClientError, code="upgrade_required", title="This path speaks WebSocket", http=426):
     """A WebSocket path was asked for without a WebSocket handshake (RFC 9110 §15.5.22)."""
 
-    code = "upgrade_required"
-    title = "This path speaks WebSocket"
-    http_status = 426
 
-
-class DeadlineExceeded(ServerError):
+class DeadlineExceeded(ServerError, code="deadline_exceeded", title="The server took too long", http=503):
     """The server did not finish the request within ``http.request_timeout_s``."""
 
-    code = "deadline_exceeded"
-    title = "The server took too long"
-    http_status = 503
 
-
-class NotReady(ServerError):
+class NotReady(ServerError, code="not_ready", title="Not ready", http=503):
     """A call would not be answered and spoken to now."""
 
-    code = "not_ready"
-    title = "Not ready"
-    http_status = 503
 
-
-class ExpectationFailed(ClientError):
+class ExpectationFailed(ClientError, code="expectation_failed", title="Expectation failed", http=417):
     """An Expect header other than 100-continue (RFC 9110 §15.5.18)."""
-
-    code = "expectation_failed"
-    title = "Expectation failed"
-    http_status = 417
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
@@ -87,14 +62,9 @@ class Problem(msgspec.Struct, omit_defaults=True):
 
 
 _ENCODER: Final = msgspec.json.Encoder()
-_BY_HTTP_STATUS: Final[Mapping[int, type[CcTtsError]]] = {
-    404: NotFound,
-    405: MethodNotAllowed,
-    417: ExpectationFailed,
-}
 
 
-def response_for(error: CcTtsError, *, instance: str, reason: str = "") -> web.Response:
+def response_for(error: CcTtsError, *, instance: str) -> web.Response:
     """The response for ``error``, with the headers its status calls for."""
     status = error.http_status
     problem = Problem(
@@ -108,7 +78,7 @@ def response_for(error: CcTtsError, *, instance: str, reason: str = "") -> web.R
             FieldError(_clean(e.pointer, MAX_DETAIL_CHARS), _clean(e.detail, MAX_DETAIL_CHARS))
             for e in error.field_errors
         ),
-        reason=_clean(reason, MAX_DETAIL_CHARS),
+        reason=_clean(error.detail, MAX_DETAIL_CHARS) if isinstance(error, NotReady) else "",
     )
     response = web.Response(body=_ENCODER.encode(problem), status=status, content_type=CONTENT_TYPE)
     if error.retry_after_s is not None or status in RETRYABLE:
@@ -125,7 +95,6 @@ def internal_error(*, instance: str) -> web.Response:
 
 def response_for_http(error: web.HTTPException, *, method: str, instance: str, not_found: str = "") -> web.Response:
     """The response in place of aiohttp's own plain text. ``not_found`` says more about an unknown path."""
-    kind = _BY_HTTP_STATUS.get(error.status)
     match error:
         case web.HTTPMethodNotAllowed():
             response = response_for(MethodNotAllowed(f"{method[:20]} is not possible here"), instance=instance)
@@ -133,8 +102,8 @@ def response_for_http(error: web.HTTPException, *, method: str, instance: str, n
             return response
         case web.HTTPNotFound():
             return response_for(NotFound(not_found or "there is nothing at this path"), instance=instance)
-    if kind is not None:
-        return response_for(kind(), instance=instance)
+        case web.HTTPExpectationFailed():
+            return response_for(ExpectationFailed(), instance=instance)
     if 400 <= error.status < 500:  # noqa: PLR2004 - the client's errors
         return response_for(MalformedRequest(error.reason), instance=instance)
     return internal_error(instance=instance)

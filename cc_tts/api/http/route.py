@@ -1,17 +1,21 @@
-"""One route: what the router, the guards and the OpenAPI document need to know of it."""
+"""Routes, declared beside their handlers: what the router, the guards and the OpenAPI document need to know of each."""
 
+import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+import msgspec
 from aiohttp import web
 
 from cc_tts.config.schema import Scope
 from cc_tts.errors import CcTtsError
 
 Method = Literal["GET", "POST", "DELETE"]
-Handler = Callable[[web.Request, Any], Awaitable[web.StreamResponse]]
-"""Takes the request and its decoded body (``None`` for a route without one)."""
+Handler = Callable[..., Awaitable[msgspec.Struct | web.StreamResponse]]
+"""Takes the request and, if it has a second parameter, the decoded body. A struct is sent as JSON."""
+
+H = TypeVar("H", bound=Handler)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +32,9 @@ class Route:
     """A method and a path with names in braces, and what is behind them.
 
     ``scope`` ``None``: needs no token. ``body`` is what a request's JSON is decoded into, ``response`` what the response is
-    made of; ``content_types`` is for responses that are not JSON. A route that ``streams`` has no time limit of its own
-    and stores no response for an Idempotency-Key. ``errors`` are those of the handler; those of the guards are added.
+    made of; ``content_types`` is for responses that are not JSON. ``location`` begins the path of what was made; its id
+    follows. A route that ``streams`` has no time limit of its own and stores no response for an Idempotency-Key.
+    ``errors`` are those of the handler; those of the guards are added.
     """
 
     method: Method
@@ -38,10 +43,34 @@ class Route:
     summary: str
     scope: Scope | None
     status: int = 200
+    location: str = ""
     body: type[Any] | None = None
-    body_is_optional: bool = False
     response: type[Any] | None = None
     content_types: tuple[str, ...] = ("application/json",)
     query: tuple[Query, ...] = ()
     errors: tuple[type[CcTtsError], ...] = ()
     streams: bool = False
+
+
+class RouteTable(list[Route]):
+    """The routes of one module."""
+
+    def add(self, method: Method, path: str, *, scope: Scope | None, **options: Any) -> Callable[[H], H]:
+        """Decorate a handler: its docstring is the summary, and its annotations are the types of body and response.
+
+        ``options`` are the other fields of :class:`Route`.
+        """
+
+        def declare(handler: H) -> H:
+            signature = inspect.signature(handler)
+            _, *body = (parameter.annotation for parameter in signature.parameters.values())
+            response = signature.return_annotation
+            known: dict[str, Any] = {
+                "summary": (inspect.getdoc(handler) or "").removesuffix("."),
+                "body": body[0] if body else None,
+                "response": response if issubclass(response, msgspec.Struct) else None,
+            }
+            self.append(Route(method=method, path=path, handler=handler, scope=scope, **(known | options)))
+            return handler
+
+        return declare

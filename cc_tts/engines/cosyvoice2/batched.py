@@ -17,9 +17,15 @@ from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.cosyvoice2.model.bundle import LANGUAGES, RATE_HZ, TOKENIZER_FOLDER, check_speaker, load_networks
-from cc_tts.engines.cosyvoice2.model.description import estimator_head_dim
-from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, SpeechModel, load_weights, refuse_other_directory
+from cc_tts.engines.cosyvoice2.model.loader import (
+    LANGUAGES,
+    TOKENIZER_FOLDER,
+    DtypePolicy,
+    SpeechModel,
+    check_weights,
+    load_networks,
+    refuse_other_directory,
+)
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.graphs import can_record
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
@@ -91,11 +97,6 @@ class BatchedEngine:
         self.costs = StageCosts()
 
     @property
-    def rate_hz(self) -> int:
-        """Sample rate of the audio, Hz."""
-        return RATE_HZ
-
-    @property
     def voices(self) -> Sequence[Voice]:
         """Every voice, once loaded."""
         return tuple(speaker.voice for speaker in self._speakers.values())
@@ -118,18 +119,17 @@ class BatchedEngine:
         refuse_other_directory(self._model_dir)
         self._speakers = dict(self._source())  # before the weights: a fault of theirs shows in a second
         if config.checks_only:
-            load_weights(self._model_dir, device="meta")
+            check_weights(self._model_dir)
             TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)
             return
         model, tokenizer = load_networks(
             self._model_dir,
             device=config.device,
             policy=config.policy,
-            estimator_head_dim=estimator_head_dim(self._model_dir),
             on_share=_in_tenths(on_progress),
         )
         for speaker in self._speakers.values():
-            check_speaker(model, speaker)
+            speaker.check_fits(model.lm.config, model.flow.config)
         runner, plan = self._warm_runner(model, tokenizer, on_progress)
         engine_config = replace(config.engine, max_streams=plan.num_streams)
         front = TextFront(

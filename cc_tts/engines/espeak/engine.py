@@ -25,7 +25,7 @@ from typing import Final, Protocol
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk, WordMark
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.engines.engine import SynthesisRequest
+from cc_tts.engines.engine import EngineListener, SynthesisRequest
 from cc_tts.engines.espeak.library import (
     ENGINE_NAME,
     MAX_RATE_WPM,
@@ -36,8 +36,16 @@ from cc_tts.engines.espeak.library import (
     OnAudio,
     WordEvent,
 )
+from cc_tts.engines.letters import with_joined_letters
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
-from cc_tts.media.silence_trimmer import SilenceTrimmer
+from cc_tts.media.silence_trimmer import (
+    CLAUSE_END,
+    KEEP_LEAD_MS,
+    MAX_TAIL_MS,
+    SENTENCE_END,
+    SilenceTrimmer,
+    pause_after_ms,
+)
 from cc_tts.processes.liveness import Silence
 from cc_tts.voices.voice import Voice
 
@@ -46,8 +54,6 @@ MAX_AHEAD_MS: Final = 4000.0
 """Audio queued for a reader from which on its stream gets no turn, ms."""
 MAX_PASSAGE_CHARS: Final = 240
 """A longer text chunk is said in several passages: 240 characters keep the thread for about 20 ms."""
-KEEP_LEAD_MS: Final = 5.0
-_TAIL_MS: Final = 100.0
 _RETRY_AFTER_S: Final = 2
 STALL_LOOK_S: Final = 0.2
 """How often the thread is looked after while streams are open."""
@@ -55,12 +61,6 @@ STOP_TIMEOUT_S: Final = 5.0
 """For the passage that is under way when the engine stops."""
 
 _UNSPEAKABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-_SENTENCE_END: Final = ".!?。！？…\u0964\u061f"
-_CLAUSE_END: Final = ",;:，、；：\u060c"
-_CLOSING: Final = "\"')]}»”’」』）】 "
-_SENTENCE_PAUSE_MS: Final = 300.0
-_CLAUSE_PAUSE_MS: Final = 150.0
-_OTHER_PAUSE_MS: Final = 30.0
 
 log = logs.get(__name__)
 
@@ -110,7 +110,7 @@ def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[
     while len(text) - start > max_chars:
         window = text[start : start + max_chars]
         end = max_chars
-        for stops in (_SENTENCE_END, _CLAUSE_END, " "):
+        for stops in (SENTENCE_END, CLAUSE_END, " "):
             # not in the first third: crumbs sound worse than a pause at a lesser place
             if (found := max(window.rfind(stop) for stop in stops)) >= max_chars // 3:
                 end = found + 1
@@ -121,21 +121,21 @@ def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[
     return passages
 
 
-def pause_after_ms(text: str) -> float:
-    """Pause between ``text`` and what follows, at natural speed, ms."""
-    last = text.rstrip(_CLOSING)[-1:]
-    if last and last in _SENTENCE_END:
-        return _SENTENCE_PAUSE_MS
-    return _CLAUSE_PAUSE_MS if last and last in _CLAUSE_END else _OTHER_PAUSE_MS
-
-
 class EspeakStream:
     """One utterance; see ``tts.engine.SpeechStream``. Runs on: the event loop, methods marked otherwise aside."""
 
     def __init__(
-        self, turns: "_Turns", *, identifier: str, rate_wpm: int, speed: float, forget: Callable[["EspeakStream"], None]
+        self,
+        turns: "_Turns",
+        *,
+        identifier: str,
+        is_english: bool,
+        rate_wpm: int,
+        speed: float,
+        forget: Callable[["EspeakStream"], None],
     ) -> None:
         self.identifier = identifier
+        self._is_english = is_english
         self.rate_wpm = rate_wpm
         self.speed = speed
         self._turns = turns
@@ -158,7 +158,7 @@ class EspeakStream:
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk. Never blocks."""
-        text = _UNSPEAKABLE.sub(" ", spoken_text)
+        text = _UNSPEAKABLE.sub(" ", with_joined_letters(spoken_text) if self._is_english else spoken_text)
         passages = [
             _Passage(part, position, text_chunk_index, is_chunk_start=position == 0)
             for position, part in split_passages(text)
@@ -337,10 +337,12 @@ class EspeakEngine:
         self._streams: set[EspeakStream] = set()
         self._not_ready_because: str | None = "not started"
 
-    @property
-    def audio_format(self) -> AudioFormat:
-        """22,050 Hz."""
-        return self._format
+    def listen(self, listener: EngineListener) -> None:
+        """Nothing to do: there is no worker."""
+
+    def not_ready_for(self, voice_id: str) -> str | None:  # noqa: ARG002 - one thread speaks with every voice
+        """The same for any voice as :attr:`not_ready_because`."""
+        return self.not_ready_because
 
     @property
     def not_ready_because(self) -> str | None:
@@ -430,6 +432,7 @@ class EspeakEngine:
         stream = EspeakStream(
             self._turns,
             identifier=self._voices.identifier(voice),
+            is_english=voice.language.startswith("en"),
             rate_wpm=rate_wpm,
             speed=rate_wpm / NATURAL_RATE_WPM,
             forget=self._streams.discard,
@@ -485,7 +488,9 @@ class EspeakEngine:
         try:
             library = self._open_library()
             try:
-                voices = EspeakVoices(library.voices(), library.variants(), self._default_voice)
+                voices = EspeakVoices(
+                    library.voices(), library.variants(), self._default_voice, rate_hz=library.sample_rate_hz
+                )
                 warm_up = voices.identifier(voices.resolve(None, None))
                 library.synthesise("1", voice=warm_up, rate_wpm=NATURAL_RATE_WPM, on_audio=lambda _pcm, _words: True)
                 self._voices, self._format = voices, AudioFormat(library.sample_rate_hz)
@@ -553,7 +558,7 @@ class _PassageSynthesis:
         if not self._trimmer.heard or stream.is_cancelled:
             return
         pause_ms = pause_after_ms(self._passage.text) / stream.speed
-        tail_ms = min(pause_ms, _TAIL_MS)
+        tail_ms = min(pause_ms, MAX_TAIL_MS)
         stream.carried_pause_ms = pause_ms - tail_ms
         self._deliver(self._trimmer.finish(tail_ms), is_last=True)
 

@@ -10,7 +10,7 @@ The library, its phoneme data and its dictionaries come with the ``espeakng_load
 import ctypes
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -32,6 +32,7 @@ _AUDIO_OUTPUT_SYNCHRONOUS: Final = 2
 _INITIALIZE_DONT_EXIT: Final = 0x8000
 _EE_OK: Final = 0
 _CHARS_UTF8: Final = 1  # and neither espeakSSML (0x10) nor espeakPHONEMES (0x100): text is text
+_PHONEMES_IPA: Final = 2
 _POS_CHARACTER: Final = 1
 _EVENT_LIST_TERMINATED: Final = 0
 _EVENT_WORD: Final = 1
@@ -144,6 +145,8 @@ class EspeakLibrary:
         self._quick.espeak_SetParameter.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int]
         lib.espeak_ListVoices.argtypes = [ctypes.POINTER(_Voice)]
         lib.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(_Voice))
+        lib.espeak_TextToPhonemes.argtypes = [ctypes.POINTER(ctypes.c_char_p), ctypes.c_int, ctypes.c_int]
+        lib.espeak_TextToPhonemes.restype = ctypes.c_char_p
         lib.espeak_Synth.argtypes = [
             ctypes.c_char_p,
             ctypes.c_size_t,
@@ -255,6 +258,41 @@ class EspeakLibrary:
         if code != _EE_OK:
             raise _failed("synthesis", code)
 
+    def identifier_of(self, name: str) -> str:
+        """The voice that espeak-ng calls so: a language tag (``en-us``) or the name of its file.
+
+        Raises:
+            UnknownVoice: there is none.
+
+        """
+        wanted = name.lower()
+        voices = self.voices()
+        for voice in voices:
+            if wanted in (voice.language, voice.identifier.rpartition("/")[2].lower()):
+                return voice.identifier
+        raise UnknownVoice(f"espeak-ng has no voice {name[:40]!r}")
+
+    def phonemes(self, text: str, *, voice: str) -> str:
+        """The International Phonetic Alphabet for ``text``, without punctuation; ``voice`` is an identifier of the list.
+
+        Raises:
+            EngineFailed: espeak-ng refused the voice.
+
+        """
+        global _voice_set  # noqa: PLW0603
+        with _process_lock:
+            if voice != _voice_set:
+                _voice_set = ""
+                if (code := self._lib.espeak_SetVoiceByName(voice.encode("utf-8", "replace"))) != _EE_OK:
+                    raise _failed(f"the voice {voice}", code)
+                _voice_set = voice
+            rest = ctypes.c_char_p(text.encode("utf-8", "replace").replace(b"\0", b" "))
+            clauses: list[str] = []
+            while rest.value is not None:
+                spoken = self._lib.espeak_TextToPhonemes(ctypes.byref(rest), _CHARS_UTF8, _PHONEMES_IPA)
+                clauses.append((spoken or b"").decode("utf-8", "replace").strip())
+        return " ".join(clause for clause in clauses if clause)
+
     def _on_callback(self, samples: int | None, num_samples: int, events: Any) -> int:
         """``t_espeak_callback``: 0 goes on, 1 stops. Nothing may be raised into C."""
         try:
@@ -288,7 +326,9 @@ class EspeakVoices:
 
     """
 
-    def __init__(self, listed: tuple[EspeakVoice, ...], variants: tuple[str, ...], default_id: str) -> None:
+    def __init__(
+        self, listed: tuple[EspeakVoice, ...], variants: tuple[str, ...], default_id: str, *, rate_hz: int = 22_050
+    ) -> None:
         self._identifiers: dict[str, str] = {}
         self._by_file: dict[str, str] = {}
         self._variants = {variant.lower(): variant for variant in variants}
@@ -298,7 +338,9 @@ class EspeakVoices:
             voice_id = file if entry.language in self._identifiers else entry.language
             self._identifiers[voice_id] = entry.identifier
             self._by_file.setdefault(file, voice_id)
-            voices.append(Voice(voice_id, ENGINE_NAME, language=_tag(voice_id), description=entry.name))
+            voices.append(
+                Voice(voice_id, ENGINE_NAME, language=_tag(voice_id), description=entry.name, rate_hz=rate_hz)
+            )
         self.voices = tuple(voices)
         self._by_id = {voice.id: voice for voice in self.voices}
         try:
@@ -322,9 +364,7 @@ class EspeakVoices:
         if not plus:
             return base
         variant = self._variants[variant]
-        return Voice(
-            f"{base.id}+{variant}", base.engine, base.language, description=f"{base.description}, variant {variant}"
-        )
+        return replace(base, id=f"{base.id}+{variant}", description=f"{base.description}, variant {variant}")
 
     def identifier(self, voice: Voice) -> str:
         """Translate to what espeak calls the voice."""

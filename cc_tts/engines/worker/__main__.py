@@ -9,12 +9,13 @@ import queue
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import MonotonicClock, ms_between
 from cc_tts.engines.stepped import DeviceLost, EngineLoad, SteppedEngine
-from cc_tts.engines.worker.loop import Inbox, WorkerLoop
+from cc_tts.engines.worker.loop import WAKE, Inbox, WorkerLoop
 from cc_tts.engines.worker.messages import TO_WORKER, EngineDescription, LoadReport, WorkerSettings
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.processes import child
@@ -50,7 +51,7 @@ def main() -> int:
             inbox: Inbox = queue.SimpleQueue()
             reader = threading.Thread(target=_read, args=(channel, inbox, loaded), name="reader", daemon=True)
             reader.start()  # before torch is imported, which may take longer than anybody waits for an end
-            engine = _engine(settings)
+            engine = _engine(settings, wake=lambda: inbox.put(WAKE))
             loop = WorkerLoop(engine, channel, clock=clock, inbox=inbox)
 
             def report(what: str) -> None:
@@ -86,12 +87,17 @@ def main() -> int:
     return 0
 
 
-def _engine(settings: WorkerSettings) -> SteppedEngine:
+def _engine(settings: WorkerSettings, *, wake: Callable[[], None]) -> SteppedEngine:
+    """The engine that ``tts.engine`` names; ``wake`` is for one with threads of its own."""
+    if settings.tts.engine == "onnx":
+        from cc_tts.engines.onnx.worker_engine import make_onnx_engine
+
+        return make_onnx_engine(settings, wake=wake)
     try:
         from cc_tts.engines.cosyvoice2.worker_engine import make_worker_engine
     except ImportError as error:
         raise CcTtsError(
-            f"the neural engine needs packages that are not installed here ({error.name}): "
+            f"the engine cosyvoice2 needs packages that are not installed here ({error.name}): "
             "pip install 'cc-tts[gpu]', or `make neural` in a checkout"
         ) from error
     return make_worker_engine(settings)
@@ -100,7 +106,7 @@ def _engine(settings: WorkerSettings) -> SteppedEngine:
 def _describe(channel: ChildChannel, engine: SteppedEngine) -> None:
     channel.send(Ready())
     voices, languages = tuple(engine.voices), tuple(engine.languages)
-    channel.send(EngineDescription(rate_hz=engine.rate_hz, voices=voices, languages=languages))
+    channel.send(EngineDescription(voices=voices, languages=languages))
 
 
 def _refuse(channel: ChildChannel, detail: str) -> int:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
-from cc_tts.engines.engine import SynthesisRequest
-from cc_tts.engines.worker.link import RETRY_AFTER_S, EngineListener, WorkerLink, WorkerStream
+from cc_tts.engines.engine import EngineListener, SynthesisRequest
+from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink, WorkerStream
 from cc_tts.engines.worker.messages import EngineDescription, WorkerSettings
 from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported
 from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_voice
@@ -64,11 +64,6 @@ class WorkerEngine:
         self._listener = listener
 
     @property
-    def audio_format(self) -> AudioFormat:
-        """What the streams deliver: 24 kHz, once a worker was there."""
-        return AudioFormat(self._description.rate_hz if self._description is not None else 24_000)
-
-    @property
     def pids(self) -> tuple[int | None, ...]:
         """Process ids of the workers, ``None`` for one that is down."""
         return tuple(worker.supervisor.pid for worker in self._workers)
@@ -86,6 +81,10 @@ class WorkerEngine:
             return None
         refusals = (worker.load.refusal for worker in ready if worker.load is not None)
         return next(filter(None, refusals), "the engine is at its limit")
+
+    def not_ready_for(self, voice_id: str) -> str | None:  # noqa: ARG002 - every worker has every voice
+        """The same for any voice."""
+        return self.not_ready_because
 
     @property
     def _ready(self) -> list[WorkerLink]:
@@ -155,7 +154,7 @@ class WorkerEngine:
             EngineOverloaded: admission refuses it.
             EngineFailed: no worker is ready.
         """
-        self.resolve_voice(request.voice, None)
+        voice = self.resolve_voice(request.voice, None)
         ready = self._ready
         if not ready:
             raise EngineFailed(str(self.not_ready_because), retry_after_s=RETRY_AFTER_S)
@@ -167,4 +166,4 @@ class WorkerEngine:
             raise EngineOverloaded(str(self.not_ready_because), retry_after_s=retry_after_s)
         stream_id = self._next_stream_id
         self._next_stream_id += 1
-        return worker.open(stream_id, request, self.audio_format)
+        return worker.open(stream_id, request, AudioFormat(voice.rate_hz))

@@ -5,7 +5,7 @@ from cc_tts.metrics import Metrics
 
 
 class EngineGauges:
-    """See ``cc_tts.engines.worker.link.EngineListener``."""
+    """See ``cc_tts.engines.engine.EngineListener``."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

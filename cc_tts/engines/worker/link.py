@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.engines.engine import SynthesisRequest
+from cc_tts.engines.engine import EngineListener, SynthesisRequest
 from cc_tts.engines.stepped import EngineLoad
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
@@ -49,22 +49,6 @@ TAKEN_INTERVAL_MS: Final = 100.0
 """How often the worker gets a report of what the listener's side has taken, ms of audio."""
 
 log = logs.get(__name__)
-
-
-class EngineListener(Protocol):
-    """Gets what the workers report, for metrics."""
-
-    def on_worker_down(self, worker: str, reason: str) -> None:
-        """A worker ended without having been asked to."""
-        ...
-
-    def on_engine_load(self, worker: str, load: EngineLoad) -> None:
-        """A worker says how busy it is."""
-        ...
-
-    def on_refusal(self, reason: str) -> None:
-        """A stream was refused by admission."""
-        ...
 
 
 class WorkerStream:

@@ -36,6 +36,13 @@ REPORT_INTERVAL_MS: Final = 200.0
 MAX_RECORD_BYTES: Final = 1 << 20
 """Audio is cut into records of at most this size."""
 
+
+class Wake(Message, frozen=True):
+    """A thread of the engine has made something: :meth:`SteppedEngine.step` gives it out."""
+
+
+WAKE: Final = Wake()
+
 Inbox = queue.SimpleQueue[Message | None]
 """What the reader thread took off the channel; ``None`` means the server is gone."""
 
@@ -131,6 +138,8 @@ class WorkerLoop:
                 self._guarded(
                     message.stream_id, lambda: engine.taken(message.stream_id, message.taken_ms, message.ahead_ms)
                 )
+            case Wake():
+                pass
             case Ping():
                 self._sender.send(Pong(serial=message.serial))
             case Shutdown():

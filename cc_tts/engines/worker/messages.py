@@ -88,7 +88,6 @@ class Report(Message, frozen=True):
 class EngineDescription(Report, frozen=True):
     """After ``Ready``, once: what the worker can do."""
 
-    rate_hz: int
     voices: tuple[Voice, ...]
     languages: tuple[str, ...] = ()
     """What every voice speaks besides its own."""

@@ -65,13 +65,7 @@ class Preparer:
 
     def open(self, request: PrepareText, text: str) -> None:
         """Queue a text."""
-        chunker = Chunker(
-            self._normalizer,
-            language=request.language,
-            detected_language=request.detected_language,
-            first_chunk_max_chars=request.first_chunk_max_chars,
-            chunk_max_chars=request.chunk_max_chars,
-        )
+        chunker = Chunker(self._normalizer, request.chunking)
         self._new.append(_Text(request.request_id, text, chunker))
 
     def cancel(self, request_id: int) -> None:
@@ -91,7 +85,9 @@ class Preparer:
             chunks += text.chunker.flush()
         else:
             self._begun.append(text)
-        return TextPrepared(text.request_id, tuple(_packed(chunk) for chunk in chunks), is_whole)
+        return TextPrepared(
+            text.request_id, tuple(_packed(chunk) for chunk in chunks), is_whole, text.chunker.has_placeholder
+        )
 
 
 def _packed(chunk: TextChunk) -> PreparedChunk:

@@ -11,7 +11,7 @@ from cc_tts.config.schema import LogConfig
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
-from cc_tts.text.chunker import TextChunk
+from cc_tts.text.chunker import Chunking, TextChunk
 from cc_tts.text.process.messages import FROM_TEXT, CancelText, PrepareText, TextPrepared, TextSettings
 
 PREPARE_TIMEOUT_S: Final = 10.0
@@ -26,6 +26,8 @@ class TextPreparation:
 
     def __init__(self, request_id: int, text: str, process: "TextProcess") -> None:
         self.request_id = request_id
+        self.has_placeholder = False
+        """As :attr:`cc_tts.text.chunker.Chunker.has_placeholder`, at the end."""
         self._text = text
         self._process = process
         self._chunks: deque[TextChunk] = deque()
@@ -65,6 +67,7 @@ class TextPreparation:
 
     def deliver(self, prepared: TextPrepared) -> None:
         """The text process has sent chunks."""
+        self.has_placeholder = prepared.has_placeholder
         for each in prepared.chunks:
             source = self._text[self._position : self._position + each.num_source_chars]
             self._position += each.num_source_chars
@@ -121,15 +124,7 @@ class TextProcess:
         """End it."""
         await self._supervisor.stop()
 
-    def prepare(
-        self,
-        text: str,
-        *,
-        language: str | None,
-        detected_language: str,
-        first_chunk_max_chars: int,
-        chunk_max_chars: int,
-    ) -> TextPreparation:
+    def prepare(self, text: str, chunking: Chunking) -> TextPreparation:
         """Begin to prepare a text; the chunks are those of :class:`cc_tts.text.chunker.Chunker`.
 
         Raises:
@@ -139,9 +134,7 @@ class TextProcess:
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
         preparation = TextPreparation(self._next_id, text, self)
         self._next_id += 1
-        request = PrepareText(
-            preparation.request_id, language, detected_language, first_chunk_max_chars, chunk_max_chars
-        )
+        request = PrepareText(preparation.request_id, chunking)
         try:
             self._supervisor.send(request, text.encode("utf-8", "surrogatepass"))
         except ProcessFailed as error:

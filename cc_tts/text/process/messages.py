@@ -12,6 +12,7 @@ import msgspec
 
 from cc_tts.config.schema import LogConfig
 from cc_tts.processes.channel import Message
+from cc_tts.text.chunker import Chunking
 
 
 class TextSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,10 +25,7 @@ class PrepareText(Message, frozen=True):
     """Cut a text into chunks and put them into words. The payload is the text, UTF-8 (surrogates pass)."""
 
     request_id: int
-    language: str | None
-    detected_language: str
-    first_chunk_max_chars: int
-    chunk_max_chars: int
+    chunking: Chunking
 
 
 class CancelText(Message, frozen=True):
@@ -51,6 +49,8 @@ class TextPrepared(Message, frozen=True):
     request_id: int
     chunks: tuple[PreparedChunk, ...]
     is_whole: bool
+    has_placeholder: bool = False
+    """With the last: as :attr:`cc_tts.text.chunker.Chunker.has_placeholder`."""
 
 
 TO_TEXT: Final[tuple[type[Message], ...]] = (PrepareText, CancelText)

@@ -132,11 +132,15 @@ def test_pointers_escape() -> None:
 
 
 def test_located_adds_the_pointer_of_the_class_once() -> None:
-    pointers: dict[type[ClientError], str] = {UnknownVoice: "/voice"}
-    assert bodies.located(UnknownVoice("gone"), pointers).field_errors == (FieldError("/voice", "gone"),)
-    assert bodies.located(NothingToSay(), pointers).field_errors == ()
-    own = UnknownVoice(field_errors=[FieldError("/a", "b")])
-    assert bodies.located(own, pointers).field_errors == (FieldError("/a", "b"),)
+    named = UnknownVoice(field_errors=[FieldError("/a", "b")])
+    for error, faults in (
+        (UnknownVoice("gone"), (FieldError("/voice", "gone"),)),
+        (NothingToSay(), ()),
+        (named, named.field_errors),
+    ):
+        with pytest.raises(type(error)) as caught, bodies.located({UnknownVoice: "/voice"}):
+            raise error
+        assert caught.value.field_errors == faults
 
 
 def test_an_answer_is_json() -> None:

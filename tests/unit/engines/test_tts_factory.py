@@ -5,7 +5,7 @@ import pytest
 from cc_tts.config import load as configuration
 from cc_tts.config.schema import Config
 from cc_tts.engines.espeak.engine import EspeakEngine
-from cc_tts.engines.factory import make_engine, worker_settings
+from cc_tts.engines.factory import engine_names, make_engine, worker_settings
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import ConfigError
 
@@ -16,8 +16,21 @@ def config(**tts: object) -> Config:
     return configuration.from_tree({"tts": tts})
 
 
+@pytest.mark.parametrize(
+    ("tts", "names"),
+    [
+        ({}, ("onnx", "espeak")),
+        ({"model_dir": "/models/cosyvoice2"}, ("cosyvoice2", "espeak")),
+        ({"engine": "onnx"}, ("onnx",)),
+        ({"engine": "espeak", "model_dir": "/models/cosyvoice2"}, ("espeak",)),
+    ],
+)
+def test_the_engines_that_are_meant(tts: dict[str, object], names: tuple[str, ...]) -> None:
+    assert engine_names(config(**tts).tts) == names
+
+
 def test_espeak_is_made_and_not_started() -> None:
-    engine = make_engine(config())
+    engine = make_engine(config(engine="espeak"))
     assert isinstance(engine, EspeakEngine)
     assert engine.name == "espeak"
     assert engine.not_ready_because == "not started"

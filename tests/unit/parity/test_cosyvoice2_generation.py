@@ -16,12 +16,14 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     speech_inputs,
     text_inputs,
 )
-from cc_tts.engines.cosyvoice2.model.networks.lm.lm import LM_HEAD_KEY, SpeechLm  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.sizes import TIED_HEAD  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from tests.parity.generation import CachedSequence, ForcedTokens, speak, speak_streamed  # noqa: E402
 from tests.parity.golden_fill import fill_by_kind  # noqa: E402
 from tests.parity.samplers import OfficialRas, SeededRas  # noqa: E402
 from tests.support.golden import Arrays, read_arrays, tiny_shapes  # noqa: E402
+from tests.support.networks import lm_of  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
 if TYPE_CHECKING:
@@ -44,9 +46,7 @@ def golden() -> Arrays:
 def lm() -> SpeechLm:
     """The small model of the references, filled by their rule."""
     shapes = tiny_shapes("llm")
-    state = fill_by_kind({key: shape for key, shape in shapes.items() if key != LM_HEAD_KEY}, "llm.")
-    state[LM_HEAD_KEY] = state["llm.model.model.embed_tokens.weight"]
-    return SpeechLm.from_state_dict(state, head_dim=16)
+    return lm_of(fill_by_kind({key: shape for key, shape in shapes.items() if key != TIED_HEAD}, "llm."))
 
 
 def ids(golden: Arrays, key: str) -> list[int]:
@@ -70,7 +70,7 @@ def pieces(text: list[int], sizes: Sequence[int]) -> list[list[int]]:
 
 def test_log_probs_of_zero_shot_are_the_recorded_ones(lm: SpeechLm, golden: Arrays) -> None:
     prompt = {"prompt_text": ids(golden, "llm_prompt_text"), "prompt_speech": ids(golden, "llm_prompt_speech")}
-    request = LmRequest.zero_shot(ids(golden, "llm_text"), **prompt)
+    request = LmRequest(ids(golden, "llm_text"), **prompt)
     steps, forced = ids(golden, "llm_logp_steps"), ids(golden, "llm_forced")
     sampler = ForcedTokens(forced)
     spoken = list(itertools.islice(speak(lm, request, sampler, compat=True), max(steps) + 1))
@@ -80,7 +80,7 @@ def test_log_probs_of_zero_shot_are_the_recorded_ones(lm: SpeechLm, golden: Arra
 
 def test_log_probs_without_a_prompt_are_the_recorded_ones(lm: SpeechLm, golden: Arrays) -> None:
     sampler = ForcedTokens(ids(golden, "llm_forced"))
-    request = LmRequest.cross_lingual(ids(golden, "llm_text"))
+    request = LmRequest(ids(golden, "llm_text"))
     list(itertools.islice(speak(lm, request, sampler, compat=True), 4))
     assert max_error(sampler.log_probs, golden["llm_noprompt_logp"]) < TOLERANCE
 
@@ -106,20 +106,10 @@ def test_streamed_text_gives_the_recorded_tokens_and_log_probs(lm: SpeechLm, gol
 
 
 def test_layouts() -> None:
-    zero_shot = LmRequest.zero_shot([1, 2], prompt_text=[3], prompt_speech=[4, 5])
+    zero_shot = LmRequest([1, 2], prompt_text=[3], prompt_speech=[4, 5])
     assert zero_shot.inputs == [SOS, *text_inputs([3, 1, 2]), TASK, *speech_inputs([4, 5])]
     assert zero_shot.limits == LengthLimits(min_len=4, max_len=40)  # the prompt's text does not count
-    assert zero_shot.num_positions == len(zero_shot.inputs) + 40
-    plain = [SOS, *text_inputs([1, 2]), TASK]
-    assert LmRequest.cross_lingual([1, 2]).inputs == plain
-    assert LmRequest.built_in_speaker([1, 2]).inputs == plain
-
-
-@pytest.mark.parametrize("instruction", [[7, 8], [7, 8, 99]], ids=["marker added", "marker there"])
-def test_an_instruction_ends_with_its_marker(instruction: list[int]) -> None:
-    request = LmRequest.instruct([1, 2], instruction=instruction, end_of_prompt=99)
-    assert request.inputs == [SOS, *text_inputs([7, 8, 99, 1, 2]), TASK]
-    assert request.limits == LengthLimits(min_len=4, max_len=40)
+    assert LmRequest([1, 2]).inputs == [SOS, *text_inputs([1, 2]), TASK]
 
 
 # --- the loop
@@ -133,14 +123,14 @@ class Endless(ForcedTokens):
 
 
 def test_speech_ends_at_its_greatest_length(lm: SpeechLm) -> None:
-    assert list(speak(lm, LmRequest.cross_lingual([1, 2]), Endless())) == list(range(40))
-    assert list(speak(lm, LmRequest.cross_lingual([1, 2]), Endless(), limits=LengthLimits(0, 7))) == list(range(7))
-    assert list(speak(lm, LmRequest.cross_lingual([]), Endless())) == []
+    assert list(speak(lm, LmRequest([1, 2]), Endless())) == list(range(40))
+    assert list(speak(lm, LmRequest([1, 2]), Endless(), limits=LengthLimits(0, 7))) == list(range(7))
+    assert list(speak(lm, LmRequest([]), Endless())) == []
 
 
 @pytest.mark.parametrize("stop", [IDS.end, IDS.unused, IDS.fill])
 def test_every_special_id_ends_the_speech(lm: SpeechLm, stop: int) -> None:
-    request = LmRequest.cross_lingual([1, 2])
+    request = LmRequest([1, 2])
     assert list(speak(lm, request, ForcedTokens([5, 6, stop, 8]), compat=True)) == [5, 6]
 
 
@@ -149,21 +139,21 @@ def test_every_special_id_ends_the_speech(lm: SpeechLm, stop: int) -> None:
 )
 def test_what_the_sampler_is_shown(lm: SpeechLm, compat: bool, early: list[int], late: list[int]) -> None:
     sampler = Endless()
-    list(speak(lm, LmRequest.cross_lingual([1, 2]), sampler, compat=compat, limits=LengthLimits(4, 6)))
+    list(speak(lm, LmRequest([1, 2]), sampler, compat=compat, limits=LengthLimits(4, 6)))
     shown = [torch.isneginf(log_probs[243:]).int().tolist() for log_probs in sampler.log_probs]
     assert shown == [early] * 4 + [late] * 2
 
 
 def test_tokens_come_as_they_are_drawn(lm: SpeechLm) -> None:
     sampler = Endless()
-    tokens = speak(lm, LmRequest.cross_lingual([1, 2]), sampler)
+    tokens = speak(lm, LmRequest([1, 2]), sampler)
     assert sampler.log_probs == []
     next(tokens)
     assert len(sampler.log_probs) == 1
 
 
 def test_feeding_in_parts_is_feeding_at_once(lm: SpeechLm) -> None:
-    inputs = LmRequest.zero_shot([1, 2, 3], prompt_text=[4, 5], prompt_speech=[6, 7, 8]).inputs
+    inputs = LmRequest([1, 2, 3], prompt_text=[4, 5], prompt_speech=[6, 7, 8]).inputs
     at_once = CachedSequence(lm, num_positions=10).feed(inputs)
     for cut in range(1, len(inputs)):
         sequence = CachedSequence(lm, num_positions=10)
@@ -180,7 +170,7 @@ def test_a_full_cache_fails(lm: SpeechLm) -> None:
 
 
 def test_a_seed_decides_what_is_spoken(lm: SpeechLm) -> None:
-    request = LmRequest.cross_lingual([1, 2, 3])
+    request = LmRequest([1, 2, 3])
     first, again, other = (list(speak(lm, request, SeededRas(seed))) for seed in (1, 1, 2))
     assert first == again
     assert first != other
@@ -190,7 +180,7 @@ def test_a_seed_decides_what_is_spoken(lm: SpeechLm) -> None:
 
 def test_the_official_sampler_speaks_too(lm: SpeechLm) -> None:
     torch.manual_seed(1)
-    spoken = list(speak(lm, LmRequest.cross_lingual([1, 2]), OfficialRas(), compat=True))
+    spoken = list(speak(lm, LmRequest([1, 2]), OfficialRas(), compat=True))
     assert all(token < IDS.num_codes for token in spoken)
 
 
@@ -213,7 +203,7 @@ def test_any_cutting_of_a_text_is_spoken_alike(lm: SpeechLm, num_prompt: int) ->
 
 
 def test_a_short_streamed_text_is_spoken_as_a_whole(lm: SpeechLm) -> None:
-    request = LmRequest.zero_shot([1, 2, 3], prompt_text=[30, 31], prompt_speech=range(40))
+    request = LmRequest([1, 2, 3], prompt_text=[30, 31], prompt_speech=range(40))
     streamed = speak_streamed(
         lm, [[1], [2, 3]], SeededRas(3), prompt_text=request.prompt_text, prompt_speech=request.prompt_speech
     )

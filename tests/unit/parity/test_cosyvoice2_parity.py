@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import TIED_HEAD  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.sizes import TIED_HEAD  # noqa: E402
 from tests.parity.cases import Recorded, groups  # noqa: E402
 from tests.parity.command import made_model, main, parse, read_shapes, run_groups, write_model  # noqa: E402
 from tests.parity.result import EXACT, Comparison, Comparisons, distance, verdict_on  # noqa: E402
@@ -162,12 +162,12 @@ def test_what_cannot_be_used(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit, match="2"):
         main([str(GOLDEN), "--device", "paper"])
     directory = made(tmp_path / "golden")
-    assert main([str(directory), "--estimator-head-dim", "15"]) == 2
-    assert "whole heads of 15" in capsys.readouterr().err
+    assert main([str(directory), "--head-dim", "15"]) == 2
+    assert "attention_head_dim is 15; queries of 32 are not whole heads" in capsys.readouterr().err
 
 
 def test_weights_are_written_as_published(tmp_path: Path) -> None:
-    write_model(tmp_path, read_shapes(GOLDEN / "tiny_state_dict.json"), salt="", lm_head_dim=16)
+    write_model(tmp_path, read_shapes(GOLDEN / "tiny_state_dict.json"), salt="", head_dim=16)
     llm, hift = (torch.load(tmp_path / f"{part}.pt", weights_only=True) for part in ("llm", "hift"))
     assert TIED_HEAD in llm
     assert all(key.startswith("generator.") for key in hift)

@@ -17,7 +17,7 @@ from tests.parity.audio_track import AudioTrack, NotFinite  # noqa: E402
 from tests.parity.single_stream import MAX_AHEAD_MS, SingleStreamEngine  # noqa: E402
 from tests.parity.synthesizer import Synthesizer  # noqa: E402
 from tests.support.stepped_streams import MAX_STEPS, endings, order, pcm_of, run  # noqa: E402
-from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, make_tiny_model  # noqa: E402
+from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
@@ -41,9 +41,7 @@ def speaker() -> Speaker:
 
 
 def make_engine(directory: Path, **options: Any) -> SingleStreamEngine:
-    engine = SingleStreamEngine(
-        directory, voices=lambda: {VOICE: speaker()}, estimator_head_dim=ESTIMATOR_HEAD_DIM, **options
-    )
+    engine = SingleStreamEngine(directory, voices=lambda: {VOICE: speaker()}, **options)
     engine.load(lambda _: None)
     return engine
 
@@ -352,4 +350,4 @@ def test_a_stream_is_opened_once(engine: SingleStreamEngine) -> None:
 
 def test_it_is_a_stepped_engine(engine: SingleStreamEngine) -> None:
     stepped: SteppedEngine = engine
-    assert stepped.rate_hz == 24_000
+    assert stepped.voices

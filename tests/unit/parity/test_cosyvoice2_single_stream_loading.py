@@ -15,7 +15,7 @@ from cc_tts.engines.stepped import StreamRequest  # noqa: E402
 from cc_tts.voices.embedding_cache import EnrolledVoice  # noqa: E402
 from cc_tts.voices.library import VoiceLibrary, VoiceRecord  # noqa: E402
 from tests.parity.single_stream import SingleStreamEngine  # noqa: E402
-from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, make_tiny_model  # noqa: E402
+from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
@@ -56,7 +56,6 @@ def test_loading_tells_what_it_does_and_knows_the_voices(directory: Path) -> Non
     engine = SingleStreamEngine(
         directory,
         voices=lambda: {VOICE: speaker()},
-        estimator_head_dim=ESTIMATOR_HEAD_DIM,
         num_threads=1,
         clock=Ticking(),
     )
@@ -85,7 +84,7 @@ def test_voices_of_a_folder_that_are_broken_are_left_out(directory: Path, tmp_pa
         library.store(VoiceRecord(id=voice_id, language="en", mode="cross_lingual", key=key))
     (tmp_path / "odd.voice.json").write_text("{")
     told: list[str] = []
-    engine = SingleStreamEngine(directory, voices=tmp_path, estimator_head_dim=ESTIMATOR_HEAD_DIM)
+    engine = SingleStreamEngine(directory, voices=tmp_path)
     engine.load(told.append)
     assert [voice.id for voice in engine.voices] == ["中文女", VOICE]
     left_out = [line for line in told if "left out" in line]
@@ -102,7 +101,7 @@ def test_a_voice_of_another_model_is_refused_at_the_start(directory: Path) -> No
         embedding=np.ones(192, np.float32),
         llm_tokens=np.array([6000], np.int32),
     )
-    engine = SingleStreamEngine(directory, voices=lambda: {"far": foreign}, estimator_head_dim=ESTIMATOR_HEAD_DIM)
+    engine = SingleStreamEngine(directory, voices=lambda: {"far": foreign})
     with pytest.raises(ModelError, match="'far'"):
         engine.load(lambda _: None)
 

@@ -1,6 +1,7 @@
 """Text to audio with a small model: every mode, hop by hop and in one piece, and what is refused."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,7 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fi
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Mode, Speaker  # noqa: E402
+from cc_tts.engines.cosyvoice2.voice.spoken_text import text_ids  # noqa: E402
 from cc_tts.errors import EngineFailed, Unprocessable  # noqa: E402
 from tests.parity import synthesizer as synthesizer_module  # noqa: E402
 from tests.parity.audio_track import NotFinite, SourceDraws  # noqa: E402
@@ -24,7 +26,8 @@ from tests.parity.generation import speak, speak_streamed  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
 from tests.parity.synthesizer import CheckedRas, Synthesizer, to_pcm  # noqa: E402
 from tests.parity.token2wav import stream_wav  # noqa: E402
-from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, NUM_CODES, make_tiny_model  # noqa: E402
+from tests.parity.whole_vocoder import vocode  # noqa: E402
+from tests.support.tiny_model import NUM_CODES, make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
@@ -49,7 +52,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(directory: Path) -> SpeechModel:
-    return load_model(directory, estimator_head_dim=ESTIMATOR_HEAD_DIM)
+    return load_model(directory)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +66,7 @@ def synthesizer(model: SpeechModel, tokenizer: TextTokenizer) -> Synthesizer:
 
 
 def tokens_of(synthesizer: Synthesizer, who: Speaker, text: str = TEXT, *, seed: int = SEED) -> list[int]:
-    request = who.lm_request(synthesizer.tokenizer, text)
+    request = who.lm_request(synthesizer.tokenizer, text_ids(synthesizer.tokenizer, text))
     return list(speak(synthesizer.model.lm, request, SeededRas(seed)))
 
 
@@ -96,7 +99,7 @@ def test_hops_are_the_whole_under_the_chunk_mask(synthesizer: Synthesizer, mode:
     with torch.inference_mode():
         expected = stream_wav(
             synthesizer.model.flow,
-            synthesizer.model.vocoder,
+            partial(vocode, synthesizer.model.vocoder),
             prompt_of(who),
             torch.tensor([tokens]),
             calls,
@@ -127,7 +130,7 @@ def test_one_piece_is_that_of_the_reference(synthesizer: Synthesizer, mode: Mode
             finalize=True,
             noise=fixed_noise(),
         )
-        whole, _ = synthesizer.model.vocoder(mel, draws=SourceDraws(SEED, synthesizer.model)(mel.shape[2]))
+        whole, _ = vocode(synthesizer.model.vocoder, mel, draws=SourceDraws(SEED, synthesizer.model)(mel.shape[2]))
     assert audio.shape == (len(tokens) * SAMPLES_PER_TOKEN,)
     assert torch.equal(audio, whole[0])
 
@@ -166,14 +169,14 @@ def test_twice_as_fast_is_half_as_long(synthesizer: Synthesizer) -> None:
 def test_compat_hears_everything_in_its_last_piece(model: SpeechModel, tokenizer: TextTokenizer) -> None:
     who = tiny_speaker("cross_lingual")
     compat = Synthesizer(model, tokenizer, compat=True)
-    request = who.lm_request(tokenizer, TEXT)
+    request = who.lm_request(tokenizer, text_ids(tokenizer, TEXT))
     tokens = list(speak(model.lm, request, SeededRas(SEED), compat=True))
     calls = list(calls_for(HopSchedule(len(who.flow_tokens), compat=True), len(tokens)))
     assert not calls[-1].streaming
     with torch.inference_mode():
         expected = stream_wav(
             model.flow,
-            model.vocoder,
+            partial(vocode, model.vocoder),
             prompt_of(who),
             torch.tensor([tokens]),
             calls,
@@ -194,7 +197,7 @@ def test_nothing_to_say_is_no_audio(synthesizer: Synthesizer, text: str, stream:
 
 
 def interleaved_tokens(synthesizer: Synthesizer, who: Speaker, pieces: Sequence[str]) -> list[int]:
-    request = who.lm_request_of(synthesizer.tokenizer, ())
+    request = who.lm_request(synthesizer.tokenizer, ())
     return list(
         speak_streamed(
             synthesizer.model.lm,
@@ -218,7 +221,7 @@ def test_pieces_of_text_are_spoken_as_they_come(synthesizer: Synthesizer, mode: 
     with torch.inference_mode():
         expected = stream_wav(
             synthesizer.model.flow,
-            synthesizer.model.vocoder,
+            partial(vocode, synthesizer.model.vocoder),
             prompt_of(who),
             torch.tensor([tokens]),
             calls_for(HopSchedule(len(who.flow_tokens)), len(tokens)),
@@ -246,7 +249,7 @@ def test_no_text_at_all_is_no_audio(synthesizer: Synthesizer) -> None:
 
 def longest(synthesizer: Synthesizer, who: Speaker) -> int:
     """How many text tokens are just not too many."""
-    request = who.lm_request_of(synthesizer.tokenizer, ())
+    request = who.lm_request(synthesizer.tokenizer, ())
     return (4096 - 2 - len(request.prompt_text) - len(request.prompt_speech)) // 21
 
 
@@ -316,7 +319,7 @@ class Broken:
 
 @pytest.mark.parametrize(
     ("part", "method", "stage"),
-    [("flow", "forward", "flow"), ("vocoder", "forward", "vocoder"), ("lm", "prefill", "language model")],
+    [("flow", "forward", "flow"), ("vocoder", "synthesize", "vocoder"), ("lm", "prefill", "language model")],
 )
 def test_numbers_that_are_none_end_the_speech(
     synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch, part: str, method: str, stage: str
@@ -338,7 +341,7 @@ def test_impossible_ids_are_not_drawn_from() -> None:
 
 def test_speech_without_end_is_cut(synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch) -> None:
     who = tiny_speaker("builtin")
-    text = LmRequest.built_in_speaker(synthesizer.tokenizer.encode(TEXT + "."))
+    text = LmRequest(synthesizer.tokenizer.encode(TEXT + "."))
     monkeypatch.setattr(CheckedRas, "__call__", lambda _self, _log_probs, _history: 7)
     audio = torch.cat(list(synthesizer.speak(who, TEXT, seed=1)))
     assert len(audio) == text.limits.max_len * SAMPLES_PER_TOKEN

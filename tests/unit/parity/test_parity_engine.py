@@ -27,6 +27,7 @@ from tests.parity.engine_lm import (  # noqa: E402
     lm_in_batch,
 )
 from tests.parity.result import EXACT, Comparison, Comparisons, verdict_on  # noqa: E402
+from tests.parity.whole_vocoder import CoarseSource  # noqa: E402
 from tests.support.golden import GOLDEN, read_arrays  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
@@ -167,11 +168,11 @@ def test_a_taught_model_is_certain_where_it_was_told_and_keeps_its_thoughts(mode
     taught = TaughtLm(lm, num_slots=2, num_positions=9)
     taught.forget()
     taught.teach(1, 4, [7])
-    slots, ids = torch.tensor([0, 1]), torch.tensor([3, 5])
+    ids = torch.tensor([3, 5])
     for lengths, certain in (([3, 3], [False, True]), ([4, 4], [False, False])):
         starts = torch.tensor(lengths)
-        answer, _ = taught.decode(ids, starts, lm.new_cache(2, 9), slots=slots)
-        thought, _ = lm.decode(ids, starts, lm.new_cache(2, 9), slots=slots)
+        answer, _ = taught.decode(ids, starts, lm.new_cache(2, 9))
+        thought, _ = lm.decode(ids, starts, lm.new_cache(2, 9))
         for slot, is_certain in enumerate(certain):
             end = lengths[slot] + 1
             torch.testing.assert_close(taught.thoughts(slot, [end])[0], thought[slot])
@@ -195,7 +196,7 @@ def test_the_command_runs_it_when_asked(
     asked: list[BatchPlan] = []
 
     def found(model: SpeechModel, recorded: Recorded, batch: BatchPlan) -> Iterator[tuple[str, Comparisons]]:
-        assert model.vocoder.compat
+        assert isinstance(model.vocoder.m_source, CoarseSource)
         assert recorded.tolerance == 1e-4
         asked.append(batch)
         yield "engine", iter([Comparison("engine right", [1], [1], EXACT), Comparison("engine wrong", [1], [2], EXACT)])

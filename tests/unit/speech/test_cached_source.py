@@ -26,6 +26,7 @@ from cc_tts.speech.prompt_cache import (
 )
 from cc_tts.speech.shared_synthesis import MAX_UNATTENDED, UNATTENDED_BUFFERED_MS, CachedSource
 from cc_tts.speech.source import ChunkStream, SpeechChunk, SpeechSource, SpokenPrompt
+from cc_tts.text.chunker import Chunking
 from cc_tts.text.normalizer import Normalizer
 from tests.fakes.fake_engine import FakeChunks, FakeEngine, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
@@ -48,10 +49,9 @@ def prompt(text: str = TEXT, **changed: Any) -> SpokenPrompt:
         "engine": "fake",
         "voice": "en-us",
         "asked_language": "",
-        "language": "",
+        "chunking": Chunking(),
         "speed": 1.0,
-        "first_chunk_max_chars": 60,
-        "chunk_max_chars": 200,
+        "voice_rate_hz": 16_000,
         "rate_hz": RATE_HZ,
     }
     return SpokenPrompt(**{**facts, **changed})
@@ -563,10 +563,11 @@ def test_everything_that_changes_the_audio_changes_the_key() -> None:
             prompt(voice="de"),
             prompt(engine="other"),
             prompt(asked_language="de"),
-            prompt(language="de"),
+            prompt(chunking=Chunking(language="de")),
             prompt(speed=1.1),
-            prompt(first_chunk_max_chars=61),
-            prompt(chunk_max_chars=201),
+            prompt(chunking=Chunking(first_chunk_max_chars=61)),
+            prompt(chunking=Chunking(chunk_max_chars=201)),
+            prompt(chunking=Chunking(strips_markup=False)),
             prompt(rate_hz=16000),
         )
     ]

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, cast
 
 import pytest
+import structlog
 
 from cc_tts.config.schema import TtsConfig
 from cc_tts.errors import (
@@ -154,3 +155,17 @@ async def test_speed_of_the_prompt_goes_before_that_of_the_config() -> None:
     await read(source, TextContent("one"))
     await read(source, TextContent("one", speed=0.75))
     assert [request.speed for request in engine.requests] == [1.5, 0.75]
+
+
+async def test_a_placeholder_that_nobody_filled_is_logged_and_not_spoken() -> None:
+    engine = FakeEngine()
+    with structlog.testing.capture_logs() as entries:
+        await read(make(engine), TextContent("Hello {name}, welcome."))
+    assert [(entry["event"], entry["utterance_id"]) for entry in entries] == [("unfilled_placeholder", "u")]
+    assert engine.streams[0].pushed == ["Hello, welcome."]
+
+
+async def test_markup_is_kept_where_the_configuration_says_so() -> None:
+    engine = FakeEngine()
+    await read(make(engine, markdown="keep"), TextContent("See [our site](https://a.com)."))
+    assert "a dot com" in engine.streams[0].pushed[0]

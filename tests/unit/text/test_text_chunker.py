@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_tts.text.chunker import Chunker, TextChunk
+from cc_tts.text.chunker import Chunker, Chunking, TextChunk
 from cc_tts.text.normalizer import Normalizer
 from tests.support.chunking import chunk_text
 
@@ -157,7 +157,7 @@ def test_digits_alone_are_in_the_language_of_the_whole_text() -> None:
 
 
 def test_a_stream_gives_the_first_clauses_out_before_the_sentence_ends() -> None:
-    chunker = Chunker(NORMALIZER, language=None)
+    chunker = Chunker(NORMALIZER, Chunking(language=None))
     assert chunker.push("Thank you for calling Acme, your call ") == []
     assert [chunk.source for chunk in chunker.push("is important to us and will be answered")] == [
         "Thank you for calling Acme,"
@@ -168,14 +168,14 @@ def test_a_stream_gives_the_first_clauses_out_before_the_sentence_ends() -> None
 
 
 def test_the_silent_tail_of_a_stream_is_told_apart() -> None:
-    chunker = Chunker(NORMALIZER, language="en")
+    chunker = Chunker(NORMALIZER, Chunking(language="en"))
     assert [chunk.source for chunk in chunker.push("Bye. 😀 ")] == ["Bye."]
     assert chunker.flush() == []
     assert chunker.silent_tail == " 😀 "
 
 
 def test_a_flush_in_the_middle_says_what_is_held_and_more_may_follow() -> None:
-    chunker = Chunker(NORMALIZER, language="en")
+    chunker = Chunker(NORMALIZER, Chunking(language="en"))
     assert [chunk.source for chunk in chunker.push("Ok. Let me look")] == ["Ok."]
     assert [chunk.source for chunk in chunker.flush()] == [" Let me look"]
     assert chunker.push(" Found it. ") == []
@@ -198,7 +198,7 @@ def test_sources_join_to_the_text(text: str, language: str | None) -> None:
 @settings(max_examples=200, deadline=None)
 def test_the_pieces_of_a_stream_make_no_difference(text: str, cuts: list[int], language: str | None) -> None:
     def chunker() -> Chunker:
-        return Chunker(Echo(), language=language, first_chunk_max_chars=30, chunk_max_chars=80)
+        return Chunker(Echo(), Chunking(language=language, first_chunk_max_chars=30, chunk_max_chars=80))
 
     whole, stream = chunker(), chunker()
     expected = whole.push(text) + whole.flush()

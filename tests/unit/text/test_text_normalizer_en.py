@@ -121,7 +121,7 @@ CASES = {
         ("xxxx-4321", "ending in four three two one"),
         ("ORD-2026-0001", "O R D, two zero two six, zero zero zero one"),
         ("123-45-6789", "one two three, four five, six seven eight nine"),
-        ("Springfield, CA 94105", "Springfield, CA nine four one zero five"),
+        ("Springfield, CA 94105", "Springfield, California nine four one zero five"),
         ("Room 204, Suite 1200", "Room two oh four, Suite twelve hundred"),
         ("Text PAY to 72727", "Text PAY to seven two seven two seven"),
         ("order #A-10293", "order number A, one zero two nine three"),
@@ -153,7 +153,7 @@ CASES = {
     "abbreviation": [
         ("Dr. Smith and Mr. Jones", "Doctor Smith and Mister Jones"),
         ("Mrs. Lee", "Missus Lee"),
-        ("123 Main St. Springfield", "one hundred twenty-three Main Street, Springfield"),
+        ("123 Main St. Springfield", "one twenty-three Main Street, Springfield"),
         ("Visit St. Louis", "Visit Saint Louis"),
         ("on Elm St. and Oak Ave.", "on Elm Street and Oak Avenue."),
         ("No. 5", "number five"),
@@ -164,7 +164,7 @@ CASES = {
         ("w/ milk w/o sugar", "with milk without sugar"),
         ("the U.S. market", "the U S market"),
         ("NASA and IBM", "NASA and IBM"),
-        ("Louis XIV", "Louis XIV"),
+        ("Louis XIV", "Louis the fourteenth"),
     ],
     "fraction": [
         ("1/2", "one half"),

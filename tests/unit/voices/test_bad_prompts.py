@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from cc_tts.voices.embedding_cache import EmbeddingCache
-from cc_tts.voices.enrolment import PromptFeatures, PromptUnusable, enrol
+from cc_tts.voices.enrolment import PromptUnusable, ReferenceFeatures, enrol
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ class NoEncoder:
 
     fingerprint = "networks"
 
-    def encode(self, audio: Samples, rate_hz: int) -> PromptFeatures:
+    def encode(self, audio: Samples, rate_hz: int) -> ReferenceFeatures:
         pytest.fail(f"{len(audio) / rate_hz} s were encoded")
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("safetensors")
 
 from cc_tts import cli
 from cc_tts.voices import commands
-from cc_tts.voices.enrolment import PromptFeatures
+from cc_tts.voices.enrolment import ReferenceFeatures
 from cc_tts.voices.library import VoiceLibrary
 from tests.fakes.fake_engine import FakeEngine
 
@@ -34,12 +34,12 @@ class CountingEncoder:
         self.num_calls = 0
         self.error: BaseException | None = None
 
-    def encode(self, audio: Samples, rate_hz: int) -> PromptFeatures:
+    def encode(self, audio: Samples, rate_hz: int) -> ReferenceFeatures:
         self.num_calls += 1
         if self.error is not None:
             raise self.error
         seconds = len(audio) / rate_hz
-        return PromptFeatures(
+        return ReferenceFeatures(
             np.arange(int(seconds * 25), dtype=np.int32),
             np.zeros((int(seconds * 50), 80), dtype=np.float32),
             np.ones(192, dtype=np.float32),
@@ -61,7 +61,7 @@ def write_wav(path: Path, seconds: float, *, peak: float = 0.5, rate_hz: int = 2
 @pytest.fixture
 def encoder(monkeypatch: pytest.MonkeyPatch) -> CountingEncoder:
     fake = CountingEncoder()
-    monkeypatch.setattr(cli, "_prompt_encoder", lambda _model: fake)
+    monkeypatch.setattr(cli, "_reference_encoder", lambda _model: fake)
     monkeypatch.setattr("cc_tts.engines.factory.make_engine", lambda *_arguments, **_more: FakeEngine())
     monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
     return fake

@@ -11,9 +11,9 @@ from cc_tts.errors import ClientError
 from cc_tts.voices import enrolment
 from cc_tts.voices.embedding_cache import EmbeddingCache
 from cc_tts.voices.enrolment import (
-    PromptFeatures,
     PromptUnusable,
     Recording,
+    ReferenceFeatures,
     assemble,
     check_recording,
     check_transcript,
@@ -60,12 +60,12 @@ class CountingEncoder:
         self.fingerprint = fingerprint
         self.num_calls = 0
 
-    def encode(self, audio: Samples, rate_hz: int) -> PromptFeatures:
+    def encode(self, audio: Samples, rate_hz: int) -> ReferenceFeatures:
         self.num_calls += 1
         seconds = len(audio) / rate_hz
         tokens = np.arange(int(seconds * 25) + 1, dtype=np.int32)
         mel = np.repeat(np.arange(int(seconds * 50), dtype=np.float32)[:, None], 80, axis=1)
-        return PromptFeatures(tokens, mel, np.full(192, audio[1000], dtype=np.float32))
+        return ReferenceFeatures(tokens, mel, np.full(192, audio[1000], dtype=np.float32))
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_the_flows_prompt_keeps_its_end_and_the_language_models_is_whole(wav: Pa
     ],
 )
 def test_tokens_and_mel_come_to_one_length(num_tokens: int, num_frames: int, kept: int) -> None:
-    made = PromptFeatures(
+    made = ReferenceFeatures(
         np.zeros(num_tokens, dtype=np.int32),
         np.zeros((num_frames, 80), dtype=np.float32),
         np.zeros(192, dtype=np.float32),
@@ -139,7 +139,7 @@ def test_tokens_and_mel_come_to_one_length(num_tokens: int, num_frames: int, kep
 
 
 def test_no_tokens_at_all_are_refused() -> None:
-    made = PromptFeatures(np.zeros(0, np.int32), np.zeros((60, 80), np.float32), np.zeros(192, np.float32))
+    made = ReferenceFeatures(np.zeros(0, np.int32), np.zeros((60, 80), np.float32), np.zeros(192, np.float32))
     with pytest.raises(PromptUnusable, match="too short"):
         assemble("0" * 64, TEXT, made, fingerprint="", duration_s=1.0, trim_to_chunk=True)
 
@@ -301,7 +301,7 @@ def test_the_transcript_is_kept_as_the_words_that_are_heard(wav: Path, cache: Em
 
 @pytest.mark.parametrize(("num_tokens", "num_kept"), [(200, 200), (201, 0), (750, 0)])
 def test_a_long_recording_is_not_given_to_the_language_model(num_tokens: int, num_kept: int) -> None:
-    made = PromptFeatures(
+    made = ReferenceFeatures(
         np.zeros(num_tokens, np.int32), np.zeros((2 * num_tokens, 80), np.float32), np.zeros(192, np.float32)
     )
     voice = assemble("0" * 64, TEXT, made, fingerprint="", duration_s=1.0, trim_to_chunk=True)

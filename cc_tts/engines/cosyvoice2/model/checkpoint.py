@@ -1,8 +1,7 @@
 """The three weight files: read without running what is in them, and hold every tensor against the specification.
 
 ``llm.pt`` (spec §3.6), ``flow.pt`` (§4.8) and ``hift.pt`` (§5.4) are state dicts. Which tensors they must hold follows
-from a few dimensions, which are read off the file itself, so small models of the same structure pass too;
-``is_published`` says whether the dimensions are those of CosyVoice2-0.5B (§2).
+from a few sizes, which are read off the file itself (:mod:`sizes`), so small models of the same structure pass too.
 
 torch is imported by the functions that read tensors; the rest works without it.
 """
@@ -13,14 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import DIMS, Dims, Part, Shape
+from cc_tts.engines.cosyvoice2.model.sizes import Part, Shape, Shapes
 from cc_tts.errors import ConfigError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-OTHER_DESCRIPTIONS: Final = {"cosyvoice.yaml": 1, "cosyvoice3.yaml": 3}
-"""The file that describes the modules; in the directory that we want it is called ``cosyvoice2.yaml`` (spec §1, §8)."""
+DESCRIPTION: Final = "cosyvoice2.yaml"
+"""The file that describes the modules (spec §1)."""
+_OTHER_DESCRIPTIONS: Final = {"cosyvoice.yaml": 1, "cosyvoice3.yaml": 3}
+"""Its names in other versions (§8)."""
 
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 _ZIP: Final = b"PK\x03\x04"
@@ -111,13 +112,12 @@ def refuse_stand_in(path: Path) -> None:
         raise ModelFileDamaged(f"{path}: this is a web page, not the file; the download went wrong")
 
 
-def read_checkpoint(path: Path) -> dict[str, "Tensor"]:
-    """Read a state dict; its tensors stay on disk (mmap) until they are used.
+def read_saved(path: Path) -> object:
+    """What ``torch.save`` wrote, without running code; tensors stay on disk (mmap) until they are used.
 
     Raises:
         ModelFileMissing, ModelFileDamaged: there is no whole checkpoint in this place.
         UnsafeCheckpoint: reading it would call a function of somebody's choice.
-        TensorMismatch: it holds something besides tensors.
 
     """
     import pickle
@@ -134,7 +134,7 @@ def read_checkpoint(path: Path) -> dict[str, "Tensor"]:
     if magic != _ZIP:
         raise ModelFileDamaged(f"{path}: this is not a PyTorch checkpoint")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        content: object = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except Exception as error:  # noqa: BLE001 - a damaged index makes the reader fail in any way
         called = re.search(r"GLOBAL ([\w.]+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
         if called:
@@ -143,19 +143,30 @@ def read_checkpoint(path: Path) -> dict[str, "Tensor"]:
         raise ModelFileDamaged(
             f"{path}: cannot be read, {path.stat().st_size:,} bytes are probably not the whole file ({reason})"
         ) from None
+    return content
+
+
+def read_checkpoint(path: Path) -> dict[str, "Tensor"]:
+    """Read a state dict; errors as of :func:`read_saved`.
+
+    Raises:
+        TensorMismatch: it holds something besides floating-point tensors.
+
+    """
+    import torch
+
+    content = read_saved(path)
     if not isinstance(content, dict):
         raise TensorMismatch(path.name, unexpected=[f"a {type(content).__name__} in place of named tensors"])
     odd = [f"{key} ({type(value).__name__})" for key, value in content.items() if not isinstance(value, torch.Tensor)]
-    odd += [f"{key} ({value.dtype})" for key, value in content.items() if _is_integer(value)]
+    odd += [
+        f"{key} ({value.dtype})"
+        for key, value in content.items()
+        if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
+    ]
     if odd:
         raise TensorMismatch(path.name, unexpected=odd)
     return {str(key): value for key, value in content.items()}
-
-
-def _is_integer(value: object) -> bool:
-    import torch
-
-    return isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
 
 
 def canonical_names(file: str, state: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
@@ -182,81 +193,59 @@ def shapes_of(state: Mapping[str, "Tensor"]) -> dict[str, Shape]:
     return {key: tuple(value.shape) for key, value in state.items()}
 
 
-def check_tensors(file: str, found: Mapping[str, Shape], expected: Mapping[str, Shape]) -> None:
-    """Hold the tensors found against those expected, none left out.
-
-    Raises:
-        TensorMismatch: they differ; all three kinds of difference are reported at once.
-
-    """
+def check_tensors(file: str, found: Shapes, expected: Shapes) -> None:
+    """Raise ``TensorMismatch`` with all differences between the tensors found and those expected."""
     missing = [key for key in expected if key not in found]
     unexpected = [key for key in found if key not in expected]
     wrong = [
         f"{key} is {_by(found[key])}, must be {_by(shape)}"
         for key, shape in expected.items()
-        if key in found and found[key] != shape
+        if key in found and tuple(found[key]) != tuple(shape)
     ]
     if missing or unexpected or wrong:
         raise TensorMismatch(file, missing=missing, unexpected=unexpected, wrong=wrong)
 
 
-def _by(shape: Shape) -> str:
+def _by(shape: Sequence[int]) -> str:
     return "×".join(map(str, shape)) or "a scalar"
 
 
-def refuse_other_version(file: str, part: Part, found: Mapping[str, Shape]) -> None:
-    """Raise if the tensors are recognisably those of CosyVoice 1 or 3 (spec §8).
-
-    Raises:
-        WrongModelVersion: they are.
-
-    """
-    version = _OTHER_VERSION[part](found)
-    if version:
-        raise WrongModelVersion(
-            f"{file} is of CosyVoice {version}; this engine speaks with CosyVoice 2 (iic/CosyVoice2-0.5B)"
-        )
+def other_description(directory: Path) -> str:
+    """What says that the directory is of CosyVoice 1 or 3, in words; empty if nothing does."""
+    if not (directory / DESCRIPTION).exists():
+        for name, version in _OTHER_DESCRIPTIONS.items():
+            if (directory / name).exists():
+                return f"{name}, so it is CosyVoice {version}; this engine speaks with CosyVoice 2"
+    return ""
 
 
-def _llm_version(found: Mapping[str, Shape]) -> int:
-    if any(key.startswith(("text_encoder.", "llm.encoders.")) for key in found):
-        return 1
-    return (
-        3 if "speech_embedding.weight" in found and not {"llm_embedding.weight", "llm_decoder.bias"} & set(found) else 0
-    )
+def refuse_other_version(file: str, part: Part, found: Shapes) -> None:
+    """Raise ``WrongModelVersion`` if the tensors are recognisably those of CosyVoice 1 or 3 (spec §8)."""
+    for (of, version), shows in _OTHER_VERSIONS.items():
+        if of == part and shows(found):
+            raise WrongModelVersion(
+                f"{file} is of CosyVoice {version}; this engine speaks with CosyVoice 2 (iic/CosyVoice2-0.5B)"
+            )
 
 
-def _flow_version(found: Mapping[str, Shape]) -> int:
-    if any(key.startswith("length_regulator.") for key in found):
-        return 1
-    return 3 if any(key.startswith("decoder.estimator.transformer_blocks.") for key in found) else 0
+def _has(found: Shapes, *prefixes: str) -> bool:
+    return any(key.startswith(prefixes) for key in found)
 
 
-def _hift_version(found: Mapping[str, Shape]) -> int:
-    if "conv_pre.bias" in found and "ups.2.bias" not in found:
-        return 1  # two stages of upsampling, for 22.05 kHz
+def _has_plain_up_convolution(found: Shapes) -> bool:
+    """A plain convolution is [out, in, kernel], a transposed one [in, out, kernel]."""
     first_up = found.get("ups.0.parametrizations.weight.original1")
-    return (
-        3 if first_up and first_up[0] < first_up[1] else 0
-    )  # a plain convolution is [out, in, k], a transposed one [in, out, k]
+    return first_up is not None and first_up[0] < first_up[1]
 
 
-_OTHER_VERSION: Final[Mapping[Part, Callable[[Mapping[str, Shape]], int]]] = {
-    "llm": _llm_version,
-    "flow": _flow_version,
-    "hift": _hift_version,
+_OTHER_VERSIONS: Final[Mapping[tuple[Part, int], Callable[[Shapes], bool]]] = {
+    ("llm", 1): lambda found: _has(found, "text_encoder.", "llm.encoders."),
+    ("llm", 3): lambda found: (
+        "speech_embedding.weight" in found and not {"llm_embedding.weight", "llm_decoder.bias"} & set(found)
+    ),
+    ("flow", 1): lambda found: _has(found, "length_regulator."),
+    ("flow", 3): lambda found: _has(found, "decoder.estimator.transformer_blocks."),
+    # two stages of upsampling, for 22.05 kHz
+    ("hift", 1): lambda found: "conv_pre.bias" in found and "ups.2.bias" not in found,
+    ("hift", 3): _has_plain_up_convolution,
 }
-
-
-def check_part(file: str, part: Part, found: Mapping[str, Shape]) -> Dims:
-    """Check the tensors of one weight file and say what dimensions they have.
-
-    Raises:
-        WrongModelVersion: the file is of CosyVoice 1 or 3.
-        TensorMismatch: the tensors are not those of the specification.
-
-    """
-    refuse_other_version(file, part, found)
-    dims = DIMS[part].of(found)
-    check_tensors(file, found, dims.shapes())
-    return dims

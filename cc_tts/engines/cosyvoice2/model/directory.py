@@ -10,14 +10,15 @@ import contextlib
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
-from cc_tts.engines.cosyvoice2.model import checkpoint, checkpoint_shapes, download
+from cc_tts.engines.cosyvoice2.model import checkpoint, download, sizes
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError
-from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import PARTS, Part
+from cc_tts.engines.cosyvoice2.model.sizes import PARTS, Part
 
 Need = Literal["engine", "enrolment", "check", "none"]
 State = Literal["published", "differs", "missing", "unused", "wrong"]
@@ -60,11 +61,10 @@ class FileReport:
     """What was found in the place of one published file."""
 
     name: str
-    need: Need
-    state: State
     num_bytes: int | None
-    sha256: str
+    state: State
     detail: str = ""
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,30 +82,25 @@ class ModelDirReport:
         return 1 if self.faults else 0
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        yield str(self.directory)
+        lines = [str(self.directory)]
         width = max((len(file.name) for file in self.files), default=0)
         for file in self.files:
             size = "-" if file.num_bytes is None else f"{file.num_bytes:,}"
-            yield f"  {file.name:{width}}  {size:>13}  {file.sha256[:16]:16}  {file.state:9}  {file.detail}".rstrip()
-        yield from (f"wrong: {fault}" for fault in self.faults)
-        yield from (f"note: {remark}" for remark in self.remarks)
-        yield "This directory cannot be used." if self.faults else "This directory can be used."
+            line = f"  {file.name:{width}}  {size:>13}  {file.sha256[:16]:16}  {file.state:9}  {file.detail}"
+            lines.append(line.rstrip())
+        lines += [f"wrong: {fault}" for fault in self.faults] + [f"note: {remark}" for remark in self.remarks]
+        return "\n".join([*lines, f"This directory {'cannot' if self.faults else 'can'} be used."])
 
 
 def check_model_dir(directory: Path) -> ModelDirReport:
     """Look at every file of a model directory; never raises for what it finds there."""
     if not directory.is_dir():
         return ModelDirReport(directory, (), (f"{directory}: no such directory",), ())
-    files, remarks = [], []
-    version = _other_version(directory)
-    for published in PUBLISHED:
-        file, notes = _check_file(directory, published)
-        files.append(file)
-        remarks += notes
-    faults = [*version, *(f"{file.name}: {file.detail}" for file in files if file.state in {"missing", "wrong"})]
+    remarks: list[str] = []
+    files = [_check_file(directory / published.name, published, remarks) for published in PUBLISHED]
+    other = checkpoint.other_description(directory)
+    faults = [f"{directory} holds {other}"] if other else []
+    faults += [f"{file.name}: {file.detail}" for file in files if file.state in {"missing", "wrong"}]
     if not _installed("torch"):
         remarks.append("torch is not installed here, so the tensors in the weight files were not looked at")
     elif not faults:
@@ -118,7 +113,7 @@ def _check_together(directory: Path) -> list[str]:
     from cc_tts.engines.cosyvoice2.model import loader
 
     try:
-        loader.load_weights(directory)
+        loader.check_weights(directory)
     except ModelError as error:
         return [error.detail]
     return []
@@ -128,41 +123,6 @@ def _installed(package: str) -> bool:
     return importlib.util.find_spec(package) is not None
 
 
-def _other_version(directory: Path) -> list[str]:
-    for name, version in checkpoint.OTHER_DESCRIPTIONS.items():
-        if (directory / name).exists() and not (directory / "cosyvoice2.yaml").exists():
-            return [f"{name} is the description of CosyVoice {version}; this engine speaks with CosyVoice 2"]
-    return []
-
-
-def _check_file(directory: Path, published: PublishedFile) -> tuple[FileReport, list[str]]:
-    path = directory / published.name
-
-    def report(state: State, detail: str = "", *, sha256: str = "") -> FileReport:
-        size = path.stat().st_size if path.is_file() else None
-        return FileReport(published.name, published.need, state, size, sha256, detail)
-
-    if not path.is_file():
-        if published.need == "none":
-            return report("unused", "not there, not needed"), []
-        return report("missing", f"not there; needed for {_WHY[published.need]}"), []
-    if published.need == "none":
-        return report("unused", "not needed"), []
-    try:
-        sha256 = checkpoint.sha256_of(path)
-    except OSError as error:
-        return report("wrong", f"cannot be read: {error.strerror}"), []
-    if path.stat().st_size == published.num_bytes and sha256.startswith(published.sha256):
-        return report("published", sha256=sha256), []
-    try:
-        notes = _check_content(path)
-    except ModelError as error:
-        return report("wrong", error.detail.removeprefix(f"{path}: "), sha256=sha256), []
-    same_size = path.stat().st_size == published.num_bytes
-    differs = "other content than published" if same_size else f"published: {published.num_bytes:,} bytes"
-    return report("differs", differs, sha256=sha256), notes
-
-
 _WHY: Final[dict[Need, str]] = {
     "engine": "speaking",
     "enrolment": "enrolling voices",
@@ -170,13 +130,30 @@ _WHY: Final[dict[Need, str]] = {
 }
 
 
+def _check_file(path: Path, published: PublishedFile, remarks: list[str]) -> FileReport:
+    size = path.stat().st_size if path.is_file() else None
+    report = partial(FileReport, published.name, size)
+    if published.need == "none":
+        return report("unused", "not there, not needed" if size is None else "not needed")
+    if size is None:
+        return report("missing", f"not there; needed for {_WHY[published.need]}")
+    try:
+        sha256 = checkpoint.sha256_of(path)
+        if size == published.num_bytes and sha256.startswith(published.sha256):
+            return report("published", sha256=sha256)
+        remarks += _check_content(path)
+    except OSError as error:
+        return report("wrong", f"cannot be read: {error.strerror}")
+    except ModelError as error:
+        return report("wrong", error.detail.removeprefix(f"{path}: "), sha256)
+    differs = (
+        "other content than published" if size == published.num_bytes else f"published: {published.num_bytes:,} bytes"
+    )
+    return report("differs", differs, sha256)
+
+
 def _check_content(path: Path) -> list[str]:
-    """Look into a file that is not the published one, byte for byte; returns remarks.
-
-    Raises:
-        ModelError: it cannot be used.
-
-    """
+    """Look into a file that is not the published one; returns remarks, raises ``ModelError`` if it cannot be used."""
     checkpoint.refuse_stand_in(path)
     part: Part | None = next((part for part in PARTS if path.name == f"{part}.pt"), None)
     if part is not None:
@@ -201,8 +178,9 @@ def _check_weights(path: Path, part: Part) -> list[str]:
     state = checkpoint.read_checkpoint(path)
     if part == "hift":
         state = checkpoint.canonical_names(path.name, state)
-    dims = checkpoint.check_part(path.name, part, checkpoint.shapes_of(state))
-    differences = checkpoint_shapes.differences(dims)
+    from cc_tts.engines.cosyvoice2.model import loader
+
+    differences = sizes.differences(loader.check_part(path.name, part, checkpoint.shapes_of(state)).config)
     return [f"{path.name} is of another size of model: {', '.join(differences)}"] if differences else []
 
 
@@ -218,40 +196,19 @@ def _check_graph(path: Path) -> list[str]:
     return []
 
 
-def add_model_commands(model: argparse.ArgumentParser, *, parents: Sequence[argparse.ArgumentParser] = ()) -> None:
-    """Add ``check`` and ``download`` to ``cc-tts model``.
-
-    Args:
-        model: the parser of ``cc-tts model``.
-        parents: parsers of options that every command takes (``--config``, ``--set``).
-
-    """
+def add_model_commands(model: argparse.ArgumentParser, *, parents: Sequence[argparse.ArgumentParser]) -> None:
+    """Add ``check`` and ``download`` to ``cc-tts model``; ``parents`` have the options of every command (``--config``)."""
     commands = model.add_subparsers(title="commands", required=True, metavar="COMMAND")
-
-    check = commands.add_parser(
-        "check", parents=list(parents), help="is a model directory whole, and is it CosyVoice 2"
-    )
+    check = commands.add_parser("check", parents=parents, help="is a model directory whole, and is it CosyVoice 2")
     check.add_argument("directory", type=Path, metavar="DIR")
-    check.set_defaults(run=_run_check)
-
-    fetch = commands.add_parser(
-        "download", parents=list(parents), help="fetch CosyVoice2-0.5B from ModelScope (3.1 GB)"
-    )
-    fetch.add_argument(
-        "--to", type=Path, metavar="DIR", default=None, help=f"where to ({download.default_directory()})"
-    )
-    fetch.set_defaults(run=_run_download)
-    if not parents:
-        for command in (check, fetch):
-            command.set_defaults(config=None, set=[])
+    check.set_defaults(run=lambda options, _config: _print_check(options.directory))
+    fetch = commands.add_parser("download", parents=parents, help="fetch CosyVoice2-0.5B from ModelScope (3.1 GB)")
+    default = download.default_directory()
+    fetch.add_argument("--to", type=Path, metavar="DIR", default=default, help=f"where to ({default})")
+    fetch.set_defaults(run=lambda options, _: _print_check(download.download_model(options.to, files=NEEDED_FILES)))
 
 
-def _run_check(options: argparse.Namespace, _config: object) -> int:
-    report = check_model_dir(options.directory)
+def _print_check(directory: Path) -> int:
+    report = check_model_dir(directory)
     sys.stdout.write(f"{report}\n")
     return report.exit_code
-
-
-def _run_download(options: argparse.Namespace, _config: object) -> int:
-    directory = download.download_model(options.to or download.default_directory(), files=NEEDED_FILES)
-    return _run_check(argparse.Namespace(directory=directory), None)

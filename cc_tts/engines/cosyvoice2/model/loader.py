@@ -1,4 +1,4 @@
-"""From a published model directory to weights on a device (spec §1): checked, folded, cast, moved.
+"""From a published model directory to networks on a device (spec §1): checked, folded, cast, moved.
 
 ::
 
@@ -12,47 +12,65 @@ machine shares. Do not overwrite a model directory in place while a worker runs 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from cc_tts.engines.cosyvoice2.model import checkpoint, checkpoint_shapes
+from cc_tts.engines.cosyvoice2.model import checkpoint
 from cc_tts.engines.cosyvoice2.model.checkpoint import (
+    DESCRIPTION,
     ModelError,
     ModelFileDamaged,
     ModelFileMissing,
     TensorMismatch,
     WrongModelVersion,
 )
-from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import PARTS, TEXT_EMBEDDING, TIED_HEAD, Dims, LlmDims, Part
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowConfig
-from cc_tts.engines.cosyvoice2.model.networks.layers import fold_weight_norm, join_linears
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow
+from cc_tts.engines.cosyvoice2.model.networks.layers import join_linears
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder, VocoderConfig
+from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder
+from cc_tts.engines.cosyvoice2.model.sizes import (
+    PARTS,
+    TEXT_EMBEDDING,
+    TIED_HEAD,
+    FlowConfig,
+    LmConfig,
+    Part,
+    Shape,
+    Shapes,
+    VocoderConfig,
+)
+from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.graphs import claim
 
 OnShare = Callable[[float], None]
+"""Called with the share of the weights that is on the device, 0 to 1, as it grows."""
+Network = SpeechLm | Flow | Vocoder
 
+RATE_HZ: Final = 24_000
+TOKENIZER_FOLDER: Final = "CosyVoice-BlankEN"
+LLM_CONFIG: Final = f"{TOKENIZER_FOLDER}/config.json"
+LANGUAGES: Final = ("zh", "en", "ja", "ko", "yue")
+"""Those the model was trained on; a cloned voice speaks them all."""
+HEAD_DIM: Final = 64
+"""Of the published estimator (spec §2), for a directory without a description."""
 JOINED_ON_CPU_BYTES: Final = 32 << 20
 """So much of a network may be memory of each process on the CPU, instead of pages of the file that all share."""
-LLM_CONFIG: Final = "CosyVoice-BlankEN/config.json"
 
 ALWAYS_FLOAT32: Final = ("f0_predictor.", "m_source.")
 """Of the vocoder, whatever its type: pitch is in Hz and the phase is a running sum of it (spec §5.1, §5.2)."""
 
 _VOLTA: Final = 7
 _AMPERE: Final = 8
-
-OVERFLOW_NOTE: Final = (
-    "float16 ends at 65504. To be kept in float32: squares under the RMS norm (§3.7), softmax and log-softmax, "
-    "layer norms, the state of the ODE (§4.6). To be watched on this GPU: the residual stream of the language model, whose "
-    "few huge channels come out of down_proj; the gated product before it; the mask value, −1e10 in the reference (§4.4), "
-    "which must be −inf or the type's own minimum; log-probabilities of −inf through casts."
-)
+_DIRECTION: Final = ".parametrizations.weight.original1"
+_MAGNITUDE: Final = ".parametrizations.weight.original0"
+_CONV_DIMS: Final = 3
+_HEAD_DIM: Final = re.compile(r"^\s*attention_head_dim:\s*(\d{1,4})\s*(?:#.*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +80,6 @@ class DtypePolicy:
     llm: torch.dtype = torch.float32
     flow: torch.dtype = torch.float32
     hift: torch.dtype = torch.float32
-    note: str = ""
 
     def dtype_of(self, part: Part, key: str) -> torch.dtype:
         """Type of one tensor."""
@@ -75,7 +92,7 @@ def dtype_policy(device: str | torch.device, capability: tuple[int, int] | None 
     """Choose the types for a device: bfloat16 from Ampere on, float16 on Volta and Turing, else float32.
 
     The vocoder is float32 everywhere, as the reference keeps it even in half precision (spec §3.8): its output goes
-    through exp and sine, and it is a small part of the work (§9.4). Give another policy to change that.
+    through exp and sine, and it is a small part of the work (§9.4). Before Volta, half precision is slower than float32.
 
     Args:
         device: ``cpu``, ``cuda`` or ``cuda:1``.
@@ -86,100 +103,10 @@ def dtype_policy(device: str | torch.device, capability: tuple[int, int] | None 
     if device.type != "cuda":
         return DtypePolicy()
     major, _ = capability or torch.cuda.get_device_capability(device)
-    if major >= _AMPERE:
-        return DtypePolicy(llm=torch.bfloat16, flow=torch.bfloat16)
-    if major >= _VOLTA:
-        return DtypePolicy(llm=torch.float16, flow=torch.float16, note=OVERFLOW_NOTE)
-    return DtypePolicy(note="this GPU is older than Volta: half precision would be slower than float32 on it")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadReport:
-    """What was loaded, for the log and for ``/healthz``."""
-
-    directory: Path
-    num_tensors: Mapping[str, int]
-    """By file, as stored."""
-    num_values: Mapping[str, int]
-    """By file, as stored; the tied head is counted once."""
-    dims: Mapping[str, Dims]
-    sha256: Mapping[str, str]
-    """By file; empty unless asked for."""
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelWeights:
-    """State dicts ready for the modules: ``llm`` without its tied head, ``hift`` without weight norm."""
-
-    llm: dict[str, Tensor]
-    flow: dict[str, Tensor]
-    hift: dict[str, Tensor]
-    head_dim: int
-    """Of the language model; it does not follow from shapes (spec §2)."""
-    policy: DtypePolicy
-    report: LoadReport
-
-
-def load_weights(
-    directory: Path,
-    *,
-    device: str | torch.device = "cpu",
-    policy: DtypePolicy | None = None,
-    checksums: bool = False,
-    on_share: OnShare = lambda _share: None,
-) -> ModelWeights:
-    """Load the three weight files of a CosyVoice 2 directory.
-
-    Args:
-        directory: laid out as published (spec §1).
-        device: where the weights shall be.
-        policy: types to use; ``dtype_policy(device)`` if not given.
-        checksums: hash the files too, which reads all 2.5 GB of them.
-        on_share: called with the share of the weights that is on the device, 0 to 1, as it grows.
-
-    Raises:
-        ModelError: the directory cannot be used. The subclass says how, the message which file and what is wrong.
-
-    """
-    names = {part: f"{part}.pt" for part in PARTS}
-    _check_files(directory, (*names.values(), LLM_CONFIG))
-    policy = policy or dtype_policy(device)
-    states = {part: checkpoint.read_checkpoint(directory / names[part]) for part in PARTS}
-    num_tensors = {names[part]: len(states[part]) for part in PARTS}
-    states["hift"] = checkpoint.canonical_names(names["hift"], states["hift"])
-    dims = {
-        names[part]: checkpoint.check_part(str(directory / names[part]), part, checkpoint.shapes_of(states[part]))
-        for part in PARTS
-    }
-    head_dim = _check_llm_config(directory / LLM_CONFIG, dims[names["llm"]])
-    _drop_tied_head(str(directory / names["llm"]), states["llm"])
-    num_values = {names[part]: sum(value.numel() for value in states[part].values()) for part in PARTS}
-    states["hift"] = _fold(str(directory / names["hift"]), states["hift"])
-    ready = _placed(states, device, policy, on_share)
-    notes = [f"{name}: {text}" for name, of in dims.items() for text in checkpoint_shapes.differences(of)]
-    return ModelWeights(
-        llm=ready["llm"],
-        flow=ready["flow"],
-        hift=ready["hift"],
-        head_dim=head_dim,
-        policy=policy,
-        report=LoadReport(
-            directory=directory,
-            num_tensors=num_tensors,
-            num_values=num_values,
-            dims=dims,
-            sha256={name: checkpoint.sha256_of(directory / name) for name in dims} if checksums else {},
-            notes=(*notes, *([policy.note] if policy.note else ())),
-        ),
-    )
-
-
-def _check_files(directory: Path, names: Sequence[str]) -> None:
-    refuse_other_directory(directory)
-    absent = [name for name in names if not (directory / name).is_file()]
-    if absent:
-        raise ModelFileMissing(f"{directory} lacks {', '.join(absent)}; `cc-tts model check` lists what belongs there")
+    if major < _VOLTA:
+        return DtypePolicy()
+    half = torch.bfloat16 if major >= _AMPERE else torch.float16
+    return DtypePolicy(llm=half, flow=half)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +116,23 @@ class SpeechModel:
     lm: SpeechLm
     flow: Flow
     vocoder: Vocoder
-    policy: DtypePolicy
-    report: LoadReport
+
+
+def load_networks(
+    model_dir: Path, *, device: str | torch.device, policy: DtypePolicy | None, on_share: OnShare = lambda _share: None
+) -> tuple[SpeechModel, TextTokenizer]:
+    """The networks of a directory and the tokenizer that belongs to them; see :func:`load_model`.
+
+    Raises:
+        CcTtsError: something of it cannot be used; the message says what.
+
+    """
+    model = load_model(model_dir, device=device, policy=policy, on_share=on_share)
+    tokenizer = TextTokenizer.from_directory(model_dir / TOKENIZER_FOLDER)
+    num_rows = model.lm.config.text_vocab_size
+    if tokenizer.num_tokens > num_rows:
+        raise ModelError(f"the tokenizer has {tokenizer.num_tokens} tokens, the model {num_rows}")
+    return model, tokenizer
 
 
 def load_model(
@@ -198,83 +140,162 @@ def load_model(
     *,
     device: str | torch.device = "cpu",
     policy: DtypePolicy | None = None,
-    checksums: bool = False,
-    estimator_head_dim: int = 64,
-    compat: bool = False,
     on_share: OnShare = lambda _share: None,
 ) -> SpeechModel:
-    """Load a directory into the networks; for the arguments and errors see ``load_weights``.
+    """The networks of a CosyVoice 2 directory.
 
     Args:
-        directory: laid out as published.
+        directory: laid out as published (spec §1).
         device: where the networks shall run.
-        policy: types to use.
-        checksums: hash the files too.
-        estimator_head_dim: width of an attention head of the flow's estimator, which does not follow from its shapes.
-        compat: keep the phase in the vocoder as the reference does (``Vocoder``).
-        on_share: as in ``load_weights``.
+        policy: types to use; ``dtype_policy(device)`` if not given.
+        on_share: see :data:`OnShare`.
+
+    Raises:
+        ModelError: the directory cannot be used. The subclass says how, the message which file and what is wrong.
 
     """
-    claim(torch.device(device))
-    weights = load_weights(directory, device=device, policy=policy, checksums=checksums, on_share=on_share)
-    lm = SpeechLm.from_state_dict(weights.llm, head_dim=weights.head_dim)
-    with torch.device("meta"):  # the weights are there already; nothing is to be drawn at random
-        flow = Flow(FlowConfig.from_state_dict(weights.flow, estimator_head_dim=estimator_head_dim))
-        vocoder = Vocoder(VocoderConfig.from_state_dict(weights.hift), compat=compat)
-    flow.load_state_dict(weights.flow, strict=True, assign=True)
-    vocoder.load_state_dict(weights.hift, strict=True, assign=True)
-    model = SpeechModel(
-        lm=_ready(lm, device),
-        flow=_ready(flow, device),
-        vocoder=_ready(vocoder, device),
-        policy=weights.policy,
-        report=weights.report,
+    device = torch.device(device)
+    claim(device)
+    policy = policy or dtype_policy(device)
+    networks, states = _read(directory)
+    num_bytes, done_bytes = sum(value.nbytes for state in states.values() for value in state.values()), 0
+    for part, network in networks.items():
+        weights = {}
+        for key, value in states.pop(part).items():
+            weights[key] = value.to(device=device, dtype=policy.dtype_of(part, key))
+            done_bytes += value.nbytes
+            on_share(done_bytes / num_bytes)
+        fill(network, weights).to(device)  # beside its weights, a network has constants
+        del weights  # lest what is joined be held twice
+        join_linears(network, most_bytes=JOINED_ON_CPU_BYTES if device.type == "cpu" else None)
+    return SpeechModel(
+        lm=cast("SpeechLm", networks["llm"]),
+        flow=cast("Flow", networks["flow"]),
+        vocoder=cast("Vocoder", networks["hift"]),
     )
-    for state, network in ((weights.llm, model.lm), (weights.flow, model.flow)):
-        state.clear()  # lest what is joined be held twice
-        join_linears(network, most_bytes=JOINED_ON_CPU_BYTES if torch.device(device).type == "cpu" else None)
-    return model
+
+
+def check_weights(directory: Path) -> None:
+    """Check what :func:`load_model` checks, without a device; raises ``ModelError`` as it does."""
+    _read(directory)
+
+
+def _read(directory: Path) -> tuple[dict[Part, Network], dict[Part, dict[str, Tensor]]]:
+    """The networks without weights, and the weights on disk as the networks name them."""
+    refuse_other_directory(directory)
+    files = {part: directory / f"{part}.pt" for part in PARTS}
+    absent = [
+        str(path.relative_to(directory)) for path in (*files.values(), directory / LLM_CONFIG) if not path.is_file()
+    ]
+    if absent:
+        raise ModelFileMissing(f"{directory} lacks {', '.join(absent)}; `cc-tts model check` lists what belongs there")
+    llm_sizes = _llm_sizes(directory / LLM_CONFIG)
+    head_dims = {"llm": llm_sizes["head_dim"], "flow": estimator_head_dim(directory)}
+    networks: dict[Part, Network] = {}
+    states: dict[Part, dict[str, Tensor]] = {}
+    for part, path in files.items():
+        state = checkpoint.read_checkpoint(path)
+        if part == "hift":
+            state = checkpoint.canonical_names(path.name, state)
+        networks[part] = check_part(str(path), part, checkpoint.shapes_of(state), head_dims.get(part, HEAD_DIM))
+        states[part] = state
+    config = networks["llm"].config
+    wrong = [
+        f"{name} is {getattr(config, name)}, config.json says {size}"
+        for name, size in llm_sizes.items()
+        if getattr(config, name) != size
+    ]
+    if wrong:
+        raise TensorMismatch(str(files["llm"]), wrong=wrong)
+    estimator = cast("FlowConfig", networks["flow"].config).estimator
+    if estimator.num_attention % estimator.head_dim:
+        raise ModelFileDamaged(
+            f"{directory / DESCRIPTION}: attention_head_dim is {estimator.head_dim}; "
+            f"queries of {estimator.num_attention} are not whole heads of that"
+        )
+    _drop_tied_head(str(files["llm"]), states["llm"])
+    states["hift"] = _fold(str(files["hift"]), states["hift"])
+    return networks, states
+
+
+def check_part(file: str, part: Part, found: Shapes, head_dim: int = HEAD_DIM) -> Network:
+    """Check the tensors of one weight file; returns the network they are for, on the meta device.
+
+    Raises:
+        WrongModelVersion: the file is of CosyVoice 1 or 3.
+        TensorMismatch: the tensors are not those of the specification.
+
+    """
+    checkpoint.refuse_other_version(file, part, found)
+    network = new_network(part, found, head_dim)
+    checkpoint.check_tensors(file, found, stored_shapes(network))
+    return network
+
+
+def new_network(part: Part, found: Shapes, head_dim: int = HEAD_DIM) -> Network:
+    """A network of the sizes that ``found`` shows, on the meta device; see :mod:`sizes` for ``head_dim``."""
+    with torch.device("meta"):  # the weights come from the file; nothing is to be sampled at random
+        if part == "llm":
+            return SpeechLm(LmConfig.of(found, head_dim))
+        return Flow(FlowConfig.of(found, head_dim)) if part == "flow" else Vocoder(VocoderConfig.of(found))
+
+
+def stored_shapes(network: Network) -> dict[str, Shape]:
+    """The tensors of its weight file: with the tied head (spec §3.6), with weight norm under canonical names (§5.4)."""
+    shapes = {key: tuple(value.shape) for key, value in network.state_dict().items()}
+    if isinstance(network, SpeechLm):
+        shapes[TIED_HEAD] = shapes[TEXT_EMBEDDING]
+    if isinstance(network, Vocoder):
+        for key, shape in list(shapes.items()):
+            if key.endswith(".weight") and len(shape) == _CONV_DIMS and not key.startswith("source_downs."):
+                name = key.removesuffix(".weight")
+                shapes |= {name + _MAGNITUDE: (shape[0], 1, 1), name + _DIRECTION: shapes.pop(key)}
+    return shapes
 
 
 _Module = TypeVar("_Module", bound=nn.Module)
 
 
-def _ready(module: _Module, device: str | torch.device) -> _Module:
-    """Move what is no weight, and forbid training."""
-    return module.to(device).requires_grad_(requires_grad=False).eval()
+def fill(network: _Module, state: Mapping[str, Tensor]) -> _Module:
+    """Give a network the tensors of ``state`` themselves, not copies; strict about missing and unknown keys."""
+    network.load_state_dict(state, strict=True, assign=True)
+    return network.requires_grad_(requires_grad=False).eval()
 
 
 def refuse_other_directory(directory: Path) -> None:
-    """Raise if ``directory`` is none, or one of CosyVoice 1 or 3 by the name of its description.
-
-    Raises:
-        ModelError, WrongModelVersion: it is.
-
-    """
+    """Raise ``ModelError`` if ``directory`` is none, or of CosyVoice 1 or 3 by the name of its description."""
     if not directory.is_dir():
         raise ModelError(f"{directory}: no such directory; `cc-tts model download` fetches the model")
-    if (directory / "cosyvoice2.yaml").exists():
-        return
-    for name, version in checkpoint.OTHER_DESCRIPTIONS.items():
-        if (directory / name).exists():
-            raise WrongModelVersion(
-                f"{directory} holds {name}, so it is CosyVoice {version}; this engine speaks with CosyVoice 2 "
-                "(iic/CosyVoice2-0.5B)"
-            )
+    if other := checkpoint.other_description(directory):
+        raise WrongModelVersion(f"{directory} holds {other} (iic/CosyVoice2-0.5B)")
 
 
-def _check_llm_config(path: Path, dims: Dims) -> int:
-    """Hold ``llm.pt`` against the Qwen2 description beside it; returns the width of an attention head.
+def estimator_head_dim(directory: Path) -> int:
+    """Width of an attention head of the flow's estimator; it does not follow from shapes (spec §2).
+
+    Raises:
+        ModelFileDamaged: the description cannot be read, or names widths that contradict each other.
+
+    """
+    path = directory / DESCRIPTION
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return HEAD_DIM
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelFileDamaged(f"{path}: cannot be read: {error}") from None
+    found = {int(width) for width in _HEAD_DIM.findall(text)}
+    if len(found) > 1 or 0 in found:
+        raise ModelFileDamaged(f"{path}: attention_head_dim is {sorted(found)}")
+    return found.pop() if found else HEAD_DIM
+
+
+def _llm_sizes(path: Path) -> dict[str, int]:
+    """Sizes of the language model by the Qwen2 description beside it, named as in :class:`LmConfig`.
 
     How many heads share a projection leaves no trace in its shape; and a file without its last layer would pass for a
     smaller model.
-
-    Raises:
-        ModelFileMissing, ModelFileDamaged: the description is not there or cannot be read.
-        TensorMismatch: they are of two different models.
-
     """
-    assert isinstance(dims, LlmDims)
     checkpoint.refuse_stand_in(path)
     try:
         config: dict[str, Any] = json.loads(path.read_bytes())
@@ -283,25 +304,21 @@ def _check_llm_config(path: Path, dims: Dims) -> int:
         )
         layers, intermediate = (int(config[key]) for key in ("num_hidden_layers", "intermediate_size"))
         head_dim = hidden // heads
+        is_whole = head_dim > 0 and heads % key_heads == 0
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:
         raise ModelFileDamaged(
             f"{path}: not the description of a Qwen2 model ({type(error).__name__}: {error})"
         ) from None
-    found = (
-        ("hidden", hidden),
-        ("layers", layers),
-        ("intermediate", intermediate),
-        ("query_width", heads * head_dim),
-        ("key_width", key_heads * head_dim),
-    )
-    wrong = [
-        f"{name} is {getattr(dims, name)}, {path.name} says {value}"
-        for name, value in found
-        if getattr(dims, name) != value
-    ]
-    if wrong:
-        raise TensorMismatch(str(path.parent.parent / "llm.pt"), wrong=wrong)
-    return head_dim
+    if not is_whole:
+        raise ModelFileDamaged(f"{path}: {heads} heads for {hidden} values, {key_heads} of them for the keys")
+    return {
+        "hidden_size": hidden,
+        "num_layers": layers,
+        "intermediate_size": intermediate,
+        "query_size": heads * head_dim,
+        "key_size": key_heads * head_dim,
+        "head_dim": head_dim,
+    }
 
 
 def _drop_tied_head(file: str, state: dict[str, Tensor]) -> None:
@@ -312,28 +329,25 @@ def _drop_tied_head(file: str, state: dict[str, Tensor]) -> None:
         raise TensorMismatch(file, wrong=[f"{TIED_HEAD} differs from {TEXT_EMBEDDING}, to which it is tied"])
 
 
-def _fold(file: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Multiply weight norm out (spec §5.3); a direction of zeros would become weights that are not numbers."""
-    folded = fold_weight_norm(state)
-    bad = [f"{key} has rows that are zero or not numbers" for key, value in folded.items() if not _finite(value)]
-    if bad:
-        raise TensorMismatch(file, wrong=bad)
+def fold_weight_norm(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Multiply out weight norm (spec §5.3): ``g · v / |v|``, the norm over all dimensions but the first."""
+    folded: dict[str, Tensor] = {}
+    for key, value in state.items():
+        if key.endswith(_DIRECTION):
+            name = key.removesuffix(_DIRECTION)
+            norm = torch.linalg.vector_norm(value, dim=tuple(range(1, value.dim())), keepdim=True)
+            folded[name + ".weight"] = value * (state[name + _MAGNITUDE] / norm)
+        elif not key.endswith(_MAGNITUDE):
+            folded[key] = value
     return folded
 
 
-def _finite(value: Tensor) -> bool:
-    return bool(torch.isfinite(value).all())
-
-
-def _placed(
-    states: Mapping[Part, Mapping[str, Tensor]], device: str | torch.device, policy: DtypePolicy, on_share: OnShare
-) -> dict[Part, dict[str, Tensor]]:
-    num_bytes = max(1, sum(value.nbytes for state in states.values() for value in state.values()))
-    done_bytes = 0
-    ready: dict[Part, dict[str, Tensor]] = {part: {} for part in states}
-    for part, state in states.items():
-        for key, value in state.items():
-            ready[part][key] = value.to(device=device, dtype=policy.dtype_of(part, key))
-            done_bytes += value.nbytes
-            on_share(done_bytes / num_bytes)
-    return ready
+def _fold(file: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weight norm folded; a direction of zeros would become weights that are not numbers."""
+    folded = fold_weight_norm(state)
+    bad = [
+        f"{key} has rows that are zero or not numbers" for key, value in folded.items() if not value.isfinite().all()
+    ]
+    if bad:
+        raise TensorMismatch(file, wrong=bad)
+    return folded

@@ -19,27 +19,10 @@ END_OF_PROMPT: Final = "<|endofprompt|>"
 
 # In the order of their ids, which follow on the vocabulary. The first three are Qwen2's own.
 SPECIAL_TOKENS: Final = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    END_OF_PROMPT,
-    "[breath]",
-    "<strong>",
-    "</strong>",
-    "[noise]",
-    "[laughter]",
-    "[cough]",
-    "[clucking]",
-    "[accent]",
-    "[quick_breath]",
-    "<laughter>",
-    "</laughter>",
-    "[hissing]",
-    "[sigh]",
-    "[vocalized-noise]",
-    "[lipsmack]",
-    "[mn]",
-)
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", END_OF_PROMPT, "[breath]", "<strong>", "</strong>", "[noise]",
+    "[laughter]", "[cough]", "[clucking]", "[accent]", "[quick_breath]", "<laughter>", "</laughter>", "[hissing]",
+    "[sigh]", "[vocalized-noise]", "[lipsmack]", "[mn]",
+)  # fmt: skip
 
 # How Qwen2 cuts text before the merges: contractions, a word with one leading character, single digits, runs of
 # punctuation, line ends, blanks. Later models of the family keep combining marks with their letters; this one does not.
@@ -56,7 +39,7 @@ _LOOKS_SPECIAL: Final = re.compile(r"<\|[^<>|]*\|>")
 
 
 class TextTokenizer:
-    """Text to text tokens and back. No token is added at the beginning or the end; an empty text has none."""
+    """Text to text tokens. No token is added at the beginning or the end; an empty text has none."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
@@ -111,10 +94,6 @@ class TextTokenizer:
                 known = ", ".join(token for token in SPECIAL_TOKENS if _LOOKS_SPECIAL.fullmatch(token))
                 raise Unprocessable(f"{spelling} is not a special token of the speech model; known are {known}")
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
-
-    def decode(self, text_ids: list[int]) -> str:
-        """The text that the tokens spell, special tokens among it."""
-        return str(self._tokenizer.decode(text_ids, skip_special_tokens=False))
 
 
 def _read_object(path: Path) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """Random numbers that are functions of a seed and a place, not of a state: the same in whatever batch they are made.
 
-Each is a hash of (seed, step, draw, number): what SplitMix64 (Steele, Lea, Flood 2014) would give at that place of a stream.
+Each is a hash of (seed, step, group, number): what SplitMix64 (Steele, Lea, Flood 2014) gives at that place of a stream.
 """
 
 import math
@@ -14,16 +14,16 @@ _GOLDEN: Final = 0x9E3779B97F4A7C15 - 2**64  # 2^64 over the golden ratio, odd, 
 _FIRST_FACTOR: Final = 0xBF58476D1CE4E5B9 - 2**64
 _SECOND_FACTOR: Final = 0x94D049BB133111EB - 2**64
 _MANTISSA_BITS: Final = 23
-_DRAWS_A_STEP: Final = 2
+_GROUPS_A_STEP: Final = 2
 
 
 def counted_exponentials(seeds: Tensor, steps: Tensor, counts: Sequence[int]) -> Tensor:
-    """Numbers of Exp(1) for each row, functions of (seed, step, draw) alone; positive and finite. [B, sum of counts].
+    """Numbers of Exp(1) for each row, functions of (seed, step, group) alone; positive and finite. [B, sum of counts].
 
-    ``counts`` are of the draws of a step, of which there are at most two; their numbers lie side by side.
+    ``counts`` are of the groups of a step, of which there are at most two; their numbers lie side by side.
     """
-    if len(counts) > _DRAWS_A_STEP:
-        raise ValueError(f"{len(counts)} draws; a step has {_DRAWS_A_STEP}")
+    if len(counts) > _GROUPS_A_STEP:
+        raise ValueError(f"{len(counts)} groups; a step has {_GROUPS_A_STEP}")
     return -_uniform(_hashes(seeds, steps, counts), 64 - _MANTISSA_BITS).log()
 
 
@@ -40,8 +40,8 @@ def counted_normals(seeds: Tensor, steps: Tensor, count: int) -> Tensor:
 
 def _hashes(seeds: Tensor, steps: Tensor, counts: Sequence[int]) -> Tensor:
     """64 bits for each number, [B, sum of counts]."""
-    draws = torch.arange(len(counts), device=seeds.device)
-    keys = _scramble(_scramble(seeds + _GOLDEN)[:, None] + (_DRAWS_A_STEP * steps[:, None] + draws) * _GOLDEN)
+    groups = torch.arange(len(counts), device=seeds.device)
+    keys = _scramble(_scramble(seeds + _GOLDEN)[:, None] + (_GROUPS_A_STEP * steps[:, None] + groups) * _GOLDEN)
     keys = torch.cat([keys[:, i : i + 1].expand(-1, count) for i, count in enumerate(counts)], dim=1)
     places = torch.cat([torch.arange(1, count + 1, device=seeds.device) for count in counts]) * _GOLDEN
     return _scramble(keys + places)

@@ -22,7 +22,7 @@ def soften(pcm: bytes, *, is_first: bool, is_last: bool) -> bytes:
     """Signed 16-bit little-endian mono at 24 kHz with its ends made soft.
 
     Args:
-        pcm: a piece of audio.
+        pcm: a chunk of audio.
         is_first: the sequence begins with it: it is faded in.
         is_last: the sequence ends with it: what is quiet at its end is cut short, and the rest is faded out.
 

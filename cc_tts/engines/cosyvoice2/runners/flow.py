@@ -110,7 +110,7 @@ class FlowRunner:
         self._device = weight.device
         self._noise = noise.to(self._device)
         self._noise_rows = self._noise[0].transpose(0, 1).contiguous()  # [frames, mels]
-        self._speakers = weight.new_zeros((num_slots + 1, config.estimator.num_speaker))
+        self._speakers = weight.new_zeros((num_slots + 1, config.estimator.num_mels))
         self._sequences: dict[int, _Sequence] = {}
         self._has_buckets = graphs
         self._graphs = GraphedCall(self._solve, enabled=graphs and can_record(self._device))

@@ -7,13 +7,15 @@ Runs on: the thread that owns the device.
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 Work = Callable[..., tuple[Tensor, ...]]
+_Item = TypeVar("_Item")
 
 
 def bucket_of(number: int, buckets: Sequence[int]) -> int:
@@ -25,9 +27,7 @@ def bucket_of(number: int, buckets: Sequence[int]) -> int:
 
 
 def buckets_up_to(number: int, buckets: Sequence[int]) -> list[int]:
-    """What :func:`bucket_of` answers for 0 to ``number``, the largest first: in this order graphs are recorded, so that the
-    memory which they keep does not grow with each.
-    """
+    """What :func:`bucket_of` gives for 0 to ``number``; the largest first, for graphs that are recorded so share memory."""
     most = bucket_of(number, buckets)
     beyond = range(2 * buckets[-1], most + 1, buckets[-1])
     return [*reversed(beyond), *(bucket for bucket in reversed(buckets) if bucket <= most)]
@@ -36,6 +36,18 @@ def buckets_up_to(number: int, buckets: Sequence[int]) -> list[int]:
 def thinned(buckets: Sequence[int], step: int) -> list[int]:
     """Every ``step``-th of the buckets from the greatest down, which is always among them."""
     return sorted(buckets, reverse=True)[::step]
+
+
+def batches(
+    items: Iterable[_Item], size_of: Callable[[_Item], int], buckets: Sequence[int], max_rows: int
+) -> Iterator[tuple[int, list[_Item]]]:
+    """Items whose sizes fall into one of the ``buckets``, and that bucket; at most ``max_rows`` of them at a time."""
+    by_bucket: dict[int, list[_Item]] = {}
+    for item in items:
+        by_bucket.setdefault(bucket_of(size_of(item), buckets), []).append(item)
+    for bucket, alike in by_bucket.items():
+        for first in range(0, len(alike), max_rows):
+            yield bucket, alike[first : first + max_rows]
 
 
 def upload(values: Tensor, device: torch.device) -> Tensor:
@@ -72,7 +84,7 @@ class GraphedCall:
 
     The key is the numbers of the host that decide about shapes, and the function gets them: ``fn(*key, **tensors)``. All
     tensors of a key have the same shapes each time. The function may change tensors of its own in place; it does so once a
-    call, for its first run is the warm-up and the answer at the same time. It must not ask a tensor for its value.
+    call, for its first run is the warm-up and gives the result. It must not ask a tensor for its value.
 
     Args:
         fn: the work.
@@ -105,11 +117,11 @@ class GraphedCall:
         return self._fits[key]
 
     def freeze(self) -> None:
-        """Record no more, for that makes everybody wait: keys that are new from now on are plain calls."""
+        """Record no more, for that takes long: keys that are new from now on are plain calls."""
         self._records = False
 
     def call(self, key: tuple[int, ...], **tensors: Tensor) -> tuple[Tensor, ...]:
-        """What the function answers. The tensors are the caller's to keep: no later call writes to them."""
+        """The function's result. The tensors are the caller's to keep: no later call writes to them."""
         recorded = self._recorded.get(key)
         if recorded is None:
             return self._record(key, tensors) if self._records else self._fn(*key, **tensors)
@@ -125,12 +137,12 @@ class GraphedCall:
         assert self._stream is not None
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
-            answer = self._fn(*key, **inputs)
+            result = self._fn(*key, **inputs)
         current.wait_stream(self._stream)
-        for tensor in answer:
+        for tensor in result:
             tensor.record_stream(current)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
             outputs = self._fn(*key, **inputs)  # recorded, not run
         self._recorded[key] = _Recorded(graph, inputs, outputs)
-        return answer
+        return result

@@ -1,20 +1,18 @@
-"""Many sequences of speech tokens, drawn together (§3; engine-performance §5.1).
+"""Many sequences of speech tokens, sampled together (§3; engine-performance §5.1).
 
 ::
 
-    start, feed ─▸ prefill (ragged, draws the first id) ─┐
+    start ─▸ prefill (ragged, samples the first id) ─────┐
                                                          ├─▸ slots on the device ─▸ decode: n steps, then ONE copy ─▸ ids
     until (how far each slot may run ahead) ─────────────┘
 
-A slot is a place in the cache and a row of numbers (:mod:`lm_slots`). The same ids are sampled in whatever batch a sequence
-is: those of ``generation.speak`` and ``speak_streamed`` with ``SeededRas``. Nothing waits for the device but the end of
-:meth:`LmRunner.decode`.
+A slot is a place in the cache and a row of numbers (:mod:`lm_slots`). A sequence gets the same ids in whatever batch it is.
+Nothing waits for the device but the end of :meth:`LmRunner.decode`.
 
 Runs on: the thread that owns the device.
 """
 
 import itertools
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -27,19 +25,20 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, LmInput, Table, text_inputs
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, bucket_of, buckets_up_to, thinned, upload
-from cc_tts.engines.cosyvoice2.runners.lm_slots import KEPT, NUM_TOLD, Column, Flag, SlotRows, numbers_of
+from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, batches, bucket_of, buckets_up_to, thinned, upload
+from cc_tts.engines.cosyvoice2.runners.lm_slots import EXTENDED, NUM_REPORTED, Column, Flag, SlotRows, numbers_of
 from cc_tts.engines.cosyvoice2.runners.sampler import RasParams
 from cc_tts.errors import EngineFailed
-
-__all__ = ["Drawn", "LmFeed", "LmRunner", "LmVoice", "SamplingRules"]
 
 ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
 PREFILL_ROW_BUCKETS: Final = (1, 2, 4, 8, 16)
 WIDTH_BUCKETS: Final = (8, 16, 32, 64, 128, 256, 512)
 KEY_BUCKETS: Final = (128, 256, 512, 1024, 2048, 4096)
 
-_HEAD: Final = 4  # of a packed feeding: slot, fresh, start, num_new; then the numbers of the slot, tables and rows
+MAX_STEPS: Final = 64
+"""Of one decode."""
+
+_HEAD: Final = 4  # of a packed prefill: slot, fresh, start, num_new; then the numbers of the slot, tables and rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,47 +51,50 @@ class LmVoice:
 
 @dataclass(frozen=True, slots=True)
 class LmFeed:
-    """What to feed a slot, and how to draw then."""
+    """Inputs for a slot, and how ids are sampled after them."""
 
     slot: int
     inputs: Sequence[LmInput]
     rules: SamplingRules
-    seed: int | None = None
-    """Decides, with the inputs, what is drawn; a signed number of 64 bits. None: a fresh one. Unused with ``goes_on``."""
+    seed: int = 0
+    """Decides, with the inputs, which ids are sampled; a signed number of 64 bits. Unused with ``goes_on``."""
     voice: LmVoice | None = None
     """Spares the inputs it has in common with these. Unused with ``goes_on``."""
     goes_on: bool = False
-    """Feed after the past of the slot, which must have stopped; otherwise the slot must be free, and begins."""
+    """Extend the sequence of the slot, which must have stopped; otherwise the slot must be free, and begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What a slot has drawn since it was last asked."""
+    """What a slot has sampled since the last call of :meth:`LmRunner.decode`."""
 
     ids: tuple[int, ...]
     """Speech tokens. With ``rules.reports_special`` the special id that stopped the slot is the last one: FILL, say."""
     stopped: bool
-    """It draws no more until it is fed, if ever."""
+    """It samples no more until it is extended, if ever."""
     failed: bool = False
     """It stopped because its numbers were not finite, or because it filled its slot of the cache. Release it."""
 
 
 @dataclass(slots=True)
 class _Used:
-    """What the host knows of a slot in use: the state after the last decode, and what was fed since."""
+    """What the host knows of a slot in use: the state after the last decode, and the prefills since."""
 
     length: int = 0
-    num_drawn: int = 0
+    num_sampled: int = 0
     flags: Flag = Flag.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class _Feeding:
-    """A feeding that was found to be possible."""
+class _Prefill:
+    """A checked :class:`LmFeed`."""
 
     feed: LmFeed
     start: int  # positions that need not be run
-    new: Sequence[LmInput]
+
+    @property
+    def new(self) -> Sequence[LmInput]:
+        return self.feed.inputs if self.feed.goes_on else self.feed.inputs[self.start :]
 
     @property
     def end(self) -> int:
@@ -106,8 +108,7 @@ class LmRunner:
         lm: the network.
         num_slots: how many sequences there can be at a time.
         num_positions: how long each can become, inputs and speech tokens together.
-        params: how to draw.
-        max_steps: the most steps of one decode.
+        params: how to sample.
         graphs: record CUDA graphs.
 
     """
@@ -119,25 +120,21 @@ class LmRunner:
         num_slots: int,
         num_positions: int,
         params: RasParams | None = None,
-        max_steps: int = 64,
         graphs: bool = False,
     ) -> None:
-        if min(num_slots, num_positions, max_steps) < 1:
-            raise ValueError("slots, positions and steps must be at least 1")
+        if min(num_slots, num_positions) < 1:
+            raise ValueError("slots and positions must be at least 1")
         self.num_slots = num_slots
         self.num_positions = num_positions
-        self.max_steps = max_steps
         self.num_not_finite = 0
         """Sequences that stopped because their numbers were not finite."""
-        self.num_full = 0
-        """Sequences that stopped because they filled their slot."""
         self._lm = lm
         self._ids = lm.config.speech_ids
-        self._params = RasParams() if params is None else params
+        self._params = params or RasParams()
         # One slot more than there are: rows that only fill a batch up read and write there.
         self._cache = lm.new_cache(num_slots + 1, num_positions)
-        self._rows = SlotRows.new(num_slots + 1, max_out=max_steps + 1, params=self._params, device=lm.device)
-        self._kept = torch.tensor([column in KEPT for column in Column], device=lm.device)
+        self._rows = SlotRows.new(num_slots + 1, max_out=MAX_STEPS + 1, params=self._params, device=lm.device)
+        self._extended = torch.tensor([column in EXTENDED for column in Column], device=lm.device)
         self._table_sizes = np.array([2, lm.config.text_vocab_size, lm.config.num_speech_codes])
         self._used: dict[int, _Used] = {}
         self._step = GraphedCall(self._run_step, enabled=graphs)
@@ -145,11 +142,9 @@ class LmRunner:
 
     @torch.inference_mode()
     def warm_up(self, *, max_width: int = 128, step: int = 1) -> None:
-        """Run each shape of decodes, and of feedings of up to ``max_width`` inputs, once; only these have graphs then.
+        """Run each shape of decodes, and of prefills of up to ``max_width`` inputs, once; only these have graphs then.
 
-        Args:
-            max_width: inputs of a feeding at most.
-            step: every so many-th number of rows is enough.
+        ``step``: every so many-th number of rows is enough.
 
         Raises:
             ValueError: a slot is in use.
@@ -160,7 +155,7 @@ class LmRunner:
         for key in self.step_keys(step=step):
             self.record_step(key)
         for num_rows, width, num_keys in self.prefill_keys(max_width, step=step):
-            self._run_feedings([], num_rows, width, num_keys)
+            self._run_batch([], num_rows, width, num_keys)
         self._step.freeze()
         self._prefill.freeze()
 
@@ -171,7 +166,7 @@ class LmRunner:
 
     @torch.inference_mode()
     def record_step(self, key: tuple[int, int]) -> None:
-        """Run and record one shape of decodes, of slots that draw nothing."""
+        """Run and record one shape of decodes, of slots that sample nothing."""
         self._rows.column(Column.UNTIL).zero_()
         self._step.call(key)
 
@@ -182,7 +177,7 @@ class LmRunner:
         return list(itertools.product(thinned(sorted(rows), step), self._key_buckets()))
 
     def prefill_keys(self, max_width: int, *, step: int = 1) -> list[tuple[int, int, int]]:
-        """Rows, width and keys of feedings of up to ``max_width`` inputs, the widest first."""
+        """Rows, width and keys of prefills of up to ``max_width`` inputs, the widest first."""
         widths = buckets_up_to(min(max_width, self.num_positions), WIDTH_BUCKETS)
         rows, keys = thinned(PREFILL_ROW_BUCKETS, step), self._key_buckets()
         return [
@@ -196,10 +191,10 @@ class LmRunner:
 
     @torch.inference_mode()
     def add_voice(self, prompt_text_ids: Iterable[int] | None = None) -> LmVoice:
-        """Run what each text of a voice begins with, once. The voice lasts as long as it is held.
+        """Run what each text of a voice begins with, once.
 
         Raises:
-            ValueError: no such text tokens, or more than a slot has room for.
+            ValueError: no such text tokens, or more than a slot holds.
 
         """
         inputs = (SOS, *text_inputs(prompt_text_ids or ()))
@@ -212,54 +207,46 @@ class LmRunner:
 
     @torch.inference_mode()
     def start(self, feeds: Sequence[LmFeed]) -> None:
-        """Feed slots and draw one id for each, which the next :meth:`decode` reports. All of them are fed, or none.
+        """Prefill or extend slots and sample one id for each, which the next :meth:`decode` reports; all of them, or none.
 
         Raises:
-            ValueError: a slot is out of range or fed twice; it is in use, or with ``goes_on`` it has not stopped or has
+            ValueError: a slot is out of range or named twice; it is in use, or with ``goes_on`` it has not stopped or has
                 failed; the inputs or the seed are out of range.
             EngineFailed: the inputs do not fit into their slot.
 
         """
         if len({feed.slot for feed in feeds}) < len(feeds):
             raise ValueError("a slot is fed twice")
-        by_width: dict[int, list[_Feeding]] = {}
-        for feeding in [self._feeding(feed) for feed in feeds]:
-            by_width.setdefault(bucket_of(len(feeding.new), WIDTH_BUCKETS), []).append(feeding)
-        most = PREFILL_ROW_BUCKETS[-1]
-        for width, alike in by_width.items():
-            for batch in (alike[first : first + most] for first in range(0, len(alike), most)):
-                num_keys = self._num_keys(max(feeding.end for feeding in batch))
-                key = self._prefill.fit((bucket_of(len(batch), PREFILL_ROW_BUCKETS), width, num_keys))
-                self._run_feedings(batch, *key)
-
-    def feed(self, slot: int, inputs: Sequence[LmInput], rules: SamplingRules) -> None:
-        """Go on with one stopped slot, see :meth:`start`."""
-        self.start([LmFeed(slot, inputs, rules, goes_on=True)])
+        prefills = [self._checked(feed) for feed in feeds]
+        for width, batch in batches(prefills, lambda each: len(each.new), WIDTH_BUCKETS, PREFILL_ROW_BUCKETS[-1]):
+            num_keys = self._num_keys(max(prefill.end for prefill in batch))
+            key = self._prefill.fit((bucket_of(len(batch), PREFILL_ROW_BUCKETS), width, num_keys))
+            self._run_batch(batch, *key)
 
     @torch.inference_mode()
     def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, Drawn]:
-        """Draw up to ``num_steps`` ids for each slot that has not stopped.
+        """Sample up to ``num_steps`` ids for each slot that has not stopped.
 
         Args:
-            until: how many ids each slot may have drawn since it began, FILL among them; a slot that is not there pauses.
-                The id that a feeding draws comes in any case.
-            num_steps: at most ``max_steps``; with 0 only what feedings drew is reported.
+            until: how many ids each slot may have sampled since it began, FILL among them; a slot that is not there pauses.
+                The id that :meth:`start` samples comes in any case.
+            num_steps: at most :data:`MAX_STEPS`; with 0 only what :meth:`start` sampled is reported.
 
         Returns:
-            What each slot in use has drawn since the last call.
+            What each slot in use has sampled since the last call.
 
         Raises:
             ValueError: a slot that is not in use, or too many steps.
 
         """
-        if not 0 <= num_steps <= self.max_steps:
-            raise ValueError(f"{num_steps} steps at a time; there are 0 to {self.max_steps}")
+        if not 0 <= num_steps <= MAX_STEPS:
+            raise ValueError(f"{num_steps} steps at a time; there are 0 to {MAX_STEPS}")
         if not self._used.keys() >= until.keys():
             raise ValueError("a slot that is not in use cannot be decoded")
         wanted = {
-            slot: min(num_steps, until[slot] - used.num_drawn)
+            slot: min(num_steps, until[slot] - used.num_sampled)
             for slot, used in self._used.items()
-            if slot in until and not used.flags and until[slot] > used.num_drawn
+            if slot in until and not used.flags and until[slot] > used.num_sampled
         }
         num_steps = max(wanted.values(), default=0)
         if num_steps:
@@ -294,42 +281,41 @@ class LmRunner:
         if unknown.any() or ((rows < 0) | (rows >= self._table_sizes[tables])).any():
             raise ValueError("an input past the end of its table")
 
-    def _feeding(self, feed: LmFeed) -> _Feeding:
+    def _checked(self, feed: LmFeed) -> _Prefill:
         self._check_slot(feed.slot)
         if not feed.inputs:
             raise ValueError("nothing to feed")
         self._check_inputs(feed.inputs)
-        if feed.seed is not None and not -(2**63) <= feed.seed < 2**63:
+        if not -(2**63) <= feed.seed < 2**63:
             raise ValueError("a seed is a signed number of 64 bits")
         used = self._used.get(feed.slot)
-        if not feed.goes_on:
-            if used is not None:
-                raise ValueError(f"slot {feed.slot} is in use")
-            start = 0 if feed.voice is None else _num_common(feed.voice.inputs, feed.inputs[:-1])
-            feeding = _Feeding(feed, start, feed.inputs[start:])
-        else:
+        if feed.goes_on:
             if used is None or used.flags != Flag.STOPPED:
                 raise ValueError(f"slot {feed.slot} cannot go on")
-            feeding = _Feeding(feed, used.length, feed.inputs)
-        if feeding.end > self.num_positions:
-            raise EngineFailed(f"a sequence of {feeding.end} positions does not fit into {self.num_positions}")
-        return feeding
+            prefill = _Prefill(feed, used.length)
+        else:
+            if used is not None:
+                raise ValueError(f"slot {feed.slot} is in use")
+            prefill = _Prefill(feed, 0 if feed.voice is None else _num_common(feed.voice.inputs, feed.inputs[:-1]))
+        if prefill.end > self.num_positions:
+            raise EngineFailed(f"a sequence of {prefill.end} positions does not fit into {self.num_positions}")
+        return prefill
 
     def _num_keys(self, length: int) -> int:
         return min(bucket_of(length, KEY_BUCKETS), self.num_positions)
 
-    def _run_feedings(self, batch: Sequence[_Feeding], num_rows: int, width: int, num_keys: int) -> None:
+    def _run_batch(self, batch: Sequence[_Prefill], num_rows: int, width: int, num_keys: int) -> None:
         packed = np.zeros((num_rows, _HEAD + len(Column) + 2 * width), np.int64)
         packed[:, 0] = self.num_slots
-        for row, feeding in zip(packed, batch, strict=False):
-            _pack(feeding, row)
-        for feeding in batch:
-            slot, voice = feeding.feed.slot, feeding.feed.voice
+        for row, prefill in zip(packed, batch, strict=False):
+            _pack(prefill, row)
+        for prefill in batch:
+            slot, voice = prefill.feed.slot, prefill.feed.voice
             used = self._used.setdefault(slot, _Used())
-            if voice is not None and not feeding.feed.goes_on:
-                self._cache[:, :, slot, :, : feeding.start] = voice.cached[..., : feeding.start, :]
-            used.length = feeding.end
-            used.num_drawn += 1
+            if voice is not None and not prefill.feed.goes_on:
+                self._cache[:, :, slot, :, : prefill.start] = voice.cached[..., : prefill.start, :]
+            used.length = prefill.end
+            used.num_sampled += 1
             used.flags = Flag.NONE
         self._prefill.call((num_rows, width, num_keys), packed=upload(torch.from_numpy(packed), self._lm.device))
 
@@ -338,37 +324,35 @@ class LmRunner:
         slots, fresh, starts, num_new = head.unbind(dim=1)  # [B] each
         x = self._lm.embed(tables, rows)  # [B, T, hidden]
         log_probs, _ = self._lm.prefill(x, num_new, self._cache, starts=starts, slots=slots, num_keys=num_keys)
-        fed = self._rows.fed(slots, numbers, fresh.bool(), self._kept)
-        fed.draw(log_probs, num_new > 0, self._ids, self._params)
-        self._rows.put(slots, fed)
+        prefilled = self._rows.prefilled(slots, numbers, fresh.bool(), self._extended)
+        prefilled.sample(log_probs, num_new > 0, self._ids, self._params)
+        self._rows.put(slots, prefilled)
         return ()
 
     def _run_step(self, num_rows: int, num_keys: int) -> tuple[()]:
         rows = self._rows.first(num_rows)
         lengths = rows.column(Column.LENGTH)
-        waiting = (rows.column(Column.FLAGS) == 0) & (rows.column(Column.NUM_DRAWN) < rows.column(Column.UNTIL))
+        waiting = (rows.column(Column.FLAGS) == 0) & (rows.column(Column.NUM_IDS) < rows.column(Column.UNTIL))
         active = waiting & (lengths < self.num_positions)
         rows.raise_flags(Flag.STOPPED | Flag.FULL, waiting & ~active)
         last = rows.column(Column.LAST)
         log_probs, _ = self._lm.decode(last, lengths, self._cache, active=active, num_keys=num_keys)
-        rows.draw(log_probs, active, self._ids, self._params)
+        rows.sample(log_probs, active, self._ids, self._params)
         lengths.add_(active)
         return ()
 
     def _collect(self, num_steps: int) -> dict[int, Drawn]:
-        """Bring the news of all slots to the host, in one copy; here it waits for the device."""
+        """Copy what all slots report to the host, at once; here it waits for the device."""
         if not self._used:
             return {}
         rows = self._rows.first(max(self._used) + 1)
-        news = torch.cat((rows.numbers[:, :NUM_TOLD], rows.out[:, : num_steps + 1]), dim=1)
+        report = torch.cat((rows.numbers[:, :NUM_REPORTED], rows.out[:, : num_steps + 1]), dim=1)
         rows.column(Column.NUM_OUT).zero_()
-        numbers: list[list[int]] = news.tolist()
+        numbers: list[list[int]] = report.tolist()
         result = {}
         for slot, used in self._used.items():
-            used.length, used.num_drawn, flags, num_out, *ids = numbers[slot]
-            raised = Flag(flags) & ~used.flags
-            self.num_not_finite += Flag.NOT_FINITE in raised
-            self.num_full += Flag.FULL in raised
+            used.length, used.num_sampled, flags, num_out, *ids = numbers[slot]
+            self.num_not_finite += Flag.NOT_FINITE in Flag(flags) & ~used.flags
             used.flags = Flag(flags)
             result[slot] = Drawn(tuple(ids[:num_out]), bool(used.flags), bool(used.flags & ~Flag.STOPPED))
         return result
@@ -386,11 +370,10 @@ def _as_rows(inputs: Sequence[LmInput]) -> npt.NDArray[np.int64]:
     return numbers.reshape(-1, 2).T
 
 
-def _pack(feeding: _Feeding, row: npt.NDArray[np.int64]) -> None:
-    """Write a feeding to a row of zeros."""
-    feed, num_new = feeding.feed, len(feeding.new)
-    seed = secrets.randbits(62) if feed.seed is None else feed.seed
-    row[:_HEAD] = feed.slot, not feed.goes_on, feeding.start, num_new
+def _pack(prefill: _Prefill, row: npt.NDArray[np.int64]) -> None:
+    """Write a prefill to a row of zeros."""
+    feed, num_new = prefill.feed, len(prefill.new)
+    row[:_HEAD] = feed.slot, not feed.goes_on, prefill.start, num_new
     inputs = row[_HEAD + len(Column) :].reshape(2, -1)
-    row[_HEAD : _HEAD + len(Column)] = numbers_of(feed.rules, seed=seed, length=feeding.end)
-    inputs[:, :num_new] = _as_rows(feeding.new)
+    row[_HEAD : _HEAD + len(Column)] = numbers_of(feed.rules, seed=feed.seed, length=prefill.end)
+    inputs[:, :num_new] = _as_rows(prefill.new)

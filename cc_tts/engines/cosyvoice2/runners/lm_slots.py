@@ -1,4 +1,4 @@
-"""What each slot of the language model remembers on the device, and how its next id is drawn (§3.3, §3.4, §3.5).
+"""What each slot of the language model remembers on the device, and how its next id is sampled (§3.3, §3.4, §3.5).
 
 All of it is tensors of fixed places, written in place, and no value is asked for: a step can be recorded in a CUDA graph.
 
@@ -25,29 +25,30 @@ from cc_tts.engines.cosyvoice2.runners.sampler import (
 
 
 class Column(IntEnum):
-    """The numbers of a slot. The first :data:`NUM_TOLD` of them are read by the host after each decode."""
+    """The numbers of a slot. The host reads the first :data:`NUM_REPORTED` of them after each decode."""
 
     LENGTH = 0  # positions in the cache
-    NUM_DRAWN = 1  # ids drawn since the sequence began, all of them
+    NUM_IDS = 1  # ids since the sequence began, all of them
     FLAGS = 2
     NUM_OUT = 3  # ids the host has not read
-    LAST = 4  # the id drawn last, to be fed next
-    NUM_SAMPLED = 5  # ids the sampler was asked for: its step
-    UNTIL = 6  # pauses when so many were drawn
+    LAST = 4  # the last id, the input of the next step
+    SAMPLER_STEP = 5  # ids the sampler was asked for
+    UNTIL = 6  # pauses when there are so many ids
     SEED = 7
-    MIN_DRAWN = 8
-    MAX_DRAWN = 9
+    MIN_IDS = 8
+    MAX_IDS = 9
     FILL_AT = 10  # -1: never
     FORBIDDEN = 11  # a bit for each special id, the first one lowest
     REPORTS_SPECIAL = 12
 
 
-NUM_TOLD: Final = 4
-KEPT: Final = (Column.NUM_DRAWN, Column.NUM_OUT, Column.NUM_SAMPLED, Column.SEED)  # when a sequence goes on
+NUM_REPORTED: Final = 4
+EXTENDED: Final = (Column.NUM_IDS, Column.NUM_OUT, Column.SAMPLER_STEP, Column.SEED)
+"""Columns that stay when a sequence is extended."""
 
 
 class Flag(IntFlag):
-    """Why a slot draws nothing."""
+    """Why a slot samples nothing."""
 
     NONE = 0
     STOPPED = 1
@@ -56,7 +57,7 @@ class Flag(IntFlag):
 
 
 def numbers_of(rules: SamplingRules, *, seed: int, length: int) -> list[int]:
-    """A row of numbers of a sequence that has drawn nothing, in the order of :class:`Column`."""
+    """The numbers of a sequence without ids, in the order of :class:`Column`."""
     forbidden = sum(int(is_forbidden) << bit for bit, is_forbidden in enumerate(rules.forbidden))
     fill_at = -1 if rules.forced_fill_at is None else rules.forced_fill_at
     counts = [rules.min_drawn, rules.max_drawn, fill_at, forbidden, int(rules.reports_special)]
@@ -82,17 +83,17 @@ class SlotRows:
         """The first slots; what is written there is written here."""
         return SlotRows(self.numbers[:num_rows], self.history[:num_rows], self.out[:num_rows])
 
-    def fed(self, slots: Tensor, ordered: Tensor, fresh: Tensor, kept: Tensor) -> "SlotRows":
-        """Copies of ``slots`` [B] after a feeding.
+    def prefilled(self, slots: Tensor, ordered: Tensor, fresh: Tensor, extended: Tensor) -> "SlotRows":
+        """Copies of ``slots`` after a prefill.
 
         Args:
             slots: which, [B].
             ordered: their numbers as :func:`numbers_of` gives them, [B, columns].
-            fresh: rows that begin; the others go on, [B].
-            kept: columns that stay when a sequence goes on, [columns].
+            fresh: rows that begin, [B]; the others are extended.
+            extended: columns that stay when a sequence is extended, [columns].
 
         """
-        numbers = torch.where(fresh[:, None] | ~kept, ordered, self.numbers[slots])
+        numbers = torch.where(fresh[:, None] | ~extended, ordered, self.numbers[slots])
         history = self.history[slots].masked_fill(fresh[:, None], NO_TOKEN)
         return SlotRows(numbers, history, self.out[slots])
 
@@ -106,32 +107,32 @@ class SlotRows:
         """One number of each slot, [B], a view."""
         return self.numbers[:, column]
 
-    def draw(self, log_probs: Tensor, drawing: Tensor, ids: SpeechIds, params: RasParams) -> None:
-        """Draw the next id of the rows that are ``drawing`` [B] from ``log_probs`` [B, codes + 3], by their rules.
+    def sample(self, log_probs: Tensor, sampling: Tensor, ids: SpeechIds, params: RasParams) -> None:
+        """Sample the next id of the rows that are ``sampling`` [B] from ``log_probs`` [B, codes + 3], by their rules.
 
         A row whose numbers are not all finite is flagged and stopped.
         """
-        num_drawn = self.column(Column.NUM_DRAWN)
-        drawing = drawing & (num_drawn < self.column(Column.MAX_DRAWN))
+        num_ids = self.column(Column.NUM_IDS)
+        sampling = sampling & (num_ids < self.column(Column.MAX_IDS))
         finite = log_probs.isfinite().all(dim=-1)
         log_probs = log_probs.masked_fill(~finite[:, None], 0.0)
         masked = forbid(log_probs, self._forbidden())
-        seeds, steps = self.column(Column.SEED), self.column(Column.NUM_SAMPLED)
+        seeds, steps = self.column(Column.SEED), self.column(Column.SAMPLER_STEP)
         sampled = sample_ras(masked, self.history, seeds, steps, params)
-        forced = num_drawn == self.column(Column.FILL_AT)
-        drawn = torch.where(forced, ids.fill, sampled)
+        forced = num_ids == self.column(Column.FILL_AT)
+        next_ids = torch.where(forced, ids.fill, sampled)
 
-        drew, broken = drawing & finite, drawing & ~finite
-        special = drawn >= ids.num_codes
-        reported = drew & (~special | self.column(Column.REPORTS_SPECIAL).bool())
+        done, broken = sampling & finite, sampling & ~finite
+        special = next_ids >= ids.num_codes
+        reported = done & (~special | self.column(Column.REPORTS_SPECIAL).bool())
         places = torch.where(reported, self.column(Column.NUM_OUT), self.out.shape[1] - 1)
-        self.out.scatter_(1, places[:, None], drawn[:, None])
-        self.history.copy_(torch.where(drew[:, None], push_history(self.history, drawn), self.history))
-        self.column(Column.LAST).copy_(torch.where(drew, drawn, self.column(Column.LAST)))
+        self.out.scatter_(1, places[:, None], next_ids[:, None])
+        self.history.copy_(torch.where(done[:, None], push_history(self.history, next_ids), self.history))
+        self.column(Column.LAST).copy_(torch.where(done, next_ids, self.column(Column.LAST)))
         self.column(Column.NUM_OUT).add_(reported)
-        self.column(Column.NUM_SAMPLED).add_(drew & ~forced)
-        num_drawn.add_(drew)
-        stopped = (drew & special) | broken | (num_drawn >= self.column(Column.MAX_DRAWN))
+        steps.add_(done & ~forced)
+        num_ids.add_(done)
+        stopped = (done & special) | broken | (num_ids >= self.column(Column.MAX_IDS))
         self.raise_flags(Flag.STOPPED, stopped)
         self.raise_flags(Flag.NOT_FINITE, broken)
 
@@ -140,8 +141,8 @@ class SlotRows:
         self.column(Column.FLAGS).bitwise_or_(where * int(flag))
 
     def _forbidden(self) -> Tensor:
-        """What must not be drawn now, [B, 3]."""
+        """The special ids that must not come now, [B, 3]."""
         bits = torch.arange(NUM_SPECIAL_SPEECH_IDS, device=self.numbers.device)
         always = (self.column(Column.FORBIDDEN)[:, None] >> bits) & 1  # [B, 3]
-        early = self.column(Column.NUM_DRAWN) < self.column(Column.MIN_DRAWN)  # [B]
+        early = self.column(Column.NUM_IDS) < self.column(Column.MIN_IDS)  # [B]
         return always.bool() | (early[:, None] & (bits == 0))

@@ -27,6 +27,7 @@ from cc_tts.clock import Clock, ms_between
 from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, SlotFeed, SpeakJob, Spoken, SpokenBatch
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
+from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.edges import soften
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
 from cc_tts.engines.cosyvoice2.runners.flow_inputs import ROW_BUCKETS, FlowShape
@@ -34,7 +35,7 @@ from cc_tts.engines.cosyvoice2.runners.graphs import buckets_up_to, can_record, 
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.engines.cosyvoice2.runners.lm import Drawn, LmFeed, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
-from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, SpeakerTokenizer
+from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
 from cc_tts.engines.stepped import DeviceLost
 from cc_tts.errors import CcTtsError, ConfigError
@@ -95,13 +96,12 @@ class ModelRunner:
     def __init__(
         self,
         model: SpeechModel,
-        tokenizer: SpeakerTokenizer,
+        tokenizer: TextTokenizer,
         speakers: Mapping[str, Speaker],
         config: RunnerConfig,
         *,
         clock: Clock,
         noise: Tensor | None = None,
-        draws_seeded: bool = True,
     ) -> None:
         self.num_slots = config.num_slots
         self.max_tokens = config.num_positions
@@ -123,9 +123,7 @@ class ModelRunner:
             max_tokens=config.num_positions,
             graphs=graphs,
         )
-        self._vocoder = VocoderRunner(
-            model.vocoder, num_slots=config.num_slots, graphs=graphs, draws_seeded=draws_seeded
-        )
+        self._vocoder = VocoderRunner(model.vocoder, num_slots=config.num_slots, graphs=graphs)
         self._voices: OrderedDict[str, _VoiceState] = OrderedDict()
         self._voice_of: dict[int, str] = {}
 
@@ -354,7 +352,7 @@ class ModelRunner:
                 if not self._drop_idle_voices():
                     raise
                 flow = self._flow.add_voice(prompt)
-            text = speaker.lm_request_of(self._tokenizer, ()).prompt_text
+            text = speaker.lm_request(self._tokenizer, ()).prompt_text
             state = self._voices[voice_id] = _VoiceState(flow, self._lm.add_voice(text) if text else None)
         self._voices.move_to_end(voice_id)
         return state

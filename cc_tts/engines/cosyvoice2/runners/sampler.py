@@ -1,10 +1,8 @@
 """Repetition-aware sampling: which speech token comes next (§3.4).
 
-A first draw from the nucleus; if that token occurred in the last few, a second draw from all other tokens. Both draws are
-exponential races, ``argmax p / q`` with ``q ~ Exp(1)``, so a batch of sequences is sampled without asking the device.
-
-The ``q`` of a sequence depend on its seed and its step only (:mod:`counted_random`): the same tokens are sampled in whatever
-batch the sequence is.
+A token is sampled from the nucleus; if it occurred in the last few, another one from all the others. Both are exponential
+races, ``argmax p / q`` with ``q ~ Exp(1)``, so a batch of sequences is sampled without asking the device. The ``q`` of a
+sequence depend on its seed and its step only (:mod:`counted_random`), not on its batch.
 """
 
 from dataclasses import dataclass
@@ -21,7 +19,7 @@ NO_TOKEN: Final = -1  # fills the window of a sequence that is shorter than it
 
 @dataclass(frozen=True, slots=True)
 class RasParams:
-    """How the repetition-aware sampler draws (§2)."""
+    """Constants of the repetition-aware sampler (§2)."""
 
     top_p: float = 0.8
     top_k: int = 25
@@ -30,7 +28,7 @@ class RasParams:
 
     @property
     def num_repeats(self) -> float:
-        """A token that occurs so often in the window is drawn again."""
+        """A token that occurs so often in the window is replaced."""
         return self.window * self.max_repeats
 
 
@@ -42,24 +40,24 @@ def forbid(log_probs: Tensor, forbidden: Tensor) -> Tensor:
 
 
 def empty_history(num_rows: int, params: RasParams, device: torch.device | str = "cpu") -> Tensor:
-    """The windows of sequences that have drawn nothing, [B, window]."""
+    """The windows of sequences without ids, [B, window]."""
     return torch.full((num_rows, params.window), NO_TOKEN, dtype=torch.int64, device=device)
 
 
 def push_history(history: Tensor, ids: Tensor) -> Tensor:
-    """The windows after ``ids`` [B] were drawn."""
+    """The windows after ``ids`` [B]."""
     return torch.cat((history[:, 1:], ids[:, None]), dim=1)
 
 
 def sample_ras(log_probs: Tensor, history: Tensor, seeds: Tensor, steps: Tensor, params: RasParams) -> Tensor:
-    """Draw one id for each row; no value leaves the device.
+    """Sample one id for each row; no value leaves the device.
 
     Args:
         log_probs: [B, V], forbidden ids at -inf.
         history: the last ``window`` ids of each row, oldest first, [B, window]; :data:`NO_TOKEN` where there is none.
         seeds: of each sequence, [B], int64.
-        steps: how many ids each sequence has drawn, [B], int64.
-        params: how to draw.
+        steps: how many ids were sampled for each sequence, [B], int64.
+        params: how to sample.
 
     Returns:
         Ids [B].

@@ -6,8 +6,7 @@
                                   ▲                                 │
                                   └── held back for each slot ◂─────┘
 
-Each row is what it would be alone. The noise of a row depends on its seed and on where in the speech
-it is, nothing else.
+A row does not depend on its batch; its noise depends on its seed and its place in the speech.
 
 Runs on: the thread that owns the device.
 """
@@ -20,10 +19,19 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from cc_tts.engines.cosyvoice2.engine.device import Spoken
 from cc_tts.engines.cosyvoice2.model.networks.layers import within
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice2.runners.counted_random import counted_normals
-from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, bucket_of, buckets_up_to, can_record, thinned, upload
+from cc_tts.engines.cosyvoice2.runners.graphs import (
+    GraphedCall,
+    batches,
+    bucket_of,
+    buckets_up_to,
+    can_record,
+    thinned,
+    upload,
+)
 
 CROSSFADE_FRAMES: Final = 8
 """Each chunk begins with so many of the last mel frames of the one before. Their audio is made twice, held back the first
@@ -54,36 +62,21 @@ class VocoderRow:
     seed: int = 0
     """Of the noise; a signed number of 64 bits, the same for all chunks of a stream."""
 
-    @property
-    def num_frames(self) -> int:
-        """Frames of mel, those of the crossfade not counted."""
-        return self.mel.shape[1]
-
-
-@dataclass(frozen=True, slots=True)
-class PcmOut:
-    """The audio of a row."""
-
-    pcm: bytes
-    """Signed 16-bit little-endian mono; empty when it failed."""
-    failed: bool = False
-    """The numbers were not finite. The slot is free again."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A row, and what comes before it."""
+    """A row with the crossfade before it."""
 
     row: VocoderRow
     num_done: int  # frames of the stream before the new ones
 
     @property
-    def has_crossfade(self) -> bool:
-        return not self.row.is_first
+    def num_crossfade(self) -> int:
+        return 0 if self.row.is_first else CROSSFADE_FRAMES
 
     @property
     def num_frames(self) -> int:
-        return self.row.num_frames + (CROSSFADE_FRAMES if self.has_crossfade else 0)
+        return self.num_crossfade + self.row.mel.shape[1]
 
     @property
     def num_given(self) -> int:
@@ -93,8 +86,8 @@ class _Placed:
     @property
     def numbers(self) -> list[int]:
         """Slot, frames, whether there is a crossfade, the first frame's place in the speech, seed."""
-        start = self.num_done - (CROSSFADE_FRAMES if self.has_crossfade else 0)
-        return [self.row.slot, self.num_frames, int(self.has_crossfade), start, self.row.seed]
+        row, num_crossfade = self.row, self.num_crossfade
+        return [row.slot, self.num_frames, int(num_crossfade > 0), self.num_done - num_crossfade, row.seed]
 
 
 def crossfade_window(num_samples: int = CROSSFADE_SAMPLES) -> Tensor:
@@ -127,11 +120,10 @@ class VocoderRunner:
         vocoder: the network.
         num_slots: how many streams there can be at a time.
         graphs: fill shapes up to buckets, and on a CUDA device record a graph of each.
-        draws_seeded: put seeded noise into the source; otherwise the noise is zeros, for comparisons.
 
     """
 
-    def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False, draws_seeded: bool = True) -> None:
+    def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False) -> None:
         if num_slots < 1:
             raise ValueError("there must be a slot")
         self.num_slots = num_slots
@@ -140,7 +132,6 @@ class VocoderRunner:
         self._vocoder = vocoder
         self._config = vocoder.config
         self._hop = vocoder.config.hop_samples
-        self._draws_seeded = draws_seeded
         self._device = vocoder.conv_pre.weight.device
         self._window = crossfade_window(CROSSFADE_FRAMES * self._hop).to(self._device)
         # One slot more than there are: rows that only fill a batch up read and write there.
@@ -174,10 +165,10 @@ class VocoderRunner:
         return list(itertools.product(row_buckets, FRAME_BUCKETS[::-1], (0, 1)))
 
     @torch.inference_mode()
-    def synthesise(self, rows: Sequence[VocoderRow]) -> list[PcmOut]:
-        """The audio of each row, in their order.
+    def synthesise(self, rows: Sequence[VocoderRow]) -> list[Spoken]:
+        """The audio of each row, in their order; all but a last chunk hold the audio of their last eight frames back.
 
-        A chunk that is not the last one holds the audio of its last eight frames back.
+        A row whose numbers are not finite fails, and its slot is free again.
 
         Raises:
             ValueError: a slot is out of range or there twice, a stream goes on that never began, a first chunk is shorter
@@ -187,20 +178,16 @@ class VocoderRunner:
         """
         if len({row.slot for row in rows}) < len(rows):
             raise ValueError("a slot is there twice")
-        by_bucket: dict[int, list[_Placed]] = {}
-        for placed in [self._placed(row) for row in rows]:
-            by_bucket.setdefault(bucket_of(placed.num_frames, FRAME_BUCKETS), []).append(placed)
-        batches = []
-        for bucket, alike in by_bucket.items():
-            for first in range(0, len(alike), ROW_BUCKETS[-1]):
-                batch = alike[first : first + ROW_BUCKETS[-1]]
-                num_rows, num_frames, _ = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket, 0))
-                if not self._has_buckets:
-                    num_rows, num_frames = len(batch), max(CROSSFADE_FRAMES, *(placed.num_frames for placed in batch))
-                is_even = all(placed.num_frames == num_frames for placed in batch)
-                batches.append((batch, self._call(batch, num_rows, num_frames, is_even=is_even)))
-        done: dict[int, PcmOut] = {}
-        for batch, samples in batches:  # all are under way before the first is waited for
+        started = []
+        placed_rows = [self._placed(row) for row in rows]
+        for bucket, batch in batches(placed_rows, lambda each: each.num_frames, FRAME_BUCKETS, ROW_BUCKETS[-1]):
+            num_rows, num_frames, _ = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket, 0))
+            if not self._has_buckets:
+                num_rows, num_frames = len(batch), max(CROSSFADE_FRAMES, *(placed.num_frames for placed in batch))
+            is_even = all(placed.num_frames == num_frames for placed in batch)
+            started.append((batch, self._call(batch, num_rows, num_frames, is_even=is_even)))
+        done: dict[int, Spoken] = {}
+        for batch, samples in started:  # all are under way before the first is waited for
             done.update(zip((placed.row.slot for placed in batch), self._to_pcm(batch, samples), strict=True))
         return [done[row.slot] for row in rows]
 
@@ -225,8 +212,9 @@ class VocoderRunner:
         if not -(2**63) <= row.seed < 2**63:
             raise ValueError("a seed is a signed number of 64 bits")
         if row.is_first:
-            if row.num_frames < CROSSFADE_FRAMES and not row.is_last:
-                raise ValueError(f"a chunk of {row.num_frames} frames is shorter than the crossfade")
+            num_frames = row.mel.shape[1]
+            if num_frames < CROSSFADE_FRAMES and not row.is_last:
+                raise ValueError(f"a chunk of {num_frames} frames is shorter than the crossfade")
             return _Placed(row, 0)
         if row.slot not in self._num_done:
             raise ValueError(f"nothing was begun in slot {row.slot}")
@@ -239,11 +227,12 @@ class VocoderRunner:
         """
         mel = torch.zeros((num_rows, self._config.num_mels, num_frames), device=self._device)
         for place, placed in enumerate(batch):
-            mel[place, :, placed.num_frames - placed.row.num_frames : placed.num_frames] = placed.row.mel
-            if placed.row.is_last:
-                self._num_done.pop(placed.row.slot, None)
+            row = placed.row
+            mel[place, :, placed.num_crossfade : placed.num_frames] = row.mel
+            if row.is_last:
+                self._num_done.pop(row.slot, None)
             else:
-                self._num_done[placed.row.slot] = placed.num_done + placed.row.num_frames
+                self._num_done[row.slot] = placed.num_done + row.mel.shape[1]
         filler = [self.num_slots, 0, 0, 0, 0]
         packed = torch.tensor([placed.numbers for placed in batch] + [filler] * (num_rows - len(batch)))
         numbers = upload(packed, self._device)
@@ -259,8 +248,8 @@ class VocoderRunner:
         old_mel, new_mel = self._crossfade_mel[slots], mel[:, :, :CROSSFADE_FRAMES]
         mel = torch.cat((torch.where(joins[..., None], old_mel, new_mel), mel[:, :, CROSSFADE_FRAMES:]), dim=2)
 
-        draws = self._draws(seeds, starts, num_frames) if self._draws_seeded else None
-        source = self._vocoder.source(self._vocoder.f0(mel, ends), draws=draws)  # [B, 1, samples]
+        noise = self._noise(seeds, starts, num_frames)
+        source = self._vocoder.source(self._vocoder.f0(mel, ends), noise=noise)  # [B, 1, samples]
         begun = torch.where(joins[..., None], self._crossfade_source[slots], source[:, :, :num_held])
         source = torch.cat((begun, source[:, :, num_held:]), dim=2)
         audio = self._vocoder.synthesize(mel, source, ends)  # [B, samples]
@@ -279,14 +268,14 @@ class VocoderRunner:
         assert pcm.shape == (num_rows, num_frames * self._hop)
         return (torch.cat((pcm, finite[:, None].to(pcm.dtype)), dim=1).to(torch.int16),)
 
-    def _draws(self, seeds: Tensor, starts: Tensor, num_frames: int) -> Tensor:
+    def _noise(self, seeds: Tensor, starts: Tensor, num_frames: int) -> Tensor:
         """Standard normal numbers [B, samples, harmonics], a function of seed and place in the speech."""
         frames = starts[:, None] + torch.arange(num_frames, device=starts.device)  # [B, T]
         of_each = (seeds[:, None].expand_as(frames).flatten(), frames.flatten())
         normals = counted_normals(*of_each, self._hop * self._config.num_harmonics)
         return normals.view(len(seeds), -1, self._config.num_harmonics)
 
-    def _to_pcm(self, batch: Sequence[_Placed], samples: Tensor) -> list[PcmOut]:
+    def _to_pcm(self, batch: Sequence[_Placed], samples: Tensor) -> list[Spoken]:
         """Bring a batch to the host, in one copy; here it waits for the device."""
         on_host = samples.cpu().numpy().astype("<i2", copy=False)
         result = []
@@ -295,5 +284,5 @@ class VocoderRunner:
             if failed:
                 self.num_not_finite += 1
                 self.release(placed.row.slot)
-            result.append(PcmOut(b"" if failed else row[: placed.num_given * self._hop].tobytes(), failed=failed))
+            result.append(Spoken(b"" if failed else row[: placed.num_given * self._hop].tobytes(), failed=failed))
         return result

@@ -1,4 +1,4 @@
-"""The two ONNX graphs that listen to a prompt: CAM++ (who speaks) and the speech tokenizer v2 (what sounds) (spec §7.3).
+"""The two ONNX graphs that encode a reference: CAM++ (who speaks) and the speech tokenizer v2 (what is said) (spec §7.3).
 
 Both run on the CPU with one thread, at enrolment only. The tokens depend a little on the version of onnxruntime
 (spec §13), which is why a voice is enrolled once and its tokens are kept; the version is part of the fingerprint.
@@ -8,6 +8,7 @@ Inputs are taken by position: their names are not known for sure (spec §13).
 import hashlib
 import importlib
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,12 +20,12 @@ from cc_tts.engines.cosyvoice2.voice import features
 from cc_tts.engines.cosyvoice2.voice.features import MEL_RATE_HZ, TOKENIZER_RATE_HZ
 from cc_tts.engines.cosyvoice2.voice.numpy_features import Audio
 from cc_tts.errors import ProcessFailed
-from cc_tts.voices.enrolment import PromptFeatures
+from cc_tts.voices.embedding_cache import EMBEDDING_SIZE
+from cc_tts.voices.enrolment import ReferenceFeatures
 
 SPEAKER_FILE: Final = "campplus.onnx"
 TOKENIZER_FILE: Final = "speech_tokenizer_v2.onnx"
 
-EMBEDDING_SIZE: Final = 192
 NUM_CODES: Final = 6561
 """3⁸, the codebook of the tokenizer (spec §1)."""
 MAX_TOKENIZER_S: Final = 30
@@ -39,14 +40,15 @@ class EncoderFailed(ProcessFailed):
     """A graph ran and gave something that it must not."""
 
     code = "prompt_encoder_failed"
-    title = "The networks that listen to the prompt failed"
+    title = "The networks that encode the reference failed"
 
 
 class _Graph:
-    """One ONNX file, its session, and what we know of its form."""
+    """One ONNX file and its session."""
 
-    def __init__(self, path: Path, *, input_shapes: Sequence[Sequence[int | None]]) -> None:
+    def __init__(self, path: Path, *input_shapes: Sequence[int | None]) -> None:
         refuse_stand_in(path)
+        self._path = path
         runtime = _onnxruntime()
         options = runtime.SessionOptions()
         options.intra_op_num_threads = 1
@@ -64,12 +66,12 @@ class _Graph:
         inputs = self._graph.get_inputs()
         found = [list(value.shape) for value in inputs]
         if len(found) != len(input_shapes) or not all(map(_fits, found, input_shapes)):
-            raise ModelError(f"{path}: a graph with inputs {found}, wanted {[list(shape) for shape in input_shapes]}")
+            raise ModelError(f"{path}: a graph with inputs {found}, wanted {list(map(list, input_shapes))}")
         self._names = [value.name for value in inputs]
         self._output = self._graph.get_outputs()[0].name
 
-    def run(self, *values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Give the inputs by position; returns the first output."""
+    def _run(self, *values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The first output for these inputs, which go by position."""
         result: npt.NDArray[Any] = self._graph.run([self._output], dict(zip(self._names, values, strict=True)))[0]
         return result
 
@@ -91,30 +93,27 @@ def _fits(found: Sequence[object], wanted: Sequence[int | None]) -> bool:
     )
 
 
-class SpeakerEncoder:
+class SpeakerEncoder(_Graph):
     """CAM++: 16 kHz audio to the 192 numbers of a speaker."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._graph = _Graph(path, input_shapes=[(1, None, features.FBANK_BINS)])
+        super().__init__(path, (1, None, features.FBANK_BINS))
 
     def embed(self, audio: Audio) -> npt.NDArray[np.float32]:
         """Filter bank less its mean over time ``[1, T, 80]`` → embedding ``[192]``."""
         fbank = features.kaldi_fbank(audio)
-        result = self._graph.run((fbank - fbank.mean(axis=0, keepdims=True))[None])
+        result = self._run((fbank - fbank.mean(axis=0, keepdims=True))[None])
         embedding = np.asarray(result, dtype=np.float32).reshape(-1)
         if embedding.shape != (EMBEDDING_SIZE,) or not np.isfinite(embedding).all():
             raise EncoderFailed(f"{self._path.name} gave {result.shape}, wanted 1×{EMBEDDING_SIZE} finite numbers")
         return embedding
 
 
-class SpeechTokenizer:
+class SpeechTokenizer(_Graph):
     """The S3 tokenizer: 16 kHz audio to speech tokens, 25 a second."""
 
-    def __init__(self, path: Path, *, num_codes: int = NUM_CODES) -> None:
-        self._path = path
-        self._num_codes = num_codes
-        self._graph = _Graph(path, input_shapes=[(1, features.WHISPER_BINS, None), (1,)])
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, (1, features.WHISPER_BINS, None), (1,))
 
     def tokens(self, audio: Audio) -> npt.NDArray[np.int32]:
         """Log-mel ``[1, 128, T]`` and its length → tokens ``[≈ T / 4]``; 30 s at most."""
@@ -123,44 +122,38 @@ class SpeechTokenizer:
                 f"{len(audio) / TOKENIZER_RATE_HZ:.1f} s of audio; the tokenizer takes {MAX_TOKENIZER_S} s"
             )
         mel = features.whisper_log_mel(audio)
-        result = self._graph.run(mel[None], np.array([mel.shape[1]], dtype=np.int32)).reshape(-1)
+        result = self._run(mel[None], np.array([mel.shape[1]], dtype=np.int32)).reshape(-1)
         if not np.issubdtype(result.dtype, np.integer) or len(result) == 0:
             raise EncoderFailed(f"{self._path.name} gave {len(result)} values of {result.dtype}, wanted token ids")
-        if result.min() < 0 or result.max() >= self._num_codes:
+        if result.min() < 0 or result.max() >= NUM_CODES:
             raise EncoderFailed(
-                f"{self._path.name} gave tokens from {result.min()} to {result.max()}, wanted 0 to {self._num_codes - 1}"
+                f"{self._path.name} gave tokens from {result.min()} to {result.max()}, wanted 0 to {NUM_CODES - 1}"
             )
         return result.astype(np.int32)
 
 
-class CosyVoicePromptEncoder:
-    """Everything that enrolment computes; a ``voices.enrolment.PromptEncoder``. The graphs are read on first use."""
+class CosyVoiceReferenceEncoder:
+    """Everything that enrolment computes; a ``voices.enrolment.ReferenceEncoder``. The graphs are read on first use."""
 
-    def __init__(self, directory: Path, *, num_codes: int = NUM_CODES) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._num_codes = num_codes
-        self._fingerprint = ""
-        self._graphs: tuple[SpeakerEncoder, SpeechTokenizer] | None = None
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Hash of the two graphs, of onnxruntime's version and of the features' version."""
-        if not self._fingerprint:
-            parts = [f"features {_FEATURES_VERSION}", f"onnxruntime {_onnxruntime().__version__}"]
-            parts += [quick_fingerprint(self._directory / name) for name in (SPEAKER_FILE, TOKENIZER_FILE)]
-            self._fingerprint = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-        return self._fingerprint
+        parts = [f"features {_FEATURES_VERSION}", f"onnxruntime {_onnxruntime().__version__}"]
+        parts += [quick_fingerprint(self._directory / name) for name in (SPEAKER_FILE, TOKENIZER_FILE)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
-    def encode(self, audio: Audio, rate_hz: int) -> PromptFeatures:
+    @cached_property
+    def _graphs(self) -> tuple[SpeakerEncoder, SpeechTokenizer]:
+        return SpeakerEncoder(self._directory / SPEAKER_FILE), SpeechTokenizer(self._directory / TOKENIZER_FILE)
+
+    def encode(self, audio: Audio, rate_hz: int) -> ReferenceFeatures:
         """Resample from the recording itself for each reader (spec §7.3), and run all three."""
-        if self._graphs is None:
-            self._graphs = (
-                SpeakerEncoder(self._directory / SPEAKER_FILE),
-                SpeechTokenizer(self._directory / TOKENIZER_FILE, num_codes=self._num_codes),
-            )
         speaker, tokenizer = self._graphs
         at_16k = features.resample(audio, rate_hz, TOKENIZER_RATE_HZ)
-        return PromptFeatures(
+        return ReferenceFeatures(
             tokens=tokenizer.tokens(at_16k),
             mel=features.reference_mel(features.resample(audio, rate_hz, MEL_RATE_HZ)),
             embedding=speaker.embed(at_16k),

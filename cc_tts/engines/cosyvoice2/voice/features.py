@@ -70,11 +70,7 @@ def library() -> FeatureLibrary:
 def resample(audio: Audio, from_hz: int, to_hz: int) -> Audio:
     """Change the sample rate with a Hann-windowed sinc (6 zero crossings, roll-off 0.99; spec §7.3 ``load_wav``).
 
-    ``len(result) = ceil(len(audio) · to_hz / from_hz)``.
-
-    Raises:
-        ValueError: a rate is not positive.
-
+    ``len(result) = ceil(len(audio) · to_hz / from_hz)``. Raises ``ValueError`` for a rate that is not positive.
     """
     if from_hz <= 0 or to_hz <= 0:
         raise ValueError(f"cannot resample from {from_hz} Hz to {to_hz} Hz")
@@ -84,11 +80,7 @@ def resample(audio: Audio, from_hz: int, to_hz: int) -> Audio:
 def whisper_log_mel(audio: Audio) -> Features:
     """Log-mel of 16 kHz audio for the speech tokenizer: ``[128, samples // 160]`` (spec §7.3, "speech tokens").
 
-    Not padded to 30 s, unlike Whisper's own.
-
-    Raises:
-        ValueError: 200 samples or fewer.
-
+    Not padded to 30 s, unlike Whisper's own. Raises ``ValueError`` for 200 samples or fewer.
     """
     power = library().spectrum(_reflect(audio, 200), length=400, hop=160)[:-1]
     filters = library().mel_filters(TOKENIZER_RATE_HZ, 400, WHISPER_BINS, TOKENIZER_RATE_HZ / 2)
@@ -100,11 +92,8 @@ def whisper_log_mel(audio: Audio) -> Features:
 def reference_mel(audio: Audio) -> Features:
     """Log-mel of 24 kHz audio for the flow: ``[samples // 480, 80]``, natural log (spec §7.3, "mel 24 kHz").
 
-    The top of the bank is 8 kHz for CosyVoice 2, not the Nyquist frequency as for 3 (spec §2, §8).
-
-    Raises:
-        ValueError: 720 samples or fewer.
-
+    The top of the bank is 8 kHz for CosyVoice 2, not the Nyquist frequency as for 3 (spec §2, §8). Raises ``ValueError``
+    for 720 samples or fewer.
     """
     magnitude = np.sqrt(library().spectrum(_reflect(audio, 720), length=1920, hop=480) + 1e-9)
     mel = magnitude @ library().mel_filters(MEL_RATE_HZ, 1920, MEL_BINS, MEL_TOP_HZ)
@@ -114,11 +103,8 @@ def reference_mel(audio: Audio) -> Features:
 def kaldi_fbank(audio: Audio) -> Features:
     """Kaldi's log filter bank of 16 kHz audio: ``[frames, 80]``, whole frames only (spec §7.3, "CAM++").
 
-    The mean over time is still in it. Samples are not scaled to 16 bit, and there is no dither.
-
-    Raises:
-        ValueError: less than one frame of 25 ms.
-
+    The mean over time is still in it. Samples are not scaled to 16 bit, and there is no dither. Raises ``ValueError`` for
+    less than one frame of 25 ms.
     """
     if len(audio) < _FBANK_LENGTH:
         raise ValueError(f"{len(audio)} samples are too few for a frame of {_FBANK_LENGTH}")

@@ -11,27 +11,25 @@
 torch is imported by the functions that need it; the rest works without it.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from cc_tts.engines.cosyvoice2.model.checkpoint import (
-    ModelError,
-    ModelFileDamaged,
-    UnsafeCheckpoint,
-    refuse_stand_in,
-)
+from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError, ModelFileDamaged, read_saved
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
-from cc_tts.engines.cosyvoice2.voice.spoken_text import Encoder, text_ids
+from cc_tts.engines.cosyvoice2.model.sizes import FlowConfig, LmConfig
 from cc_tts.errors import CcTtsError
 from cc_tts.voices.embedding_cache import EMBEDDING_SIZE, MEL_BINS, EnrolledVoice
 from cc_tts.voices.enrolment import MAX_LM_TOKENS, num_flow_tokens
+from cc_tts.voices.library import VoiceLibrary, VoiceMode, VoiceRecord
 from cc_tts.voices.voice import Voice
+
+if TYPE_CHECKING:
+    from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 
 ENGINE: Final = "cosyvoice2"
 SPK2INFO: Final = "spk2info.pt"
@@ -41,10 +39,8 @@ MAX_PROMPT_TEXT_TOKENS: Final = 1000
 MAX_SPEAKERS: Final = 1000
 MAX_TABLE_BYTES: Final = 512 * 1024 * 1024
 
-Mode = Literal["zero_shot", "cross_lingual", "instruct", "builtin"]
-EnrolledMode = Literal["zero_shot", "cross_lingual", "instruct"]
+Mode = VoiceMode | Literal["builtin"]
 
-_ZIP: Final = b"PK\x03\x04"
 _LANGUAGES: Final = {"英文": "en", "日语": "ja", "韩语": "ko", "粤语": "yue"}
 _ZERO_SHOT_KEYS: Final = (
     "prompt_text",
@@ -53,17 +49,6 @@ _ZERO_SHOT_KEYS: Final = (
     "prompt_speech_feat",
     "flow_embedding",
 )
-
-
-class SpeakerTokenizer(Encoder, Protocol):
-    """What is needed of ``TextTokenizer``."""
-
-    end_of_prompt: int
-
-    @property
-    def num_tokens(self) -> int:
-        """Words and special tokens."""
-        ...
 
 
 def _no_tokens() -> npt.NDArray[np.int32]:
@@ -91,12 +76,7 @@ class Speaker:
     description: str = ""
 
     def __post_init__(self) -> None:
-        """Check that the numbers go together.
-
-        Raises:
-            ModelError: they do not.
-
-        """
+        """Raise ``ModelError`` if the numbers do not go together."""
         _check(self)
 
     @property
@@ -105,33 +85,36 @@ class Speaker:
         kind: Literal["builtin", "zero_shot"] = "builtin" if self.mode == "builtin" else "zero_shot"
         return Voice(self.id, engine=ENGINE, language=self.language, kind=kind, description=self.description)
 
-    def lm_request(self, tokenizer: SpeakerTokenizer, text: str) -> LmRequest:
-        """What the language model is asked to say, see the table above.
+    def lm_request(self, tokenizer: "TextTokenizer", ids: Sequence[int]) -> LmRequest:
+        """What the language model gets to speak the text tokens ``ids``, see the table above.
 
         Raises:
-            Unprocessable: the text holds something that looks like a special token and is none.
+            Unprocessable: the prompt's text holds something that looks like a special token and is none.
             ModelError: the speaker's text tokens are not of this tokenizer.
 
         """
-        return self.lm_request_of(tokenizer, text_ids(tokenizer, text))
+        if self.mode in {"builtin", "cross_lingual"}:
+            return LmRequest(ids)
+        prompt_text = tuple(self._prompt_ids(tokenizer))
+        if self.mode == "zero_shot":
+            return LmRequest(ids, prompt_text, tuple(self.llm_tokens.tolist()))
+        end = tokenizer.end_of_prompt
+        return LmRequest(ids, prompt_text if prompt_text[-1:] == (end,) else (*prompt_text, end))
 
-    def lm_request_of(self, tokenizer: SpeakerTokenizer, ids: Sequence[int]) -> LmRequest:
-        """The same for text tokens."""
-        if self.mode == "builtin":
-            return LmRequest.built_in_speaker(ids)
-        if self.mode == "cross_lingual":
-            return LmRequest.cross_lingual(ids)
-        prompt_text = self._prompt_ids(tokenizer)
-        if self.mode == "instruct":
-            return LmRequest.instruct(ids, instruction=prompt_text, end_of_prompt=tokenizer.end_of_prompt)
-        return LmRequest.zero_shot(ids, prompt_text=prompt_text, prompt_speech=self.llm_tokens.tolist())
-
-    def _prompt_ids(self, tokenizer: SpeakerTokenizer) -> Sequence[int]:
+    def _prompt_ids(self, tokenizer: "TextTokenizer") -> Sequence[int]:
         if self.prompt_text_ids is None:
             return tokenizer.encode(self.prompt_text)
         if max(self.prompt_text_ids, default=0) >= tokenizer.num_tokens:
             raise ModelError(f"the speaker {self.id!r} has text tokens that are not of this model")
         return self.prompt_text_ids
+
+    def check_fits(self, lm: LmConfig, flow: FlowConfig) -> None:
+        """Raise ``ModelError`` if the speaker was made for another model."""
+        limits = ((self.llm_tokens, lm.num_speech_codes), (self.flow_tokens, flow.vocab_size))
+        if any(tokens.size and int(tokens.max()) >= limit for tokens, limit in limits):
+            raise ModelError(f"the speaker {self.id!r} has speech tokens that this model does not know")
+        if len(self.embedding) != flow.num_embedding or self.flow_mel.shape[1] != flow.estimator.num_mels:
+            raise ModelError(f"the speaker {self.id!r} was made for another model")
 
 
 def _check(speaker: Speaker) -> None:
@@ -157,69 +140,18 @@ def _check(speaker: Speaker) -> None:
         raise ModelError(f"the speaker {speaker.id[:80]!r} cannot be used: {', '.join(wrong)}")
 
 
-class VoiceRecord(Protocol):
-    """What is needed of an entry of the voice library."""
-
-    @property
-    def id(self) -> str:
-        """The voice's name."""
-        ...
-
-    @property
-    def language(self) -> str:
-        """BCP 47 tag."""
-        ...
-
-    @property
-    def mode(self) -> EnrolledMode:
-        """What of the recording the language model gets."""
-        ...
-
-    @property
-    def instruction(self) -> str:
-        """How to speak, with ``instruct``."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """For people."""
-        ...
-
-
-class EnrolledVoices(Protocol):
-    """What is needed of the voice library."""
-
-    def records(self) -> Sequence[VoiceRecord]:
-        """Every voice."""
-        ...
-
-    def load(self, voice_id: str) -> tuple[VoiceRecord, EnrolledVoice]:
-        """One voice with its numbers."""
-        ...
-
-
-def enrolled_speakers(library: EnrolledVoices, *, on_fault: Callable[[str], None] | None = None) -> dict[str, Speaker]:
-    """The voices of the library, by id.
-
-    A voice that cannot be loaded is reported to ``on_fault`` and left out.
-
-    Raises:
-        CcTtsError: a voice cannot be loaded, and there is no ``on_fault``.
-
-    """
+def enrolled_speakers(library: VoiceLibrary, *, on_fault: Callable[[str], None]) -> dict[str, Speaker]:
+    """The voices of the library, by id. One that cannot be loaded is reported to ``on_fault`` and left out."""
     speakers = {}
     for record in library.records():
         try:
-            speakers[record.id] = enrolled_speaker(*library.load(record.id))
+            speakers[record.id] = _enrolled_speaker(*library.load(record.id))
         except CcTtsError as error:
-            if on_fault is None:
-                raise
             on_fault(f"the voice {record.id!r} is left out: {error.detail}")
     return speakers
 
 
-def enrolled_speaker(record: VoiceRecord, voice: EnrolledVoice) -> Speaker:
-    """One voice of the library."""
+def _enrolled_speaker(record: VoiceRecord, voice: EnrolledVoice) -> Speaker:
     prompt_text = {"zero_shot": voice.transcript, "cross_lingual": "", "instruct": record.instruction}[record.mode]
     speaker = Speaker(
         id=record.id,
@@ -261,23 +193,9 @@ def built_in_speakers(model_dir: Path) -> dict[str, Speaker]:
 
 
 def _read_table(path: Path) -> Mapping[str, Any]:
-    import pickle
-
-    import torch
-
-    refuse_stand_in(path)
     if path.stat().st_size > MAX_TABLE_BYTES:
         raise ModelFileDamaged(f"{path}: {path.stat().st_size:,} bytes are too many for a table of speakers")
-    with path.open("rb") as file:
-        if file.read(len(_ZIP)) != _ZIP:
-            raise ModelFileDamaged(f"{path}: this is not a file that torch.save wrote since version 1.6")
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception as error:  # noqa: BLE001 - a damaged index makes the reader fail in any way
-        called = re.search(r"GLOBAL ([\w.]+)", str(error)) if isinstance(error, pickle.UnpicklingError) else None
-        if called:
-            raise UnsafeCheckpoint(f"{path}: refused, it calls {called[1]}; speakers have no need of that") from None
-        raise ModelFileDamaged(f"{path}: cannot be read ({type(error).__name__})") from None
+    content = read_saved(path)
     if not isinstance(content, dict) or not all(isinstance(key, str) and key for key in content):
         raise ModelError(f"{path}: not a table of speakers by name")
     return content

@@ -1,11 +1,14 @@
-"""The end of a piece of text, as the front end of CosyVoice2 leaves it, and its text tokens (§7.2, §7.4).
+"""The end of a text chunk, as the front end of CosyVoice2 leaves it, and its text tokens (§7.2, §7.4).
 
 The model was trained on sentences that end; a text without a mark at its end tends to be cut short or to ramble. A chunk
 that was cut off in mid-sentence keeps its comma, unlike in the reference: a full stop there makes the voice fall.
 """
 
 import re
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 
 _CHINESE: Final = re.compile(r"[\u4e00-\u9fff]")
 _OPEN_END: Final = re.compile(r"[\s,\uff0c\u3001]+$")
@@ -13,14 +16,6 @@ _OPEN_MARKS: Final = frozenset(",\uff0c\u3001—")
 _TERMINATORS_CHINESE: Final = frozenset("。\uff1f\uff01\uff1b\uff1a、.?!;")
 _TERMINATORS_OTHER: Final = frozenset(".?!;:")
 _CLOSERS: Final = "\"'\u201d\u2019»›」』\uff09)】]》〉}"
-
-
-class Encoder(Protocol):
-    """What is needed of ``TextTokenizer``."""
-
-    def encode(self, text: str) -> list[int]:
-        """The text's tokens."""
-        ...
 
 
 def as_sentence(text: str, *, goes_on: bool = False) -> str:
@@ -42,7 +37,7 @@ def as_sentence(text: str, *, goes_on: bool = False) -> str:
     return text + ("。" if is_chinese else ".")
 
 
-def text_ids(tokenizer: Encoder, text: str, *, goes_on: bool = False) -> tuple[int, ...]:
+def text_ids(tokenizer: "TextTokenizer", text: str, *, goes_on: bool = False) -> tuple[int, ...]:
     """The text tokens of ``text`` as a sentence (:func:`as_sentence`); none, when there is nothing to be said.
 
     Raises:

@@ -1,11 +1,11 @@
-"""Text chunks in, what the language model is fed out, for each voice (§3.2, §7.2, §7.5).
+"""From text chunks to the inputs of the language model, by voice (§3.2, §7.2, §7.5).
 
 Runs on: the thread that owns the device.
 """
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
@@ -22,7 +22,7 @@ from cc_tts.voices.catalog import unknown_voice
 LIKELY_SPEECH_PER_TEXT: Final = 8
 """Speech tokens that a text token becomes at most, as a rule; the hard limit is 20 (§3.3)."""
 MAX_SPEECH_TOKENS: Final = 600
-"""Of a sequence, 24 s: twice what its text takes as a rule. Drawing ends there, whatever the model wants."""
+"""Of a sequence, 24 s: twice what its text takes as a rule. Sampling ends there."""
 MAX_TEXT_TOKENS: Final = MAX_SPEECH_TOKENS // LIKELY_SPEECH_PER_TEXT
 """Of a sequence; a longer text chunk becomes several."""
 MAX_SEED: Final = 2**63 - 1
@@ -38,7 +38,6 @@ class TextFront:
         speakers: by id.
         speech_ids: the ids of the model's head.
         num_positions: how long a sequence may become, inputs and speech together.
-        seed: with the voice and the text it decides what is sampled.
 
     """
 
@@ -49,13 +48,11 @@ class TextFront:
         *,
         speech_ids: SpeechIds,
         num_positions: int,
-        seed: int = 0,
     ) -> None:
         self._tokenizer = tokenizer
         self._speakers = speakers
         self._speech_ids = speech_ids
         self._num_positions = num_positions
-        self._seed = seed
 
     def cut(self, text: str) -> tuple[str, str]:
         """As much of ``text`` as a sequence may have, up to the end of a clause if it can be, and the rest."""
@@ -82,19 +79,19 @@ class TextFront:
         if not ids:
             return None
         speaker = self._speaker(voice_id)
-        request = speaker.lm_request_of(self._tokenizer, ids)
+        request = speaker.lm_request(self._tokenizer, ids)
         inputs, limits = request.inputs, request.limits
-        room = self._num_positions - max(len(inputs), len(speaker.flow_tokens))
-        if room < LIKELY_SPEECH_PER_TEXT * len(ids):
+        free = self._num_positions - max(len(inputs), len(speaker.flow_tokens))
+        if free < LIKELY_SPEECH_PER_TEXT * len(ids):
             raise Unprocessable(
                 f"a text chunk of {len(ids)} tokens after a prompt of {len(inputs) - len(ids)} is too long for the model's "
                 f"{self._num_positions} positions; lower tts.chunk_max_chars"
             )
-        limits = LengthLimits(limits.min_len, min(limits.max_len, room, MAX_SPEECH_TOKENS))
+        limits = LengthLimits(limits.min_len, min(limits.max_len, free, MAX_SPEECH_TOKENS))
         return PreparedText(Feed(inputs, SamplingRules.of_request(limits)), self.seed(voice_id, text))
 
     def begin_interleaved(self, voice_id: str) -> Bistream:
-        """A sequence whose text comes in pieces (§3.5).
+        """A sequence whose text comes in chunks (§3.5).
 
         A long prompt would keep it silent until five text tokens are there for each fifteen of its speech tokens. So only
         the text of an instruction goes before, and the voice comes from the flow.
@@ -102,12 +99,7 @@ class TextFront:
         return Bistream(self._instruction(voice_id), (), speech_ids=self._speech_ids)
 
     def text_ids(self, voice_id: str, text: str) -> tuple[int, ...]:
-        """The tokens of a piece of an interleaved text.
-
-        Raises:
-            Unprocessable: as of :meth:`prepare`.
-
-        """
+        """The tokens of a chunk of an interleaved text; raises ``Unprocessable`` as :meth:`prepare` does."""
         ids = tuple(self._tokenizer.encode(text))
         if len(ids) > self.max_interleaved(voice_id):
             raise Unprocessable(
@@ -116,25 +108,20 @@ class TextFront:
         return ids
 
     def max_interleaved(self, voice_id: str) -> int:
-        """Text tokens of an interleaved sequence, at which it still has room for their speech."""
+        """Text tokens of an interleaved sequence, at which their speech still fits."""
         num_prompt = max(len(self._instruction(voice_id)), self.num_flow_prompt(voice_id))
         return min(MAX_TEXT_TOKENS, max(1, (self._num_positions - num_prompt) // (1 + LIKELY_SPEECH_PER_TEXT)))
 
-    def _instruction(self, voice_id: str) -> tuple[int, ...]:
+    def _instruction(self, voice_id: str) -> Sequence[int]:
         speaker = self._speaker(voice_id)
-        return speaker.lm_request_of(self._tokenizer, ()).prompt_text if speaker.mode == "instruct" else ()
+        return speaker.lm_request(self._tokenizer, ()).prompt_text if speaker.mode == "instruct" else ()
 
     def seed(self, voice_id: str, text: str) -> int:
         """The same voice says the same text in the same way."""
-        return seed_of(self._seed, voice_id, text)
+        return seed_of(0, voice_id, text)
 
     def num_flow_prompt(self, voice_id: str) -> int:
-        """Speech tokens of the flow's prompt.
-
-        Raises:
-            UnknownVoice: no voice has this id.
-
-        """
+        """Speech tokens of the flow's prompt; raises ``UnknownVoice``."""
         return len(self._speaker(voice_id).flow_tokens)
 
     def _speaker(self, voice_id: str) -> Speaker:

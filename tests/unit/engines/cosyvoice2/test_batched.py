@@ -23,7 +23,7 @@ from cc_tts.errors import ConfigError, EngineFailed, UnknownVoice, Unprocessable
 from tests.parity import audio_track  # noqa: E402
 from tests.parity.single_stream import SingleStreamEngine  # noqa: E402
 from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
-from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, make_tiny_model  # noqa: E402
+from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
@@ -114,7 +114,7 @@ def test_eight_at_a_time_say_what_each_says_in_the_plain_engine(
     """Without noise in the source, whose draws are other numbers in each of them, and without the fades of this one."""
     assert engine.runner is not None
     monkeypatch.setattr(model_runner, "soften", lambda pcm, **_: pcm)
-    monkeypatch.setattr(engine.runner._vocoder, "_draws_seeded", False)
+    monkeypatch.setattr(engine.runner._vocoder, "_noise", lambda *_: None)
     monkeypatch.setattr(audio_track, "SourceDraws", lambda *_: lambda _frames: None)
     rng = random.Random(8)
     voices = ["zero_shot", "cross_lingual", "instruct", "builtin"] * 2
@@ -124,7 +124,7 @@ def test_eight_at_a_time_say_what_each_says_in_the_plain_engine(
     outs = run(engine)
     assert endings(outs) == {number: StreamDone(number) for number in said}
 
-    plain = SingleStreamEngine(directory, voices=speakers, estimator_head_dim=ESTIMATOR_HEAD_DIM, max_streams=8)
+    plain = SingleStreamEngine(directory, voices=speakers, max_streams=8)
     plain.load(lambda _: None)
     for number, (voice, texts) in said.items():
         open_stream(plain, number, voice, *texts)
@@ -249,7 +249,6 @@ def test_what_cannot_be_opened_is_refused(engine: BatchedEngine) -> None:
 
 
 def test_it_describes_itself(loaded: BatchedEngine) -> None:
-    assert loaded.rate_hz == 24_000
     assert {voice.id for voice in loaded.voices} == set(speakers())
     assert "en" in loaded.languages
     load = loaded.load_report()

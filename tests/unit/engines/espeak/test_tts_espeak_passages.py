@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.engines.espeak.engine import pause_after_ms, split_passages
+from cc_tts.engines.espeak.engine import split_passages
 from cc_tts.engines.espeak.library import EspeakVoice, EspeakVoices
 from cc_tts.errors import ConfigError, LanguageUnsupported, UnknownVoice
+from cc_tts.media.silence_trimmer import pause_after_ms
 
 pytestmark = pytest.mark.unit
 

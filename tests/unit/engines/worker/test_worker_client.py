@@ -96,7 +96,7 @@ class Lab:
         self.links[worker]._on_message(message, payload)
 
     def describe(self, room: int = 10, *, worker: int = 0, refusal: str = "") -> None:
-        self.says(EngineDescription(24_000, VOICES, ("zh", "en", "ja")), worker=worker)
+        self.says(EngineDescription(VOICES, ("zh", "en", "ja")), worker=worker)
         load = EngineLoad(num_streams=0, first_audio_ms=1.0, utilisation=0.0, room=room, refusal=refusal)
         self.says(LoadReport(load), worker=worker)
 

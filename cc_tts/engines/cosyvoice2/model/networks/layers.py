@@ -1,4 +1,4 @@
-"""What the flow and the vocoder share: masks, causal convolutions with context, caches of keys and values, weight norm.
+"""What the networks share: masks, causal convolutions with context, caches of keys and values, joined linear maps.
 
 Sequences are [batch, time, channel] in the flow. Lengths are tensors and never read on the host, so that everything here
 can be captured in a CUDA graph. A cache belongs to the caller and is written in place: an arena of pages that many sequences
@@ -9,59 +9,14 @@ Runs on: the thread that owns the device.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-
-_DIRECTION: Final = (".parametrizations.weight.original1", ".weight_v")
-_MAGNITUDE: Final = (".parametrizations.weight.original0", ".weight_g")
-_PREFIX: Final = "generator."
-
-
-def folded_shapes(shapes: Mapping[str, Sequence[int] | Tensor]) -> dict[str, tuple[int, ...]]:
-    """Shapes by the keys that :func:`fold_weight_norm` would give; tensors may stand for their shapes."""
-    folded: dict[str, tuple[int, ...]] = {}
-    for key, value in shapes.items():
-        name = key.removeprefix(_PREFIX)
-        if name.endswith(_MAGNITUDE):
-            continue
-        for suffix in _DIRECTION:
-            if name.endswith(suffix):
-                name = name.removesuffix(suffix) + ".weight"
-        folded[name] = tuple(value.shape if isinstance(value, Tensor) else value)
-    return folded
-
-
-def fold_weight_norm(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Multiply out weight norm, in either spelling of its keys, and take the prefix ``generator.`` off (§1, §5.3).
-
-    The weight is ``g * v / |v|``; the norm goes over all dimensions but the first.
-    """
-    stripped = {key.removeprefix(_PREFIX): value for key, value in state_dict.items()}
-    folded: dict[str, Tensor] = {}
-    for key, value in stripped.items():
-        if key.endswith(_MAGNITUDE):
-            continue
-        for direction, magnitude in zip(_DIRECTION, _MAGNITUDE, strict=True):
-            if key.endswith(direction):
-                name = key.removesuffix(direction)
-                dims = tuple(range(1, value.dim()))
-                norm = torch.linalg.vector_norm(value, dim=dims, keepdim=True)
-                folded[name + ".weight"] = value * (stripped[name + magnitude] / norm)
-                break
-        else:
-            folded[key] = value
-    return folded
-
-
-def count_entries(names: Mapping[str, object], prefix: str) -> int:
-    """How many numbered entries, 0, 1, 2, … follow ``prefix`` in the keys of a state dict."""
-    return len({key.removeprefix(prefix).split(".")[0] for key in names if key.startswith(prefix)})
 
 
 def within(lengths: Tensor, width: int) -> Tensor:
@@ -146,10 +101,11 @@ class Span:
         kept = num_new if num_kept is None else num_kept
         return cls(kept, distance, visible[:, None], written, lowest, pages, slots, page_len)
 
-    def twice(self) -> Self:
-        """The same span for the two halves of a batch: with and without condition (§4.6).
+    def twice(self, dtype: torch.dtype, *, num_past: int) -> Self:
+        """The span of the two halves of a batch, with and without condition (§4.6), for the estimator.
 
-        Page and slot i become 2 i and 2 i + 1.
+        Page and slot i become 2 i and 2 i + 1. It has the bias, and the places for convolutions over ``num_past`` inputs, so
+        that not every layer makes them anew.
         """
         written, pages, slots = self.written.repeat(2, 1), None, None
         if self.pages is not None and self.slots is not None:
@@ -157,21 +113,18 @@ class Span:
             written = torch.cat((first, first + self.page_len))
             pages = torch.cat((2 * self.pages, 2 * self.pages + 1))
             slots = torch.cat((2 * self.slots, 2 * self.slots + 1))
-        return type(self)(
-            self.num_kept.repeat(2),
-            self.distance.repeat(2, 1, 1),
-            self.visible.repeat(2, 1, 1, 1),
-            written,
-            self.lowest,
-            pages,
-            slots,
-            self.page_len,
+        visible, num_kept = self.visible.repeat(2, 1, 1, 1), self.num_kept.repeat(2)
+        return replace(
+            self,
+            num_kept=num_kept,
+            distance=self.distance.repeat(2, 1, 1),
+            visible=visible,
+            written=written,
+            pages=pages,
+            slots=slots,
+            bias=torch.zeros_like(visible, dtype=dtype).masked_fill_(~visible, -math.inf),
+            last=last_inputs(num_kept, num_past),
         )
-
-    def for_many_layers(self, dtype: torch.dtype, *, num_past: int) -> Self:
-        """The same with its bias, and for convolutions over ``num_past`` inputs, so that not every layer makes them anew."""
-        bias = torch.zeros_like(self.visible, dtype=dtype).masked_fill_(~self.visible, -math.inf)
-        return replace(self, bias=bias, last=last_inputs(self.num_kept, num_past))
 
 
 class JoinedLinears:

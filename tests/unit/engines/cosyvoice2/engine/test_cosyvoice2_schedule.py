@@ -1,3 +1,4 @@
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -19,12 +20,13 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
     FlowReference,
     fixed_noise,
 )
-from cc_tts.engines.cosyvoice2.model.networks.layers import fold_weight_norm  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
 from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
 from tests.parity.golden_fill import fill_by_kind  # noqa: E402
 from tests.parity.token2wav import stream_mel, stream_wav  # noqa: E402
+from tests.parity.whole_vocoder import vocode, with_coarse_phase  # noqa: E402
 from tests.support.golden import read_json, read_tensors, tiny_shapes  # noqa: E402
+from tests.support.networks import flow_of, vocoder_of  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
@@ -44,12 +46,12 @@ def golden() -> "dict[str, Tensor]":
 
 @pytest.fixture(scope="module")
 def flow() -> Flow:
-    return Flow.from_state_dict(fill_by_kind(tiny_shapes("flow"), "flow."), estimator_head_dim=16)
+    return flow_of(fill_by_kind(tiny_shapes("flow"), "flow."))
 
 
 @pytest.fixture(scope="module")
 def vocoder() -> Vocoder:
-    return Vocoder.from_state_dict(fold_weight_norm(fill_by_kind(tiny_shapes("hift"), "hift.")), compat=True)
+    return with_coarse_phase(vocoder_of(fill_by_kind(tiny_shapes("hift"), "hift.")))
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +139,9 @@ class TestTokensToAudio:
         tokens = golden["flow_token"]
         calls = calls_with_hops(golden["chunk_hops"].tolist(), tokens.shape[1])
         noise = fixed_noise(400)
-        chunks = list(stream_wav(flow, vocoder, prompt, tokens, calls, noise=noise, incremental=incremental))
+        chunks = list(
+            stream_wav(flow, partial(vocode, vocoder), prompt, tokens, calls, noise=noise, incremental=incremental)
+        )
         assert len(chunks) == 4
         for index, audio in enumerate(chunks):
             torch.testing.assert_close(audio[0], golden[f"wav_chunk{index}"], rtol=0.0, atol=1e-5)
@@ -164,6 +168,8 @@ class TestTokensToAudio:
 
         tokens = golden["flow_token"][:, :30]
         calls = calls_with_hops([13], 30)
-        chunks = list(stream_wav(flow, vocoder, prompt, tokens, calls, noise=fixed_noise(400), draw=draw))
+        chunks = list(
+            stream_wav(flow, partial(vocode, vocoder), prompt, tokens, calls, noise=fixed_noise(400), draw=draw)
+        )
         assert asked == [26, 42]
         assert sum(chunk.shape[1] for chunk in chunks) == 30 * 960

@@ -18,6 +18,7 @@ from cc_tts.voices.enrolment import num_flow_tokens  # noqa: E402
 from tests.parity.golden_fill import fill_by_kind  # noqa: E402
 from tests.support.flow_cases import CLOSE, new_flow, new_runner, prompt_of, tokens_of, whole  # noqa: E402
 from tests.support.golden import read_tensors, tiny_shapes  # noqa: E402
+from tests.support.networks import flow_of  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def test_it_equals_the_whole_of_a_random_reference(flow: Flow, num_prompt: int, 
 def test_it_equals_the_reference_on_golden_data() -> None:
     """The golden reference, trimmed as enrolment does, against one run over everything under the chunk mask."""
     golden = read_tensors("tiny.npz")
-    flow = Flow.from_state_dict(fill_by_kind(tiny_shapes("flow"), "flow."), estimator_head_dim=16)
+    flow = flow_of(fill_by_kind(tiny_shapes("flow"), "flow."))
     given = golden["flow_prompt_token"].shape[1]
     kept = num_flow_tokens(given)
     assert kept % 25 == 13

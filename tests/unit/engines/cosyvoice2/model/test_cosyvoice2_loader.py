@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice2.model import checkpoint, checkpoint_shapes  # noqa: E402
+from cc_tts.engines.cosyvoice2.model import sizes  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.checkpoint import (  # noqa: E402
     ModelError,
     ModelFileDamaged,
@@ -21,18 +21,18 @@ from cc_tts.engines.cosyvoice2.model.checkpoint import (  # noqa: E402
     TensorMismatch,
     UnsafeCheckpoint,
     WrongModelVersion,
-    check_part,
 )
-from cc_tts.engines.cosyvoice2.model.checkpoint_shapes import FlowDims, HiftDims, LlmDims, Part  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import (  # noqa: E402
-    OVERFLOW_NOTE,
     DtypePolicy,
+    check_part,
+    check_weights,
     dtype_policy,
     load_model,
-    load_weights,
 )
+from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, Part, VocoderConfig  # noqa: E402
 from cc_tts.errors import ConfigError  # noqa: E402
 from tests.support import tiny_model  # noqa: E402
+from tests.support.networks import shapes_for  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
@@ -71,17 +71,18 @@ def change(model: Path, part: Part, edit: Callable[[dict[str, Any]], object]) ->
 
 
 def test_a_whole_directory_loads(published: Path) -> None:
-    weights = load_weights(published, checksums=True)
-    assert weights.report.num_tensors == {"llm.pt": 31, "flow.pt": 230, "hift.pt": 328}
-    assert weights.report.sha256["hift.pt"] == checkpoint.sha256_of(published / "hift.pt")
-    assert set(weights.report.sha256) == {"llm.pt", "flow.pt", "hift.pt"}
-    assert weights.head_dim == 16
-    assert len(weights.llm) == 30  # the tied head is dropped
-    assert weights.flow.keys() == tiny_model.FLOW.shapes().keys()
-    assert weights.hift["conv_pre.weight"].shape == (32, 80, 7)
-    assert not any("original" in key for key in weights.hift)
-    assert any("layers 2, published 24" in note for note in weights.report.notes)
-    assert all(value.dtype == torch.float32 for value in weights.hift.values())
+    check_weights(published)
+    model = load_model(published)
+    assert (model.lm.config, model.flow.config, model.vocoder.config) == (
+        tiny_model.LLM,
+        tiny_model.FLOW,
+        tiny_model.HIFT,
+    )
+    assert len(model.lm.state_dict()) == 30  # the tied head is dropped
+    assert model.flow.state_dict().keys() == shapes_for(tiny_model.FLOW).keys()
+    assert "num_layers 2, published 24" in sizes.differences(model.lm.config)
+    assert "encoder.num_layers 1, published 6" in sizes.differences(model.flow.config)
+    assert all(value.dtype == torch.float32 for value in model.vocoder.state_dict().values())
 
 
 @pytest.mark.parametrize("prefix", ["", "generator."])
@@ -89,8 +90,9 @@ def test_a_whole_directory_loads(published: Path) -> None:
 def test_every_spelling_of_the_vocoder_gives_the_same_weights(
     published: Path, tmp_path: Path, prefix: str, *, old: bool
 ) -> None:
-    expected = load_weights(published).hift
-    other = load_weights(tiny_model.make_tiny_model(tmp_path, hift_prefix=prefix, old_weight_norm=old)).hift
+    expected = load_model(published).vocoder.state_dict()
+    directory = tiny_model.make_tiny_model(tmp_path, hift_prefix=prefix, old_weight_norm=old)
+    other = load_model(directory).vocoder.state_dict()
     assert other.keys() == expected.keys()
     for key, value in expected.items():
         torch.testing.assert_close(other[key], value, rtol=0, atol=0)
@@ -98,7 +100,7 @@ def test_every_spelling_of_the_vocoder_gives_the_same_weights(
 
 def test_weight_norm_is_folded_as_torch_computes_it(published: Path) -> None:
     stored = torch.load(published / "hift.pt", weights_only=True)
-    loaded = load_weights(published).hift
+    loaded = load_model(published).vocoder.state_dict()
     assert not [key for key in loaded if "original" in key]
     for name, conv in (("conv_pre", torch.nn.Conv1d(80, 32, 7)), ("ups.0", torch.nn.ConvTranspose1d(32, 16, 16))):
         normed = torch.nn.utils.parametrizations.weight_norm(conv)
@@ -108,7 +110,7 @@ def test_weight_norm_is_folded_as_torch_computes_it(published: Path) -> None:
 
 
 def test_the_networks_take_the_weights_and_run(published: Path) -> None:
-    model = load_model(published, estimator_head_dim=tiny_model.ESTIMATOR_HEAD_DIM)
+    model = load_model(published)
     for network in (model.lm, model.flow, model.vocoder):
         assert not network.training
         assert not [name for name, value in network.named_parameters() if value.requires_grad or value.is_meta]
@@ -124,34 +126,33 @@ def test_the_networks_take_the_weights_and_run(published: Path) -> None:
         noise=torch.zeros(1, 80, 100),
     )
     assert torch.isfinite(mel).all()
-    assert model.report.num_tensors["llm.pt"] == 31
 
 
 def test_a_weight_norm_without_direction_is_refused(model: Path) -> None:
     change(model, "hift", lambda state: state["conv_pre.parametrizations.weight.original1"].zero_())
     with pytest.raises(TensorMismatch, match=r"conv_pre.*zero"):
-        load_weights(model)
+        check_weights(model)
 
 
 @pytest.mark.parametrize(
-    ("part", "dims", "num_tensors", "num_values"),
+    ("part", "config", "num_tensors", "num_values"),
     [
-        ("llm", LlmDims(), 295, 505_803_812 + 151_936 * 896),
-        ("flow", FlowDims(), 1121, 112_549_360),
-        ("hift", HiftDims(), 328, 20_821_295),
+        ("llm", LmConfig(), 295, 505_803_812 + 151_936 * 896),
+        ("flow", FlowConfig(), 1121, 112_549_360),
+        ("hift", VocoderConfig(), 328, 20_821_295),
     ],
 )
-def test_the_shapes_of_the_specification_add_up(part: Part, dims: Any, num_tensors: int, num_values: int) -> None:
-    shapes = dims.shapes()
+def test_the_shapes_of_the_specification_add_up(part: Part, config: Any, num_tensors: int, num_values: int) -> None:
+    shapes = shapes_for(config)
     assert len(shapes) == num_tensors
     assert sum(torch.Size(shape).numel() for shape in shapes.values()) == num_values
-    assert check_part(f"{part}.pt", part, shapes) == dims
+    assert check_part(f"{part}.pt", part, shapes).config == config
 
 
 @pytest.mark.parametrize("part", ["llm", "flow", "hift"])
 def test_the_shapes_are_those_of_the_published_files(part: Part) -> None:
-    dims = check_part(f"{part}.pt", part, listed(f"cosyvoice2_{part}_pt.json"))
-    assert checkpoint_shapes.differences(dims) == []
+    network = check_part(f"{part}.pt", part, listed(f"cosyvoice2_{part}_pt.json"))
+    assert sizes.differences(network.config) == []
 
 
 @pytest.mark.parametrize("part", ["llm", "flow", "hift"])
@@ -160,7 +161,8 @@ def test_the_small_model_has_the_tensors_of_the_small_reference(part: Part) -> N
     if not path.exists():
         pytest.skip("tiny_state_dict.json is not in tests/data/golden")
     stored = json.loads(path.read_text())[f"{part}.pt"]
-    made = {"llm": tiny_model.LLM.shapes(), "flow": tiny_model.FLOW.shapes(), "hift": tiny_model.HIFT.shapes()}[part]
+    configs: dict[Part, Any] = {"llm": tiny_model.LLM, "flow": tiny_model.FLOW, "hift": tiny_model.HIFT}
+    made = shapes_for(configs[part])
     assert {key: tuple(shape) for key, (shape, _dtype) in stored.items()} == made
 
 
@@ -169,7 +171,7 @@ def test_a_file_cut_short_is_refused(model: Path, keep: float) -> None:
     whole = (model / "hift.pt").read_bytes()
     replace(model / "hift.pt", whole[: int(len(whole) * keep)])
     with pytest.raises(ModelFileDamaged, match=r"hift\.pt: cannot be read, .* bytes are probably not the whole file"):
-        load_weights(model)
+        check_weights(model)
 
 
 class Code:
@@ -181,13 +183,13 @@ def test_code_in_a_checkpoint_is_not_run(model: Path, monkeypatch: pytest.Monkey
     change(model, "flow", lambda state: state.update(extra=Code()))
     monkeypatch.setattr(os, "system", lambda _command: pytest.fail("the code was run"))
     with pytest.raises(UnsafeCheckpoint, match=r"flow\.pt: refused, it calls \w+\.system"):
-        load_weights(model)
+        check_weights(model)
 
 
 def test_a_bare_pickle_is_refused(model: Path) -> None:
     replace(model / "flow.pt", pickle.dumps({"weight": Code()}))
     with pytest.raises(UnsafeCheckpoint, match="bare pickle"):
-        load_weights(model)
+        check_weights(model)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +205,7 @@ def test_a_bare_pickle_is_refused(model: Path) -> None:
 def test_stand_ins_are_told_apart(model: Path, content: bytes, message: str) -> None:
     replace(model / "llm.pt", content)
     with pytest.raises(ModelFileDamaged, match=message):
-        load_weights(model)
+        check_weights(model)
 
 
 def test_missing_and_extra_and_misshapen_tensors_are_reported_together(model: Path) -> None:
@@ -214,7 +216,7 @@ def test_missing_and_extra_and_misshapen_tensors_are_reported_together(model: Pa
 
     change(model, "flow", edit)
     with pytest.raises(TensorMismatch) as caught:
-        load_weights(model)
+        check_weights(model)
     assert caught.value.missing == ("encoder_proj.bias", "decoder.estimator.mid_blocks.1.0.res_conv.bias")
     assert caught.value.unexpected == ("decoder.noise",)
     assert caught.value.wrong == ("encoder.after_norm.weight is 511, must be 512",)
@@ -225,74 +227,98 @@ def test_missing_and_extra_and_misshapen_tensors_are_reported_together(model: Pa
 def test_only_the_first_few_names_are_spelled_out(model: Path) -> None:
     change(model, "hift", lambda state: [state.pop(key) for key in list(state) if key.startswith("resblocks.4")])
     with pytest.raises(TensorMismatch, match=r"24 missing: (\S+, ){4}\S+ and 19 more"):
-        load_weights(model)
+        check_weights(model)
 
 
 @pytest.mark.parametrize("extra", [7, "text", [1.0], None])
 def test_what_is_no_tensor_is_refused(model: Path, extra: object) -> None:
     change(model, "hift", lambda state: state.update(epoch=extra))
     with pytest.raises(TensorMismatch, match="epoch"):
-        load_weights(model)
+        check_weights(model)
 
 
 def test_integer_tensors_and_bare_tensors_are_refused(model: Path) -> None:
     change(model, "hift", lambda state: state.update({"conv_pre.bias": torch.zeros(32, dtype=torch.int64)}))
     with pytest.raises(TensorMismatch, match=r"conv_pre\.bias \(torch\.int64\)"):
-        load_weights(model)
+        check_weights(model)
     (model / "hift.pt").unlink()
     torch.save(torch.zeros(3), model / "hift.pt")
     with pytest.raises(TensorMismatch, match="a Tensor in place of named tensors"):
-        load_weights(model)
+        check_weights(model)
 
 
 def test_one_tensor_under_two_names_is_refused(model: Path) -> None:
     change(model, "hift", lambda state: state.update({"generator.conv_pre.bias": torch.zeros(32)}))
     with pytest.raises(TensorMismatch, match="second name"):
-        load_weights(model)
+        check_weights(model)
 
 
 def test_the_tied_head_must_be_the_text_embedding(model: Path) -> None:
-    change(model, "llm", lambda state: state.update({checkpoint_shapes.TIED_HEAD: torch.zeros(512, 64)}))
+    change(model, "llm", lambda state: state.update({TIED_HEAD: torch.zeros(512, 64)}))
     with pytest.raises(TensorMismatch, match=r"lm_head\.weight differs from"):
-        load_weights(model)
+        check_weights(model)
 
 
 def test_a_copy_of_the_text_embedding_is_accepted_as_the_head(model: Path) -> None:
     change(
         model,
         "llm",
-        lambda state: state.update({checkpoint_shapes.TIED_HEAD: state[checkpoint_shapes.TEXT_EMBEDDING].clone()}),
+        lambda state: state.update({TIED_HEAD: state[TEXT_EMBEDDING].clone()}),
     )
-    assert checkpoint_shapes.TIED_HEAD not in load_weights(model).llm
+    assert TIED_HEAD not in load_model(model).lm.state_dict()
 
 
 def test_a_missing_last_layer_is_noticed_by_the_description(model: Path) -> None:
     change(model, "llm", lambda state: [state.pop(key) for key in list(state) if ".layers.1." in key])
     with pytest.raises(TensorMismatch, match=r"layers is 1, config\.json says 2"):
-        load_weights(model)
+        check_weights(model)
+
+
+def test_heads_that_are_not_whole_are_refused(model: Path) -> None:
+    path = model / "CosyVoice-BlankEN" / "config.json"
+    replace(path, json.dumps(json.loads(path.read_text()) | {"num_key_value_heads": 3}).encode())
+    with pytest.raises(ModelFileDamaged, match=r"config\.json: 4 heads for 64 values, 3 of them for the keys"):
+        check_weights(model)
+    replace(path, json.dumps(json.loads(path.read_text()) | {"num_key_value_heads": 2}).encode())
+    replace(model / "cosyvoice2.yaml", b"attention_head_dim: 15\n")
+    with pytest.raises(ModelFileDamaged, match=r"cosyvoice2\.yaml: .* queries of 32 are not whole heads"):
+        check_weights(model)
+
+
+@pytest.mark.parametrize("part", ["llm", "flow", "hift"])
+@pytest.mark.parametrize("size", [0, 1, 1 << 40])
+def test_sizes_that_no_network_has_are_wrong_shapes(part: Part, size: int) -> None:
+    shapes = {key: (size,) * len(shape) for key, shape in listed(f"cosyvoice2_{part}_pt.json").items()}
+    with pytest.raises(TensorMismatch, match="wrong shape"):
+        check_part(f"{part}.pt", part, shapes)
+
+
+def test_a_stack_without_end_is_refused() -> None:
+    with pytest.raises(TensorMismatch, match="1 unexpected"):
+        check_part("llm.pt", "llm", listed("cosyvoice2_llm_pt.json") | {"llm.model.model.layers.100.bias": (1,)})
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b'{"hidden_size": 64}', b"null"])
 def test_a_description_that_cannot_be_read_is_refused(model: Path, content: bytes) -> None:
     replace(model / "CosyVoice-BlankEN" / "config.json", content)
     with pytest.raises(ModelFileDamaged, match=r"config\.json: not the description"):
-        load_weights(model)
+        check_weights(model)
 
 
 def test_missing_files_are_listed_at_once(model: Path) -> None:
     (model / "flow.pt").unlink()
     (model / "hift.pt").unlink()
     with pytest.raises(ModelFileMissing, match=r"lacks flow\.pt, hift\.pt"):
-        load_weights(model)
+        check_weights(model)
     with pytest.raises(ModelError, match="no such directory"):
-        load_weights(model / "nowhere")
+        check_weights(model / "nowhere")
 
 
 @pytest.mark.parametrize(("name", "version"), [("cosyvoice.yaml", 1), ("cosyvoice3.yaml", 3)])
 def test_another_version_is_known_by_its_description(model: Path, name: str, version: int) -> None:
     (model / "cosyvoice2.yaml").rename(model / name)
     with pytest.raises(WrongModelVersion, match=f"CosyVoice {version}"):
-        load_weights(model)
+        check_weights(model)
 
 
 OTHER_VERSIONS: list[tuple[Part, int, dict[str, tuple[int, ...]]]] = [
@@ -326,18 +352,16 @@ def test_types_follow_the_device() -> None:
     for capability in ((8, 0), (8, 9), (9, 0), (12, 0)):
         policy = dtype_policy("cuda", capability)
         assert (policy.llm, policy.flow, policy.hift) == (torch.bfloat16, torch.bfloat16, torch.float32)
-        assert not policy.note
     for capability in ((7, 0), (7, 5)):
         policy = dtype_policy("cuda:0", capability)
         assert (policy.llm, policy.flow, policy.hift) == (torch.float16, torch.float16, torch.float32)
-        assert policy.note == OVERFLOW_NOTE
     assert dtype_policy("cuda", (6, 1)).llm == torch.float32
 
 
 def test_pitch_and_source_stay_float32_in_any_policy(published: Path) -> None:
-    weights = load_weights(published, policy=DtypePolicy(llm=torch.float16, flow=torch.bfloat16, hift=torch.bfloat16))
-    assert {value.dtype for value in weights.llm.values()} == {torch.float16}
-    assert {value.dtype for value in weights.flow.values()} == {torch.bfloat16}
-    for key, value in weights.hift.items():
+    model = load_model(published, policy=DtypePolicy(llm=torch.float16, flow=torch.bfloat16, hift=torch.bfloat16))
+    assert {value.dtype for value in model.lm.state_dict().values()} == {torch.float16}
+    assert {value.dtype for value in model.flow.state_dict().values()} == {torch.bfloat16}
+    for key, value in model.vocoder.state_dict().items():
         exact = key.startswith(("f0_predictor.", "m_source."))
         assert value.dtype == (torch.float32 if exact else torch.bfloat16), key

@@ -25,6 +25,11 @@ CORPUS = [
 ] * 4
 
 
+def decoded(tokenizer: TextTokenizer, text: str) -> str:
+    """The text that the tokens of ``text`` spell."""
+    return str(tokenizer._tokenizer.decode(tokenizer.encode(text), skip_special_tokens=False))
+
+
 def write_directory(directory: Path, **changes: Any) -> Path:
     """A small byte-level BPE with the files of the model's directory."""
     tokenizer = Tokenizer(models.BPE())
@@ -95,12 +100,12 @@ def test_text_is_composed_first(tokenizer: TextTokenizer) -> None:
 @given(text=st.text(max_size=40))
 def test_every_text_comes_back_composed(tokenizer: TextTokenizer, text: str) -> None:
     if "<|" not in text:
-        assert tokenizer.decode(tokenizer.encode(text)) == unicodedata.normalize("NFC", text)
+        assert decoded(tokenizer, text) == unicodedata.normalize("NFC", text)
 
 
 @pytest.mark.parametrize("text", ["<|endofprompt|", "a < b | c > d", "<| endofprompt", "[unknown]", "<em>", "a<|b"])
 def test_what_only_resembles_a_special_token_is_text(tokenizer: TextTokenizer, text: str) -> None:
-    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert decoded(tokenizer, text) == text
 
 
 @pytest.mark.parametrize("spelling", ["<|endofprompts|>", "<|EndOfPrompt|>", "<|en|>", "<||>", "<| endofprompt |>"])

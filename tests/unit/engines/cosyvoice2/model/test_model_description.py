@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelFileDamaged
-from cc_tts.engines.cosyvoice2.model.description import estimator_head_dim
+from cc_tts.engines.cosyvoice2.model.loader import estimator_head_dim
 
 pytestmark = pytest.mark.unit
 

@@ -56,5 +56,5 @@ def test_a_draw_does_not_depend_on_how_many_numbers_the_others_have() -> None:
 
 
 def test_a_step_has_two_draws() -> None:
-    with pytest.raises(ValueError, match="3 draws; a step has 2"):
+    with pytest.raises(ValueError, match="3 groups; a step has 2"):
         counted_exponentials(SEEDS, STEPS, (1, 1, 1))

@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch")
 from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
     Flow,
-    FlowConfig,
     FlowReference,
 )
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice  # noqa: E402
@@ -26,7 +25,7 @@ from tests.support.flow_cases import (  # noqa: E402
     tokens_of,
     whole,
 )
-from tests.support.tiny_model import tiny_states  # noqa: E402
+from tests.support.tiny_model import FLOW  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
@@ -351,7 +350,7 @@ class TestShapes:
     def test_no_tensor_is_asked_for_its_value(self) -> None:
         """On the meta device tensors have none; what runs there can be captured in a CUDA graph."""
         with torch.device("meta"):
-            flow = Flow(FlowConfig.from_state_dict(tiny_states()["flow"], estimator_head_dim=16))
+            flow = Flow(FLOW)
         runner = FlowRunner(flow, num_slots=2, num_pages=3, noise=NOISE, max_tokens=MAX_TOKENS, graphs=True)
         shape = FlowShape(2, 50, 4)
         (mel,) = runner._solve(*shape, **runner._inputs(shape, ())._asdict())

@@ -10,8 +10,8 @@ from cc_tts.errors import EngineOverloaded
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena  # noqa: E402
+from tests.support.networks import flow_of  # noqa: E402
 from tests.support.tiny_model import tiny_states  # noqa: E402
 
 pytestmark = pytest.mark.unit
@@ -105,7 +105,7 @@ class TestFlowArena:
     """The tensors behind the pages."""
 
     def test_sizes(self) -> None:
-        flow = Flow.from_state_dict(tiny_states()["flow"], estimator_head_dim=16)
+        flow = flow_of(tiny_states()["flow"])
         arena = FlowArena.of(flow, num_slots=3, num_pages=5)
         config, encoder = flow.config, flow.config.encoder
         num_attentions = arena.estimator.attention.shape[1]
@@ -120,7 +120,7 @@ class TestFlowArena:
         assert arena.bytes_total == 5 * arena.bytes_per_page + 3 * arena.bytes_per_slot
 
     def test_contexts_of_a_slot_are_views(self) -> None:
-        flow = Flow.from_state_dict(tiny_states()["flow"], estimator_head_dim=16)
+        flow = flow_of(tiny_states()["flow"])
         arena = FlowArena.of(flow, num_slots=3, num_pages=2)
         for context in arena.contexts(1):
             context.fill_(1.0)
@@ -128,7 +128,7 @@ class TestFlowArena:
         assert arena.encoder.up_context.mean(dim=(1, 2)).tolist() == [0, 1, 0]
 
     def test_wiping_leaves_the_others(self) -> None:
-        flow = Flow.from_state_dict(tiny_states()["flow"], estimator_head_dim=16)
+        flow = flow_of(tiny_states()["flow"])
         arena = FlowArena.of(flow, num_slots=2, num_pages=3)
         encoder, attention = arena.encoder, arena.estimator.attention
         for tensor in (encoder.tokens, encoder.frames, attention):
@@ -138,6 +138,6 @@ class TestFlowArena:
         assert torch.isnan(attention[0, 0]).flatten(1).any(1).tolist() == [True, True, False, False, True, True]
 
     def test_it_cannot_be_empty(self) -> None:
-        flow = Flow.from_state_dict(tiny_states()["flow"], estimator_head_dim=16)
+        flow = flow_of(tiny_states()["flow"])
         with pytest.raises(ValueError, match="scratch"):
             FlowArena.of(flow, num_slots=0, num_pages=1)

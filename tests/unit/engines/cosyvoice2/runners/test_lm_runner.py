@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream, BistreamState  # noqa: E402
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import UNLIMITED  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import UNLIMITED, SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     TASK,
@@ -17,9 +17,10 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.lm import Drawn, LmFeed, LmRunner, LmVoice, SamplingRules  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.lm import Drawn, LmFeed, LmRunner, LmVoice  # noqa: E402
 from tests.parity.generation import speak, speak_streamed  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
+from tests.support.networks import lm_of  # noqa: E402
 from tests.support.tiny_model import NUM_CODES, tiny_states  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
@@ -34,7 +35,7 @@ _one_thread = pytest.fixture(autouse=True)(one_thread)
 
 @pytest.fixture(scope="module")
 def lm() -> SpeechLm:
-    return SpeechLm.from_state_dict(tiny_states()["llm"], head_dim=16)
+    return lm_of(tiny_states()["llm"])
 
 
 def biased(special: Sequence[float]) -> SpeechLm:
@@ -42,16 +43,16 @@ def biased(special: Sequence[float]) -> SpeechLm:
     state = tiny_states()["llm"]
     state["llm_decoder.bias"] = state["llm_decoder.bias"].clone()
     state["llm_decoder.bias"][NUM_CODES:] += torch.tensor(special)
-    return SpeechLm.from_state_dict(state, head_dim=16)
+    return lm_of(state)
 
 
 def request_of(rng: random.Random) -> LmRequest:
     """A text with or without a prompt."""
     text = [rng.randrange(500) for _ in range(rng.randint(1, 3))]
     if rng.random() < 0.3:
-        return LmRequest.cross_lingual(text)
+        return LmRequest(text)
     prompt_speech = [rng.randrange(NUM_CODES) for _ in range(rng.randint(0, 12))]
-    return LmRequest.zero_shot(text, prompt_text=PROMPT_TEXT, prompt_speech=prompt_speech)
+    return LmRequest(text, prompt_text=PROMPT_TEXT, prompt_speech=prompt_speech)
 
 
 def alone(lm: SpeechLm, request: LmRequest, seed: int, limits: LengthLimits | None = None) -> list[int]:
@@ -87,7 +88,7 @@ def small_runner(lm: SpeechLm, num_slots: int = 3, num_positions: int = 200) -> 
 @pytest.mark.parametrize("num_slots", [5, 18], ids=["few slots", "more than a prefill takes"])
 def test_sequences_that_come_and_go_draw_what_they_draw_alone(lm: SpeechLm, num_slots: int) -> None:
     rng = random.Random(num_slots)
-    runner = LmRunner(lm, num_slots=num_slots, num_positions=160, max_steps=9)
+    runner = LmRunner(lm, num_slots=num_slots, num_positions=160)
     voice = runner.add_voice(PROMPT_TEXT)
     waiting = [(number * 77 - 300, request_of(rng)) for number in range(9 + num_slots)]
     expected = {seed: alone(lm, request, seed) for seed, request in waiting}
@@ -113,7 +114,7 @@ def test_sequences_that_come_and_go_draw_what_they_draw_alone(lm: SpeechLm, num_
                 del running[slot]
     assert spoken == expected
     assert len({tuple(ids) for ids in expected.values()}) == len(expected)
-    assert (runner.num_not_finite, runner.num_full) == (0, 0)
+    assert runner.num_not_finite == 0
 
 
 def test_streamed_texts_in_random_pieces_draw_what_they_draw_alone(lm: SpeechLm) -> None:
@@ -182,12 +183,12 @@ def test_a_stopped_slot_reports_fill_and_goes_on(lm: SpeechLm) -> None:
     step = stream.next_step()
     assert step is not None
     assert step.inputs == (TASK,)
-    runner.feed(1, step.inputs, stream.rules)
+    runner.start([LmFeed(1, step.inputs, stream.rules, goes_on=True)])
     assert len(runner.decode({}, 0)[1].ids) == 1
 
 
 def test_a_voice_spares_what_the_inputs_have_in_common_with_it(lm: SpeechLm) -> None:
-    request = LmRequest.zero_shot([1, 2], prompt_text=PROMPT_TEXT, prompt_speech=[4])
+    request = LmRequest([1, 2], prompt_text=PROMPT_TEXT, prompt_speech=[4])
     voices: list[LmVoice | None] = [None]
     runner = small_runner(lm, len(voices) + 4)
     voices += [runner.add_voice(PROMPT_TEXT), runner.add_voice(), runner.add_voice([30, 99]), runner.add_voice([7])]
@@ -212,7 +213,7 @@ def test_inputs_that_are_a_part_of_the_voice_are_fed_all_the_same(lm: SpeechLm) 
 
 def test_no_slot_runs_further_than_it_may(lm: SpeechLm) -> None:
     limits = LengthLimits(60, 60)
-    requests = {slot: LmRequest.cross_lingual([slot]) for slot in range(3)}
+    requests = {slot: LmRequest([slot]) for slot in range(3)}
     runner = small_runner(lm)
     runner.start([feed_of(slot, request, slot, limits) for slot, request in requests.items()])
     spoken: dict[int, list[int]] = {slot: [] for slot in requests}
@@ -242,7 +243,7 @@ def test_only_steps_that_somebody_wants_are_run(lm: SpeechLm, monkeypatch: pytes
 
     monkeypatch.setattr(runner._step, "call", counted)
     limits = LengthLimits(200, 200)
-    runner.start([feed_of(slot, LmRequest.cross_lingual([1]), 0, limits) for slot in (0, 4)])
+    runner.start([feed_of(slot, LmRequest([1]), 0, limits) for slot in (0, 4)])
     runner.decode({0: 3, 4: 3}, 50)
     assert calls == [(8, 128)] * 2
     runner.release(4)
@@ -260,7 +261,7 @@ def test_only_steps_that_somebody_wants_are_run(lm: SpeechLm, monkeypatch: pytes
 @pytest.mark.parametrize("limits", [LengthLimits(0, 7), LengthLimits(5, 5), LengthLimits(30, 40)])
 def test_the_end_comes_neither_too_early_nor_too_late(limits: LengthLimits) -> None:
     lm = biased([4.0, 9.0, 9.0])  # the end likes to come, and what is forbidden even more
-    requests = {slot: LmRequest.cross_lingual([slot, 4]) for slot in range(3)}
+    requests = {slot: LmRequest([slot, 4]) for slot in range(3)}
     runner = small_runner(lm)
     runner.start([feed_of(slot, request, slot, limits) for slot, request in requests.items()])
     spoken = finish(runner, range(3))
@@ -271,7 +272,7 @@ def test_the_end_comes_neither_too_early_nor_too_late(limits: LengthLimits) -> N
 
 def test_speech_of_no_length_is_silent(lm: SpeechLm) -> None:
     runner = small_runner(lm)
-    runner.start([feed_of(0, LmRequest.cross_lingual([]), 1), feed_of(1, LmRequest.cross_lingual([1]), 1)])
+    runner.start([feed_of(0, LmRequest([]), 1), feed_of(1, LmRequest([1]), 1)])
     drawn = runner.decode({}, 0)
     assert drawn[0] == Drawn((), stopped=True)
     assert len(drawn[1].ids) == 1
@@ -280,7 +281,7 @@ def test_speech_of_no_length_is_silent(lm: SpeechLm) -> None:
 @pytest.mark.parametrize("special", [(9.0, 0.0, 0.0), (0.0, 9.0, 0.0), (0.0, 0.0, 9.0)])
 def test_officially_every_special_id_ends_the_speech(special: tuple[float, float, float]) -> None:
     lm = biased(special)
-    request = LmRequest.cross_lingual([3, 4])
+    request = LmRequest([3, 4])
     expected = list(speak(lm, request, SeededRas(8), compat=True))
     runner = small_runner(lm)
     runner.start([LmFeed(0, request.inputs, SamplingRules.of_request(request.limits, compat=True), 8)])
@@ -307,7 +308,7 @@ def poison(runner: LmRunner, slot: int) -> None:
 
 
 def test_numbers_that_are_not_finite_stay_in_their_row(lm: SpeechLm) -> None:
-    requests = {slot: LmRequest.cross_lingual([slot, 9]) for slot in range(3)}
+    requests = {slot: LmRequest([slot, 9]) for slot in range(3)}
     runner = small_runner(lm)
     runner.start([feed_of(slot, request, slot) for slot, request in requests.items()])
     before = runner.decode({}, 0)
@@ -317,7 +318,7 @@ def test_numbers_that_are_not_finite_stay_in_their_row(lm: SpeechLm) -> None:
     assert runner.decode(dict.fromkeys(range(3), 9), 3)[1] == Drawn((), stopped=True, failed=True)
     assert runner.num_not_finite == 1
     with pytest.raises(ValueError, match="cannot go on"):
-        runner.feed(1, [TASK], SamplingRules.of_request(LengthLimits(0, 9)))
+        runner.start([LmFeed(1, [TASK], SamplingRules.of_request(LengthLimits(0, 9)), goes_on=True)])
     for slot in (0, 2):
         assert before[slot].ids + after[slot].ids == tuple(alone(lm, requests[slot], slot)[:4])
     runner.release(1)
@@ -329,7 +330,7 @@ def test_a_slot_that_is_released_leaves_nothing_behind(lm: SpeechLm) -> None:
     """Nor do ids that nobody asked for, or numbers that are not finite and were not seen yet."""
     runner = small_runner(lm, 2)
     for seed in range(4):
-        request = LmRequest.cross_lingual([seed, 5, 6])
+        request = LmRequest([seed, 5, 6])
         runner.start([feed_of(0, request, seed)])
         poison(runner, 0)
         runner.release(0)
@@ -342,17 +343,17 @@ def test_a_slot_that_is_released_leaves_nothing_behind(lm: SpeechLm) -> None:
 
 
 def test_a_slot_that_is_full_fails(lm: SpeechLm) -> None:
-    request, limits = LmRequest.cross_lingual([1, 2]), LengthLimits(30, 30)
+    request, limits = LmRequest([1, 2]), LengthLimits(30, 30)
     runner = small_runner(lm, 2, 12)
     runner.start([feed_of(0, request, 3, limits), feed_of(1, request, 4, LengthLimits(3, 3))])
     drawn = runner.decode({0: 30, 1: 30}, 40)
     assert drawn[1] == Drawn(tuple(alone(lm, request, 4, LengthLimits(3, 3))), stopped=True)
     assert drawn[0] == Drawn(tuple(alone(lm, request, 3, limits)[:9]), stopped=True, failed=True)
-    assert (runner.num_full, runner.num_not_finite) == (1, 0)
+    assert runner.num_not_finite == 0
 
 
 def test_warming_up_changes_nothing(lm: SpeechLm) -> None:
-    request = LmRequest.cross_lingual([1, 2])
+    request = LmRequest([1, 2])
     runner = small_runner(lm, 3)
     runner.warm_up(max_width=8)
     runner.start([feed_of(2, request, 3)])
@@ -361,27 +362,18 @@ def test_warming_up_changes_nothing(lm: SpeechLm) -> None:
     assert finish(runner, [2])[2] == alone(lm, request, 3)
 
 
-def test_without_a_seed_each_sequence_is_another(lm: SpeechLm) -> None:
-    request = LmRequest.cross_lingual([1, 2])
-    feed = feed_of(0, request, 0, LengthLimits(20, 20))
-    runner = small_runner(lm)
-    runner.start([LmFeed(slot, feed.inputs, feed.rules) for slot in range(2)])
-    spoken = finish(runner, range(2))
-    assert spoken[0] != spoken[1]
-
-
 def test_no_value_leaves_the_device(lm: SpeechLm) -> None:
     """Tensors without values can go through every shape: nothing asks for one, so all can be recorded."""
     state = {key: value.to("meta") for key, value in lm.state_dict().items()}
-    runner = small_runner(SpeechLm.from_state_dict(state, head_dim=16))
+    runner = small_runner(lm_of(state))
     runner.warm_up(max_width=8)
-    runner.start([feed_of(0, LmRequest.cross_lingual([1]), 3)])
+    runner.start([feed_of(0, LmRequest([1]), 3)])
 
 
 def test_half_precision_is_drawn_from_too(lm: SpeechLm) -> None:
-    half = SpeechLm.from_state_dict({key: value.bfloat16() for key, value in lm.state_dict().items()}, head_dim=16)
+    half = lm_of({key: value.bfloat16() for key, value in lm.state_dict().items()})
     runner = small_runner(half)
-    feed = feed_of(0, LmRequest.cross_lingual([1, 2]), 5, LengthLimits(8, 8))
+    feed = feed_of(0, LmRequest([1, 2]), 5, LengthLimits(8, 8))
     runner.start([LmFeed(0, feed.inputs, feed.rules, 5, runner.add_voice())])
     ids = finish(runner, [0])[0]
     assert len(ids) == 8

@@ -4,6 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     LengthLimits,
@@ -14,10 +15,11 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, SamplingRules  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from tests.parity.generation import speak  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
+from tests.support.networks import lm_of  # noqa: E402
 from tests.support.tiny_model import NUM_CODES, tiny_states  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
@@ -28,7 +30,7 @@ _one_thread = pytest.fixture(autouse=True)(one_thread)
 
 @pytest.fixture(scope="module")
 def lm() -> SpeechLm:
-    return SpeechLm.from_state_dict(tiny_states()["llm"], head_dim=16)
+    return lm_of(tiny_states()["llm"])
 
 
 RULES: Final = SamplingRules.of_request(LengthLimits(0, 9))
@@ -53,7 +55,7 @@ RULES: Final = SamplingRules.of_request(LengthLimits(0, 9))
 )
 def test_a_feeding_that_cannot_be_is_refused_and_nothing_is_fed(lm: SpeechLm, feed: LmFeed, message: str) -> None:
     runner = LmRunner(lm, num_slots=3, num_positions=200)
-    request, limits = LmRequest.cross_lingual([1]), LengthLimits(9, 9)
+    request, limits = LmRequest([1]), LengthLimits(9, 9)
     runner.start([LmFeed(1, request.inputs, SamplingRules.of_request(limits), 1)])
     with pytest.raises(ValueError, match=message):
         runner.start([LmFeed(2, request.inputs, RULES, 1), feed])
@@ -75,9 +77,9 @@ def test_inputs_that_do_not_fit_are_refused(lm: SpeechLm) -> None:
 
 
 def test_what_cannot_be_decoded_is_refused(lm: SpeechLm) -> None:
-    runner = LmRunner(lm, num_slots=2, num_positions=9, max_steps=3)
-    for num_steps in (-1, 4):
-        with pytest.raises(ValueError, match="0 to 3"):
+    runner = LmRunner(lm, num_slots=2, num_positions=9)
+    for num_steps in (-1, 65):
+        with pytest.raises(ValueError, match="0 to 64"):
             runner.decode({}, num_steps)
     with pytest.raises(ValueError, match="not in use"):
         runner.decode({0: 1}, 1)

@@ -13,7 +13,7 @@ from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.lm import LmRunner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.memory_plan import MemoryPlan, plan_memory  # noqa: E402
 from cc_tts.errors import ConfigError  # noqa: E402
-from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, make_tiny_model  # noqa: E402
+from tests.support.tiny_model import make_tiny_model  # noqa: E402
 
 pytestmark = pytest.mark.unit
 
@@ -23,7 +23,7 @@ NUM_POSITIONS = 256
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> SpeechModel:
     directory: Path = make_tiny_model(tmp_path_factory.mktemp("tiny"))
-    return load_model(directory, device="cpu", estimator_head_dim=ESTIMATOR_HEAD_DIM)
+    return load_model(directory, device="cpu")
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, uni
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.runner import MIN_PAGES, ModelRunner, RunnerConfig  # noqa: E402
 from cc_tts.errors import ConfigError, EngineFailed  # noqa: E402
-from tests.support.tiny_model import ESTIMATOR_HEAD_DIM, make_tiny_model  # noqa: E402
+from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
@@ -42,7 +42,7 @@ _one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)
 def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[SpeechModel, TextTokenizer]:
     directory: Path = make_tiny_model(tmp_path_factory.mktemp("tiny"))
     tokenizer = TextTokenizer.from_directory(directory / "CosyVoice-BlankEN")
-    return load_model(directory, device="cpu", estimator_head_dim=ESTIMATOR_HEAD_DIM), tokenizer
+    return load_model(directory, device="cpu"), tokenizer
 
 
 def make_runner(model: tuple[SpeechModel, TextTokenizer], *, num_pages: int = 60) -> ModelRunner:

@@ -1,5 +1,6 @@
 import random
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -7,10 +8,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.model.networks.layers import fold_weight_norm  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.device import Spoken  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.loader import fold_weight_norm  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.vocoder import FRAME_BUCKETS, PcmOut, VocoderRow, VocoderRunner  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.vocoder import FRAME_BUCKETS, VocoderRow, VocoderRunner  # noqa: E402
 from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
+from tests.parity.whole_vocoder import NoiselessVocoderRunner, vocode  # noqa: E402
+from tests.support.networks import vocoder_of  # noqa: E402
 from tests.support.tiny_model import tiny_states  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
@@ -29,7 +33,7 @@ def vocoder() -> Vocoder:
     """A small network whose pitch is voiced in places; more of it would make more of how it is rounded."""
     state = fold_weight_norm(tiny_states()["hift"])
     state["f0_predictor.classifier.weight"] = 10.0 * state["f0_predictor.classifier.weight"]
-    return Vocoder.from_state_dict(state)
+    return vocoder_of(state)
 
 
 def mel_of(num_frames: int, seed: int) -> "Tensor":
@@ -47,14 +51,12 @@ def cuts(num_frames: int, rng: random.Random) -> list[int]:
 
 def alone(runner: VocoderRunner, mel: "Tensor", sizes: Sequence[int], seed: int) -> "list[Tensor]":
     """Audio of each chunk of one stream, [samples], with the noise that the runner draws."""
-    chunked, crossfade, done = ChunkedVocoder(runner._vocoder), None, 0
+    chunked, crossfade, done = ChunkedVocoder(partial(vocode, runner._vocoder)), None, 0
     parts: list[Tensor] = []
     for number, size in enumerate(sizes):
         start = done - (0 if crossfade is None else 8)
         new = mel[None, :, done : done + size]
-        draws = None
-        if runner._draws_seeded:
-            draws = runner._draws(torch.tensor([seed]), torch.tensor([start]), done + size - start)
+        draws = runner._noise(torch.tensor([seed]), torch.tensor([start]), done + size - start)
         audio, crossfade = push(chunked, new, crossfade, draws, is_last=number == len(sizes) - 1)
         parts.append(audio[0])
         done += size
@@ -67,7 +69,7 @@ def push(
     return chunked.push(mel, crossfade, is_last=is_last, draws=draws)
 
 
-def assert_same(out: PcmOut, audio: "Tensor") -> None:
+def assert_same(out: Spoken, audio: "Tensor") -> None:
     """Within one step of 16 bits."""
     assert not out.failed
     samples = np.frombuffer(out.pcm, "<i2").astype(np.float64)
@@ -88,11 +90,13 @@ def rows_of(mel: "Tensor", sizes: Sequence[int], slot: int, seed: int) -> list[V
 # --- in company as alone
 
 
-@pytest.mark.parametrize("draws_seeded", [True, False])
+@pytest.mark.parametrize("kind", [VocoderRunner, NoiselessVocoderRunner])
 @pytest.mark.parametrize("buckets", [True, False])
-def test_streams_that_come_and_go_sound_as_they_do_alone(vocoder: Vocoder, draws_seeded: bool, buckets: bool) -> None:
-    rng = random.Random(int(draws_seeded))
-    runner = VocoderRunner(vocoder, num_slots=4, draws_seeded=draws_seeded, graphs=buckets)
+def test_streams_that_come_and_go_sound_as_they_do_alone(
+    vocoder: Vocoder, kind: type[VocoderRunner], buckets: bool
+) -> None:
+    rng = random.Random(kind.__name__)
+    runner = kind(vocoder, num_slots=4, graphs=buckets)
     waiting = list(range(9))
     running: dict[int, list[tuple[VocoderRow, Tensor]]] = {}
     num_chunks = 0
@@ -129,7 +133,7 @@ def test_a_stream_of_one_short_chunk_and_one_of_nothing(vocoder: Vocoder) -> Non
     short, nothing = mel_of(3, 1), mel_of(0, 1)
     outs = runner.synthesise([VocoderRow(0, short, True, True, 1), VocoderRow(1, nothing, True, True)])
     assert_same(outs[0], alone(runner, short, [3], 1)[0])
-    assert outs[1] == PcmOut(b"")
+    assert outs[1] == Spoken(b"")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,7 @@ def test_rows_of_a_kind_are_run_together(
     vocoder: Vocoder, monkeypatch: pytest.MonkeyPatch, buckets: bool, calls: list[tuple[int, int, bool]]
 ) -> None:
     called: list[tuple[int, int, bool]] = []
-    runner = VocoderRunner(vocoder, num_slots=70, draws_seeded=False, graphs=buckets)
+    runner = NoiselessVocoderRunner(vocoder, num_slots=70, graphs=buckets)
 
     def counted(batch: Sequence[object], num_rows: int, num_frames: int, *, is_even: bool) -> "Tensor":
         called.append((num_rows, num_frames, is_even))
@@ -173,7 +177,7 @@ def test_no_value_leaves_the_device(vocoder: Vocoder, monkeypatch: pytest.Monkey
     """Tensors without values can go through: nothing asks for one, so all can be recorded."""
     monkeypatch.setattr("cc_tts.engines.cosyvoice2.runners.vocoder.FRAME_BUCKETS", FRAME_BUCKETS[:1])
     state = {key: value.to("meta") for key, value in vocoder.state_dict().items()}
-    runner = VocoderRunner(Vocoder.from_state_dict(state), num_slots=2)
+    runner = VocoderRunner(vocoder_of(state), num_slots=2)
     runner.warm_up(max_rows=2)
 
 
@@ -183,7 +187,7 @@ def test_no_value_leaves_the_device(vocoder: Vocoder, monkeypatch: pytest.Monkey
 def test_noise_is_normal_and_depends_on_seed_and_place_alone(vocoder: Vocoder) -> None:
     runner = VocoderRunner(vocoder, num_slots=1)
     seeds = torch.tensor([5, 5, -6])
-    draws = runner._draws(seeds, torch.tensor([0, 3, 0]), 20)
+    draws = runner._noise(seeds, torch.tensor([0, 3, 0]), 20)
     assert draws.shape == (3, 20 * HOP, 9)
     assert torch.equal(draws[0, 3 * HOP :], draws[1, : -3 * HOP])
     different = draws[::2].flatten(1)
@@ -214,7 +218,7 @@ def test_numbers_that_are_not_finite_stay_in_their_row(vocoder: Vocoder) -> None
     rows = [rows_of(mel, [16, 14], slot, slot) for slot, mel in enumerate(mels)]
     assert not any(out.failed for out in runner.synthesise([first for first, _ in rows]))
     outs = runner.synthesise([second for _, second in rows])
-    assert outs[1] == PcmOut(b"", failed=True)
+    assert outs[1] == Spoken(b"", failed=True)
     assert runner.num_not_finite == 1
     for slot in (0, 2):
         assert_same(outs[slot], alone(runner, mels[slot], [16, 14], slot)[1])

@@ -18,7 +18,7 @@ from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError, ModelFileDama
 from cc_tts.engines.cosyvoice2.voice import encoder as speaker_encoder  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice import features  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.encoder import (  # noqa: E402
-    CosyVoicePromptEncoder,
+    CosyVoiceReferenceEncoder,
     EncoderFailed,
     SpeakerEncoder,
     SpeechTokenizer,
@@ -57,7 +57,7 @@ def test_the_embedding_is_of_the_filter_bank_less_its_mean(graphs: Path) -> None
 
 
 def test_there_are_25_tokens_a_second(graphs: Path) -> None:
-    tokens = SpeechTokenizer(graphs / "speech_tokenizer_v2.onnx", num_codes=tiny_model.NUM_CODES).tokens(chirp(3.0))
+    tokens = SpeechTokenizer(graphs / "speech_tokenizer_v2.onnx").tokens(chirp(3.0))
     assert tokens.shape == (75,)
     assert tokens.dtype == np.int32
     assert len(set(tokens.tolist())) > 10
@@ -69,8 +69,9 @@ def test_more_than_30_s_are_refused(graphs: Path) -> None:
         tokenizer.tokens(np.zeros(16_000 * 31, dtype=np.float32))
 
 
-def test_tokens_outside_the_codebook_are_refused(graphs: Path) -> None:
-    tokenizer = SpeechTokenizer(graphs / "speech_tokenizer_v2.onnx", num_codes=10)
+def test_tokens_outside_the_codebook_are_refused(graphs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speaker_encoder, "NUM_CODES", 10)
+    tokenizer = SpeechTokenizer(graphs / "speech_tokenizer_v2.onnx")
     with pytest.raises(EncoderFailed, match="wanted 0 to 9"):
         tokenizer.tokens(chirp(2.0))
 
@@ -120,7 +121,7 @@ def test_without_onnxruntime_the_message_says_what_to_install(graphs: Path, monk
 
 
 def test_every_reader_gets_audio_at_its_own_rate(graphs: Path) -> None:
-    encoder = CosyVoicePromptEncoder(graphs, num_codes=tiny_model.NUM_CODES)
+    encoder = CosyVoiceReferenceEncoder(graphs)
     found = encoder.encode(chirp(2.0, 48_000), 48_000)
     assert found.tokens.shape == (50,)
     assert found.mel.shape == (100, 80)
@@ -132,17 +133,17 @@ def test_every_reader_gets_audio_at_its_own_rate(graphs: Path) -> None:
 
 
 def test_the_fingerprint_follows_the_files(graphs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fingerprint = CosyVoicePromptEncoder(graphs).fingerprint
-    assert fingerprint == CosyVoicePromptEncoder(graphs).fingerprint
+    fingerprint = CosyVoiceReferenceEncoder(graphs).fingerprint
+    assert fingerprint == CosyVoiceReferenceEncoder(graphs).fingerprint
     for name in ("campplus.onnx", "speech_tokenizer_v2.onnx"):
         (tmp_path / name).write_bytes((graphs / name).read_bytes())
-    assert CosyVoicePromptEncoder(tmp_path).fingerprint == fingerprint
+    assert CosyVoiceReferenceEncoder(tmp_path).fingerprint == fingerprint
     changed = bytearray((graphs / "campplus.onnx").read_bytes())
     changed[len(changed) // 2] ^= 1
     (tmp_path / "campplus.onnx").write_bytes(changed)
-    assert CosyVoicePromptEncoder(tmp_path).fingerprint != fingerprint
+    assert CosyVoiceReferenceEncoder(tmp_path).fingerprint != fingerprint
     monkeypatch.setattr(speaker_encoder, "_FEATURES_VERSION", 2)
-    assert CosyVoicePromptEncoder(graphs).fingerprint != fingerprint
+    assert CosyVoiceReferenceEncoder(graphs).fingerprint != fingerprint
 
 
 def test_a_big_file_is_sampled_at_both_ends(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_a_voice_is_enrolled_from_end_to_end(graphs: Path, tmp_path: Path) -> No
         file.setsampwidth(2)
         file.setframerate(24_000)
         file.writeframes((chirp(3.3, 24_000) * 32767).astype("<i2").tobytes())
-    encoder = CosyVoicePromptEncoder(graphs, num_codes=tiny_model.NUM_CODES)
+    encoder = CosyVoiceReferenceEncoder(graphs)
     voice = enrol(path, "hello and welcome", encoder, EmbeddingCache(tmp_path / "cache"))
     assert (len(voice.llm_tokens), len(voice.flow_tokens), voice.flow_mel.shape) == (82, 63, (126, 80))
     again = enrol(path, "hello and welcome", encoder, EmbeddingCache(tmp_path / "cache"))

@@ -16,18 +16,18 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError, ModelFileDamaged, UnsafeCheckpoint  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, TASK, LengthLimits, text_inputs  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice import speakers  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import (  # noqa: E402
-    EnrolledMode,
     Mode,
     Speaker,
     built_in_speakers,
     enrolled_speakers,
 )
-from cc_tts.errors import ConfigError  # noqa: E402
+from cc_tts.engines.cosyvoice2.voice.spoken_text import text_ids  # noqa: E402
 from cc_tts.voices.embedding_cache import EnrolledVoice  # noqa: E402
-from cc_tts.voices.library import VoiceLibrary, VoiceRecord  # noqa: E402
+from cc_tts.voices.library import VoiceLibrary, VoiceMode, VoiceRecord  # noqa: E402
 from cc_tts.voices.voice import Voice  # noqa: E402
 from tests.support.tiny_model import write_tokenizer  # noqa: E402
 
@@ -78,7 +78,7 @@ def table(directory: Path, content: object) -> Path:
 
 
 def test_zero_shot_goes_on_from_transcript_and_speech(tokenizer: TextTokenizer) -> None:
-    request = speaker("zero_shot").lm_request(tokenizer, TEXT)
+    request = speaker("zero_shot").lm_request(tokenizer, text_ids(tokenizer, TEXT))
     assert request.text == tuple(tokenizer.encode(TEXT + "."))
     assert request.prompt_text == tuple(tokenizer.encode("please hold the line."))
     assert request.prompt_speech == tuple(range(7))
@@ -86,26 +86,28 @@ def test_zero_shot_goes_on_from_transcript_and_speech(tokenizer: TextTokenizer) 
 
 @pytest.mark.parametrize("mode", ["cross_lingual", "builtin"])
 def test_other_modes_get_the_text_alone(tokenizer: TextTokenizer, mode: Mode) -> None:
-    request = speaker(mode).lm_request(tokenizer, TEXT)
+    request = speaker(mode).lm_request(tokenizer, text_ids(tokenizer, TEXT))
     assert (request.prompt_text, request.prompt_speech) == ((), ())
     assert request.text == tuple(tokenizer.encode(TEXT + "."))
 
 
 @pytest.mark.parametrize("closing", ["", "<|endofprompt|>"])
 def test_an_instruction_ends_with_its_mark_once(tokenizer: TextTokenizer, closing: str) -> None:
-    request = speaker("instruct", prompt_text="thank you" + closing).lm_request(tokenizer, TEXT)
+    request = speaker("instruct", prompt_text="thank you" + closing).lm_request(tokenizer, text_ids(tokenizer, TEXT))
     assert request.prompt_text == (*tokenizer.encode("thank you"), tokenizer.end_of_prompt)
+    assert request.inputs == [SOS, *text_inputs(request.prompt_text), *text_inputs(request.text), TASK]
+    assert request.limits == LengthLimits.of_text(len(request.text))
     assert request.prompt_speech == ()
 
 
 def test_nothing_to_say_is_no_tokens(tokenizer: TextTokenizer) -> None:
-    assert speaker("zero_shot").lm_request(tokenizer, "...").text == ()
+    assert speaker("zero_shot").lm_request(tokenizer, text_ids(tokenizer, "...")).text == ()
 
 
 def test_tokens_of_another_tokenizer_are_refused(tokenizer: TextTokenizer) -> None:
     foreign = speaker("zero_shot", prompt_text_ids=(1, tokenizer.num_tokens))
     with pytest.raises(ModelError, match="not of this model"):
-        foreign.lm_request(tokenizer, TEXT)
+        foreign.lm_request(tokenizer, text_ids(tokenizer, TEXT))
 
 
 @pytest.mark.parametrize(("mode", "kind"), [("instruct", "zero_shot"), ("builtin", "builtin")])
@@ -142,7 +144,7 @@ def test_no_table_is_no_speakers(tmp_path: Path) -> None:
 def test_an_entry_with_a_prompt_is_a_zero_shot_speaker(tmp_path: Path, tokenizer: TextTokenizer) -> None:
     found = built_in_speakers(table(tmp_path, {"anna": zero_shot_entry()}))["anna"]
     assert (found.mode, found.language) == ("zero_shot", "cmn")
-    request = found.lm_request(tokenizer, TEXT)
+    request = found.lm_request(tokenizer, text_ids(tokenizer, TEXT))
     assert (request.prompt_text, request.prompt_speech) == ((3, 4, 5), (10, 11, 12, 13))
     assert found.flow_tokens.tolist() == [12, 13]
     assert found.flow_mel.shape == (4, 80)
@@ -229,7 +231,7 @@ def test_a_damaged_table_is_refused(tmp_path: Path, cut: int) -> None:
 
 def test_a_bare_pickle_is_refused(tmp_path: Path) -> None:
     (tmp_path / "spk2info.pt").write_bytes(pickle.dumps({"anna": {}}))
-    with pytest.raises(ModelFileDamaged, match=r"torch\.save"):
+    with pytest.raises(UnsafeCheckpoint, match="bare pickle"):
         built_in_speakers(tmp_path)
 
 
@@ -259,7 +261,7 @@ def enrolled(key: str) -> EnrolledVoice:
     ],
 )
 def test_enrolled_voices_are_speakers(
-    tmp_path: Path, mode: EnrolledMode, instruction: str, prompt_text: str, num_llm_tokens: int
+    tmp_path: Path, mode: VoiceMode, instruction: str, prompt_text: str, num_llm_tokens: int
 ) -> None:
     library = VoiceLibrary(tmp_path)
     library.features.store(enrolled("a" * 64))
@@ -267,21 +269,20 @@ def test_enrolled_voices_are_speakers(
         id="anna", language="en-GB", mode=mode, key="a" * 64, instruction=instruction, description="the desk"
     )
     library.store(record)
-    found = enrolled_speakers(library)["anna"]
+    found = enrolled_speakers(library, on_fault=pytest.fail)["anna"]
     assert (found.mode, found.prompt_text, len(found.llm_tokens)) == (mode, prompt_text, num_llm_tokens)
     assert found.flow_tokens.tolist() == [2, 3, 4, 5, 6]
     assert found.voice == Voice("anna", "cosyvoice2", "en-GB", "zero_shot", description="the desk")
 
 
-def test_a_voice_without_its_features_is_an_error_or_told(tmp_path: Path) -> None:
+def test_a_voice_without_its_features_is_left_out(tmp_path: Path) -> None:
     library = VoiceLibrary(tmp_path)
     library.store(VoiceRecord(id="anna", language="en", mode="zero_shot", key="a" * 64))
-    with pytest.raises(ConfigError, match="enrol it again"):
-        enrolled_speakers(library)
-    told: list[str] = []
-    assert enrolled_speakers(library, on_fault=told.append) == {}
-    assert len(told) == 1
-    assert told[0].startswith("the voice 'anna' is left out: ")
+    faults: list[str] = []
+    assert enrolled_speakers(library, on_fault=faults.append) == {}
+    assert len(faults) == 1
+    assert faults[0].startswith("the voice 'anna' is left out: ")
+    assert "enrol it again" in faults[0]
 
 
 def test_importing_speakers_does_not_import_torch() -> None:
@@ -305,9 +306,9 @@ def test_a_reference_too_long_for_the_language_model_is_not_given_to_it(
     library = VoiceLibrary(tmp_path)
     library.features.store(dataclasses.replace(enrolled("a" * 64), llm_tokens=np.zeros(num_tokens, np.int32)))
     library.store(VoiceRecord(id="anna", language="en", mode="zero_shot", key="a" * 64))
-    found = enrolled_speakers(library)["anna"]
+    found = enrolled_speakers(library, on_fault=pytest.fail)["anna"]
     assert found.mode == mode
-    request = found.lm_request(tokenizer, TEXT)
+    request = found.lm_request(tokenizer, text_ids(tokenizer, TEXT))
     assert len(request.prompt_speech) == (num_tokens if mode == "zero_shot" else 0)
     assert bool(request.prompt_text) == (mode == "zero_shot")
     entry = zero_shot_entry() | {"llm_prompt_speech_token": torch.zeros((1, num_tokens), dtype=torch.int32)}

@@ -23,27 +23,13 @@ from cc_tts.engines.cosyvoice2.model.networks.layers import (
     split_heads,
     untouched_zeros,
 )
+from cc_tts.engines.cosyvoice2.model.sizes import EncoderConfig
 
 LOOKAHEAD_SLOPE: Final = 0.01
 _NORM_EPS: Final = 1e-5
 _LAYER_NORM_EPS: Final = 1e-12
 _POSITION_BASE: Final = 10_000.0
 FRAMES_PER_TOKEN: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderConfig:
-    """Sizes of the encoder (§2); none has a default, for all of them can be read off a state dict."""
-
-    width: int
-    num_heads: int
-    head_dim: int
-    num_hidden: int
-    num_layers: int
-    num_up_layers: int
-    lookahead: int
-    lookahead_kernel: int
-    up_kernel: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,32 +23,13 @@ from cc_tts.engines.cosyvoice2.model.networks.layers import (
     split_attention,
     untouched_zeros,
 )
+from cc_tts.engines.cosyvoice2.model.sizes import EstimatorConfig
 
 _KERNEL: Final = 3
 NUM_PAST: Final = _KERNEL - 1
 """Inputs before the new ones that each convolution sees."""
 _TIME_SCALE: Final = 1000.0
 _TIME_BASE: Final = 10_000.0
-
-
-@dataclass(frozen=True, slots=True)
-class EstimatorConfig:
-    """Sizes of the estimator (§2); only the size of a head leaves no trace in a state dict."""
-
-    num_mels: int
-    num_speaker: int
-    channels: int
-    num_time: int
-    num_hidden: int
-    num_attention: int
-    head_dim: int
-    num_blocks: int
-    num_mid_blocks: int
-
-    @property
-    def in_channels(self) -> int:
-        """State, hidden frames, speaker and prompt, side by side."""
-        return 3 * self.num_mels + self.num_speaker
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,28 +153,18 @@ class Attention(nn.Module):
         return cast("Tensor", self.to_out[0](join_heads(mixed)))
 
 
-class _GeluIn(nn.Module):
-    """The first half of the feed-forward part."""
-
-    def __init__(self, in_features: int, out_features: int) -> None:
-        super().__init__()
-        self.proj = nn.Linear(in_features, out_features)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return functional.gelu(self.proj(x))
-
-
 class FeedForward(nn.Module):
     """Two linear maps with GELU between them."""
 
     def __init__(self, config: EstimatorConfig) -> None:
         super().__init__()
-        first, second = _GeluIn(config.channels, config.num_hidden), nn.Linear(config.num_hidden, config.channels)
-        self.net = nn.ModuleDict({"0": first, "2": second})
+        first, second = nn.Linear(config.channels, config.num_hidden), nn.Linear(config.num_hidden, config.channels)
+        self.net = nn.ModuleDict({"0": nn.ModuleDict({"proj": first}), "2": second})
 
     def forward(self, x: Tensor) -> Tensor:
         """[B, T, channels]."""
-        return cast("Tensor", self.net["2"](self.net["0"](x)))
+        hidden = functional.gelu(self.net.get_submodule("0.proj")(x))
+        return cast("Tensor", self.net["2"](hidden))
 
 
 class TransformerBlock(nn.Module):

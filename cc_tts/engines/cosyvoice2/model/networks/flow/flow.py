@@ -9,21 +9,20 @@ Lengths that shapes depend on are numbers of the host; no tensor is asked for it
 Runs on: the thread that owns the device.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cc_tts.engines.cosyvoice2.model.networks.flow.config import FlowConfig
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN, EncoderCache, FlowEncoder
-from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import NUM_PAST, Estimator, EstimatorCache, EstimatorConfig
+from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import NUM_PAST, Estimator, EstimatorCache
 from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.layers import CausalConv, Span, within
+from cc_tts.engines.cosyvoice2.model.sizes import FlowConfig
 
-__all__ = ["Flow", "FlowConfig", "FlowReference", "fixed_noise"]
+__all__ = ["Flow", "FlowReference", "fixed_noise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +34,6 @@ class FlowReference:
     embedding: Tensor  # [1, embedding]
 
 
-class _Decoder(nn.Module):
-    """Gives the estimator its place in the keys."""
-
-    def __init__(self, config: EstimatorConfig) -> None:
-        super().__init__()
-        self.estimator = Estimator(config)
-
-
 class Flow(nn.Module):
     """Speech tokens, a prompt and a speaker in, mel frames out (§4)."""
 
@@ -50,26 +41,17 @@ class Flow(nn.Module):
         super().__init__()
         self.config = config
         self.input_embedding = nn.Embedding(config.vocab_size, config.encoder.width)
-        self.spk_embed_affine_layer = nn.Linear(config.num_embedding, config.estimator.num_speaker)
+        self.spk_embed_affine_layer = nn.Linear(config.num_embedding, config.estimator.num_mels)
         self.encoder = FlowEncoder(config.encoder)
         self.encoder_proj = nn.Linear(config.encoder.width, config.estimator.num_mels)
-        self.decoder = _Decoder(config.estimator)
+        self.decoder = nn.ModuleDict({"estimator": Estimator(config.estimator)})
         self._grid = euler_grid(config.num_steps)
         self._shifts: list[tuple[Tensor, ...]] = []
-
-    @classmethod
-    def from_state_dict(cls, state: Mapping[str, Tensor], *, estimator_head_dim: int = 64) -> Self:
-        """The flow whose weights are the tensors of ``state``, not copies; strict about missing and unknown keys."""
-        config = FlowConfig.from_state_dict(state, estimator_head_dim=estimator_head_dim)
-        with torch.device("meta"):
-            flow = cls(config)
-        flow.load_state_dict(state, strict=True, assign=True)
-        return flow.requires_grad_(requires_grad=False).eval()
 
     @property
     def estimator(self) -> Estimator:
         """The velocity of the frames."""
-        return self.decoder.estimator
+        return cast("Estimator", self.decoder["estimator"])
 
     @torch.no_grad()
     def keep_constants(self, num_chunks: int) -> None:
@@ -91,17 +73,6 @@ class Flow(nn.Module):
         """The speaker vector [B, speaker] of a speaker embedding [B, embedding] (§4.1)."""
         weight = self.spk_embed_affine_layer.weight
         return cast("Tensor", self.spk_embed_affine_layer(functional.normalize(embedding, dim=1).to(weight.dtype)))
-
-    def encode(self, token: Tensor, token_len: Tensor, *, streaming: bool, finalize: bool) -> Tensor:
-        """The encoder on whole sequences: ``token`` [B, N] to [B, 2 S, width] (§4.2 to §4.5).
-
-        S is N when ``finalize``, else N less the tokens of lookahead, which are only looked at.
-        """
-        lookahead = self.config.encoder.lookahead
-        window = functional.pad(token, (0, lookahead)) if finalize else token
-        num_new = token_len if finalize else token_len - lookahead
-        tokens, frames = self._spans(num_new, window.shape[1] - lookahead, streaming=streaming)
-        return self._encode(window, within(token_len, window.shape[1]), tokens, frames, None)
 
     def forward(
         self,
@@ -135,7 +106,8 @@ class Flow(nn.Module):
         """
         num_rows, num_tokens = token.shape
         num_prompt = prompt_token.shape[1]
-        _check_prompt(prompt_token, prompt_feat)
+        if prompt_feat.shape[1] != num_prompt * FRAMES_PER_TOKEN:  # everything after it would be shifted (§4)
+            raise ValueError(f"a prompt of {num_prompt} tokens cannot have {prompt_feat.shape[1]} mel frames")
         lookahead = self.config.encoder.lookahead
         lengths = token.new_full((num_rows,), num_tokens) if token_len is None else token_len
         prompts = token.new_full((num_rows,), num_prompt) if prompt_token_len is None else prompt_token_len
@@ -152,7 +124,7 @@ class Flow(nn.Module):
         cond = functional.pad(prompt_feat, (0, 0, 0, num_frames - prompt_feat.shape[1]))
         cond = cond.masked_fill(~within(prompts * FRAMES_PER_TOKEN, num_frames)[..., None], 0.0)
         start = noise[:, :, :num_frames].transpose(1, 2).expand(num_rows, -1, -1)
-        mu = self._project(self._encode(window, known, tokens, frames, None))
+        mu = self.encoder_proj(self._encode(window, known, tokens, frames, None))
         mel = self._solve(mu, self.speaker(embedding), cond, start, frames, None)  # [B, 2 (P + N), mels]
 
         num_given = max(0, num_frames - num_prompt * FRAMES_PER_TOKEN)
@@ -195,7 +167,7 @@ class Flow(nn.Module):
         width = window.shape[1] - self.config.encoder.lookahead
         tokens, frames = self._spans(run, width, streaming=True, num_kept=kept, starts=starts, pages=pages, slots=slots)
         hidden = self._encode(window, within(known, window.shape[1]), tokens, frames, encoder)
-        return self._solve(self._project(hidden), speaker, cond, noise, frames, estimator)
+        return self._solve(self.encoder_proj(hidden), speaker, cond, noise, frames, estimator)
 
     def _spans(
         self,
@@ -227,15 +199,12 @@ class Flow(nn.Module):
         embedded = self.input_embedding(window.clamp(min=0))
         return cast("Tensor", self.encoder(embedded, known, tokens, frames, cache))
 
-    def _project(self, hidden: Tensor) -> Tensor:
-        return cast("Tensor", self.encoder_proj(hidden))
-
     def _solve(
         self, mu: Tensor, speaker: Tensor, cond: Tensor, x: Tensor, frames: Span, cache: EstimatorCache | None
     ) -> Tensor:
         """Integrate from noise ``x`` [B, T, mels] to mel, with and without condition at once (§4.6)."""
         dtype = mu.dtype
-        both = frames.twice().for_many_layers(dtype, num_past=NUM_PAST)
+        both = frames.twice(dtype, num_past=NUM_PAST)
         mu, speaker, cond = (torch.cat((part, torch.zeros_like(part))) for part in (mu, speaker, cond.to(dtype)))
         guidance = self.config.guidance
         x = x.to(torch.float32)
@@ -253,9 +222,3 @@ def _cut(mel: Tensor, starts: Tensor, counts: Tensor, width: int) -> Tensor:
     places = (starts[:, None] + torch.arange(width, device=mel.device)).clamp(max=mel.shape[1] - 1)
     cut = mel.gather(1, places[..., None].expand(-1, -1, mel.shape[2]))
     return cut.masked_fill(~within(counts, width)[..., None], 0.0).transpose(1, 2)
-
-
-def _check_prompt(token: Tensor, feat: Tensor) -> None:
-    """A prompt whose mel is longer or shorter than its tokens would shift everything after it (§4)."""
-    if feat.shape[1] != token.shape[1] * FRAMES_PER_TOKEN:
-        raise ValueError(f"a prompt of {token.shape[1]} tokens cannot have {feat.shape[1]} mel frames")

@@ -13,7 +13,7 @@ _NOISE_SEED: Final = 0
 def fixed_noise(num_frames: int = NOISE_FRAMES, num_mels: int = 80) -> Tensor:
     """The noise all speech starts from, [1, mels, frames]; not in the checkpoint but the same for everybody (§4.6).
 
-    It is drawn one mel bin after the other, 300 s of each; fewer frames are the first ones of these, more there are none.
+    It is sampled one mel bin after the other, 300 s of each; fewer frames are the first ones of these, more there are none.
     """
     if num_frames > NOISE_FRAMES:
         raise ValueError(f"there is noise for {NOISE_FRAMES} frames, not for {num_frames}")

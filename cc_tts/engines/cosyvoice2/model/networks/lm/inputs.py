@@ -1,11 +1,11 @@
-"""What the language model is fed and what it answers, by number: rows of three embedding tables and the ids of its head.
+"""Inputs and outputs of the language model, by number: rows of three embedding tables and the ids of its head.
 
 No torch here, so the scheduling of text and speech (``bistream``) stays free of it. Section numbers are those of the
 specification of CosyVoice2.
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -73,7 +73,7 @@ class SpeechIds:
 
 
 class ForbiddenIds(NamedTuple):
-    """Which of the three special ids must not be drawn at a step, in the order in which they end the head's output."""
+    """Which of the three special ids must not be sampled at a step, in the order in which they end the head's output."""
 
     end: bool
     unused: bool
@@ -95,45 +95,22 @@ class LengthLimits:
 
 @dataclass(frozen=True, slots=True)
 class LmRequest:
-    """What the language model is asked to say, in tokens."""
+    """The tokens that the language model gets to speak a text.
 
-    text: tuple[int, ...]
-    prompt_text: tuple[int, ...] = ()
-    prompt_speech: tuple[int, ...] = ()
+    With a prompt's text and speech it goes on as the prompt does. A prompt's text alone is an instruction (§7.5). Without
+    either, the voice comes from the flow alone.
+    """
 
-    @classmethod
-    def zero_shot(cls, text: Iterable[int], *, prompt_text: Iterable[int], prompt_speech: Iterable[int]) -> "LmRequest":
-        """Go on as the prompt does: its transcript and its speech come first."""
-        return cls(tuple(text), tuple(prompt_text), tuple(prompt_speech))
-
-    @classmethod
-    def cross_lingual(cls, text: Iterable[int]) -> "LmRequest":
-        """The text alone; the voice comes from the flow."""
-        return cls(tuple(text))
-
-    @classmethod
-    def instruct(cls, text: Iterable[int], *, instruction: Iterable[int], end_of_prompt: int) -> "LmRequest":
-        """Speak as the instruction says. Its closing ``<|endofprompt|>`` is added when it is not there (§7.5)."""
-        words = tuple(instruction)
-        closing = () if words[-1:] == (end_of_prompt,) else (end_of_prompt,)
-        return cls(tuple(text), words + closing)
-
-    @classmethod
-    def built_in_speaker(cls, text: Iterable[int]) -> "LmRequest":
-        """The text alone; the flow knows the speaker by its embedding only."""
-        return cls(tuple(text))
+    text: Sequence[int]
+    prompt_text: Sequence[int] = ()
+    prompt_speech: Sequence[int] = ()
 
     @property
     def inputs(self) -> list[LmInput]:
-        """The layout that is fed first (§3.2)."""
+        """The layout that is prefilled (§3.2)."""
         return unistream_inputs(self.prompt_text, self.text, self.prompt_speech)
 
     @property
     def limits(self) -> LengthLimits:
         """How long the speech may be; the prompt's text does not count (§3.3)."""
         return LengthLimits.of_text(len(self.text))
-
-    @property
-    def num_positions(self) -> int:
-        """The room in a cache that is enough for the longest speech."""
-        return len(self.prompt_text) + len(self.text) + len(self.prompt_speech) + 2 + self.limits.max_len

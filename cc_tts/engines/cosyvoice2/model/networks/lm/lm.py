@@ -11,95 +11,23 @@ need not be cleared, for a row sees no position after its own.
 Runs on: the thread that owns the device.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cc_tts.engines.cosyvoice2.model.networks.layers import JoinedLinears, untouched_zeros
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, LmInput, SpeechIds
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, LmInput
 from cc_tts.engines.cosyvoice2.model.networks.lm.rope import inverse_frequencies, rotate, rotation
-
-LM_HEAD_KEY: Final = "llm.model.lm_head.weight"
-_EMBEDDING_KEY: Final = "llm.model.model.embed_tokens.weight"
-_LAYER_PREFIX: Final = "llm.model.model.layers."
-
-
-@dataclass(frozen=True, slots=True)
-class LmConfig:
-    """Sizes of the language model (§2). The defaults are those of CosyVoice2-0.5B."""
-
-    hidden_size: int = 896
-    intermediate_size: int = 4864
-    num_layers: int = 24
-    num_heads: int = 14
-    num_kv_heads: int = 2
-    head_dim: int = 64
-    text_vocab_size: int = 151_936
-    num_speech_codes: int = 6561
-    rope_theta: float = 1_000_000.0
-    norm_eps: float = 1e-6
-
-    @property
-    def speech_ids(self) -> SpeechIds:
-        """The ids of the head."""
-        return SpeechIds(self.num_speech_codes)
-
-    @classmethod
-    def from_state_dict(cls, shapes: Mapping[str, Sequence[int] | Tensor], *, head_dim: int = 64) -> Self:
-        """Read the sizes off the shapes (or the tensors) of ``llm.pt``.
-
-        The size of a head, the base of the rotary positions and the epsilon of the norms leave no trace in the shapes:
-        ``head_dim`` is an argument, the other two are those of Qwen2.
-
-        Raises:
-            ValueError: a key is missing, or the projections are not whole heads.
-
-        """
-        sizes = {key: tuple(value.shape if isinstance(value, Tensor) else value) for key, value in shapes.items()}
-        first = _LAYER_PREFIX + "0."
-        try:
-            text_vocab_size, hidden_size = sizes[_EMBEDDING_KEY]
-            query_size = sizes[first + "self_attn.q_proj.weight"][0]
-            key_size = sizes[first + "self_attn.k_proj.weight"][0]
-            intermediate_size = sizes[first + "mlp.gate_proj.weight"][0]
-            num_speech_rows = sizes["speech_embedding.weight"][0]
-        except KeyError as error:
-            raise ValueError(f"not a state dict of the language model: {error} is missing") from error
-        if query_size % head_dim or key_size % head_dim or query_size % key_size:
-            raise ValueError(f"queries of {query_size} and keys of {key_size} are not whole heads of {head_dim}")
-        layers = {key.removeprefix(_LAYER_PREFIX).split(".")[0] for key in sizes if key.startswith(_LAYER_PREFIX)}
-        return cls(
-            hidden_size=hidden_size,
-            intermediate_size=intermediate_size,
-            num_layers=len(layers),
-            num_heads=query_size // head_dim,
-            num_kv_heads=key_size // head_dim,
-            head_dim=head_dim,
-            text_vocab_size=text_vocab_size,
-            num_speech_codes=num_speech_rows - NUM_SPECIAL_SPEECH_IDS,
-        )
+from cc_tts.engines.cosyvoice2.model.sizes import LmConfig
 
 
 def cache_capacity(cache: Tensor) -> int:
     """How many positions of a sequence a slot of ``cache`` holds; the one after them is scratch."""
     return cache.shape[-2] - 1
-
-
-class RmsNorm(nn.Module):
-    """Root mean square norm, in float32 whatever the type of its input (§3.7)."""
-
-    def __init__(self, size: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normed ``x`` [..., size]."""
-        return functional.rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,17 +44,16 @@ class _Places:
 
 
 class Attention(nn.Module):
-    """Grouped-query attention over a slot of the cache (§3.7): ``groups`` query heads share one head of keys and values."""
+    """Grouped-query attention over a slot of the cache (§3.7): several query heads share one head of keys and values."""
 
     def __init__(self, config: LmConfig) -> None:
         super().__init__()
         self.num_kv_heads = config.num_kv_heads
-        self.num_groups = config.num_heads // config.num_kv_heads
         self.head_dim = config.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, config.num_heads * config.head_dim)
-        self.k_proj = nn.Linear(config.hidden_size, config.num_kv_heads * config.head_dim)
-        self.v_proj = nn.Linear(config.hidden_size, config.num_kv_heads * config.head_dim)
-        self.o_proj = nn.Linear(config.num_heads * config.head_dim, config.hidden_size, bias=False)
+        self.q_proj = nn.Linear(config.hidden_size, config.query_size)
+        self.k_proj = nn.Linear(config.hidden_size, config.key_size)
+        self.v_proj = nn.Linear(config.hidden_size, config.key_size)
+        self.o_proj = nn.Linear(config.query_size, config.hidden_size, bias=False)
         self._project = JoinedLinears(self.q_proj, self.k_proj, self.v_proj)
 
     def forward(self, x: Tensor, cache: Tensor, places: _Places) -> Tensor:
@@ -171,8 +98,8 @@ class Layer(nn.Module):
         super().__init__()
         self.self_attn = Attention(config)
         self.mlp = Mlp(config)
-        self.input_layernorm = RmsNorm(config.hidden_size, config.norm_eps)
-        self.post_attention_layernorm = RmsNorm(config.hidden_size, config.norm_eps)
+        self.input_layernorm = nn.RMSNorm(config.hidden_size, config.norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, config.norm_eps)
 
     def forward(self, x: Tensor, cache: Tensor, places: _Places) -> Tensor:
         """One layer on ``x`` [B, T, hidden]."""
@@ -190,7 +117,7 @@ class Backbone(nn.Module):
         self.config = config
         self.embed_tokens = nn.Embedding(config.text_vocab_size, config.hidden_size)
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
-        self.norm = RmsNorm(config.hidden_size, config.norm_eps)
+        self.norm = nn.RMSNorm(config.hidden_size, config.norm_eps)
         frequencies = inverse_frequencies(config.head_dim, config.rope_theta)
         self.register_buffer("frequencies", frequencies, persistent=False)
 
@@ -212,7 +139,7 @@ class Backbone(nn.Module):
         visible = torch.arange(num_keys, device=x.device) <= positions[..., None]  # [B, T, K]
         visible = visible[:, None]  # [B, 1, T, K]
         if width > 1:
-            visible = visible.repeat(1, 1, self.config.num_heads // self.config.num_kv_heads, 1)
+            visible = visible.repeat(1, 1, self.config.query_size // self.config.key_size, 1)
         bias = torch.where(visible, 0.0, -torch.inf).to(x.dtype)
         rows = torch.arange(num_rows, device=x.device) if slots is None else slots  # [B]
         written = torch.where(is_new, positions, cache_capacity(cache))  # the position after the capacity is scratch
@@ -228,22 +155,6 @@ class Backbone(nn.Module):
         return cast("Tensor", self.norm(x))  # [B, T, hidden]
 
 
-class _CausalLm(nn.Module):
-    """Gives the backbone its place in the keys: ``llm.model.model``."""
-
-    def __init__(self, config: LmConfig) -> None:
-        super().__init__()
-        self.model = Backbone(config)
-
-
-class _Encoder(nn.Module):
-    """Gives the backbone its place in the keys: ``llm.model``."""
-
-    def __init__(self, config: LmConfig) -> None:
-        super().__init__()
-        self.model = _CausalLm(config)
-
-
 class SpeechLm(nn.Module):
     """Text tokens and speech tokens in, log-probabilities of the next speech token out (§3)."""
 
@@ -254,22 +165,12 @@ class SpeechLm(nn.Module):
         self.llm_embedding = nn.Embedding(2, config.hidden_size)
         self.speech_embedding = nn.Embedding(num_speech_rows, config.hidden_size)
         self.llm_decoder = nn.Linear(config.hidden_size, num_speech_rows)
-        self.llm = _Encoder(config)
-        self.register_load_state_dict_pre_hook(_drop_tied_head)  # type: ignore[no-untyped-call]
-
-    @classmethod
-    def from_state_dict(cls, state: Mapping[str, Tensor], *, head_dim: int = 64) -> Self:
-        """The model whose weights are the tensors of ``state``, not copies; strict about missing and unknown keys."""
-        config = LmConfig.from_state_dict(state, head_dim=head_dim)
-        with torch.device("meta"):
-            lm = cls(config)
-        lm.load_state_dict(state, strict=True, assign=True)
-        return lm.to(lm.device).requires_grad_(requires_grad=False).eval()
+        self.llm = nn.ModuleDict({"model": nn.ModuleDict({"model": Backbone(config)})})  # the keys of the file
 
     @property
     def backbone(self) -> Backbone:
         """The Qwen2 layers."""
-        return self.llm.model.model
+        return cast("Backbone", self.get_submodule("llm.model.model"))
 
     @property
     def device(self) -> torch.device:
@@ -313,11 +214,11 @@ class SpeechLm(nn.Module):
         slots: Tensor | None = None,
         num_keys: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Run rows of several new positions and answer for the last one of each.
+        """Run rows of several new positions.
 
         Args:
             x: embeddings [B, T, hidden], each row padded on the right.
-            num_new: how many of the T are real, [B]; a row with 0 leaves its slot as it was and answers nonsense.
+            num_new: how many of the T are real, [B]; a row with 0 leaves its slot as it was; its result means nothing.
             cache: keys and values of the past; written in place.
             starts: how many positions each row has in the cache already, [B]; none, when left out.
             slots: the slot of each row, [B], all different; row i has slot i, when left out.
@@ -331,8 +232,10 @@ class SpeechLm(nn.Module):
         starts = torch.zeros_like(num_new) if starts is None else starts
         num_keys = cache_capacity(cache) if num_keys is None else num_keys
         hidden = self.backbone(x, starts, num_new, cache, slots, num_keys)  # [B, T, hidden]
-        last = (num_new - 1).clamp(min=0)[:, None, None].expand(-1, 1, hidden.shape[-1])  # [B, 1, hidden]
-        return self._log_probs(hidden.gather(1, last)[:, 0]), cache
+        if x.shape[1] > 1:
+            last = (num_new - 1).clamp(min=0)[:, None, None].expand(-1, 1, hidden.shape[-1])  # [B, 1, hidden]
+            hidden = hidden.gather(1, last)
+        return self._log_probs(hidden[:, 0]), cache
 
     def decode(
         self,
@@ -341,28 +244,21 @@ class SpeechLm(nn.Module):
         cache: Tensor,
         *,
         active: Tensor | None = None,
-        slots: Tensor | None = None,
         num_keys: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Run one speech token of each row, rows at different lengths.
+        """Run one speech token of each row, rows at different lengths: :meth:`prefill` of slots from the first on.
 
         Args:
-            speech_ids: the tokens drawn last, [B].
+            speech_ids: the tokens sampled last, [B].
             starts: how many positions each row has in the cache already, [B].
             cache: keys and values of the past; written in place.
-            active: rows that are really there, [B]; the others leave their slot as it was and answer nonsense.
-            slots: as in :meth:`prefill`.
-            num_keys: as in :meth:`prefill`; at least ``max(starts) + 1``.
-
-        Returns:
-            Log-probabilities [B, codes + 3] in float32 of the next token, and the cache.
+            active: rows that are really there, [B]; the others leave their slot as it was.
+            num_keys: at least ``max(starts) + 1``.
 
         """
         num_new = torch.ones_like(starts) if active is None else active.to(starts.dtype)
-        num_keys = cache_capacity(cache) if num_keys is None else num_keys
         x = self.speech_embedding(speech_ids)[:, None]  # [B, 1, hidden]
-        hidden = self.backbone(x, starts, num_new, cache, slots, num_keys)
-        return self._log_probs(hidden[:, 0]), cache
+        return self.prefill(x, num_new, cache, starts=starts, num_keys=num_keys)
 
     def _log_probs(self, hidden: Tensor) -> Tensor:
         """In float32 from the sum of products on: rounded to a half type first, near ties would be sampled otherwise."""
@@ -372,15 +268,3 @@ class SpeechLm(nn.Module):
         else:
             logits = functional.linear(hidden.to(torch.float32), weight.to(torch.float32), bias)
         return functional.log_softmax(logits, dim=-1)
-
-
-def _drop_tied_head(_module: nn.Module, state: dict[str, Any], _prefix: str, *rest: Any) -> None:
-    """Take the unused head of Qwen2 out of a state dict (§1), after a check that it is the text embedding again."""
-    head = state.pop(LM_HEAD_KEY, None)
-    embedding = state.get(_EMBEDDING_KEY)
-    if head is None or embedding is None:
-        return
-    same_memory = head.data_ptr() == embedding.data_ptr() and head.shape == embedding.shape
-    if not same_memory and not torch.equal(head, embedding):
-        errors: list[str] = rest[-1]
-        errors.append(f"{LM_HEAD_KEY} differs from {_EMBEDDING_KEY}, to which it must be tied")

@@ -1,42 +1,30 @@
 """Pitch, and the excitation that the vocoder shapes into speech (§5.1, §5.2). Everything here is float32, always."""
 
 import math
-from dataclasses import dataclass
 from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from cc_tts.engines.cosyvoice2.model.sizes import VocoderConfig
+
 _SINE_AMPLITUDE: Final = 0.1
 _NOISE_AMPLITUDE: Final = 0.003
 _VOICED_HZ: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class SourceConfig:
-    """Sizes of pitch prediction and source (§2)."""
-
-    num_mels: int
-    num_hidden: int
-    kernel_size: int
-    num_convs: int
-    num_harmonics: int  # the fundamental included
-    sample_rate_hz: int
-    hop_samples: int
-
-
 class F0Predictor(nn.Module):
     """The pitch of each mel frame (§5.1)."""
 
-    def __init__(self, config: SourceConfig) -> None:
+    def __init__(self, config: VocoderConfig) -> None:
         super().__init__()
         self.condnet = nn.ModuleDict()
-        padding = config.kernel_size // 2
-        for index in range(config.num_convs):
-            width = config.num_hidden if index else config.num_mels
-            self.condnet[str(2 * index)] = nn.Conv1d(width, config.num_hidden, config.kernel_size, padding=padding)
-        self.classifier = nn.Linear(config.num_hidden, 1)
+        num_hidden, kernel = config.num_hidden_f0, config.kernel_f0
+        for index in range(config.num_convs_f0):
+            width = num_hidden if index else config.num_mels
+            self.condnet[str(2 * index)] = nn.Conv1d(width, num_hidden, kernel, padding=kernel // 2)
+        self.classifier = nn.Linear(num_hidden, 1)
 
     def forward(self, mel: Tensor, outside: Tensor | None) -> Tensor:
         """Pitch in Hz, [B, T], of ``mel`` [B, mels, T]; ``outside`` [B, 1, T] are frames that are padding."""
@@ -49,31 +37,29 @@ class F0Predictor(nn.Module):
 class Source(nn.Module):
     """Harmonics of the pitch, and noise where there is none (§5.2)."""
 
-    def __init__(self, config: SourceConfig) -> None:
+    def __init__(self, config: VocoderConfig) -> None:
         super().__init__()
         self.config = config
         self.l_linear = nn.Linear(config.num_harmonics, 1)
 
-    def forward(self, f0: Tensor, draws: Tensor | None, *, compat: bool) -> Tensor:
+    def forward(self, f0: Tensor, noise: Tensor | None) -> Tensor:
         """Excitation of a pitch.
 
         Args:
             f0: pitch in Hz, [B, T]; zero behind the end of a row.
-            draws: standard normal numbers, [B, hop T, harmonics]; zeros, when left out.
-            compat: let the phase grow in float32 as the reference does, where it is coarse after some seconds; otherwise it
-                is kept within one turn.
+            noise: standard normal numbers, [B, hop T, harmonics]; None for zeros.
 
         Returns:
             [B, 1, hop T]
 
         """
         hop = self.config.hop_samples
-        phase = self._coarse_phase(f0) if compat else self._phase(f0)  # [B, harmonics, hop T]
+        phase = self._phase(f0)  # [B, harmonics, hop T]
         voiced = (f0 > _VOICED_HZ).to(torch.float32).repeat_interleave(hop, dim=1)[..., None]  # [B, hop T, 1]
         excitation = (_SINE_AMPLITUDE * phase.sin()).transpose(1, 2) * voiced
-        if draws is not None:
+        if noise is not None:
             amplitude = voiced * _NOISE_AMPLITUDE + (1 - voiced) * _SINE_AMPLITUDE / 3
-            excitation = excitation + amplitude * draws
+            excitation = excitation + amplitude * noise
         return cast("Tensor", self.l_linear(excitation)).tanh().transpose(1, 2)
 
     def _turns(self, f0: Tensor) -> Tensor:
@@ -81,13 +67,8 @@ class Source(nn.Module):
         harmonics = torch.arange(1, self.config.num_harmonics + 1, dtype=f0.dtype, device=f0.device)
         return f0[..., None] * harmonics / self.config.sample_rate_hz % 1
 
-    def _coarse_phase(self, f0: Tensor) -> Tensor:
-        hop = self.config.hop_samples
-        phase = self._turns(f0).cumsum(dim=1) * 2 * math.pi  # [B, T, harmonics]
-        return functional.interpolate(phase.transpose(1, 2) * hop, scale_factor=hop, mode="linear")
-
     def _phase(self, f0: Tensor) -> Tensor:
-        """The same phase, but whole turns are taken off in float64 before anything is rounded."""
+        """Phase within one turn, [B, harmonics, hop T]: whole turns are taken off in float64 before anything is rounded."""
         hop = self.config.hop_samples
         turns = self._turns(f0.to(torch.float64)).transpose(1, 2) * hop  # [B, harmonics, T]: turns of each frame
         ends = turns.cumsum(dim=2)

@@ -12,20 +12,18 @@ Runs on: the thread that owns the device.
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final, Self, cast
+from typing import Final, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from cc_tts.engines.cosyvoice2.model.networks.layers import within
-from cc_tts.engines.cosyvoice2.model.networks.vocoder.config import VocoderConfig
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.source import F0Predictor, Source, blank
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.spectrum import istft, stft
-
-__all__ = ["Vocoder", "VocoderConfig"]
+from cc_tts.engines.cosyvoice2.model.sizes import VocoderConfig
 
 _UP_SLOPE: Final = 0.1
 _POST_SLOPE: Final = 0.01
@@ -67,50 +65,28 @@ class ResBlock(nn.Module):
 
 
 class Vocoder(nn.Module):
-    """Mel frames in, audio out (§5).
+    """Mel frames in, audio out (§5)."""
 
-    Args:
-        config: the sizes.
-        compat: keep the phase of the source as the reference does, see :class:`Source`.
-
-    """
-
-    def __init__(self, config: VocoderConfig, *, compat: bool = False) -> None:
+    def __init__(self, config: VocoderConfig) -> None:
         super().__init__()
         self.config = config
-        self.compat = compat
-        channels = config.channels
-        self.f0_predictor = F0Predictor(config.source)
-        self.m_source = Source(config.source)
-        pre, post = config.edge_kernels
-        self.conv_pre = nn.Conv1d(config.num_mels, channels[0], pre, padding=pre // 2)
+        self.f0_predictor = F0Predictor(config)
+        self.m_source = Source(config)
+        edge = config.edge_kernel
+        self.conv_pre = nn.Conv1d(config.num_mels, config.channels, edge, padding=edge // 2)
         self.ups = nn.ModuleList()
         self.source_downs = nn.ModuleList()
         self.source_resblocks = nn.ModuleList()
         self.resblocks = nn.ModuleList()
         for stage, (kernel, rate) in enumerate(zip(config.up_kernels, config.up_rates, strict=True)):
-            width = channels[stage + 1]
-            padding = (kernel - rate) // 2
-            self.ups.append(nn.ConvTranspose1d(channels[stage], width, kernel, rate, padding=padding))
+            width = config.channels >> stage + 1
+            self.ups.append(nn.ConvTranspose1d(2 * width, width, kernel, rate, padding=(kernel - rate) // 2))
             long, stride = config.source_kernels[stage], config.source_strides[stage]
             self.source_downs.append(nn.Conv1d(config.n_fft + 2, width, long, stride, padding=stride // 2))
             self.source_resblocks.append(ResBlock(width, config.source_res_kernels[stage], config.dilations))
             for size in config.res_kernels:
                 self.resblocks.append(ResBlock(width, size, config.dilations))
-        self.conv_post = nn.Conv1d(channels[-1], config.n_fft + 2, post, padding=post // 2)
-
-    @classmethod
-    def from_state_dict(cls, state: Mapping[str, Tensor], *, compat: bool = False) -> Self:
-        """The vocoder whose weights are the tensors of ``state``, not copies.
-
-        Weight norm must be folded, see :func:`fold_weight_norm`; pitch and source must be float32. Strict about missing and
-        unknown keys.
-        """
-        config = VocoderConfig.from_state_dict(state)
-        with torch.device("meta"):
-            vocoder = cls(config, compat=compat)
-        vocoder.load_state_dict(state, strict=True, assign=True)
-        return vocoder.requires_grad_(requires_grad=False).eval()
+        self.conv_post = nn.Conv1d(width, config.n_fft + 2, edge, padding=edge // 2)
 
     def f0(self, mel: Tensor, mel_len: Tensor | None = None) -> Tensor:
         """Pitch in Hz, [B, T], of ``mel`` [B, mels, T]; zero behind the end of a row."""
@@ -119,9 +95,9 @@ class Vocoder(nn.Module):
             f0 = self.f0_predictor(blank(mel.to(torch.float32), outside), outside)
         return cast("Tensor", f0 if outside is None else f0.masked_fill(outside[:, 0], 0.0))
 
-    def source(self, f0: Tensor, *, draws: Tensor | None = None) -> Tensor:
-        """Excitation [B, 1, hop T] of the pitch ``f0`` [B, T]; ``draws`` [B, hop T, harmonics] are standard normal."""
-        return cast("Tensor", self.m_source(f0.to(torch.float32), draws, compat=self.compat))
+    def source(self, f0: Tensor, *, noise: Tensor | None = None) -> Tensor:
+        """Excitation [B, 1, hop T] of the pitch ``f0`` [B, T]; ``noise`` [B, hop T, harmonics] is standard normal."""
+        return cast("Tensor", self.m_source(f0.to(torch.float32), noise))
 
     def synthesize(self, mel: Tensor, source: Tensor, mel_len: Tensor | None = None) -> Tensor:
         """Audio [B, hop T] of ``mel`` [B, mels, T] and ``source`` [B, 1, hop T], within ±0.99 (§5.3)."""
@@ -159,31 +135,6 @@ class Vocoder(nn.Module):
         spectrum = torch.cat((magnitudes * phases.cos(), magnitudes * phases.sin()), dim=1)
         audio = istft(spectrum, ends * config.hop_samples, num_samples, config.n_fft)
         return audio.clamp(-_AUDIO_LIMIT, _AUDIO_LIMIT)
-
-    def forward(
-        self,
-        mel: Tensor,
-        *,
-        cache_source: Tensor | None = None,
-        draws: Tensor | None = None,
-        mel_len: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """Audio and the source it was made with.
-
-        Args:
-            mel: mel frames, [B, mels, T].
-            cache_source: what the source begins with, [B, 1, S], instead of its own first samples (§5.5).
-            draws: standard normal numbers for the source, [B, hop T, harmonics]; zeros, when left out.
-            mel_len: how many frames of each row are real, [B]; all, when left out.
-
-        Returns:
-            Audio [B, hop T], zeros behind the end of a row, and source [B, 1, hop T], both float32.
-
-        """
-        source = self.source(self.f0(mel, mel_len), draws=draws)
-        if cache_source is not None:
-            source = torch.cat((cache_source, source[:, :, cache_source.shape[2] :]), dim=2)
-        return self.synthesize(mel, source, mel_len), source
 
 
 @contextmanager

@@ -6,13 +6,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from cc_tts.engines.cosyvoice2.model.loader import new_network  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import relative_positions  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowConfig, fixed_noise  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, fixed_noise  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.layers import Span  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.sizes import FlowConfig  # noqa: E402
 from tests.parity.golden_fill import fill_by_hash, fill_by_kind  # noqa: E402
+from tests.parity.whole_flow import encode  # noqa: E402
 from tests.support.flow_cases import SMALL  # noqa: E402
 from tests.support.golden import full_shapes, read_tensors, tiny_shapes  # noqa: E402
+from tests.support.networks import flow_of  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
@@ -39,12 +43,12 @@ def noise() -> "Tensor":
 
 @pytest.fixture(scope="module")
 def tiny() -> Flow:
-    return Flow.from_state_dict(fill_by_kind(tiny_shapes("flow"), "flow."), estimator_head_dim=16)
+    return flow_of(fill_by_kind(tiny_shapes("flow"), "flow."))
 
 
 @pytest.fixture(scope="module")
 def full() -> Flow:
-    return Flow.from_state_dict(fill_by_hash(full_shapes("flow")))
+    return flow_of(fill_by_hash(full_shapes("flow")), head_dim=64)
 
 
 def voice_of(golden: "Mapping[str, Tensor]") -> "tuple[Tensor, Tensor, Tensor]":
@@ -82,12 +86,12 @@ class TestGolden:
     @pytest.mark.parametrize("streaming", [True, False])
     def test_encoder(self, tiny: Flow, golden: "dict[str, Tensor]", streaming: bool) -> None:
         token = golden["enc_tokens"]
-        hidden = tiny.encode(token, lengths_of(token), streaming=streaming, finalize=True)
+        hidden = encode(tiny, token, lengths_of(token), streaming=streaming, finalize=True)
         torch.testing.assert_close(hidden[0], golden[f"enc_out_streaming_{streaming}"], **GOLDEN_CLOSE)
 
     def test_encoder_with_lookahead(self, tiny: Flow, golden: "dict[str, Tensor]") -> None:
         token = golden["enc_tokens"]
-        hidden = tiny.encode(token, lengths_of(token), streaming=True, finalize=False)
+        hidden = encode(tiny, token, lengths_of(token), streaming=True, finalize=False)
         torch.testing.assert_close(hidden[0], golden["enc_out_context"], **GOLDEN_CLOSE)
 
     @pytest.mark.parametrize(("streaming", "name"), [(False, "mel_offline"), (True, "mel_stream_final")])
@@ -99,7 +103,7 @@ class TestGolden:
     def test_constants_at_hand_change_nothing(
         self, golden: "dict[str, Tensor]", noise: "Tensor", monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        flow = Flow.from_state_dict(fill_by_kind(tiny_shapes("flow"), "flow."), estimator_head_dim=16)
+        flow = flow_of(fill_by_kind(tiny_shapes("flow"), "flow."))
         token, voice = golden["flow_token"], voice_of(golden)
         before = flow(token, *voice, streaming=True, finalize=True, noise=noise)
         flow.keep_constants(8)
@@ -122,7 +126,7 @@ class TestGolden:
         golden = read_tensors("spec/flow.npz")
         token = torch.cat((golden["prompt_token"], golden["token"]), dim=1)
         for finalize, name in ((True, "final"), (False, "lookahead")):
-            hidden = full.encode(token, lengths_of(token), streaming=bool(streaming), finalize=finalize)
+            hidden = encode(full, token, lengths_of(token), streaming=bool(streaming), finalize=finalize)
             torch.testing.assert_close(
                 full.encoder_proj(hidden), golden[f"mu_streaming{streaming}_{name}"], **GOLDEN_CLOSE
             )
@@ -136,28 +140,14 @@ class TestConfig:
     """Sizes from shapes."""
 
     def test_published_sizes(self) -> None:
-        config = FlowConfig.from_state_dict(full_shapes("flow"))
-        assert (config.vocab_size, config.encoder.num_layers, config.encoder.num_up_layers) == (6561, 6, 4)
-        assert (config.estimator.num_mid_blocks, config.estimator.num_blocks, config.estimator.in_channels) == (
-            12,
-            4,
-            320,
-        )
-        assert config.chunk_frames == 50
+        config = FlowConfig.of(full_shapes("flow"))
+        assert config == FlowConfig()
+        assert (config.estimator.in_channels, config.chunk_frames) == (320, 50)
 
-    @pytest.mark.parametrize(
-        ("shapes", "head_dim"), [(full_shapes("flow"), 64), (tiny_shapes("flow"), 16)], ids=["full", "tiny"]
-    )
-    def test_keys_are_those_of_the_state_dict(self, shapes: dict[str, list[int]], head_dim: int) -> None:
-        with torch.device("meta"):
-            flow = Flow(FlowConfig.from_state_dict(shapes, estimator_head_dim=head_dim))
+    @pytest.mark.parametrize("shapes", [full_shapes("flow"), tiny_shapes("flow")], ids=["full", "tiny"])
+    def test_keys_are_those_of_the_state_dict(self, shapes: dict[str, list[int]]) -> None:
+        flow = new_network("flow", shapes)
         assert {key: list(value.shape) for key, value in flow.state_dict().items()} == shapes
-
-    def test_other_files_are_refused(self) -> None:
-        with pytest.raises(ValueError, match="not a state dict of the flow"):
-            FlowConfig.from_state_dict({"conv_pre.weight": [1, 2, 3]})
-        with pytest.raises(ValueError, match="whole heads"):
-            FlowConfig.from_state_dict(tiny_shapes("flow"), estimator_head_dim=15)
 
 
 def small_flow(seed: int = 0) -> Flow:

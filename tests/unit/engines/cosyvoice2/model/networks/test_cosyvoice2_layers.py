@@ -7,18 +7,17 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn.utils import parametrizations  # noqa: E402
 
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.checkpoint import canonical_names  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.loader import fold_weight_norm  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.layers import (  # noqa: E402
     CausalConv,
     JoinedLinears,
     Span,
-    fold_weight_norm,
-    folded_shapes,
     join_linears,
     remember,
     within,
 )
-from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
+from tests.support.networks import flow_of, lm_of  # noqa: E402
 from tests.support.tiny_model import tiny_states  # noqa: E402
 
 if TYPE_CHECKING:
@@ -42,15 +41,14 @@ def test_weight_norm_is_multiplied_out(conv: nn.Module, spelling: str, prefix: s
         state = {
             key.replace(MAGNITUDE, old[MAGNITUDE]).replace(DIRECTION, old[DIRECTION]): v for key, v in state.items()
         }
-    folded = fold_weight_norm(state)
+    folded = fold_weight_norm(canonical_names("hift.pt", state))
     assert set(folded) == {"ups.0.weight", "ups.0.bias"}
     torch.testing.assert_close(folded["ups.0.weight"], normed.weight.detach())
-    assert folded_shapes(state) == {key: tuple(value.shape) for key, value in folded.items()}
 
 
 def test_what_has_no_weight_norm_stays() -> None:
     state = {"generator.m_source.l_linear.weight": torch.ones(1, 9)}
-    assert list(fold_weight_norm(state)) == ["m_source.l_linear.weight"]
+    assert list(fold_weight_norm(canonical_names("hift.pt", state))) == ["m_source.l_linear.weight"]
 
 
 def test_lengths_become_places() -> None:
@@ -87,8 +85,11 @@ def test_a_query_sees_to_the_end_of_its_chunk_and_of_its_row(chunk: int, start: 
 
 def test_a_span_for_both_halves_repeats_itself() -> None:
     span = Span.of(torch.tensor([2, 3]), 3, chunk=2)
-    both = span.twice()
+    both = span.twice(torch.float32, num_past=2)
     assert torch.equal(both.visible[2:], span.visible)
+    assert both.bias is not None
+    assert torch.equal(both.bias == 0.0, both.visible)
+    assert torch.equal(both.bias == -torch.inf, ~both.visible)
     assert torch.equal(both.num_kept, torch.tensor([2, 3, 2, 3]))
 
 
@@ -165,8 +166,8 @@ def test_maps_that_were_loaded_or_moved_are_apart_again() -> None:
 def test_all_maps_of_a_network_are_joined() -> None:
     states = tiny_states()
     for network in (
-        SpeechLm.from_state_dict(states["llm"], head_dim=16),
-        Flow.from_state_dict(states["flow"], estimator_head_dim=16),
+        lm_of(states["llm"]),
+        flow_of(states["flow"]),
     ):
         before = {key: value.clone() for key, value in network.state_dict().items()}
         joined = [

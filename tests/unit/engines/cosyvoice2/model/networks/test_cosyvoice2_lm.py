@@ -5,6 +5,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from cc_tts.engines.cosyvoice2.model.loader import stored_shapes  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     LmInput,
@@ -13,10 +14,12 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
     unistream_inputs,
 )
-from cc_tts.engines.cosyvoice2.model.networks.lm.lm import LM_HEAD_KEY, LmConfig, SpeechLm, cache_capacity  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm, cache_capacity  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.rope import inverse_frequencies, rotate, rotation  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, LmConfig  # noqa: E402
 from tests.parity.golden_fill import fill_by_hash  # noqa: E402
 from tests.support.golden import full_shapes, read_arrays  # noqa: E402
+from tests.support.networks import lm_of  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
@@ -24,13 +27,12 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.unit
 
-EMBEDDING_KEY: Final = "llm.model.model.embed_tokens.weight"
 SMALL: Final = LmConfig(
     hidden_size=48,
     intermediate_size=80,
     num_layers=3,
-    num_heads=6,
-    num_kv_heads=2,
+    query_size=48,
+    key_size=16,
     head_dim=8,
     text_vocab_size=60,
     num_speech_codes=40,
@@ -65,55 +67,35 @@ def prefilled(lm: SpeechLm, inputs: list[LmInput]) -> tuple["Tensor", "Tensor"]:
 def test_sizes_are_read_off_the_released_shapes() -> None:
     shapes = full_shapes("llm")
     assert len(shapes) == 295
-    assert LmConfig.from_state_dict(shapes) == LmConfig()
+    assert LmConfig.of(shapes) == LmConfig()
     with torch.device("meta"):
         lm = SpeechLm(LmConfig())
-    assert {key: list(value.shape) for key, value in lm.state_dict().items()} == {
-        key: shape for key, shape in shapes.items() if key != LM_HEAD_KEY
-    }
+    assert stored_shapes(lm) == {key: tuple(shape) for key, shape in shapes.items()}
     assert sum(value.numel() for value in lm.state_dict().values()) == 505_803_812
 
 
-def test_sizes_are_read_off_tensors(lm: SpeechLm) -> None:
-    assert LmConfig.from_state_dict(lm.state_dict(), head_dim=8) == SMALL
-
-
-def test_sizes_that_do_not_fit(lm: SpeechLm) -> None:
-    with pytest.raises(ValueError, match="queries of 48 and keys of 16 are not whole heads of 64"):
-        LmConfig.from_state_dict(lm.state_dict())
-    with pytest.raises(ValueError, match=r"not a state dict of the language model: .*embed_tokens"):
-        LmConfig.from_state_dict({"speech_embedding.weight": (10, 4)})
+def test_sizes_are_read_off_other_shapes(lm: SpeechLm) -> None:
+    assert LmConfig.of(stored_shapes(lm), head_dim=8) == SMALL
 
 
 def test_a_state_dict_makes_the_same_model(lm: SpeechLm) -> None:
-    state = lm.state_dict()
-    state[LM_HEAD_KEY] = state[EMBEDDING_KEY].clone()
-    other = SpeechLm.from_state_dict(state, head_dim=8)
+    other = lm_of(lm.state_dict(), head_dim=8)
     assert not other.training
     assert not any(parameter.requires_grad for parameter in other.parameters())
     assert other.llm_decoder.bias.data_ptr() == lm.llm_decoder.bias.data_ptr()
     inputs = some_inputs(1, 9)
     assert torch.equal(prefilled(lm, inputs)[0], prefilled(other, inputs)[0])
-    assert LM_HEAD_KEY in state  # the caller's dict is as it was
-    assert LM_HEAD_KEY not in other.state_dict()
-
-
-def test_a_head_that_is_not_tied_is_refused(lm: SpeechLm) -> None:
-    state = lm.state_dict()
-    state[LM_HEAD_KEY] = state[EMBEDDING_KEY] + 1.0
-    with pytest.raises(RuntimeError, match=r"lm_head\.weight differs from .*embed_tokens\.weight"):
-        SpeechLm.from_state_dict(state, head_dim=8)
 
 
 def test_keys_are_strict(lm: SpeechLm) -> None:
     state = lm.state_dict()
     state["llm.model.model.layers.0.self_attn.o_proj.bias"] = torch.zeros(48)
     with pytest.raises(RuntimeError, match=r"Unexpected key.*o_proj\.bias"):
-        SpeechLm.from_state_dict(state, head_dim=8)
+        lm_of(state, head_dim=8)
     state = lm.state_dict()
     del state["llm.model.model.norm.weight"]
     with pytest.raises(RuntimeError, match=r"Missing key.*norm\.weight"):
-        SpeechLm.from_state_dict(state, head_dim=8)
+        lm_of(state, head_dim=8)
 
 
 # --- the reference
@@ -124,15 +106,15 @@ def spec_weights() -> dict[str, "Tensor"]:
     shapes = full_shapes("llm")
     layers = ("llm.model.model.layers.0.", "llm.model.model.layers.1.")
     kept = {key: shape for key, shape in shapes.items() if ".layers." not in key or key.startswith(layers)}
-    del kept[EMBEDDING_KEY]
-    kept[LM_HEAD_KEY] = [3000, 896]
+    del kept[TEXT_EMBEDDING]
+    kept[TIED_HEAD] = [3000, 896]
     state = fill_by_hash(kept)
-    state[EMBEDDING_KEY] = state[LM_HEAD_KEY]
+    state[TEXT_EMBEDDING] = state[TIED_HEAD]
     return state
 
 
 def test_log_probs_are_those_of_the_specification() -> None:
-    lm = SpeechLm.from_state_dict(spec_weights())
+    lm = lm_of(spec_weights(), head_dim=64)
     arrays = read_arrays("spec/llm_tiny.npz")
     prompt_text, text, prompt_speech = (
         arrays[key].ravel().tolist() for key in ("prompt_text", "text", "prompt_speech")
@@ -195,7 +177,8 @@ def test_a_ragged_batch_equals_its_rows_alone(lm: SpeechLm, slots: list[int] | N
 
     for step in range(4):
         ids = torch.tensor([3, 9, 27, 11]) + step
-        log_probs, cache = lm.decode(ids, lengths, cache, slots=where, num_keys=num_keys)
+        x, num_new = lm.speech_embedding(ids)[:, None], torch.ones(4, dtype=torch.int64)
+        log_probs, cache = lm.prefill(x, num_new, cache, starts=lengths, slots=where, num_keys=num_keys)
         alone = [lm.decode(ids[row : row + 1], lengths[row : row + 1], own) for row, (_, own) in enumerate(alone)]
         torch.testing.assert_close(log_probs, torch.cat([answer for answer, _ in alone]), **CLOSE)
         lengths = lengths + 1
@@ -271,7 +254,7 @@ def test_the_cache_is_written_in_place(lm: SpeechLm) -> None:
 
 def test_half_precision_stays_close(lm: SpeechLm) -> None:
     state = {key: value.to(torch.bfloat16) for key, value in lm.state_dict().items()}
-    half = SpeechLm.from_state_dict(state, head_dim=8)
+    half = lm_of(state, head_dim=8)
     assert half.new_cache(1, 4).dtype is torch.bfloat16
     inputs = some_inputs(4, 15)
     answer, _ = prefilled(half, inputs)
@@ -300,9 +283,7 @@ def test_no_value_leaves_the_device() -> None:
 
 
 def test_logits_of_half_weights_are_not_rounded_to_half(lm: SpeechLm) -> None:
-    half = SpeechLm.from_state_dict(
-        {key: value.to(torch.bfloat16) for key, value in lm.state_dict().items()}, head_dim=8
-    )
+    half = lm_of({key: value.to(torch.bfloat16) for key, value in lm.state_dict().items()}, head_dim=8)
     hidden = torch.randn(4, SMALL.hidden_size).to(torch.bfloat16)
     head = half.llm_decoder
     exact = torch.log_softmax(hidden.double() @ head.weight.double().T + head.bias.double(), dim=-1)

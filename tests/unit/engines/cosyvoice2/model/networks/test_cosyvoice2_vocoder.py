@@ -7,11 +7,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.model.networks.layers import fold_weight_norm, folded_shapes  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.loader import fold_weight_norm, new_network, stored_shapes  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.spectrum import istft, stft  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder, VocoderConfig  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.sizes import VocoderConfig  # noqa: E402
 from tests.parity.golden_fill import fill_by_hash, fill_by_kind  # noqa: E402
+from tests.parity.whole_vocoder import vocode, with_coarse_phase  # noqa: E402
 from tests.support.golden import full_shapes, read_tensors, tiny_shapes  # noqa: E402
+from tests.support.networks import vocoder_of  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 if TYPE_CHECKING:
@@ -22,19 +25,16 @@ pytestmark = pytest.mark.unit
 CLOSE: Final = {"rtol": 0.0, "atol": 2e-6}
 SMALL: Final = VocoderConfig(
     num_mels=4,
-    channels=(8, 6, 4),
+    channels=8,
     up_kernels=(6, 5),
     up_rates=(4, 3),
     res_kernels=(3, 5),
     source_kernels=(6, 1),
     source_strides=(3, 1),
     source_res_kernels=(5, 3),
-    num_dilations=2,
-    edge_kernels=(7, 7),
-    n_fft=16,
+    dilations=(1, 3),
     num_hidden_f0=6,
     num_convs_f0=2,
-    kernel_f0=3,
     num_harmonics=3,
     hop_samples=48,
 )
@@ -54,12 +54,12 @@ def spec() -> "dict[str, Tensor]":
 
 @pytest.fixture(scope="module")
 def tiny() -> Vocoder:
-    return Vocoder.from_state_dict(fold_weight_norm(fill_by_kind(tiny_shapes("hift"), "hift.")), compat=True)
+    return with_coarse_phase(vocoder_of(fill_by_kind(tiny_shapes("hift"), "hift.")))
 
 
 @pytest.fixture(scope="module")
 def full() -> Vocoder:
-    return Vocoder.from_state_dict(fold_weight_norm(fill_by_hash(full_shapes("hift"), vocoder=True)), compat=True)
+    return with_coarse_phase(vocoder_of(fill_by_hash(full_shapes("hift"), vocoder=True)))
 
 
 def small_vocoder() -> Vocoder:
@@ -79,7 +79,7 @@ class TestGolden:
         torch.testing.assert_close(tiny.f0(mel)[0], golden[name + "_f0"], rtol=0.0, atol=1e-5)
         source = tiny.source(golden[name + "_f0"][None])
         torch.testing.assert_close(source[0], golden[name + "_source"], **CLOSE)
-        audio, own_source = tiny(mel)
+        audio, own_source = vocode(tiny, mel)
         torch.testing.assert_close(own_source[0], golden[name + "_source"], rtol=0.0, atol=1e-4)
         torch.testing.assert_close(audio[0], golden[name + "_wav"], rtol=0.0, atol=1e-4)
         torch.testing.assert_close(tiny.synthesize(mel, source)[0], golden[name + "_wav"], **CLOSE)
@@ -110,11 +110,11 @@ class TestGolden:
         torch.testing.assert_close(in_float64, spec["f0"].to(torch.float64), rtol=0.0, atol=1e-4)
         # float32 alone is off by more than that at 230 Hz on some CPUs
         torch.testing.assert_close(full.f0(spec["mel"]), spec["f0"], rtol=0.0, atol=5e-4)
-        torch.testing.assert_close(full.source(spec["f0"], draws=spec["noise"]), spec["source"], **CLOSE)
+        torch.testing.assert_close(full.source(spec["f0"], noise=spec["noise"]), spec["source"], **CLOSE)
         torch.testing.assert_close(full.synthesize(spec["mel"], spec["source"]), spec["wave"], rtol=0.0, atol=1e-6)
 
     def test_full_size_with_a_cached_source(self, full: Vocoder, spec: "dict[str, Tensor]") -> None:
-        audio, source = full(spec["mel"], cache_source=spec["cache_source"], draws=spec["noise"])
+        audio, source = vocode(full, spec["mel"], cache_source=spec["cache_source"], draws=spec["noise"])
         torch.testing.assert_close(audio, spec["wave_with_cache"], rtol=0.0, atol=2e-5)
         assert torch.equal(source[:, :, :3840], spec["cache_source"])
 
@@ -123,24 +123,13 @@ class TestConfig:
     """Sizes from shapes."""
 
     @pytest.mark.parametrize("shapes", [full_shapes("hift"), tiny_shapes("hift")], ids=["full", "tiny"])
-    @pytest.mark.parametrize("prefix", ["", "generator."])
-    def test_sizes_and_keys(self, shapes: dict[str, list[int]], prefix: str) -> None:
-        shapes = {prefix + key: shape for key, shape in shapes.items()}
-        config = VocoderConfig.from_state_dict(shapes)
-        assert (config.up_rates, config.source_strides, config.dilations) == ((8, 5, 3), (15, 3, 1), (1, 3, 5))
-        assert (config.n_fft, config.stft_hop, config.num_harmonics) == (16, 4, 9)
-        with torch.device("meta"):
-            vocoder = Vocoder(config)
-        assert {key: tuple(value.shape) for key, value in vocoder.state_dict().items()} == folded_shapes(shapes)
+    def test_tensors_are_those_of_the_state_dict(self, shapes: dict[str, list[int]]) -> None:
+        assert stored_shapes(new_network("hift", shapes)) == {key: tuple(shape) for key, shape in shapes.items()}
 
-    def test_small_sizes_are_read_back(self) -> None:
-        assert VocoderConfig.from_state_dict(Vocoder(SMALL).state_dict(), hop_samples=48) == SMALL
-
-    def test_other_files_are_refused(self) -> None:
-        with pytest.raises(ValueError, match="not a state dict of the vocoder"):
-            VocoderConfig.from_state_dict({"encoder_proj.weight": [80, 512]})
-        with pytest.raises(ValueError, match="rates"):
-            VocoderConfig.from_state_dict(tiny_shapes("hift"), hop_samples=500)
+    def test_published_sizes(self) -> None:
+        config = VocoderConfig.of(full_shapes("hift"))
+        assert config == VocoderConfig()
+        assert math.prod(config.up_rates) * config.n_fft // 4 == config.hop_samples
 
 
 class TestSource:
@@ -159,16 +148,16 @@ class TestSource:
         assert phase.abs().max() < 2 * math.pi + 1e-3
 
     def test_both_phases_agree_while_they_are_short(self) -> None:
-        source = small_vocoder().m_source
         f0 = torch.tensor([[0.0, 5.0, 220.0, 230.0, 0.0, 150.0]])
-        torch.testing.assert_close(source(f0, None, compat=True), source(f0, None, compat=False), rtol=0.0, atol=1e-5)
+        ours, coarse = small_vocoder().source(f0), with_coarse_phase(small_vocoder()).source(f0)
+        torch.testing.assert_close(ours, coarse, rtol=0.0, atol=1e-5)
 
     def test_noise_is_strong_only_without_voice(self) -> None:
         source = small_vocoder().m_source
         source.l_linear.weight.fill_(1.0)
         source.l_linear.bias.zero_()
         f0, draws = torch.tensor([[0.0, 200.0]]), torch.ones(1, 96, 3)
-        noise = source(f0, draws, compat=False).atanh() - source(f0, None, compat=False).atanh()
+        noise = source(f0, draws).atanh() - source(f0, None).atanh()
         torch.testing.assert_close(noise[0, 0, :48], torch.full((48,), 0.1))
         torch.testing.assert_close(noise[0, 0, 48:], torch.full((48,), 0.009), rtol=1e-3, atol=1e-6)
 
@@ -200,18 +189,17 @@ class TestSpectrum:
 
 @pytest.mark.parametrize("compat", [True, False])
 def test_a_batch_gives_what_its_rows_give_alone(compat: bool) -> None:
-    vocoder = small_vocoder()
-    vocoder.compat = compat
+    vocoder = with_coarse_phase(small_vocoder()) if compat else small_vocoder()
     generator = torch.Generator().manual_seed(4)
     lengths = [9, 4, 13]
     mel = torch.randn(3, 4, 13, generator=generator)
     draws = torch.randn(3, 13 * 48, 3, generator=generator)
     cache = torch.randn(3, 1, 60, generator=generator)
-    audio, source = vocoder(mel, mel_len=torch.tensor(lengths), draws=draws, cache_source=cache)
+    audio, source = vocode(vocoder, mel, mel_len=torch.tensor(lengths), draws=draws, cache_source=cache)
     assert audio.abs().max() < 0.99
     for row, length in enumerate(lengths):
         one, samples = slice(row, row + 1), length * 48
-        alone, its_source = vocoder(mel[one, :, :length], draws=draws[one, :samples], cache_source=cache[one])
+        alone, its_source = vocode(vocoder, mel[one, :, :length], draws=draws[one, :samples], cache_source=cache[one])
         torch.testing.assert_close(audio[one, :samples], alone, **CLOSE)
         torch.testing.assert_close(source[one, :, :samples], its_source, **CLOSE)
         assert not audio[row, samples:].any()
@@ -219,16 +207,16 @@ def test_a_batch_gives_what_its_rows_give_alone(compat: bool) -> None:
 
 def test_all_lengths_given_change_nothing() -> None:
     vocoder, mel = small_vocoder(), torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(5))
-    torch.testing.assert_close(vocoder(mel, mel_len=torch.tensor([6, 6]))[0], vocoder(mel)[0], **CLOSE)
+    torch.testing.assert_close(vocode(vocoder, mel, mel_len=torch.tensor([6, 6]))[0], vocode(vocoder, mel)[0], **CLOSE)
 
 
 @pytest.mark.parametrize("compat", [True, False])
 def test_no_tensor_is_asked_for_its_value(compat: bool) -> None:
     """On the meta device tensors have none; what runs there can be captured in a CUDA graph."""
     with torch.device("meta"):
-        vocoder = Vocoder(SMALL, compat=compat)
+        vocoder = with_coarse_phase(Vocoder(SMALL)) if compat else Vocoder(SMALL)
         mel, lengths, cache = torch.zeros(2, 4, 5), torch.zeros(2).long(), torch.zeros(2, 1, 60)
-        audio, source = vocoder(mel, mel_len=lengths, cache_source=cache, draws=torch.zeros(2, 240, 3))
+        audio, source = vocode(vocoder, mel, mel_len=lengths, cache_source=cache, draws=torch.zeros(2, 240, 3))
     assert (audio.shape, source.shape) == ((2, 240), (2, 1, 240))
 
 
@@ -237,11 +225,11 @@ def test_pitch_and_source_stay_float32() -> None:
         key: value if key.startswith(("f0_predictor.", "m_source.")) else value.to(torch.bfloat16)
         for key, value in fold_weight_norm(fill_by_kind(tiny_shapes("hift"), "hift.")).items()
     }
-    vocoder = Vocoder.from_state_dict(state)
-    exact = Vocoder.from_state_dict(fold_weight_norm(fill_by_kind(tiny_shapes("hift"), "hift.")))
+    vocoder = vocoder_of(state)
+    exact = vocoder_of(fill_by_kind(tiny_shapes("hift"), "hift."))
     mel = torch.randn(1, 80, 5, generator=torch.Generator().manual_seed(6))
-    audio, source = vocoder(mel)
+    audio, source = vocode(vocoder, mel)
     assert (audio.dtype, source.dtype) == (torch.float32, torch.float32)
-    expected, expected_source = exact(mel)
+    expected, expected_source = vocode(exact, mel)
     assert torch.equal(source, expected_source)
     torch.testing.assert_close(audio, expected, rtol=0.0, atol=0.05)

@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -78,12 +77,3 @@ def test_fewer_do_not_replace_more(encoder: FlowEncoder, num_made: Callable[[], 
     assert num_made() == made
     encoder.keep_distances(4, CHUNK)
     assert num_made() == made + 2
-
-
-def test_a_bias_hides_what_is_not_visible() -> None:
-    span = Span.of(torch.tensor([3, 5]), 5, chunk=CHUNK)
-    biased = span.for_many_layers(torch.float32, num_past=2)
-    assert biased.bias is not None
-    assert torch.equal(biased.bias == 0.0, span.visible)
-    assert torch.equal(biased.bias == -torch.inf, ~span.visible)
-    assert replace(biased, bias=None).visible is span.visible

@@ -35,7 +35,7 @@ _NAMED = re.compile(
 _COUNTED = "元块圆万亿千百个人次天年月日号楼分秒点度吨米克件只台辆套名位条张页字公%％℃°倍斤两升岁种家份"
 _LONG_RUN = re.compile(rf"(?<![\d.,A-Za-z¥$€£-])\d{{{_LONG},}}+(?![\d{_COUNTED}A-Za-z]|[.,/:-]\d)")
 _LETTERS_AND_DIGITS = re.compile(
-    r"(?<![A-Za-z0-9.])(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)[A-Z0-9]{3,30}(?:-[A-Z0-9]{1,20}){0,5}(?![A-Za-z0-9])"
+    r"(?<![A-Za-z0-9.])(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)(?:[A-Z0-9]{3,30}|[A-Z0-9]{1,2}(?=-[A-Z0-9]{3}))(?:-[A-Z0-9]{1,20}){0,5}(?![A-Za-z0-9])"
 )
 _RUN = re.compile(r"\d+|[A-Z]+")
 _MIN_ID_DIGITS = 3

@@ -9,15 +9,16 @@ import re
 import unicodedata
 
 from cc_tts.text.characters import digits_to_ascii, has_speech, one_line
-from cc_tts.text.rules.addresses import say_addresses
-from cc_tts.text.rules.en_abbreviations import say_abbreviations
-from cc_tts.text.rules.en_dates import say_dates, say_years
-from cc_tts.text.rules.en_identifiers import say_identifiers
-from cc_tts.text.rules.en_money import say_money
-from cc_tts.text.rules.en_numbers import amount, cardinal, digits, integer, ordinal, plural
-from cc_tts.text.rules.en_times import say_times
-from cc_tts.text.rules.en_units import say_measures
-from cc_tts.text.rules.substitution import substitute
+from cc_tts.text.en.abbreviations import say_abbreviations
+from cc_tts.text.en.dates import say_dates, say_years
+from cc_tts.text.en.identifiers import say_identifiers
+from cc_tts.text.en.money import say_money
+from cc_tts.text.en.numbers import amount, cardinal, digits, fraction, integer, mixed_number, ordinal
+from cc_tts.text.en.postal_addresses import say_postal_addresses
+from cc_tts.text.en.times import say_times
+from cc_tts.text.en.units import say_measures
+from cc_tts.text.substitution import substitute
+from cc_tts.text.web_addresses import say_addresses
 
 _ADDRESS_SIGNS = {
     "@": "at",
@@ -39,7 +40,8 @@ _VULGAR_FRACTION = re.compile("(?<=\\d)(?=[¼½¾⅐-⅞])")
 
 _MINUS_IN_SUM = re.compile(r"(?<=\d)\s?-\s?(?=\d[\d.,]{0,15}\s?=)")
 _RANGE = re.compile(
-    r"(?:(?<=\d)|(?<=\d%)|(?<=\d[apAP][mM])|(?<=[ap]\.m\.)|(?<= [apAP][mM]))(?:[-–—]| [-–—] )(?=[$£€¥]?\d)"
+    r"(?:(?<=\d)|(?<=\d%)|(?<=\d[apAP][mM])|(?<=[ap]\.m\.)|(?<= [apAP][mM])|(?<=\bnoon)|(?<=\bmidnight))"
+    r"(?:[-–—]| [-–—] )(?=[$£€¥]?\d(?!/[248]\b)|noon\b|midnight\b)"
 )
 _SIGN = re.compile(r"(?<![\w)\]])-(?=[$£€¥₹]?\.?\d)")
 
@@ -48,12 +50,13 @@ _FRACTION = re.compile(
     r"(?<![\w/.,⁄])(?:(?P<whole>\d{1,9})[ -])?(?P<top>\d{1,4})\s?[/⁄]\s?(?P<bottom>\d{1,4})(?![\w/⁄]|[.,]\d)"
 )
 _OUT_OF = re.compile(r"(?<![\w/.,])(\d{1,4}\.\d{1,3})/(?=\d{1,4}(?![\w/⁄]|[.,]\d))")
-_ALL_DAY = re.compile(r"(?<![\w/])24/7(?![\w/])")
+_ALL_DAY = re.compile(r"(?<![\w/])24\s?[/x×]\s?7(?P<year>\s?[/x×]\s?365)?(?![\w/])")
 _VERSION = re.compile(r"(?<!\d)\d{1,6}(?:\.\d{1,6}){2,9}(?!\d)")
 _IP_ADDRESS_DOTS = 3
-_CARDINAL = re.compile(r"(?<!\d)(?:\d{1,3}(?:,\d{3}){1,4}(?!\d|,\d)|\d++)(?:\.\d++)?")
+_CARDINAL = re.compile(
+    r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,4}(?!\d|,\d)|\d++)(?:\.\d++)?"
+)
 _LEADING_POINT = re.compile(r"(?<![\w.])\.(\d++)")
-_MAX_NAMED_BOTTOM = 20
 
 _POUND_KEY = re.compile(r"#(?=\s*(?:key|sign|button)\b|\s*[.,;!?)\"']|\s|$)", re.IGNORECASE)
 _NUMBER_SIGN = re.compile(r"#\s?(?=\d)")
@@ -75,10 +78,13 @@ _SIGNS = {
     "±": " plus or minus ",
 }
 _SIGN_CHARACTER = re.compile(f"[{''.join(re.escape(sign) for sign in _SIGNS)}]")
-_LESS_OR_GREATER = re.compile(r"(?<=\d)\s?([<>])\s?(?=\d)")
+_COMPARISON = re.compile(r"\s?(<=|>=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)")
+_COMPARISONS = {"<": "less than", ">": "greater than", "≤": "less than or equal to", "≥": "greater than or equal to"}
+_COMPARISONS |= {"<=": _COMPARISONS["≤"], ">=": _COMPARISONS["≥"], "≠": "not equal to", "≈": "about"}
 _ABOUT = re.compile(r"(?<!\w)~\s?(?=[$£€¥]?\d)")
 _EMOTICON = re.compile(r"(?<!\w)[:;]['-]?[()DP](?!\w)")
 _AND_OR = re.compile(r"\band/or\b", re.IGNORECASE)
+_LETTERS_WITH_SLASH = re.compile(r"(?<![\w/])([A-Z])/(?=[A-Z](?![\w/]))")
 _SLASH = re.compile(r"(?<=\w)\s?/\s?(?=\w)")
 _UNSPEAKABLE = re.compile(r"[*_`^|\\<>~{}\[\]/•·⁄℠§¶†‡#]")
 _DASH_BETWEEN_WORDS = re.compile(r" (?:[-–—]+ )+| ?[–—]+ ?")
@@ -95,7 +101,9 @@ def speakable(text: str, *, day_first: bool = False) -> str:
     ``day_first``: 3/4/2026 is the third of April.
     """
     text = _folded(text)
+    text = substitute(_ALL_DAY, lambda match: f"twenty-four seven{' three sixty-five' if match['year'] else ''}", text)
     text = say_addresses(text, _ADDRESS_SIGNS, digits)
+    text = say_postal_addresses(text)
     text = say_identifiers(text)
     text = say_dates(text, day_first=day_first)
     text = _say_ranges_and_signs(text)
@@ -119,6 +127,7 @@ def _folded(text: str) -> str:
 
 def _say_ranges_and_signs(text: str) -> str:
     """9-5, 10–20 and 2pm-4pm joined by "to"; a sign before a number as "minus"."""
+    text = _COMPARISON.sub(lambda match: f" {_COMPARISONS[match[1]]} ", text)
     text = _MINUS_IN_SUM.sub(" minus ", text)
     text = _RANGE.sub(" to ", text)
     return substitute(_SIGN, lambda _: "minus ", text)
@@ -127,7 +136,6 @@ def _say_ranges_and_signs(text: str) -> str:
 def _say_fractions_and_ordinals(text: str) -> str:
     text = substitute(_ORDINAL, _ordinal, text)
     text = substitute(_OUT_OF, lambda match: f"{amount(match[1])} out of ", text)
-    text = substitute(_ALL_DAY, lambda _: "twenty-four seven", text)
     return substitute(_FRACTION, _fraction, text)
 
 
@@ -139,19 +147,7 @@ def _fraction(match: re.Match[str]) -> str:
     top, bottom, whole = int(match["top"]), int(match["bottom"]), match["whole"]
     if bottom == top and not whole:
         return f"{cardinal(top)} {cardinal(bottom)}"
-    said = (
-        _named_fraction(top, bottom) if 1 < bottom <= _MAX_NAMED_BOTTOM else f"{cardinal(top)} over {cardinal(bottom)}"
-    )
-    if not whole and bottom > _MAX_NAMED_BOTTOM and top <= bottom:
-        return f"{cardinal(top)} out of {cardinal(bottom)}"
-    if not whole:
-        return said
-    return f"{amount(whole)} and {said.replace('one half', 'a half')}"
-
-
-def _named_fraction(top: int, bottom: int) -> str:
-    name = {2: "half", 4: "quarter"}.get(bottom) or ordinal(bottom)
-    return f"{cardinal(top)} {name if top == 1 else plural(name)}"
+    return mixed_number(int(whole), top, bottom) if whole else fraction(top, bottom)
 
 
 def _say_keys(text: str) -> str:
@@ -162,7 +158,6 @@ def _say_keys(text: str) -> str:
 
 
 def _say_cardinals(text: str) -> str:
-    text = _LESS_OR_GREATER.sub(lambda match: " less than " if match[1] == "<" else " greater than ", text)
     text = _ABOUT.sub("about ", text)
     text = _TIMES_SIGN.sub(" times ", text)
     text = _LIST_MARKER.sub(r"\1,", text)
@@ -184,6 +179,7 @@ def _number(written: str) -> str:
 def _say_signs(text: str) -> str:
     text = _AND_OR.sub("and or", _EMOTICON.sub(" ", text))
     text = _SIGN_CHARACTER.sub(lambda match: _SIGNS[match.group()], text)
+    text = _LETTERS_WITH_SLASH.sub(r"\1 ", text)
     text = _SLASH.sub(" slash ", text)
     return _UNSPEAKABLE.sub(" ", text)
 

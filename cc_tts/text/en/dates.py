@@ -5,8 +5,8 @@ Runs on: any thread; nothing here has state.
 
 import re
 
-from cc_tts.text.rules.en_numbers import ordinal, plural, year
-from cc_tts.text.rules.substitution import ends_sentence, substitute
+from cc_tts.text.en.numbers import cardinal, ordinal, plural, year
+from cc_tts.text.substitution import ends_sentence, substitute
 
 _MONTHS = (
     "January",
@@ -43,22 +43,45 @@ _MONTH = (
 _YEAR = r"(?P<year>1[1-9]\d\d|20\d\d)"
 _ENDS = r"(?!\w)(?![.:,/]\d)"
 _YEAR_FIRST = re.compile(
-    r"(?<![\w/.-])(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})(?:(?P<clock>T)(?=\d\d:)|(?!\w)(?![.:/-]\d))"
+    r"(?<![\w/.-])(?P<year>\d{4})(?P<mark>[-/.])(?P<month>\d{1,2})(?P=mark)(?P<day>\d{1,2})(?:(?P<clock>T)"
+    r"(?=\d\d:)|(?!\w)(?![.:/-]\d))"
 )
 _YEAR_LAST = re.compile(
     r"(?<![\w/.-])(?P<first>\d{1,2})(?P<mark>[-/.])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4}|\d{2})(?!\w)(?![.:/-]\d)"
 )
 _WITHOUT_YEAR = re.compile(
-    r"\b(?P<context>(?:on|by|until|before|after|since|due|dated|from)\s)(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/])",
+    r"\b(?P<context>(?:on|by|until|till|before|after|since|due|dated|from|through|thru|between|valid|starting"
+    r"|beginning|ending|ends|starts|"
+    r"begins|expires|exp\.?|expiring|effective|scheduled for|set for|moved to|week of|(?:Mon|Tues?|Wednes|Wed"
+    r"|Thurs?|Thu|Fri|Satur|Sat|Sun)(?:day)?\.?,?)\s)(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/])",
     re.IGNORECASE,
 )
+_DAY_RANGE = re.compile(
+    r"(?<![\w/.-])(?P<first>\d{1,2}/\d{1,2}(?:/\d{2}(?:\d\d)?)?)(?P<joint>\s?[-–—]\s?|\s(?:to|through|thru|until"
+    r"|and|or)\s)(?P<last>\d{1,2}/\d{1,2}(?:/\d{2}(?:\d\d)?)?)(?![\w/-]|[.,:]\d)"
+)
+_EXPIRY = re.compile(
+    r"\b(?P<context>(?:exp(?:\.|:)?|expir(?:y|ation)(?:\sdate)?|expir(?:es|ed|ing|e)|valid\sth(?:ru|rough)"
+    r"|good\sth(?:ru|rough)|exp\.?\sdate)"
+    r"(?:\s(?:is|on|in|of))?:?\s)(?P<month>0?[1-9]|1[0-2])/(?P<year>\d\d|20\d\d)(?![\w/-]|[.,:]\d)",
+    re.IGNORECASE,
+)
+_EXP = re.compile(r"exp[.:]{0,2}\s", re.IGNORECASE)
+_CARD = re.compile(r"\b(?:cards?|visa|mastercard|amex)\b", re.IGNORECASE)
+_EXPIRY_DATE = re.compile(r"\bexpir(?:y|ation)|\bexp\b", re.IGNORECASE)
+_FIRST_EXPIRY_YEAR = 24  # a card that expired before is not spoken of; 3/15 is a day
+_BEFORE_TIME = re.compile(
+    r"(?<![\w/.-])(?P<first>\d{1,2})/(?P<second>\d{1,2})(?=(?:,| at| @)\s\d{1,2}(?::\d\d|\s?[ap]\.?m))", re.IGNORECASE
+)
+_WORKDAYS = re.compile(r"(?<![\w-])M-F(?![\w-])")
 _MONTH_DAY = re.compile(
     rf"\b{_MONTH}\.?\s(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-–]\s?(?P<last>\d{{1,2}})(?:st|nd|rd|th)?)?"
     rf"(?:,?\s{_YEAR})?{_ENDS}",
     re.IGNORECASE,
 )
 _DAY_MONTH = re.compile(
-    rf"(?P<the>\bthe\s)?(?<![\w.,:/-])(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH}(?P<dot>\.?)(?:,?\s{_YEAR}{_ENDS})?",
+    rf"(?P<the>\bthe\s)?(?<![\w.,:/-])(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH}(?P<dot>\.?)"
+    rf"(?:,?\s{_YEAR}{_ENDS})?",
     re.IGNORECASE,
 )
 _MONTH_YEAR = re.compile(rf"\b{_MONTH}\.?,?\s{_YEAR}{_ENDS}", re.IGNORECASE)
@@ -67,6 +90,14 @@ _WEEKDAY = r"(Mon|Tues?|Wed|Thur?s?|Fri|Sat|Sun)"
 _WEEKDAY_RANGE = re.compile(rf"\b{_WEEKDAY}\.?\s?[-–—]\s?{_WEEKDAY}\b\.?")
 _WEEKDAY_DOTTED = re.compile(rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d)|,(?=\s))")
 
+_DAY = re.compile(r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?:/(?P<year>\d{4}|\d{2}))?")
+_DATES_BETWEEN = re.compile(r"(?<=[/-]\d{4})\s?[-–—]\s?(?=\d{1,2}/\d{1,2}/\d{2,4})")
+_AGE = re.compile(
+    r"\b(?P<before>(?:in|into|past) (?:his|her|their|my|your|our|its|the) (?:(?:early|mid|late|middle)[ -])?|\b"
+    r"(?:early|mid|late)[ -])(?P<ten>[1-9]0)'?s\b",
+    re.IGNORECASE,
+)
+_SEPTEMBER_ELEVENTH = re.compile(r"(?<![\w/.])9/11(?![\w/])")
 _DECADE = re.compile(r"(?<!\w)(1[1-9]\d0|20\d0)'?s\b")
 _SHORT_DECADE = re.compile(r"(?:(?<=\bthe )|(?<!\w)')([2-9])0'?s\b")
 _YEAR_RANGE = re.compile(r"(?<![\w.,/:-])((?:19|20)\d\d)\s?[-–—]\s?((?:19|20)?\d\d)(?![\w/:%-])(?![.,]\d)")
@@ -91,14 +122,27 @@ def say_dates(text: str, *, day_first: bool = False) -> str:
         said = _date(month, day, _full_year(written) if written else None)
         return None if said is None else groups.get("context", "") + said
 
+    def day_range(match: re.Match[str]) -> str | None:
+        days = [re.fullmatch(_DAY, match[name]) for name in ("first", "last")]
+        said = [numeric(day) for day in days if day]
+        joint = match["joint"] if match["joint"].strip().isalpha() else " to "
+        return joint.join(day for day in said if day) if all(said) else None
+
+    text = substitute(_EXPIRY, _expiry, text)
+    text = _DATES_BETWEEN.sub(" to ", text)
+    text = substitute(_DAY_RANGE, day_range, text)
     text = substitute(_YEAR_FIRST, _year_first, text)
     text = substitute(_YEAR_LAST, numeric, text)
     text = substitute(_WITHOUT_YEAR, numeric, text)
+    text = substitute(_BEFORE_TIME, numeric, text)
+    text = substitute(_WORKDAYS, lambda _: "Monday to Friday", text)
     text = substitute(_WEEKDAY_RANGE, _weekday_range, text)
     text = substitute(_WEEKDAY_DOTTED, lambda match: f"{_weekday(match[1])},", text)
     text = substitute(_MONTH_DAY, _month_day, text)
     text = substitute(_DAY_MONTH, _day_month, text)
     text = substitute(_MONTH_YEAR, _month_year, text)
+    text = substitute(_SEPTEMBER_ELEVENTH, lambda _: "nine eleven", text)
+    text = substitute(_AGE, lambda match: match["before"] + plural(cardinal(int(match["ten"]))), text)
     return substitute(_MONTH_DOTTED, lambda match: _month_name(match[1]) + _kept_dot(match), text)
 
 
@@ -143,6 +187,18 @@ def _kept_dot(match: re.Match[str]) -> str:
 def _year_first(match: re.Match[str]) -> str | None:
     said = _date(int(match["month"]), int(match["day"]), int(match["year"]))
     return f"{said} at " if said and match["clock"] else said
+
+
+def _expiry(match: re.Match[str]) -> str | None:
+    """The date on a card, ``09/27``; a day of the month where the words do not tell and the second number may be one."""
+    context = "expires " if _EXP.fullmatch(match["context"]) else match["context"]
+    said = f"{context}{_MONTHS[int(match['month']) - 1]} {year(_full_year(match['year']))}"
+    if len(match["year"]) == _MIN_FULL_YEAR_DIGITS or int(match["year"]) > _MAX_DAY:
+        return said
+    before = match.string[: match.start("month")]
+    says_through = re.search(r"through", context, re.IGNORECASE)
+    is_card = _CARD.search(before) or (not says_through and (match["month"][0] == "0" or _EXPIRY_DATE.search(before)))
+    return said if is_card and int(match["year"]) >= _FIRST_EXPIRY_YEAR else None
 
 
 def _is_verb(match: re.Match[str]) -> bool:

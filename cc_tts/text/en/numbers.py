@@ -9,15 +9,19 @@ from functools import lru_cache
 from num2words import num2words
 
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_INDIAN = re.compile(r"\d{1,2}(?:,\d\d){1,3},\d{3}")
 _GROUPS = {7: (3, 4), 8: (4, 4), 9: (3, 3, 3), 10: (3, 3, 4), 11: (1, 3, 3, 4)}
 MAX_CARDINAL_DIGITS = 15
 """Longer whole numbers are said digit by digit."""
 DIGIT_BY_DIGIT_FROM = 7
 """A run of at least this many digits without separators is an identifier, not a quantity."""
 
-AMOUNT = r"(?:\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,12})?|\d{1,15}(?:\.\d{1,12})?)"
-"""A quantity as people write it: 1,234.56 or 1234.56."""
-AMOUNT_BEGINS = r"(?<!\w)(?<!\d[.,])"
+AMOUNT = (
+    r"(?:\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,12})?|\d{1,2}(?:,\d\d){1,3},\d{3}(?:\.\d{1,12})?|\d{1,15}"
+    r"(?:\.\d{1,12})?|\.\d{1,12})"
+)
+"""A quantity as people write it: 1,234.56, 1234.56, .56, and 1,50,000 in India."""
+AMOUNT_BEGINS = r"(?<![\w.])(?<!\d,)"
 AMOUNT_ENDS = r"(?!\d)(?![.,]\d)"
 
 
@@ -64,11 +68,21 @@ def digit_groups(written: str) -> str:
 
 def amount(written: str) -> str:
     """``"1,234.56"`` as "one thousand two hundred thirty-four point five six"; ``".5"`` as "point five"."""
-    whole, _, fraction = written.replace(",", "").partition(".")
-    words = integer(whole, quantity=True) if whole else ""
+    whole, _, fraction = written.partition(".")
+    words = _whole(whole) if whole else ""
     if fraction:
         words = f"{words} point {digits(fraction)}"
     return words.strip()
+
+
+def _whole(written: str) -> str:
+    """``1,234`` and, grouped as in India, ``1,50,000``: "one lakh fifty thousand"."""
+    if not _INDIAN.fullmatch(written):
+        return integer(written.replace(",", ""), quantity=True)
+    crores, rest = divmod(int(written.replace(",", "")), 10_000_000)
+    lakhs, rest = divmod(rest, 100_000)
+    parts = [(crores, " crore"), (lakhs, " lakh"), (rest, "")]
+    return " ".join(f"{cardinal(number)}{name}" for number, name in parts if number) or "zero"
 
 
 def integer(written: str, *, quantity: bool = False) -> str:
@@ -95,6 +109,24 @@ def year(number: int) -> str:
 def two_digits(number: int) -> str:
     """``5`` as "oh five", ``45`` as "forty-five": the minutes of an hour, the years of a century."""
     return f"oh {cardinal(number)}" if number < len(_DIGITS) else cardinal(number)
+
+
+_MAX_NAMED_DENOMINATOR = 20
+
+
+def fraction(numerator: int, denominator: int) -> str:
+    """``3/4`` as "three quarters", ``3/25`` as "three out of twenty-five", ``30/25`` as "thirty over twenty-five"."""
+    if not 1 < denominator <= _MAX_NAMED_DENOMINATOR:
+        joint = "out of" if denominator > _MAX_NAMED_DENOMINATOR and numerator <= denominator else "over"
+        return f"{cardinal(numerator)} {joint} {cardinal(denominator)}"
+    name = {2: "half", 4: "quarter"}.get(denominator) or ordinal(denominator)
+    return f"{cardinal(numerator)} {name if numerator == 1 else plural(name)}"
+
+
+def mixed_number(whole: int, numerator: int, denominator: int) -> str:
+    """``2 1/2`` as "two and a half"."""
+    said = fraction(numerator, denominator).replace("out of", "over")
+    return f"{cardinal(whole)} and {said.replace('one half', 'a half')}"
 
 
 def plural(words: str) -> str:

@@ -11,8 +11,9 @@ import unicodedata
 from typing import Any
 
 from cc_tts.text.characters import digits_to_ascii, one_line
-from cc_tts.text.rules.addresses import say_addresses
-from cc_tts.text.rules.zh_identifiers import say_digits, say_identifiers, say_leftover_digits
+from cc_tts.text.web_addresses import say_addresses
+from cc_tts.text.zh.identifiers import say_digits, say_identifiers, say_leftover_digits
+from cc_tts.text.zh.quantities import prepare_quantities
 
 _MAX_CLAUSE_CHARS = 64
 _ADDRESS_SIGNS = {
@@ -160,6 +161,7 @@ def _folded(text: str) -> str:
 
 def _prepared(text: str) -> str:
     """What wetext reads wrongly, written so that it reads it right."""
+    text = prepare_quantities(text)
     text = _WIDE_COLON.sub(":", _THOUSANDS.sub(lambda match: match.group().replace(",", ""), text))
     text = _CURRENCY_FIRST.sub(lambda match: _CURRENCY_SIGNS[match[1]], text)
     text = _NAMED_CURRENCY.sub(lambda match: f"{match['amount']}{_CURRENCY_NAMES[match['code']]}", text)

@@ -1,0 +1,1 @@
+"""Neural voices on the CPU, by onnxruntime."""

@@ -1,0 +1,339 @@
+"""Many streams on a few threads: the chunk whose listener runs dry first is synthesised first.
+
+::
+
+    push ─▸ chunks of a stream ─▸ thread: the stream with the earliest deadline ─▸ PCM of a sentence ─▸ step()
+
+One chunk of a stream is synthesised at a time. A stream is given no more than ``MAX_AHEAD_MS`` beyond what its
+listener took.
+
+Runs on: the worker's main thread, except ``_work``, which runs on the synthesis threads. ``_changed`` guards all state.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from cc_tts import logs
+from cc_tts.audio import AudioFormat
+from cc_tts.clock import NS_PER_MS, Clock, ms_between
+from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence, Synthesiser
+from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
+from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
+from cc_tts.voices.voice import Voice
+
+MAX_AHEAD_MS: Final = 4000.0
+"""Audio beyond what the listener's side has taken; a chunk that has begun is finished."""
+WARM_UP_TEXTS: Final = ("Hello.", "Thank you for calling, how may I help you today?")
+"""The first synthesis of a session takes ten times as long as the next; the second one is measured."""
+_ALPHA: Final = 0.1
+"""Weight of an observation in the mean cost."""
+_MAX_RISE: Final = 4.0
+_LEAST_COST: Final = 1e-4
+_TYPICAL_FIRST_MS: Final = 3000.0
+"""Audio of a first chunk of 60 characters."""
+_MAX_FREE_CAPACITY: Final = 64
+
+log = logs.get(__name__)
+
+
+@dataclass(slots=True)
+class _Stream:
+    voice: str
+    speed: float
+    opened_ns: int
+    chunks: deque[tuple[str, int]] = field(default_factory=deque)
+    is_text_whole: bool = False
+    is_running: bool = False
+    carried_pause_ms: float = 0.0
+    """Silence that comes before the next sentence."""
+    given_ms: float = 0.0
+    taken_ms: float = 0.0
+    dry_ns: int = 0
+    """When the listener will have heard what was given, as far as is known."""
+
+
+class OnnxEngine:
+    """See :class:`cc_tts.engines.stepped.SteppedEngine`.
+
+    Args:
+        find_voices: the voices that there are; called by :meth:`load`.
+        num_threads: synthesise so many chunks at a time.
+        wake: called from a synthesis thread when :meth:`step` has something to give out.
+        first_audio_target_ms, max_utilisation, max_streams: limits of admission, as in ``[tts]``.
+
+    """
+
+    def __init__(
+        self,
+        find_voices: Callable[[], Sequence[FoundVoice]],
+        *,
+        clock: Clock,
+        wake: Callable[[], None],
+        num_threads: int,
+        max_streams: int,
+        first_audio_target_ms: float,
+        max_utilisation: float,
+        admits_all: bool = False,
+        checks_only: bool = False,
+    ) -> None:
+        self._find_voices = find_voices
+        self._clock = clock
+        self._wake = wake
+        self._num_threads = num_threads
+        self._max_streams = max_streams
+        self._target_ms = first_audio_target_ms
+        self._max_utilisation = max_utilisation
+        self._admits_all = admits_all
+        self._checks_only = checks_only
+        self._changed = threading.Condition()
+        self._streams: dict[int, _Stream] = {}
+        self._outs: deque[StepOut] = deque()
+        self._synthesisers: dict[str, Synthesiser] = {}
+        self._threads: list[threading.Thread] = []
+        self._is_closed = False
+        self._costs: dict[str, float] = {}
+        """Time of a thread for a second of audio of each voice, s."""
+        self._num_underruns = 0
+        self.voices: tuple[Voice, ...] = ()
+        self.languages: tuple[str, ...] = ()
+
+    def load(self, on_progress: Callable[[str], None]) -> None:
+        """Find the voices, load and warm each.
+
+        Raises:
+            ConfigError: there is no voice, or the file of one is damaged.
+
+        """
+        found = self._find_voices()
+        if not found:
+            raise ConfigError("there is no voice: put Piper voices (*.onnx with *.onnx.json) into tts.voices_dir")
+        self.voices = tuple(each.voice for each in found)
+        if self._checks_only:
+            return
+        for number, each in enumerate(found, 1):
+            on_progress(f"loading {each.voice.id}, {number}/{len(found)}")
+            self._synthesisers[each.voice.id] = synthesiser = each.load()
+            self._costs[each.voice.id] = self._measured(synthesiser)
+        for number in range(self._num_threads):
+            thread = threading.Thread(target=self._work, name=f"synthesis {number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _measured(self, synthesiser: Synthesiser) -> float:
+        """Warm a voice up; returns what it costs."""
+        for text in WARM_UP_TEXTS:
+            started_ns = self._clock.now_ns()
+            num_samples = sum(len(sentence.samples) for sentence in synthesiser.speak(text, speed=1.0))
+        audio_ms = 1000.0 * num_samples / synthesiser.rate_hz
+        return max(ms_between(started_ns, self._clock.now_ns()) / max(audio_ms, 1.0), _LEAST_COST)
+
+    def open(self, request: StreamRequest) -> None:
+        """Begin a stream; see the contract."""
+        if request.voice not in self._synthesisers:
+            raise UnknownVoice(f"no voice is called {request.voice[:80]!r}")
+        with self._changed:
+            if refusal := self._refusal([self._costs[request.voice]]):
+                raise EngineOverloaded(refusal, retry_after_s=1)
+            self._streams[request.stream_id] = _Stream(request.voice, request.speed, self._clock.now_ns())
+
+    def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
+        """Append a text chunk."""
+        with self._changed:
+            if (stream := self._streams.get(stream_id)) is not None:
+                stream.chunks.append((text, text_chunk_index))
+                self._changed.notify()
+
+    def end(self, stream_id: int) -> None:
+        """No more text will come."""
+        with self._changed:
+            if (stream := self._streams.get(stream_id)) is not None:
+                stream.is_text_whole = True
+                self._finish_if_done(stream_id, stream)
+
+    def cancel(self, stream_id: int) -> None:
+        """Forget the stream; a chunk that is being synthesised is dropped after its sentence."""
+        with self._changed:
+            self._streams.pop(stream_id, None)
+            self._outs = deque(out for out in self._outs if out.stream_id != stream_id)
+
+    def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
+        """The listener's side has taken so much, and ``ahead_ms`` of it is not played yet."""
+        with self._changed:
+            if (stream := self._streams.get(stream_id)) is not None:
+                stream.taken_ms = taken_ms
+                if ahead_ms is not None:
+                    buffered_ms = ahead_ms + max(0.0, stream.given_ms - taken_ms)
+                    stream.dry_ns = self._clock.now_ns() + round(buffered_ms * NS_PER_MS)
+                self._changed.notify()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether :meth:`step` has something to give out."""
+        return bool(self._outs)
+
+    def step(self) -> Sequence[StepOut]:
+        """Give out what the threads made."""
+        with self._changed:
+            outs, self._outs = self._outs, deque()
+        return outs
+
+    def load_report(self) -> EngineLoad:
+        """How busy it is."""
+        with self._changed:
+            return EngineLoad(
+                num_streams=len(self._streams),
+                first_audio_ms=self._first_audio_ms([self._typical_cost]),
+                utilisation=self._utilisation([]),
+                room=self._free_capacity(),
+                refusal=self._refusal([self._typical_cost]),
+                slots_used=len(self._streams),
+                slots_total=self._max_streams,
+                num_underruns=self._num_underruns,
+            )
+
+    def close(self) -> None:
+        """End the threads."""
+        with self._changed:
+            self._is_closed = True
+            self._streams.clear()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    # --- admission; under the lock ---
+
+    @property
+    def _typical_cost(self) -> float:
+        """Of a new request whose voice is not known: the mean of the open streams, else that of the first voice."""
+        costs = [self._costs[stream.voice] for stream in self._streams.values()]
+        return sum(costs) / len(costs) if costs else next(iter(self._costs.values()), _LEAST_COST)
+
+    def _utilisation(self, new: Sequence[float]) -> float:
+        costs = sum(self._costs[stream.voice] for stream in self._streams.values()) + sum(new)
+        return costs / self._num_threads
+
+    def _first_audio_ms(self, new: Sequence[float]) -> float:
+        """When the last of the new streams would speak: after the first chunks of all that have not spoken yet."""
+        waiting = [self._costs[stream.voice] for stream in self._streams.values() if not stream.given_ms]
+        return _TYPICAL_FIRST_MS * max(sum([*waiting, *new]) / self._num_threads, *new)
+
+    def _refusal(self, new: Sequence[float]) -> str:
+        """Why the last of the new streams, given by their costs, would be refused; empty if it would be taken."""
+        num_streams = len(self._streams) + len(new)
+        if num_streams > self._max_streams:
+            return f"{num_streams - 1} streams are open: tts.max_streams"
+        if self._admits_all or num_streams == 1:
+            return ""
+        if (share := self._utilisation(new)) > self._max_utilisation:
+            limit = f"at most {100 * self._max_utilisation:.0f} % may be"
+            return f"{100 * share:.0f} % of the threads would be needed where {limit}"
+        if (first_ms := self._first_audio_ms(new)) > self._target_ms:
+            return f"first audio would come after {first_ms:.0f} ms instead of at most {self._target_ms:.0f} ms"
+        return ""
+
+    def _free_capacity(self) -> int:
+        cost = self._typical_cost
+        refused = (number for number in range(1, _MAX_FREE_CAPACITY + 1) if self._refusal([cost] * number))
+        return next(refused, _MAX_FREE_CAPACITY + 1) - 1
+
+    # --- synthesis threads ---
+
+    def _work(self) -> None:
+        while (job := self._next_job()) is not None:
+            stream_id, stream, text, index = job
+            try:
+                self._speak(stream_id, stream, text, index)
+            except Exception as error:
+                log.exception("synthesis_failed", stream_id=stream_id, voice=stream.voice)
+                self._fail(
+                    stream_id, stream, EngineFailed(f"the voice {stream.voice} broke off: {type(error).__name__}")
+                )
+
+    def _next_job(self) -> tuple[int, _Stream, str, int] | None:
+        with self._changed:
+            while not self._is_closed:
+                ready = [
+                    (
+                        stream.dry_ns if stream.given_ms else stream.opened_ns + round(self._target_ms * NS_PER_MS),
+                        stream_id,
+                    )
+                    for stream_id, stream in self._streams.items()
+                    if stream.chunks and not stream.is_running and stream.given_ms - stream.taken_ms < MAX_AHEAD_MS
+                ]
+                if ready:
+                    stream_id = min(ready)[1]
+                    stream = self._streams[stream_id]
+                    stream.is_running = True
+                    return (stream_id, stream, *stream.chunks.popleft())
+                self._changed.wait()
+        return None
+
+    def _speak(self, stream_id: int, stream: _Stream, text: str, index: int) -> None:
+        synthesiser = self._synthesisers[stream.voice]
+        audio_format = AudioFormat(synthesiser.rate_hz)
+        started_ns = self._clock.now_ns()
+        for sentence in synthesiser.speak(text, speed=stream.speed):
+            pcm = _trimmed(stream, sentence, audio_format)
+            now_ns = self._clock.now_ns()
+            audio_ms = audio_format.ms_for_bytes(len(pcm))
+            with self._changed:
+                if self._streams.get(stream_id) is not stream:
+                    return
+                if audio_ms:
+                    self._observe(stream.voice, ms_between(started_ns, now_ns) / audio_ms)
+                self._give(stream, SpeechOut(stream_id, pcm, index), audio_ms, now_ns)
+            self._wake()
+            started_ns = self._clock.now_ns()
+        with self._changed:
+            if self._streams.get(stream_id) is stream:
+                stream.is_running = False
+                self._finish_if_done(stream_id, stream)
+                self._changed.notify()
+        self._wake()
+
+    def _observe(self, voice: str, cost: float) -> None:
+        """One spike moves the mean little."""
+        mean = self._costs[voice]
+        self._costs[voice] = max(_LEAST_COST, mean + _ALPHA * (min(cost, _MAX_RISE * mean) - mean))
+
+    def _give(self, stream: _Stream, out: SpeechOut, audio_ms: float, now_ns: int) -> None:
+        if stream.given_ms and stream.dry_ns < now_ns:
+            self._num_underruns += 1
+        stream.dry_ns = max(stream.dry_ns, now_ns) + round(audio_ms * NS_PER_MS)
+        stream.given_ms += audio_ms
+        self._outs.append(out)
+
+    def _finish_if_done(self, stream_id: int, stream: _Stream) -> None:
+        if stream.is_text_whole and not stream.chunks and not stream.is_running:
+            del self._streams[stream_id]
+            self._outs.append(StreamDone(stream_id))
+
+    def _fail(self, stream_id: int, stream: _Stream, error: EngineFailed) -> None:
+        with self._changed:
+            if self._streams.get(stream_id) is stream:
+                del self._streams[stream_id]
+                self._outs.append(StreamDone(stream_id, error))
+        self._wake()
+
+
+def _trimmed(stream: _Stream, sentence: Sentence, audio_format: AudioFormat) -> bytes:
+    """PCM of a sentence without the silence that the voice puts around it, and with the pause that its mark asks for."""
+    trimmer = SilenceTrimmer(audio_format, keep_lead_ms=KEEP_LEAD_MS)
+    speech = trimmer.process(pcm_of(sentence.samples))
+    if not speech:
+        return b""
+    pause_ms = pause_after_ms(sentence.mark) / stream.speed
+    tail_ms = min(pause_ms, MAX_TAIL_MS)
+    lead, stream.carried_pause_ms = bytes(audio_format.bytes_for_ms(stream.carried_pause_ms)), pause_ms - tail_ms
+    return lead + speech + trimmer.finish(tail_ms)
+
+
+def pcm_of(samples: Samples) -> bytes:
+    """Samples from -1 to 1 as signed 16-bit little-endian PCM; what is beyond is clipped."""
+    return (np.clip(samples, -1.0, 1.0) * 32767.0).astype("<i2").tobytes()

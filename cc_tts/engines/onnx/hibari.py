@@ -1,0 +1,72 @@
+"""hibari: small voices of English, 24 kHz, with their own spelling-to-sound rules (``hibari-tts`` 0.2, Apache-2.0).
+
+The package brings the voice ``heart``. Models of its other voices are files that one puts into ``tts.voices_dir``; nothing
+is fetched here.
+"""
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from hibari import Hibari
+from hibari.voices import DEFAULT, VOICES
+
+from cc_tts.engines.letters import with_letters
+from cc_tts.engines.onnx.voices import FoundVoice, Sentence
+from cc_tts.errors import ConfigError
+from cc_tts.voices.voice import Voice
+
+_LETTER_A: Final = "[A](/ˈA/)"
+"""The letter in hibari's notation for a pronunciation; alone, it is read as the article."""
+
+
+def hibari_voices(voices_dir: Path | None) -> list[FoundVoice]:
+    """The packaged voice, and those of hibari whose model file lies in ``voices_dir``."""
+    found = [FoundVoice(_voice(DEFAULT), partial(HibariVoice, DEFAULT, None))]
+    for name, entry in VOICES.items():
+        path = voices_dir / Path(str(entry["file"])).name if voices_dir is not None and entry.get("file") else None
+        if name != DEFAULT and path is not None and path.is_file():
+            found.append(FoundVoice(_voice(name), partial(HibariVoice, name, path)))
+    return found
+
+
+def _voice(name: str) -> Voice:
+    entry = VOICES[name]
+    return Voice(
+        f"hibari-{name}",
+        "onnx",
+        str(entry["language"]),
+        description=f"hibari {name}",
+        gender=entry["gender"],
+        rate_hz=Hibari.sample_rate,
+    )
+
+
+class HibariVoice:
+    """See :class:`cc_tts.engines.onnx.voices.Synthesiser`.
+
+    Raises:
+        ConfigError: the model cannot be loaded.
+
+    """
+
+    rate_hz = Hibari.sample_rate
+
+    def __init__(self, name: str, path: Path | None) -> None:
+        try:
+            self._model: Any = Hibari(voice=name, model=str(path) if path is not None else None, threads=1)
+            self._model.g2p  # noqa: B018 - loads the lexicon
+        except Exception as error:
+            raise ConfigError(f"{path or f'the voice {name} of the package hibari-tts'}: {error}") from error
+        self._phonemes = threading.Lock()
+
+    def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
+        """See the contract. The noise of the model is the same each time."""
+        with self._phonemes:  # plain Python, a third of a millisecond; its caches are not made for threads
+            sentences = self._model.phonemize(with_letters(text, _LETTER_A))
+        rng = np.random.default_rng(0)
+        for phonemes in sentences:
+            yield Sentence(self._model.from_ids(self._model.ids(phonemes), speed, rng), phonemes[-1:])

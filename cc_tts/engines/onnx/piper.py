@@ -1,0 +1,164 @@
+"""Piper voices: VITS models of about forty languages, with phonemes by espeak-ng (the format of piper 1.x).
+
+``NAME.onnx`` has inputs ``input`` int64 [1, L], ``input_lengths`` [1], ``scales`` float32 [3] and, with several speakers,
+``sid`` [1]; ``NAME.onnx.json`` maps phonemes to ids: ``^`` first, ``_`` after each phoneme, ``$`` last.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import onnxruntime
+
+from cc_tts.engines.espeak.library import EspeakLibrary
+from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence
+from cc_tts.errors import CcTtsError, ConfigError
+from cc_tts.voices.voice import Voice
+
+_BEGIN: Final = "^"
+_PAD: Final = "_"
+_END: Final = "$"
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
+_CLAUSES: Final = re.compile(r"[^,;:.!?]+[,;:.!?]*")
+_MARK: Final = re.compile(r"[,;:.!?]")
+_LANGUAGE_SWITCH: Final = re.compile(r"\([a-z-]{2,12}\)")
+_MAX_DESCRIPTION_BYTES: Final = 4 << 20
+
+
+class _Audio(msgspec.Struct):
+    sample_rate: int
+
+
+class _Inference(msgspec.Struct):
+    noise_scale: float = 0.667
+    length_scale: float = 1.0
+    noise_w: float = 0.8
+
+
+class _Espeak(msgspec.Struct):
+    voice: str
+
+
+class _Language(msgspec.Struct):
+    code: str = ""
+
+
+class _Description(msgspec.Struct):
+    audio: _Audio
+    espeak: _Espeak
+    phoneme_id_map: dict[str, list[int]]
+    inference: _Inference = msgspec.field(default_factory=_Inference)
+    language: _Language = msgspec.field(default_factory=_Language)
+    num_speakers: int = 1
+    speaker_id_map: dict[str, int] = {}
+    phoneme_type: str = "espeak"
+
+
+def piper_voices(voices_dir: Path) -> list[FoundVoice]:
+    """The Piper voices of a folder, one for each speaker.
+
+    Raises:
+        ConfigError: a description cannot be read, or has no model beside it.
+
+    """
+    found: list[FoundVoice] = []
+    for path in sorted(voices_dir.glob("*.onnx.json")):
+        description, model = _described(path), path.with_suffix("")
+        if not model.is_file():
+            raise ConfigError(f"{model}: the model of the voice is missing; {path.name} describes it")
+        speakers = description.speaker_id_map if description.num_speakers > 1 else {"": 0}
+        for speaker, speaker_id in sorted(speakers.items(), key=lambda each: each[1]):
+            voice_id = f"{model.stem}:{speaker}" if speaker else model.stem
+            language = (description.language.code or description.espeak.voice).replace("_", "-")
+            rate_hz = description.audio.sample_rate
+            voice = Voice(
+                voice_id, "onnx", language, description=f"Piper {model.stem} {speaker}".rstrip(), rate_hz=rate_hz
+            )
+            found.append(FoundVoice(voice, partial(PiperVoice, model, description, speaker_id)))
+    return found
+
+
+def _described(path: Path) -> _Description:
+    try:
+        if path.stat().st_size > _MAX_DESCRIPTION_BYTES:
+            raise ConfigError(f"{path}: larger than the description of a voice can be")
+        description = msgspec.json.decode(path.read_bytes(), type=_Description)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{path}: not the description of a Piper voice: {error}") from error
+    if description.phoneme_type != "espeak":
+        raise ConfigError(f"{path}: phonemes of the type {description.phoneme_type!r} are not supported, only espeak")
+    if missing := [mark for mark in (_BEGIN, _PAD, _END) if not description.phoneme_id_map.get(mark)]:
+        raise ConfigError(f"{path}: phoneme_id_map lacks {' '.join(missing)}")
+    return description
+
+
+class PiperVoice:
+    """See :class:`cc_tts.engines.onnx.voices.Synthesiser`.
+
+    Raises:
+        ConfigError: the model cannot be loaded, or is none of Piper's.
+
+    """
+
+    def __init__(self, model: Path, description: _Description, speaker_id: int) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        try:
+            self._model: Any = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise ConfigError(f"{model}: not a model that onnxruntime can load: {error}") from error
+        names = {each.name for each in self._model.get_inputs()}
+        if not {"input", "input_lengths", "scales"} <= names:
+            raise ConfigError(f"{model}: not the model of a Piper voice: its inputs are {', '.join(sorted(names))}")
+        self._has_speakers = "sid" in names
+        self._description = description
+        self._speaker_id = speaker_id
+        self._ids = {unicodedata.normalize("NFD", phoneme): ids for phoneme, ids in description.phoneme_id_map.items()}
+        try:
+            self._espeak = EspeakLibrary()
+            self._espeak_voice = self._espeak.identifier_of(description.espeak.voice)
+        except CcTtsError as error:
+            raise ConfigError(f"{model}.json: espeak.voice: {error.detail}") from error
+        self.rate_hz = description.audio.sample_rate
+
+    def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
+        """See the contract."""
+        for sentence in _SENTENCE_END.split(text):
+            ids = self._phoneme_ids(sentence)
+            if ids:
+                yield Sentence(self._synthesise(ids, speed), sentence[-1:])
+
+    def _phoneme_ids(self, sentence: str) -> list[int]:
+        """Of the sentence, its punctuation marks included; empty if nothing of it is spoken."""
+        phonemes = ""
+        for clause in _CLAUSES.findall(sentence):
+            spoken = self._espeak.phonemes(_MARK.sub(" ", clause), voice=self._espeak_voice)
+            if spoken:
+                mark = _MARK.search(clause)
+                phonemes += f"{' ' if phonemes else ''}{spoken}{mark.group() if mark else ''}"
+        phonemes = unicodedata.normalize("NFD", _LANGUAGE_SWITCH.sub("", phonemes))
+        known = [self._ids[phoneme] for phoneme in phonemes if phoneme in self._ids]
+        if not known:
+            return []
+        ids = list(self._ids[_BEGIN])
+        for each in known:
+            ids += each + self._ids[_PAD]
+        return ids + self._ids[_END]
+
+    def _synthesise(self, ids: list[int], speed: float) -> Samples:
+        inference = self._description.inference
+        scales = [inference.noise_scale, inference.length_scale / speed, inference.noise_w]
+        inputs: dict[str, Any] = {
+            "input": np.asarray([ids], np.int64),
+            "input_lengths": np.asarray([len(ids)], np.int64),
+            "scales": np.asarray(scales, np.float32),
+        }
+        if self._has_speakers:
+            inputs["sid"] = np.asarray([self._speaker_id], np.int64)
+        return np.asarray(self._model.run(None, inputs)[0], np.float32).reshape(-1)

@@ -1,0 +1,1 @@
+"""English as it is spoken on the telephone."""

@@ -1,1 +1,0 @@
-"""What each language says for what it writes."""

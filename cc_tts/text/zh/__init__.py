@@ -1,0 +1,1 @@
+"""Chinese as it is spoken on the telephone."""

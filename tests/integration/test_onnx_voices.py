@@ -1,0 +1,183 @@
+"""Voices of the CPU: the packaged one, a Piper voice made for the test, and the worker process that speaks with them."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytest_asyncio
+
+from cc_tts.clock import MonotonicClock
+from cc_tts.config.schema import Config, TtsConfig
+from cc_tts.engines.auto import AutoEngine
+from cc_tts.engines.engine import Engine, SynthesisRequest
+from cc_tts.engines.factory import make_engine
+from cc_tts.engines.onnx.piper import piper_voices
+from cc_tts.engines.onnx.voices import find_voices
+from cc_tts.errors import ConfigError, EngineFailed, ProcessFailed
+from cc_tts.media.silence_trimmer import SILENCE_PEAK
+
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+HIBARI = "hibari-heart"
+PHONEMES = "_^$ ˈˌːəɛɪʊɔɑæɐɚɹθðŋʃʒʌabdefghijklmnopstuvwz,.!?;:"
+
+
+def make_piper_voice(folder: Path, name: str, *, num_speakers: int = 1) -> Path:
+    """A model with the inputs of Piper's, which speaks 50 ms of a constant for each phoneme id."""
+    onnx: Any = pytest.importorskip("onnx")
+    helper, types = onnx.helper, onnx.TensorProto
+    inputs = [
+        helper.make_tensor_value_info("input", types.INT64, [1, "length"]),
+        helper.make_tensor_value_info("input_lengths", types.INT64, [1]),
+        helper.make_tensor_value_info("scales", types.FLOAT, [3]),
+    ]
+    if num_speakers > 1:
+        inputs.append(helper.make_tensor_value_info("sid", types.INT64, [1]))
+    level = "speaker" if num_speakers > 1 else "level"
+    nodes = [
+        helper.make_node("Slice", ["scales", "one", "two"], ["length_scale"]),
+        helper.make_node("Cast", ["input_lengths"], ["count"], to=types.FLOAT),
+        helper.make_node("Mul", ["count", "samples_each"], ["unscaled"]),
+        helper.make_node("Mul", ["unscaled", "length_scale"], ["scaled"]),
+        helper.make_node("Cast", ["scaled"], ["size"], to=types.INT64),
+        helper.make_node("Expand", [level, "size"], ["flat"]),
+        helper.make_node("Reshape", ["flat", "shape"], ["output"]),
+    ]
+    if num_speakers > 1:
+        nodes = [
+            helper.make_node("Cast", ["sid"], ["speaker_id"], to=types.FLOAT),
+            helper.make_node("Mul", ["speaker_id", "level"], ["louder"]),
+            helper.make_node("Add", ["louder", "level"], ["speaker"]),
+            *nodes,
+        ]
+    constants = [
+        helper.make_tensor("one", types.INT64, [1], [1]),
+        helper.make_tensor("two", types.INT64, [1], [2]),
+        helper.make_tensor("shape", types.INT64, [4], [1, 1, 1, -1]),
+        helper.make_tensor("samples_each", types.FLOAT, [1], [800.0]),
+        helper.make_tensor("level", types.FLOAT, [1], [0.25]),
+    ]
+    output = helper.make_tensor_value_info("output", types.FLOAT, [1, 1, 1, "time"])
+    graph = helper.make_graph(nodes, name, inputs, [output], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
+    path = folder / f"{name}.onnx"
+    onnx.save(model, path)
+    description: dict[str, Any] = {
+        "audio": {"sample_rate": 16_000},
+        "espeak": {"voice": "de"},
+        "inference": {"noise_scale": 0.667, "length_scale": 1.0, "noise_w": 0.8},
+        "phoneme_id_map": {phoneme: [number] for number, phoneme in enumerate(PHONEMES)},
+        "num_speakers": num_speakers,
+        "speaker_id_map": {f"speaker {number}": number for number in range(num_speakers)} if num_speakers > 1 else {},
+        "language": {"code": "de_DE"},
+    }
+    path.with_name(f"{name}.onnx.json").write_text(json.dumps(description))
+    return path
+
+
+async def pcm_of(engine: Engine, voice: str, *texts: str, speed: float = 1.0) -> np.ndarray[Any, np.dtype[np.int16]]:
+    stream = engine.open(SynthesisRequest(voice=voice, speed=speed))
+    for index, text in enumerate(texts):
+        stream.push(text, text_chunk_index=index)
+    stream.end()
+    async with asyncio.timeout(60):
+        return np.frombuffer(b"".join([chunk.data async for chunk in stream]), np.int16)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def engine() -> AsyncIterator[AutoEngine]:
+    made = make_engine(Config(tts=TtsConfig(first_audio_target_ms=60_000.0)), clock=MonotonicClock())
+    assert isinstance(made, AutoEngine)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def test_english_is_neural_and_other_languages_are_espeak(engine: AutoEngine) -> None:
+    assert engine.resolve_voice(None, "en").id == HIBARI
+    assert engine.resolve_voice(None, "en-US").engine == "onnx"
+    chinese = engine.resolve_voice(None, "zh")
+    assert (chinese.engine, chinese.language) == ("espeak", "cmn")
+    assert engine.resolve_voice("de", None).engine == "espeak"
+    assert engine.resolve_voice(None, None).id == HIBARI
+
+
+async def test_it_speaks_at_once_and_ends_without_a_long_silence(engine: AutoEngine) -> None:
+    pcm = await pcm_of(engine, HIBARI, "Thank you for calling.", "Your balance is twelve dollars.")
+    loud = np.flatnonzero(np.abs(pcm.astype(np.int32)) > SILENCE_PEAK)
+    assert 2.0 < len(pcm) / 24_000 < 6.0
+    assert loud[0] < 0.020 * 24_000
+    assert len(pcm) - loud[-1] < 0.150 * 24_000
+
+
+async def test_a_higher_speed_is_shorter(engine: AutoEngine) -> None:
+    slow = await pcm_of(engine, HIBARI, "Thank you for calling.", speed=0.7)
+    fast = await pcm_of(engine, HIBARI, "Thank you for calling.", speed=1.6)
+    assert len(fast) < 0.6 * len(slow)
+
+
+async def test_a_killed_worker_fails_its_streams_and_comes_back(engine: AutoEngine) -> None:
+    neural = engine._engines[0]
+    pids: tuple[int | None, ...] = neural.pids  # type: ignore[attr-defined]
+    assert pids[0] is not None
+    speaking = asyncio.create_task(pcm_of(engine, HIBARI, *["Thank you for calling, please hold the line."] * 40))
+    await asyncio.sleep(0.1)
+    os.kill(pids[0], signal.SIGKILL)
+    with pytest.raises(EngineFailed) as failed:
+        await speaking
+    assert failed.value.retry_after_s
+    assert engine.not_ready_for("cmn") is None  # the other engine goes on
+    assert len(await pcm_of(engine, "en-us", "one"))
+    async with asyncio.timeout(60):
+        while neural.not_ready_because is not None:  # noqa: ASYNC110 - what another process tells has no event to wait for
+            await asyncio.sleep(0.05)
+    assert len(await pcm_of(engine, HIBARI, "Hello."))
+
+
+async def test_a_piper_voice_speaks_with_the_phonemes_of_its_language(tmp_path: Path) -> None:
+    make_piper_voice(tmp_path, "de_DE-test")
+    engine = make_engine(Config(tts=TtsConfig(voices_dir=str(tmp_path), first_audio_target_ms=60_000.0)))
+    await engine.start()
+    try:
+        voice = engine.resolve_voice(None, "de")
+        assert (voice.id, voice.language, voice.rate_hz, voice.engine) == ("de_DE-test", "de-DE", 16_000, "onnx")
+        one = await pcm_of(engine, voice.id, "eins")
+        long = await pcm_of(engine, voice.id, "eins zwei drei vier")
+        assert np.abs(one).max() == 8191
+        assert len(long) > 2 * len(one)
+        assert abs(len(await pcm_of(engine, voice.id, "eins", speed=2.0)) - len(one) / 2) < 0.2 * len(one)
+    finally:
+        await engine.stop()
+
+
+async def test_each_speaker_is_a_voice(tmp_path: Path) -> None:
+    make_piper_voice(tmp_path, "many", num_speakers=3)
+    found = {each.voice.id: each for each in piper_voices(tmp_path)}
+    assert list(found) == ["many:speaker 0", "many:speaker 1", "many:speaker 2"]
+    peaks = [
+        max(float(sentence.samples.max()) for sentence in each.load().speak("Guten Tag.", speed=1.0))
+        for each in found.values()
+    ]
+    assert peaks == [0.25, 0.5, 0.75]
+
+
+async def test_files_that_are_no_voice_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.onnx.json").write_text("{}")
+    with pytest.raises(ConfigError, match=r"a\.onnx\.json: not the description of a Piper voice"):
+        find_voices(tmp_path)
+    (tmp_path / "a.onnx.json").write_text(
+        '{"audio": {"sample_rate": 16000}, "espeak": {"voice": "de"}, "phoneme_id_map": {"_": [0], "^": [1], "$": [2]}}'
+    )
+    with pytest.raises(ConfigError, match=r"a\.onnx: the model of the voice is missing"):
+        find_voices(tmp_path)
+    (tmp_path / "a.onnx").write_bytes(b"no model")
+    engine = make_engine(Config(tts=TtsConfig(engine="onnx", voices_dir=str(tmp_path))))
+    with pytest.raises(ProcessFailed, match=r"a\.onnx: not a model"):
+        await engine.start()
+    await engine.stop()

@@ -1,0 +1,227 @@
+"""The scheduling of the ONNX engine, with a voice that speaks when the test lets it."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cc_tts.engines.onnx.engine import MAX_AHEAD_MS, WARM_UP_TEXTS, OnnxEngine
+from cc_tts.engines.onnx.voices import FoundVoice, Sentence
+from cc_tts.engines.stepped import SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
+from cc_tts.voices.voice import Voice
+from tests.fakes.fake_line import FakeClock
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
+
+RATE_HZ = 8000
+WAIT_S = 10.0
+
+
+class HeldVoice:
+    """Speaks one second of audio for each sentence (``|`` parts them), when the test releases it."""
+
+    rate_hz = RATE_HZ
+
+    def __init__(self, clock: FakeClock, cost_s: float) -> None:
+        self._clock = clock
+        self._cost_s = cost_s
+        self.asked: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.released: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
+        for sentence in text.split("|"):
+            if text not in WARM_UP_TEXTS:
+                self.asked.put(sentence)
+                self.released.get(timeout=WAIT_S)
+            if sentence == "broken":
+                raise RuntimeError(sentence)
+            self._clock.advance(1000 * self._cost_s)
+            yield Sentence(np.full(round(RATE_HZ / speed), 0.5, np.float32), "")
+
+
+class Hall:
+    """An engine with one such voice, and what it gave out."""
+
+    def __init__(self, *, cost_s: float = 0.01, **limits: Any) -> None:
+        self.clock = FakeClock()
+        self.voice = HeldVoice(self.clock, cost_s)
+        self._news = threading.Semaphore(0)
+        found = FoundVoice(Voice("anna", "onnx", "en-US", rate_hz=RATE_HZ), lambda: self.voice)
+        self.engine = OnnxEngine(
+            lambda: [found],
+            clock=self.clock,
+            wake=self._news.release,
+            num_threads=1,
+            max_streams=int(limits.get("max_streams", 100)),
+            first_audio_target_ms=limits.get("first_audio_target_ms", 300.0),
+            max_utilisation=limits.get("max_utilisation", 0.9),
+        )
+        self.engine.load(lambda _what: None)
+
+    def speak(self, stream_id: int, *texts: str, end: bool = True) -> None:
+        self.engine.open(StreamRequest(stream_id=stream_id, voice="anna"))
+        for index, text in enumerate(texts):
+            self.engine.push(stream_id, text, index)
+        if end:
+            self.engine.end(stream_id)
+
+    def asked(self) -> str:
+        """What the voice is asked to speak next."""
+        return self.voice.asked.get(timeout=WAIT_S)
+
+    def release(self) -> None:
+        """Let it speak."""
+        self.voice.released.put(None)
+
+    def outs(self, num: int) -> list[StepOut]:
+        """As many things as are expected."""
+        found: list[StepOut] = []
+        while len(found) < num:
+            assert self._news.acquire(timeout=WAIT_S)
+            found += self.engine.step()
+        return found
+
+
+@pytest.fixture
+def hall() -> Iterator[Hall]:
+    made = Hall()
+    yield made
+    for _ in range(20):
+        made.release()
+    made.engine.close()
+
+
+def test_a_stream_is_spoken_in_order_and_ends(hall: Hall) -> None:
+    hall.speak(1, "one|two", "three")
+    said = []
+    for _ in range(3):
+        said.append(hall.asked())
+        hall.release()
+    outs = hall.outs(4)
+    assert said == ["one", "two", "three"]
+    assert [out.text_chunk_index for out in outs if isinstance(out, SpeechOut)] == [0, 0, 1]
+    assert isinstance(outs[0], SpeechOut)
+    assert np.frombuffer(outs[0].pcm, "<i2")[0] == 16383
+    assert outs[3] == StreamDone(1)
+    assert hall.engine.load_report().num_streams == 0
+
+
+def test_the_listener_who_runs_dry_first_is_served_first(hall: Hall) -> None:
+    for stream_id in (1, 2):
+        hall.speak(stream_id, f"first of {stream_id}", f"second of {stream_id}")
+    assert hall.asked() == "first of 1"
+    hall.release()
+    assert hall.asked() == "first of 2"
+    hall.clock.advance(100)
+    hall.engine.taken(1, 1000, 900)
+    hall.engine.taken(2, 0, 0)
+    hall.release()
+    hall.outs(2)
+    hall.engine.taken(2, 1000, 300)
+    assert hall.asked() == "second of 1"  # it was free while nobody knew how long the other has
+    hall.release()
+    assert hall.asked() == "second of 2"
+
+
+def test_a_new_stream_waits_for_one_that_is_about_to_run_dry(hall: Hall) -> None:
+    hall.speak(1, "blocks the thread")
+    hall.asked()
+    hall.speak(2, "begins", "goes on")
+    hall.release()
+    assert hall.asked() == "begins"
+    hall.speak(3, "is new")
+    hall.engine.taken(2, 0, 0)
+    hall.release()
+    hall.outs(3)
+    assert hall.asked() == "is new"  # its target comes before the second of audio that the other holds
+    hall.engine.taken(2, 1000, 10)
+    hall.release()
+    assert hall.asked() == "goes on"
+
+
+def test_no_more_is_made_than_the_listener_will_soon_take(hall: Hall) -> None:
+    hall.speak(1, *["a second"] * 9)
+    for _ in range(round(MAX_AHEAD_MS / 1000)):
+        hall.asked()
+        hall.release()
+    hall.outs(round(MAX_AHEAD_MS / 1000))
+    assert hall.voice.asked.empty()
+    hall.engine.taken(1, 1000, None)
+    assert hall.asked() == "a second"
+
+
+def test_a_cancelled_stream_gives_nothing_more(hall: Hall) -> None:
+    hall.speak(1, "dropped|never asked", "nor this")
+    hall.asked()
+    hall.engine.cancel(1)
+    hall.speak(2, "next")
+    hall.release()
+    assert hall.asked() == "next"
+    hall.release()
+    assert {out.stream_id for out in hall.outs(2)} == {2}
+
+
+def test_what_breaks_off_is_one_stream(hall: Hall) -> None:
+    hall.speak(1, "broken")
+    hall.speak(2, "whole")
+    for _ in range(2):
+        hall.asked()
+        hall.release()
+    outs = hall.outs(3)
+    failed = next(out for out in outs if out.stream_id == 1)
+    assert isinstance(failed, StreamDone)
+    assert isinstance(failed.error, EngineFailed)
+    assert outs[-1] == StreamDone(2)
+
+
+def test_a_stream_without_text_ends_at_once(hall: Hall) -> None:
+    hall.speak(1)
+    assert list(hall.engine.step()) == [StreamDone(1)]
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "limits", "num_taken"),
+    [
+        (0.01, {"max_streams": 3}, 3),
+        (0.2, {"first_audio_target_ms": 60_000.0}, 4),
+        (0.02, {"first_audio_target_ms": 130.0}, 2),
+    ],
+    ids=["slots", "utilisation", "first audio"],
+)
+def test_admission(cost_s: float, limits: dict[str, float], num_taken: int) -> None:
+    hall = Hall(cost_s=cost_s, **limits)
+    try:
+        assert hall.engine.load_report().room == num_taken
+        for stream_id in range(num_taken):
+            hall.speak(stream_id, "text", end=False)
+        with pytest.raises(EngineOverloaded):
+            hall.speak(99, "text")
+        report = hall.engine.load_report()
+        assert (report.room, report.num_streams) == (0, num_taken)
+        assert report.refusal
+    finally:
+        hall.release()
+        hall.engine.close()
+
+
+def test_an_unknown_voice_is_refused(hall: Hall) -> None:
+    with pytest.raises(UnknownVoice):
+        hall.engine.open(StreamRequest(stream_id=1, voice="nobody"))
+
+
+def test_without_voices_it_does_not_start() -> None:
+    engine = OnnxEngine(
+        list,
+        clock=FakeClock(),
+        wake=lambda: None,
+        num_threads=1,
+        max_streams=1,
+        first_audio_target_ms=300,
+        max_utilisation=1,
+    )
+    with pytest.raises(ConfigError, match=r"tts\.voices_dir"):
+        engine.load(lambda _what: None)

@@ -1,0 +1,48 @@
+"""Markup of language models and what is left of it to speak."""
+
+from pathlib import Path
+
+import pytest
+
+from cc_tts.text.markdown import MarkupStripper
+from cc_tts.text.normalizer import Normalizer
+
+pytestmark = pytest.mark.unit
+
+TABLE = Path(__file__).parents[2] / "data" / "text" / "markup.tsv"
+
+
+def test_table_of_written_and_spoken() -> None:
+    normalizer = Normalizer()
+    rows = [row.split("\t") for row in TABLE.read_text().splitlines()]
+    assert len(rows) >= 62
+    wrong = []
+    for row, spoken in rows:
+        written = row.replace("\\n", "\n").replace("\\\\", "\\")
+        if (heard := normalizer.normalize(MarkupStripper().strip(written), "en-US")) != spoken:
+            wrong.append((written, heard))
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "text", ["Hi {name}.", "Dear [Customer Name],", "{{date}}", "<first_name>", "%(amount)s", "${x}", "[DATE]"]
+)
+def test_a_placeholder_is_noticed(text: str) -> None:
+    stripper = MarkupStripper()
+    stripper.strip(text)
+    assert stripper.has_placeholder
+
+
+@pytest.mark.parametrize("text", ["Press [1].", "{yes, no}", "5 < 6", "50% sure", "[1, 2]", "A [sic] B"])
+def test_what_is_no_placeholder(text: str) -> None:
+    stripper = MarkupStripper()
+    stripper.strip(text)
+    assert not stripper.has_placeholder
+
+
+def test_a_json_object_that_comes_in_parts() -> None:
+    stripper = MarkupStripper()
+    said = [
+        stripper.strip(part).split() for part in ['{"reply": "Hello there.', ' Your bill is paid.", "end": ', "true}"]
+    ]
+    assert said == [["Hello", "there."], ["Your", "bill", "is", "paid.", ","], ["true"]]

@@ -69,25 +69,30 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
     voice = tts_headers.get("x-tts-voice") or route.voice or None
     language = tts_headers.get("x-tts-language") or route.language or None
     then = _then(tts_headers) or route.then
-    prompt = unanswered = None
+    prompt = None
     if announces:
         prompt = _announcement(parameters, voice, language, then, config)
     elif text := _header_text(tts_headers, config.tts.max_text_chars) or route.greeting:
         prompt = Prompt(content=TextContent(text, voice, language), then=then, unattended=True)
     elif then == "hangup" and route.answer != "manual":
         raise _nothing_to_say(headers, trusted=trusted)
-    if route.unanswered_greeting:
-        content = TextContent(route.unanswered_greeting, voice, language)
-        unanswered = Prompt(content=content, queue="replace", then="hangup", unattended=True)
     return RouteDecision(
         answer=route.answer,
         ring_ms=route.ring_ms,
         prompt=prompt,
         voice=voice,
         language=language,
-        unanswered=unanswered,
+        unanswered=_unanswered(route, voice, language),
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
     )
+
+
+def _unanswered(route: RouteConfig, voice: str | None, language: str | None) -> Prompt | None:
+    """What the caller hears when the application does not answer."""
+    if not route.unanswered_greeting:
+        return None
+    content = TextContent(route.unanswered_greeting, voice, language)
+    return Prompt(content=content, queue="replace", then="hangup", unattended=True)
 
 
 def _route(user: str, routes: Mapping[str, RouteConfig], *, trusted: bool) -> RouteConfig:

@@ -154,10 +154,13 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     if word in _NEVER_LAST or (word == "ft" and not before[: -len(word)].rstrip(" .sq")[-1:].isdigit()):
         return False
     if word in _LAST_OR_NOT or word in _LAST_UNLESS_NUMBER:
-        if not following:
-            return True if is_complete else None
-        if word in _HALF_OF_DAY and _ZONE.match(following):
-            return False
-        return following[0].isupper() if word in _LAST_OR_NOT else not following[0].isdigit()
+        return _ends_after(word, following) if following else (True if is_complete else None)
     is_initial = _INITIALS.fullmatch(written) is not None and written != "I"
     return not is_initial or ("." in written and _BEGINS_SENTENCE.match(following) is not None)
+
+
+def _ends_after(word: str, following: str) -> bool:
+    """Whether an abbreviation that may end a sentence ends one, by what follows."""
+    if word in _HALF_OF_DAY and _ZONE.match(following):
+        return False
+    return following[0].isupper() if word in _LAST_OR_NOT else not following[0].isdigit()

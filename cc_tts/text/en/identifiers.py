@@ -186,16 +186,20 @@ def _mixed_id(match: re.Match[str]) -> str | None:
 
 def _is_id(token: str) -> bool:
     """Letters and digits mixed as in AB12CD34, ORD-2026-0001 or A320B: not 5GB, 1st, COVID-19, iPhone15 or 24-hour."""
-    runs = _RUNS.findall(token)
+    runs, parts = _RUNS.findall(token), token.split("-")
     num_digits = sum(character.isdigit() for character in token)
-    if len(runs) == 1 or not num_digits or num_digits == len(token.replace("-", "")):
+    if len(runs) == 1 or not 0 < num_digits < len(token.replace("-", "")):
         return False
-    parts = token.split("-")
-    if all(_is_suffixed(part) or part.isdigit() for part in parts) or any(part.islower() for part in parts):
+    if all(_is_suffixed(part) or part.isdigit() for part in parts) or not any(map(_has_code_letters, parts)):
         return False
-    if not any(run.isalpha() and (run.isupper() or part != run) for part in parts for run in _RUNS.findall(part)):
+    if any(part.islower() for part in parts):
         return False
     return num_digits >= _MIN_ID_DIGITS or (len(runs) >= _MIN_ID_RUNS and len(token) >= _MIN_ID_CHARACTERS)
+
+
+def _has_code_letters(part: str) -> bool:
+    """Whether letters of it are capitals or stand beside digits."""
+    return any(run.isalpha() and (run.isupper() or part != run) for run in _RUNS.findall(part))
 
 
 def _is_suffixed(part: str) -> bool:

@@ -62,20 +62,18 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
     """
     user, parameters = parse_uri(request_uri)
     tts_headers = {name.lower(): value for name, value in headers.items()} if trusted else {}
-    announces = user == ANNOUNCEMENT_USER and not (tts_headers.get("x-tts-text") or tts_headers.get("x-tts-prompt-id"))
-    if announces and not trusted:
-        raise Forbidden("announcements are for the peers in sip.trusted_peers")
+    announces = _announces(user, tts_headers, trusted=trusted)
     route = _announcement_route(parameters) if announces else _route(user, config.routes, trusted=trusted)
     voice = tts_headers.get("x-tts-voice") or route.voice or None
     language = tts_headers.get("x-tts-language") or route.language or None
     then = _then(tts_headers) or route.then
-    prompt = None
     if announces:
-        prompt = _announcement(parameters, voice, language, then, config)
-    elif text := _header_text(tts_headers, config.tts.max_text_chars) or route.greeting:
-        prompt = Prompt(content=TextContent(text, voice, language), then=then, unattended=True)
-    elif then == "hangup" and route.answer != "manual":
-        raise _nothing_to_say(headers, trusted=trusted)
+        prompt: Prompt | None = _announcement(parameters, voice, language, then, config)
+    else:
+        text = _header_text(tts_headers, config.tts.max_text_chars) or route.greeting
+        if not text and then == "hangup" and route.answer != "manual":
+            raise _nothing_to_say(headers, trusted=trusted)
+        prompt = _spoken(text, voice, language, then)
     return RouteDecision(
         answer=route.answer,
         ring_ms=route.ring_ms,
@@ -85,6 +83,19 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
         unanswered=_unanswered(route, voice, language),
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
     )
+
+
+def _announces(user: str, tts_headers: Mapping[str, str], *, trusted: bool) -> bool:
+    """Whether an announcement of RFC 4240 is asked for, and not overridden by a header."""
+    if user != ANNOUNCEMENT_USER or any(map(tts_headers.get, ("x-tts-text", "x-tts-prompt-id"))):
+        return False
+    if not trusted:
+        raise Forbidden("announcements are for the peers in sip.trusted_peers")
+    return True
+
+
+def _spoken(text: str, voice: str | None, language: str | None, then: Then) -> Prompt | None:
+    return Prompt(content=TextContent(text, voice, language), then=then, unattended=True) if text else None
 
 
 def _unanswered(route: RouteConfig, voice: str | None, language: str | None) -> Prompt | None:

@@ -41,17 +41,11 @@ class SoftphoneProcess:
     async def start(
         cls,
         *,
-        local_address: str = "127.0.0.1",
-        local_port: int = 0,
         transport: str = "udp",
-        from_uri: str = "",
-        pjsip_log_level: int = 0,
         log_path: Path | None = None,
     ) -> "SoftphoneProcess":
         """Start the child and wait until it is ready. Its standard error goes to ``log_path``."""
-        argv = [sys.executable, "-m", "cc_tts.softphone", "--control", "--local-address", local_address]
-        argv += ["--local-port", str(local_port), "--transport", transport, "--from", from_uri]
-        argv += ["--pjsip-log-level", str(pjsip_log_level)]
+        argv = [sys.executable, "-m", "cc_tts.softphone", "--control", "--transport", transport]
         log = log_path.open("wb") if log_path is not None else None
         process = await asyncio.create_subprocess_exec(
             *argv,

@@ -11,14 +11,12 @@ Runs on: the SIP thread (this process's main thread).
 """
 
 import argparse
-import heapq
-import itertools
+import bisect
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from types import FrameType
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, Final
 
 import msgspec
@@ -29,24 +27,12 @@ from cc_tts.errors import CcTtsError
 from cc_tts.softphone.arguments import CallArguments, parse
 from cc_tts.softphone.control import Control
 from cc_tts.softphone.phone import Phone, local_address_towards
-from cc_tts.softphone.plan import PhoneSettings
+from cc_tts.softphone.plan import PhoneSettings, parse_uri
 from cc_tts.softphone.report import CallReport, table
 from cc_tts.softphone.rtp.receiver import PAUSE_MS
 from cc_tts.softphone.speak import SpeakRequest
 
 EXIT_WRONG: Final = 2
-
-
-class _Interrupt:
-    """Ctrl-C and SIGTERM: noted, acted on between two polls."""
-
-    def __init__(self) -> None:
-        self.is_set = False
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._note)
-
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
-        self.is_set = True
 
 
 class Progress:
@@ -55,132 +41,101 @@ class Progress:
     HELD_NS: Final = 2 * PAUSE_MS * NS_PER_MS
 
     def __init__(self) -> None:
-        self._held: list[tuple[int, int, dict[str, Any]]] = []
-        self._count = itertools.count()
+        self._held: list[dict[str, Any]] = []
 
     def add(self, event: dict[str, Any]) -> None:
         """Take one in."""
-        heapq.heappush(self._held, (event["at_ns"], next(self._count), event))
+        bisect.insort(self._held, event, key=lambda each: each["at_ns"])
 
-    def due(self, now_ns: int) -> Iterator[dict[str, Any]]:
-        """Those that nothing can come before any more, oldest first."""
-        while self._held and self._held[0][0] <= now_ns - self.HELD_NS:
-            yield heapq.heappop(self._held)[2]
-
-    def rest(self) -> Iterator[dict[str, Any]]:
-        """All that are left, oldest first: the call is over."""
-        while self._held:
-            yield heapq.heappop(self._held)[2]
+    def due(self, now_ns: int | None = None) -> Iterator[dict[str, Any]]:
+        """Those that nothing can come before any more, oldest first; without ``now_ns`` all: the call is over."""
+        while self._held and (now_ns is None or self._held[0]["at_ns"] <= now_ns - self.HELD_NS):
+            yield self._held.pop(0)
 
 
-class _OneCall:
-    """The call of the command line: progress to standard error, report to standard output."""
+def _run_call(arguments: CallArguments, phone: Phone, clock: Clock, is_interrupted: Callable[[], bool]) -> CallReport:
+    """Dial and stay until the call is over, progress to standard error; every wait in it has a named timeout."""
+    origin_ns = clock.now_ns()
+    progress = Progress()
+    speak = None if arguments.speak is None else SpeakRequest(arguments.speak, clock)
 
-    def __init__(self, arguments: CallArguments, phone: Phone, clock: Clock) -> None:
-        self._arguments = arguments
-        self._phone = phone
-        self._clock = clock
-        self._speak = SpeakRequest(arguments.speak, clock) if arguments.speak is not None else None
-        self._origin_ns = 0
-        self._progress = Progress()
+    def write(events: Iterator[dict[str, Any]]) -> None:
+        for event in events:
+            if not arguments.is_quiet and not arguments.is_json:
+                sys.stderr.write(_progress_line(origin_ns, event))
 
-    def run(self, interrupt: _Interrupt) -> CallReport:
-        """Dial and stay until the call is over; every wait in it has a named timeout."""
-        self._origin_ns = self._clock.now_ns()
-        call = self._phone.dial(self._arguments.plan)
-        if self._speak is not None:
-            call.speak = self._speak.report
-        while True:
-            if interrupt.is_set:
-                call.hang_up()
-            for event in self._phone.poll():
-                if event["event"] == "report":
-                    for earlier in self._progress.rest():
-                        self._print(earlier)
-                    report: CallReport = event["report"]
-                    return report
-                self._progress.add(event)
-                if event["event"] == "answered" and self._speak is not None:
-                    self._speak.start(event["sip_call_id"])
-                if event["event"] == "ended" and self._speak is not None:
-                    self._speak.finish()
-            for event in self._progress.due(self._clock.now_ns()):
-                self._print(event)
+    call = phone.dial(arguments.plan)
+    while True:
+        if is_interrupted():
+            call.hang_up()
+        for event in phone.poll():
+            if event["event"] == "report":
+                write(progress.due())
+                report: CallReport = event["report"]
+                if speak is not None:
+                    report.speak = speak.finish(report.talkspurts)
+                return report
+            progress.add(event)
+            if event["event"] == "answered" and speak is not None:
+                speak.start(event["sip_call_id"])
+        write(progress.due(clock.now_ns()))
 
-    def _print(self, event: dict[str, Any]) -> None:
-        if self._arguments.is_quiet or self._arguments.is_json:
-            return
-        detail = " ".join(
-            str(event[key]) for key in ("digit", "result", "sip_code", "reason", "detail") if event.get(key)
-        )
-        at_s = ms_between(self._origin_ns, event["at_ns"]) / 1000
-        sys.stderr.write(f"{at_s:8.3f} s  {event['event']} {detail}".rstrip() + "\n")
+
+def _progress_line(origin_ns: int, event: dict[str, Any]) -> str:
+    detail = " ".join(str(event[key]) for key in ("digit", "result", "sip_code", "reason", "detail") if event.get(key))
+    return f"{ms_between(origin_ns, event['at_ns']) / 1000:8.3f} s  {event['event']} {detail}".rstrip() + "\n"
+
+
+def _write_report(report: CallReport, out: IO[bytes], *, is_json: bool) -> int:
+    out.write(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n" if is_json else table(report).encode())
+    out.flush()
+    ending = report.ending
+    if ending.exit_code:
+        code = f"{ending.sip_code} " if ending.sip_code else ""
+        sys.stderr.write(f"cc-tts call: {ending.result}: {code}{ending.reason}\n")
+    return ending.exit_code
+
+
+def _control_settings(words: Sequence[str]) -> PhoneSettings:
+    parser = argparse.ArgumentParser(prog="softphone --control", description="JSON lines on stdin and stdout.")
+    parser.add_argument("--control", action="store_true", required=True)
+    parser.add_argument("--transport", choices=("udp", "tcp"), default="udp")
+    return PhoneSettings(transport=parser.parse_args(words).transport)
 
 
 def _split_stdout() -> IO[bytes]:
-    """Our own way to standard output. File descriptor 1 becomes standard error: C code may print there."""
+    """Our own way to standard output. PJLIB prints to file descriptor 1 while it starts and ends: that goes nowhere."""
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
     return out
-
-
-def _run_call(arguments: CallArguments, out: IO[bytes]) -> int:
-    clock = MonotonicClock()
-    interrupt = _Interrupt()
-    address = arguments.phone.address or local_address_towards(arguments.host, arguments.port)
-    phone = Phone(replace(arguments.phone, address=address), clock)
-    phone.start()
-    try:
-        report = _OneCall(arguments, phone, clock).run(interrupt)
-    finally:
-        phone.close()
-    if arguments.is_json:
-        out.write(msgspec.json.format(msgspec.json.encode(report.to_dict()), indent=1) + b"\n")
-    else:
-        out.write(table(report).encode())
-    out.flush()
-    if report.ending.exit_code:
-        code = f"{report.ending.sip_code} " if report.ending.sip_code else ""
-        sys.stderr.write(f"cc-tts call: {report.ending.result}: {code}{report.ending.reason}\n")
-    return report.ending.exit_code
-
-
-def _run_control(argv: Sequence[str], out: IO[bytes]) -> int:
-    parser = argparse.ArgumentParser(prog="softphone --control", description="JSON lines on stdin and stdout.")
-    parser.add_argument("--control", action="store_true", required=True)
-    parser.add_argument("--local-address", default="127.0.0.1")
-    parser.add_argument("--local-port", type=int, default=0)
-    parser.add_argument("--transport", choices=("udp", "tcp"), default="udp")
-    parser.add_argument("--from", dest="from_uri", default="")
-    parser.add_argument("--pjsip-log-level", type=int, choices=range(7), default=0)
-    given = parser.parse_args(argv)
-    clock = MonotonicClock()
-    interrupt = _Interrupt()
-    phone = Phone(
-        PhoneSettings(
-            address=given.local_address,
-            port=given.local_port,
-            transport=given.transport,
-            from_uri=given.from_uri,
-            pjsip_log_level=given.pjsip_log_level,
-        ),
-        clock,
-    )
-    phone.start()
-    try:
-        return Control(phone, clock, out=out).run(sys.stdin.fileno(), lambda: interrupt.is_set)
-    finally:
-        phone.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the softphone; the return value is the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     arguments = None if "--control" in words else parse(words, os.environ)
+    settings = _control_settings(words) if arguments is None else arguments.phone
     logs.configure(level="warning", json=False, process="softphone")
     out = _split_stdout()
+    interrupted = threading.Event()  # acted on between two polls
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: interrupted.set())
+    clock = MonotonicClock()
     try:
-        return _run_control(words, out) if arguments is None else _run_call(arguments, out)
+        if arguments is not None and not settings.local_address:
+            address = local_address_towards(*parse_uri(arguments.plan.uri)[1:])
+            settings = msgspec.structs.replace(settings, local_address=address)
+        phone = Phone(settings, clock)
+        phone.start()
+        try:
+            if arguments is None:
+                return Control(phone, clock, out=out).run(sys.stdin.fileno(), interrupted.is_set)
+            report = _run_call(arguments, phone, clock, interrupted.is_set)
+        finally:
+            phone.close()
+        return _write_report(report, out, is_json=arguments.is_json)
     except CcTtsError as error:
         sys.stderr.write(f"cc-tts call: {error}\n")
         return EXIT_WRONG

@@ -12,95 +12,57 @@ be in the way at exit.
 import os
 import select
 from collections.abc import Callable
-from pathlib import Path
-from typing import IO, Annotated, Any, Final, Literal
+from typing import IO, Annotated, Any, Final
 
 import msgspec
 
-from cc_tts import wav_file
 from cc_tts.clock import Clock
 from cc_tts.errors import CcTtsError
-from cc_tts.softphone.arguments import checked_duration_ms, parse_header, parse_key_plan, parse_uri
 from cc_tts.softphone.phone import Phone
-from cc_tts.softphone.plan import DialPlan
-from cc_tts.softphone.report import CallReport
+from cc_tts.softphone.plan import CallId, DialPlan
+from cc_tts.softphone.rtp.packets import MAX_EVENT_MS, Keypress, event_code
 
 _QUIT_TIMEOUT_NS: Final = 6_000_000_000
 """Time ``quit`` waits for calls to end. Longer than a call waits for the response to its BYE."""
 
 _READ_BYTES: Final = 65_536
 
-CallId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
-
-class Dial(msgspec.Struct, tag_field="cmd", tag="dial", forbid_unknown_fields=True, kw_only=True):
-    """Begin a call."""
-
-    uri: str
+class _OnCall(msgspec.Struct, tag_field="cmd", tag=str.lower, forbid_unknown_fields=True, kw_only=True):
     call: CallId = "1"
-    codec: Literal["pcmu", "pcma"] = "pcmu"
-    headers: dict[str, str] = {}
-    rtp_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
-    record: str = ""
-    dtmf: str = ""
-    timeout_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 30.0
-    max_talk_s: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = 3600.0
-
-    def plan(self) -> DialPlan:
-        """The same, checked."""
-        record = Path(self.record) if self.record else None
-        if record is not None:
-            wav_file.check_path(record)
-        return DialPlan(
-            call=self.call,
-            uri=parse_uri(self.uri)[0],
-            codec=self.codec,
-            headers=dict(parse_header(f"{name}: {value}") for name, value in self.headers.items()),
-            rtp_port=self.rtp_port,
-            record=record,
-            keys=parse_key_plan(self.dtmf) if self.dtmf else (),
-            answer_timeout_s=self.timeout_s,
-            max_talk_s=self.max_talk_s,
-        )
 
 
-class Dtmf(msgspec.Struct, tag_field="cmd", tag="dtmf", forbid_unknown_fields=True, kw_only=True):
+class Dtmf(_OnCall, kw_only=True):
     """Press keys now, one after the other."""
 
     digits: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    call: CallId = "1"
-    duration_ms: int = 100
+    duration_ms: Annotated[int, msgspec.Meta(ge=40, le=MAX_EVENT_MS)] = 100
+    """ITU-T Q.24: 40 ms must be recognised."""
 
 
-class Hold(msgspec.Struct, tag_field="cmd", tag="hold", forbid_unknown_fields=True, kw_only=True):
+class Hold(_OnCall):
     """Put the far side on hold."""
 
-    call: CallId = "1"
 
-
-class Unhold(msgspec.Struct, tag_field="cmd", tag="unhold", forbid_unknown_fields=True, kw_only=True):
+class Unhold(_OnCall):
     """Take the far side off hold."""
 
-    call: CallId = "1"
 
-
-class Hangup(msgspec.Struct, tag_field="cmd", tag="hangup", forbid_unknown_fields=True, kw_only=True):
+class Hangup(_OnCall):
     """BYE, or CANCEL."""
 
-    call: CallId = "1"
 
-
-class MarkNow(msgspec.Struct, tag_field="cmd", tag="mark-now", forbid_unknown_fields=True, kw_only=True):
+class MarkNow(msgspec.Struct, tag_field="cmd", tag="mark-now", forbid_unknown_fields=True):
     """Report the current instant; ``id`` is echoed."""
 
     id: str = ""
 
 
-class Quit(msgspec.Struct, tag_field="cmd", tag="quit", forbid_unknown_fields=True, kw_only=True):
+class Quit(msgspec.Struct, tag_field="cmd", tag="quit", forbid_unknown_fields=True):
     """Hang everything up and end."""
 
 
-Command = Dial | Dtmf | Hold | Unhold | Hangup | MarkNow | Quit
+Command = DialPlan | Dtmf | Hold | Unhold | Hangup | MarkNow | Quit
 
 
 class Control:
@@ -117,25 +79,26 @@ class Control:
 
     def run(self, source_fd: int, is_ending: Callable[[], bool]) -> int:
         """Serve commands from a file descriptor until quit, its end, or ``is_ending``."""
-        self._write_event({"event": "ready", "at_ns": self._clock.now_ns()})
+        self._write("ready")
         while not self._is_over():
             if is_ending():
                 self._begin_quit()
             self._take_commands(source_fd)
             for event in self._phone.poll():
                 self._write_event(event)
-        self._write_event({"event": "bye", "at_ns": self._clock.now_ns()})
+        self._write("bye")
         return 0
 
     def _is_over(self) -> bool:
         if self._quit_ns is None:
             return False
-        return not self._phone.has_calls or self._clock.now_ns() - self._quit_ns > _QUIT_TIMEOUT_NS
+        return not self._phone.calls or self._clock.now_ns() - self._quit_ns > _QUIT_TIMEOUT_NS
 
     def _begin_quit(self) -> None:
         if self._quit_ns is None:
             self._quit_ns = self._clock.now_ns()
-            self._phone.hang_up_all()
+            for call in self._phone.calls.values():
+                call.hang_up()
 
     def _take_commands(self, source_fd: int) -> None:
         while self._quit_ns is None and select.select([source_fd], [], [], 0)[0]:
@@ -155,15 +118,15 @@ class Control:
             call = getattr(command, "call", "")
             self._do(command)
         except (msgspec.MsgspecError, ValueError, CcTtsError) as error:
-            self._write_event({"event": "error", "call": call, "at_ns": self._clock.now_ns(), "detail": str(error)})
+            self._write("error", call=call, detail=str(error))
 
     def _do(self, command: Command) -> None:
         match command:
-            case Dial():
-                self._phone.dial(command.plan())
+            case DialPlan():
+                self._phone.dial(command)
             case Dtmf():
-                duration_ms = checked_duration_ms(command.duration_ms)
-                self._phone.call(command.call).press(command.digits, duration_ms=duration_ms)
+                keys = [Keypress(event_code(digit), command.duration_ms) for digit in command.digits]
+                self._phone.call(command.call).press(keys)
             case Hold():
                 self._phone.call(command.call).hold()
             case Unhold():
@@ -171,13 +134,14 @@ class Control:
             case Hangup():
                 self._phone.call(command.call).hang_up()
             case MarkNow():
-                self._write_event({"event": "mark", "id": command.id, "at_ns": self._clock.now_ns()})
+                self._write("mark", id=command.id)
             case Quit():
                 self._begin_quit()
 
+    def _write(self, event: str, **values: str) -> None:
+        self._write_event({"event": event, "at_ns": self._clock.now_ns(), **values})
+
     def _write_event(self, event: dict[str, Any]) -> None:
-        if isinstance(event.get("report"), CallReport):
-            event = event | {"report": event["report"].to_dict()}
         try:
             self._out.write(self._encoder.encode(event) + b"\n")
             self._out.flush()

@@ -1,42 +1,123 @@
-"""What to dial, from which address, and which keys to press when."""
+"""What to dial, from which address, and which keys to press when; checked, whether it comes as JSON or as arguments."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import ipaddress
+import re
 from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from cc_tts import wav_file
+from cc_tts.clock import NS_PER_MS
+from cc_tts.softphone.rtp.packets import Keypress, event_code
+
+_URI: Final = re.compile(
+    r"sip:(?:[^@\s<>\"]+@)?(?P<host>[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?(?:[;?][^\s<>\"]*)?", re.ASCII
+)
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9.!%*_+`'~-]+", re.ASCII)  # token of RFC 3261 §25.1
+TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)?", re.ASCII)
+
+CallId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
-@dataclass(frozen=True, slots=True)
-class TimedKeys:
-    """Digits to press one after the other, beginning ``at_ms`` after the answer."""
+class DialPlan(msgspec.Struct, tag_field="cmd", tag="dial", forbid_unknown_fields=True, kw_only=True):
+    """What to dial and how; the command ``dial`` of :mod:`cc_tts.softphone.control`.
 
-    digits: str
-    at_ms: float
-    duration_ms: int = 100
+    Raises:
+        ValueError: the URI, a header, the DTMF plan or the name of the recording is wrong.
+    """
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DialPlan:
-    """What to dial and how."""
-
-    call: str
     uri: str
-    codec: str = "pcmu"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    rtp_port: int = 0
-    record: Path | None = None
-    keys: tuple[TimedKeys, ...] = ()
-    answer_timeout_s: float = 30.0
-    max_talk_s: float | None = None
+    call: CallId = "1"
+    codec: Literal["pcmu", "pcma"] = "pcmu"
+    headers: dict[str, str] = {}
+    rtp_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    record: str = ""
+    dtmf: str = ""
+    timeout_s: _Seconds = 30.0
+    max_talk_s: _Seconds = 3600.0
+
+    def __post_init__(self) -> None:
+        self.uri = parse_uri(self.uri)[0]
+        self.headers = dict(parse_header(f"{name}: {value}") for name, value in self.headers.items())
+        parse_key_plan(self.dtmf)
+        if self.record:
+            wav_file.check_path(Path(self.record))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PhoneSettings:
+class PhoneSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Local addresses, the From URI and credentials."""
 
-    address: str = "127.0.0.1"
-    port: int = 0
-    transport: str = "udp"
+    local_address: str = "127.0.0.1"
+    local_port: int = 0
+    transport: Literal["udp", "tcp"] = "udp"
     from_uri: str = ""
     username: str = ""
-    password: str = field(default="", repr=False)
-    pjsip_log_level: int = 0
+    password: str = ""
+
+    def __repr__(self) -> str:
+        return f"PhoneSettings({self.transport}, {self.local_address}:{self.local_port})"
+
+
+def parse_uri(text: str) -> tuple[str, str, int]:
+    """A SIP URI (RFC 3261 §19.1) with its host and port. ``user@host`` is taken as ``sip:user@host``.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if re.fullmatch(r"(sip:)?\+?[\d*#-]+|\w+", text, re.ASCII):
+        user = text.removeprefix("sip:")
+        raise ValueError(
+            f"{text!r} names no host; right is sip:USER@HOST[:PORT], such as sip:{user}@127.0.0.1:5060 for a server on "
+            "this machine"
+        )
+    uri = text if ":" in text.partition("@")[0] else f"sip:{text}"
+    match = _URI.fullmatch(uri)
+    if match is None or _is_broken_address(match["host"]):
+        raise ValueError(
+            f"{text!r} is no SIP URI the softphone can dial; right is sip:USER@HOST[:PORT], IPv4 or a name"
+        )
+    port = int(match["port"] or 5060)
+    if not 0 < port <= 0xFFFF:  # noqa: PLR2004
+        raise ValueError(f"{text!r}: {port} is no port; right is sip:USER@HOST[:PORT] with 1 to 65535")
+    return uri, match["host"], port
+
+
+def _is_broken_address(host: str) -> bool:
+    """Whether it is made of digits and dots, and no IPv4 address: no host name looks like that."""
+    try:
+        return not host.strip(".0123456789") and not ipaddress.IPv4Address(host)
+    except ValueError:
+        return True
+
+
+def parse_header(text: str) -> tuple[str, str]:
+    """``Name: value`` as one SIP header.
+
+    Raises:
+        ValueError: no name, or a value that would break the message.
+    """
+    name, colon, value = (part.strip() for part in text.partition(":"))
+    if not colon or not _HEADER_NAME.fullmatch(name):
+        raise ValueError(f"{text!r} is no header; right is 'X-Name: value'")
+    if not value.isascii() or not value.isprintable():
+        raise ValueError(f"header {name}: only printable ASCII; percent-encode the rest (RFC 3986)")
+    return name, value
+
+
+def parse_key_plan(text: str) -> list[Keypress]:
+    """``12@2.5s,#@4s``: digits and when to press them, counted from the answer; digits without a time at once.
+
+    Raises:
+        ValueError: a digit or a time cannot be read.
+    """
+    plan: list[Keypress] = []
+    for item in (part.strip() for part in text.split(",") if text):
+        digits, at, when = item.partition("@")
+        match = TIME.fullmatch(when)
+        if not digits or (at and match is None):
+            raise ValueError(f"{item!r} in the DTMF plan; right is DIGITS@TIME, as in 12@2.5s or #@300ms")
+        at_ms = 0.0 if match is None else float(match[1]) * (1 if match[2] == "ms" else 1000)
+        plan += (Keypress(event_code(digit), not_before_ns=round(at_ms * NS_PER_MS)) for digit in digits)
+    return plan

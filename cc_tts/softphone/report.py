@@ -1,26 +1,18 @@
 """Figures of a call: timing, packets, talkspurts and keys, as values and as a table."""
 
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
 import numpy as np
 
 from cc_tts.clock import NS_PER_MS, ms_between
 from cc_tts.softphone.rtp.packets import RATE_HZ
-from cc_tts.softphone.rtp.receiver import RtpReceiver, Talkspurt
+from cc_tts.softphone.rtp.receiver import Key, RtpReceiver, Talkspurt
 
 Result = Literal["completed", "refused", "no_answer", "unreachable", "cancelled", "failed"]
 Party = Literal["us", "them", "nobody"]
-
-EXIT_CODES: dict[Result, int] = {
-    "completed": 0,
-    "refused": 1,
-    "no_answer": 1,
-    "cancelled": 1,
-    "failed": 1,
-    "unreachable": 2,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +28,7 @@ class Ending:
     @property
     def exit_code(self) -> int:
         """Exit status of the command line."""
-        return EXIT_CODES[self.result]
+        return {"completed": 0, "unreachable": 2}.get(self.result, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +42,6 @@ class Gaps:
     p95: float | None = None
     p99: float | None = None
     max: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Spurt:
-    """A stretch of speech: ms after the 200 OK, and the same on CLOCK_MONOTONIC."""
-
-    start_ms: float
-    end_ms: float
-    start_at_ns: int
-    end_at_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeyReport:
-    """A DTMF digit sent or received: instant of its first packet."""
-
-    digit: str
-    at_ms: float
-    at_ns: int
-    duration_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +59,7 @@ class RtpReport:
     ssrcs: tuple[str, ...] = ()
     ssrc_changes: int = 0
     sources: tuple[str, ...] = ()
-    payload_types: dict[str, int] = field(default_factory=dict)
+    payload_types: dict[int, int] = field(default_factory=dict)
     filled_ms: float = 0.0
     packets_sent: int = 0
     rtcp_on_rtp_port: int = 0
@@ -116,23 +88,23 @@ class SpeakReport:
     accepted_to_speech_ms: float | None = None
     error: str = ""
 
-    def measure(self, talkspurts: list[Talkspurt]) -> None:
+    def measure(self, talkspurts: Sequence[Talkspurt]) -> None:
         """Fill in the times: the speech asked for is the first talkspurt that begins after the POST."""
-        if not self.posted_at_ns:
+        if not self.accepted_at_ns:
             return
-        if self.accepted_at_ns:
-            self.post_to_accepted_ms = ms_between(self.posted_at_ns, self.accepted_at_ns)
-        first_ns = next((spurt.start_ns for spurt in talkspurts if spurt.start_ns > self.posted_at_ns), None)
-        if first_ns is not None and self.accepted_at_ns:
+        self.post_to_accepted_ms = ms_between(self.posted_at_ns, self.accepted_at_ns)
+        first_ns = next((each.start_at_ns for each in talkspurts if each.start_at_ns > self.posted_at_ns), None)
+        if first_ns is not None:
             self.post_to_speech_ms = ms_between(self.posted_at_ns, first_ns)
             self.accepted_to_speech_ms = ms_between(self.accepted_at_ns, first_ns)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallReport:
     """Everything about one call.
 
-    Instants are CLOCK_MONOTONIC ns; ``*_ms`` count from the INVITE unless the name says otherwise.
+    Instants are CLOCK_MONOTONIC ns; ``*_ms`` count from the INVITE unless the name says otherwise, those of talkspurts and
+    keys from the answer.
     """
 
     call: str
@@ -152,52 +124,41 @@ class CallReport:
     answer_to_first_rtp_ms: float | None
     answer_to_first_speech_ms: float | None
     rtp: RtpReport
-    talkspurts: tuple[Spurt, ...]
-    dtmf_sent: tuple[KeyReport, ...]
-    dtmf_received: tuple[KeyReport, ...]
+    talkspurts: Sequence[Talkspurt]
+    dtmf_sent: Sequence[Key]
+    dtmf_received: Sequence[Key]
     recording: RecordingReport | None
-    speak: SpeakReport | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        values: dict[str, Any] = msgspec.to_builtins(self)
-        return values
+    speak: SpeakReport | None = None
 
 
-def gaps_of(gaps_ns: "np.typing.NDArray[np.int64]") -> Gaps:
+def gaps_of(gaps_ns: "array[int]") -> Gaps:
     """Percentiles of inter-arrival times."""
-    if gaps_ns.size == 0:
+    if not gaps_ns:
         return Gaps()
-    figures = (gaps_ns.min(), gaps_ns.mean(), *np.percentile(gaps_ns, (50, 95, 99)), gaps_ns.max())
-    return Gaps(int(gaps_ns.size), *(round(float(each) / NS_PER_MS, 3) for each in figures))
+    gaps = np.array(gaps_ns)
+    figures = (gaps.min(), gaps.mean(), *np.percentile(gaps, (50, 95, 99)), gaps.max())
+    return Gaps(len(gaps), *(round(float(each) / NS_PER_MS, 3) for each in figures))
 
 
 def rtp_report(receiver: RtpReceiver, *, packets_sent: int) -> RtpReport:
     """Figures of a received stream."""
-    figures = receiver.figures
+    sources = receiver.sources
     return RtpReport(
-        packets=sum(each.packets for each in receiver.sequences),
-        lost=sum(each.lost for each in receiver.sequences),
-        duplicates=sum(each.duplicates for each in receiver.sequences),
-        reordered=sum(each.reordered for each in receiver.sequences),
+        packets=sum(each.packets for each in sources),
+        lost=sum(each.lost for each in sources),
+        duplicates=sum(each.duplicates for each in sources),
+        reordered=sum(each.reordered for each in sources),
         late=receiver.recording.late,
-        invalid=figures.invalid + figures.wild,
-        jitter_ms=round(receiver.jitter_ms, 3),
-        gap_ms=gaps_of(np.array(receiver.gaps_ns, dtype=np.int64)),
-        ssrcs=tuple(f"0x{ssrc:08x}" for ssrc in figures.ssrcs),
-        ssrc_changes=max(0, len(figures.ssrcs) - 1),
-        sources=tuple(figures.sources),
-        payload_types={str(number): count for number, count in sorted(figures.payload_types.items())},
+        invalid=receiver.invalid + sum(each.wild for each in sources),
+        jitter_ms=round(sources[-1].jitter_ticks * 1000 / RATE_HZ, 3) if sources else 0.0,
+        gap_ms=gaps_of(receiver.gaps_ns),
+        ssrcs=tuple(f"0x{each.ssrc:08x}" for each in sources),
+        ssrc_changes=max(0, len(sources) - 1),
+        sources=tuple(receiver.addresses),
+        payload_types=dict(sorted(receiver.payload_types.items())),
         filled_ms=round(receiver.recording.filled_samples * 1000 / RATE_HZ, 3),
         packets_sent=packets_sent,
-        rtcp_on_rtp_port=figures.rtcp_on_rtp_port,
-    )
-
-
-def _counts(rtp: RtpReport) -> str:
-    return (
-        f"{rtp.packets} packets, {rtp.lost} lost, {rtp.duplicates} duplicate, {rtp.reordered} reordered, "
-        f"{rtp.late} late"
+        rtcp_on_rtp_port=receiver.rtcp_on_rtp_port,
     )
 
 
@@ -207,12 +168,12 @@ def _ms(value: float | None) -> str:
 
 def table(report: CallReport) -> str:
     """Report for a person."""
-    rows = [*_signalling_rows(report), *_media_rows(report)]
+    rows = _signalling_rows(report)
+    if report.answered_at_ns is not None:
+        rows += _media_rows(report)
     if (speak := report.speak) is not None:
-        text = speak.error or (
-            f"accepted after {_ms(speak.post_to_accepted_ms)}, first speech {_ms(speak.accepted_to_speech_ms)} later"
-        )
-        rows.append(("speak", text))
+        accepted, speech = _ms(speak.post_to_accepted_ms), _ms(speak.accepted_to_speech_ms)
+        rows.append(("speak", speak.error or f"accepted after {accepted}, first speech {speech} later"))
     if report.recording is not None:
         rows.append(("recording", f"{report.recording.file}  {report.recording.duration_ms / 1000:.2f} s"))
     width = max(len(name) for name, _ in rows)
@@ -222,15 +183,13 @@ def table(report: CallReport) -> str:
 def _signalling_rows(report: CallReport) -> list[tuple[str, str]]:
     ending = report.ending
     by = {"us": "we hung up", "them": "they hung up", "nobody": ""}[ending.by]
-    code = f"{ending.sip_code} {ending.reason}".strip() if ending.sip_code else ending.reason
+    code = f"{ending.sip_code or ''} {ending.reason}".strip()
+    times = (report.trying_ms, report.ringing_ms, report.answered_ms)
     rows = [
         ("call", f"{report.uri}  {report.codec.upper()}"),
         ("Call-ID", report.sip_call_id),
         ("ending", ", ".join(part for part in (ending.result, by, code) if part)),
-        (
-            "INVITE to 100 / 180 / 200",
-            f"{_ms(report.trying_ms)} / {_ms(report.ringing_ms)} / {_ms(report.answered_ms)}",
-        ),
+        ("INVITE to 100 / 180 / 200", " / ".join(map(_ms, times))),
     ]
     if ending.retry_after_s is not None:
         rows.append(("Retry-After", f"{ending.retry_after_s} s"))
@@ -238,20 +197,19 @@ def _signalling_rows(report: CallReport) -> list[tuple[str, str]]:
 
 
 def _media_rows(report: CallReport) -> list[tuple[str, str]]:
-    if report.answered_at_ns is None:
-        return []
     rtp, gaps = report.rtp, report.rtp.gap_ms
+    counts = f"{rtp.lost} lost, {rtp.duplicates} duplicate, {rtp.reordered} reordered, {rtp.late} late"
+    keys = [
+        *(("DTMF sent", key) for key in report.dtmf_sent),
+        *(("DTMF received", key) for key in report.dtmf_received),
+    ]
     return [
         ("200 to first RTP", _ms(report.answer_to_first_rtp_ms)),
         ("200 to first speech", _ms(report.answer_to_first_speech_ms)),
-        ("RTP received", _counts(rtp)),
+        ("RTP received", f"{rtp.packets} packets, {counts}"),
         ("jitter (RFC 3550 A.8)", _ms(rtp.jitter_ms)),
-        ("packet gaps p50/p95/p99/max", f"{_ms(gaps.p50)} / {_ms(gaps.p95)} / {_ms(gaps.p99)} / {_ms(gaps.max)}"),
+        ("packet gaps p50/p95/p99/max", " / ".join(map(_ms, (gaps.p50, gaps.p95, gaps.p99, gaps.max)))),
         ("SSRC", f"{', '.join(rtp.ssrcs) or '-'}   from {', '.join(rtp.sources) or '-'}"),
-        *(
-            ("talkspurt", f"{spurt.start_ms / 1000:8.3f} s to {spurt.end_ms / 1000:8.3f} s")
-            for spurt in report.talkspurts
-        ),
-        *(("DTMF sent", f"{key.digit} at {key.at_ms / 1000:.3f} s") for key in report.dtmf_sent),
-        *(("DTMF received", f"{key.digit} at {key.at_ms / 1000:.3f} s") for key in report.dtmf_received),
+        *(("talkspurt", f"{each.start_ms / 1000:8.3f} s to {each.end_ms / 1000:8.3f} s") for each in report.talkspurts),
+        *((name, f"{key.digit} at {key.at_ms / 1000:.3f} s") for name, key in keys),
     ]

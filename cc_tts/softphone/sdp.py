@@ -10,8 +10,19 @@ from typing import Final
 
 from cc_tts.softphone.rtp.packets import EVENT_PAYLOAD_TYPE, PAYLOAD_TYPES
 
-_DIRECTIONS: Final = ("sendrecv", "sendonly", "recvonly", "inactive")
-_OWN_ATTRIBUTES: Final = ("rtpmap:", "fmtp:", "rtcp:", "ssrc:", "ptime:", "X-nat:", "rtcp-mux")
+_OWN_LINES: Final = (
+    "b=",
+    *(f"a={name}" for name in ("rtpmap:", "fmtp:", "rtcp:", "ssrc:", "ptime:", "X-nat:", "rtcp-mux")),
+)
+_AUDIO: Final = re.compile(r"m=audio (\d{1,5})(?:/\d+)? RTP/AVP((?: \d{1,3})+)\s*", re.ASCII)
+
+
+def _sections(sdp: str) -> list[list[str]]:
+    """Lines of the session part and of each m= section."""
+    return [
+        [line for line in part.replace("\r\n", "\n").split("\n") if line]
+        for part in re.split(r"^(?=m=)", sdp, flags=re.MULTILINE)
+    ]
 
 
 def with_own_media(sdp: str, *, address: str, port: int, codec: str) -> str:
@@ -22,14 +33,9 @@ def with_own_media(sdp: str, *, address: str, port: int, codec: str) -> str:
     """
     payload_type = PAYLOAD_TYPES[codec]
     lines: list[str] = []
-    in_audio = False
-    for line in sdp.replace("\r\n", "\n").split("\n"):
-        if line.startswith("m="):
-            words = line.split()
-            in_audio = words[0] == "m=audio" and words[1] != "0"
-            if not in_audio:
-                lines.append(line)
-                continue
+    for section in _sections(sdp):
+        kept = [line for line in section if not line.startswith(_OWN_LINES)]
+        if kept and kept[0].startswith("m=audio ") and not kept[0].startswith("m=audio 0 "):
             lines += [
                 f"m=audio {port} RTP/AVP {payload_type} {EVENT_PAYLOAD_TYPE}",
                 f"c=IN IP4 {address}",
@@ -38,15 +44,9 @@ def with_own_media(sdp: str, *, address: str, port: int, codec: str) -> str:
                 f"a=fmtp:{EVENT_PAYLOAD_TYPE} 0-15",
                 "a=ptime:20",
             ]
-        elif in_audio and (line.startswith(("c=", "b=")) or _is_own_attribute(line)):
-            continue
-        elif line and not _is_own_attribute(line) and not line.startswith("b="):
-            lines.append(line)
+            kept = [line for line in kept[1:] if not line.startswith("c=")]
+        lines += kept
     return "\r\n".join(lines) + "\r\n"
-
-
-def _is_own_attribute(line: str) -> bool:
-    return line.startswith("a=") and line[2:].startswith(_OWN_ATTRIBUTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +57,20 @@ class RemoteAudio:
     port: int
     payload_types: tuple[int, ...]
     event_payload_type: int | None
-    direction: str
 
 
 def remote_audio(sdp: str) -> RemoteAudio | None:
     """Read the first audio stream; None when there is none, or it is not IPv4 RTP/AVP."""
-    session, *sections = re.split(r"^(?=m=)", sdp.replace("\r\n", "\n"), flags=re.MULTILINE)
-    for section in sections:
-        first, *lines = section.split("\n")
-        media = _media_line(first)
-        if media is None:
+    session, *media = _sections(sdp)
+    for first, *lines in media:
+        match = _AUDIO.fullmatch(first)
+        if match is None or int(match[1]) > 0xFFFF:  # noqa: PLR2004
             continue
-        port, payload_types = media
-        address = _address(lines) or _address(session.split("\n"))
-        direction = _direction(lines) or _direction(session.split("\n")) or "sendrecv"
+        payload_types = tuple(number for number in map(int, match[2].split()) if number < 128)  # noqa: PLR2004
+        address = _address(lines) or _address(session)
         if not address:
             return None
-        return RemoteAudio(address, port, payload_types, _event_payload_type(lines, payload_types), direction)
+        return RemoteAudio(address, int(match[1]), payload_types, _event_payload_type(lines, payload_types))
     return None
 
 
@@ -86,10 +83,6 @@ def _address(lines: list[str]) -> str:
         return ""
 
 
-def _direction(lines: list[str]) -> str:
-    return next((line[2:].strip() for line in lines if line.startswith("a=") and line[2:].strip() in _DIRECTIONS), "")
-
-
 def _event_payload_type(lines: list[str], payload_types: tuple[int, ...]) -> int | None:
     for line in lines:
         match = re.match(r"a=rtpmap:(\d{1,3}) telephone-event/8000", line, re.ASCII | re.IGNORECASE)
@@ -98,24 +91,14 @@ def _event_payload_type(lines: list[str], payload_types: tuple[int, ...]) -> int
     return None
 
 
-def _media_line(line: str) -> tuple[int, tuple[int, ...]] | None:
-    """Port and payload types of an m=audio line; what cannot be right is left out."""
-    match = re.fullmatch(r"m=audio (\d{1,5})(?:/\d+)? RTP/AVP((?: \d{1,3})+)\s*", line, re.ASCII)
-    if match is None or int(match[1]) > 0xFFFF:  # noqa: PLR2004
-        return None
-    return int(match[1]), tuple(number for number in map(int, match[2].split()) if number < 128)  # noqa: PLR2004
-
-
 def body_of(message: str) -> str:
     """Body of a SIP message that carries a session description, or nothing."""
     head, separator, body = message.partition("\r\n\r\n")
     return body if separator and "application/sdp" in head.lower() else ""
 
 
-def header_of(message: str, name: str) -> str:
-    """Value of the first header of this name in a SIP message, or nothing (RFC 3261 §7.3.1)."""
-    for line in message.partition("\r\n\r\n")[0].split("\r\n")[1:]:
-        key, colon, value = line.partition(":")
-        if colon and key.strip().lower() == name.lower():
-            return value.strip()
-    return ""
+def retry_after_s(message: str) -> int | None:
+    """Seconds of the Retry-After header of a SIP message; a comment and parameters may follow them (RFC 3261 §20.33)."""
+    head = message.partition("\r\n\r\n")[0]
+    match = re.search(r"^retry-after[ \t]*:[ \t]*(\d{1,9})", head, re.ASCII | re.IGNORECASE | re.MULTILINE)
+    return None if match is None else int(match[1])

@@ -11,8 +11,6 @@ import select
 import socket
 import struct
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from cc_tts import logs
@@ -20,8 +18,9 @@ from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.errors import ProcessFailed
 from cc_tts.softphone.rtp import rtcp
-from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, SilenceStream
-from cc_tts.softphone.rtp.receiver import RtpReceiver
+from cc_tts.softphone.rtp.packets import Keypress, SilenceStream
+from cc_tts.softphone.rtp.receiver import Key, ReportEvent, RtpReceiver
+from cc_tts.softphone.sdp import RemoteAudio
 
 log = logs.get(__name__)
 
@@ -32,7 +31,6 @@ _SO_TIMESTAMPNS: Final = 35
 """``SO_TIMESTAMPNS`` of Linux (asm-generic/socket.h); the control message has the same number. See socket(7)."""
 _TIMESPEC: Final = struct.Struct("@ll")
 _MAX_DATAGRAM: Final = 2048
-_RESYNC_NS: Final = 1_000_000_000
 _RECEIVE_BUFFER_BYTES: Final = 1 << 20
 _EXPEDITED_FORWARDING: Final = 46 << 2
 """DSCP EF in the TOS octet, what voice is marked with (RFC 4594 §4.1)."""
@@ -45,67 +43,33 @@ which measures the round trip by it.
 """
 
 
-class WallToMonotonic:
-    """Turns the kernel's wall-clock stamps into instants on CLOCK_MONOTONIC by sampling both clocks side by side."""
-
-    _SAMPLES = 5
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._offset_ns = 0
-        self._sampled_ns = 0
-        self._sample()
-
-    def _sample(self) -> None:
-        best: int | None = None
-        for _ in range(self._SAMPLES):
-            before_ns = self._clock.now_ns()
-            wall_ns = int(self._clock.wall_s() * 1e9)
-            after_ns = self._clock.now_ns()
-            if best is None or after_ns - before_ns < best:
-                best = after_ns - before_ns
-                self._offset_ns = (before_ns + after_ns) // 2 - wall_ns
-                self._sampled_ns = after_ns
-
-    def convert(self, wall_ns: int, now_ns: int) -> int:
-        """Instant on CLOCK_MONOTONIC. Never after ``now_ns``: a step of the wall clock must not make a future."""
-        if now_ns - self._sampled_ns > _RESYNC_NS:
-            self._sample()
-        return min(wall_ns + self._offset_ns, now_ns)
-
-
-@dataclass(frozen=True, slots=True)
-class RtpTarget:
-    """Where and how to send, as negotiated."""
-
-    address: str
-    port: int
-    payload_type: int
-    event_payload_type: int | None
-    is_sending: bool
+def wall_offset_ns(clock: Clock) -> int:
+    """What to add to a wall-clock stamp to get its instant on CLOCK_MONOTONIC: the closest of several pairs of readings."""
+    readings = []
+    for _ in range(5):
+        before_ns, wall_s, after_ns = clock.now_ns(), clock.wall_s(), clock.now_ns()
+        readings.append((after_ns - before_ns, (before_ns + after_ns) // 2 - int(wall_s * 1e9)))
+    return min(readings)[1]
 
 
 def open_socket(address: str, port: int) -> socket.socket:
     """A UDP socket for RTP with kernel receive timestamps; port 0 takes a free even one (RFC 3550 §11)."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
-        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _EXPEDITED_FORWARDING)
-        sock.setblocking(False)  # noqa: FBT003 - the socket API
-        if port:
-            sock.bind((address, port))
+    sock.setblocking(False)  # noqa: FBT003 - the socket API
+    sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _EXPEDITED_FORWARDING)
+    below_ephemeral = [20_000 + 2 * secrets.randbelow(6000) for _ in range(50)]
+    reason: str | None = None
+    for candidate in [port] if port else [*below_ephemeral, 0]:
+        try:
+            sock.bind((address, candidate))
+        except OSError as error:
+            reason = error.strerror
+        else:
             return sock
-        for _ in range(50):
-            candidate = 20_000 + 2 * secrets.randbelow(6000)  # below Linux's ephemeral ports
-            with contextlib.suppress(OSError):
-                sock.bind((address, candidate))
-                return sock
-        sock.bind((address, 0))
-    except OSError as error:
-        sock.close()
-        raise ProcessFailed(f"RTP port {address}:{port} cannot be opened: {error.strerror}") from error
-    return sock
+    sock.close()
+    raise ProcessFailed(f"RTP port {address}:{port} cannot be opened: {reason}")
 
 
 def open_rtcp_socket(address: str, port: int) -> socket.socket | None:
@@ -125,57 +89,46 @@ class RtpEndpoint:
     """Receives into a :class:`RtpReceiver`, sends a :class:`SilenceStream`, and reports on both by RTCP."""
 
     def __init__(
-        self,
-        sock: socket.socket,
-        receiver: RtpReceiver,
-        clock: Clock,
-        *,
-        on_key_sent: Callable[[Keypress, int], None] | None = None,
+        self, sock: socket.socket, payload_type: int, receiver: RtpReceiver, clock: Clock, report_event: ReportEvent
     ) -> None:
         self._sock = sock
         self._receiver = receiver
         self._clock = clock
-        self._on_key_sent = on_key_sent
-        self._wall = WallToMonotonic(clock)
+        self._report_event = report_event
         self._lock = threading.Lock()
-        self._target: RtpTarget | None = None
-        self._ssrc = secrets.randbits(32)
-        self._stream = SilenceStream(ssrc=self._ssrc, sequence=secrets.randbits(16), timestamp=secrets.randbits(32))
-        address, port = sock.getsockname()
-        self._rtcp_sock = open_rtcp_socket(address, port + 1)
+        self._remote: RemoteAudio | None = None
+        self._is_sending = False
+        self._stream = SilenceStream(
+            payload_type, ssrc=secrets.randbits(32), sequence=secrets.randbits(16), timestamp=secrets.randbits(32)
+        )
+        address, self.local_port = sock.getsockname()
+        self._rtcp_sock = open_rtcp_socket(address, self.local_port + 1)
         self._sockets = [each for each in (sock, self._rtcp_sock) if each is not None]
         self._cname = f"{secrets.token_hex(6)}@{address}"
         self._last_report_ns = 0
         self._heard_report: tuple[int, int, int] | None = None  # SSRC, middle of its NTP timestamp, arrival
         self._answers_report = False
         self._octets_sent = 0
-        self._reported = (0, 0)  # expected and received packets at the last report
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="softphone-rtp", daemon=True)
-        self._next_tick_ns = 0
+        self._next_tick_ns = clock.now_ns() + _TICK_NS
         self.packets_sent = 0
-
-    @property
-    def local_port(self) -> int:
-        """Local UDP port, which our SDP names."""
-        port: int = self._sock.getsockname()[1]
-        return port
+        self.keys_sent: list[Key] = []
 
     @property
     def can_press(self) -> bool:
         """Whether the far side takes telephone-events and packets are being sent."""
         with self._lock:
-            target = self._target
-        return target is not None and target.is_sending and target.event_payload_type is not None
+            return self._is_sending and self._remote is not None and self._remote.event_payload_type is not None
 
     def start(self) -> None:
         """Begin to receive."""
         self._thread.start()
 
-    def set_target(self, target: RtpTarget) -> None:
+    def set_remote(self, remote: RemoteAudio, *, is_sending: bool) -> None:
         """Begin, redirect or suspend sending (hold, re-INVITE)."""
         with self._lock:
-            self._target = target
+            self._remote, self._is_sending = remote, is_sending
 
     def press(self, key: Keypress) -> None:
         """Queue a key."""
@@ -183,7 +136,7 @@ class RtpEndpoint:
             self._stream.press(key)
 
     def close(self) -> None:
-        """Stop the thread and close the socket. What the kernel still holds is taken in first."""
+        """Stop the thread and close the sockets. What the kernel still holds is taken in first."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(_CLOSE_TIMEOUT_S)
@@ -201,10 +154,7 @@ class RtpEndpoint:
 
     def _turn(self) -> None:
         """One round: wait for a datagram or the next tick, take what came, send what is due."""
-        now_ns = self._clock.now_ns()
-        if self._next_tick_ns == 0:
-            self._next_tick_ns = now_ns + _TICK_NS
-        select.select(self._sockets, [], [], max(0, self._next_tick_ns - now_ns) / 1e9)
+        select.select(self._sockets, [], [], max(0, self._next_tick_ns - self._clock.now_ns()) / 1e9)
         looked_ns = self._clock.now_ns()
         self._drain()
         now_ns = self._clock.now_ns()
@@ -223,38 +173,32 @@ class RtpEndpoint:
 
     def _tick(self, now_ns: int) -> None:
         with self._lock:
-            target = self._target
-            if target is None or not target.is_sending:
+            remote = self._remote
+            if remote is None or not self._is_sending:
                 self._stream.skip()
                 return
-            packet, key = self._stream.tick(
-                now_ns, payload_type=target.payload_type, event_payload_type=target.event_payload_type
-            )
+            packet, key = self._stream.tick(now_ns, event_payload_type=remote.event_payload_type)
         sent_ns = self._clock.now_ns()
-        try:
-            self._sock.sendto(packet.to_bytes(), (target.address, target.port))
+        with contextlib.suppress(OSError):  # an ICMP error of an earlier packet, or no route; for the peer it is lost
+            self._sock.sendto(packet.to_bytes(), (remote.address, remote.port))
             self.packets_sent += 1
             self._octets_sent += len(packet.payload)
-        except OSError:  # an ICMP error of an earlier packet, or no route; the peer counts the packet as lost
-            pass
-        if key is not None and self._on_key_sent is not None:
-            self._on_key_sent(key, sent_ns)
+        if key is not None:
+            self.keys_sent.append(Key(key.digit, sent_ns, key.duration_ms))
+            self._report_event("dtmf_sent", sent_ns, digit=key.digit, duration_ms=key.duration_ms)
 
     def _drain_reports(self, sock: socket.socket) -> None:
-        while True:
-            try:
-                data = sock.recv(_MAX_DATAGRAM)
-            except OSError:  # as in _drain
-                return
-            if (heard := rtcp.last_sender_report(data)) is not None:
-                self._heard_report = (*heard, self._clock.now_ns())
-                self._answers_report = True
+        with contextlib.suppress(OSError):  # as in _drain
+            while True:
+                if (heard := rtcp.last_sender_report(sock.recv(_MAX_DATAGRAM))) is not None:
+                    self._heard_report = (*heard, self._clock.now_ns())
+                    self._answers_report = True
 
     def _report(self, sock: socket.socket, now_ns: int) -> None:
         """Send a report when one is due."""
         with self._lock:
-            target, timestamp = self._target, self._stream.timestamp
-        if target is None or not target.port:
+            remote, timestamp = self._remote, self._stream.timestamp
+        if remote is None or not remote.port:
             return
         if not self._last_report_ns:
             self._last_report_ns = now_ns - _REPORT_INTERVAL_NS + _FIRST_REPORT_NS
@@ -262,48 +206,44 @@ class RtpEndpoint:
         if since_ns < _FIRST_REPORT_NS or (since_ns < _REPORT_INTERVAL_NS and not self._answers_report):
             return
         self._last_report_ns, self._answers_report = now_ns, False
-        sender = None
+        sender = b""
         if self.packets_sent:
             ntp = rtcp.ntp_of(self._clock.wall_s())
-            sender = rtcp.Sender(ntp, timestamp, self.packets_sent, self._octets_sent)
+            sender = rtcp.sender_info(ntp, timestamp, self.packets_sent, self._octets_sent)
+        report = rtcp.compound(self._stream.ssrc, self._cname, sender, self._block(now_ns))
         with contextlib.suppress(OSError, OverflowError):
-            sock.sendto(
-                rtcp.compound(self._ssrc, self._cname, sender, self._block(now_ns)), (target.address, target.port + 1)
-            )
+            sock.sendto(report, (remote.address, remote.port + 1))
 
-    def _block(self, now_ns: int) -> rtcp.ReportBlock | None:
+    def _block(self, now_ns: int) -> bytes:
         """What was received of the latest source."""
-        if not self._receiver.figures.ssrcs:
-            return None
-        ssrc, sequence = self._receiver.figures.ssrcs[-1], self._receiver.sequences[-1]
-        expected_before, packets_before = self._reported if self._reported[0] <= sequence.expected else (0, 0)
-        self._reported = (sequence.expected, sequence.packets)
-        expected = sequence.expected - expected_before
-        lost = expected - (sequence.packets - packets_before)
+        if not self._receiver.sources:
+            return b""
+        source = self._receiver.sources[-1]
         lsr = dlsr = 0
-        if self._heard_report is not None and self._heard_report[0] == ssrc:
+        if self._heard_report is not None and self._heard_report[0] == source.ssrc:
             lsr = self._heard_report[1]
             dlsr = max(1, (now_ns - self._heard_report[2]) * 65_536 // 1_000_000_000)
-        return rtcp.ReportBlock(
-            ssrc,
-            fraction_lost=256 * lost // expected if expected > 0 and lost > 0 else 0,
-            lost=sequence.lost,
-            highest_sequence=sequence.highest,
-            jitter_ticks=int(self._receiver.jitter_ms * RATE_HZ / 1000),
+        return rtcp.report_block(
+            source.ssrc,
+            fraction_lost=source.fraction_lost(),
+            lost=source.lost,
+            highest=source.highest,
+            jitter_ticks=int(source.jitter_ticks),
             lsr=lsr,
             dlsr=dlsr,
         )
 
     def _drain(self) -> None:
-        while True:
-            try:
+        offset_ns = wall_offset_ns(self._clock)
+        with contextlib.suppress(
+            OSError
+        ):  # nothing left, or an ICMP error of an earlier packet, which this call has cleared
+            while True:
                 data, control, _flags, source = self._sock.recvmsg(_MAX_DATAGRAM, 64)
-            except OSError:  # nothing left, or an ICMP error of an earlier packet, which this call has cleared
-                return
-            now_ns = self._clock.now_ns()
-            arrival_ns = now_ns
-            for level, kind, value in control:
-                if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(value) >= _TIMESPEC.size:
-                    seconds, nanoseconds = _TIMESPEC.unpack_from(value)
-                    arrival_ns = self._wall.convert(seconds * 1_000_000_000 + nanoseconds, now_ns)
-            self._receiver.datagram(data, arrival_ns, f"{source[0]}:{source[1]}")
+                arrival_ns = now_ns = self._clock.now_ns()
+                for level, kind, value in control:
+                    if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(value) >= _TIMESPEC.size:
+                        seconds, nanoseconds = _TIMESPEC.unpack_from(value)
+                        # not after now: a step of the wall clock must not put the packet into the future
+                        arrival_ns = min(seconds * 1_000_000_000 + nanoseconds + offset_ns, now_ns)
+                self._receiver.datagram(data, arrival_ns, f"{source[0]}:{source[1]}")

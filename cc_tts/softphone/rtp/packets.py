@@ -3,10 +3,10 @@
 RFC 3550 (header, sequence numbers, jitter), RFC 3551 (static payload types, marker bit), RFC 4733 (telephone-event).
 """
 
+import bisect
 import struct
-from collections import deque
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import ClassVar, Final
 
 from cc_tts.audio import PTIME_MS
 
@@ -29,6 +29,7 @@ MAX_EVENT_MS: Final = 0xFFFF * 1000 // RATE_HZ
 _HEADER: Final = struct.Struct("!BBHII")
 _EVENT: Final = struct.Struct("!BBH")
 _VERSION: Final = 2
+_VOLUME: Final = 10
 _SEQ_MOD: Final = 1 << 16
 _TS_MOD: Final = 1 << 32
 
@@ -44,7 +45,7 @@ def is_rtcp(data: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RtpPacket:
-    """One RTP data packet (RFC 3550 §5.1). Header extensions and padding are skipped when read."""
+    """One RTP data packet (RFC 3550 §5.1). CSRCs, header extensions and padding are skipped when read."""
 
     payload_type: int
     sequence: int
@@ -52,14 +53,11 @@ class RtpPacket:
     ssrc: int
     payload: bytes
     marker: bool = False
-    csrcs: tuple[int, ...] = ()
 
     def to_bytes(self) -> bytes:
         """Packet as it goes on the wire."""
-        first = _VERSION << 6 | len(self.csrcs)
         second = self.marker << 7 | self.payload_type
-        head = _HEADER.pack(first, second, self.sequence, self.timestamp, self.ssrc)
-        return head + b"".join(csrc.to_bytes(4, "big") for csrc in self.csrcs) + self.payload
+        return _HEADER.pack(_VERSION << 6, second, self.sequence, self.timestamp, self.ssrc) + self.payload
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "RtpPacket":
@@ -72,7 +70,6 @@ class RtpPacket:
         start = _HEADER.size + 4 * (first & 0x0F)
         if len(data) < start:
             raise RtpError(f"{first & 0x0F} CSRCs do not fit into {len(data)} bytes")
-        csrcs = struct.unpack_from(f"!{first & 0x0F}I", data, _HEADER.size)
         if first & 0x10:  # header extension, RFC 3550 §5.3.1
             if len(data) < start + 4:
                 raise RtpError("header extension is cut off")
@@ -85,7 +82,7 @@ class RtpPacket:
             if padding == 0 or start + padding > end:
                 raise RtpError(f"padding of {padding} bytes does not fit")
             end -= padding
-        return cls(second & 0x7F, sequence, timestamp, ssrc, data[start:end], bool(second & 0x80), csrcs)
+        return cls(second & 0x7F, sequence, timestamp, ssrc, data[start:end], bool(second & 0x80))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +92,10 @@ class TelephoneEvent:
     event: int
     end: bool
     duration: int
-    volume: int = 10
 
     def to_bytes(self) -> bytes:
-        """Payload as it goes on the wire."""
-        return _EVENT.pack(self.event, self.end << 7 | self.volume, self.duration)
+        """Payload as it goes on the wire, at -10 dBm0."""
+        return _EVENT.pack(self.event, self.end << 7 | _VOLUME, self.duration)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "TelephoneEvent":
@@ -107,7 +103,7 @@ class TelephoneEvent:
         if len(data) < _EVENT.size:
             raise RtpError(f"{len(data)} bytes are too short for a telephone-event of {_EVENT.size}")
         event, flags, duration = _EVENT.unpack_from(data)
-        return cls(event, bool(flags & 0x80), duration, flags & 0x3F)
+        return cls(event, bool(flags & 0x80), duration)
 
     @property
     def digit(self) -> str:
@@ -124,109 +120,89 @@ def event_code(digit: str) -> int:
 
 
 @dataclass(slots=True)
-class Jitter:
-    """Interarrival jitter of RFC 3550 §6.4.1, computed as in §A.8; in RTP clock ticks."""
+class Source:
+    """What came from one SSRC: lost, reordered and duplicate packets (RFC 3550 §A.1, §A.3) and jitter (§A.8)."""
 
-    ticks: float = 0.0
+    MAX_DROPOUT: ClassVar = 3000
+    MAX_MISORDER: ClassVar = 100
+
+    ssrc: int
+    packets: int = 0
+    duplicates: int = 0
+    reordered: int = 0
+    wild: int = 0
+    highest: int = 0
+    """Highest sequence number, extended beyond 16 bits."""
+    jitter_ticks: float = 0.0
+    _base: int = 0
+    _expected_before: int = 0
+    """Packets expected before the sender restarted its numbering."""
+    _restart_at: int = -1
+    _window: int = 0
+    """Bit n: the packet n before the highest has come."""
     _transit: float | None = None
+    _reported: tuple[int, int] = (0, 0)
+    """Expected and received packets at the last report."""
 
-    def update(self, timestamp: int, arrival_ns: int) -> None:
-        """Take one packet in."""
+    def update(self, sequence: int) -> int | None:
+        """Take a sequence number in; returns it extended beyond 16 bits.
+
+        None for a duplicate and for a wild one, which counts only if its successor follows (§A.1).
+        """
+        ahead = (sequence - self.highest + self.MAX_MISORDER) % _SEQ_MOD - self.MAX_MISORDER
+        extended = self.highest + ahead
+        if not self.packets:
+            extended = self._begin(sequence)
+        elif 0 < ahead < self.MAX_DROPOUT:
+            self.highest = extended
+            self._window = (self._window << ahead | 1) & ((1 << self.MAX_MISORDER + 1) - 1)
+        elif ahead <= 0:
+            if self._window >> -ahead & 1:
+                self.duplicates += 1
+                return None
+            self._window |= 1 << -ahead
+            self._base = min(self._base, extended)
+            self.reordered += 1
+        elif sequence == self._restart_at:
+            self._expected_before = self.expected
+            extended = self._begin(sequence)
+        else:
+            self._restart_at = (sequence + 1) % _SEQ_MOD
+            self.wild += 1
+            return None
+        self.packets += 1
+        return extended
+
+    def _begin(self, sequence: int) -> int:
+        self._base = self.highest = sequence
+        self._window, self._restart_at = 1, -1
+        return sequence
+
+    def update_jitter(self, timestamp: int, arrival_ns: int) -> None:
+        """Take the arrival of one packet in."""
         transit = arrival_ns * RATE_HZ / 1e9 - timestamp
         if self._transit is not None:
             difference = abs(transit - self._transit)
             # the timestamp wraps, the clock does not: a step of half the range is the wrap, not a delay
             difference = min(difference, abs(_TS_MOD - difference))
-            self.ticks += (difference - self.ticks) / 16
+            self.jitter_ticks += (difference - self.jitter_ticks) / 16
         self._transit = transit
-
-    @property
-    def ms(self) -> float:
-        """Jitter in ms."""
-        return self.ticks * 1000 / RATE_HZ
-
-
-@dataclass(slots=True)
-class SequenceCheck:
-    """What became of one packet: its number extended beyond 16 bits, and whether it is new."""
-
-    extended: int
-    is_duplicate: bool = False
-
-
-@dataclass(slots=True)
-class SequenceCounter:
-    """Lost, reordered and duplicate packets of one SSRC, with wrap-around (RFC 3550 §A.1 and §A.3)."""
-
-    MAX_DROPOUT = 3000
-    MAX_MISORDER = 100
-
-    packets: int = 0
-    duplicates: int = 0
-    reordered: int = 0
-    restarts: int = 0
-    _base: int = 0
-    _highest: int = -1
-    _expected_before: int = 0
-    _restart_at: int = -1
-    _recent: set[int] = field(default_factory=set)
-    _order: deque[int] = field(default_factory=deque)
-
-    def update(self, sequence: int) -> SequenceCheck | None:
-        """Take one sequence number in; None for a wild one, which counts only if its successor follows (§A.1)."""
-        if self._highest < 0:
-            self._begin(sequence)
-            return self._accept(sequence)
-        ahead = (sequence - self._highest) % _SEQ_MOD
-        if 0 < ahead < self.MAX_DROPOUT:
-            return self._accept(self._highest + ahead)
-        behind = (self._highest - sequence) % _SEQ_MOD
-        if behind <= self.MAX_MISORDER:
-            extended = self._highest - behind
-            if extended in self._recent:
-                self.duplicates += 1
-                return SequenceCheck(extended, is_duplicate=True)
-            self._base = min(self._base, extended)
-            self.reordered += 1
-            return self._accept(extended)
-        if sequence == self._restart_at:
-            self.restarts += 1
-            self._expected_before += self._highest - self._base + 1
-            self._begin(sequence)
-            return self._accept(sequence)
-        self._restart_at = (sequence + 1) % _SEQ_MOD
-        return None
-
-    def _begin(self, sequence: int) -> None:
-        self._base = sequence
-        self._highest = sequence
-        self._restart_at = -1
-        self._recent.clear()
-        self._order.clear()
-
-    def _accept(self, extended: int) -> SequenceCheck:
-        self.packets += 1
-        self._highest = max(self._highest, extended)
-        self._recent.add(extended)
-        self._order.append(extended)
-        if len(self._order) > 2 * self.MAX_MISORDER:
-            self._recent.discard(self._order.popleft())
-        return SequenceCheck(extended)
 
     @property
     def expected(self) -> int:
         """Packets that should have come by now (RFC 3550 §A.3)."""
-        return self._expected_before + (self._highest - self._base + 1 if self._highest >= 0 else 0)
-
-    @property
-    def highest(self) -> int:
-        """Highest sequence number, extended beyond 16 bits."""
-        return max(0, self._highest)
+        return self._expected_before + (self.highest - self._base + 1 if self.packets else 0)
 
     @property
     def lost(self) -> int:
         """Packets that have not come."""
         return self.expected - self.packets
+
+    def fraction_lost(self) -> int:
+        """Loss since the last call of this in 1/256 (RFC 3550 §6.4.1), 0 if duplicates outweigh it."""
+        expected, received = self.expected - self._reported[0], self.packets - self._reported[1]
+        self._reported = self.expected, self.packets
+        return 256 * (expected - received) // expected if expected > received else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +210,7 @@ class Keypress:
     """A key to press: its event code, how long, and the earliest instant on CLOCK_MONOTONIC."""
 
     event: int
-    duration_ms: int
+    duration_ms: int = 100
     not_before_ns: int = 0
 
     @property
@@ -242,13 +218,11 @@ class Keypress:
         """The key."""
         return DTMF_DIGITS[self.event]
 
-
-@dataclass(slots=True)
-class _RunningEvent:
-    key: Keypress
-    timestamp: int
-    duration: int = 0
-    ends_sent: int = 0
+    def payloads(self) -> list[bytes]:
+        """Telephone-events of the key (RFC 4733 §2.5.1): a growing duration, the end three times."""
+        full = self.duration_ms * RATE_HZ // 1000
+        durations = [*range(SAMPLES_PER_PACKET, full, SAMPLES_PER_PACKET), *[full] * END_PACKETS]
+        return [TelephoneEvent(self.event, ticks == full, ticks).to_bytes() for ticks in durations]
 
 
 class SilenceStream:
@@ -261,60 +235,47 @@ class SilenceStream:
     PAUSE_TICKS = 5
     """At least 100 ms of silence between two keys (ITU-T Q.24 asks for 40 to 70 ms)."""
 
-    def __init__(self, *, ssrc: int, sequence: int, timestamp: int) -> None:
-        self._ssrc = ssrc
-        self._sequence = sequence % _SEQ_MOD
-        self._timestamp = timestamp % _TS_MOD
+    def __init__(self, payload_type: int, *, ssrc: int, sequence: int, timestamp: int) -> None:
+        self.ssrc = ssrc
+        self.timestamp = timestamp
+        self._payload_type = payload_type
+        self._sequence = sequence
         self._keys: list[Keypress] = []
-        self._running: _RunningEvent | None = None
+        self._event_payloads: list[bytes] = []
+        self._event_timestamp = 0
         self._pause = 0
 
     def press(self, key: Keypress) -> None:
         """Queue a key. Keys leave in order of their instants, then of arrival."""
-        if not 0 < key.duration_ms <= MAX_EVENT_MS:
-            raise ValueError(f"a key is pressed for 1 to {MAX_EVENT_MS} ms, got {key.duration_ms}")
-        self._keys.append(key)
-        self._keys.sort(key=lambda each: each.not_before_ns)
-
-    @property
-    def timestamp(self) -> int:
-        """Of the next packet."""
-        return self._timestamp
+        bisect.insort(self._keys, key, key=lambda each: each.not_before_ns)
 
     def skip(self, ticks: int = 1) -> None:
         """Let time pass without sending; the RTP clock goes on (RFC 3550 §5.1)."""
-        self._timestamp = (self._timestamp + ticks * SAMPLES_PER_PACKET) % _TS_MOD
+        self.timestamp = (self.timestamp + ticks * SAMPLES_PER_PACKET) % _TS_MOD
 
-    def tick(
-        self, now_ns: int, *, payload_type: int, event_payload_type: int | None
-    ) -> tuple[RtpPacket, Keypress | None]:
-        """Packet of this ptime, and the key when this packet is its first."""
+    def tick(self, now_ns: int, *, event_payload_type: int | None) -> tuple[RtpPacket, Keypress | None]:
+        """Packet of this ptime, and the key when this packet is its first. No key leaves without a payload type for it."""
         started: Keypress | None = None
-        if self._running is None and self._pause == 0 and event_payload_type is not None and self._due(now_ns):
-            self._running = _RunningEvent(self._keys.pop(0), self._timestamp)
-            started = self._running.key
-        if self._running is not None and event_payload_type is not None:
-            packet = self._event_packet(self._running, event_payload_type, first=started is not None)
+        packet = RtpPacket(self._payload_type, self._sequence, self.timestamp, self.ssrc, SILENCE[self._payload_type])
+        if event_payload_type is not None and not self._event_payloads and not self._pause and self._is_due(now_ns):
+            started = self._keys.pop(0)
+            self._event_payloads = started.payloads()
+            self._event_timestamp = self.timestamp
+        if event_payload_type is not None and self._event_payloads:
+            packet = RtpPacket(
+                event_payload_type,
+                self._sequence,
+                self._event_timestamp,
+                self.ssrc,
+                self._event_payloads.pop(0),
+                marker=started is not None,
+            )
+            self._pause = 0 if self._event_payloads else self.PAUSE_TICKS
         else:
             self._pause = max(0, self._pause - 1)
-            packet = RtpPacket(payload_type, self._sequence, self._timestamp, self._ssrc, SILENCE[payload_type])
         self._sequence = (self._sequence + 1) % _SEQ_MOD
         self.skip()
         return packet, started
 
-    def _due(self, now_ns: int) -> bool:
+    def _is_due(self, now_ns: int) -> bool:
         return bool(self._keys) and self._keys[0].not_before_ns <= now_ns
-
-    def _event_packet(self, running: _RunningEvent, payload_type: int, *, first: bool) -> RtpPacket:
-        """RFC 4733 §2.5.1: one timestamp for the whole event, a growing duration, the end three times."""
-        full = running.key.duration_ms * RATE_HZ // 1000
-        if running.ends_sent == 0:
-            running.duration = min(full, running.duration + SAMPLES_PER_PACKET)
-        is_end = running.duration >= full
-        payload = TelephoneEvent(running.key.event, is_end, running.duration).to_bytes()
-        if is_end:
-            running.ends_sent += 1
-            if running.ends_sent == END_PACKETS:
-                self._running = None
-                self._pause = self.PAUSE_TICKS
-        return RtpPacket(payload_type, self._sequence, running.timestamp, self._ssrc, payload, marker=first)

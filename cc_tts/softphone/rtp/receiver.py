@@ -3,18 +3,18 @@
 from array import array
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
-from cc_tts.clock import NS_PER_MS
+from cc_tts.clock import NS_PER_MS, ms_between
 from cc_tts.media import g711
 from cc_tts.media.speech_activity import is_audible
 from cc_tts.softphone.rtp.packets import (
     EVENT_PAYLOAD_TYPE,
-    Jitter,
+    RATE_HZ,
     RtpError,
     RtpPacket,
-    SequenceCounter,
+    Source,
     TelephoneEvent,
     is_rtcp,
 )
@@ -26,74 +26,72 @@ PAUSE_MS: Final = 300
 _DECODERS: Final[dict[int, Callable[[bytes], bytes]]] = {0: g711.ulaw_decode, 8: g711.alaw_decode}
 _TS_MOD: Final = 1 << 32
 
-SpeechEdge = Literal["speech_start", "speech_end"]
+
+class ReportEvent(Protocol):
+    """Reports an event of the call; callable on any thread."""
+
+    def __call__(self, event: str, at_ns: int, **values: Any) -> None:
+        """``at_ns``: instant on CLOCK_MONOTONIC."""
 
 
 @dataclass(slots=True)
 class Talkspurt:
     """Speech without a pause: arrival of its first packet, and the end of what its last packet holds."""
 
-    start_ns: int
-    end_ns: int
+    start_at_ns: int
+    end_at_ns: int
+    start_ms: float = 0.0
+    end_ms: float = 0.0
+
+    def count_from(self, origin_ns: int) -> None:
+        """Fill in ``start_ms`` and ``end_ms``."""
+        self.start_ms = ms_between(origin_ns, self.start_at_ns)
+        self.end_ms = ms_between(origin_ns, self.end_at_ns)
 
 
 class TalkspurtDetector:
-    """Groups speech packets into talkspurts and reports their edges when they are known."""
+    """Groups speech packets into talkspurts and reports ``speech_start`` and ``speech_end`` when they are known."""
 
-    def __init__(self, *, pause_ms: int = PAUSE_MS, on_edge: Callable[[SpeechEdge, int], None] | None = None) -> None:
-        self._pause_ns = pause_ms * NS_PER_MS
-        self._on_edge = on_edge
+    def __init__(self, report_event: ReportEvent) -> None:
+        self._report_event = report_event
         self._is_open = False
         self.talkspurts: list[Talkspurt] = []
 
     def speech(self, arrival_ns: int, length_ns: int) -> None:
         """A speech packet arrived."""
         self.poll(arrival_ns)
+        end_ns = arrival_ns + length_ns
         if self._is_open:
-            self.talkspurts[-1].end_ns = max(self.talkspurts[-1].end_ns, arrival_ns + length_ns)
+            self.talkspurts[-1].end_at_ns = max(self.talkspurts[-1].end_at_ns, end_ns)
             return
-        self.talkspurts.append(Talkspurt(arrival_ns, arrival_ns + length_ns))
+        self.talkspurts.append(Talkspurt(arrival_ns, end_ns))
         self._is_open = True
-        self._report_edge("speech_start", arrival_ns)
+        self._report_event("speech_start", arrival_ns)
 
     def poll(self, now_ns: int) -> None:
         """Close the talkspurt if the pause is over."""
-        if self._is_open and now_ns - self.talkspurts[-1].end_ns >= self._pause_ns:
+        if self._is_open and now_ns - self.talkspurts[-1].end_at_ns >= PAUSE_MS * NS_PER_MS:
             self.finish()
 
     def finish(self) -> None:
         """Close the talkspurt: the call is over."""
         if self._is_open:
             self._is_open = False
-            self._report_edge("speech_end", self.talkspurts[-1].end_ns)
-
-    def _report_edge(self, edge: SpeechEdge, at_ns: int) -> None:
-        if self._on_edge is not None:
-            self._on_edge(edge, at_ns)
+            self._report_event("speech_end", self.talkspurts[-1].end_at_ns)
 
 
 @dataclass(slots=True)
-class ReceivedKey:
-    """A telephone-event that was received: instants of its first and last packet, and the duration it stated."""
+class Key:
+    """A key that was sent or received: instant of its first packet, and the duration it stated."""
 
     digit: str
-    start_ns: int
-    end_ns: int
-    duration_ticks: int
-    timestamp: int
+    at_ns: int
+    duration_ms: float
+    at_ms: float = 0.0
 
-
-@dataclass(slots=True)
-class StreamFigures:
-    """Counts over all SSRCs of the call."""
-
-    first_packet_ns: int = 0
-    ssrcs: list[int] = field(default_factory=list)
-    sources: list[str] = field(default_factory=list)
-    payload_types: Counter[int] = field(default_factory=Counter)
-    invalid: int = 0
-    rtcp_on_rtp_port: int = 0
-    wild: int = 0
+    def count_from(self, origin_ns: int) -> None:
+        """Fill in ``at_ms``."""
+        self.at_ms = ms_between(origin_ns, self.at_ns)
 
 
 class RtpReceiver:
@@ -103,95 +101,70 @@ class RtpReceiver:
     lost packet, a key press or a sender that keeps silent on purpose does not count as a late packet.
     """
 
-    def __init__(
-        self,
-        *,
-        on_edge: Callable[[SpeechEdge, int], None] | None = None,
-        on_key: Callable[[ReceivedKey], None] | None = None,
-        pause_ms: int = PAUSE_MS,
-    ) -> None:
-        self.figures = StreamFigures()
+    def __init__(self, report_event: ReportEvent) -> None:
         self.recording = RtpRecording()
-        self.detector = TalkspurtDetector(pause_ms=pause_ms, on_edge=on_edge)
-        self.keys: list[ReceivedKey] = []
+        self.detector = TalkspurtDetector(report_event)
+        self.sources: list[Source] = []
+        """In order of appearance."""
+        self.addresses: list[str] = []
+        """Where packets came from, ``address:port``."""
+        self.payload_types: Counter[int] = Counter()
+        self.keys: list[Key] = []
         self.gaps_ns = array("q")
-        self._on_key = on_key
-        self._sequences: list[SequenceCounter] = []
-        self._jitters: list[Jitter] = []
-        self._previous: tuple[int, int, int, int] | None = None  # extended, timestamp, ticks, arrival
+        self.first_packet_ns: int | None = None
+        self.invalid = 0
+        self.rtcp_on_rtp_port = 0
+        self._report_event = report_event
+        self._key_timestamp: int | None = None
+        self._next: tuple[int, int] | None = None  # extended sequence number and timestamp
+        self._last_ns = 0
 
-    @property
-    def sequences(self) -> tuple[SequenceCounter, ...]:
-        """One counter an SSRC, in order of appearance."""
-        return tuple(self._sequences)
-
-    @property
-    def jitter_ms(self) -> float:
-        """RFC 3550 §A.8 jitter of the latest SSRC at its last packet, ms."""
-        return self._jitters[-1].ms if self._jitters else 0.0
-
-    def datagram(self, data: bytes, arrival_ns: int, source: str) -> None:
+    def datagram(self, data: bytes, arrival_ns: int, address: str) -> None:
         """Take one datagram in. Whatever it holds, nothing is raised."""
         if is_rtcp(data):
-            self.figures.rtcp_on_rtp_port += 1
+            self.rtcp_on_rtp_port += 1
             return
         try:
             packet = RtpPacket.from_bytes(data)
+            source = self._source_of(packet, arrival_ns, address)
+            extended = source.update(packet.sequence)
+            if extended is None:
+                return
+            if packet.payload_type == EVENT_PAYLOAD_TYPE:
+                self._event(TelephoneEvent.from_bytes(packet.payload), packet.timestamp, arrival_ns)
+            elif packet.payload_type in _DECODERS:
+                self._audio(packet, source, extended, arrival_ns)
         except RtpError:
-            self.figures.invalid += 1
-            return
-        self._note_source(packet, arrival_ns, source)
-        check = self._sequences[-1].update(packet.sequence)
-        if check is None:
-            self.figures.wild += 1
-            return
-        if check.is_duplicate:
-            return
-        if packet.payload_type == EVENT_PAYLOAD_TYPE:
-            self._event(packet, arrival_ns)
-            return
-        decode = _DECODERS.get(packet.payload_type)
-        if decode is None:
-            return
-        pcm = decode(packet.payload)
+            self.invalid += 1
+
+    def _source_of(self, packet: RtpPacket, arrival_ns: int, address: str) -> Source:
+        if self.first_packet_ns is None:
+            self.first_packet_ns = arrival_ns
+        if not self.sources or self.sources[-1].ssrc != packet.ssrc:
+            self.sources.append(Source(packet.ssrc))
+            self._next = None
+        if not self.addresses or self.addresses[-1] != address:
+            self.addresses.append(address)
+        self.payload_types[packet.payload_type] += 1
+        return self.sources[-1]
+
+    def _audio(self, packet: RtpPacket, source: Source, extended: int, arrival_ns: int) -> None:
+        pcm = _DECODERS[packet.payload_type](packet.payload)
         ticks = len(packet.payload)
-        self._jitters[-1].update(packet.timestamp, arrival_ns)
-        self._gap(check.extended, packet.timestamp, ticks, arrival_ns)
+        source.update_jitter(packet.timestamp, arrival_ns)
+        if self._next == (extended, packet.timestamp):
+            self.gaps_ns.append(arrival_ns - self._last_ns)
+        self._next = extended + 1, (packet.timestamp + ticks) % _TS_MOD
+        self._last_ns = arrival_ns
         self.recording.add(ssrc=packet.ssrc, timestamp=packet.timestamp, pcm=pcm, arrival_ns=arrival_ns)
         if is_audible(pcm):
-            self.detector.speech(arrival_ns, ticks * 125_000)
+            self.detector.speech(arrival_ns, ticks * 1_000_000_000 // RATE_HZ)
 
-    def _note_source(self, packet: RtpPacket, arrival_ns: int, source: str) -> None:
-        figures = self.figures
-        if not figures.first_packet_ns:
-            figures.first_packet_ns = arrival_ns
-        if not figures.ssrcs or figures.ssrcs[-1] != packet.ssrc:
-            figures.ssrcs.append(packet.ssrc)
-            self._sequences.append(SequenceCounter())
-            self._jitters.append(Jitter())
-            self._previous = None
-        if not figures.sources or figures.sources[-1] != source:
-            figures.sources.append(source)
-        figures.payload_types[packet.payload_type] += 1
-
-    def _gap(self, extended: int, timestamp: int, ticks: int, arrival_ns: int) -> None:
-        if self._previous is not None:
-            last_extended, last_timestamp, last_ticks, last_ns = self._previous
-            if extended == last_extended + 1 and timestamp == (last_timestamp + last_ticks) % _TS_MOD:
-                self.gaps_ns.append(arrival_ns - last_ns)
-        self._previous = (extended, timestamp, ticks, arrival_ns)
-
-    def _event(self, packet: RtpPacket, arrival_ns: int) -> None:
-        try:
-            event = TelephoneEvent.from_bytes(packet.payload)
-        except RtpError:
-            self.figures.invalid += 1
+    def _event(self, event: TelephoneEvent, timestamp: int, arrival_ns: int) -> None:
+        duration_ms = event.duration * 1000 / RATE_HZ
+        if timestamp == self._key_timestamp:
+            self.keys[-1].duration_ms = max(self.keys[-1].duration_ms, duration_ms)
             return
-        if self.keys and self.keys[-1].timestamp == packet.timestamp:
-            self.keys[-1].end_ns = arrival_ns
-            self.keys[-1].duration_ticks = max(self.keys[-1].duration_ticks, event.duration)
-            return
-        key = ReceivedKey(event.digit, arrival_ns, arrival_ns, event.duration, packet.timestamp)
-        self.keys.append(key)
-        if self._on_key is not None:
-            self._on_key(key)
+        self._key_timestamp = timestamp
+        self.keys.append(Key(event.digit, arrival_ns, duration_ms))
+        self._report_event("dtmf_received", arrival_ns, digit=event.digit)

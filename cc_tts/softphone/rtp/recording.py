@@ -4,10 +4,8 @@ Holes in the timestamps are filled with silence, so timing in the file is timing
 jitter buffer, no concealment.
 """
 
-from pathlib import Path
 from typing import Final
 
-from cc_tts import wav_file
 from cc_tts.audio import BYTES_PER_SAMPLE
 from cc_tts.softphone.rtp.packets import RATE_HZ, SAMPLES_PER_PACKET
 
@@ -50,18 +48,15 @@ class RtpRecording:
         """Place one packet's audio. Duplicates must not come here; packets out of order may."""
         if self._ssrc is None:
             self.starts_at_ns = arrival_ns
-        if self._ssrc != ssrc:
+        ahead = (timestamp - self._timestamp + _TS_MOD // 2) % _TS_MOD - _TS_MOD // 2
+        elapsed = (arrival_ns - self._arrival_ns) * RATE_HZ // 1_000_000_000
+        if self._ssrc != ssrc or abs(ahead - elapsed) > _JUMP_TICKS:
             offset = self._begin_timeline(arrival_ns)
         else:
-            ahead = (timestamp - self._timestamp + _TS_MOD // 2) % _TS_MOD - _TS_MOD // 2
-            elapsed = (arrival_ns - self._arrival_ns) * RATE_HZ // 1_000_000_000
-            if abs(ahead - elapsed) > _JUMP_TICKS:
-                offset = self._begin_timeline(arrival_ns)
-            else:
-                offset = self._offset + ahead
-                if ahead < -_LATE_TICKS or offset < 0:
-                    self.late += 1
-                    return
+            offset = self._offset + ahead
+            if ahead < -_LATE_TICKS or offset < 0:
+                self.late += 1
+                return
         self._place(offset, pcm)
         if self._ssrc != ssrc or offset >= self._offset:
             self._ssrc, self._timestamp, self._arrival_ns, self._offset = ssrc, timestamp, arrival_ns, offset
@@ -85,7 +80,3 @@ class RtpRecording:
         elif end <= len(self._pcm):  # a reordered packet goes into the silence that was left for it
             self.filled_samples -= len(pcm) // BYTES_PER_SAMPLE
         self._pcm[start:end] = pcm
-
-    def write_wav(self, path: Path) -> None:
-        """Write the recording as mono 16-bit WAV."""
-        wav_file.write(path, self.pcm, rate_hz=RATE_HZ)

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.softphone.rtp.rtcp import ReportBlock, Sender, compound, last_sender_report, ntp_of
+from cc_tts.softphone.rtp.rtcp import compound, last_sender_report, ntp_of, report_block, sender_info
 
 pytestmark = pytest.mark.unit
 
-SENDER = Sender(ntp=ntp_of(0.5), timestamp=160, packets=7, octets=1120)
-BLOCK = ReportBlock(0xABCD, fraction_lost=64, lost=-1, highest_sequence=70_000, jitter_ticks=9, lsr=1, dlsr=2)
+SENDER = sender_info(ntp_of(0.5), timestamp=160, packets=7, octets=1120)
+BLOCK = report_block(0xABCD, fraction_lost=64, lost=-1, highest=70_000, jitter_ticks=9, lsr=1, dlsr=2)
 
 
 def test_a_sender_report_with_a_block_and_a_name() -> None:
@@ -24,7 +24,7 @@ def test_a_sender_report_with_a_block_and_a_name() -> None:
 
 
 def test_one_who_has_sent_nothing_reports_as_a_receiver() -> None:
-    data = compound(1, "abc@d", None, None)
+    data = compound(1, "abc@d", b"", b"")
     assert data[:8] == bytes.fromhex("80c9000100000001")
     assert len(data) % 4 == 0
     assert last_sender_report(data) is None

@@ -1,7 +1,8 @@
 import msgspec
 import pytest
 
-from cc_tts.softphone.control import Command, Dial
+from cc_tts.softphone.control import Command
+from cc_tts.softphone.plan import DialPlan
 
 pytestmark = pytest.mark.unit
 
@@ -11,18 +12,16 @@ def decode(text: str) -> object:
 
 
 def test_dial_becomes_a_plan() -> None:
-    command = decode('{"cmd":"dial","uri":"sip:a@b","call":"x","headers":{"X-A":"1"},"dtmf":"1@2s","timeout_s":3}')
-    assert isinstance(command, Dial)
-    plan = command.plan()
-    assert (plan.call, plan.uri, plan.codec, plan.headers, plan.answer_timeout_s) == (
+    plan = decode('{"cmd":"dial","uri":"sip:a@b","call":"x","headers":{"X-A":"1"},"dtmf":"1@2s","timeout_s":3}')
+    assert isinstance(plan, DialPlan)
+    assert (plan.call, plan.uri, plan.codec, plan.headers, plan.timeout_s) == (
         "x",
         "sip:a@b",
         "pcmu",
         {"X-A": "1"},
         3,
     )
-    assert [(keys.digits, keys.at_ms) for keys in plan.keys] == [("1", 2000.0)]
-    assert plan.record is None
+    assert plan.dtmf == "1@2s"
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,13 @@ def test_dial_becomes_a_plan() -> None:
         '{"cmd":"dial"}',
         '{"cmd":"dial","uri":"sip:a@b","codec":"opus"}',
         '{"cmd":"dial","uri":"sip:a@b","colour":"red"}',
+        '{"cmd":"dial","uri":"sip:1000"}',
+        '{"cmd":"dial","uri":"sip:a@b","headers":{"X A":"1"}}',
+        '{"cmd":"dial","uri":"sip:a@b","dtmf":"z"}',
+        '{"cmd":"dial","uri":"sip:a@b","record":"heard.mp3"}',
         '{"cmd":"dtmf","digits":""}',
+        '{"cmd":"dtmf","digits":"1","duration_ms":39}',
+        '{"cmd":"dtmf","digits":"1","duration_ms":9000}',
         '{"cmd":"dial","uri":"sip:a@b","rtp_port":70000}',
     ],
 )

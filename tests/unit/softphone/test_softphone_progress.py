@@ -16,5 +16,5 @@ def test_what_is_known_late_comes_in_its_place() -> None:
     late = [event["event"] for event in progress.due(2000 * NS_PER_MS)]
     assert early == ["dialing"]
     assert late == ["answered", "speech_end", "dtmf_sent"]
-    assert [event["event"] for event in progress.rest()] == ["ended"]
-    assert list(progress.rest()) == []
+    assert [event["event"] for event in progress.due()] == ["ended"]
+    assert list(progress.due()) == []

@@ -1,6 +1,6 @@
 import pytest
 
-from cc_tts.softphone.sdp import RemoteAudio, body_of, header_of, remote_audio, with_own_media
+from cc_tts.softphone.sdp import RemoteAudio, body_of, remote_audio, retry_after_s, with_own_media
 
 pytestmark = pytest.mark.unit
 
@@ -34,7 +34,7 @@ def test_offer_gets_our_port_and_one_codec(codec: str, number: int, name: str) -
 
 def test_what_was_rewritten_reads_back() -> None:
     sdp = with_own_media(PJMEDIA_OFFER, address="127.0.0.9", port=20002, codec="pcmu")
-    assert remote_audio(sdp) == RemoteAudio("127.0.0.9", 20002, (0, 101), 101, "sendonly")
+    assert remote_audio(sdp) == RemoteAudio("127.0.0.9", 20002, (0, 101), 101)
 
 
 def test_rejected_stream_stays_rejected() -> None:
@@ -52,20 +52,20 @@ HEAD = "v=0\r\no=u 1 1 IN IP4 10.0.0.1\r\ns=-\r\n"
     [
         (
             HEAD + "c=IN IP4 10.0.0.2\r\nm=audio 6000 RTP/AVP 0\r\n",
-            RemoteAudio("10.0.0.2", 6000, (0,), None, "sendrecv"),
+            RemoteAudio("10.0.0.2", 6000, (0,), None),
         ),
         (
             HEAD + "c=IN IP4 10.0.0.2\r\nm=audio 6000 RTP/AVP 8 96\r\nc=IN IP4 10.0.0.3\r\n"
             "a=rtpmap:96 telephone-event/8000\r\na=recvonly\r\n",
-            RemoteAudio("10.0.0.3", 6000, (8, 96), 96, "recvonly"),
+            RemoteAudio("10.0.0.3", 6000, (8, 96), 96),
         ),
         (
             HEAD + "c=IN IP4 10.0.0.2\r\na=inactive\r\nm=video 5 RTP/AVP 34\r\nm=audio 6000 RTP/AVP 0\r\n",
-            RemoteAudio("10.0.0.2", 6000, (0,), None, "inactive"),
+            RemoteAudio("10.0.0.2", 6000, (0,), None),
         ),
         (
             HEAD + "c=IN IP4 10.0.0.2\r\nm=audio 6000 RTP/AVP 0 200\r\na=rtpmap:200 telephone-event/8000\r\n",
-            RemoteAudio("10.0.0.2", 6000, (0,), None, "sendrecv"),
+            RemoteAudio("10.0.0.2", 6000, (0,), None),
         ),
         (HEAD + "m=audio 6000 RTP/AVP 0\r\n", None),
         (HEAD + "c=IN IP4 host.example\r\nm=audio 6000 RTP/AVP 0\r\n", None),
@@ -98,5 +98,11 @@ def test_parts_of_a_message() -> None:
     assert body_of(MESSAGE) == "v=0\r\n"
     assert body_of(MESSAGE.replace("sdp", "isup")) == ""
     assert body_of("SIP/2.0 200 OK\r\n") == ""
-    assert header_of(MESSAGE, "Retry-After") == "5 (later)"
-    assert header_of(MESSAGE, "Contact") == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [("5 (later)", 5), ("5;duration=60", 5), ("0", 0), ("soon", None), ("-1", None)]
+)
+def test_retry_after(value: str, seconds: int | None) -> None:
+    assert retry_after_s(MESSAGE.replace("5 (later)", value)) == seconds
+    assert retry_after_s(f"SIP/2.0 503 Busy\r\n\r\nRetry-After: {value}\r\n") is None

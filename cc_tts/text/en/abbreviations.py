@@ -117,7 +117,7 @@ _NUMBERED = re.compile(
 )
 _NUMERAL_AFTER_NAME = re.compile(r"(?<=[a-z])\s(II|III|IV|VI|VII|VIII|IX|XI{1,3}|XIV|XVI{0,3})(?=[\s.,;:!?)']|$)")
 _MONARCH = re.compile(r"\b((?:King|Queen|Pope|Emperor|Tsar|Czar)\s[A-Z][a-z]+(?:\s[A-Z][a-z]+)?)\s([IVX]{1,5})\b")
-_CHAT_WORDS = {
+CHAT_WORDS = {
     "pls": "please",
     "plz": "please",
     "thx": "thanks",
@@ -125,7 +125,8 @@ _CHAT_WORDS = {
     "pts": "points",
     "qty": "quantity",
 }
-_CHAT = re.compile(rf"\b({'|'.join(_CHAT_WORDS)})\b(?!\.)", re.IGNORECASE)
+"""Short forms that are spoken in full without a stop."""
+_CHAT = re.compile(rf"\b({'|'.join(CHAT_WORDS)})\b(?!\.)", re.IGNORECASE)
 _ROMAN = {"I": 1, "V": 5, "X": 10}
 _TITLE = re.compile(rf"\b({'|'.join(_TITLES)})\.(?=\s?[A-Z])")
 _TITLE_WITHOUT_DOT = re.compile(r"\b(Mr|Mrs|Ms)(?=\s[A-Z])")
@@ -164,7 +165,7 @@ def say_abbreviations(text: str) -> str:
         _NUMBERED, lambda match: f"{match[1]} {cardinal(_roman(match[2]))}" if match[2].isupper() else None, text
     )
     text = substitute(_MONARCH, lambda match: f"{match[1]} the {ordinal(_roman(match[2]))}", text)
-    text = substitute(_CHAT, lambda match: _CHAT_WORDS[match[1].lower()], text)
+    text = substitute(_CHAT, lambda match: CHAT_WORDS[match[1].lower()], text)
     text = substitute(_NUMERAL_AFTER_NAME, _after_name, text)
     text = substitute(_NUMBER, lambda match: "numbers " if match[1].lower() == "nos" else "number ", text)
     text = substitute(_LATIN, lambda match: "for example," if match[1][0] in "eE" else "that is,", text)

@@ -183,7 +183,7 @@ def _model(options: argparse.Namespace, config: Config) -> Path:
     model = Path(options.model or config.tts.model_dir)
     if not options.model and not config.tts.model_dir:
         raise ConfigError(
-            "which model is to listen to the recording? Give --model DIR, or set tts.model_dir; `cc-tts model download` "
+            "which model is to encode the recording? Give --model DIR, or set tts.model_dir; `cc-tts model download` "
             "fetches one"
         )
     if not model.is_dir():

@@ -21,13 +21,32 @@ from torch.nn import functional
 
 from cc_tts.engines.cosyvoice2.model.networks.layers import JoinedLinears, untouched_zeros
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, LmInput
-from cc_tts.engines.cosyvoice2.model.networks.lm.rope import inverse_frequencies, rotate, rotation
 from cc_tts.engines.cosyvoice2.model.sizes import LmConfig
 
 
 def cache_capacity(cache: Tensor) -> int:
     """How many positions of a sequence a slot of ``cache`` holds; the one after them is scratch."""
     return cache.shape[-2] - 1
+
+
+def inverse_frequencies(head_dim: int, theta: float) -> Tensor:
+    """Angle per position of each pair (i, i + half), ``theta ** (-2 i / head_dim)`` (§3.7); made on the CPU in any case."""
+    exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device="cpu") / head_dim
+    return 1.0 / theta**exponents  # [head_dim / 2]
+
+
+def rotation(positions: Tensor, frequencies: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosine and sine for ``positions`` [B, T], ready for :func:`rotate`: the first half of the sines is negated."""
+    angles = positions.to(torch.float32)[..., None] * frequencies  # [B, T, head_dim / 2]
+    cos, sin = angles.cos(), angles.sin()
+    return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)  # [B, T, head_dim] each
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn the heads ``x`` [B, T, heads, head_dim] to their positions; float32 inside, the type of ``x`` outside."""
+    wide = x.to(torch.float32)
+    swapped = wide.roll(wide.shape[-1] // 2, dims=-1)
+    return torch.addcmul(wide * cos[:, :, None], swapped, sin[:, :, None]).to(x.dtype)
 
 
 @dataclass(frozen=True, slots=True)

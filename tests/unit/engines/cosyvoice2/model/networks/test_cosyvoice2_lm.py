@@ -14,8 +14,13 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
     unistream_inputs,
 )
-from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm, cache_capacity  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.lm.rope import inverse_frequencies, rotate, rotation  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.lm.lm import (  # noqa: E402
+    SpeechLm,
+    cache_capacity,
+    inverse_frequencies,
+    rotate,
+    rotation,
+)
 from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, LmConfig  # noqa: E402
 from tests.parity.golden_fill import fill_by_hash  # noqa: E402
 from tests.support.golden import full_shapes, read_arrays  # noqa: E402

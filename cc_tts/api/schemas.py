@@ -36,6 +36,41 @@ Speed = Annotated[float, Meta(ge=0.5, le=2.0, description="Factor on the voice's
 Uri = Annotated[str, Meta(min_length=1, max_length=sip_fields.MAX_URI_CHARS, description="A sip: or sips: URI.")]
 Text = Annotated[str, Meta(description="Text to speak; at most tts.max_text_chars characters, no NUL.")]
 SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
+ToneMs = Annotated[int, Meta(ge=1, le=MAX_TONE_MS)]
+Tone = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=1000,
+        description="A name (beep, dial, busy, ringback, congestion, sit), dtmf:DIGITS, or a cadence "
+        "as in 440+480/2000,0/4000.",
+    ),
+]
+Headers = Annotated[
+    dict[str, str],
+    Meta(
+        description=f"X-* and User-to-User for the INVITE: printable ASCII, at most {sip_fields.MAX_HEADERS} "
+        f"headers and {sip_fields.MAX_HEADERS_CHARS} characters in all."
+    ),
+]
+RingTimeout = Annotated[
+    float, Meta(ge=1, le=3600, description="How long it may ring; config: calls.originate_timeout_s.")
+]
+DisplayName = Annotated[str, Meta(min_length=1, max_length=128, description="The caller's name in From; printable.")]
+Identity = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=sip_fields.MAX_URI_CHARS,
+        description="P-Asserted-Identity (RFC 3325): a sip:, sips: or tel: URI. Only for calls to an address in "
+        "sip.trusted_peers or to the host of registration.registrar.",
+    ),
+]
+Reason = Annotated[
+    str,
+    Meta(max_length=sip_fields.MAX_REASON_CHARS, pattern=r"^[\x20-\x7e]*$(?!\n)", description="Printable ASCII."),
+]
+NotYet = Annotated[str, Meta(description=NOT_YET + ": 422")] | UnsetType
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -69,6 +104,10 @@ class PromptFields(Body, frozen=True):
     barge_in: BargeIn = BargeIn()
     then: Then = "stay"
 
+    def refuse_fields(self, *names: str, pointer: str = "") -> None:
+        """Raise ``Unprocessable`` for those of these fields that are set: they are not in this version."""
+        refuse([FieldError(f"{pointer}/{name}", NOT_YET) for name in names if getattr(self, name) is not UNSET])
+
     def to_prompt(self, content: Content, faults: list[FieldError], *, pointer: str = "") -> Prompt:
         """The prompt for ``content``.
 
@@ -91,8 +130,8 @@ class Speak(PromptFields, frozen=True):
     """Text to speak on a call: one of ``text``, ``ssml`` and ``prompt_id``; only ``text`` is in this version."""
 
     text: Text | UnsetType = UNSET
-    ssml: Annotated[str, Meta(description=NOT_YET + ": 422")] | UnsetType = UNSET
-    prompt_id: Annotated[str, Meta(description=NOT_YET + ": 422")] | UnsetType = UNSET
+    ssml: NotYet = UNSET
+    prompt_id: NotYet = UNSET
     voice: VoiceId | None = None
     language: Language | None = None
     speed: Speed | None = None
@@ -105,12 +144,7 @@ class Speak(PromptFields, frozen=True):
             Unprocessable: an option that is not in this version, or text with NUL.
             MalformedRequest: no text.
         """
-        faults = [
-            FieldError(f"{pointer}/{name}", NOT_YET)
-            for name, value in (("ssml", self.ssml), ("prompt_id", self.prompt_id))
-            if value is not UNSET
-        ]
-        refuse(faults)
+        self.refuse_fields("ssml", "prompt_id", pointer=pointer)
         if self.text is UNSET:
             raise _one_needed(pointer, "text")
         content = TextContent(self.text, self.voice or voice, self.language, self.speed, may_cache=self.cache != "no")
@@ -120,21 +154,10 @@ class Speak(PromptFields, frozen=True):
 class Play(PromptFields, frozen=True):
     """A tone or silence: one of ``tone``, ``silence_ms`` and ``url``; ``url`` is not in this version."""
 
-    tone: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=1000,
-                description="A name (beep, dial, busy, ringback, congestion, sit), dtmf:DIGITS, or a cadence "
-                "as in 440+480/2000,0/4000.",
-            ),
-        ]
-        | UnsetType
-    ) = UNSET
-    silence_ms: Annotated[int, Meta(ge=1, le=MAX_TONE_MS)] | UnsetType = UNSET
-    url: Annotated[str, Meta(description=NOT_YET + ": 422")] | UnsetType = UNSET
-    duration_ms: Annotated[int, Meta(ge=1, le=MAX_TONE_MS, description="Of a tone; 1000 if left out.")] | None = None
+    tone: Tone | UnsetType = UNSET
+    silence_ms: ToneMs | UnsetType = UNSET
+    url: NotYet = UNSET
+    duration_ms: Annotated[ToneMs, Meta(description="Of a tone; 1000 if left out.")] | None = None
 
     def prompt(self) -> Prompt:
         """The prompt.
@@ -143,8 +166,8 @@ class Play(PromptFields, frozen=True):
             Unprocessable: an option that is not in this version.
             MalformedRequest: not exactly one thing to play.
         """
-        faults = [FieldError("/url", NOT_YET)] if self.url is not UNSET else []
-        refuse(faults)
+        self.refuse_fields("url")
+        faults = []
         content: Content
         if self.tone is not UNSET and self.silence_ms is UNSET:
             content = ToneContent(self.tone) if self.duration_ms is None else ToneContent(self.tone, self.duration_ms)
@@ -162,35 +185,13 @@ class Originate(Body, frozen=True):
 
     to: Uri
     from_: Uri | None = msgspec.field(default=None, name="from")
-    headers: Annotated[
-        dict[str, str],
-        Meta(
-            description=f"X-* and User-to-User for the INVITE: printable ASCII, at most {sip_fields.MAX_HEADERS} "
-            f"headers and {sip_fields.MAX_HEADERS_CHARS} characters in all."
-        ),
-    ] = {}
-    timeout_s: (
-        Annotated[float, Meta(ge=1, le=3600, description="How long it may ring; config: calls.originate_timeout_s.")]
-        | None
-    ) = None
+    headers: Headers = {}
+    timeout_s: RingTimeout | None = None
     voice: VoiceId | None = None
     speak: Text | Speak | UnsetType = UNSET
     call_id: Id | None = None
-    display_name: (
-        Annotated[str, Meta(min_length=1, max_length=128, description="The caller's name in From; printable.")] | None
-    ) = None
-    asserted_identity: (
-        Annotated[
-            str,
-            Meta(
-                min_length=1,
-                max_length=sip_fields.MAX_URI_CHARS,
-                description="P-Asserted-Identity (RFC 3325): a sip:, sips: or tel: URI. Only for calls to an address in "
-                "sip.trusted_peers or to the host of registration.registrar.",
-            ),
-        ]
-        | None
-    ) = None
+    display_name: DisplayName | None = None
+    asserted_identity: Identity | None = None
 
     def request(self) -> OriginateRequest:
         """The request to the layer below.
@@ -237,15 +238,7 @@ class Hangup(OptionalBody, frozen=True):
     """How to end a call. ``sip_code`` and ``reason`` refuse an unanswered call; else they go into the Reason header."""
 
     sip_code: Annotated[int, Meta(ge=300, le=699)] | None = None
-    reason: (
-        Annotated[
-            str,
-            Meta(
-                max_length=sip_fields.MAX_REASON_CHARS, pattern=r"^[\x20-\x7e]*$(?!\n)", description="Printable ASCII."
-            ),
-        ]
-        | None
-    ) = None
+    reason: Reason | None = None
 
 
 class Dtmf(Body, frozen=True):

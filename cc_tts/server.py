@@ -14,10 +14,10 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final
 
-from aiohttp import web
-
 from cc_tts import __version__, logs, port_owner, startup
-from cc_tts.api.app import ApiContext, Listener, build_app, connection_options, runner_options, set_tokens
+from cc_tts.api.app import build_app, set_tokens
+from cc_tts.api.context import ApiContext
+from cc_tts.api.http.connections import Listener
 from cc_tts.calls.events import EventBus
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
@@ -100,10 +100,7 @@ class Server:
                 on_drain=self.drain,
             )
         )
-        self._runner = web.AppRunner(
-            self.app, handle_signals=False, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S, **runner_options()
-        )
-        self._listener = Listener(self._runner, config.http, clock=clock, **connection_options())
+        self._listener = Listener(self.app, config.http, clock=clock, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S)
 
     def drain(self) -> None:
         """Take no new calls; exit when the last one has ended or ``calls.drain_timeout_s`` is over."""
@@ -122,7 +119,6 @@ class Server:
             loop.add_signal_handler(number, self._on_signal)
         loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         loop.set_exception_handler(_on_loop_error)
-        await self._runner.setup()
         reloading: asyncio.Task[None] | None = None
         try:
             # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
@@ -150,7 +146,6 @@ class Server:
             await self.ua.stop()
             self.events.close()
             await self._listener.stop()
-            await self._runner.cleanup()
             await self.cached_source.stop()
             await self.engine.stop()
             await self.text_process.stop()

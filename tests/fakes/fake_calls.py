@@ -14,8 +14,9 @@ from typing import Any, Literal, cast
 import msgspec
 from aiohttp import ClientSession, ClientTimeout, web
 
-from cc_tts.api.app import Listener, build_app, connection_options, runner_options
+from cc_tts.api.app import build_app
 from cc_tts.api.context import ApiContext
+from cc_tts.api.http.connections import Listener
 from cc_tts.calls.call import Direction
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
 from cc_tts.calls.ending import Ending
@@ -334,7 +335,6 @@ class RunningApi:
     app: web.Application
     session: ClientSession
     port: int
-    runner: web.AppRunner
     listener: Listener
 
     async def ask(
@@ -401,23 +401,20 @@ async def running_api(
     shutdown_timeout_s: float = 1.0,
     **options: Any,
 ) -> AsyncIterator[RunningApi]:
-    """Serve the API on a free loopback port, with the app's listener and ``runner_options``."""
+    """Serve the API on a free loopback port, as the server does."""
     context, registry = make_context(config, on_drain=on_drain)
     app = build_app(context)
-    runner = web.AppRunner(app, **{**runner_options(), "shutdown_timeout": shutdown_timeout_s, **options})
-    await runner.setup()
     http = dataclasses.replace(context.config.http, host="127.0.0.1", port=0)
-    listener = Listener(runner, http, clock=context.clock, **connection_options())
+    listener = Listener(app, http, clock=context.clock, shutdown_timeout=shutdown_timeout_s, **options)
     try:
         await listener.start()
         port = listener.port
         async with ClientSession(f"http://127.0.0.1:{port}", timeout=ClientTimeout(total=10)) as session:
-            yield RunningApi(registry, context, app, session, port, runner, listener)
+            yield RunningApi(registry, context, app, session, port, listener)
     finally:
         registry.gate.set()
         registry.source.gate.set()
         await listener.stop()
-        await runner.cleanup()
 
 
 async def eventually(condition: Callable[[], object], *, timeout_s: float = 3.0) -> None:

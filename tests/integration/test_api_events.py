@@ -213,7 +213,7 @@ async def test_a_client_that_vanishes_is_forgotten(api: RunningApi, monkeypatch:
 async def test_shutdown_closes_with_1001() -> None:
     async with running_api() as api:
         socket = await api.session.ws_connect(PATH)
-        stopping = asyncio.create_task(api.runner.cleanup())
+        stopping = asyncio.create_task(api.listener.stop())
         assert (await close_of(socket))[0] == 1001
         await socket.close()
         async with asyncio.timeout(3):

@@ -9,6 +9,7 @@ Runs on: the event loop.
 import asyncio
 import errno
 import ipaddress
+import logging
 import resource
 import socket
 from contextlib import suppress
@@ -32,6 +33,10 @@ MIN_CONNECTIONS: Final = 8
 """Allowed however few files may be open."""
 ACCEPT_PAUSE_S: Final = 0.5
 """How long nothing is accepted after the system refused, as when open files or memory have run out."""
+IDLE_CONNECTION_TIMEOUT_S: Final = 75.0
+"""A connection between two requests is closed after this, which is longer than reverse proxies keep theirs."""
+LINGERING_TIMEOUT_S: Final = 1.0
+"""How long the rest of a refused body is read before the connection is closed."""
 _NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 _IPV6_PREFIX_BITS: Final = 64
 _REFUSAL: Final = (
@@ -44,6 +49,17 @@ _REFUSED_BODY: Final = (
     b'"instance":"/","code":"capacity_exceeded"}'
 )
 
+_SILENT: Final = logging.getLogger("cc_tts.api.protocol")
+"""What aiohttp logs of unreadable requests quotes header lines, and a header may be a token."""
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+_OPTIONS: Final[dict[str, Any]] = {
+    "access_log": None,  # a middleware counts and logs requests
+    "keepalive_timeout": IDLE_CONNECTION_TIMEOUT_S,
+    "lingering_time": LINGERING_TIMEOUT_S,
+    "logger": _SILENT,
+}
+
 log = logs.get(__name__)
 
 
@@ -52,8 +68,8 @@ class Connection(web.RequestHandler):
 
     __slots__ = ("_head_timer", "_listener", "idle_since_ns", "source")
 
-    def __init__(self, listener: "Listener", server: web.Server, source: str, **options: Any) -> None:
-        super().__init__(server, loop=asyncio.get_running_loop(), **options)
+    def __init__(self, listener: "Listener", server: web.Server, source: str) -> None:
+        super().__init__(server, loop=asyncio.get_running_loop(), **_OPTIONS)
         self._listener = listener
         self._head_timer: asyncio.TimerHandle | None = None
         self.source = source
@@ -109,11 +125,13 @@ class Connection(web.RequestHandler):
 
 
 class Listener:
-    """Accepts connections for an ``AppRunner`` that is set up."""
+    """Serves an application. ``runner_options`` are those of ``web.AppRunner``.
 
-    def __init__(self, runner: web.AppRunner, http: HttpConfig, *, clock: Clock, **options: Any) -> None:
-        self._runner = runner
-        self._options = options
+    Handlers are not cancelled when a client hangs up, so that a call is not left half placed.
+    """
+
+    def __init__(self, app: web.Application, http: HttpConfig, *, clock: Clock, **runner_options: Any) -> None:
+        self._runner = web.AppRunner(app, **{"handler_cancellation": False, **runner_options})
         self.now_ns = clock.now_ns
         self.header_timeout_s = http.header_timeout_s
         self._host, self._port = http.host, http.port
@@ -139,6 +157,7 @@ class Listener:
         Raises:
             OSError: the address is taken or not ours.
         """
+        await self._runner.setup()
         self._max_connections = allow_files(self._max_connections)
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -156,12 +175,13 @@ class Listener:
         self._tasks = [asyncio.create_task(self._accept_all(each), name="accept") for each in self._sockets]
 
     async def stop(self) -> None:
-        """Accept no more. Connections go on until the runner's cleanup."""
+        """Accept no more, and shut the application down. Safe to call twice."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for listening in self._sockets:
             listening.close()
+        await self._runner.cleanup()
 
     def remove(self, connection: Connection) -> None:
         """It is over."""
@@ -193,7 +213,7 @@ class Listener:
             return
         server = self._runner.server
         assert server is not None  # the runner is set up
-        connection = Connection(self, server, source, **self._options)
+        connection = Connection(self, server, source)
         self._connections.add(connection)
         try:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)

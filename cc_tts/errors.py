@@ -8,7 +8,7 @@ is its parent's, so that a class without a code of its own is reported to client
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 MAX_COMPARED_CHARS: Final = 100
 """Length of a name from outside that is compared with the known names."""
@@ -20,6 +20,9 @@ class FieldError:
 
     pointer: str
     detail: str
+
+    def __str__(self) -> str:
+        return f"{self.pointer or 'the body'}: {self.detail}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -61,6 +64,11 @@ class CcTtsError(Exception):
         self.detail = detail or self.title
         self.retry_after_s = retry_after_s
         self.field_errors = tuple(field_errors)
+
+    @classmethod
+    def about(cls, *faults: FieldError) -> Self:
+        """The error for these faults of a body."""
+        return cls("; ".join(map(str, faults)), field_errors=faults)
 
 
 class ServerError(CcTtsError):

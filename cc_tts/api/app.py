@@ -17,7 +17,9 @@ from cc_tts.config.schema import TokenConfig
 def build_app(context: ApiContext) -> web.Application:
     """The application. A :class:`cc_tts.api.http.connections.Listener` serves it."""
     http = context.config.http
-    app = web.Application(middlewares=[middlewares.observe], client_max_size=http.max_body_bytes)
+    app = web.Application(
+        middlewares=[middlewares.observe, middlewares.same_origin], client_max_size=http.max_body_bytes
+    )
     app[CONTEXT] = context
     app[middlewares.AUTHENTICATOR] = auth.TokenAuthenticator(http.tokens)
     app[middlewares.IDEMPOTENCY] = IdempotencyStore(

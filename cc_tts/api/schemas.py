@@ -290,10 +290,10 @@ def text_faults(text: str, pointer: str) -> list[FieldError]:
 def refuse(faults: list[FieldError]) -> None:
     """Raise ``Unprocessable`` if there are any."""
     if faults:
-        raise Unprocessable("; ".join(f"{fault.pointer}: {fault.detail}" for fault in faults), field_errors=faults)
+        raise Unprocessable.about(*faults)
 
 
 def _one_needed(pointer: str, *names: str) -> MalformedRequest:
     where = f"{pointer}/{names[0]}" if len(names) == 1 else pointer
     detail = "this field is needed" if len(names) == 1 else f"exactly one of {' and '.join(names)} is needed"
-    return MalformedRequest(f"{where or 'the body'}: {detail}", field_errors=[FieldError(where, detail)])
+    return MalformedRequest.about(FieldError(where, detail))

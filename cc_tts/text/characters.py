@@ -5,6 +5,8 @@ Runs on: any thread; nothing here has state.
 
 import re
 import unicodedata
+from collections.abc import Mapping, Sequence
+from itertools import islice
 
 _KEPT_SYMBOLS = frozenset("°№℃℉℠")
 _DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "So"})
@@ -13,6 +15,7 @@ _LINE_BREAKS = re.compile("\r\n|[\r\n\x0b\x0c\x85\u2028\u2029]")
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 _KEYCAP = "\u20e3"
+_MOBILE_DIGITS = 11
 _NOT_ASCII_PRINTABLE = re.compile(r"[^\x20-\x7e\n]")
 
 
@@ -53,6 +56,16 @@ def _ascii_digit(character: str) -> str:
     if unicodedata.category(character) == "Nd":
         return str(unicodedata.decimal(character))
     return f" {unicodedata.digit(character)} "
+
+
+def digit_groups(run: str, sizes: Mapping[int, Sequence[int]]) -> list[str]:
+    """A run of digits cut where people pause: in groups of ``sizes`` for its length, else in fours.
+
+    A run of eleven digits is a telephone number only if it begins with 1.
+    """
+    known = None if len(run) == _MOBILE_DIGITS and run[0] != "1" else sizes.get(len(run))
+    rest = iter(run)
+    return ["".join(islice(rest, size)) for size in known or (4,) * -(-len(run) // 4)]
 
 
 def one_line(text: str, *, pause: str) -> str:

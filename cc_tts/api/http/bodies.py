@@ -6,11 +6,10 @@ value out of bounds. The fault is named by a JSON pointer (RFC 6901).
 
 import asyncio
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Final, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import aiohttp
 import msgspec
@@ -80,8 +79,7 @@ def decode(body: bytes, kind: type[T]) -> T:
         Unprocessable: a value is out of its bounds.
     """
     try:
-        decoder: msgspec.json.Decoder[T] = _decoder(cast("Hashable", kind))
-        decoded = decoder.decode(body)
+        return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
         raise _explained(str(error), kind) from None
     except UnicodeDecodeError:
@@ -90,7 +88,6 @@ def decode(body: bytes, kind: type[T]) -> T:
         raise MalformedRequest(f"not JSON: {_lower(str(error))}" if body else "a JSON body is needed") from None
     except RecursionError:
         raise MalformedRequest("not JSON that can be read: nested too deeply") from None
-    return decoded
 
 
 def response(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -113,11 +110,6 @@ def located(pointers: Mapping[Any, str]) -> Iterator[None]:
 def pointer_to(*names: str) -> str:
     """A JSON pointer (RFC 6901 §3: ``~`` and ``/`` are escaped)."""
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)
-
-
-@cache
-def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(kind)
 
 
 def _check_media_type(request: web.Request) -> None:
@@ -143,26 +135,21 @@ async def _invite(request: web.Request) -> None:
 def _explained(message: str, kind: Any) -> ClientError:
     """The words of msgspec as an error with a pointer."""
     located_at = _AT.fullmatch(message)
-    what, names = message, list[str]()
-    if located_at is not None:
-        what, names = located_at["what"], _names(located_at["path"])
-    detail = _lower(what)
+    what, names = (located_at["what"], _names(located_at["path"])) if located_at else (message, [])
     if unknown := _UNKNOWN.fullmatch(what):
         known = _fields(_type_at(kind, names))
         hint = did_you_mean(unknown[1], known) or f"; known here: {', '.join(known) or 'none'}"
-        names, detail = [*names, unknown[1]], "unknown field" + hint
-    elif missing := _MISSING.fullmatch(what):
-        names, detail = [*names, missing[1]], "this field is needed"
-    elif invalid := _INVALID_ENUM.fullmatch(what):
+        return MalformedRequest.about(FieldError(pointer_to(*names, unknown[1]), f"unknown field{hint}"))
+    if missing := _MISSING.fullmatch(what):
+        return MalformedRequest.about(FieldError(pointer_to(*names, missing[1]), "this field is needed"))
+    if _WRONG_TYPE.match(what):
+        return MalformedRequest.about(FieldError(pointer_to(*names), _lower(what)))
+    detail = _lower(what)
+    if invalid := _INVALID_ENUM.fullmatch(what):
         values = [str(value) for value in _values(_type_at(kind, names))]
-        detail = f"{invalid[1][:MAX_SHOWN_CHARS]} is none of {', '.join(values)}" + did_you_mean(
-            invalid[1].strip("'"), values
-        )
-        return Unprocessable(f"{pointer_to(*names)}: {detail}", field_errors=[FieldError(pointer_to(*names), detail)])
-    elif not _WRONG_TYPE.match(what):
-        return Unprocessable(f"{pointer_to(*names)}: {detail}", field_errors=[FieldError(pointer_to(*names), detail)])
-    pointer = pointer_to(*names)
-    return MalformedRequest(f"{pointer or 'the body'}: {detail}", field_errors=[FieldError(pointer, detail)])
+        hint = did_you_mean(invalid[1].strip("'"), values)
+        detail = f"{invalid[1][:MAX_SHOWN_CHARS]} is none of {', '.join(values)}{hint}"
+    return Unprocessable.about(FieldError(pointer_to(*names), detail))
 
 
 def _type_at(kind: Any, names: Sequence[str]) -> list[Any]:

@@ -6,10 +6,9 @@ request. Responses after which a retry makes sense (5xx, 408, 429) are not store
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded, IdempotencyMismatch, MalformedRequest
@@ -68,13 +67,13 @@ class IdempotencyStore:
         self._clock = clock
         self._ttl_ns = round(ttl_s * 1e9)
         self._max_keys = max_keys
-        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._entries: dict[Key, _Entry] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
     async def run_once(
-        self, key: Key, fingerprint: bytes, work: Callable[[], Awaitable[StoredResponse]]
+        self, key: Key, fingerprint: bytes, work: Callable[[], Coroutine[Any, Any, StoredResponse]]
     ) -> tuple[StoredResponse, bool]:
         """Run ``work``, or return the response of the first request with this key.
 
@@ -99,7 +98,7 @@ class IdempotencyStore:
                 raise IdempotencyMismatch("use a new key for another body")
             return await asyncio.shield(entry.task), True
         self._make_room()
-        task = asyncio.ensure_future(_run(work))
+        task = asyncio.create_task(work())
         self._entries[key] = _Entry(fingerprint, self._clock.now_ns(), task)
         task.add_done_callback(lambda done: self._finished(key, done))
         return await asyncio.shield(task), False
@@ -131,7 +130,3 @@ class IdempotencyStore:
         if oldest is None:
             raise CapacityExceeded("every Idempotency-Key is still being worked on", retry_after_s=RETRY_AFTER_S)
         del self._entries[oldest]
-
-
-async def _run(work: Callable[[], Awaitable[StoredResponse]]) -> StoredResponse:
-    return await work()

@@ -70,7 +70,7 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     status = str(CLIENT_GONE_STATUS)
     streamed = False
     try:
-        response = await respond(request, _same_origin(handler))
+        response = await respond(request, handler)
         status, streamed = str(response.status), response.prepared
     finally:
         if connection is not None:
@@ -82,6 +82,13 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
             context.metrics.http_request_duration.labels(route=route).observe(elapsed_ms / 1000)
         log.debug("http_request", method=method, route=route, status=status, ms=elapsed_ms)
     return response
+
+
+@web.middleware
+async def same_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse web pages of another origin while there are no tokens."""
+    request.app[AUTHENTICATOR].check_origin(request)
+    return await handler(request)
 
 
 async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -140,14 +147,6 @@ def guarded(route: Route) -> Handler:
         if key is None or route.streams:
             return await work(request)
         return await _once(request, key, body, work)
-
-    return handle
-
-
-def _same_origin(handler: Handler) -> Handler:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        request.app[AUTHENTICATOR].check_origin(request)
-        return await handler(request)
 
     return handle
 

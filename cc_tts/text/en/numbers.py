@@ -8,6 +8,8 @@ from functools import lru_cache
 
 from num2words import num2words
 
+from cc_tts.text import characters
+
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _INDIAN = re.compile(r"\d{1,2}(?:,\d\d){1,3},\d{3}")
 _GROUPS = {7: (3, 4), 8: (4, 4), 9: (3, 3, 3), 10: (3, 3, 4), 11: (1, 3, 3, 4)}
@@ -48,15 +50,7 @@ def digits(run: str) -> str:
 
 def grouped_digits(run: str) -> str:
     """A run of digits said one by one, with a comma where people take breath: 3-3-4 for ten digits, else fours."""
-    sizes = _GROUPS.get(len(run))
-    if sizes is None or (len(run) == sum(_GROUPS[11]) and run[0] != "1"):
-        return ", ".join(digits(run[start : start + 4]) for start in range(0, len(run), 4))
-    groups: list[str] = []
-    start = 0
-    for size in sizes:
-        groups.append(digits(run[start : start + size]))
-        start += size
-    return ", ".join(groups)
+    return ", ".join(digits(group) for group in characters.digit_groups(run, _GROUPS))
 
 
 def digit_groups(written: str) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -30,12 +29,9 @@ class TextPreparation:
         """As :attr:`cc_tts.text.chunker.Chunker.has_placeholder`, at the end."""
         self._text = text
         self._process = process
-        self._chunks: deque[TextChunk] = deque()
         self._position = 0
         self._num_chunks = 0
-        self._is_over = False
-        self._failure: CcTtsError | None = None
-        self._news = asyncio.Event()
+        self._ready: asyncio.Queue[TextChunk | CcTtsError | None] = asyncio.Queue()
 
     async def feed(self, take: Callable[[TextChunk], None]) -> None:
         """Give each chunk to ``take``, in order; returns after the last.
@@ -45,15 +41,10 @@ class TextPreparation:
         """
         try:
             async with asyncio.timeout(PREPARE_TIMEOUT_S):
-                while True:
-                    while self._chunks:
-                        take(self._chunks.popleft())
-                    if self._failure is not None:
-                        raise self._failure
-                    if self._is_over:
-                        return
-                    self._news.clear()
-                    await self._news.wait()
+                while (chunk := await self._ready.get()) is not None:
+                    if isinstance(chunk, CcTtsError):
+                        raise chunk
+                    take(chunk)
         except TimeoutError:
             raise EngineFailed(f"the text was not prepared within {PREPARE_TIMEOUT_S:.0f} s") from None
         finally:
@@ -61,9 +52,8 @@ class TextPreparation:
 
     def cancel(self) -> None:
         """Stop. Safe to call twice and after the end."""
-        if not self._is_over:
-            self._process.cancel(self)
-        self.over(None)
+        self._process.cancel(self)
+        self.end(None)
 
     def deliver(self, prepared: TextPrepared) -> None:
         """The text process has sent chunks."""
@@ -72,15 +62,12 @@ class TextPreparation:
             source = self._text[self._position : self._position + each.num_source_chars]
             self._position += each.num_source_chars
             spoken = each.spoken.decode("utf-8", "surrogatepass")
-            self._chunks.append(TextChunk(self._num_chunks, source, spoken, each.language))
+            self._ready.put_nowait(TextChunk(self._num_chunks, source, spoken, each.language))
             self._num_chunks += 1
-        self._news.set()
 
-    def over(self, failure: CcTtsError | None) -> None:
-        """The text is whole, or failed with ``failure``."""
-        if not self._is_over:
-            self._is_over, self._failure = True, failure
-        self._news.set()
+    def end(self, failure: CcTtsError | None) -> None:
+        """There are no more chunks, or the text failed with ``failure``."""
+        self._ready.put_nowait(failure)
 
 
 class TextProcess:
@@ -153,11 +140,11 @@ class TextProcess:
             preparation.deliver(message)
             if message.is_whole:
                 del self._texts[message.request_id]
-                preparation.over(None)
+                preparation.end(None)
 
     def _down(self, reason: str) -> None:
         texts, self._texts = self._texts, {}
         for preparation in texts.values():
-            preparation.over(EngineFailed(f"the text process ended: {reason}", retry_after_s=RETRY_AFTER_S))
+            preparation.end(EngineFailed(f"the text process ended: {reason}", retry_after_s=RETRY_AFTER_S))
         if reason != STOPPED:
             self._on_down()

@@ -8,10 +8,11 @@ Runs on: any thread; nothing here has state.
 
 import re
 
+from cc_tts.text.characters import digit_groups
+
 _DIGITS = dict(zip("0123456789", "零幺二三四五六七八九", strict=True))
 _QUANTITY_DIGITS = dict(zip("0123456789", "零一二三四五六七八九", strict=True))
 _LONG = 7
-_MOBILE_DIGITS = 11
 _PHONE_GROUPS = {7: (3, 4), 8: (4, 4), 10: (3, 3, 4), 11: (3, 4, 4)}
 
 _EXTENSION = r"(?:\s?(?:转|轉|分机|分機|-)\s?(?P<extension>\d{1,6}))?(?!\d)"
@@ -64,18 +65,8 @@ def say_leftover_digits(text: str) -> str:
 
 
 def _grouped(run: str) -> str:
-    said = "".join(_DIGITS[digit] for digit in run)
-    if len(run) < _LONG:
-        return said
-    sizes = _PHONE_GROUPS.get(len(run))
-    if sizes is None or (len(run) == _MOBILE_DIGITS and run[0] != "1"):
-        sizes = (4,) * -(-len(run) // 4)
-    groups: list[str] = []
-    start = 0
-    for size in sizes:
-        groups.append(said[start : start + size])
-        start += size
-    return "，".join(groups)
+    groups = [run] if len(run) < _LONG else digit_groups(run, _PHONE_GROUPS)
+    return "，".join("".join(_DIGITS[digit] for digit in group) for group in groups)
 
 
 def _telephone(match: re.Match[str]) -> str:

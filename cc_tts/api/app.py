@@ -4,7 +4,7 @@ import weakref
 from collections.abc import Sequence
 
 import msgspec
-from aiohttp import web
+from aiohttp import WSCloseCode, web
 
 from cc_tts.api import audio_speech, events
 from cc_tts.api.context import CONTEXT, ApiContext
@@ -41,9 +41,9 @@ def build_app(context: ApiContext) -> web.Application:
 
 
 async def set_tokens(app: web.Application, tokens: Sequence[TokenConfig]) -> None:
-    """Accept these tokens from now on, and no others."""
+    """Accept these tokens from now on, and no others. Subscribers of events must connect again with one of them."""
     app[middlewares.AUTHENTICATOR].set_tokens(tokens)
-    await events.readmit_all(app)
+    await events.close_all(app, WSCloseCode.SERVICE_RESTART, b"the tokens have changed: connect again")
 
 
 async def _close_store(app: web.Application) -> None:

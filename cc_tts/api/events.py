@@ -91,17 +91,10 @@ async def events(request: web.Request) -> web.StreamResponse:
     return socket
 
 
-async def close_all(app: web.Application) -> None:
-    """Signal ``on_shutdown``: every WebSocket is closed with 1001."""
-    await _close(app, WSCloseCode.GOING_AWAY, b"the server stops")
-
-
-async def readmit_all(app: web.Application) -> None:
-    """Close every WebSocket with 1012; clients reconnect with a token that is still valid."""
-    await _close(app, WSCloseCode.SERVICE_RESTART, b"the tokens have changed: connect again")
-
-
-async def _close(app: web.Application, code: WSCloseCode, message: bytes) -> None:
+async def close_all(
+    app: web.Application, code: WSCloseCode = WSCloseCode.GOING_AWAY, message: bytes = b"the server stops"
+) -> None:
+    """Close every WebSocket. Without a code this is a handler of ``on_shutdown``."""
     open_now = app[OPEN_SOCKETS]
     closing = [socket.close(code=code, message=message) for socket in tuple(open_now)]
     await asyncio.gather(*closing, return_exceptions=True)

@@ -9,21 +9,17 @@ Runs on: any thread.
 from cc_tts.text.characters import clean, has_speech
 from cc_tts.text.en import speakable as en
 from cc_tts.text.language import detect_language, rule_set, writes_day_first
-from cc_tts.text.zh.speakable import ChineseRules
+from cc_tts.text.zh import speakable as zh
 
 
 class Normalizer:
-    """Makes text speakable. One for the process is enough; calls may come from several threads.
-
-    The first Chinese text with a digit loads wetext, which takes part of a second: call :meth:`warm_up` at start.
+    """Makes text speakable. The first Chinese text with a digit loads wetext, which takes part of a second: call
+    :meth:`warm_up` at start.
     """
-
-    def __init__(self) -> None:
-        self._chinese = ChineseRules()
 
     def warm_up(self) -> None:
         """Load what would otherwise be loaded by the first text. Blocks; call it in a thread."""
-        self._chinese.warm_up()
+        zh.warm_up()
         en.speakable("Call 1-800-555-0199 on 11/20/2026.")
 
     def normalize(self, text: str, language: str | None) -> str:
@@ -39,7 +35,7 @@ class Normalizer:
         if rules == "en":
             spoken = en.speakable(cleaned, day_first=writes_day_first(tag))
         elif rules == "zh":
-            spoken = self._chinese.speakable(cleaned)
+            spoken = zh.speakable(cleaned)
         else:
             spoken = " ".join(cleaned.split())
         return spoken if has_speech(spoken) else ""

@@ -47,7 +47,6 @@ class TokenAuthenticator:
     """
 
     def __init__(self, tokens: Sequence[TokenConfig]) -> None:
-        self._holders: tuple[tuple[bytes, Holder], ...] = ()
         self.set_tokens(tokens)
 
     def set_tokens(self, tokens: Sequence[TokenConfig]) -> None:
@@ -67,7 +66,10 @@ class TokenAuthenticator:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise Unauthorized("send Authorization: Bearer TOKEN")
-        holder = self._holder(token.strip())
+        digest, holder = _digest(token.strip()), None
+        for known, each in self._holders:
+            if hmac.compare_digest(known, digest):
+                holder = each
         if holder is None:
             raise Unauthorized("this token is not known")
         if scope not in holder.scopes:
@@ -82,14 +84,6 @@ class TokenAuthenticator:
         """
         if not self._holders:
             _check_same_origin(request)
-
-    def _holder(self, token: str) -> Holder | None:
-        digest = _digest(token)
-        found: Holder | None = None
-        for known, holder in self._holders:
-            if hmac.compare_digest(known, digest):
-                found = holder
-        return found
 
 
 def challenge(request: web.Request, status: int) -> str | None:

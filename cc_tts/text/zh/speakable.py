@@ -1,13 +1,13 @@
 """Chinese on the telephone: wetext for quantities, dates, times, money and units; our rules for what it lacks.
 
-wetext needs more than linear time, so it gets one clause at a time.
-
-Runs on: any thread; loading is guarded by a lock, and so is each use, because wetext does not promise to be reentrant.
+wetext needs more than linear time, so it gets one clause at a time. A lock guards it, because it does not promise to be
+reentrant.
 """
 
 import re
 import threading
 import unicodedata
+from functools import cache
 from typing import Any
 
 from cc_tts.text.characters import digits_to_ascii, one_line
@@ -16,6 +16,7 @@ from cc_tts.text.zh.identifiers import say_digits, say_identifiers, say_leftover
 from cc_tts.text.zh.quantities import prepare_quantities
 
 _MAX_CLAUSE_CHARS = 64
+_WETEXT_LOCK = threading.Lock()
 _ADDRESS_SIGNS = {
     "@": "艾特",
     ".": "点",
@@ -117,39 +118,35 @@ _REPEATED_COMMA = re.compile(r"[，,、](?:\s*[，,、])+")
 _MARK_AFTER_MARK = re.compile(r"[，,、]+(?=[。！？；!?;])|(?<=[。！？；!?;])[，,、]+")
 
 
-class ChineseRules:
-    """Makes Chinese text speakable. The first text with a digit loads wetext; :meth:`warm_up` does so beforehand."""
+def warm_up() -> None:
+    """Load wetext (its import reads every transducer from the wheel). Blocks for part of a second."""
+    _say_quantities("您好1")
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._wetext: Any = None
 
-    def warm_up(self) -> None:
-        """Load wetext (its import reads every transducer from the wheel). Blocks for part of a second."""
-        self._say_quantities("您好1")
+def speakable(text: str) -> str:
+    """The words of a Chinese text that was cleaned by :func:`cc_tts.text.characters.clean`."""
+    text = say_addresses(_folded(text), _ADDRESS_SIGNS, say_digits)
+    text = _prepared(say_identifiers(text))
+    text = "".join(_say_quantities(clause) for clause in _clauses(text))
+    return _tidy(say_leftover_digits(text))
 
-    def speakable(self, text: str) -> str:
-        """The words of a Chinese text that was cleaned by :func:`cc_tts.text.characters.clean`."""
-        text = _folded(text)
-        text = say_addresses(text, _ADDRESS_SIGNS, say_digits)
-        text = say_identifiers(text)
-        text = _prepared(text)
-        text = "".join(self._say_quantities(clause) for clause in _clauses(text))
-        return _tidy(say_leftover_digits(text))
 
-    def _say_quantities(self, clause: str) -> str:
-        if not any(character.isdigit() for character in clause):
-            return clause
-        stripped = clause.strip()
-        lead = clause[: len(clause) - len(clause.lstrip())]
-        trail = clause[len(clause.rstrip()) :]
-        with self._lock:
-            if self._wetext is None:
-                from wetext import Normalizer
+@cache
+def _wetext() -> Any:
+    from wetext import Normalizer
 
-                self._wetext = Normalizer(lang="zh", operator="tn", remove_erhua=False)
-            said = str(self._wetext.normalize(stripped.replace("\\", " ").replace('"', " ")))
-        return f"{lead}{said}{trail}"
+    return Normalizer(lang="zh", operator="tn", remove_erhua=False)
+
+
+def _say_quantities(clause: str) -> str:
+    if not any(character.isdigit() for character in clause):
+        return clause
+    stripped = clause.strip()
+    lead = clause[: len(clause) - len(clause.lstrip())]
+    trail = clause[len(clause.rstrip()) :]
+    with _WETEXT_LOCK:
+        said = str(_wetext().normalize(stripped.replace("\\", " ").replace('"', " ")))
+    return f"{lead}{said}{trail}"
 
 
 def _folded(text: str) -> str:

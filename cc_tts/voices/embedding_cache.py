@@ -72,11 +72,11 @@ class EmbeddingCache:
 
     def load(self, key: str) -> EnrolledVoice | None:
         """Read a voice; ``None`` if it is not there or not whole, so that it is made anew."""
-        from safetensors import SafetensorError
-
         metadata = self._metadata(key)
         if metadata is None:
             return None
+        from safetensors import SafetensorError
+
         try:
             tensors = self._read_tensors(key, metadata.tensors_sha256)
         except (OSError, ValueError, SafetensorError):

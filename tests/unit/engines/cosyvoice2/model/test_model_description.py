@@ -2,8 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from cc_tts.engines.cosyvoice2.model.checkpoint import ModelFileDamaged
-from cc_tts.engines.cosyvoice2.model.loader import estimator_head_dim
+pytest.importorskip("torch")
+
+from cc_tts.engines.cosyvoice2.model.checkpoint import ModelFileDamaged  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.loader import estimator_head_dim  # noqa: E402
 
 pytestmark = pytest.mark.unit
 

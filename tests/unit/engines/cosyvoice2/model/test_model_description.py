@@ -4,8 +4,8 @@ import pytest
 
 pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.model.checkpoint import ModelFileDamaged  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.loader import estimator_head_dim  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.checkpoint import ModelFileDamaged
+from cc_tts.engines.cosyvoice2.model.loader import estimator_head_dim
 
 pytestmark = pytest.mark.unit
 

@@ -113,8 +113,9 @@ def require_pjsua2(config: Config) -> list[str]:
 
 
 def check_max_calls(subject: Subject) -> Iterator[Finding]:
-    """``sip.max_calls`` against what the build allows."""
-    wanted, allowed = subject.config.sip.max_calls, subject.build_max_calls
+    """``sip.max_calls`` against what the build allows, in each of the user agents."""
+    wanted, of_build = subject.config.sip.max_calls, subject.build_max_calls
+    allowed = None if of_build is None else of_build * subject.config.ua.processes
     if allowed is not None and wanted > allowed:
         advice = f"build a larger one (`make pjsua2`) or set sip.max_calls = {allowed}"
         yield warn("sip.max_calls", f"{wanted}, but this pjsua2 takes {allowed}", advice)

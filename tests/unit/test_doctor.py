@@ -350,6 +350,8 @@ def test_how_to_get_more_calls(is_built: bool, fit: Machine) -> None:
 def test_more_calls_than_the_build_takes(fit: Machine) -> None:
     assert statuses(software.check_max_calls(subject(fit, "sip.max_calls=5", limit=4))) == {"sip.max_calls": "warn"}
     assert statuses(software.check_max_calls(subject(fit, "sip.max_calls=5", limit=None))) == {"sip.max_calls": "ok"}
+    two = subject(fit, "sip.max_calls=5", "ua.processes=2", 'sip.transports=["udp"]', limit=4)
+    assert statuses(software.check_max_calls(two)) == {"sip.max_calls": "ok"}
 
 
 def test_engine_and_espeak(fit: Machine) -> None:

@@ -149,7 +149,8 @@ class Rig:
 
     def memory(self) -> Json:
         """Bytes of pages and slots, and on a card the most that torch has held."""
-        result: Json = {"state_mib": round(self.runner.bytes_of_state / 2**20, 1), "pages": self.runner.num_pages}
+        arena = self.runner._flow.arena  # noqa: SLF001 - its size is of interest here only
+        result: Json = {"state_mib": round(arena.bytes_total / 2**20, 1), "pages": self.runner.num_pages}
         if self.lab.is_cuda:
             result["device_max_gib"] = round(torch.cuda.max_memory_allocated(self.lab.device) / 2**30, 2)
         return result

@@ -22,10 +22,12 @@ from bench.engine.seams import Samples, end_noise, seams
 from bench.engine.work import Runners, SpeechWork, prompt_of
 from bench.lab import Json
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, HopSchedule, calls_for
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_SAMPLES, VocoderRow
+from tests.parity.schedule import HopSchedule, calls_for
+from tests.parity.whole_flow import whole_mel
 from tests.parity.whole_vocoder import vocode
 
 NUM_SEQUENCES: Final = 4
@@ -101,8 +103,15 @@ def _joins(pieces: Sequence[bytes]) -> list[int]:
 def in_one_piece(work: SpeechWork, prompt: FlowReference, tokens: Sequence[int]) -> tuple[Tensor, Samples]:
     """Mel [mels, frames] and audio under the same mask without any join."""
     row = torch.tensor([list(tokens)], device=work.noise.device)
-    mel = work.model.flow(
-        row, prompt.token, prompt.feat, prompt.embedding, streaming=True, finalize=True, noise=work.noise
+    mel = whole_mel(
+        work.model.flow,
+        row,
+        prompt.token,
+        prompt.feat,
+        prompt.embedding,
+        streaming=True,
+        finalize=True,
+        noise=work.noise,
     )
     audio, _ = vocode(work.model.vocoder, mel)
     clipped = audio[0].float().clamp(-1.0, 1.0).cpu().numpy().astype(np.float64)

@@ -34,7 +34,7 @@ from cc_tts import logs
 from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS
 from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, SlotFeed, SpeakJob, Spoken, SpokenBatch
+from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, Sampled, SlotFeed, SpeakJob, Spoken, SpokenBatch
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SpeechIds
@@ -74,19 +74,12 @@ class _Slot:
 
     num_prompt: int
     to_draw: int
-    num_drawn: int = 0
+    num_sampled: int = 0
     num_told: int = 0
     num_spoken: int = 0
     num_given: int = 0
-    num_pages: int | None = 0
-    """Besides those of its voice; None: it goes on without pages."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    ids: tuple[int, ...]
-    stopped: bool
-    failed: bool = False
+    num_pages: int = 0
+    """Besides those of its voice."""
 
 
 @dataclass(slots=True)
@@ -111,14 +104,14 @@ class SimulatedDevice:
         """Every text is a sequence of its own here."""
         for each in feeds:
             assert not each.feed.goes_on
-            self._slots[each.slot] = _Slot(self.num_prompts[each.voice_id], each.feed.rules.max_drawn, num_drawn=1)
+            self._slots[each.slot] = _Slot(self.num_prompts[each.voice_id], each.feed.rules.max_sampled, num_sampled=1)
         self._pass(prefill_ms(sum(len(each.feed.inputs) for each in feeds)))
 
-    def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, _Drawn]:
+    def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Sampled]:
         """So many tokens more for each."""
         for number, limit in until.items():
             slot = self._slots[number]
-            slot.num_drawn = min(slot.to_draw, limit, slot.num_drawn + num_steps)
+            slot.num_sampled = min(slot.to_draw, limit, slot.num_sampled + num_steps)
         self._pass(num_steps * lm_step_ms(self.num_rows))
         return {number: _news(slot) for number, slot in self._slots.items()}
 
@@ -130,30 +123,24 @@ class SimulatedDevice:
         pieces, num_frames, num_keys = [], 0, 0
         for job, need in zip(jobs, needs, strict=True):
             slot = self._slots[job.slot]
-            if slot.num_pages is not None:
-                slot.num_pages += need
-                self.num_free_pages -= need
+            slot.num_pages += need
+            self.num_free_pages -= need
             slot.num_spoken += len(job.tokens)
             end = slot.num_spoken if job.is_last else _on_grid(slot)
             new, keys = (end - slot.num_given) * FRAMES_PER_TOKEN, (slot.num_prompt + end) * FRAMES_PER_TOKEN
             held = (0 if job.is_last else CROSSFADE_FRAMES) - (0 if job.is_first else CROSSFADE_FRAMES)
             pieces.append(Spoken(bytes(max(0, new - held) * BYTES_PER_FRAME)))
-            num_frames, num_keys = max(num_frames, new if slot.num_pages is not None else keys), max(num_keys, keys)
+            num_frames, num_keys = max(num_frames, new), max(num_keys, keys)
             slot.num_given = end
         spoken_ms = flow_ms(len(jobs) * num_frames, num_keys), vocoder_ms(len(jobs) * num_frames)
         self._pass(sum(spoken_ms))
         return SpokenBatch(pieces, *spoken_ms)
 
-    def recompute(self, slot: int) -> None:
-        """Its pages come back."""
-        self.num_free_pages += self._slots[slot].num_pages or 0
-        self._slots[slot].num_pages = None
-
     def release(self, slot: int, *, wipe: bool = False) -> None:
         """Its pages come back."""
         del wipe
         gone = self._slots.pop(slot, None)
-        self.num_free_pages += (gone.num_pages or 0) if gone else 0
+        self.num_free_pages += gone.num_pages if gone else 0
 
     def pages_needed(self, voice_id: str, num_tokens: int) -> int:
         """Besides those of its voice."""
@@ -170,8 +157,6 @@ class SimulatedDevice:
         return len(self._slots)
 
     def _pages_wanted(self, slot: _Slot, num_new: int) -> int:
-        if slot.num_pages is None:
-            return 0
         return max(0, _own_pages(slot.num_prompt, slot.num_spoken + num_new) - slot.num_pages)
 
     def _pass(self, ms: float) -> None:
@@ -334,9 +319,9 @@ def main() -> None:
         print(f"\nsaved {path}")
 
 
-def _news(slot: _Slot) -> _Drawn:
-    news, slot.num_told = slot.num_drawn - slot.num_told, slot.num_drawn
-    return _Drawn((0,) * news, slot.num_drawn == slot.to_draw)
+def _news(slot: _Slot) -> Sampled:
+    news, slot.num_told = slot.num_sampled - slot.num_told, slot.num_sampled
+    return Sampled((0,) * news, slot.num_sampled == slot.to_draw)
 
 
 def _own_pages(num_prompt: int, num_tokens: int) -> int:

@@ -5,9 +5,10 @@ from typing import ClassVar
 
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, MAX_HOP_TOKENS
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice2.engine.scheduler import FlowCandidate, LmCandidate, LmPlan, Scheduler
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence
+from tests.parity.schedule import MAX_HOP_TOKENS
 
 
 class DoublingHops(Engine):
@@ -18,7 +19,7 @@ class DoublingHops(Engine):
         while given + hop <= sequence.num_given - sequence.num_given % CHUNK_TOKENS:
             given, hop = given + hop, min(MAX_HOP_TOKENS, 2 * hop)
         behind = sequence.num_prompt + sequence.num_given
-        sequence.hops.hop = -(-(behind + hop) // CHUNK_TOKENS) * CHUNK_TOKENS - behind
+        sequence.hop = -(-(behind + hop) // CHUNK_TOKENS) * CHUNK_TOKENS - behind
 
 
 class FixedHops(Engine):
@@ -28,7 +29,7 @@ class FixedHops(Engine):
 
     def _choose_hop(self, sequence: Sequence, now_ms: float) -> None:  # noqa: ARG002 - the shape of the parent's
         behind = sequence.num_prompt + sequence.num_given
-        sequence.hops.hop = -(-(behind + self.hop) // CHUNK_TOKENS) * CHUNK_TOKENS - behind
+        sequence.hop = -(-(behind + self.hop) // CHUNK_TOKENS) * CHUNK_TOKENS - behind
 
 
 class ArrivalOrder(Scheduler):
@@ -45,13 +46,13 @@ class ArrivalOrder(Scheduler):
     ) -> LmPlan:
         """All that want tokens, as many steps as a round may have."""
         config = self._config
-        order = sorted(candidates, key=lambda each: each.key)[: config.max_lm_rows]
+        order = sorted(candidates, key=lambda each: each.key)
         if not order:
             return LmPlan()
         num_steps = config.max_steps_per_round
         return LmPlan(
             prefill=tuple(each.key for each in order if each.num_prefill),
-            decode={each.key: each.num_drawn + num_steps for each in order},
+            decode={each.key: each.num_sampled + num_steps for each in order},
             num_steps=num_steps,
         )
 

@@ -10,8 +10,8 @@ import torch
 
 from bench.engine.lab import Lab
 from bench.engine.model import NUM_CODES, PROMPT_TEXT, VOICE, voice
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FlowCall, HopSchedule, calls_for, calls_with_hops
+from cc_tts.engines.cosyvoice2.engine.feed import SamplingRules
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice2.model.loader import TOKENIZER_FOLDER, SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits
@@ -20,7 +20,9 @@ from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoic
 from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
+from tests.parity.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops
 from tests.parity.token2wav import stream_wav
+from tests.parity.whole_flow import whole_mel
 from tests.parity.whole_vocoder import NoiselessVocoderRunner, vocode
 
 MAX_TOKENS: Final = 600
@@ -210,6 +212,13 @@ class ChunkWork:
         speech = self._speech
         known = torch.tensor([self._tokens[: call.num_tokens]], device=speech.noise.device)
         prompt = speech.prompt
-        speech.model.flow(
-            known, prompt.token, prompt.feat, prompt.embedding, streaming=True, finalize=False, noise=speech.noise
+        whole_mel(
+            speech.model.flow,
+            known,
+            prompt.token,
+            prompt.feat,
+            prompt.embedding,
+            streaming=True,
+            finalize=False,
+            noise=speech.noise,
         )

@@ -17,15 +17,14 @@ from typing import Final
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
 from cc_tts.engines.cosyvoice2.engine.device import (
     PagesExhausted,
-    PreparedText,
+    Sampled,
     SlotFeed,
     SpeakJob,
     Spoken,
     SpokenBatch,
 )
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
+from cc_tts.engines.cosyvoice2.engine.feed import Feed, SamplingRules
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
-from cc_tts.engines.cosyvoice2.engine.sequence import Feed
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds, Table, unistream_inputs
 from cc_tts.errors import UnknownVoice, Unprocessable
 
@@ -53,13 +52,6 @@ class VirtualClock:
         self.ns += int(ms * 1e6)
 
 
-@dataclass(frozen=True)
-class FakeDrawn:
-    ids: tuple[int, ...]
-    stopped: bool
-    failed: bool = False
-
-
 @dataclass
 class FakeCosts:
     """ms; those of a batch are together."""
@@ -84,8 +76,7 @@ class _Slot:
     num_told: int = 0
     spoken: list[int] = field(default_factory=list)
     num_given: int = 0
-    num_pages: int | None = 0
-    """None: without pages."""
+    num_pages: int = 0
 
 
 class FakeFront:
@@ -93,7 +84,7 @@ class FakeFront:
 
     max_words = 60
 
-    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> PreparedText | None:
+    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> Feed | None:
         if "<|" in text:
             raise Unprocessable("something that looks like a special token")
         ids = self.text_ids(voice_id, text)
@@ -101,14 +92,14 @@ class FakeFront:
             return None
         limits = LengthLimits(0 if MUTE in text else 2, 20 * len(ids))
         inputs = unistream_inputs((), ids, ())
-        return PreparedText(Feed(inputs, SamplingRules.of_request(limits)), self.seed(voice_id, text))
+        return Feed(inputs, SamplingRules.of_request(limits))
 
     def cut(self, text: str) -> tuple[str, str]:
         return text, ""
 
     def begin_interleaved(self, voice_id: str) -> Bistream:
         assert voice_id in VOICES
-        return Bistream((), (), speech_ids=IDS)
+        return Bistream(speech_ids=IDS)
 
     def text_ids(self, voice_id: str, text: str) -> tuple[int, ...]:
         assert voice_id in VOICES
@@ -145,7 +136,6 @@ class FakeDevice:
         self.calls: list[tuple[str, tuple[int, ...]]] = []
         """What was called, for which slots."""
         self.wiped: list[int] = []
-        self.recomputed: list[int] = []
         self.errors: dict[str, list[Exception]] = {"start": [], "decode": [], "speak": []}
         """Raised by the next calls."""
         self.broken_draws: set[int] = set()
@@ -161,7 +151,7 @@ class FakeDevice:
 
     @property
     def num_free_pages(self) -> int:
-        held = sum(each.num_pages or 0 for each in self.slots.values())
+        held = sum(each.num_pages for each in self.slots.values())
         users = {each.voice_id for each in self.slots.values()}
         return self.num_pages - held - sum(pages for voice_id, pages in self.voices.items() if voice_id in users)
 
@@ -198,7 +188,7 @@ class FakeDevice:
             self._draw(slot, 1)
         self._clock.pass_ms(self.costs.start_ms)
 
-    def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, FakeDrawn]:
+    def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, Sampled]:
         self._called("decode", list(until))
         for number, limit in until.items():
             slot = self.slots[number]
@@ -206,7 +196,7 @@ class FakeDevice:
         self._clock.pass_ms(num_steps * self.costs.lm_step_ms)
         answers = {}
         for number, slot in self.slots.items():
-            answers[number] = FakeDrawn(tuple(slot.news), slot.is_stopped, slot.has_failed)
+            answers[number] = Sampled(tuple(slot.news), slot.is_stopped, slot.has_failed)
             slot.news.clear()
         return answers
 
@@ -223,12 +213,12 @@ class FakeDevice:
             drawn = zlib.crc32(f"{slot.seed}.{number}".encode()) % IDS.num_codes
             if rules.forced_fill_at == number:
                 drawn = IDS.fill
-            elif rules.forced_fill_at is None and number >= max(rules.min_drawn, slot.to_draw):
+            elif rules.forced_fill_at is None and number >= max(rules.min_sampled, slot.to_draw):
                 drawn = IDS.end
             slot.drawn.append(drawn)
             if drawn < IDS.num_codes or rules.reports_special:
                 slot.news.append(drawn)
-            slot.is_stopped = drawn >= IDS.num_codes or len(slot.drawn) >= rules.max_drawn
+            slot.is_stopped = drawn >= IDS.num_codes or len(slot.drawn) >= rules.max_sampled
 
     # --- flow and vocoder
 
@@ -237,14 +227,13 @@ class FakeDevice:
         needs = []
         for job in jobs:
             slot = self.slots[job.slot]
-            assert slot.num_pages is None or not job.is_first or not slot.spoken
-            needs.append(0 if slot.num_pages is None else self._pages_of(slot, job) - slot.num_pages)
+            assert not job.is_first or not slot.spoken
+            needs.append(self._pages_of(slot, job) - slot.num_pages)
         self._take(sum(needs))
         pieces = []
         for job, need in zip(jobs, needs, strict=True):
             slot = self.slots[job.slot]
-            if slot.num_pages is not None:
-                slot.num_pages += need
+            slot.num_pages += need
             pieces.append(self._piece(slot, job))
         cost_ms = self.costs.call_ms + len(jobs) * self.costs.call_ms_per_row
         self._clock.pass_ms(cost_ms)
@@ -271,10 +260,6 @@ class FakeDevice:
             return Spoken(b"", failed=True)
         length = int(BYTES_PER_TOKEN / 2 / job.speed) * 2
         return Spoken(b"".join(bytes([token]) * length for token in tokens))
-
-    def recompute(self, slot: int) -> None:
-        self.recomputed.append(slot)
-        self.slots[slot].num_pages = None
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
         if self.slots.pop(slot, None) is not None and wipe:

@@ -18,6 +18,7 @@ from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, dtype_policy  # 
 from cc_tts.engines.stepped import StreamDone  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from tests.parity import command as parity  # noqa: E402
+from tests.parity.schedule import double_hop  # noqa: E402
 from tests.support.golden import GOLDEN  # noqa: E402
 from tests.support.small_engine import VOICES, load_engine, most_apart, num_graphs, open_streams, say  # noqa: E402
 from tests.support.stepped_streams import endings, run  # noqa: E402
@@ -39,7 +40,7 @@ def _same_every_time() -> Iterator[None]:
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_choose_hop", lambda *_: None)
+        patch.setattr(Engine, "_choose_hop", double_hop)
         yield
     torch.backends.cudnn.allow_tf32 = before
 

@@ -12,12 +12,14 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FlowCall, HopSchedule, exact_hop
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, exact_hop
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference
 from cc_tts.errors import EngineFailed
 from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade
+from tests.parity.schedule import FlowCall, HopSchedule
+from tests.parity.whole_flow import whole_mel
 from tests.parity.whole_vocoder import vocode
 
 
@@ -121,7 +123,8 @@ class AudioTrack:
     def _mel(self, call: FlowCall) -> Tensor:
         """Mel frames [1, mels, 2 new tokens] of one call: everything is run again, as in the reference."""
         known = torch.tensor([self._tokens[: call.num_tokens]], dtype=torch.int64, device=self._noise.device)
-        mel: Tensor = self._flow(
+        mel: Tensor = whole_mel(
+            self._flow,
             known,
             self._prompt.token,
             self._prompt.feat,

@@ -13,7 +13,6 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.schedule import calls_with_hops
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
@@ -21,8 +20,9 @@ from cc_tts.engines.cosyvoice2.model.networks.layers import Span
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
 from tests.parity.generation import ForcedTokens, speak, speak_streamed
 from tests.parity.result import EXACT, Array, Comparison, Comparisons
+from tests.parity.schedule import calls_with_hops
 from tests.parity.token2wav import stream_mel, stream_wav
-from tests.parity.whole_flow import encode
+from tests.parity.whole_flow import encode, whole_mel
 from tests.parity.whole_vocoder import vocode
 
 WAV_TOLERANCE: Final = 1e-3
@@ -178,8 +178,8 @@ def mel(model: SpeechModel, recorded: Recorded) -> Comparisons:
     voice, token = prompt_of(recorded), recorded.tensor("flow_token")
     start = fixed_noise().to(recorded.device)
     for key, streaming in (("mel_offline", False), ("mel_stream_final", True)):
-        out = model.flow(
-            token, voice.token, voice.feat, voice.embedding, streaming=streaming, finalize=True, noise=start
+        out = whole_mel(
+            model.flow, token, voice.token, voice.feat, voice.embedding, streaming=streaming, finalize=True, noise=start
         )
         yield recorded.compare(key, out[0])
 

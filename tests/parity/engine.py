@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.schedule import LOOKAHEAD_TOKENS, FlowCall, calls_with_hops
+from cc_tts.engines.cosyvoice2.engine.schedule import LOOKAHEAD_TOKENS
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
@@ -30,6 +30,7 @@ from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow
 from tests.parity.cases import WAV_TOLERANCE, Recorded, prompt_of
 from tests.parity.engine_lm import NUM_SLOTS, BatchPlan, happens, ids_in_batch, lm_in_batch
 from tests.parity.result import EXACT, Comparison, Comparisons
+from tests.parity.schedule import FlowCall, calls_with_hops
 from tests.parity.whole_vocoder import NoiselessVocoderRunner
 
 _FULL_SCALE: Final = 32767.0

@@ -6,7 +6,6 @@ would have thought. All else is the runner's: slots, ragged prefills, what is ke
 Runs on: the thread that owns the device.
 """
 
-import dataclasses
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,8 +14,13 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, LengthLimits, LmRequest
+from cc_tts.engines.cosyvoice2.engine.feed import SamplingRules
+from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
+    NUM_SPECIAL_SPEECH_IDS,
+    ForbiddenIds,
+    LengthLimits,
+    LmRequest,
+)
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.sampler import RasParams, forbid
@@ -145,7 +149,7 @@ class _Text:
 
     @property
     def num_positions(self) -> int:
-        return len(self.request.inputs) + self.rules.max_drawn
+        return len(self.request.inputs) + self.rules.max_sampled
 
 
 def lm_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Comparisons:
@@ -162,7 +166,8 @@ def lm_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Compariso
     )
     texts = []
     for slot, (_, request, steps) in zip(slots, lessons, strict=False):
-        rules = dataclasses.replace(SamplingRules.of_request(request.limits, compat=True), max_drawn=max(steps) + 1)
+        anything = ForbiddenIds(end=False, unused=False, fill=False)
+        rules = SamplingRules(forbidden=anything, min_sampled=request.limits.min_len, max_sampled=max(steps) + 1)
         texts.append(_Text(slot, request, rules, has_voice=bool(request.prompt_text)))
     free = slots[len(lessons) :]
     texts += [_random_text(lm, draw, free[number % len(free)], prompt_text) for number in range(_NUM_BYSTANDERS)]
@@ -180,7 +185,7 @@ def lm_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Compariso
         _speak_together(runner, texts, voice, batch.draw("taught rounds"))
     for each, (key, request, steps) in zip(texts, lessons, strict=False):
         thoughts = taught.thoughts(each.slot, [len(request.inputs) + step for step in steps])
-        early = [[step < each.rules.min_drawn, False, False] for step in steps]
+        early = [[step < each.rules.min_sampled, False, False] for step in steps]
         log_probs = forbid(thoughts, torch.tensor(early, device=lm.device))
         yield recorded.compare(key, log_probs, case=f"engine {key}")
 
@@ -201,7 +206,7 @@ def ids_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Comparis
         together = _speak_together(runner, texts, voice, batch.draw("ids rounds"))
     alone = []
     for each in texts:
-        limits = LengthLimits(each.rules.min_drawn, each.rules.max_drawn)
+        limits = LengthLimits(each.rules.min_sampled, each.rules.max_sampled)
         alone.append(list(speak(lm, each.request, SeededRas(each.seed), limits=limits)))
     yield Comparison("engine ids", *count_differences(together, alone), EXACT)
 

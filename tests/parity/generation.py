@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
     ForbiddenIds,
     LengthLimits,
@@ -22,6 +21,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice2.runners.sampler import forbid
 from cc_tts.errors import EngineFailed
+from tests.parity.bistream import SteppedBistream
 from tests.parity.samplers import Sampler, forbidden_row
 
 
@@ -119,7 +119,7 @@ def speak_streamed(
         EngineFailed: the speech outgrew ``num_positions``, or with ``compat`` an id was drawn that has no meaning there.
 
     """
-    bistream = Bistream(prompt_text, prompt_speech, speech_ids=lm.config.speech_ids, compat=compat)
+    bistream = SteppedBistream(prompt_text, prompt_speech, speech_ids=lm.config.speech_ids, compat=compat)
     sequence = CachedSequence(lm, num_positions=num_positions)
     for piece in pieces:
         bistream.add_text(piece)
@@ -128,7 +128,7 @@ def speak_streamed(
     yield from _steps(bistream, sequence, sampler)
 
 
-def _steps(bistream: Bistream, sequence: CachedSequence, sampler: Sampler) -> Iterator[int]:
+def _steps(bistream: SteppedBistream, sequence: CachedSequence, sampler: Sampler) -> Iterator[int]:
     """Run until more text is needed or all is spoken."""
     while (step := bistream.next_step()) is not None:
         log_probs = sequence.feed(step.inputs)

@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.bistream import Bistream, BistreamState
-from cc_tts.engines.cosyvoice2.engine.schedule import HopSchedule, calls_for
+from cc_tts.engines.cosyvoice2.engine.bistream import BistreamState
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, TASK, LmInput, SpeechIds, Table
+from tests.parity.bistream import SteppedBistream
 from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade
 from tests.parity.golden_fill import hashed_normal
 from tests.parity.result import EXACT, Comparison, Comparisons
 from tests.parity.samplers import OfficialRas
+from tests.parity.schedule import HopSchedule, calls_for
 
 Cases = Sequence[dict[str, Any]]
 
@@ -97,7 +98,7 @@ def bistream(cases: Cases) -> Comparisons:
 
 def _fed(case: dict[str, Any]) -> tuple[list[str], list[int]]:
     """A sampler counts up from 501, says FILL where the case tells it to, and ends so many draws after the last text."""
-    run = Bistream(range(1, case["prompt_text"] + 1), range(case["prompt_speech"]), compat=True)
+    run = SteppedBistream(range(1, case["prompt_text"] + 1), range(case["prompt_speech"]), compat=True)
     ids = SpeechIds()
     feeds: list[str] = []
     out: list[int] = []

@@ -29,7 +29,7 @@ from tests.parity.generation import ForcedTokens, speak
 from tests.parity.golden_fill import fill_by_hash
 from tests.parity.orders import bistream, official_sampler, schedule
 from tests.parity.result import EXACT, Array, Comparison, Comparisons
-from tests.parity.whole_flow import encode
+from tests.parity.whole_flow import encode, whole_mel
 from tests.parity.whole_vocoder import vocode, with_coarse_phase
 from tests.support.networks import flow_of, lm_of, shapes_for, vocoder_of
 
@@ -222,7 +222,7 @@ def flow(data: SpecData) -> Comparisons:
         yield Comparison(f"spec {key}", out.mT, golden[key], tolerance)
         for finalize in (False, True):
             voice = (prompt, golden["prompt_feat"], golden["embedding"])
-            mel = network(token, *voice, streaming=bool(streaming), finalize=finalize, noise=start)
+            mel = whole_mel(network, token, *voice, streaming=bool(streaming), finalize=finalize, noise=start)
             key = f"mel_streaming{streaming}_finalize{int(finalize)}"
             yield Comparison(f"spec {key}", mel, golden[key], tolerance)
 

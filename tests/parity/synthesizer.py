@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.nn import functional
 
 from cc_tts.engines.cosyvoice2.batched import check_speed
-from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
@@ -34,8 +33,10 @@ from tests.parity.audio_track import (
     SourceDraws,
     check_finite,
 )
+from tests.parity.bistream import SteppedBistream
 from tests.parity.generation import CachedSequence, speak
 from tests.parity.samplers import SeededRas, forbidden_row
+from tests.parity.whole_flow import whole_mel
 from tests.parity.whole_vocoder import vocode
 
 MAX_POSITIONS: Final = 4096
@@ -159,7 +160,8 @@ class Synthesizer:
         if not tokens:
             return
         prompt = self._prompt(speaker)
-        mel = self.model.flow(
+        mel = whole_mel(
+            self.model.flow,
             torch.tensor([tokens], device=self.model.lm.device),
             prompt.token,
             prompt.feat,
@@ -207,7 +209,7 @@ class InterleavedSpeech:
         lm = synthesizer.model.lm
         self._request = speaker.lm_request(synthesizer.tokenizer, ())
         synthesizer._check_length(self._request, speaker, 0)
-        self._bistream = Bistream(
+        self._bistream = SteppedBistream(
             self._request.prompt_text,
             self._request.prompt_speech,
             speech_ids=lm.config.speech_ids,

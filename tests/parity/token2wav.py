@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.schedule import FlowCall
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
 from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade, MelToWav
+from tests.parity.schedule import FlowCall
+from tests.parity.whole_flow import whole_mel
 
 
 def stream_mel(
@@ -42,7 +43,7 @@ def stream_mel(
             num_known = call.num_tokens
         else:
             known = tokens[:, : call.num_tokens]
-            mel = flow(known, *voice, streaming=call.streaming, finalize=call.finalize, noise=noise)
+            mel = whole_mel(flow, known, *voice, streaming=call.streaming, finalize=call.finalize, noise=noise)
             mel = mel[:, :, FRAMES_PER_TOKEN * call.num_given :]
         yield mel, call.finalize
 

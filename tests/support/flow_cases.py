@@ -11,6 +11,7 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.sizes import EncoderConfig, EstimatorConfig, FlowConfig
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
+from tests.parity.whole_flow import whole_mel
 from tests.support.tiny_model import FLOW, tiny_states
 
 CLOSE: Final = {"rtol": 0.0, "atol": 1e-5}
@@ -64,7 +65,8 @@ def tokens_of(count: int, seed: int) -> list[int]:
 
 
 def whole(flow: Flow, prompt: FlowReference, tokens: Sequence[int], *, finalize: bool = True) -> Tensor:
-    mel: Tensor = flow(
+    mel: Tensor = whole_mel(
+        flow,
         torch.tensor([tokens], dtype=torch.int64),
         prompt.token,
         prompt.feat,

@@ -42,6 +42,7 @@ from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import TextFront
 from cc_tts.engines.stepped import EngineLoad, StepOut, StreamDone, StreamRequest
 from cc_tts.errors import ConfigError, EngineFailed, Unprocessable
+from cc_tts.voices.inline_ipa import without_pronunciations
 from cc_tts.voices.voice import Voice
 
 NUM_POSITIONS: Final = 1024
@@ -259,8 +260,8 @@ class BatchedEngine:
         self._engine.open(request)
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
-        """Append a text chunk."""
-        self._engine.push(stream_id, text, text_chunk_index)
+        """Append a text chunk; of a pronunciation the words are spoken."""
+        self._engine.push(stream_id, without_pronunciations(text), text_chunk_index)
 
     def end(self, stream_id: int) -> None:
         """No more text will come."""

@@ -11,7 +11,6 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice2.engine.schedule import HopSchedule, calls_for  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise  # noqa: E402
@@ -24,8 +23,10 @@ from tests.parity import synthesizer as synthesizer_module  # noqa: E402
 from tests.parity.audio_track import NotFinite, SourceDraws  # noqa: E402
 from tests.parity.generation import speak, speak_streamed  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
+from tests.parity.schedule import HopSchedule, calls_for  # noqa: E402
 from tests.parity.synthesizer import CheckedRas, Synthesizer, to_pcm  # noqa: E402
 from tests.parity.token2wav import stream_wav  # noqa: E402
+from tests.parity.whole_flow import whole_mel  # noqa: E402
 from tests.parity.whole_vocoder import vocode  # noqa: E402
 from tests.support.tiny_model import NUM_CODES, make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
@@ -121,7 +122,8 @@ def test_one_piece_is_that_of_the_reference(synthesizer: Synthesizer, mode: Mode
     (audio,) = synthesizer.speak(who, TEXT, seed=SEED, stream=False)
     prompt = prompt_of(who)
     with torch.inference_mode():
-        mel = synthesizer.model.flow(
+        mel = whole_mel(
+            synthesizer.model.flow,
             torch.tensor([tokens]),
             prompt.token,
             prompt.feat,
@@ -319,7 +321,7 @@ class Broken:
 
 @pytest.mark.parametrize(
     ("part", "method", "stage"),
-    [("flow", "forward", "flow"), ("vocoder", "synthesize", "vocoder"), ("lm", "prefill", "language model")],
+    [("flow", "_solve", "flow"), ("vocoder", "synthesize", "vocoder"), ("lm", "prefill", "language model")],
 )
 def test_numbers_that_are_none_end_the_speech(
     synthesizer: Synthesizer, monkeypatch: pytest.MonkeyPatch, part: str, method: str, stage: str

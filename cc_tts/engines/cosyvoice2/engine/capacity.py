@@ -1,18 +1,17 @@
-"""How much more the device can take: what the stages cost, and whether a new request fits. No torch here.
+"""How much more the device can take: what the stages cost, and whether a new request fits.
 
 ::
 
     StageCosts       observed cost ─▸ mean for each size (powers of two) ─▸ line over the size ─▸ predicted cost
-    EngineSnapshot ─▸ Capacity.fits(n): slots · pages ─▸ nobody runs dry ─▸ first audio ≤ target ─▸ utilisation ≤ limit
+    EngineSnapshot ─▸ Capacity.refusal(n): slots · pages ─▸ nobody runs dry ─▸ first audio ≤ target ─▸ utilisation ≤ limit
 
 A size counts what is computed, padding included. After a refusal for want of time the limits are somewhat stricter, so that
 admission does not flap. An idle device takes every stream.
-
-Runs on: the thread that owns the device.
 """
 
+import bisect
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -31,9 +30,7 @@ _KEYS_LIKE_ONE_FRAME: Final = 1160  # this many keys cost a frame as much attent
 
 _TOKENS_PER_S: Final = 25
 _FIRST_TOKENS: Final = CHUNK_TOKENS + LOOKAHEAD_TOKENS
-_HOP_TOKENS: Final = (
-    2 * CHUNK_TOKENS
-)  # a usual later hop: the second is as long as the first, then they grow with the slack
+_HOP_TOKENS: Final = 2 * CHUNK_TOKENS  # a usual later hop: they grow with the slack
 _TYPICAL_KEYS: Final = 500
 _FIRST_AUDIO_MARGIN: Final = 1.15  # prefills come in turns, so the tokens of a burst are not all sampled together
 _SLACK_MARGIN: Final = 1.5
@@ -64,11 +61,6 @@ class StageCost:
         self._each_ms = _checked(each_ms, math.inf)
         self._means: dict[int, tuple[float, float]] = {}
 
-    @property
-    def is_measured(self) -> bool:
-        """Whether anything was observed."""
-        return bool(self._means)
-
     def ms(self, size: float) -> float:
         """The predicted cost; 0 for a size of 0."""
         return max(_LEAST_MS, self._fixed_ms + self._each_ms * size) if _checked(size, _MAX_SIZE) else 0.0
@@ -89,37 +81,30 @@ class StageCost:
 
 def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
     """The cost at size 0 and the rise, from points of size and cost."""
-    weights = [1.0 / cost_ms**2 for _, cost_ms in points]
-    total = sum(weights)
-    size = sum(weight * x for weight, (x, _) in zip(weights, points, strict=True)) / total
-    cost_ms = sum(weight * y for weight, (_, y) in zip(weights, points, strict=True)) / total
-    spread = sum(weight * (x - size) ** 2 for weight, (x, _) in zip(weights, points, strict=True))
-    if len(points) == 1 or not spread:  # of one size nothing tells; it lies between a constant and a proportion
-        return cost_ms / 2, cost_ms / 2 / size
-    rise = sum(weight * (x - size) * (y - cost_ms) for weight, (x, y) in zip(weights, points, strict=True)) / spread
-    rise = min(max(0.0, rise), cost_ms / size)
-    return cost_ms - rise * size, rise
+    weighted = [(1.0 / cost_ms**2, size, cost_ms) for size, cost_ms in points]
+    total = sum(weight for weight, _, _ in weighted)
+    mean_size = sum(weight * size for weight, size, _ in weighted) / total
+    mean_ms = sum(weight * cost_ms for weight, _, cost_ms in weighted) / total
+    spread = sum(weight * (size - mean_size) ** 2 for weight, size, _ in weighted)
+    if len(points) == 1 or not spread:  # one size alone: the cost is taken to lie between a constant and a proportion
+        return mean_ms / 2, mean_ms / 2 / mean_size
+    rise = sum(weight * (size - mean_size) * (cost_ms - mean_ms) for weight, size, cost_ms in weighted) / spread
+    rise = min(max(0.0, rise), mean_ms / mean_size)
+    return mean_ms - rise * mean_size, rise
 
 
+@dataclass(slots=True)
 class StageCosts:
     """The costs of all stages; the defaults are what they are taken to cost while nothing is known."""
 
-    def __init__(
-        self,
-        *,
-        prefill: StageCost | None = None,
-        lm_step: StageCost | None = None,
-        flow: StageCost | None = None,
-        vocoder: StageCost | None = None,
-    ) -> None:
-        self.prefill = prefill or StageCost(10.0)
-        """By positions, all sequences together."""
-        self.lm_step = lm_step or StageCost(5.0)
-        """By rows."""
-        self.flow = flow or StageCost(30.0)
-        """By frames, weighted by their keys (:func:`weighted_frames`); all Euler steps."""
-        self.vocoder = vocoder or StageCost(10.0)
-        """By frames."""
+    prefill: StageCost = field(default_factory=lambda: StageCost(10.0))
+    """By positions, all sequences together."""
+    lm_step: StageCost = field(default_factory=lambda: StageCost(5.0))
+    """By rows."""
+    flow: StageCost = field(default_factory=lambda: StageCost(30.0))
+    """By frames, weighted by their keys (:func:`weighted_frames`); all Euler steps."""
+    vocoder: StageCost = field(default_factory=lambda: StageCost(10.0))
+    """By frames."""
 
     def call_ms(self, num_rows: int, max_frames: int, num_keys: int) -> float:
         """What a call of flow and vocoder costs.
@@ -145,14 +130,7 @@ class StageCosts:
 
 
 def weighted_frames(num_frames: int, num_keys: int) -> float:
-    """Frames, counted by what they cost the flow with the keys that they attend to.
-
-    Raises:
-        ValueError: the number of keys is negative.
-
-    """
-    if num_keys < 0:
-        raise ValueError(f"{num_keys} keys")
+    """Frames, counted by what they cost the flow with the keys that they attend to."""
     return num_frames * (1.0 + num_keys / _KEYS_LIKE_ONE_FRAME)
 
 
@@ -197,10 +175,9 @@ class EngineSnapshot:
     pending_positions: int = 0
     """Positions that are yet to be prefilled."""
     num_free_pages: int
+    """Without those that are reserved for a sequence under way."""
     pages_each: int
     """Pages that a new request will take."""
-    num_recomputed: int = 0
-    """Sequences that run without pages."""
     next_end_ms: float = math.inf
     """The instant at which the next stream ends, as far as is known."""
 
@@ -230,20 +207,10 @@ class Capacity:
             self._is_closed = True
         return refusal
 
-    def fits(self, snapshot: EngineSnapshot, num_new: int) -> bool:
-        """Whether so many new requests at this instant would all be taken; changes nothing."""
-        return self.refusal(snapshot, num_new) is None
-
     def free_capacity(self, snapshot: EngineSnapshot) -> int:
         """How many new requests at this instant would be taken; each makes it harder for the next."""
-        low, high = 0, MAX_FREE_CAPACITY
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.fits(snapshot, middle):
-                low = middle
-            else:
-                high = middle - 1
-        return low
+        counts = range(1, MAX_FREE_CAPACITY + 1)
+        return bisect.bisect(counts, 0, key=lambda num_new: self.refusal(snapshot, num_new) is not None)
 
     def refusal(self, snapshot: EngineSnapshot, num_new: int = 1) -> Refusal | None:
         """Why the last of so many new requests would be refused; None if it would be taken."""
@@ -251,12 +218,11 @@ class Capacity:
         num_others = snapshot.num_streams + num_new - 1
         if num_others >= config.max_streams:
             return Refusal(RefusalCode.SLOTS, f"{num_others} streams are open and no slot is free")
-        num_without = _num_without_pages(snapshot, num_new)
-        if num_without and snapshot.num_recomputed + num_without > config.max_recomputed:
-            pages = f"{snapshot.pages_each} pages are needed and {snapshot.num_free_pages} free"
-            return Refusal(RefusalCode.MEMORY, f"no memory for the flow's state: {pages}")
         if num_others == 0:
             return None
+        if (snapshot.num_first_pending + num_new) * snapshot.pages_each > snapshot.num_free_pages:
+            pages = f"{snapshot.pages_each} pages are needed and {snapshot.num_free_pages} free"
+            return Refusal(RefusalCode.MEMORY, f"no memory for the flow's state: {pages}")
         within = _REOPEN if self._is_closed else 1.0
         needed_ms = _SLACK_MARGIN * self._work_ahead_ms(snapshot, num_new) / within
         if snapshot.spare_ms < needed_ms:
@@ -308,9 +274,3 @@ class Capacity:
         num_firsts, frames = snapshot.num_first_pending + num_new, FRAMES_PER_TOKEN * _FIRST_TOKENS
         max_rows = self._config.max_flow_rows
         return prefill_ms + self._costs.calls_ms(num_firsts, frames, _TYPICAL_KEYS, max_rows=max_rows)
-
-
-def _num_without_pages(snapshot: EngineSnapshot, num_new: int) -> int:
-    """For how many of those who have heard nothing the free pages are not enough."""
-    num_fitting = snapshot.num_free_pages // max(1, snapshot.pages_each)
-    return max(0, snapshot.num_first_pending + num_new - num_fitting)

@@ -1,4 +1,4 @@
-"""How the engine decides. No torch here."""
+"""How the engine decides."""
 
 import math
 from dataclasses import dataclass
@@ -26,20 +26,16 @@ class EngineConfig:
     """Of the first flow call at least; it is filled up to the chunk grid (:func:`schedule.hop_to_grid`)."""
     interleaved: bool = False
     """The text chunks of a stream extend one sequence; not of those whose speed is changed."""
-    max_recomputed: int = 4
-    """Sequences that may run without pages at a time; beyond them new requests are refused."""
     admits_all: bool = False
     """Refuse only for want of a slot: for calibration and comparisons."""
 
-    max_lm_rows: int = 4096
-    """Sequences that sample in a round: all, since a step computes the rows of all slots whoever samples."""
     max_prefill_positions: int = 16384
     """Of one round; a single longer prefill is done all the same."""
     max_steps_per_round: int = 8
     run_ahead_tokens: int = 2 * CHUNK_TOKENS
     """How far a sequence may sample beyond what its next flow call needs, while there are rows for it."""
-    urgent_slack_ms: float = 300.0
-    """A round ends with the need of a sequence that has no more slack than this, or whose listener waits for first audio."""
+    wait_slack_ms: float = 300.0
+    """A flow call with more slack than this waits for more rows to share it."""
     easy_slack_ms: float = 600.0
     """Of flow calls with more slack than this the oldest sequence's goes first: a sequence that ends frees its pages."""
     max_flow_rows: int = 32
@@ -47,7 +43,7 @@ class EngineConfig:
     """Of one call, with the padding; a single longer row is taken all the same."""
 
     def __post_init__(self) -> None:
-        counts = (self.max_streams, self.max_lm_rows, self.max_steps_per_round, self.max_prefill_positions)
+        counts = (self.max_streams, self.max_steps_per_round, self.max_prefill_positions)
         if min(*counts, self.max_flow_rows, self.max_flow_frames) < 1 or self.run_ahead_tokens < 0:
             raise ValueError(f"limits that let nothing through: {self}")
         if not 0.0 < self.first_audio_target_ms < math.inf or not self.max_utilisation > 0.0:

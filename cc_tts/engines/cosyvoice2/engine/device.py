@@ -1,7 +1,4 @@
-"""What the engine asks of the one who touches tensors, and of the one who turns text into tokens. No torch here.
-
-Runs on: the thread that owns the device.
-"""
+"""What the engine asks of the one who touches tensors, and of the one who turns text into tokens."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Row
@@ -9,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
-from cc_tts.engines.cosyvoice2.engine.sequence import Feed
+from cc_tts.engines.cosyvoice2.engine.feed import Feed
 from cc_tts.errors import EngineOverloaded
 
 
@@ -17,23 +14,16 @@ class PagesExhausted(EngineOverloaded):
     """There are not as many free pages as were asked for; nothing has been taken."""
 
 
-class DrawnIds(Protocol):
-    """What a slot of the language model has drawn; see :class:`cc_tts.engines.cosyvoice2.runners.lm.Drawn`."""
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a slot of the language model has sampled since it was asked last."""
 
-    @property
-    def ids(self) -> tuple[int, ...]:
-        """Since the slot was asked last."""
-        ...
-
-    @property
-    def stopped(self) -> bool:
-        """It draws no more until it is fed."""
-        ...
-
-    @property
-    def failed(self) -> bool:
-        """Its numbers were not finite, or it has filled its place."""
-        ...
+    ids: tuple[int, ...]
+    """Speech tokens. With ``rules.reports_special`` the special id that stopped the slot is the last one: FILL, say."""
+    stopped: bool
+    """It samples no more until it is extended, if ever."""
+    failed: bool = False
+    """It stopped because its numbers were not finite, or because it filled its slot of the cache. Release it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +80,11 @@ class Device(Protocol):
         Raises ``CcTtsError`` when one of them cannot be fed; nothing has changed then. Here and below: ``DeviceLost``.
         """
 
-    def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, DrawnIds]:
-        """So many steps for these slots, up to so many ids each; what each slot has drawn since the last call."""
+    def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Sampled]:
+        """So many steps for these slots, up to so many ids each; what each slot has sampled since the last call."""
 
     def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
         """Flow and vocoder. Raises ``PagesExhausted`` before anything changed."""
-
-    def recompute(self, slot: int) -> None:
-        """Give the pages of a slot back; its flow is run from the start from now on."""
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
         """Free all that a slot holds."""
@@ -126,18 +113,10 @@ class Device(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedText:
-    """A text chunk in tokens."""
-
-    feed: Feed
-    seed: int
-
-
 class TextFront(Protocol):
     """Turns text into what the language model is fed; see :class:`cc_tts.engines.cosyvoice2.voice.text_front.TextFront`."""
 
-    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> PreparedText | None:
+    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> Feed | None:
         """A text chunk as a sequence of its own, with more text behind it if it ``goes_on``; None if it says nothing.
 
         Raises ``Unprocessable``.
@@ -156,7 +135,7 @@ class TextFront(Protocol):
         """How many text tokens such a sequence may have."""
 
     def seed(self, voice_id: str, text: str) -> int:
-        """What decides about the draws."""
+        """Decides what is sampled."""
 
     def num_flow_prompt(self, voice_id: str) -> int:
         """Speech tokens of the flow's prompt. Raises ``UnknownVoice``."""

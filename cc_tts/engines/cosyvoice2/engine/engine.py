@@ -4,12 +4,10 @@
 
     open · push ─▸ admit ─▸ LM ─▸ flow ─▸ vocoder ─▸ emit        Engine.step(), again and again
                      ▲       ▲      ▲
-    listener clocks ─┴───────┴──────┴── who is next (scheduler), and who may come in (admission)
+    listener clocks ─┴───────┴──────┴── which are next (scheduler), and which are admitted (capacity)
 
 No torch here: a :class:`Device` touches tensors, and tests put one in its place that only counts. Every stream ends: spoken,
 cancelled, or failed with an error of its own that no other stream notices.
-
-Runs on: the thread that owns the device.
 """
 
 import math
@@ -23,8 +21,8 @@ from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.device import Device, TextFront
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
 from cc_tts.engines.cosyvoice2.engine.lm_stage import LmStage
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
-from cc_tts.engines.cosyvoice2.engine.scheduler import HOPS, Scheduler, choose_hop
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, HOPS
+from cc_tts.engines.cosyvoice2.engine.scheduler import Scheduler
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream
 from cc_tts.engines.cosyvoice2.engine.speech_stage import SpeechStage
 from cc_tts.engines.cosyvoice2.engine.stream_table import StreamTable
@@ -32,8 +30,8 @@ from cc_tts.engines.cosyvoice2.engine.text_stage import TextStage
 from cc_tts.engines.stepped import EngineLoad, StepOut, StreamRequest
 from cc_tts.errors import EngineOverloaded, TextTooLong
 
-TYPICAL_TOKENS: Final = 250
-"""Speech tokens of a sequence, for the memory that a new request is taken to need: 10 s."""
+TYPICAL_TOKENS: Final = 200
+"""Speech tokens of a sequence, for the memory that a new request is taken to need: 8 s."""
 MAX_WAITING_TEXTS: Final = 4096
 """Text chunks of a stream that have not begun; a book of 200 pages in sentences."""
 LOAD_REPORT_INTERVAL_MS: Final = 50.0
@@ -69,7 +67,7 @@ class Engine:
     # --- steps
 
     def step(self) -> Row[StepOut]:
-        """One round of each stage, for whoever is most urgent.
+        """One round of each stage, the most urgent first.
 
         Raises:
             DeviceLost: there is nothing left to step.
@@ -78,40 +76,39 @@ class Engine:
         self._text.begin()
         self._scheduler.num_rows = self._device.num_rows
         round_ = self._scheduler.plan_lm(self._now_ms(), self._lm.candidates(), self._speech.candidates())
-        self._lm.draw(round_)
+        self._lm.sample(round_)
         ready, drawing = self._speech.candidates(), self._lm.candidates()
         self._speech.speak(self._scheduler.plan_flow(self._now_ms(), ready, drawing, may_wait=round_.num_steps > 0))
         self._table.settle()
-        return self._table.take_outs()
+        outs, self._table.outs = self._table.outs, []
+        return outs
 
     @property
     def has_work(self) -> bool:
         """Whether :meth:`step` would do something; if not, only news from outside brings anything on."""
-        return self._table.has_outs or any(self._has_work(stream) for stream in self._table.streams.values())
+        return bool(self._table.outs) or any(self._has_work(stream) for stream in self._table.streams.values())
 
     def _has_work(self, stream: Stream) -> bool:
         if stream.is_over or self._text.has_work(stream):
             return True
         head = stream.head
-        if head is not None and (head.is_mute or (head.is_ready and not head.is_well_ahead)):
+        if head is not None and (head.is_empty or (head.is_ready and not head.is_well_ahead)):
             return True
-        return any(self._lm.may_draw(sequence) for sequence in stream.sequences)
+        return any(self._lm.may_sample(sequence) for sequence in stream.sequences)
 
     def _choose_hop(self, sequence: Sequence, now_ms: float) -> None:
-        behind = sequence.num_prompt + sequence.num_given
-
-        def predicted_ms(hop: int) -> float:
-            missing = max(0, sequence.num_given + hop + LOOKAHEAD_TOKENS - len(sequence.tokens))
-            frames, keys = FRAMES_PER_TOKEN * (hop + LOOKAHEAD_TOKENS), FRAMES_PER_TOKEN * (behind + hop)
-            return self._scheduler.hop_ms(missing, frames, keys, num_streams=max(1, len(self._table.streams)))
-
         slack_ms = sequence.stream.clock.slack_ms(now_ms)
         # The second piece is the tightest, and what hops cost that are far from those seen last is a guess.
         if sequence.num_given < 2 * CHUNK_TOKENS:
             slack_ms /= 2
-        longest = max(CHUNK_TOKENS, 2 * sequence.hops.hop)
-        hops = tuple(hop for hop in HOPS if hop <= longest)
-        sequence.hops.hop = choose_hop(slack_ms, predicted_ms, behind=behind, hops=hops)
+        hops = HOPS if sequence.hop >= CHUNK_TOKENS else HOPS[:2]  # the second hop after a short one is not the longest
+        sequence.hop = self._scheduler.choose_hop(
+            slack_ms,
+            behind=sequence.num_prompt + sequence.num_given,
+            num_ready=len(sequence.tokens) - sequence.num_given,
+            num_streams=len(self._table.streams),
+            hops=hops,
+        )
 
     # --- streams
 
@@ -136,14 +133,12 @@ class Engine:
         listener = ListenerClock(
             opened_ms=now_ms, first_audio_target_ms=_AIM * config.first_audio_target_ms, guard_ms=config.guard_ms
         )
-        self._table.add(
-            Stream(
-                stream_id=request.stream_id,
-                voice_id=request.voice,
-                speed=request.speed,
-                is_interleaved=config.interleaved and request.speed == 1.0,
-                clock=listener,
-            )
+        self._table.streams[request.stream_id] = Stream(
+            stream_id=request.stream_id,
+            voice_id=request.voice,
+            speed=request.speed,
+            is_interleaved=config.interleaved and request.speed == 1.0,
+            clock=listener,
         )
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
@@ -189,16 +184,6 @@ class Engine:
 
     # --- how busy it is
 
-    @property
-    def num_free_slots(self) -> int:
-        """Slots that no sequence has."""
-        return self._table.num_free_slots
-
-    @property
-    def num_underruns(self) -> int:
-        """How often a listener had run dry when audio came that was owed."""
-        return self._table.num_underruns
-
     def load_report(self, voice_id: str) -> EngineLoad:
         """How busy it is; ``voice_id`` is that of a usual new request.
 
@@ -239,9 +224,8 @@ class Engine:
             measured_slack_ms=table.slacks.low_ms(now_ms),
             num_lm_rows=max(len(sequences), device.num_rows - 1),
             pending_positions=sum(len(each.feed.inputs) for each in sequences if each.feed is not None),
-            num_free_pages=device.num_free_pages,
+            num_free_pages=device.num_free_pages - self._speech.num_reserved_pages,
             pages_each=device.pages_needed(voice_id, TYPICAL_TOKENS),
-            num_recomputed=len(table.recomputed),
             next_end_ms=now_ms + min((stream.left_ms for stream in streams), default=math.inf),
         )
 

@@ -49,15 +49,13 @@ class ListenerClock:
     """
 
     def __init__(self, *, opened_ms: float, first_audio_target_ms: float, guard_ms: float) -> None:
-        if not (0.0 <= first_audio_target_ms < math.inf and 0.0 <= guard_ms < math.inf):
-            raise ValueError("target and guard are lengths of time")
         self._target_ms = first_audio_target_ms
         self._guard_ms = guard_ms
-        self._sent_ms = 0.0
+        self.sent_ms = 0.0
+        """All audio handed out so far."""
         self._dry_ms = -math.inf  # the instant at which all that was sent is played
-        self._due_ms: float | None = (
-            opened_ms + first_audio_target_ms
-        )  # of a first piece, for a listener who hears nothing
+        # of a first piece, for a listener who hears nothing
+        self._due_ms: float | None = opened_ms + first_audio_target_ms
         self._has_text = False
         self._is_spoken = False
 
@@ -65,11 +63,6 @@ class ListenerClock:
     def is_first(self) -> bool:
         """Whether the next piece ends a silence in which nothing was owed: it is late after its target, not an underrun."""
         return self._due_ms is not None
-
-    @property
-    def sent_ms(self) -> float:
-        """All audio handed out so far."""
-        return self._sent_ms
 
     def text_came(self, now_ms: float) -> None:
         """A text chunk was pushed. Matters for the first one and after :meth:`text_spoken`; no need to leave others out."""
@@ -91,12 +84,10 @@ class ListenerClock:
             How long the listener had heard nothing though audio was owed, ms; 0 if none or if this is a first piece.
 
         """
-        if not 0.0 <= audio_ms < math.inf:
-            raise ValueError(f"{audio_ms} ms of audio")
         if audio_ms == 0.0:
             return 0.0
         underrun_ms = 0.0 if self.is_first else max(0.0, now_ms - self._dry_ms)
-        self._sent_ms += audio_ms
+        self.sent_ms += audio_ms
         self._dry_ms = max(self._dry_ms, now_ms) + audio_ms
         self._due_ms = None
         return underrun_ms
@@ -110,20 +101,14 @@ class ListenerClock:
             ahead_ms: what of that is not played yet.
 
         """
-        if not (0.0 <= taken_ms < math.inf and 0.0 <= ahead_ms < math.inf):
-            raise ValueError(f"a report of {taken_ms} ms taken and {ahead_ms} ms ahead")
-        ahead_ms = min(ahead_ms, self._sent_ms)
-        left_ms = ahead_ms + max(0.0, self._sent_ms - max(taken_ms, ahead_ms))
+        ahead_ms = min(ahead_ms, self.sent_ms)
+        left_ms = ahead_ms + max(0.0, self.sent_ms - max(taken_ms, ahead_ms))
         # one who is dry has been so since before the report
         self._dry_ms = now_ms + left_ms if left_ms > 0.0 else min(self._dry_ms, now_ms)
 
     def left_ms(self, now_ms: float) -> float:
         """Audio that the listener has left; negative since it ran out."""
         return self._dry_ms - now_ms
-
-    def ahead_ms(self, now_ms: float) -> float:
-        """Audio that is sent and not yet played."""
-        return max(0.0, self._dry_ms - now_ms)
 
     @property
     def deadline_ms(self) -> float:

@@ -1,74 +1,31 @@
-"""A text chunk inside the engine, and the stream it belongs to. No torch here.
+"""A text chunk inside the engine, and the stream it belongs to.
 
 ::
 
     Stream     texts ─▸ Sequence ─▸ Sequence ─▸ …        one listener, one clock; audio goes out in this order
     Sequence   inputs ─▸ [language model] ─▸ tokens ─▸ [flow · vocoder, hop by hop] ─▸ audio
-
-Runs on: the thread that owns the device.
 """
 
 import bisect
+import itertools
 import math
 import sys
 from collections import deque
 from collections.abc import Sequence as Row
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
-from cc_tts.engines.cosyvoice2.engine.bistream import SPEECH_GROUP as SPEECH_PER_GROUP
-from cc_tts.engines.cosyvoice2.engine.bistream import TEXT_GROUP, Bistream, BistreamState
+from cc_tts.engines.cosyvoice2.engine.bistream import SPEECH_GROUP, TEXT_GROUP, Bistream, BistreamState
+from cc_tts.engines.cosyvoice2.engine.device import SpeakJob
+from cc_tts.engines.cosyvoice2.engine.feed import Feed
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
-from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, FlowCall, HopSchedule, exact_hop
-from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmInput
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS, hop_to_grid
 
 MS_PER_TOKEN: Final = 40.0
 MAX_SILENT_IN_A_ROW: Final = 5
-"""Of a longer run the rest is left out: 200 ms of silence are a pause, seconds of it a model that lost its way."""
+"""The rest of a longer run is left out: 200 ms of silence are a pause, seconds of it are a fault of the model."""
 MAX_AHEAD_MS: Final = 4000.0
 """A stream whose audio is so far ahead of what its reader has taken gets no turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """What the language model is fed next, and how it draws then."""
-
-    inputs: Row[LmInput]
-    rules: SamplingRules
-    goes_on: bool = False
-
-
-class Hops(Protocol):
-    """When the flow is called: :class:`HopSchedule`, or all at once."""
-
-    hop: int
-
-    @property
-    def needed_tokens(self) -> int:
-        """Tokens that must be there for the next call, unless they end before."""
-        ...
-
-    def poll(self, num_tokens: int, *, finished: bool) -> FlowCall | None:
-        """The next call, or None."""
-        ...
-
-
-class OneHop:
-    """One call when all tokens are there: speech whose speed is changed (§6)."""
-
-    hop = CHUNK_TOKENS
-    needed_tokens = sys.maxsize
-
-    def __init__(self) -> None:
-        self._is_over = False
-
-    def poll(self, num_tokens: int, *, finished: bool) -> FlowCall | None:
-        """The call, once the tokens have ended."""
-        if self._is_over or not finished:
-            return None
-        self._is_over = True
-        return FlowCall(num_tokens, 0, num_tokens, streaming=True, finalize=True)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -76,86 +33,97 @@ class Sequence:
     """One run of the model. Counts are of generated speech tokens."""
 
     key: int
+    """Rises with age."""
     stream: "Stream"
-    text_chunk_index: int
+    slot: int
     seed: int
-    hops: Hops
     num_prompt: int
     """Tokens of the flow's prompt."""
-    slot: int
+    hop: int
+    """Tokens of the next flow call, but for what they lack to the grid; ``ALL_AT_ONCE`` where the speed is changed (§6)."""
     silent_tokens: frozenset[int] = frozenset()
-    """Speech tokens that sound of nothing."""
     feed: Feed | None = None
     """To be fed; None while the language model runs, waits for text, or is done."""
     is_running: bool = False
     """It was fed and has not stopped."""
-    bistream: Bistream | None = None
-    has_all_text: bool = False
-    """Of an interleaved text: it has ended."""
-    last_text: str = ""
-    """Of an interleaved text: what the next text chunk joins."""
+    is_sampled: bool = False
+    """The language model is done."""
     tokens: list[int] = field(default_factory=list)
     num_unspoken: int = 0
-    """Ids among those drawn that became no token: they ask for more text, or are silence beyond the fifth in a row."""
+    """Sampled ids that became no token: they ask for more text, or are silence beyond the fifth in a row."""
     num_silent: int = 0
-    """Silent tokens that were drawn last, in a row."""
-    num_flowed: int = 0
-    """Tokens that the flow has been given."""
+    """Silent tokens sampled last, in a row."""
     num_given: int = 0
     """Tokens whose frames were given out."""
-    is_drawn: bool = False
-    """The language model is done."""
-    marks: list[tuple[int, int]] = field(default_factory=list)
-    """Of an interleaved text: text tokens before each text chunk, and its index."""
+    may_use_reserve: bool = False
+    """Its flow may take the reserved pages; it is then spoken to its end, however far ahead of its listener."""
+    marks: list[tuple[int, int]]
+    """Text tokens before each text chunk, and its index. The counts are 0 unless the text is interleaved."""
+    bistream: Bistream | None = None
+    """Of an interleaved text, as the two below."""
+    last_text: str = ""
+    """What the next text chunk joins."""
     num_text: int = 0
-    """Of an interleaved text: its tokens so far."""
 
     @property
     def is_ready(self) -> bool:
         """Whether the flow can be called."""
-        return bool(self.tokens) and (self.is_drawn or len(self.tokens) >= self.hops.needed_tokens)
+        return bool(self.tokens) and (self.is_sampled or len(self.tokens) >= self.needed_tokens)
 
     @property
-    def is_drawing(self) -> bool:
+    def is_sampling(self) -> bool:
         """Whether a round of the language model brings it on."""
-        return not self.is_drawn and (self.is_running or self.feed is not None)
+        return not self.is_sampled and (self.is_running or self.feed is not None)
 
     @property
-    def is_mute(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether the model had nothing to say."""
-        return self.is_drawn and not self.tokens
+        return self.is_sampled and not self.tokens
 
     @property
     def takes_text(self) -> bool:
         """Whether more text can be added."""
-        return self.bistream is not None and not self.has_all_text
+        return self.bistream is not None and not self.bistream.has_all_text
 
     @property
     def is_well_ahead(self) -> bool:
         """Whether its listener can do without more of it for now. What a next call needs counts for those behind it only:
-        a first sequence may draw as much as its call needs, and that can be much.
+        a first sequence may sample as much as its call needs, and that can be much.
         """
+        if self.may_use_reserve:
+            return False
         return self.stream.is_far_ahead if self is self.stream.head else self.stream.is_well_ahead
 
     @property
     def deadline_ms(self) -> float:
         """When its next audio is due: after what comes before it."""
-        before_ms = 0.0
-        for each in self.stream.sequences:
-            if each is self:
-                break
-            before_ms += each.unsent_ms
-        return self.stream.clock.deadline_ms + before_ms
+        before = itertools.takewhile(lambda each: each is not self, self.stream.sequences)
+        return self.stream.clock.deadline_ms + sum(each.unsent_ms for each in before)
+
+    @property
+    def num_new(self) -> int:
+        """Tokens that the next flow call gives out. A hop shorter than a chunk is taken as it is (:func:`exact_hop`)."""
+        return self.hop if self.hop < CHUNK_TOKENS else hop_to_grid(self.num_prompt + self.num_given, self.hop)
+
+    @property
+    def needed_tokens(self) -> int:
+        """Tokens that must be there for the next flow call, unless they end before."""
+        return self.num_given + self.num_new + LOOKAHEAD_TOKENS
+
+    @property
+    def num_flowed(self) -> int:
+        """Tokens that the flow has been given."""
+        return self.num_given + LOOKAHEAD_TOKENS if self.num_given else 0
 
     @property
     def num_needed(self) -> int:
         """Tokens that the next flow call waits for, as far as can be told."""
-        return min(self.hops.needed_tokens, len(self.tokens) + CHUNK_TOKENS)
+        return min(self.needed_tokens, len(self.tokens) + CHUNK_TOKENS)
 
     @property
     def num_next(self) -> int:
         """Tokens that the next flow call would know, if it ran now."""
-        return min(len(self.tokens), self.hops.needed_tokens)
+        return min(len(self.tokens), self.needed_tokens)
 
     @property
     def num_frames(self) -> int:
@@ -169,44 +137,50 @@ class Sequence:
         return FRAMES_PER_TOKEN * (self.num_prompt + self.num_next)
 
     @property
+    def num_new_pages(self) -> int:
+        """Pages that it would take, or one or two more."""
+        return -(-self.num_frames // (FRAMES_PER_TOKEN * CHUNK_TOKENS)) + 1
+
+    @property
     def unsent_ms(self) -> float:
-        """Audio of the tokens that were drawn and not given out."""
+        """Audio of the tokens that were sampled and not given out."""
         return (len(self.tokens) - self.num_given) * MS_PER_TOKEN / self.stream.speed
 
     @property
     def index_now(self) -> int:
         """The text chunk whose audio comes next."""
-        if not self.marks:
-            return self.text_chunk_index
-        num_text = self.num_given * TEXT_GROUP // SPEECH_PER_GROUP
-        return self.marks[max(0, bisect.bisect_right(self.marks, (num_text, sys.maxsize)) - 1)][1]
+        num_text = self.num_given * TEXT_GROUP // SPEECH_GROUP
+        return self.marks[bisect.bisect_right(self.marks, (num_text, sys.maxsize)) - 1][1]
 
     @property
     def last_index(self) -> int:
         """The last text chunk of it."""
-        return self.marks[-1][1] if self.marks else self.text_chunk_index
+        return self.marks[-1][1]
 
-    def drew(self, ids: Row[int], *, stopped: bool) -> None:
-        """Take what the language model has drawn.
+    def next_job(self) -> SpeakJob:
+        """The next call of flow and vocoder, which takes its tokens."""
+        end, is_last = self.num_next, len(self.tokens) < self.needed_tokens
+        tokens, is_first = self.tokens[self.num_flowed : end], not self.num_given
+        self.num_given = end if is_last else end - LOOKAHEAD_TOKENS
+        speed = self.stream.speed
+        return SpeakJob(slot=self.slot, tokens=tokens, is_first=is_first, is_last=is_last, seed=self.seed, speed=speed)
+
+    def take_sampled(self, ids: Row[int], *, stopped: bool) -> None:
+        """Take what the language model has sampled.
 
         Raises:
             EngineFailed: an id that has no meaning here.
 
         """
-        if self.bistream is None:
-            for drawn in ids:
-                self._take(drawn)
-            self.is_drawn = self.is_drawn or stopped
-            self.is_running = not self.is_drawn
-            return
-        for drawn in ids:
-            emitted = self.bistream.take(drawn)
-            if emitted is None:
+        for sampled in ids:
+            token = sampled if self.bistream is None else self.bistream.take(sampled)
+            if token is None:
                 self.num_unspoken += 1
             else:
-                self._take(emitted)
+                self._take(token)
         if stopped:
             self.is_running = False
+            self.is_sampled = self.bistream is None
             self._go_on()
 
     def _take(self, token: int) -> None:
@@ -233,19 +207,15 @@ class Sequence:
     def end_text(self) -> None:
         """An interleaved text has ended."""
         assert self.bistream is not None
-        self.has_all_text = True
         self.bistream.end_text()
         self._go_on()
 
     def _go_on(self) -> None:
         """Look what an interleaved sequence is to be fed when it has stopped: more text may have come, or have ended."""
-        if self.bistream is None or self.is_drawn or self.is_running or self.feed is not None:
+        if self.bistream is None or self.is_sampled or self.is_running or self.feed is not None:
             return
-        step = self.bistream.next_step()
-        if step is not None:
-            self.feed = Feed(step.inputs, self.bistream.rules, goes_on=bool(self.bistream.history))
-        else:
-            self.is_drawn = self.bistream.state is BistreamState.DONE
+        self.feed = self.bistream.next_feed()
+        self.is_sampled = self.bistream.state is BistreamState.DONE
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -274,7 +244,7 @@ class Stream:
     @property
     def drawing(self) -> Sequence | None:
         """The sequence that the language model is not done with; there is one at most."""
-        return self.sequences[-1] if self.sequences and not self.sequences[-1].is_drawn else None
+        return self.sequences[-1] if self.sequences and not self.sequences[-1].is_sampled else None
 
     @property
     def is_far_ahead(self) -> bool:
@@ -284,8 +254,11 @@ class Stream:
     @property
     def is_well_ahead(self) -> bool:
         """The same with the tokens that will be audio as soon as it is wanted."""
-        unsent_ms = sum(sequence.unsent_ms for sequence in self.sequences)
-        return self.clock.sent_ms - self.taken_ms + unsent_ms >= MAX_AHEAD_MS
+        return self._ahead_ms >= MAX_AHEAD_MS
+
+    @property
+    def _ahead_ms(self) -> float:
+        return self.clock.sent_ms - self.taken_ms + sum(sequence.unsent_ms for sequence in self.sequences)
 
     @property
     def owes_nothing(self) -> bool:
@@ -293,22 +266,16 @@ class Stream:
         if self.texts:
             return False
         head = self.head
-        return head is None or not (head.is_drawn or head.is_drawing or head.is_ready or head.has_all_text)
+        return head is None or not (head.is_sampled or head.is_sampling or head.is_ready)
 
     @property
     def left_ms(self) -> float:
         """How long until its last audio is handed out; infinite while its length is not known."""
-        if not self.has_ended or self.texts or not all(sequence.is_drawn for sequence in self.sequences):
+        if not self.has_ended or self.texts or not all(sequence.is_sampled for sequence in self.sequences):
             return math.inf
-        unsent_ms = sum(sequence.unsent_ms for sequence in self.sequences)
-        return max(0.0, self.clock.sent_ms - self.taken_ms + unsent_ms - MAX_AHEAD_MS)
+        return max(0.0, self._ahead_ms - MAX_AHEAD_MS)
 
     @property
     def is_over(self) -> bool:
         """Whether all that will ever be said has been said."""
         return self.has_ended and not self.texts and not self.sequences
-
-
-def hops_of(num_prompt: int, *, first_hop: int, speed: float) -> Hops:
-    """The flow calls of a new sequence; the first one gives out ``first_hop`` tokens or, to end on the grid, a few more."""
-    return HopSchedule(num_prompt, hop=exact_hop(num_prompt, first_hop)) if speed == 1.0 else OneHop()

@@ -1,22 +1,21 @@
-"""Who is there: streams, their sequences, and the slots these have on the device. No torch here.
+"""The streams, their sequences, and the slots these have on the device.
 
 ::
 
-    open ─▸ add ─▸ new_sequence … finish ─▸ settle ─▸ StreamDone
-                        └─ remove (cancelled) · fail (with an error) ─▸ slots, pages and state are free at once
-
-Runs on: the thread that owns the device.
+    add ─▸ new_sequence … finish ─▸ settle ─▸ StreamDone
+               └─ remove (cancelled) · fail (with an error) ─▸ slots, pages and state are free at once
 """
 
 import heapq
 from collections.abc import Iterable, Iterator
-from collections.abc import Sequence as Row
+from contextlib import contextmanager
 
 from cc_tts import logs
 from cc_tts.engines.cosyvoice2.engine.device import Device
 from cc_tts.engines.cosyvoice2.engine.listener_clock import SlackWindow
-from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream, hops_of
-from cc_tts.engines.stepped import StepOut, StreamDone
+from cc_tts.engines.cosyvoice2.engine.schedule import ALL_AT_ONCE, exact_hop
+from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream
+from cc_tts.engines.stepped import DeviceLost, StepOut, StreamDone
 from cc_tts.errors import CcTtsError, EngineFailed
 
 log = logs.get(__name__)
@@ -26,15 +25,15 @@ class StreamTable:
     """The streams of an engine.
 
     A slot is kept for each of ``max_streams``, those included that have not come yet. What the device has beyond that goes
-    to second sequences, so that the next text chunk is drawn while the one before is still spoken.
+    to second sequences, so that the next text chunk is sampled while the one before is still spoken.
     """
 
     def __init__(self, device: Device, *, max_streams: int, first_hop_tokens: int) -> None:
         self.streams: dict[int, Stream] = {}
         self.sequences: dict[int, Sequence] = {}
         """By key."""
-        self.recomputed: set[int] = set()
-        """Slots whose flow runs without pages."""
+        self.outs: list[StepOut] = []
+        """What came of the step, in its order."""
         self.num_underruns = 0
         self.slacks = SlackWindow()
         self._device = device
@@ -42,7 +41,6 @@ class StreamTable:
         self._first_hop_tokens = first_hop_tokens
         self._free_slots = list(range(device.num_slots))
         self._next_key = 0
-        self._outs: list[StepOut] = []
 
     @property
     def num_free_slots(self) -> int:
@@ -50,18 +48,9 @@ class StreamTable:
         return len(self._free_slots)
 
     @property
-    def has_outs(self) -> bool:
-        """Whether something waits for :meth:`take_outs`."""
-        return bool(self._outs)
-
-    @property
-    def heads(self) -> Iterator[tuple[Stream, Sequence]]:
-        """Each stream that has one with the sequence whose audio comes next."""
-        return ((stream, stream.sequences[0]) for stream in self.streams.values() if stream.sequences)
-
-    def add(self, stream: Stream) -> None:
-        """A new stream."""
-        self.streams[stream.stream_id] = stream
+    def heads(self) -> Iterator[Sequence]:
+        """Of each stream the sequence whose audio comes next."""
+        return (stream.sequences[0] for stream in self.streams.values() if stream.sequences)
 
     def has_slot_for(self, stream: Stream) -> bool:
         """Whether the stream may have one more sequence now."""
@@ -75,12 +64,12 @@ class StreamTable:
         sequence = Sequence(
             key=self._next_key,
             stream=stream,
-            text_chunk_index=text_chunk_index,
-            seed=seed,
-            hops=hops_of(num_prompt, first_hop=self._first_hop_tokens, speed=stream.speed),
-            num_prompt=num_prompt,
             slot=heapq.heappop(self._free_slots),
+            seed=seed,
+            num_prompt=num_prompt,
+            hop=exact_hop(num_prompt, self._first_hop_tokens) if stream.speed == 1.0 else ALL_AT_ONCE,
             silent_tokens=self._device.silent_tokens,
+            marks=[(0, text_chunk_index)],
         )
         self._next_key += 1
         self.sequences[sequence.key] = sequence
@@ -93,45 +82,46 @@ class StreamTable:
         self._free(sequence, wipe=False)
 
     def remove(self, stream_id: int) -> None:
-        """Free all that a stream holds; one that is not there is none of our business."""
+        """Free all that a stream holds; one that is not open is ignored."""
         stream = self.streams.pop(stream_id, None)
         if stream is not None:
             self._drop(stream, wipe=False)
 
     def fail(self, stream: Stream, error: CcTtsError, *, wipe: bool = False) -> None:
-        """The stream breaks off; ``wipe``: its numbers were not finite, or nobody knows what they are."""
-        if self.streams.pop(stream.stream_id, None) is None:
-            return
-        self._drop(stream, wipe=wipe)
-        self._outs.append(StreamDone(stream.stream_id, error))
+        """End the stream with an error; ``wipe``: its numbers were not finite, or may not be."""
+        if self.streams.pop(stream.stream_id, None) is not None:
+            self._drop(stream, wipe=wipe)
+            self.outs.append(StreamDone(stream.stream_id, error))
 
-    def fail_all(self, streams: Iterable[Stream], stage: str, error: Exception) -> None:
-        """A stage broke off for all of these, whatever the reason."""
-        known = error if isinstance(error, CcTtsError) else EngineFailed(f"{stage}: {type(error).__name__}")
-        log.error("step_failed", stage=stage, code=known.code, exc_info=error)
-        known = known.with_traceback(None)  # whose frames would hold on to tensors
-        for stream in streams:
-            self.fail(stream, known, wipe=True)
+    @contextmanager
+    def failing(self, stage: str, streams: Iterable[Stream]) -> Iterator[None]:
+        """Whatever is raised inside ends these streams and no other.
+
+        Raises:
+            DeviceLost: no stream can go on.
+
+        """
+        try:
+            yield
+        except DeviceLost:
+            raise
+        except Exception as error:
+            known = error if isinstance(error, CcTtsError) else EngineFailed(f"{stage}: {type(error).__name__}")
+            log.error("step_failed", stage=stage, code=known.code, exc_info=error)
+            known = known.with_traceback(None)  # whose frames would hold on to tensors
+            for stream in streams:
+                self.fail(stream, known, wipe=True)
 
     def settle(self) -> None:
-        """Drop sequences without a sound, tell clocks for whom nothing is due, and end streams that have said everything."""
+        """Drop sequences without a sound, stop clocks of streams that owe nothing, and end streams that have said all."""
         for stream in list(self.streams.values()):
-            while (head := stream.head) is not None and head.is_mute:
+            while (head := stream.head) is not None and head.is_empty:
                 self.finish(head)
             if stream.owes_nothing:
                 stream.clock.text_spoken()
             if stream.is_over:
                 del self.streams[stream.stream_id]
-                self._outs.append(StreamDone(stream.stream_id))
-
-    def give_out(self, out: StepOut) -> None:
-        """Something came of the step."""
-        self._outs.append(out)
-
-    def take_outs(self) -> Row[StepOut]:
-        """All that came of the step, in its order."""
-        outs, self._outs = self._outs, []
-        return outs
+                self.outs.append(StreamDone(stream.stream_id))
 
     def _drop(self, stream: Stream, *, wipe: bool) -> None:
         stream.texts.clear()
@@ -141,5 +131,4 @@ class StreamTable:
     def _free(self, sequence: Sequence, *, wipe: bool) -> None:
         del self.sequences[sequence.key]
         heapq.heappush(self._free_slots, sequence.slot)
-        self.recomputed.discard(sequence.slot)
         self._device.release(sequence.slot, wipe=wipe)

@@ -1,7 +1,4 @@
-"""Text chunks become sequences, or go on feeding one that is interleaved (§3.5). No torch here.
-
-Runs on: the thread that owns the device.
-"""
+"""Text chunks become sequences, or go on feeding one that is interleaved (§3.5)."""
 
 from cc_tts.engines.cosyvoice2.engine.device import TextFront
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream
@@ -16,12 +13,10 @@ class TextStage:
         self._front = front
 
     def begin(self) -> None:
-        """Turn text chunks into sequences, where there is nothing to be drawn before them and a slot for them."""
+        """Turn text chunks into sequences, where there is nothing to be sampled before them and a slot for them."""
         for stream in sorted(self._table.streams.values(), key=lambda each: each.clock.deadline_ms):
-            try:
+            with self._table.failing("text", [stream]):
                 self._begin_texts(stream)
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with a text, it ends this stream and no other
-                self._table.fail_all([stream], "text", error)
 
     def has_work(self, stream: Stream) -> bool:
         """Whether :meth:`begin` would do something for the stream."""
@@ -50,9 +45,9 @@ class TextStage:
         if rest.strip():
             stream.texts.appendleft((index, rest))
         goes_on = bool(stream.texts) or not stream.has_ended
-        prepared = self._front.prepare(stream.voice_id, text, goes_on=goes_on)
-        if prepared is not None:
-            self._new_sequence(stream, index, prepared.seed).feed = prepared.feed
+        feed = self._front.prepare(stream.voice_id, text, goes_on=goes_on)
+        if feed is not None:
+            self._new_sequence(stream, index, text).feed = feed
 
     def _interleave(self, stream: Stream) -> None:
         """The next text chunk, in the sequence that takes text; one that is as long as it may be gives way to a new one."""
@@ -70,12 +65,13 @@ class TextStage:
             return
         stream.held_text = ""
         if sequence is None:
-            sequence = self._new_sequence(stream, index, self._front.seed(stream.voice_id, ""))
+            sequence = self._new_sequence(stream, index, "")
             sequence.bistream = self._front.begin_interleaved(stream.voice_id)
         sequence.add_text(ids, text_chunk_index=index)
         sequence.last_text = text or before
 
-    def _new_sequence(self, stream: Stream, index: int, seed: int) -> Sequence:
+    def _new_sequence(self, stream: Stream, index: int, text: str) -> Sequence:
+        seed = self._front.seed(stream.voice_id, text)
         num_prompt = self._front.num_flow_prompt(stream.voice_id)
         return self._table.new_sequence(stream, index, seed=seed, num_prompt=num_prompt)
 

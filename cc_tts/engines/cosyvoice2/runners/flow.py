@@ -6,8 +6,7 @@
                   pages of the reference     pages of its own, taken as chunks begin
 
 A sequence has a slot, given by the engine, and a table of pages: those of its voice's reference, which all sequences of
-the voice share and nobody writes, then its own. One opened, or going on, with ``recompute`` has no pages and runs
-reference and tokens again at every step; it gives the same frames and costs more the longer it lasts.
+the voice share and nobody writes, then its own.
 
 Runs on: the thread that owns the device.
 """
@@ -17,7 +16,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference
@@ -59,7 +57,7 @@ class FlowVoice:
 class _Sequence:
     voice: FlowVoice
     tokens: list[int]  # the reference's and those generated
-    pages: list[int] | None  # None: everything is run again
+    pages: list[int]
     num_kept: int  # tokens in the pages: whole chunks
     num_given: int  # tokens whose frames have been given out
     is_over: bool = False
@@ -71,13 +69,18 @@ class _Work:
 
     slot: int  # of the arena
     voice: FlowVoice
-    tokens: Sequence[int]  # from the start of the reference
-    pages: Sequence[int]
+    tokens: list[int]  # from the start of the reference
+    pages: list[int]  # of the sequence, or of the voice
     start: int  # tokens kept so far
     run: int  # tokens of the window that are run: the others are looked at, or wait
     kept: int  # those that stay in the pages: whole chunks
     num_skipped: int = 0  # frames of the window that have been given out before, or belong to the reference
     num_frames: int = 0  # frames of the window that are new
+
+    @property
+    def is_due(self) -> bool:
+        """Whether running it gives frames, or something to remember."""
+        return self.num_frames > 0 or self.kept > 0
 
 
 class FlowRunner:
@@ -99,7 +102,7 @@ class FlowRunner:
         if noise.shape[2] < max_tokens * FRAMES_PER_TOKEN:
             raise ValueError(f"noise for {noise.shape[2]} frames is not enough for {max_tokens} tokens")
         if num_slots < 1 or max_tokens < 1:
-            raise ValueError("a runner needs a slot and room for a token")
+            raise ValueError("a runner needs a slot, and sequences a token")
         config, weight = flow.config, flow.encoder_proj.weight
         self.flow = flow
         self.max_tokens = max_tokens
@@ -123,9 +126,8 @@ class FlowRunner:
     @torch.inference_mode()
     def warm_up(self, shapes: Iterable[FlowShape]) -> None:
         """Run the buckets that ``shapes`` fall in once, on scratch, the largest first; only these have graphs then."""
-        for bucket in sorted(
-            filter(None, {shape.bucket(self.flow.config.chunk_tokens) for shape in shapes}), reverse=True
-        ):
+        buckets = {shape.bucket(self.flow.config.chunk_tokens) for shape in shapes}
+        for bucket in sorted(filter(None, buckets), reverse=True):
             self.record(bucket)
         self._graphs.freeze()
 
@@ -184,8 +186,8 @@ class FlowRunner:
             self.pool.release(voice.pages)
 
     @torch.inference_mode()
-    def open(self, slot: int, voice: FlowVoice, *, recompute: bool = False) -> None:
-        """Begin a sequence; takes no pages yet, and none at all with ``recompute``.
+    def open(self, slot: int, voice: FlowVoice) -> None:
+        """Begin a sequence; takes no pages yet.
 
         Raises:
             ValueError: there is no such slot, it is in use, or the voice has been dropped.
@@ -195,40 +197,25 @@ class FlowRunner:
             raise ValueError(f"slot {slot} is not free")
         if voice.is_dropped:
             raise ValueError("the voice has been dropped")
-        if not recompute:
-            self.pool.share(voice.pages)
-            for context, kept in zip(self.arena.contexts(slot + 1), voice.contexts, strict=True):
-                context.copy_(kept)
-            self._speakers[slot + 1] = voice.speaker
-        num_reference = len(voice.tokens)
-        num_kept = self._num_final(num_reference) * self.flow.config.chunk_tokens
-        pages = None if recompute else list(voice.pages)
-        self._sequences[slot] = _Sequence(voice, list(voice.tokens), pages, num_kept, num_reference)
+        self.pool.share(voice.pages)
+        for context, kept in zip(self.arena.contexts(slot + 1), voice.contexts, strict=True):
+            context.copy_(kept)
+        self._speakers[slot + 1] = voice.speaker
+        num_kept = len(voice.pages) * self.flow.config.chunk_tokens
+        self._sequences[slot] = _Sequence(voice, list(voice.tokens), list(voice.pages), num_kept, len(voice.tokens))
 
     def close(self, slot: int, *, wipe: bool = False) -> None:
-        """Give everything back that the sequence holds; a slot that is not open is none of our business.
+        """Free the pages of a sequence; a slot that is not open is ignored.
 
         ``wipe``: its frames were not finite; write zeros wherever they may have gone, for the sequences after it.
         """
         sequence = self._sequences.pop(slot, None)
-        if sequence is None or sequence.pages is None:
+        if sequence is None:
             return
         if wipe:
             own = sequence.pages[len(sequence.voice.pages) :]
             self.arena.wipe((SCRATCH, *own), slot + 1)
         self.pool.release(sequence.pages)
-
-    def recompute(self, slot: int) -> None:
-        """Give the pages of an open sequence back; from now on it is run from the start at every step.
-
-        Raises:
-            ValueError: the slot is not open.
-
-        """
-        sequence = self._open(slot)
-        if sequence.pages is not None:
-            self.pool.release(sequence.pages)
-            sequence.pages = None
 
     @torch.inference_mode()
     def step(self, rows: Sequence[FlowRow]) -> list[Tensor]:
@@ -242,58 +229,39 @@ class FlowRunner:
             PagesExhausted: there are not enough pages for all rows. Nothing has changed, in this case as in the other.
 
         """
-        sequences = self._sequences_of(rows)
-        news = [self._checked_ids(sequence, row) for sequence, row in zip(sequences, rows, strict=True)]
-        works = [self._work(row, sequence, new) for row, sequence, new in zip(rows, sequences, news, strict=True)]
-        due = [_is_due(work, sequence) for work, sequence in zip(works, sequences, strict=True)]
-        self._take_pages(works, sequences, due)
-
-        groups = [_group(sequence, row) for sequence, row in zip(sequences, rows, strict=True)]
-        mels = [self._noise.new_zeros((self.flow.config.estimator.num_mels, 0)) for _ in rows]
-        for group in (None, False, True):
-            chosen = [i for i, of_row in enumerate(groups) if of_row is group and due[i]]
-            if chosen:
-                for i, mel in zip(chosen, self._run_group([works[i] for i in chosen], group=group), strict=True):
-                    mels[i] = mel
-        for row, sequence, new, work in zip(rows, sequences, news, works, strict=True):
-            sequence.tokens.extend(new)
+        if len({row.slot for row in rows}) < len(rows):
+            raise ValueError("a sequence can be stepped once at a time")
+        works = [self._work(row) for row in rows]
+        due = [work for work in works if work.is_due]
+        self._take_pages(due)
+        mels = iter(self._run(due, has_buckets=self._has_buckets) if due else ())
+        for row, work in zip(rows, works, strict=True):
+            sequence = self._sequences[row.slot]
+            sequence.tokens = work.tokens
             sequence.num_kept += work.kept
             sequence.num_given += work.num_frames // FRAMES_PER_TOKEN
             sequence.is_over = row.is_last
-        return mels
+        nothing = self._noise.new_zeros((self.flow.config.estimator.num_mels, 0))
+        return [next(mels) if work.is_due else nothing for work in works]
 
-    def _sequences_of(self, rows: Sequence[FlowRow]) -> list[_Sequence]:
-        slots = [row.slot for row in rows]
-        if len(set(slots)) < len(slots):
-            raise ValueError("a sequence can be stepped once at a time")
-        return [self._open(slot) for slot in slots]
-
-    def _checked_ids(self, sequence: _Sequence, row: FlowRow) -> list[int]:
-        """The new tokens of a row, which its sequence can take."""
-        new = self._ids(row.new_tokens)
+    def _work(self, row: FlowRow) -> _Work:
+        sequence, config = self._sequences.get(row.slot), self.flow.config
+        if sequence is None:
+            raise ValueError(f"slot {row.slot} is not open")
         if sequence.is_over:
             raise ValueError("the sequence is over")
-        if len(sequence.tokens) + len(new) > self.max_tokens:
-            raise ValueError(f"more tokens than the {self.max_tokens} there is room for")
-        return new
-
-    def _run_group(self, batch: list[_Work], *, group: bool | None) -> list[Tensor]:
-        """Rows of one ``_group`` in one call."""
-        if group is None:
-            return self._run(batch, has_buckets=self._has_buckets)
-        return self._run_again(batch, is_last=group)
-
-    def _work(self, row: FlowRow, sequence: _Sequence, new: Sequence[int]) -> _Work:
-        config = self.flow.config
-        known = len(sequence.tokens) + len(new) - sequence.num_kept
+        tokens = [*sequence.tokens, *self._ids(row.new_tokens)]
+        if len(tokens) > self.max_tokens:
+            raise ValueError(f"more tokens than the {self.max_tokens} of a sequence")
+        known = len(tokens) - sequence.num_kept
         ready = known if row.is_last else max(0, known - config.encoder.lookahead)
         kept = ready // config.chunk_tokens * config.chunk_tokens
         run = ready if row.is_last or row.partial else kept
         return _Work(
             slot=row.slot + 1,
             voice=sequence.voice,
-            tokens=[*sequence.tokens, *new],
-            pages=() if sequence.pages is None else sequence.pages,
+            tokens=tokens,
+            pages=sequence.pages,
             start=sequence.num_kept,
             run=run,
             kept=kept,
@@ -301,17 +269,13 @@ class FlowRunner:
             num_frames=max(0, sequence.num_kept + run - sequence.num_given) * FRAMES_PER_TOKEN,
         )
 
-    def _take_pages(self, works: Sequence[_Work], sequences: Sequence[_Sequence], due: Sequence[bool]) -> None:
+    def _take_pages(self, works: Sequence[_Work]) -> None:
         """Extend the pages of the sequences in place; their works see them."""
         chunk = self.flow.config.chunk_tokens
-        needs = [0] * len(sequences)
-        for i, (work, sequence) in enumerate(zip(works, sequences, strict=True)):
-            if sequence.pages is not None and due[i]:
-                needs[i] = max(0, -(-(work.start + work.run) // chunk) - len(sequence.pages))
+        needs = [max(0, -(-(work.start + work.run) // chunk) - len(work.pages)) for work in works]
         taken = iter(self.pool.take(sum(needs)))
-        for sequence, need in zip(sequences, needs, strict=True):
-            if sequence.pages is not None:
-                sequence.pages.extend(next(taken) for _ in range(need))
+        for work, need in zip(works, needs, strict=True):
+            work.pages.extend(next(taken) for _ in range(need))
 
     def _run(self, works: Sequence[_Work], *, has_buckets: bool) -> list[Tensor]:
         """What the rows give out, with what their pages remember."""
@@ -325,27 +289,6 @@ class FlowRunner:
             mel[row, work.num_skipped : work.num_skipped + work.num_frames].transpose(0, 1)
             for row, work in enumerate(works)
         ]
-
-    def _run_again(self, works: Sequence[_Work], *, is_last: bool) -> list[Tensor]:
-        """The same by running everything from the start."""
-        lookahead = 0 if is_last else self.flow.config.encoder.lookahead
-        references = [len(work.voice.tokens) for work in works]
-        pairs = list(zip(works, references, strict=True))
-        generated = [torch.tensor(work.tokens[n : work.start + work.run + lookahead]) for work, n in pairs]
-        voices = [work.voice.reference for work in works]
-        mel = self.flow(
-            pad_sequence(generated, batch_first=True).to(self._device),
-            pad_sequence([voice.token[0] for voice in voices], batch_first=True),
-            pad_sequence([voice.feat[0] for voice in voices], batch_first=True),
-            torch.cat([voice.embedding for voice in voices]),
-            streaming=True,
-            finalize=is_last,
-            noise=self._noise,
-            token_len=torch.tensor([len(tokens) for tokens in generated], device=self._device),
-            prompt_token_len=torch.tensor(references, device=self._device),
-        )
-        ends = [(work.start + work.run - count) * FRAMES_PER_TOKEN for work, count in pairs]
-        return [mel[row, :, end - works[row].num_frames : end] for row, end in enumerate(ends)]
 
     def _inputs(self, shape: FlowShape, works: Sequence[_Work]) -> FlowInputs:
         config = self.flow.config
@@ -393,23 +336,8 @@ class FlowRunner:
         config = self.flow.config
         return max(0, num_reference - config.encoder.lookahead) // config.chunk_tokens
 
-    def _open(self, slot: int) -> _Sequence:
-        if slot not in self._sequences:
-            raise ValueError(f"slot {slot} is not open")
-        return self._sequences[slot]
-
     def _ids(self, tokens: Sequence[int] | Tensor) -> list[int]:
         ids = tokens.flatten().tolist() if isinstance(tokens, Tensor) else list(tokens)
         if ids and max(ids) >= self.flow.config.vocab_size:
             raise ValueError(f"there is no speech token {max(ids)}")
         return ids
-
-
-def _group(sequence: _Sequence, row: FlowRow) -> bool | None:
-    """None: rows with pages. Those without are run apart when they end and when they do not."""
-    return None if sequence.pages is not None else row.is_last
-
-
-def _is_due(work: _Work, sequence: _Sequence) -> bool:
-    """Whether running it gives frames, or something to remember."""
-    return work.num_frames > 0 or (work.kept > 0 and sequence.pages is not None)

@@ -22,7 +22,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
+from cc_tts.engines.cosyvoice2.engine.device import Sampled
+from cc_tts.engines.cosyvoice2.engine.feed import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, LmInput, Table, text_inputs
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, batches, bucket_of, buckets_up_to, thinned, upload
@@ -62,18 +63,6 @@ class LmFeed:
     """Spares the inputs it has in common with these. Unused with ``goes_on``."""
     goes_on: bool = False
     """Extend the sequence of the slot, which must have stopped; otherwise the slot must be free, and begins."""
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """What a slot has sampled since the last call of :meth:`LmRunner.decode`."""
-
-    ids: tuple[int, ...]
-    """Speech tokens. With ``rules.reports_special`` the special id that stopped the slot is the last one: FILL, say."""
-    stopped: bool
-    """It samples no more until it is extended, if ever."""
-    failed: bool = False
-    """It stopped because its numbers were not finite, or because it filled its slot of the cache. Release it."""
 
 
 @dataclass(slots=True)
@@ -224,7 +213,7 @@ class LmRunner:
             self._run_batch(batch, *key)
 
     @torch.inference_mode()
-    def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, Drawn]:
+    def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, Sampled]:
         """Sample up to ``num_steps`` ids for each slot that has not stopped.
 
         Args:
@@ -341,7 +330,7 @@ class LmRunner:
         lengths.add_(active)
         return ()
 
-    def _collect(self, num_steps: int) -> dict[int, Drawn]:
+    def _collect(self, num_steps: int) -> dict[int, Sampled]:
         """Copy what all slots report to the host, at once; here it waits for the device."""
         if not self._used:
             return {}
@@ -354,7 +343,7 @@ class LmRunner:
             used.length, used.num_sampled, flags, num_out, *ids = numbers[slot]
             self.num_not_finite += Flag.NOT_FINITE in Flag(flags) & ~used.flags
             used.flags = Flag(flags)
-            result[slot] = Drawn(tuple(ids[:num_out]), bool(used.flags), bool(used.flags & ~Flag.STOPPED))
+            result[slot] = Sampled(tuple(ids[:num_out]), bool(used.flags), bool(used.flags & ~Flag.STOPPED))
         return result
 
 

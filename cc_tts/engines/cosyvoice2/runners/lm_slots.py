@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
+from cc_tts.engines.cosyvoice2.engine.feed import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, SpeechIds
 from cc_tts.engines.cosyvoice2.runners.sampler import (
     NO_TOKEN,
@@ -60,7 +60,7 @@ def numbers_of(rules: SamplingRules, *, seed: int, length: int) -> list[int]:
     """The numbers of a sequence without ids, in the order of :class:`Column`."""
     forbidden = sum(int(is_forbidden) << bit for bit, is_forbidden in enumerate(rules.forbidden))
     fill_at = -1 if rules.forced_fill_at is None else rules.forced_fill_at
-    counts = [rules.min_drawn, rules.max_drawn, fill_at, forbidden, int(rules.reports_special)]
+    counts = [rules.min_sampled, rules.max_sampled, fill_at, forbidden, int(rules.reports_special)]
     return [length, 0, 0, 0, 0, 0, 0, seed, *counts]
 
 

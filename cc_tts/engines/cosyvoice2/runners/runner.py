@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cc_tts.clock import Clock, ms_between
-from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, SlotFeed, SpeakJob, Spoken, SpokenBatch
+from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, Sampled, SlotFeed, SpeakJob, Spoken, SpokenBatch
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
@@ -33,7 +33,7 @@ from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoic
 from cc_tts.engines.cosyvoice2.runners.flow_inputs import ROW_BUCKETS, FlowShape
 from cc_tts.engines.cosyvoice2.runners.graphs import buckets_up_to, can_record, thinned
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
-from cc_tts.engines.cosyvoice2.runners.lm import Drawn, LmFeed, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
@@ -148,11 +148,6 @@ class ModelRunner:
         """Sequences and pieces of audio whose numbers were not finite."""
         return self._lm.num_not_finite + self._vocoder.num_not_finite
 
-    @property
-    def bytes_of_state(self) -> int:
-        """Memory of the flow's pages and slots."""
-        return self._flow.arena.bytes_total
-
     def pages_needed(self, voice_id: str, num_tokens: int) -> int:
         """Pages that a sequence takes besides those of its voice; with them, while the voice is not there."""
         num_prompt = len(self._speakers[voice_id].flow_tokens)
@@ -178,7 +173,7 @@ class ModelRunner:
                     self._close(slot, wipe=False)
                 raise
 
-    def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Drawn]:
+    def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Sampled]:
         """Decode steps; see :meth:`LmRunner.decode`."""
         with self._guarded():
             return self._lm.decode(until, num_steps)
@@ -216,10 +211,6 @@ class ModelRunner:
         ]
         end_ns = self._clock.now_ns()
         return SpokenBatch(pieces, ms_between(begin_ns, flow_ns), ms_between(flow_ns, end_ns))
-
-    def recompute(self, slot: int) -> None:
-        """Give the pages of a slot back; its flow is run from the start from now on."""
-        self._flow.recompute(slot)
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
         """Free all that a slot holds; a slot that holds nothing stays so."""

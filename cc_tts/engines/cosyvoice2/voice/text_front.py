@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
-from cc_tts.engines.cosyvoice2.engine.device import PreparedText
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
-from cc_tts.engines.cosyvoice2.engine.sequence import Feed
+from cc_tts.engines.cosyvoice2.engine.feed import Feed, SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
@@ -68,7 +66,7 @@ class TextFront:
             num_ids = len(self._tokenizer.encode(text[:end]))
         return text[:end], text[end:]
 
-    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> PreparedText | None:
+    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> Feed | None:
         """A text chunk as a sequence of its own, with more text behind it if it ``goes_on``; None if it says nothing.
 
         Raises:
@@ -88,7 +86,7 @@ class TextFront:
                 f"{self._num_positions} positions; lower tts.chunk_max_chars"
             )
         limits = LengthLimits(limits.min_len, min(limits.max_len, free, MAX_SPEECH_TOKENS))
-        return PreparedText(Feed(inputs, SamplingRules.of_request(limits)), self.seed(voice_id, text))
+        return Feed(inputs, SamplingRules.of_request(limits))
 
     def begin_interleaved(self, voice_id: str) -> Bistream:
         """A sequence whose text comes in chunks (§3.5).
@@ -96,7 +94,7 @@ class TextFront:
         A long prompt would keep it silent until five text tokens are there for each fifteen of its speech tokens. So only
         the text of an instruction goes before, and the voice comes from the flow.
         """
-        return Bistream(self._instruction(voice_id), (), speech_ids=self._speech_ids)
+        return Bistream(self._instruction(voice_id), speech_ids=self._speech_ids)
 
     def text_ids(self, voice_id: str, text: str) -> tuple[int, ...]:
         """The tokens of a chunk of an interleaved text; raises ``Unprocessable`` as :meth:`prepare` does."""

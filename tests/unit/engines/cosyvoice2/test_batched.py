@@ -21,6 +21,7 @@ from cc_tts.engines.cosyvoice2.voice.speakers import Speaker  # noqa: E402
 from cc_tts.engines.stepped import DeviceLost, SpeechOut, StreamDone, StreamRequest  # noqa: E402
 from cc_tts.errors import ConfigError, EngineFailed, UnknownVoice, Unprocessable  # noqa: E402
 from tests.parity import audio_track  # noqa: E402
+from tests.parity.schedule import double_hop  # noqa: E402
 from tests.parity.single_stream import SingleStreamEngine  # noqa: E402
 from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
 from tests.support.tiny_model import make_tiny_model  # noqa: E402
@@ -38,7 +39,7 @@ WORDS: Final = ("hello", "and", "welcome", "to", "the", "service", "line", "plea
 def _same_every_time() -> Iterator[None]:
     """One thread; hops that double whatever the listener holds, because crossfades lie where hops end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Engine, "_choose_hop", lambda *_: None)
+        patch.setattr(Engine, "_choose_hop", double_hop)
         yield from one_thread()
 
 
@@ -88,7 +89,7 @@ def check_empty(engine: BatchedEngine) -> None:
     assert not runner._lm._used
     assert not runner._flow._sequences
     assert not runner._vocoder._num_done
-    assert engine._engine.num_free_slots == runner.num_slots
+    assert engine._engine._table.num_free_slots == runner.num_slots
     assert runner.num_free_pages == runner.num_pages
     assert not engine.has_work
 
@@ -268,7 +269,7 @@ def test_it_tells_what_it_does_and_measures_what_stages_cost(directory: Path) ->
     engine.load(told.append)
     assert [line for line in told if line.startswith("measuring")] == ["measuring 1/2", "measuring 2/2"]
     costs = engine.costs
-    assert all(stage.is_measured for stage in (costs.prefill, costs.lm_step, costs.flow, costs.vocoder))
+    assert all(stage._means for stage in (costs.prefill, costs.lm_step, costs.flow, costs.vocoder))
     check_empty(engine)
     engine.close()
     assert engine.runner is None

@@ -7,14 +7,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.engine.schedule import (  # noqa: E402
-    CHUNK_TOKENS,
-    LOOKAHEAD_TOKENS,
-    FlowCall,
-    HopSchedule,
-    calls_for,
-    calls_with_hops,
-)
+from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
     Flow,
     FlowReference,
@@ -23,6 +16,7 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder  # noqa: E402
 from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade  # noqa: E402
 from tests.parity.golden_fill import fill_by_kind  # noqa: E402
+from tests.parity.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops  # noqa: E402
 from tests.parity.token2wav import stream_mel, stream_wav  # noqa: E402
 from tests.parity.whole_vocoder import vocode, with_coarse_phase  # noqa: E402
 from tests.support.golden import read_json, read_tensors, tiny_shapes  # noqa: E402

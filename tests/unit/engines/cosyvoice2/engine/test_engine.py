@@ -5,8 +5,8 @@ import random
 import pytest
 
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.device import PreparedText
 from cc_tts.engines.cosyvoice2.engine.engine import MAX_WAITING_TEXTS, Engine
+from cc_tts.engines.cosyvoice2.engine.feed import Feed
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS
 from cc_tts.engines.stepped import StreamDone, StreamRequest
 from cc_tts.errors import EngineOverloaded, TextTooLong, UnknownVoice
@@ -76,15 +76,15 @@ def test_who_runs_dry_first_is_spoken_first() -> None:
         for at_ms, out in heard.pieces:
             assert not dry_ms or at_ms <= dry_ms, f"stream {stream_id} ran dry"
             dry_ms = max(dry_ms, at_ms) + len(out.pcm) / 48
-    assert hall.engine.num_underruns == 0
+    assert hall.engine._table.num_underruns == 0
 
 
 def test_a_device_that_is_too_slow_is_seen_in_the_underruns() -> None:
     hall = Hall(costs=FakeCosts(call_ms=3000.0))
     hall.open(0, *TEXTS)
     hall.run()
-    assert hall.engine.num_underruns > 0
-    assert hall.engine.load_report("anna").num_underruns == hall.engine.num_underruns
+    assert hall.engine._table.num_underruns > 0
+    assert hall.engine.load_report("anna").num_underruns == hall.engine._table.num_underruns
 
 
 def test_a_listener_who_waits_for_text_runs_dry_by_no_fault_of_ours() -> None:
@@ -97,7 +97,7 @@ def test_a_listener_who_waits_for_text_runs_dry_by_no_fault_of_ours() -> None:
         hall.engine.end(0)
         hall.play(30_000)
         assert heard.done == [StreamDone(0)]
-        assert hall.engine.num_underruns == 0
+        assert hall.engine._table.num_underruns == 0
 
 
 def test_who_reads_nothing_gets_no_more_and_the_others_go_on() -> None:
@@ -290,7 +290,7 @@ def test_admission_refuses_who_would_starve_the_others() -> None:
     assert report.room == 0
     assert report.refusal
     hall.run()
-    assert hall.engine.num_underruns == 0
+    assert hall.engine._table.num_underruns == 0
     assert hall.engine.load_report("anna").room > 0
 
 
@@ -339,7 +339,7 @@ def test_a_text_chunk_is_prepared_as_one_that_goes_on_until_the_last() -> None:
     told: list[tuple[str, bool]] = []
     prepare = hall.front.prepare
 
-    def noting(voice_id: str, text: str, *, goes_on: bool = False) -> PreparedText | None:
+    def noting(voice_id: str, text: str, *, goes_on: bool = False) -> Feed | None:
         told.append((text, goes_on))
         return prepare(voice_id, text, goes_on=goes_on)
 
@@ -381,7 +381,7 @@ def test_newcomers_are_refused_after_an_underrun_until_it_is_over() -> None:
     while not hall.heard[0].pieces:
         hall.step()
     hall.clock.pass_ms(5000.0)
-    while hall.engine.num_underruns == 0:
+    while hall.engine._table.num_underruns == 0:
         hall.step()
     with pytest.raises(EngineOverloaded, match="run dry"):
         hall.open(1, TEXTS[0])

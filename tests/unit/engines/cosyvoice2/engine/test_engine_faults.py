@@ -151,43 +151,86 @@ def test_speech_beyond_the_room_of_the_device_ends_its_stream(*, speech: bool) -
 # --- memory
 
 
-def test_without_pages_speech_is_computed_anew_and_sounds_the_same() -> None:
+@pytest.mark.parametrize("reads", [True, False], ids=["all are heard", "one is paused"])
+def test_where_pages_are_short_each_stream_gets_its_turn_and_sounds_the_same(*, reads: bool) -> None:
     hall = Hall(num_slots=4, num_pages=8, max_streams=3)
-    open_some(hall)
+    hall.open(0, *TEXTS, reads=reads)
+    for stream_id in (1, 2):
+        hall.open(stream_id, *TEXTS)
     hall.run()
-    assert hall.device.recomputed
+    if not reads:
+        for stream_id in (1, 2):
+            assert hall.heard[stream_id].pcm == alone(*TEXTS)
+        hall.heard[0].is_reading = True
+        hall.take(0)
+        hall.run()
     check_others(hall)
 
 
-def test_the_least_urgent_goes_without_pages_first() -> None:
-    hall = Hall(num_slots=4, num_pages=6, max_streams=3)
-    open_some(hall)
+@pytest.mark.parametrize("num_pages", range(6, 40))
+def test_no_number_of_pages_makes_streams_fail_whose_texts_fit(num_pages: int) -> None:
+    hall = Hall(num_slots=12, num_pages=num_pages, max_streams=10)
+    open_some(hall, 9)
+    hall.open(9, *TEXTS, speed=2.0)
     hall.run()
-    slots = next(slots for name, slots in hall.device.calls if name == "speak" and len(slots) > 1)
-    assert hall.device.recomputed[0] == slots[-1]
+    check_others(hall, 9)
+    assert hall.heard[9].pcm == alone(*TEXTS, speed=2.0)
 
 
-def test_newcomers_are_refused_when_there_are_pages_for_nobody() -> None:
-    hall = Hall(num_slots=16, num_pages=30, admits_all=False, max_recomputed=2, first_audio_target_ms=60_000.0)
+@pytest.mark.parametrize("speed", [1.0, 2.0])
+@pytest.mark.parametrize("num_pages", [8, 16, 24])
+def test_a_text_longer_than_all_pages_ends_its_stream_and_no_other(num_pages: int, speed: float) -> None:
+    hall = Hall(num_slots=4, num_pages=num_pages, max_streams=4)
+    open_some(hall, 2)
+    hall.open(2, words(random.Random(3), 150), speed=speed)
+    hall.open(3, *TEXTS)
+    hall.run()
+    assert isinstance(error_of(hall, 2), PagesExhausted)
+    check_others(hall, 2)
+
+
+def test_interleaved_texts_that_pause_hold_their_pages_and_nobody_waits_for_them() -> None:
+    hall = Hall(num_slots=6, num_pages=16, max_streams=6, interleaved=True)
+    for stream_id in (0, 1):
+        hall.open(stream_id, *TEXTS[:2], end=False)
+    hall.run()
+    for stream_id in (2, 3):
+        hall.open(stream_id, *TEXTS)
+    hall.run()
+    for stream_id in (2, 3):
+        assert hall.heard[stream_id].pcm == alone(*TEXTS, interleaved=True)
+    for stream_id in (0, 1):
+        hall.engine.push(stream_id, TEXTS[2], 2)
+        hall.engine.end(stream_id)
+    hall.run()
+    for heard in hall.heard.values():
+        assert heard.pcm == alone(*TEXTS, interleaved=True)
+    hall.check_empty()
+
+
+def test_new_requests_are_refused_when_there_are_pages_for_nobody() -> None:
+    hall = Hall(num_slots=16, num_pages=40, admits_all=False, first_audio_target_ms=60_000.0)
     hall.open(0, *TEXTS)
     hall.play(100)
-    room = hall.engine.load_report("anna").room
-    assert 0 < room < 10
+    num_free = hall.engine.load_report("anna").room
+    assert 0 < num_free < 10
     with pytest.raises(EngineOverloaded, match="no memory for the flow's state"):
         for stream_id in range(1, 16):
             hall.open(stream_id, *TEXTS)
-    assert len(hall.heard) == room + 1
+    assert len(hall.heard) == num_free + 1
     hall.run()
     check_others(hall)
 
 
 def test_a_voice_without_a_place_is_refused_alone() -> None:
-    hall = Hall(num_slots=4, num_pages=2, max_streams=4)
+    hall = Hall(num_slots=4, num_pages=8, max_streams=4)
     hall.open(0, *TEXTS, voice="ben")
     hall.play(1)
     hall.device.num_pages = hall.device.num_pages - hall.device.num_free_pages  # nothing is free
     hall.open(1, *TEXTS, voice="cleo")
     hall.open(2, *TEXTS, voice="ben")
+    hall.step()
+    hall.device.num_pages = 8
     hall.run()
     assert isinstance(error_of(hall, 1), PagesExhausted)
     for stream_id in (0, 2):
@@ -195,10 +238,10 @@ def test_a_voice_without_a_place_is_refused_alone() -> None:
     hall.check_empty()
 
 
-def test_pages_that_are_never_enough_end_the_batch() -> None:
+def test_a_device_that_lacks_pages_all_the_same_ends_the_batch() -> None:
     hall = Hall()
     hall.open(0, *TEXTS)
-    hall.device.errors["speak"] = [PagesExhausted("always"), PagesExhausted("always")]
+    hall.device.errors["speak"] = [PagesExhausted("always")]
     hall.run()
     assert isinstance(error_of(hall, 0), PagesExhausted)
     hall.check_empty()

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.engine.schedule import FlowCall, HopSchedule, calls_for, exact_hop  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.schedule import exact_hop  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
     Flow,
     FlowReference,
@@ -16,6 +16,8 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import (  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner  # noqa: E402
 from cc_tts.voices.enrolment import num_flow_tokens  # noqa: E402
 from tests.parity.golden_fill import fill_by_kind  # noqa: E402
+from tests.parity.schedule import FlowCall, HopSchedule, calls_for  # noqa: E402
+from tests.parity.whole_flow import whole_mel  # noqa: E402
 from tests.support.flow_cases import CLOSE, new_flow, new_runner, prompt_of, tokens_of, whole  # noqa: E402
 from tests.support.golden import read_tensors, tiny_shapes  # noqa: E402
 from tests.support.networks import flow_of  # noqa: E402
@@ -105,7 +107,9 @@ def test_it_equals_the_reference_on_golden_data() -> None:
     )
     tokens = golden["flow_token"]
     noise = fixed_noise(2 * (kept + tokens.shape[1]))
-    expected = flow(tokens, prompt.token, prompt.feat, prompt.embedding, streaming=True, finalize=True, noise=noise)[0]
+    expected = whole_mel(
+        flow, tokens, prompt.token, prompt.feat, prompt.embedding, streaming=True, finalize=True, noise=noise
+    )[0]
     runner = FlowRunner(flow, num_slots=1, num_pages=40, noise=noise, max_tokens=kept + tokens.shape[1])
     runner.open(0, runner.add_voice(prompt))
     calls = calls_of(kept, tokens.shape[1])

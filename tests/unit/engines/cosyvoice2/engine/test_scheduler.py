@@ -13,7 +13,6 @@ from cc_tts.engines.cosyvoice2.engine.scheduler import (
     FlowCandidate,
     LmCandidate,
     Scheduler,
-    choose_hop,
 )
 
 pytestmark = pytest.mark.unit
@@ -32,7 +31,7 @@ class Spoken:
     num_tokens: int
     clock: ListenerClock
     hop: int = 25
-    num_drawn: int = 0
+    num_sampled: int = 0
     num_given: int = 0
     num_prefill: int = PROMPT_POSITIONS
     first_audio_ms: float | None = None
@@ -62,7 +61,7 @@ class FakeDevice:
             flow=StageCost(self.flow_ms(0), self.slowness * 0.01),
             vocoder=StageCost(self.vocoder_ms(0), self.slowness * 0.003),
         )
-        config = EngineConfig(first_audio_target_ms=self.target_ms, max_streams=128, max_lm_rows=128, guard_ms=GUARD_MS)
+        config = EngineConfig(first_audio_target_ms=self.target_ms, max_streams=128, guard_ms=GUARD_MS)
         self.scheduler = Scheduler(config, self.costs)
         self.capacity = Capacity(config, self.costs)
 
@@ -118,13 +117,13 @@ class FakeDevice:
             LmCandidate(
                 key=key,
                 deadline_ms=s.clock.deadline_ms,
-                num_drawn=s.num_drawn,
+                num_sampled=s.num_sampled,
                 num_needed=s.num_needed,
                 is_first=s.clock.is_first,
                 num_prefill=s.num_prefill,
             )
             for key, s in self.streams.items()
-            if s.num_drawn < s.num_tokens and s.clock.ahead_ms(self.now_ms) < MAX_AHEAD_MS
+            if s.num_sampled < s.num_tokens and s.clock.left_ms(self.now_ms) < MAX_AHEAD_MS
         ]
 
     def ready(self) -> list[FlowCandidate]:
@@ -137,7 +136,7 @@ class FakeDevice:
                 is_first=s.clock.is_first,
             )
             for key, s in self.streams.items()
-            if s.num_drawn >= s.num_needed
+            if s.num_sampled >= s.num_needed
         ]
 
     def step(self) -> None:
@@ -151,7 +150,7 @@ class FakeDevice:
             rows = len(plan.decode)
             self.pass_time(self.lm_step_ms(rows), self.costs.lm_step.observe, rows)
         for key, until in plan.decode.items():
-            self.streams[key].num_drawn = min(until, self.streams[key].num_tokens)
+            self.streams[key].num_sampled = min(until, self.streams[key].num_tokens)
         ready = {c.key: c for c in self.ready()}
         chosen = self.scheduler.plan_flow(self.now_ms, list(ready.values()), self.drawing())
         if chosen:
@@ -177,10 +176,8 @@ class FakeDevice:
             self.over.append(self.streams.pop(key))
             return
         slack_ms = s.clock.slack_ms(self.now_ms)
-        s.hop = choose_hop(slack_ms, self.predicted, behind=PROMPT_TOKENS + s.num_given)
-
-    def predicted(self, num_new: int) -> float:
-        return self.scheduler.hop_ms(num_new, 2 * num_new + 6, 0, num_streams=len(self.streams))
+        behind, num_ready = PROMPT_TOKENS + s.num_given, s.num_sampled - s.num_given
+        s.hop = self.scheduler.choose_hop(slack_ms, behind=behind, num_ready=num_ready, num_streams=len(self.streams))
 
     @property
     def first_audio_ms(self) -> list[float]:

@@ -4,13 +4,16 @@ import math
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
+from cc_tts.engines.cosyvoice2.engine.feed import Feed, SamplingRules
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules
-from cc_tts.engines.cosyvoice2.engine.schedule import HopSchedule
-from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS, Feed, OneHop, Sequence, Stream, hops_of
+from cc_tts.engines.cosyvoice2.engine.schedule import ALL_AT_ONCE, exact_hop
+from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds, unistream_inputs
+from tests.parity.schedule import HopSchedule
 
 pytestmark = pytest.mark.unit
 
@@ -27,9 +30,9 @@ def make_sequence(stream: Stream, *, num_prompt: int = 45, **fields: Any) -> Seq
         **{
             "key": len(stream.sequences),
             "stream": stream,
-            "text_chunk_index": 0,
+            "marks": [(0, 0)],
             "seed": 0,
-            "hops": hops_of(num_prompt, first_hop=25, speed=stream.speed),
+            "hop": 25,
             "num_prompt": num_prompt,
             "slot": len(stream.sequences),
             **fields,
@@ -45,35 +48,35 @@ def plain_feed() -> Feed:
 
 def test_a_plain_sequence_goes_from_feed_to_tokens() -> None:
     sequence = make_sequence(make_stream(), feed=plain_feed())
-    assert sequence.is_drawing
+    assert sequence.is_sampling
     sequence.was_fed()
-    assert sequence.is_drawing
+    assert sequence.is_sampling
     assert sequence.feed is None
-    sequence.drew([1] * 32, stopped=False)
+    sequence.take_sampled([1] * 32, stopped=False)
     assert not sequence.is_ready  # 30 tokens fill the prompt's grid, three more are looked at
-    sequence.drew([2], stopped=False)
+    sequence.take_sampled([2], stopped=False)
     assert sequence.is_ready
     assert sequence.num_needed == 33
     assert sequence.num_frames == 2 * (20 + 33)
     assert sequence.num_keys == 2 * (45 + 33)
-    sequence.drew((), stopped=True)
-    assert sequence.is_drawn
-    assert not sequence.is_drawing
-    assert not sequence.is_mute
+    sequence.take_sampled((), stopped=True)
+    assert sequence.is_sampled
+    assert not sequence.is_sampling
+    assert not sequence.is_empty
     assert sequence.unsent_ms == 33 * 40
 
 
 def test_a_sequence_without_tokens_is_mute() -> None:
     sequence = make_sequence(make_stream(), feed=plain_feed())
     sequence.was_fed()
-    sequence.drew((), stopped=True)
-    assert sequence.is_mute
+    sequence.take_sampled((), stopped=True)
+    assert sequence.is_empty
     assert not sequence.is_ready
 
 
 def test_an_interleaved_sequence_waits_for_text_and_is_never_fed_while_it_runs() -> None:
     stream = make_stream(is_interleaved=True)
-    sequence = make_sequence(stream, bistream=Bistream((), (), speech_ids=IDS))
+    sequence = make_sequence(stream, bistream=Bistream(speech_ids=IDS))
     sequence.add_text((1, 2, 3), text_chunk_index=0)
     assert sequence.feed is None
     assert stream.owes_nothing
@@ -85,17 +88,17 @@ def test_an_interleaved_sequence_waits_for_text_and_is_never_fed_while_it_runs()
     sequence.add_text((7, 8, 9, 10), text_chunk_index=2)
     sequence.end_text()
     assert sequence.feed is None
-    sequence.drew([7] * 15, stopped=False)
+    sequence.take_sampled([7] * 15, stopped=False)
     assert sequence.feed is None
-    sequence.drew([IDS.fill], stopped=True)
+    sequence.take_sampled([IDS.fill], stopped=True)
     assert sequence.feed is not None
     assert sequence.feed.goes_on
     assert sequence.num_unspoken == 1
     sequence.was_fed()
-    sequence.drew([8] * 15 + [IDS.fill], stopped=True)
+    sequence.take_sampled([8] * 15 + [IDS.fill], stopped=True)
     sequence.was_fed()
-    sequence.drew([9, IDS.end], stopped=True)
-    assert sequence.is_drawn
+    sequence.take_sampled([9, IDS.end], stopped=True)
+    assert sequence.is_sampled
     assert len(sequence.tokens) == 31
     assert sequence.num_text == 10
 
@@ -109,9 +112,9 @@ def test_audio_counts_for_the_text_chunk_that_is_spoken_then(num_given: int, ind
 
 
 def test_an_interleaved_text_that_ends_without_a_word_is_over() -> None:
-    sequence = make_sequence(make_stream(), bistream=Bistream((), (), speech_ids=IDS))
+    sequence = make_sequence(make_stream(), bistream=Bistream(speech_ids=IDS))
     sequence.end_text()
-    assert sequence.is_mute
+    assert sequence.is_empty
     assert not sequence.takes_text
 
 
@@ -142,22 +145,44 @@ def test_speed_counts_in_what_is_unsent() -> None:
     assert make_sequence(stream, tokens=[1] * 10).unsent_ms == 200.0
 
 
-def test_hops_by_speed() -> None:
-    assert isinstance(hops_of(0, first_hop=25, speed=1.0), HopSchedule)
-    hops = hops_of(0, first_hop=25, speed=1.5)
-    assert isinstance(hops, OneHop)
-    assert hops.poll(1000, finished=False) is None
-    call = hops.poll(1000, finished=True)
-    assert call is not None
-    assert (call.num_tokens, call.num_new, call.finalize) == (1000, 1000, True)
-    assert hops.poll(1000, finished=True) is None
+@given(num_prompt=st.integers(0, 60), num_tokens=st.integers(1, 400), steps=st.lists(st.integers(1, 40), max_size=20))
+def test_flow_calls_are_those_of_the_oracle_however_tokens_arrive(
+    num_prompt: int, num_tokens: int, steps: list[int]
+) -> None:
+    oracle = HopSchedule(num_prompt, hop=exact_hop(num_prompt))
+    sequence = make_sequence(make_stream(), num_prompt=num_prompt, hop=exact_hop(num_prompt))
+    sequence.was_fed()
+    text = list(range(num_tokens))
+    for step in [*steps, num_tokens]:
+        sequence.take_sampled(text[len(sequence.tokens) :][:step], stopped=len(sequence.tokens) + step >= num_tokens)
+        while sequence.is_ready and sequence.num_given < len(sequence.tokens):
+            call = oracle.poll(len(sequence.tokens), finished=sequence.is_sampled)
+            assert call is not None
+            start = sequence.num_flowed
+            job = sequence.next_job()
+            assert list(job.tokens) == text[start : call.num_tokens]
+            assert (job.is_first, job.is_last) == (call.num_given == 0, call.finalize)
+            assert sequence.num_given == call.num_given + call.num_new
+            sequence.hop = oracle.hop
+        if sequence.is_sampled:
+            break
+    assert sequence.num_given == num_tokens
+
+
+def test_speech_whose_speed_is_changed_is_one_call() -> None:
+    sequence = make_sequence(make_stream(speed=1.5), hop=ALL_AT_ONCE, tokens=[1] * 1000)
+    assert not sequence.is_ready
+    sequence.take_sampled((), stopped=True)
+    assert sequence.is_ready
+    job = sequence.next_job()
+    assert (len(job.tokens), job.is_first, job.is_last, sequence.num_given) == (1000, True, True, 1000)
 
 
 def test_when_a_stream_will_be_done_with_is_known_once_all_is_drawn() -> None:
     stream = make_stream()
     sequence = make_sequence(stream, feed=plain_feed())
     sequence.was_fed()
-    sequence.drew([1] * 150, stopped=True)  # 6 s
+    sequence.take_sampled([1] * 150, stopped=True)  # 6 s
     assert stream.left_ms == math.inf  # more text may come
     stream.has_ended = True
     assert stream.left_ms == 6000.0 - MAX_AHEAD_MS
@@ -179,16 +204,16 @@ def test_a_stream_with_nothing_left_is_done_with_now() -> None:
 def test_the_sixth_silent_token_in_a_row_and_those_after_it_are_left_out() -> None:
     sequence = make_sequence(make_stream(), feed=plain_feed(), silent_tokens=frozenset({1, 2}))
     sequence.was_fed()
-    sequence.drew([1, 2, 1, 2], stopped=False)
-    sequence.drew([1, 2, 1, 7, 2, 2, 2, 2, 2, 2, 9], stopped=True)
+    sequence.take_sampled([1, 2, 1, 2], stopped=False)
+    sequence.take_sampled([1, 2, 1, 7, 2, 2, 2, 2, 2, 2, 9], stopped=True)
     assert sequence.tokens == [1, 2, 1, 2, 1, 7, 2, 2, 2, 2, 2, 9]
     assert sequence.num_unspoken == 3
 
 
 def test_silence_of_an_interleaved_text_is_left_out_as_well() -> None:
-    sequence = make_sequence(make_stream(), bistream=Bistream((), (), speech_ids=IDS), silent_tokens=frozenset({3}))
+    sequence = make_sequence(make_stream(), bistream=Bistream(speech_ids=IDS), silent_tokens=frozenset({3}))
     sequence.add_text((1, 2, 3, 4, 5), text_chunk_index=0)
     sequence.was_fed()
-    sequence.drew([3] * 8 + [4], stopped=False)
+    sequence.take_sampled([3] * 8 + [4], stopped=False)
     assert sequence.tokens == [3] * 5 + [4]
     assert sequence.num_unspoken == 3

@@ -75,24 +75,22 @@ class TestOneSequence:
     """It gives what the whole gives."""
 
     @pytest.mark.parametrize("graphs", [False, True])
-    @pytest.mark.parametrize("recompute", [False, True])
     @pytest.mark.parametrize("num_prompt", list(PAGES_OF_PROMPT))
-    def test_random_pieces(self, flow: Flow, num_prompt: int, recompute: bool, graphs: bool) -> None:
+    def test_random_pieces(self, flow: Flow, num_prompt: int, graphs: bool) -> None:
         prompt, tokens = prompt_of(num_prompt), tokens_of(90, num_prompt)
         runner = new_runner(flow, graphs=graphs)
         voice = runner.add_voice(prompt)
-        runner.open(2, voice, recompute=recompute)
+        runner.open(2, voice)
         mels = run(runner, 2, cut(tokens, random.Random(num_prompt)))
         torch.testing.assert_close(torch.cat(mels, dim=1), whole(flow, prompt, tokens), **CLOSE)
         assert all(mel.dtype == torch.float32 for mel in mels)
 
     @pytest.mark.parametrize("graphs", [False, True])
-    @pytest.mark.parametrize("recompute", [False, True])
     @pytest.mark.parametrize("num_prompt", [0, 20, 50])
-    def test_hops_within_chunks(self, flow: Flow, num_prompt: int, recompute: bool, graphs: bool) -> None:
+    def test_hops_within_chunks(self, flow: Flow, num_prompt: int, graphs: bool) -> None:
         prompt, tokens = prompt_of(num_prompt), tokens_of(70, 3)
         runner = new_runner(flow, graphs=graphs)
-        runner.open(0, runner.add_voice(prompt), recompute=recompute)
+        runner.open(0, runner.add_voice(prompt))
         num_given = 0
         ends = (8, 8, 13, 33, 36, 61, 70)
         for start, end, partial in zip((0, *ends), ends, (True, True, True, False, True, True, False), strict=False):
@@ -103,11 +101,10 @@ class TestOneSequence:
             torch.testing.assert_close(mel, known[:, num_given:], **CLOSE)
             num_given = max(num_given, known.shape[1])
 
-    @pytest.mark.parametrize("recompute", [False, True])
     @pytest.mark.parametrize("num_prompt", [0, 20, 27])
-    def test_nothing_at_all(self, flow: Flow, num_prompt: int, recompute: bool) -> None:
+    def test_nothing_at_all(self, flow: Flow, num_prompt: int) -> None:
         runner = new_runner(flow)
-        runner.open(0, runner.add_voice(prompt_of(num_prompt)), recompute=recompute)
+        runner.open(0, runner.add_voice(prompt_of(num_prompt)))
         assert runner.step([FlowRow(0, [], is_last=True)])[0].shape == (80, 0)
 
     def test_tokens_may_be_a_tensor(self, flow: Flow) -> None:
@@ -116,20 +113,6 @@ class TestOneSequence:
         runner.open(0, runner.add_voice(prompt))
         mel = runner.step([FlowRow(0, torch.tensor(tokens), is_last=True)])[0]
         torch.testing.assert_close(mel, whole(flow, prompt, tokens), **CLOSE)
-
-    @pytest.mark.parametrize("at", [10, 30, 60])
-    def test_it_can_go_on_without_pages(self, flow: Flow, at: int) -> None:
-        prompt, tokens = prompt_of(50), tokens_of(80, 3)
-        runner = new_runner(flow)
-        runner.open(0, runner.add_voice(prompt))
-        first = runner.step([FlowRow(0, tokens[:at], is_last=False, partial=False)])[0]
-        runner.recompute(0)
-        assert runner.pool.num_used == 1
-        runner.recompute(0)
-        rest = run(runner, 0, [tokens[at:50], tokens[50:70], tokens[70:]] if at < 50 else [[], tokens[at:]])
-        torch.testing.assert_close(torch.cat([first, *rest], dim=1), whole(flow, prompt, tokens), **CLOSE)
-        runner.close(0)
-        assert runner.pool.num_used == 1
 
     def test_half_precision(self) -> None:
         flow = new_flow(half=True)
@@ -160,7 +143,7 @@ class TestManySequences:
             while waiting and len(speaking) < 5 and draw.random() < 0.6:
                 slot = draw.choice([slot for slot in range(5) if slot not in speaking])
                 speaking[slot] = waiting.pop()
-                runner.open(slot, speaking[slot].voice, recompute=draw.random() < 0.25)
+                runner.open(slot, speaking[slot].voice)
             rows = []
             for slot, one in speaking.items():
                 if draw.random() < 0.7:

@@ -1,3 +1,4 @@
+import dataclasses
 import random
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -7,7 +8,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice2.engine.bistream import Bistream, BistreamState  # noqa: E402
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import UNLIMITED, SamplingRules  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.device import Sampled  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.feed import UNLIMITED, SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     TASK,
@@ -17,7 +19,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.lm import Drawn, LmFeed, LmRunner, LmVoice  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice  # noqa: E402
 from tests.parity.generation import speak, speak_streamed  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
 from tests.support.networks import lm_of  # noqa: E402
@@ -119,15 +121,14 @@ def test_sequences_that_come_and_go_draw_what_they_draw_alone(lm: SpeechLm, num_
 
 def test_streamed_texts_in_random_pieces_draw_what_they_draw_alone(lm: SpeechLm) -> None:
     rng = random.Random(4)
-    for num_prompt in (0, 20):
-        prompts = (PROMPT_TEXT, range(num_prompt))
+    for _ in range(2):
         texts = {slot: [rng.randrange(500) for _ in range(length)] for slot, length in enumerate((3, 9, 16))}
         expected = {
-            slot: list(speak_streamed(lm, [text], SeededRas(slot), prompt_text=prompts[0], prompt_speech=prompts[1]))
+            slot: list(speak_streamed(lm, [text], SeededRas(slot), prompt_text=PROMPT_TEXT))
             for slot, text in texts.items()
         }
         runner = LmRunner(lm, num_slots=3, num_positions=500)
-        streams = {slot: Bistream(*prompts, speech_ids=lm.config.speech_ids) for slot in texts}
+        streams = {slot: Bistream(PROMPT_TEXT, speech_ids=lm.config.speech_ids) for slot in texts}
         assert replay(runner, streams, texts, rng) == expected
         assert all(stream.state is BistreamState.DONE for stream in streams.values())
 
@@ -140,6 +141,7 @@ def replay(
     voice = runner.add_voice(PROMPT_TEXT)
     rest = {slot: list(text) for slot, text in texts.items()}
     begun: set[int] = set()
+    num_sampled = dict.fromkeys(streams, 0)
     idle = set(streams)
     while any(stream.state is not BistreamState.DONE for stream in streams.values()):
         feeds = []
@@ -151,14 +153,15 @@ def replay(
                 if not rest[slot]:
                     stream.end_text()
                     del rest[slot]
-            step = stream.next_step() if slot in idle else None
+            step = stream.next_feed() if slot in idle else None
             if step is not None:
-                feeds.append(LmFeed(slot, step.inputs, stream.rules, slot, voice, goes_on=slot in begun))
+                feeds.append(LmFeed(slot, step.inputs, step.rules, slot, voice, goes_on=step.goes_on))
                 begun.add(slot)
                 idle.remove(slot)
         runner.start(feeds)
-        until = {slot: len(streams[slot].history) + rng.randint(1, 20) for slot in begun}
+        until = {slot: num_sampled[slot] + rng.randint(1, 20) for slot in begun}
         for slot, drawn in runner.decode(until, rng.randint(0, 8)).items():
+            num_sampled[slot] += len(drawn.ids)
             spoken[slot] += [taken for taken in map(streams[slot].take, drawn.ids) if taken is not None]
             if drawn.stopped:
                 idle.add(slot)
@@ -168,10 +171,10 @@ def replay(
 def test_a_stopped_slot_reports_fill_and_goes_on(lm: SpeechLm) -> None:
     stream = Bistream(speech_ids=lm.config.speech_ids)
     stream.add_text([1, 2, 3, 4, 5])
-    step = stream.next_step()
+    step = stream.next_feed()
     assert step is not None
     runner = small_runner(lm)
-    runner.start([LmFeed(1, step.inputs, stream.rules, 5)])
+    runner.start([LmFeed(1, step.inputs, step.rules, 5)])
     drawn = runner.decode({1: 99}, 30)[1]
     assert drawn.stopped
     assert drawn.ids[-1] == FILL
@@ -180,10 +183,10 @@ def test_a_stopped_slot_reports_fill_and_goes_on(lm: SpeechLm) -> None:
     for drawn_id in drawn.ids:
         stream.take(drawn_id)
     stream.end_text()
-    step = stream.next_step()
+    step = stream.next_feed()
     assert step is not None
-    assert step.inputs == (TASK,)
-    runner.start([LmFeed(1, step.inputs, stream.rules, goes_on=True)])
+    assert step.inputs == [TASK]
+    runner.start([LmFeed(1, step.inputs, step.rules, goes_on=True)])
     assert len(runner.decode({}, 0)[1].ids) == 1
 
 
@@ -274,7 +277,7 @@ def test_speech_of_no_length_is_silent(lm: SpeechLm) -> None:
     runner = small_runner(lm)
     runner.start([feed_of(0, LmRequest([]), 1), feed_of(1, LmRequest([1]), 1)])
     drawn = runner.decode({}, 0)
-    assert drawn[0] == Drawn((), stopped=True)
+    assert drawn[0] == Sampled((), stopped=True)
     assert len(drawn[1].ids) == 1
 
 
@@ -284,7 +287,9 @@ def test_officially_every_special_id_ends_the_speech(special: tuple[float, float
     request = LmRequest([3, 4])
     expected = list(speak(lm, request, SeededRas(8), compat=True))
     runner = small_runner(lm)
-    runner.start([LmFeed(0, request.inputs, SamplingRules.of_request(request.limits, compat=True), 8)])
+    anything = ForbiddenIds(end=False, unused=False, fill=False)
+    rules = dataclasses.replace(SamplingRules.of_request(request.limits), forbidden=anything)
+    runner.start([LmFeed(0, request.inputs, rules, 8)])
     assert finish(runner, [0])[0] == expected
     assert len(expected) < request.limits.max_len
 
@@ -314,8 +319,8 @@ def test_numbers_that_are_not_finite_stay_in_their_row(lm: SpeechLm) -> None:
     before = runner.decode({}, 0)
     poison(runner, 1)
     after = runner.decode(dict.fromkeys(range(3), 4), 3)
-    assert after[1] == Drawn((), stopped=True, failed=True)
-    assert runner.decode(dict.fromkeys(range(3), 9), 3)[1] == Drawn((), stopped=True, failed=True)
+    assert after[1] == Sampled((), stopped=True, failed=True)
+    assert runner.decode(dict.fromkeys(range(3), 9), 3)[1] == Sampled((), stopped=True, failed=True)
     assert runner.num_not_finite == 1
     with pytest.raises(ValueError, match="cannot go on"):
         runner.start([LmFeed(1, [TASK], SamplingRules.of_request(LengthLimits(0, 9)), goes_on=True)])
@@ -347,8 +352,8 @@ def test_a_slot_that_is_full_fails(lm: SpeechLm) -> None:
     runner = small_runner(lm, 2, 12)
     runner.start([feed_of(0, request, 3, limits), feed_of(1, request, 4, LengthLimits(3, 3))])
     drawn = runner.decode({0: 30, 1: 30}, 40)
-    assert drawn[1] == Drawn(tuple(alone(lm, request, 4, LengthLimits(3, 3))), stopped=True)
-    assert drawn[0] == Drawn(tuple(alone(lm, request, 3, limits)[:9]), stopped=True, failed=True)
+    assert drawn[1] == Sampled(tuple(alone(lm, request, 4, LengthLimits(3, 3))), stopped=True)
+    assert drawn[0] == Sampled(tuple(alone(lm, request, 3, limits)[:9]), stopped=True, failed=True)
     assert runner.num_not_finite == 0
 
 

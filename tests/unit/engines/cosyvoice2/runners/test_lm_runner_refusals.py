@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.engine.sampling_rules import SamplingRules  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.feed import SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     LengthLimits,

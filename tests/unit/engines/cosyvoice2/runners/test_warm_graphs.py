@@ -13,8 +13,7 @@ pytest.importorskip("onnx")
 from cc_tts.engines.cosyvoice2 import batched  # noqa: E402
 from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedEngine  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig  # noqa: E402
-from cc_tts.engines.cosyvoice2.engine.schedule import HopSchedule, calls_for, exact_hop  # noqa: E402
-from cc_tts.engines.cosyvoice2.engine.scheduler import HOPS  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.schedule import HOPS, exact_hop  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import flow as flow_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import memory_plan  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import runner as model_runner  # noqa: E402
@@ -27,6 +26,7 @@ from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_FRAMES  # noqa: 
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS  # noqa: E402
 from cc_tts.errors import ConfigError  # noqa: E402
 from cc_tts.voices.enrolment import MAX_LM_TOKENS, num_flow_tokens  # noqa: E402
+from tests.parity.schedule import HopSchedule, calls_for  # noqa: E402
 from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402

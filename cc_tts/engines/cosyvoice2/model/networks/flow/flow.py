@@ -1,8 +1,8 @@
 """The flow: speech tokens become a mel spectrogram (§4).
 
-:meth:`Flow.forward` runs whole sequences, as the reference does for every chunk. :meth:`Flow.run_pages` runs what is new and
-reads the past from pages: keys and values of encoder and estimator (of every Euler step) and the last inputs of the causal
-convolutions. Under the chunk mask both give the same frames, because nothing behind the end of a chunk is seen in it.
+:meth:`Flow.run_pages` runs what is new and reads the past from pages: keys and values of encoder and estimator (of every
+Euler step) and the last inputs of the causal convolutions. Under the chunk mask that gives the frames of a run over the
+whole, because nothing behind the end of a chunk is seen in it.
 
 Lengths that shapes depend on are numbers of the host; no tensor is asked for its value.
 
@@ -74,62 +74,6 @@ class Flow(nn.Module):
         weight = self.spk_embed_affine_layer.weight
         return cast("Tensor", self.spk_embed_affine_layer(functional.normalize(embedding, dim=1).to(weight.dtype)))
 
-    def forward(
-        self,
-        token: Tensor,
-        prompt_token: Tensor,
-        prompt_feat: Tensor,
-        embedding: Tensor,
-        *,
-        streaming: bool,
-        finalize: bool,
-        noise: Tensor,
-        token_len: Tensor | None = None,
-        prompt_token_len: Tensor | None = None,
-    ) -> Tensor:
-        """Mel frames of whole sequences.
-
-        Args:
-            token: speech tokens, [B, N].
-            prompt_token: speech tokens of the prompt, [B, P]; P may be 0.
-            prompt_feat: mel of the prompt, [B, 2 P, mels].
-            embedding: speaker embedding, [B, embedding].
-            streaming: attention ends with the chunk (§4.4); otherwise every frame sees every frame.
-            finalize: no tokens will follow; otherwise the last three are only looked at (§4.2).
-            noise: what the frames start from, [1 or B, mels, at least 2 (P + N)], see :func:`fixed_noise`.
-            token_len: how many tokens of each row are real, [B]; all, when left out.
-            prompt_token_len: the same of the prompt.
-
-        Returns:
-            [B, mels, 2 N], or six frames less when not ``finalize``; float32, zeros behind the end of a row
-
-        """
-        num_rows, num_tokens = token.shape
-        num_prompt = prompt_token.shape[1]
-        if prompt_feat.shape[1] != num_prompt * FRAMES_PER_TOKEN:  # everything after it would be shifted (§4)
-            raise ValueError(f"a prompt of {num_prompt} tokens cannot have {prompt_feat.shape[1]} mel frames")
-        lookahead = self.config.encoder.lookahead
-        lengths = token.new_full((num_rows,), num_tokens) if token_len is None else token_len
-        prompts = token.new_full((num_rows,), num_prompt) if prompt_token_len is None else prompt_token_len
-
-        places = torch.arange(num_prompt + num_tokens, device=token.device).expand(num_rows, -1)  # [B, P + N]
-        source = torch.where(places < prompts[:, None], places, places + (num_prompt - prompts)[:, None])
-        joined = torch.cat((prompt_token, token), dim=1).gather(1, source.clamp(max=num_prompt + num_tokens - 1))
-        window = functional.pad(joined, (0, lookahead)) if finalize else joined
-        known = within(prompts + lengths, window.shape[1])
-        num_new = prompts + lengths if finalize else prompts + lengths - lookahead
-        tokens, frames = self._spans(num_new, window.shape[1] - lookahead, streaming=streaming)
-
-        num_frames = frames.visible.shape[2]
-        cond = functional.pad(prompt_feat, (0, 0, 0, num_frames - prompt_feat.shape[1]))
-        cond = cond.masked_fill(~within(prompts * FRAMES_PER_TOKEN, num_frames)[..., None], 0.0)
-        start = noise[:, :, :num_frames].transpose(1, 2).expand(num_rows, -1, -1)
-        mu = self.encoder_proj(self._encode(window, known, tokens, frames, None))
-        mel = self._solve(mu, self.speaker(embedding), cond, start, frames, None)  # [B, 2 (P + N), mels]
-
-        num_given = max(0, num_frames - num_prompt * FRAMES_PER_TOKEN)
-        return _cut(mel, prompts * FRAMES_PER_TOKEN, (num_new - prompts) * FRAMES_PER_TOKEN, num_given)
-
     def run_pages(
         self,
         encoder: EncoderCache,
@@ -165,35 +109,20 @@ class Flow(nn.Module):
         """
         starts, known, run, kept = counts.unbind()
         width = window.shape[1] - self.config.encoder.lookahead
-        tokens, frames = self._spans(run, width, streaming=True, num_kept=kept, starts=starts, pages=pages, slots=slots)
-        hidden = self._encode(window, within(known, window.shape[1]), tokens, frames, encoder)
-        return self._solve(self.encoder_proj(hidden), speaker, cond, noise, frames, estimator)
-
-    def _spans(
-        self,
-        num_new: Tensor,
-        width: int,
-        *,
-        streaming: bool,
-        num_kept: Tensor | None = None,
-        starts: Tensor | None = None,
-        pages: Tensor | None = None,
-        slots: Tensor | None = None,
-    ) -> tuple[Span, Span]:
-        """The span of the tokens and that of their frames."""
-        spans = [
+        tokens, frames = (
             Span.of(
-                num_new * scale,
+                run * scale,
                 width * scale,
-                chunk=self.config.chunk_tokens * scale if streaming else None,
-                num_kept=None if num_kept is None else num_kept * scale,
-                starts=None if starts is None else starts * scale,
+                chunk=self.config.chunk_tokens * scale,
+                num_kept=kept * scale,
+                starts=starts * scale,
                 pages=pages,
                 slots=slots,
             )
             for scale in (1, FRAMES_PER_TOKEN)
-        ]
-        return spans[0], spans[1]
+        )
+        hidden = self._encode(window, within(known, window.shape[1]), tokens, frames, encoder)
+        return self._solve(self.encoder_proj(hidden), speaker, cond, noise, frames, estimator)
 
     def _encode(self, window: Tensor, known: Tensor, tokens: Span, frames: Span, cache: EncoderCache | None) -> Tensor:
         embedded = self.input_embedding(window.clamp(min=0))
@@ -215,10 +144,3 @@ class Flow(nn.Module):
             with_, without = self.estimator(rows, mu, shifts, speaker, cond, both, past).to(torch.float32).chunk(2)
             x = torch.add(x, torch.lerp(with_, without, -guidance), alpha=length)
         return x
-
-
-def _cut(mel: Tensor, starts: Tensor, counts: Tensor, width: int) -> Tensor:
-    """Of each row of ``mel`` [B, T, mels] ``counts`` frames from ``starts`` on: [B, mels, width], zeros behind them."""
-    places = (starts[:, None] + torch.arange(width, device=mel.device)).clamp(max=mel.shape[1] - 1)
-    cut = mel.gather(1, places[..., None].expand(-1, -1, mel.shape[2]))
-    return cut.masked_fill(~within(counts, width)[..., None], 0.0).transpose(1, 2)

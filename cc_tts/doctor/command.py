@@ -1,4 +1,4 @@
-"""``cc-tts doctor``: run the checks, print one line each, say by the exit status whether the server can run."""
+"""``cc-tts doctor``: run the checks and print a line for each finding; the exit status is 1 if the server cannot run."""
 
 import argparse
 import asyncio
@@ -21,20 +21,16 @@ MARGIN_S: Final = 2.0
 """A check that starts a child gives up on it by itself; this is how much later the doctor gives up on the check, s."""
 
 CHECKS: Final = (
-    Check("pjsua2", software.check_pjsua2, CHILD_S + MARGIN_S),  # first: what it allows is what the rest is measured by
-    Check("sip.max_calls", software.check_max_calls),
+    Check("pjsua2", software.check_pjsua2, CHILD_S + MARGIN_S),  # first, as the number of calls depends on it
+    Check("configuration", software.check_configuration, TORCH_S + MARGIN_S),
     Check("addresses", network.check_addresses, CHILD_S),  # a name server that does not answer
     Check("ports", network.check_ports),
-    Check("tls", network.check_tls),
     Check("rtp ports", network.check_rtp, CHILD_S),
     Check("udp buffers", network.check_udp_buffers),
     Check("clock", machine.check_clock, QUICK_S + MARGIN_S),
     Check("cpu", machine.check_cpu),
     Check("ulimit -n", machine.check_descriptors),
     Check("files", machine.check_files),
-    Check("tts.engine", software.check_engine),
-    Check("espeak-ng", software.check_espeak, CHILD_S + MARGIN_S),
-    Check("onnx voices", software.check_onnx, CHILD_S + MARGIN_S),
     Check("torch", software.check_torch, TORCH_S + MARGIN_S),
     Check("model", software.check_model, DEEP_S + MARGIN_S),
     Check("voices", software.check_voices, CHILD_S),
@@ -42,7 +38,7 @@ CHECKS: Final = (
 
 
 def examine(subject: Subject, checks: Sequence[Check] = CHECKS) -> Iterator[Finding]:
-    """Every finding, as it is made."""
+    """The findings of all checks, one after the other."""
     for check in checks:
         yield from bounded(check, subject)
 

@@ -1,6 +1,5 @@
 """Clock, processor, limits, disks and permissions."""
 
-import dataclasses
 import os
 import tempfile
 from collections import Counter
@@ -8,14 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from cc_tts.config.schema import Config
 from cc_tts.doctor.finding import QUICK_S, Finding, Subject, fail, ok, warn
 from cc_tts.doctor.probes import Probes
 
 MAX_CLOCK_STEP_NS: Final = 1_000_000
 """A twentieth of a 20 ms tick of the media clock, ns."""
 SLOW_CLOCKS: Final = frozenset({"acpi_pm", "hpet", "jiffies", "pit"})
-"""Clock sources that are asked over a bus or tick with the scheduler: each reading takes microseconds."""
+"""Clock sources that are read over a bus or tick with the scheduler: each reading takes microseconds."""
 DESCRIPTORS_A_CALL: Final = 2
 DESCRIPTORS_BESIDES: Final = 128
 """Transports, channels, log, HTTP and WebSocket clients."""
@@ -24,8 +22,6 @@ MIN_FREE_TEMPORARY_BYTES: Final = 64 * 1024**2
 """Of the folder for temporary files, which is often in memory."""
 CLOCKS: Final = "sys/devices/system/clocksource/clocksource0"
 GOVERNORS: Final = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
-WRITTEN: Final = frozenset({"cache.disk_dir"})
-"""Folders that the server makes and fills; the others it only reads."""
 _OTHERS_READ: Final = 0o004
 
 
@@ -37,9 +33,8 @@ def check_clock(subject: Subject) -> Iterator[Finding]:
         advice = "the 20 ms media clock cannot run on it; use another kernel or machine"
         yield fail("clock", f"{source}, steps of {step_ns / 1e6:g} ms", advice)
     elif source in SLOW_CLOCKS:
-        yield warn(
-            "clock", f"{source}, slow to read", f"choose tsc or kvm-clock, if /{CLOCKS}/available_clocksource has it"
-        )
+        advice = f"choose tsc or kvm-clock, if /{CLOCKS}/available_clocksource has it"
+        yield warn("clock", f"{source}, slow to read", advice)
     else:
         yield ok("clock", f"{source}, steps of {step_ns} ns")
     is_right = _is_synchronised(subject.probes)
@@ -48,7 +43,7 @@ def check_clock(subject: Subject) -> Iterator[Finding]:
     elif is_right:
         yield ok("wall clock", "synchronised")
     else:
-        advice = "start chrony or systemd-timesyncd: logs and events bear wrong times"
+        advice = "start chrony or systemd-timesyncd: the times of logs and events are wrong"
         yield warn("wall clock", "not synchronised", advice)
 
 
@@ -99,48 +94,19 @@ def check_descriptors(subject: Subject) -> Iterator[Finding]:
 
 
 def check_files(subject: Subject) -> Iterator[Finding]:
-    """Every file and folder that the configuration names, and the space that the folders have."""
+    """Who can read the configuration file, and the folders that it names: whether they can be read, and their space."""
     config, file = subject.config, subject.config_file
-    named = dict(_named_paths(config))
-    for key, path in named.items():
-        yield _written(key, path) if key in WRITTEN else _read(key, path)
     holds_secrets = bool(config.http.tokens or config.registration.password)
-    if file is not None and holds_secrets and _is_world_readable(file):
+    if file is not None and holds_secrets and file.exists() and file.stat().st_mode & _OTHERS_READ:
         yield warn("config file", f"{file} holds secrets and can be read by everybody", f"chmod o-r {file}")
     yield from _space(subject.probes, "temporary files", Path(tempfile.gettempdir()), MIN_FREE_TEMPORARY_BYTES)
-    for key, path in named.items():
-        if key.endswith("_dir"):
-            yield from _space(subject.probes, key, path, MIN_FREE_BYTES)
-
-
-def _named_paths(config: Config) -> Iterator[tuple[str, Path]]:
-    """``section.key`` of every key that ends with ``_file`` or ``_dir`` and is set."""
-    for section, values in dataclasses.asdict(config).items():
-        for key, value in values.items():
-            if key.endswith(("_file", "_dir")) and isinstance(value, str) and value:
-                yield f"{section}.{key}", Path(value).expanduser()
-
-
-def _read(key: str, path: Path) -> Finding:
-    if not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
-        return fail(key, f"{path} cannot be read", "create it, or give this user the right to read it")
-    if key.endswith("key_file") and _is_world_readable(path):
-        return warn(key, f"{path} can be read by everybody", f"chmod o-r {path}")
-    return ok(key, f"{path} can be read")
-
-
-def _written(key: str, path: Path) -> Finding:
-    there = next((place for place in (path, *path.parents) if place.exists()), path)
-    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
-        return ok(key, f"{path} can be written")
-    return fail(key, f"{path} cannot be written", "give this user the right to write it, or name another")
-
-
-def _is_world_readable(path: Path) -> bool:
-    try:
-        return bool(path.stat().st_mode & _OTHERS_READ)
-    except OSError:
-        return False
+    read = {"tts.model_dir": config.tts.model_dir, "tts.voices_dir": config.tts.voices_dir}
+    for key, name in {**read, "cache.disk_dir": config.cache.disk_dir}.items():
+        folder = Path(name).expanduser()
+        if name and key in read and not os.access(folder, os.R_OK | os.X_OK):
+            yield fail(key, f"{folder} cannot be read", "create it, or give this user the right to read it")
+        if name:
+            yield from _space(subject.probes, key, folder, MIN_FREE_BYTES)
 
 
 def _space(probes: Probes, key: str, path: Path, wanted_bytes: int) -> Iterator[Finding]:

@@ -6,19 +6,15 @@ import socket
 from collections.abc import Iterator
 from typing import Final
 
-from cc_tts.clock import MonotonicClock
-from cc_tts.config import tls as tls_files
 from cc_tts.doctor.finding import Finding, Subject, fail, ok, warn
-from cc_tts.errors import ConfigError
 from cc_tts.port_owner import Kind
-from cc_tts.ua.pjsua2_build import VARIABLE, WHEEL_MAX_CALLS
+from cc_tts.startup import listeners
 
 WANTED_BUFFER_BYTES: Final = 8 * 1024 * 1024
 """What the server build asks for on the SIP socket (``sip/pjproject/config_site.h``)."""
 MANY_CALLS: Final = 50
 """From so many calls on, a burst of signalling overruns the kernel's usual 208 KiB."""
 _ANY: Final = "0.0.0.0"
-_PRIVILEGED: Final = 1024
 _OWN_PROCESSES: Final = ("cc_tts.ua", "cc-tts serve", "cc_tts.cli", "cc_tts.engines.worker")
 """What stands in the command line of each of ours."""
 
@@ -30,8 +26,14 @@ def check_addresses(subject: Subject) -> Iterator[Finding]:
         advice = 'for a PBX elsewhere: the address it reaches; "0.0.0.0" with the server build of pjsua2'
         yield warn("sip.host", f"{sip.host}: only this machine can call", advice)
     else:
-        local = probes.local_address() if sip.host == _ANY else sip.host
-        yield _reported_address(sip.public_address or local, is_chosen=bool(sip.public_address))
+        address = sip.public_address or (probes.local_address() if sip.host == _ANY else sip.host)
+        if not address:
+            yield warn("sip.host", "no route leaves this machine", "set sip.host to the address peers can reach")
+        elif not sip.public_address and ipaddress.ip_address(address).is_private:
+            advice = "fine within that network; set sip.public_address if a PBX reaches this machine through NAT"
+            yield warn("sip.host", f"the address reported to peers: {address}, a private address", advice)
+        else:
+            yield ok("sip.host", f"the address reported to peers: {address}")
     name = socket.gethostname()
     if probes.resolves(name):
         yield ok("host name", f"{name} has an address")
@@ -39,31 +41,13 @@ def check_addresses(subject: Subject) -> Iterator[Finding]:
         yield warn("host name", f"{name} has no address", "add it to /etc/hosts: look-ups of it wait for a timeout")
 
 
-def _reported_address(address: str, *, is_chosen: bool) -> Finding:
-    if not address:
-        return warn("sip.host", "no route leaves this machine", "set sip.host to the address peers can reach")
-    if not is_chosen and ipaddress.ip_address(address).is_private:
-        advice = "fine within that network; set sip.public_address if a PBX reaches this machine through NAT"
-        return warn("sip.host", f"the address reported to peers: {address}, a private address", advice)
-    return ok("sip.host", f"the address reported to peers: {address}")
-
-
 def check_ports(subject: Subject) -> Iterator[Finding]:
-    """Whether SIP and HTTP can be bound, and who is in the way."""
-    sip, http = subject.config.sip, subject.config.http
-    for name in sip.transports:
-        if name == "tls":
-            yield _port(subject, "tcp", sip.host, sip.tls_port, key="sip.tls_port")
-        else:
-            yield _port(subject, name, sip.host, sip.port, key="sip.port")
-    if subject.config.ua.processes > 1:
-        for port in subject.config.ua.own_ports:
-            yield _port(subject, "udp", sip.host, port, key="ua.first_port")
-    http_host = "127.0.0.1" if http.host == "localhost" else http.host
-    yield _port(subject, "tcp", http_host, http.port, key="http.port")
+    """Whether the ports of SIP and HTTP are free, or who holds them. ``check-config`` finds addresses that are not ours."""
+    for key, kind, host, port in listeners(subject.config):
+        yield _port(subject, key, kind, "127.0.0.1" if host == "localhost" else host, port)
 
 
-def _port(subject: Subject, kind: Kind, host: str, port: int, *, key: str) -> Finding:
+def _port(subject: Subject, key: str, kind: Kind, host: str, port: int) -> Finding:
     where = f"{host}:{port}/{kind}"
     error = subject.probes.bind_error(kind, host, port)
     if error is None:
@@ -74,35 +58,12 @@ def _port(subject: Subject, kind: Kind, host: str, port: int, *, key: str) -> Fi
             return ok(key, f"{where} is held by a running cc-tts")
         who = f"is taken by: {holder[:80]}" if holder else "is taken, by whom is not to be seen (try as root)"
         return fail(key, f"{where} {who}", f"stop that program, or set {key} to a free port")
-    if error.errno == errno.EADDRNOTAVAIL:
-        return fail(key, f"{host} is no address of this machine", f"correct {key.replace('port', 'host')}")
-    if error.errno == errno.EACCES and port < _PRIVILEGED:
-        return fail(key, f"{where} needs privileges", f"set {key} above 1023, or grant CAP_NET_BIND_SERVICE")
     return fail(key, f"{where}: {error.strerror}", f"correct {key}")
 
 
 def is_ours(command_line: str) -> bool:
     """Whether a command line is one of our processes."""
     return any(words in command_line for words in _OWN_PROCESSES)
-
-
-def check_tls(subject: Subject) -> Iterator[Finding]:
-    """The certificate of SIP over TLS, and whether this build of pjsua2 may be used for it."""
-    tls, max_calls = subject.config.tls, subject.build_max_calls
-    if "tls" in subject.config.sip.transports and max_calls is not None and max_calls <= WHEEL_MAX_CALLS:
-        advice = f"make pjsua2, then start with {VARIABLE}=server"
-        yield fail("tls", "the PyPI wheel of pjsua2 is not for TLS", advice)
-    if not (tls.certificate_file or tls.ca_file):
-        return
-    try:
-        warnings = tls_files.check(tls, now_s=MonotonicClock().wall_s())
-    except ConfigError as error:
-        yield fail("tls", error.detail, "SIP over TLS does not start like this")
-        return
-    for warning in warnings:
-        yield warn("tls", *warning.split("; ", 1))
-    if not warnings:
-        yield ok("tls", f"{tls.certificate_file or tls.ca_file} can be used")
 
 
 def check_rtp(subject: Subject) -> Iterator[Finding]:

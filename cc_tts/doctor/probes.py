@@ -1,6 +1,6 @@
-"""How the doctor touches the machine: sockets, the kernel's files, limits, child processes. No judgement here.
+"""How the doctor looks at the machine: sockets, the kernel's files, limits, child processes.
 
-Everything returns ``None`` (or an empty text) for what cannot be known; nothing raises for what it finds.
+Everything returns ``None`` or an empty text for what cannot be known; nothing raises for what it finds.
 """
 
 import os
@@ -33,7 +33,7 @@ class Ran(NamedTuple):
 
 
 class Probes:
-    """What the checks ask the machine; tests put a made-up machine in its place."""
+    """What the checks ask the machine."""
 
     root = Path("/")
 
@@ -94,16 +94,16 @@ class Probes:
         except (OSError, StopIteration):
             return None
 
-    def run(self, command: Sequence[str], *, timeout_s: float) -> Ran:
-        """Start a program and return its standard output, and on standard error if it fails."""
+    def run(self, command: Sequence[str], *, timeout_s: float, text: str = "") -> Ran:
+        """Start a program with ``text`` on its standard input; returns its output, and standard error if it fails."""
         try:
             done = subprocess.run(  # noqa: S603 - programs named in this package
                 command,
-                stdin=subprocess.DEVNULL,
+                input=text,
                 capture_output=True,
                 timeout=timeout_s,
                 check=False,
-                text=True,
+                encoding="utf-8",
                 errors="replace",
             )
         except subprocess.TimeoutExpired:

@@ -1,29 +1,28 @@
-"""pjsua2, espeak-ng, and what the neural engine needs. Each is tried in a process of its own: pjsua2 and torch do not
-belong into this one, and a library that crashes must not take the report with it.
+"""The configuration, pjsua2, and what the neural engine needs. Each is tried in a process of its own, so that a library that
+crashes does not end the report.
 """
 
 import contextlib
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from cc_tts.config.schema import Config
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, TORCH_S, Finding, Subject, fail, ok, warn
 from cc_tts.doctor.probes import Ran
-from cc_tts.engines.cosyvoice2.model.directory import PUBLISHED
-from cc_tts.engines.espeak.engine import EspeakEngine
-from cc_tts.engines.factory import COSYVOICE2, ONNX, engine_names, make_engine
+from cc_tts.engines.cosyvoice2.model.directory import PUBLISHED, PublishedFile
+from cc_tts.engines.factory import COSYVOICE2, engine_names
 from cc_tts.errors import CcTtsError, ConfigError
-from cc_tts.ua.pjsua2_build import NO_TLS, VARIABLE, WHEEL_MAX_CALLS, check_address
-from cc_tts.ua.pjsua2_build import advice as build_advice
+from cc_tts.ua.pjsua2_build import NO_TLS, WHEEL_MAX_CALLS, check_address, how_to_lift_limits
 from cc_tts.voices.library import VoiceLibrary
 
 MIN_FREE_GPU_BYTES: Final = 6 * 1024**3
-"""The networks in half precision, the CUDA context, graphs, and room for some dozens of utterances."""
-MAX_VOICES_SHOWN: Final = 5
+"""The networks in half precision, the CUDA context, graphs, and memory for some dozens of utterances."""
 MODEL_CHECK: Final = (sys.executable, "-m", "cc_tts.cli", "model", "check")
 
 PJSUA2: Final = """
@@ -39,31 +38,16 @@ config.uaConfig.threadCnt, config.uaConfig.maxCalls = 0, 1 << 16
 config.logConfig.level = config.logConfig.consoleLevel = 0
 endpoint.libInit(config)
 version, max_calls = endpoint.libVersion().full, int(CLibrary().max_calls())
-name, is_built = build.name(max_calls), pjsua2_build.is_built()
-print(json.dumps({"version": version, "max_calls": max_calls, "name": name, "is_built": is_built}), flush=True)
+print(json.dumps({"version": version, "max_calls": max_calls, "name": build.name(max_calls)}), flush=True)
 endpoint.libDestroy()
 """
-ESPEAK: Final = """
-import json, sys
-from cc_tts.engines.espeak.library import EspeakLibrary, EspeakVoices
-from cc_tts.errors import CcTtsError
-library, problem = EspeakLibrary(), ""
-try:
-    EspeakVoices(library.voices(), library.variants(), sys.argv[1] or "en-us")
-except CcTtsError as error:
-    problem = error.detail
-print(json.dumps({"num_voices": len(library.voices()), "rate_hz": library.sample_rate_hz, "problem": problem}))
-"""
-ONNX_VOICES: Final = """
-import json, sys
-from pathlib import Path
-from cc_tts.engines.onnx.voices import find_voices
-from cc_tts.errors import CcTtsError
-try:
-    found = find_voices(Path(sys.argv[1]).expanduser() if sys.argv[1] else None)
-except CcTtsError as error:
-    sys.exit(error.detail)
-print(json.dumps({"voices": [each.voice.id for each in found]}))
+CONFIGURATION: Final = """
+import asyncio, json, sys, msgspec
+from cc_tts import logs, startup
+from cc_tts.config.schema import Config
+logs.configure(level="critical", json=False, process="doctor")
+warnings, faults = asyncio.run(startup.check(msgspec.json.decode(sys.stdin.buffer.read(), type=Config)))
+print(json.dumps({"warnings": warnings, "faults": [fault.detail for fault in faults]}))
 """
 TORCH: Final = """
 import json, torch
@@ -76,85 +60,68 @@ print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda or ""
 
 
 def check_pjsua2(subject: Subject) -> Iterator[Finding]:
-    """Which build, and how many calls it allows."""
+    """Which build, how many calls it allows, and whether it may do what is configured."""
+    config = subject.config
     answer = _ask(subject, PJSUA2, timeout_s=CHILD_S)
     if isinstance(answer, str):
-        yield fail("pjsua2", answer, "`make run` installs the wheel, `make pjsua2` the server build")
+        yield fail("pjsua2", f"pjsua2 does not load: {answer}", "`make run` installs the wheel, `make pjsua2` another")
         return
     max_calls = subject.build_max_calls = int(answer["max_calls"])
+    allowed = config.ua.processes * max_calls
+    if config.sip.max_calls > allowed:
+        advice = f"build a larger one (`make pjsua2`) or set sip.max_calls = {allowed}"
+        yield warn("sip.max_calls", f"sip.max_calls is {config.sip.max_calls}, but this pjsua2 takes {allowed}", advice)
     detail = f"PJSIP {answer['version']}, {answer['name']}: {max_calls} calls at once"
-    how = f"start with {VARIABLE}=server"
     if max_calls > WHEEL_MAX_CALLS:
         yield ok("pjsua2", detail)
-    else:
-        yield warn("pjsua2", detail, how if answer["is_built"] else f"`make pjsua2` builds one for 2,000, then {how}")
+        return
+    yield warn("pjsua2", f"{detail}, and RTP follows whoever sends it", how_to_lift_limits())
+    if "tls" in config.sip.transports:
+        yield _parted(fail, "tls", NO_TLS)
+    if not config.sip.allow_pypi_wheel:
+        try:
+            check_address(config.sip.host)
+        except ConfigError as error:
+            yield _parted(fail, "sip.host", error.detail)
 
 
 def require_pjsua2(config: Config) -> list[str]:
     """Find out whether the user agent can work with this pjsua2, for ``cc-tts check-config``.
 
     Returns:
-        What it does not do, if it is the PyPI wheel.
+        What it does not do, if it is the PyPI wheel or allows fewer calls than are configured.
 
     Raises:
         ConfigError: it does not load, or not do what is configured.
     """
-    subject = Subject(config)
-    (finding,) = check_pjsua2(subject)
-    if subject.build_max_calls is None:
-        raise ConfigError(f"pjsua2 does not load: {finding.detail}; {finding.advice}")
-    if subject.build_max_calls > WHEEL_MAX_CALLS:
-        return []
-    if "tls" in config.sip.transports:
-        raise ConfigError(NO_TLS)
-    if not config.sip.allow_pypi_wheel:
-        check_address(config.sip.host)
-    return [build_advice(max_calls=subject.build_max_calls)]
+    warnings = []
+    for finding in check_pjsua2(Subject(config)):
+        sentence = f"{finding.detail}; {finding.advice}"
+        if finding.status == "fail":
+            raise ConfigError(sentence)
+        if finding.status == "warn":
+            warnings.append(sentence)
+    return warnings
 
 
-def check_max_calls(subject: Subject) -> Iterator[Finding]:
-    """``sip.max_calls`` against what the build allows, in each of the user agents."""
-    wanted, of_build = subject.config.sip.max_calls, subject.build_max_calls
-    allowed = None if of_build is None else of_build * subject.config.ua.processes
-    if allowed is not None and wanted > allowed:
-        advice = f"build a larger one (`make pjsua2`) or set sip.max_calls = {allowed}"
-        yield warn("sip.max_calls", f"{wanted}, but this pjsua2 takes {allowed}", advice)
-    else:
-        yield ok("sip.max_calls", str(wanted or allowed or "as many as pjsua2 allows"))
-
-
-def check_engine(subject: Subject) -> Iterator[Finding]:
-    """Whether ``tts.engine`` names an engine and its keys are filled in."""
-    try:
-        yield ok("tts.engine", make_engine(subject.config).name)
-    except CcTtsError as error:
-        yield fail("tts.engine", error.detail, "correct [tts]; configs/cc_tts.toml has every key")
-
-
-def check_espeak(subject: Subject) -> Iterator[Finding]:
-    """Whether espeak-ng loads and knows the voice. Not asked when another engine speaks."""
-    tts = subject.config.tts
-    if EspeakEngine.name not in engine_names(tts):
-        return
-    answer = _ask(subject, ESPEAK, tts.voice if tts.engine == EspeakEngine.name else "", timeout_s=CHILD_S)
+def check_configuration(subject: Subject) -> Iterator[Finding]:
+    """What ``cc-tts check-config`` finds: addresses, certificates, the cache, the engine, its voices, the routes."""
+    text = msgspec.json.encode(subject.config).decode()
+    answer = _ask(subject, CONFIGURATION, timeout_s=TORCH_S, text=text)
     if isinstance(answer, str):
-        yield fail("espeak-ng", answer, "reinstall espeakng_loader, which brings the library and its data")
-    elif answer["problem"]:
-        yield fail("tts.voice", answer["problem"], "`cc-tts voices` lists them")
-    else:
-        yield ok("espeak-ng", f"{answer['num_voices']} voices at {answer['rate_hz']} Hz")
-
-
-def check_onnx(subject: Subject) -> Iterator[Finding]:
-    """Whether the voices of the CPU are there and their files can be read."""
-    tts = subject.config.tts
-    if ONNX not in engine_names(tts):
+        yield fail("configuration", f"could not be checked: {answer}", "`cc-tts check-config` says more")
         return
-    answer = _ask(subject, ONNX_VOICES, tts.voices_dir, timeout_s=CHILD_S)
-    if isinstance(answer, str):
-        yield fail("onnx voices", answer, "correct tts.voices_dir, or reinstall hibari-tts and onnxruntime")
-    else:
-        yield ok("onnx voices", _some(answer["voices"]))
+    if not answer["faults"]:
+        yield ok("configuration", "the server can start with it")
+    for make, sentences in ((fail, answer["faults"]), (warn, answer["warnings"])):
+        for sentence in sentences:
+            yield _parted(make, "configuration", sentence)
+
+
+def _parted(make: Callable[[str, str, str], Finding], what: str, sentence: str) -> Finding:
+    """A finding of a sentence that says what is wrong and, after a semicolon, what to do."""
+    detail, _, advice = sentence.partition("; ")
+    return make(what, detail, advice or "change the keys that it names")
 
 
 def check_torch(subject: Subject) -> Iterator[Finding]:
@@ -168,112 +135,82 @@ def check_torch(subject: Subject) -> Iterator[Finding]:
     devices = answer["devices"]
     yield ok("torch", f"{answer['version']}, CUDA {answer['cuda'] or 'not built in'}, {len(devices)} devices")
     for name in subject.config.tts.devices:
-        if name == "cpu" or (name == "auto" and not devices):
-            yield _cpu(name)
-        else:
-            yield _gpu(name, devices)
+        yield _device(f"device {name}", name, devices)
 
 
-def _cpu(name: str) -> Finding:
-    detail = "the neural engine runs on the CPU: one utterance or two at once"
+def _device(what: str, name: str, devices: list[dict[str, Any]]) -> Finding:
+    on_cpu = "the neural engine runs on the CPU: one utterance or two at once"
     if name == "cpu":
-        return ok("device cpu", detail)
-    return warn(f"device {name}", detail, 'install the driver, or say so by tts.devices = ["cpu"]')
-
-
-def _gpu(name: str, devices: list[dict[str, Any]]) -> Finding:
+        return ok(what, on_cpu)
+    if name == "auto" and not devices:
+        return warn(what, on_cpu, 'install the driver, or say so by tts.devices = ["cpu"]')
     number = int(name.partition(":")[2] or 0)
     if number >= len(devices):
         advice = "correct tts.devices, the driver, or CUDA_VISIBLE_DEVICES"
-        return fail(f"device {name}", f"torch sees {len(devices)} CUDA devices", advice)
+        return fail(what, f"torch sees {len(devices)} CUDA devices", advice)
     device = devices[number]
     detail = f"{device['name']}, {device['free'] / 2**30:.1f} of {device['total'] / 2**30:.1f} GiB free"
     if device["free"] < MIN_FREE_GPU_BYTES:
-        advice = "free its memory (a running worker counts), or lower tts.max_streams"
-        return warn(f"device {name}", detail, advice)
-    return ok(f"device {name}", detail)
+        return warn(what, detail, "free its memory (a running worker counts), or lower tts.max_streams")
+    return ok(what, detail)
 
 
 def check_model(subject: Subject) -> Iterator[Finding]:
     """Whether the model's files are there and of the published size; with ``deep``, whether they hold what they should."""
     tts = subject.config.tts
-    if COSYVOICE2 not in engine_names(tts):
-        return
-    if not tts.model_dir:
-        yield fail("tts.model_dir", "empty", "`cc-tts model download` fetches the model and says where it is")
+    if COSYVOICE2 not in engine_names(tts) or not tts.model_dir:
         return
     folder = Path(tts.model_dir).expanduser()
-    if missing := _missing(folder, "engine"):
-        detail = f"{folder}: {', '.join(missing)} missing or empty"
-        yield fail("model", detail, "`cc-tts model download` fetches the model")
+    if not folder.is_dir():
+        return  # check_configuration says so
+    sizes = {file: path.stat().st_size for file in PUBLISHED if (path := folder / file.name).is_file()}
+    yield from _missing_files(folder, sizes)
+    if subject.deep and (wrong := _deep_fault(subject, folder)):
+        yield fail("model", wrong, f"`cc-tts model check {folder}` says more")
         return
-    if missing := _missing(folder, "enrolment"):
-        detail = f"{folder}: {', '.join(missing)} missing; speaks, but enrols no voice"
-        yield warn("model", detail, "`cc-tts model download` fetches them")
-    yield _read_model(subject, folder) if subject.deep else _compare_sizes(folder)
+    others = [file.name for file, size in sizes.items() if file.need == "engine" and size != file.num_bytes]
+    note = f"; not of the published size: {', '.join(others)}" if others else ""
+    yield ok("model", f"{folder}: {'read and checked' if subject.deep else 'sizes compared'}{note}")
 
 
-def _num_bytes(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
+def _missing_files(folder: Path, sizes: Mapping[PublishedFile, int]) -> Iterator[Finding]:
+    for need, make in (("engine", fail), ("enrolment", warn)):
+        if missing := [file.name for file in PUBLISHED if file.need == need and not sizes.get(file)]:
+            detail = f"{folder}: {', '.join(missing)} missing or empty, needed for the {need}"
+            yield make("model", detail, "`cc-tts model download` fetches the model")
 
 
-def _missing(folder: Path, need: str) -> list[str]:
-    return [file.name for file in PUBLISHED if file.need == need and not _num_bytes(folder / file.name)]
-
-
-def _compare_sizes(folder: Path) -> Finding:
-    needed = (file for file in PUBLISHED if file.need == "engine")
-    others = [file.name for file in needed if _num_bytes(folder / file.name) != file.num_bytes]
-    if others:
-        detail = f"{folder}: every file is there, not of the published size: {', '.join(others)}"
-        return ok("model", detail, "--deep reads them")
-    return ok("model", f"{folder}: every file is there")
-
-
-def _read_model(subject: Subject, folder: Path) -> Finding:
+def _deep_fault(subject: Subject, folder: Path) -> str:
+    """What ``cc-tts model check`` says is wrong; empty if nothing is."""
     ran = subject.probes.run((*MODEL_CHECK, str(folder)), timeout_s=DEEP_S)
-    if ran.status == 0:
-        return ok("model", f"{folder}: read and checked")
     faults = [line for line in ran.output.splitlines() if line.startswith("wrong: ")]
-    return fail("model", faults[0] if faults else _why(ran), f"`cc-tts model check {folder}` says more")
+    return "" if ran.status == 0 else faults[0] if faults else _why(ran)
 
 
 def check_voices(subject: Subject) -> Iterator[Finding]:
-    """The enrolled voices, and whether ``tts.voice`` is one."""
+    """Enrolled voices that cannot be used. That there is none, or not ``tts.voice``, is for :func:`check_configuration`."""
     tts = subject.config.tts
-    if COSYVOICE2 not in engine_names(tts):
-        return
-    advice = "`cc-tts voices enrol` makes one"
-    if not tts.voices_dir:
-        yield fail("voices", "tts.voices_dir is empty", advice)
+    if COSYVOICE2 not in engine_names(tts) or not tts.voices_dir:
         return
     library = VoiceLibrary(Path(tts.voices_dir).expanduser())
-    names = [record.id for record in library.records()]
-    for fault in library.faults():
-        yield warn("voices", fault, "enrol it again or remove it")
-    if not names:
-        yield fail("voices", f"none in {tts.voices_dir}", advice)
-        return
-    for name in [tts.voice] if tts.voice else names:
+    records, faults = library.records(), list(library.faults())
+    for record in records:
         try:
-            library.load(name)
+            library.load(record.id)
         except CcTtsError as error:
-            yield fail("voices", error.detail, advice)
-    yield ok("voices", _some(names))
+            faults.append(error.detail)
+    for fault in faults:
+        yield warn("voices", fault, "enrol it again or remove it")
+    yield ok("voices", f"{len(records)} in {library.folder}")
 
 
-def _some(names: list[str]) -> str:
-    more = ", …" if len(names) > MAX_VOICES_SHOWN else ""
-    return f"{len(names)}: {', '.join(names[:MAX_VOICES_SHOWN])}{more}"
-
-
-def _ask(subject: Subject, code: str, *arguments: str, timeout_s: float) -> dict[str, Any] | str:
-    """Run Python code in a process of its own.
+def _ask(subject: Subject, code: str, *, timeout_s: float, text: str = "") -> dict[str, Any] | str:
+    """Run Python code in a process of its own, with ``text`` on its standard input.
 
     Returns:
         The JSON object of its last line, or why there is none.
     """
-    ran = subject.probes.run((sys.executable, "-c", code, *arguments), timeout_s=timeout_s)
+    ran = subject.probes.run((sys.executable, "-c", code), timeout_s=timeout_s, text=text)
     if ran.status == 0 and ran.output:
         with contextlib.suppress(ValueError):
             answer = json.loads(ran.output.splitlines()[-1])

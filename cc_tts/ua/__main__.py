@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from cc_tts.ua.endpoint import UserAgent  # imported for good once the build of pjsua2 is chosen
 
 SERVER_TIMEOUT_S = 2.0
-"""The server pings every half second. When it has not for so long, it could not answer a call."""
+"""Without a ping, of which there are two a second, for so long the server could not answer a call."""
 MAX_TURN_S = 0.1
 """What one turn of the loop counts at most towards :data:`SERVER_TIMEOUT_S`: more was a pause of this process."""
 NICE = -10
-"""What is late here, callers hear. Where it is not permitted (CAP_SYS_NICE) it stays as it is."""
+"""Priority, if it is permitted (CAP_SYS_NICE): callers hear delays of this process."""
 
 log = logs.get("cc_tts.ua")
 
@@ -61,7 +61,7 @@ def main() -> NoReturn:
     server_gone = threading.Event()
 
     def report(message: Message) -> None:
-        """Send; a server that is gone is noticed once, by the loop below, and not in every callback of PJSIP."""
+        """Send. That the server is gone is handled once, by the loop below, and not in every callback of PJSIP."""
         try:
             channel.put(message)
         except ProcessFailed:
@@ -101,10 +101,8 @@ def main() -> NoReturn:
 def _work(
     channel: ChildChannel, agent: "UserAgent", commands: deque[Message], clock: Clock, is_over: Callable[[], bool]
 ) -> None:
-    """Let PJSIP work and carry out commands, until a shutdown is asked for or ``is_over``.
-
-    Raises:
-        ProcessFailed: the server is gone.
+    """Poll PJSIP and carry out commands, until a shutdown is asked for or ``is_over``. Raises ``ProcessFailed`` when the
+    server is gone.
     """
     silence = Silence(clock, max_step_s=MAX_TURN_S)
     while not is_over():

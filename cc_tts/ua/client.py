@@ -1,6 +1,4 @@
-"""The server's side of the UA processes: one, or ``ua.processes`` of them with a dispatcher in front. Runs on: the event
-loop. Never imports pjsua2.
-"""
+"""The server's side of the UA processes, and of the dispatcher if there are several. Never imports pjsua2."""
 
 import asyncio
 import contextlib
@@ -14,22 +12,10 @@ from cc_tts.clock import Clock
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config, is_ip_address
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
-from cc_tts.processes.channel import Hello, Message
+from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
+from cc_tts.ua import messages
 from cc_tts.ua.dispatcher import DOWN, DispatcherSettings
-from cc_tts.ua.messages import (
-    FROM_UA,
-    ActivePjsuaCalls,
-    ApplySettings,
-    CallEnded,
-    IncomingCall,
-    MediaLateness,
-    Originate,
-    SetAccepting,
-    SetFreeCalls,
-    SettingsApplied,
-    UaSettings,
-)
 
 RETRY_AFTER_S = 2
 """Retry-After of a client's request while the UA process restarts."""
@@ -42,7 +28,7 @@ BUFFER_SLACK_MS = 1000
 
 
 class UaListener(Protocol):
-    """Who hears from the UA processes."""
+    """Gets the reports of the UA processes."""
 
     def on_ua_ready(self, build: Mapping[str, str]) -> None:
         """One can take and place calls."""
@@ -53,25 +39,25 @@ class UaListener(Protocol):
         ...
 
     def on_ua_message(self, message: Message) -> None:
-        """One of ``FROM_UA``."""
+        """One of ``messages.FROM_UA``."""
         ...
 
 
 class _UaProcess:
     """One UA process, as the server knows it."""
 
-    def __init__(self, client: "UaClient", settings: UaSettings, *, name: str, clock: Clock) -> None:
+    def __init__(self, client: "UaClient", settings: messages.UaSettings, *, name: str, clock: Clock) -> None:
         self._client = client
         self.call_ids: set[str] = set()
         self.active_pjsua_calls = 0
-        self.lateness = MediaLateness(p99_ms=0.0, refusing=False)
-        self.reloaded: ApplySettings | None = None
+        self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
+        self.reloaded: messages.ApplySettings | None = None
         self._applied: asyncio.Future[dict[str, str]] | None = None
         self.supervisor = Supervisor(
-            python_child(name, "cc_tts.ua", messages=FROM_UA, settings=settings),
+            python_child(name, "cc_tts.ua", messages=messages.FROM_UA, settings=settings),
             clock=clock,
             on_message=self._on_message,
-            on_ready=self._on_ready,
+            on_ready=lambda _hello: client.on_process_ready(self),
             on_down=self._on_down,
         )
 
@@ -96,10 +82,10 @@ class _UaProcess:
         except ProcessFailed as error:
             raise UserAgentUnavailable(str(error), retry_after_s=RETRY_AFTER_S) from error
 
-    async def reload(self, settings: UaSettings, *, renew_tls: bool) -> dict[str, str]:
+    async def reload(self, settings: messages.UaSettings, *, renew_tls: bool) -> dict[str, str]:
         """As :meth:`UaClient.reload`."""
         self.supervisor.set_settings(settings)
-        self.reloaded = ApplySettings(settings=settings, renew_tls=renew_tls)
+        self.reloaded = messages.ApplySettings(settings=settings, renew_tls=renew_tls)
         if not self.supervisor.is_responsive:
             return {}
         self._applied = asyncio.get_running_loop().create_future()
@@ -114,27 +100,24 @@ class _UaProcess:
 
     def _on_message(self, message: Message, _payload: bytes) -> None:
         match message:
-            case SettingsApplied(refused=refused):
+            case messages.SettingsApplied(refused=refused):
                 if self._applied is not None and not self._applied.done():
                     self._applied.set_result(refused)
                 return
-            case ActivePjsuaCalls(count=count):
+            case messages.ActivePjsuaCalls(count=count):
                 self.active_pjsua_calls = count
-            case MediaLateness():
+            case messages.MediaLateness():
                 self.lateness = message
-            case IncomingCall(call_id=call_id):
+            case messages.IncomingCall(call_id=call_id):
                 self.call_ids.add(call_id)
-            case CallEnded(call_id=call_id):
+            case messages.CallEnded(call_id=call_id):
                 self.call_ids.discard(call_id)
         self._client.on_report(message)
-
-    def _on_ready(self, _hello: Hello) -> None:
-        self._client.on_process_ready(self)
 
     def _on_down(self, reason: str) -> None:
         call_ids, self.call_ids = self.call_ids, set()
         self.active_pjsua_calls = 0
-        self.lateness = MediaLateness(p99_ms=0.0, refusing=False)
+        self.lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self._client.on_process_down(reason, call_ids)
 
 
@@ -164,7 +147,7 @@ class UaClient:
             )
 
     def listen(self, listener: UaListener) -> None:
-        """Set who hears; before :meth:`start`."""
+        """Set the listener, before :meth:`start`."""
         self._listener = listener
 
     async def start(self) -> None:
@@ -207,11 +190,10 @@ class UaClient:
     @property
     def is_full(self) -> bool:
         """Whether no process that is up takes another call."""
-        free = [each.free_calls for each in self._processes]
-        return max(free) == 0
+        return max(each.free_calls for each in self._processes) == 0
 
     @property
-    def lateness(self) -> MediaLateness:
+    def lateness(self) -> messages.MediaLateness:
         """Of the process whose media is latest."""
         return max((each.lateness for each in self._processes), key=lambda each: (each.refusing, each.p99_ms))
 
@@ -219,11 +201,11 @@ class UaClient:
         """Let new calls in, or have them refused with 503. Remembered over a restart."""
         self._accepting = accepting
         for process in self._processes:
-            with contextlib.suppress(UserAgentUnavailable):  # it is told again when it is ready
+            with contextlib.suppress(UserAgentUnavailable):  # it is sent again when the process is ready
                 self._set_accepting(process)
 
     def _set_accepting(self, process: _UaProcess) -> None:
-        process.send(SetAccepting(accepting=self._accepting, retry_after_s=self._config.sip.retry_after_s))
+        process.send(messages.SetAccepting(accepting=self._accepting, retry_after_s=self._config.sip.retry_after_s))
 
     async def reload(self, config: Config, *, renew_tls: bool) -> dict[str, str]:
         """Have the UA processes take over what can be changed while they run, now or when they are next ready.
@@ -253,7 +235,7 @@ class UaClient:
             with_call.send(message, payload)
             return
         freest = max(self._processes, key=lambda each: each.free_calls)
-        if isinstance(message, Originate):
+        if isinstance(message, messages.Originate):
             freest.send(message)
             freest.call_ids.add(call_id)
             self._publish_free_calls()
@@ -261,9 +243,9 @@ class UaClient:
             raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
 
     def on_report(self, message: Message) -> None:
-        """One of the processes reports something."""
+        """Pass on a report of one of the processes."""
         assert self._listener is not None
-        if isinstance(message, IncomingCall | CallEnded | ActivePjsuaCalls):
+        if isinstance(message, messages.IncomingCall | messages.CallEnded | messages.ActivePjsuaCalls):
             self._publish_free_calls()
         self._listener.on_ua_message(message)
 
@@ -287,7 +269,9 @@ class UaClient:
     def _publish_free_calls(self) -> None:
         if self._dispatcher is not None and self._dispatcher.state is ProcessState.READY:
             with contextlib.suppress(ProcessFailed):  # it gets them when it is up again
-                self._dispatcher.send(SetFreeCalls(free_calls=tuple(each.free_calls for each in self._processes)))
+                self._dispatcher.send(
+                    messages.SetFreeCalls(free_calls=tuple(each.free_calls for each in self._processes))
+                )
 
 
 def system_nameservers(path: Path = RESOLV_CONF) -> tuple[str, ...]:
@@ -300,7 +284,7 @@ def system_nameservers(path: Path = RESOLV_CONF) -> tuple[str, ...]:
     return tuple(server for server in servers if is_ip_address(server))[:MAX_NAMESERVERS]
 
 
-def settings_of(config: Config) -> list[UaSettings]:
+def settings_of(config: Config) -> list[messages.UaSettings]:
     """The part of the configuration each UA process needs. Several share the calls and the RTP ports, and one registers."""
     sip, rtp, num = config.sip, config.rtp, config.ua.processes
     tls = replace(config.tls, ca_file=tls_files.ca_file(config.tls)) if "tls" in sip.transports else None
@@ -310,7 +294,7 @@ def settings_of(config: Config) -> list[UaSettings]:
     for number in range(num):
         first_rtp = rtp.port_min + number * num_ports
         everyone.append(
-            UaSettings(
+            messages.UaSettings(
                 sip=replace(
                     sip,
                     nameservers=nameservers,

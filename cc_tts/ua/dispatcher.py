@@ -2,13 +2,10 @@
 
 With ``ua.processes`` above 1 it listens on ``sip.port``, UDP, and hands each new dialog to the UA process that has the most
 free calls. It is a stateless proxy (RFC 3261 §16.11) that does not record its route: Contact names the UA process's own
-port, so that the rest of a call, media included, does not come through here. What still comes to ``sip.port`` (a
-retransmission, CANCEL, the ACK to a refusal, an INVITE with credentials) goes to the process that has the Call-ID.
+port, so that the rest of a call does not come through here. What still comes to ``sip.port`` (a retransmission, CANCEL, the
+ACK to a refusal, an INVITE with credentials) goes to the process that has the Call-ID.
 
-SO_REUSEPORT would need no process of its own, but the kernel spreads by address and port: all calls of one PBX would be on
-one UA process.
-
-It is a process of its own so that a server that hangs is noticed by the UA processes, which answer 503, and by nobody else.
+It is a process of its own so that SIP is still answered, with 503, when the server hangs.
 """
 
 import contextlib
@@ -110,7 +107,7 @@ class Dispatcher:
                 return process
             self._process_of[key] = process
             if self._free_calls[process]:
-                self._free_calls[process] -= 1  # until the server knows of the call and says how many are free
+                self._free_calls[process] -= 1  # until the server reports the number that includes this call
             if len(self._process_of) > MAX_CALL_IDS:
                 self._process_of.popitem(last=False)
         self._process_of.move_to_end(key)
@@ -118,7 +115,7 @@ class Dispatcher:
 
 
 def main() -> int:
-    """Run until told to shut down or the server is gone; returns the exit status."""
+    """Run until a shutdown is asked for or the server is gone; returns the exit status."""
     channel, settings = child.begin(DispatcherSettings, (SetFreeCalls,))
     logs.configure(level=settings.log.level, json=settings.log.json, process="dispatcher")
     address = (settings.sip.host, settings.sip.port)
@@ -150,7 +147,7 @@ def _work(channel: ChildChannel, sip: socket.socket, dispatcher: Dispatcher) -> 
 
 
 def _obey(channel: ChildChannel, dispatcher: Dispatcher) -> bool:
-    """Carry out what the server says; returns whether to go on."""
+    """Carry out the server's messages; returns whether to go on."""
     records = channel.read()
     for message, _ in records:
         match message:

@@ -17,46 +17,19 @@ from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.playout_events import PlayoutEvent, PlayoutOverflow
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
-from cc_tts.ua import leg_events, pjsua2_build
+from cc_tts.ua import leg_events, messages, pjsua2_build
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import RequestFilter, set_capabilities
-from cc_tts.ua.leg import Leg
-from cc_tts.ua.messages import (
-    ActivePjsuaCalls,
-    Answer,
-    ApplySettings,
-    AssertionsFailed,
-    Audio,
-    BeginUtterance,
-    CallCommand,
-    CallEnded,
-    CommandFailed,
-    CutUtterance,
-    FinishUtterance,
-    Hangup,
-    IncomingCall,
-    InviteRefused,
-    MediaLateness,
-    Originate,
-    PlayoutReport,
-    RequestsRefused,
-    Ring,
-    SendDtmf,
-    SetAccepting,
-    SetHold,
-    SetPaused,
-    SettingsApplied,
-    UaSettings,
-)
+from cc_tts.ua.leg import Leg, LegServices
 from cc_tts.ua.pjsip_log import PjsipLog
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
 from cc_tts.ua.rtp import l16
 from cc_tts.ua.rtp.audio_port import AudioPorts
 from cc_tts.ua.rtp.l16 import L16
-from cc_tts.ua.rtp.lateness import Lateness, TickLateness
+from cc_tts.ua.rtp.lateness import TickLateness
 from cc_tts.ua.rtp.port_cooldown import MAX_PAIRS, PortCooldown
 from cc_tts.ua.sip import bye, transports
 from cc_tts.ua.sip import message as sip_message
@@ -69,25 +42,21 @@ from cc_tts.ua.sip_thread import SipThread, pj_detail
 POLL_MS: Final = 4
 """Longest wait in one poll of the library: the delay a command or an event may meet."""
 WATCH_SLOTS: Final = 50
-"""Every leg is watched once in as many ticks, one second, and not all in the same: that would hold up the media clock."""
+"""Each leg is watched once in as many ticks, one second; all in one tick would delay the media clock."""
 TIMER_SLOTS: Final = 5
-"""A leg's timers are looked at once in as many ticks: a key whose end was lost, a 200 without ACK, a hold after a 491."""
+"""A leg's timers are checked once in as many ticks."""
 END_ALL_TIMEOUT_NS: Final = 2_000_000_000
 """How long the BYEs of the last calls may take."""
 SOCKET_CLOSING_NS: Final = 600_000_000
 """PJLIB keeps the slot of a closed socket this long (PJ_IOQUEUE_KEY_FREE_DELAY, 500 ms, and some), and the PyPI wheel
 aborts the process when PJ_IOQUEUE_MAX_HANDLES are taken; a call takes two.
 """
-REPORT_INTERVAL_NS: Final = 1_000_000_000
-"""How often refused requests and failed assertions are reported."""
 SPARE_HANDLES: Final = 16
 """Of the handles of a build, those that are not for RTP and RTCP."""
 MIN_CLOSING_CALLS: Final = 20
-"""Ended calls whose sockets may still be in PJLIB's table before new ones get 503, in the PyPI wheel: 40 calls a second
-that end at once.
-"""
+"""Ended calls whose sockets may still be in PJLIB's table before new ones get 503, in the PyPI wheel."""
 SPARE_FILES: Final = 64
-"""Of the process's open files, likewise."""
+"""Open files that are not for RTP and RTCP."""
 _CODEC_IDS: Final = {"PCMU": "PCMU/8000/1", "PCMA": "PCMA/8000/1", "G722": "G722/16000/1"}
 """Of the codecs that are always on; L16 is not, see :mod:`cc_tts.ua.rtp.l16`."""
 _SPOKEN: Final = {"PCMU": "PCMU/8000", "PCMA": "PCMA/8000", "G722": "G722/8000", l16.NAME: l16.SPOKEN}
@@ -103,7 +72,7 @@ class UserAgent:
     """Everything between the channel and PJSIP."""
 
     def __init__(
-        self, settings: UaSettings, *, build: Pjsua2Build, clock: Clock, send: Callable[[Message], None]
+        self, settings: messages.UaSettings, *, build: Pjsua2Build, clock: Clock, send: Callable[[Message], None]
     ) -> None:
         SipThread.check()
         self._settings = settings
@@ -115,33 +84,22 @@ class UserAgent:
         self._over: list[Leg] = []  # legs that have ended and still are in the table
         self._accepting = True
         self._server_silent = False
-        self._unanswered: set[str] = set()
-        """Calls that were reported to the server and to which it has not reacted yet."""
+        self._unanswered: set[str] = set()  # calls that were reported to the server, which has not reacted yet
         self._retry_after_s = settings.sip.retry_after_s
         self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
         self._closing: deque[int] = deque()
         self._watch_slot = 0
         self._last_tick_ns = 0
         self._lateness = TickLateness(settings.sip.max_media_lateness_ms)
-        self._reported_lateness = Lateness(0.0, refusing=False)
+        self._reported_lateness = messages.MediaLateness(p99_ms=0.0, refusing=False)
         self._max_cooling = 0
-        self._port_cooldown: PortCooldown
-        self.max_calls = 0
-        self._build_limit = 0
-        self._count_pjsua_calls: Callable[[], int] = lambda: 0
         self._active_pjsua_calls = 0
-        self.request_filter_installed = False
         self._policy = InboundPolicy(settings, clock=clock)
-        self._counts_reported_ns = 0
         self._originated: dict[str, str] = {}
-        self._tails: list[tuple[int, Hangup]] = []
+        self._tails: list[tuple[int, messages.Hangup]] = []
         self._log_writer = PjsipLog(clock)
-        self._library: CLibrary
-        self._l16: L16 | None = None
         self._endpoint: Any = pj.Endpoint()
-        self._ports: AudioPorts
-        self._local: Account
-        self._outbound: Account  # of the calls that we place
+        self._l16 = L16(self._endpoint)
         self._registration: Registration | None = None
 
     # --- life ------------------------------------------------------------------------------------------------------
@@ -153,70 +111,88 @@ class UserAgent:
             What this build is, for the log and ``cc-tts serve``'s greeting.
 
         Raises:
-            RuntimeError: a port is taken, an address is not ours, TLS with the PyPI wheel.
+            RuntimeError: PJSIP refuses a filter, a port is taken, an address is not ours, TLS with the PyPI wheel.
             pjsua2.Error: PJSIP does not start.
         """
-        SipThread.check()
+        settings = self._settings
         library = self._library = CLibrary()
-        self._set_log_level = library.set_log_level
-        self._set_log_level(self._settings.log.pjsip_level)
+        library.set_log_level(settings.log.pjsip_level)
         self._endpoint.libCreate()
         self._endpoint.libInit(self._library_config())
         build_limit = self._build_limit = int(library.max_calls())
-        self._count_pjsua_calls = library.num_calls
-        wanted = min(self._settings.sip.max_calls or build_limit, build_limit)
-        pairs = self._settings.rtp.num_pairs
-        if self._settings.rtp.quarantine_s:
-            self._max_cooling = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
-        if pairs < wanted:
-            log.warning("few_rtp_ports", pairs=pairs, consequence=f"{pairs} calls at once")
-            wanted = pairs
-        self.max_calls = min(wanted, self._open_files(wanted))
+        self.max_calls = self._most_calls(build_limit)
         self._max_closing = max(MIN_CLOSING_CALLS, (self._build.max_handles - SPARE_HANDLES) // 2 - build_limit)
-        if self._settings.dispatcher_port:
-            library.dispatcher = f"{self._settings.sip.local_address}:{self._settings.dispatcher_port}"
-        if self._settings.sip.user_agent:
-            library.server_header = (("Server", self._settings.sip.user_agent),)
-        self._install_request_filter(library)
-        self._filter = MessageFilter(
-            library,
-            codecs=frozenset(_SPOKEN[name] for name in self._settings.rtp.codecs),
-            srtp=self._settings.rtp.srtp != "off",
-            on_key=self._on_key,
-            on_offer=self._on_offer,
-            on_malformed=self._policy.note_malformed,
-        )
-        self._filter.install()
+        if settings.dispatcher_port:
+            library.dispatcher = f"{settings.sip.local_address}:{settings.dispatcher_port}"
+        if settings.sip.user_agent:
+            library.server_header = (("Server", settings.sip.user_agent),)
+        self._install_filters()
         is_wheel = self._build.name(build_limit) == PYPI_WHEEL
-        if is_wheel and not self._settings.sip.allow_pypi_wheel:
-            pjsua2_build.check_address(self._settings.sip.host)
-        transports.open_all(self._endpoint, self._settings, self._settings.sip.transports, is_wheel=is_wheel)
+        if is_wheel and not settings.sip.allow_pypi_wheel:
+            pjsua2_build.check_address(settings.sip.host)
+        transports.open_all(self._endpoint, settings, settings.sip.transports, is_wheel=is_wheel)
         self._endpoint.libStart()
         self._endpoint.audDevManager().setNullDev()
         self._set_codecs()
         self._port_cooldown = PortCooldown(
-            host=self._settings.sip.host, rtp=self._settings.rtp, max_pairs=self._max_cooling, clock=self._clock
+            host=settings.sip.host, rtp=settings.rtp, max_pairs=self._max_cooling, clock=self._clock
         )
-        self._ports = AudioPorts(self.max_calls, self._format, self._clock, self._lateness)
-        self._local = Account(on_incoming=self._on_incoming, on_registration=self._send)
-        self._local.create(local_config(self._settings))
-        self._outbound = self._local
-        if self._settings.registration.registrar and self._settings.registers:
-            self._registration = Registration(
-                self._settings, on_incoming=self._on_incoming, clock=self._clock, send=self._send
-            )
-            self._outbound = self._registration.account
-        if self._settings.registration.registrar and self._settings.dispatcher_port:
-            # the binding's Contact is the dispatcher's address, and that of a call is our own
-            self._outbound = Account(on_incoming=self._on_incoming, on_registration=self._send)
-            self._outbound.create(digest_config(self._settings))
+        self._leg_services = LegServices(
+            settings=settings,
+            clock=self._clock,
+            library=library,
+            ports=AudioPorts(self.max_calls, self._format, self._clock, self._lateness),
+            send=self._send,
+            on_over=self._on_over,
+            on_ports_freed=self._port_cooldown.take,
+            before_offer=self._l16.before_offer,
+            follows_rtp=self._build.description is None,
+        )
+        self._create_accounts()
         return {
             "pjsip": self._endpoint.libVersion().full,
             "max_calls": str(self.max_calls),
             "build_max_calls": str(build_limit),
             "pjsua2": self._build.name(build_limit),
-            "over_limit": "503" if self.request_filter_installed else "486",
         }
+
+    def _install_filters(self) -> None:
+        """Put them in front of pjsua. They are kept, as PJSIP calls them as long as the library lives."""
+        set_capabilities(self._library)
+        self._request_filter = RequestFilter(
+            self._library,
+            policy=self._policy,
+            refusal=self._refusal,
+            on_refused=lambda: self._send(messages.InviteRefused()),
+            is_ours=lambda sip_call_id: sip_call_id in self._originated.values(),
+        )
+        self._request_filter.install()
+        self._message_filter = MessageFilter(
+            self._library,
+            codecs=frozenset(_SPOKEN[name] for name in self._settings.rtp.codecs),
+            srtp=self._settings.rtp.srtp != "off",
+            on_key=self._on_key,
+            on_offer=self._l16.before_answer,
+            on_malformed=self._policy.note_malformed,
+        )
+        self._message_filter.install()
+
+    def _create_accounts(self) -> None:
+        settings = self._settings
+        self._local = Account(on_incoming=self._on_incoming, on_registration=self._send)
+        self._local.create(local_config(settings))
+        self._outbound = self._local  # of the calls that we place
+        if not settings.registration.registrar:
+            return
+        if settings.registers:
+            self._registration = Registration(
+                settings, on_incoming=self._on_incoming, clock=self._clock, send=self._send
+            )
+            self._outbound = self._registration.account
+        if settings.dispatcher_port:
+            # the binding's Contact is the dispatcher's address, and that of a call is our own
+            self._outbound = Account(on_incoming=self._on_incoming, on_registration=self._send)
+            self._outbound.create(digest_config(settings))
 
     def poll(self) -> None:
         """One turn: let PJSIP work, reap ended legs, pass on what the playout buffers reported, watch RTP."""
@@ -226,21 +202,20 @@ class UserAgent:
         active_pjsua_calls = self._reap()
         if active_pjsua_calls != self._active_pjsua_calls:
             self._active_pjsua_calls = active_pjsua_calls
-            self._send(ActivePjsuaCalls(count=active_pjsua_calls))
+            self._send(messages.ActivePjsuaCalls(count=active_pjsua_calls))
         now_ns = self._clock.now_ns()
         if now_ns - self._last_tick_ns >= PTIME_MS * NS_PER_MS:
             self._last_tick_ns = now_ns
             self._watch_slot = (self._watch_slot + 1) % WATCH_SLOTS
             self._report_lateness(now_ns)
-            self._report_counts(now_ns)
+            if not self._watch_slot:
+                self._report_counts()
             if self._registration is not None:
                 self._registration.turn(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
 
     def _look_after_legs(self, now_ns: int) -> None:
-        """Each leg has its turn once in ``WATCH_SLOTS`` ticks, its timers five times as often. Legs only move forward in the
-        table, as others end, so that none is left out.
-        """
+        """Watch the legs whose turn it is. Legs only move forward in the table, as others end, so that none is left out."""
         legs = tuple(self._legs.values())
         for leg in legs:
             if not leg.is_clocked:
@@ -276,19 +251,19 @@ class UserAgent:
     # --- signalling ------------------------------------------------------------------------------------------------
 
     def command(self, message: Message) -> None:
-        """Do what the server asks; a refusal of PJSIP goes back as :class:`CommandFailed`."""
+        """Do what the server asks; a refusal of PJSIP goes back as :class:`.CommandFailed`."""
         SipThread.check()
         match message:
-            case SetAccepting():
+            case messages.SetAccepting():
                 self._accepting, self._retry_after_s = message.accepting, message.retry_after_s
-            case ApplySettings():
-                self._send(SettingsApplied(refused=self._apply(message)))
-            case Originate():
+            case messages.ApplySettings():
+                self._send(messages.SettingsApplied(refused=self._apply(message)))
+            case messages.Originate():
                 self._originate(message)
-            case Hangup(tail_ms=tail_ms) if tail_ms:
+            case messages.Hangup(tail_ms=tail_ms) if tail_ms:
                 due_ns = self._clock.now_ns() + tail_ms * NS_PER_MS
                 self._tails.append((due_ns, msgspec.structs.replace(message, tail_ms=0)))
-            case CallCommand() if type(message) in _LEG_COMMANDS:
+            case messages.CallCommand() if type(message) in _LEG_COMMANDS:
                 self._command_leg(message)
             case _:
                 log.error("unexpected_command", command=type(message).__name__)
@@ -312,7 +287,7 @@ class UserAgent:
         log.warning("server_silent" if silent else "server_back", new_calls="503" if silent else "welcome")
         if silent:
             for call_id in tuple(self._unanswered):
-                self._command_leg(Hangup(call_id=call_id, sip_code=503, retry_after_s=self._retry_after_s))
+                self._command_leg(messages.Hangup(call_id=call_id, sip_code=503, retry_after_s=self._retry_after_s))
 
     def media(self, message: Message, payload: bytes) -> bool:
         """Feed a leg's playout buffer. Runs on: the reader thread.
@@ -320,7 +295,7 @@ class UserAgent:
         Returns:
             Whether the message was about media; if not, it is for :meth:`command`.
         """
-        if not isinstance(message, CallCommand) or (feed := _MEDIA_COMMANDS.get(type(message))) is None:
+        if not isinstance(message, messages.CallCommand) or (feed := _MEDIA_COMMANDS.get(type(message))) is None:
             return False
         leg = self._legs.get(message.call_id)
         if leg is None:
@@ -332,16 +307,14 @@ class UserAgent:
             leg.buffer.cut(None)
         return True
 
-    def _apply(self, message: ApplySettings) -> dict[str, str]:
+    def _apply(self, message: messages.ApplySettings) -> dict[str, str]:
         """Take over what can be; returns what cannot, and why."""
         before, settings = self._settings, message.settings
         self._settings = settings
         logs.set_level(settings.log.level)
-        self._set_log_level(settings.log.pjsip_level)
+        self._library.set_log_level(settings.log.pjsip_level)
         self._policy.reload(settings)
         refused: dict[str, str] = {}
-        if self._policy.is_closed and not self.request_filter_installed:
-            refused["sip.allowed_peers, auth"] = "this build of PJSIP has no request filter that could keep anybody out"
         if settings.tls is not None and (message.renew_tls or settings.tls != before.tls):
             fault = transports.renew_tls(self._endpoint, settings, before=before)
             if fault is not None:
@@ -349,16 +322,16 @@ class UserAgent:
                 self._settings = msgspec.structs.replace(settings, tls=before.tls)
         return refused
 
-    def _originate(self, message: Originate) -> None:
+    def _originate(self, message: messages.Originate) -> None:
         if self._is_full() or self._lateness.refusing:
-            self._send(CallEnded(call_id=message.call_id, sip_code=503, ended_by="failure", quality=Quality()))
+            self._send(messages.CallEnded(call_id=message.call_id, sip_code=503, ended_by="failure", quality=Quality()))
             return
         self._reap()
-        self._before_offer("")
+        self._l16.before_offer("")
         leg = self._new_leg(self._outbound, pj.PJSUA_INVALID_ID, message.call_id)
         param = leg_events.call_options()
         if self._settings.sip.follow_redirects:
-            leg.follow_redirects(Redirects(message.to, functools.partial(self._may_redirect, message)))
+            leg.redirects = Redirects(message.to, functools.partial(self._may_redirect, message))
         for name, value in message.headers.items():
             leg_events.add_header(param, name, value)
         param.txOption.localUri = _local_uri(message, self._settings.account_uri)
@@ -380,7 +353,7 @@ class UserAgent:
                     leg.take_key(cseq, key, duration_ms=duration_ms)
                     return
 
-    def _may_redirect(self, message: Originate, target: str) -> bool:
+    def _may_redirect(self, message: messages.Originate, target: str) -> bool:
         if "P-Asserted-Identity" in message.headers and not sip_uri.is_trusted_target(
             target, peers=PeerList(self._settings.sip.trusted_peers), registrar=self._settings.registration.registrar
         ):
@@ -398,7 +371,7 @@ class UserAgent:
         try:
             self._announce(leg, rdata)
         except Exception:
-            # nothing else would answer it, and PJSUA would keep it for good
+            # nothing else would answer it, and PJSUA would keep it forever
             self._forget(leg)
             leg.end(sip_code=500)
             raise
@@ -408,7 +381,7 @@ class UserAgent:
         message = sip_message.readable(rdata.wholeMsg)
         leg.dialog = (sip_message.readable(info.callIdString), sip_message.from_tag(message))
         self._send(
-            IncomingCall(
+            messages.IncomingCall(
                 call_id=leg.call_id,
                 sip_call_id=sip_message.readable(info.callIdString),
                 caller=sip_message.readable(info.remoteUri),
@@ -428,26 +401,9 @@ class UserAgent:
             max_buffered_ms=self._settings.playout_max_buffered_ms,
             events=lambda event: events.append((call_id, event)),
         )
-        return Leg(
-            account,
-            pj_call_id,
-            call_id=call_id,
-            audio_format=self._format,
-            buffer=buffer,
-            ports=self._ports,
-            clock=self._clock,
-            send=self._send,
-            on_over=self._on_over,
-            ports_freed=self._port_cooldown.take,
-            follows_rtp=self._build.description is None,
-            srtp=self._settings.rtp.srtp,
-            unacked_ms=self._settings.rtp.unacked_ms,
-            library=self._library,
-            server=self._settings.sip.user_agent,
-            before_offer=self._before_offer,
-        )
+        return Leg(self._leg_services, account, pj_call_id, call_id=call_id, buffer=buffer)
 
-    def _command_leg(self, message: CallCommand) -> None:
+    def _command_leg(self, message: messages.CallCommand) -> None:
         name, method = _LEG_COMMANDS[type(message)]
         self._unanswered.discard(message.call_id)
         leg = self._legs.get(message.call_id)
@@ -459,23 +415,16 @@ class UserAgent:
         try:
             action()
         except pj.Error as error:
-            self._send(CommandFailed(call_id=call_id, command=command, detail=pj_detail(error)))
-
-    # --- reports of the playout buffers ------------------------------------------------------------------------------------
+            self._send(messages.CommandFailed(call_id=call_id, command=command, detail=pj_detail(error)))
 
     def _drain_playout_events(self) -> None:
         while self._playout_events:
             call_id, event = self._playout_events.popleft()
             if (leg := self._legs.get(call_id)) is not None:
                 leg.note_playout(event)
-            self._send(PlayoutReport(call_id=call_id, event=event))
+            self._send(messages.PlayoutReport(call_id=call_id, event=event))
 
     # --- set-up --------------------------------------------------------------------------------------------------------
-
-    @property
-    def _num_legs(self) -> int:
-        """Legs that are not over; those that are stay in the table until the next poll."""
-        return len(self._legs) - len(self._over)
 
     def _refusal(self, *, incoming: int = 0) -> int | None:
         """Seconds for Retry-After if a new call would be refused now; ``incoming`` calls are among PJSUA's already."""
@@ -488,17 +437,17 @@ class UserAgent:
         return self._retry_after_s if refused or self._server_silent else None
 
     def _is_full(self, *, incoming: int = 0) -> bool:
-        return self._num_legs >= self.max_calls or self._count_pjsua_calls() - incoming >= self._build_limit
+        num_legs = len(self._legs) - len(self._over)
+        return num_legs >= self.max_calls or self._library.num_calls() - incoming >= self._build_limit
 
     def _reap(self) -> int:
-        """Let go of legs that are over and of ports that the next call needs; returns how many calls PJSUA has.
-
-        Also before every new call: pjsua2 hangs up the number of a leg it destroys, whoever has that number by then.
+        """Let go of legs that are over and of ports that the next call needs; returns how many calls PJSUA has. Also before
+        every new call: pjsua2 hangs up the call number of a leg that it destroys, whichever call has that number by then.
         """
         for leg in self._over:
             self._forget(leg)
         self._over.clear()
-        active_pjsua_calls = self._count_pjsua_calls()
+        active_pjsua_calls: int = self._library.num_calls()
         self._port_cooldown.turn(active_pjsua_calls)
         return active_pjsua_calls
 
@@ -521,37 +470,32 @@ class UserAgent:
             log.warning("media_lateness", p99_ms=lateness.p99_ms, new_calls="503" if lateness.refusing else "welcome")
         if lateness != self._reported_lateness:
             self._reported_lateness = lateness
-            self._send(MediaLateness(p99_ms=lateness.p99_ms, refusing=lateness.refusing))
+            self._send(lateness)
 
-    def _install_request_filter(self, library: CLibrary) -> None:
-        request_filter = RequestFilter(
-            library,
-            policy=self._policy,
-            refusal=self._refusal,
-            on_refused=lambda: self._send(InviteRefused()),
-            is_ours=lambda sip_call_id: sip_call_id in self._originated.values(),
-        )
-        set_capabilities(library)
-        self._request_filter = request_filter  # PJSIP calls it as long as the library lives
-        self.request_filter_installed = request_filter.install_or_say_why()
-
-    def _report_counts(self, now_ns: int) -> None:
-        """Report what was refused and which assertions failed since the last report."""
-        if now_ns - self._counts_reported_ns < REPORT_INTERVAL_NS:
-            return
-        self._counts_reported_ns = now_ns
+    def _report_counts(self) -> None:
         if refused := self._policy.take_refused():
             for cause, some in refused.items():
                 log.warning("requests_refused", cause=cause, count=some.count, some_sources=sorted(some.sources))
-            self._send(RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
+            self._send(messages.RequestsRefused(counts={cause: some.count for cause, some in refused.items()}))
         if failed := self._log_writer.take_assertions():
             for detail, count in failed.items():
                 log.warning("assertion_failed", detail=detail, count=count)
-            self._send(AssertionsFailed(count=failed.total()))
+            self._send(messages.AssertionsFailed(count=failed.total()))
+
+    def _most_calls(self, build_limit: int) -> int:
+        """How many calls at once the configuration, the build, the RTP ports and the open files allow."""
+        wanted = min(self._settings.sip.max_calls or build_limit, build_limit)
+        pairs = self._settings.rtp.num_pairs
+        if self._settings.rtp.quarantine_s:
+            self._max_cooling = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
+        if pairs < wanted:
+            log.warning("few_rtp_ports", pairs=pairs, consequence=f"{pairs} calls at once")
+            wanted = pairs
+        return min(wanted, self._open_files(wanted))
 
     def _open_files(self, wanted_calls: int) -> int:
-        """Let as many files be open as PJLIB has room for sockets: when connections have filled its table it closes new
-        ones, while PJSIP accepts no more, ever, once files have run out. Returns for how many calls there are files. Calls
+        """Raise the limit of open files to what PJLIB's table of sockets holds: PJLIB closes new connections when the table
+        is full, but PJSIP never accepts one again once files have run out. Returns for how many calls there are files; calls
         come before ports in cooldown.
         """
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -573,11 +517,11 @@ class UserAgent:
         config.uaConfig.threadCnt = 0
         config.uaConfig.mainThreadOnly = True
         config.uaConfig.userAgent = self._settings.sip.user_agent
-        # PJSIP's own resolver: getaddrinfo would hold up every call while one name is looked up
+        # PJSIP's own resolver: getaddrinfo would block every call while one name is looked up
         for address in self._settings.sip.nameservers:
             config.uaConfig.nameserver.append(address)
         config.uaConfig.maxCalls = _ANY_NUMBER  # PJSIP lowers it to what the build allows
-        # two ports a call: each has a table with a place for every other, so that no more than needed are made room for
+        # two ports a call; each has a table of all others
         calls = self._settings.sip.max_calls or self._build.max_handles
         config.medConfig.maxMediaPorts = min(config.medConfig.maxMediaPorts, 2 * calls + SPARE_HANDLES)
         config.medConfig.clockRate = self._settings.rtp.clock_rate_hz
@@ -599,40 +543,36 @@ class UserAgent:
             if name in _CODEC_IDS:
                 self._endpoint.codecSetPriority(_CODEC_IDS[name], _TOP_PRIORITY - rank)
         if l16.NAME in self._settings.rtp.codecs:
-            switch = L16(self._endpoint)
-            self._l16 = switch if switch.install(self._library) else None
-
-    def _on_offer(self, codecs: frozenset[str]) -> None:
-        if self._l16 is not None:
-            self._l16.before_answer(codecs)
-
-    def _before_offer(self, codec: str) -> None:
-        if self._l16 is not None:
-            self._l16.before_offer(codec)
+            self._l16.install(self._library)
 
 
-_LEG_COMMANDS: Final[Mapping[type[CallCommand], tuple[str, Callable[[Leg, Any], None]]]] = {
-    Ring: ("ring", Leg.ring),
-    Answer: ("answer", Leg.accept),
-    Hangup: ("hangup", Leg.end_as_asked),
-    SetHold: ("hold", Leg.set_hold),
-    SendDtmf: ("dtmf", Leg.send_dtmf),
+_LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Leg, Any], None]]]] = {
+    messages.Ring: ("ring", Leg.ring),
+    messages.Answer: ("answer", Leg.accept),
+    messages.Hangup: (
+        "hangup",
+        lambda leg, hangup: leg.end(
+            sip_code=hangup.sip_code, reason=hangup.reason, retry_after_s=hangup.retry_after_s, cause=hangup.cause
+        ),
+    ),
+    messages.SetHold: ("hold", Leg.set_hold),
+    messages.SendDtmf: ("dtmf", Leg.send_dtmf),
 }
-"""What the SIP thread carries out on a leg, with the command's name in :class:`CommandFailed`."""
-_MEDIA_COMMANDS: Final[Mapping[type[CallCommand], Callable[[Leg, Any, bytes], None]]] = {
-    BeginUtterance: lambda leg, begin, _: leg.buffer.begin(
+"""What the SIP thread carries out on a leg, with the command's name in :class:`.CommandFailed`."""
+_MEDIA_COMMANDS: Final[Mapping[type[messages.CallCommand], Callable[[Leg, Any, bytes], None]]] = {
+    messages.BeginUtterance: lambda leg, begin, _: leg.buffer.begin(
         begin.utterance_id, begin.start_threshold_ms, not_before_ns=begin.not_before_ns
     ),
-    Audio: lambda leg, audio, pcm: leg.buffer.write(audio.utterance_id, pcm),
-    FinishUtterance: lambda leg, finish, _: leg.buffer.finish(finish.utterance_id),
-    CutUtterance: lambda leg, cut, _: leg.buffer.cut(cut.utterance_id),
-    SetPaused: lambda leg, pause, _: leg.set_paused("request", paused=pause.paused),
+    messages.Audio: lambda leg, audio, pcm: leg.buffer.write(audio.utterance_id, pcm),
+    messages.FinishUtterance: lambda leg, finish, _: leg.buffer.finish(finish.utterance_id),
+    messages.CutUtterance: lambda leg, cut, _: leg.buffer.cut(cut.utterance_id),
+    messages.SetPaused: lambda leg, pause, _: leg.set_paused("request", paused=pause.paused),
 }
 """What the reader thread carries out on a leg."""
 
 
-def _local_uri(message: Originate, account_uri: str) -> str:
-    """From of a call that says who calls; empty for the account's own."""
+def _local_uri(message: messages.Originate, account_uri: str) -> str:
+    """From of a call whose caller is given; empty for the account's own."""
     if not (message.from_ or message.display_name):
         return ""
     name = f"{bye.quoted(message.display_name)} " if message.display_name else ""

@@ -8,41 +8,22 @@ from typing import Any, Final, Literal
 import pjsua2 as pj
 
 from cc_tts import logs
-from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.config.security import SrtpUse
 from cc_tts.media import playout_events
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message
 from cc_tts.state_machine import StateMachine
-from cc_tts.ua import leg_events
+from cc_tts.ua import leg_events, messages
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
-from cc_tts.ua.messages import (
-    Answer,
-    CallEnded,
-    CallEstablished,
-    CallRinging,
-    CommandFailed,
-    DtmfBegan,
-    DtmfReceived,
-    EndedBy,
-    Hangup,
-    HoldChanged,
-    MediaActive,
-    QualityReport,
-    Ring,
-    SendDtmf,
-    SetHold,
-)
 from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts
 from cc_tts.ua.rtp.keys import Key, Keypad
 from cc_tts.ua.rtp.source import RtpSourceWatch, port_of
 from cc_tts.ua.sip import bye
 from cc_tts.ua.sip import message as sip_message
 from cc_tts.ua.sip.redirects import Redirects
-from cc_tts.ua.sip_thread import SipThread, callback, pj_detail
+from cc_tts.ua.sip_thread import callback, pj_detail
 
 log = logs.get(__name__)
 
@@ -58,7 +39,7 @@ _ANSWERING: Final = frozenset((pj.PJSIP_INV_STATE_EARLY, pj.PJSIP_INV_STATE_CONN
 """States that an answer in a response or in the ACK leads to."""
 _DIGITS: Final = frozenset("0123456789*#ABCDR")
 """Events 0 to 16 of RFC 4733 §3.2; R is the hook flash."""
-_HELD_BY: Final[dict[int, Literal["local", "remote", "none"]]] = {
+_HELD_BY: Final[dict[int, messages.HeldBy]] = {
     pj.PJSUA_CALL_MEDIA_ACTIVE: "none",
     pj.PJSUA_CALL_MEDIA_REMOTE_HOLD: "remote",
     pj.PJSUA_CALL_MEDIA_LOCAL_HOLD: "local",
@@ -67,7 +48,7 @@ _HELD_BY: Final[dict[int, Literal["local", "remote", "none"]]] = {
 
 @dataclass(slots=True)
 class _HoldRequest:
-    """A re-INVITE to hold or to take back that has no answer yet; ``again_ns`` is when to send it once more."""
+    """A re-INVITE to hold or unhold that has no answer yet; ``again_ns``: when to send it once more."""
 
     hold: bool
     num_pending: int = 0
@@ -79,31 +60,33 @@ def glare_pause(*, owns_call_id: bool) -> int:
     return 210 + secrets.randbelow(191) if owns_call_id else secrets.randbelow(201)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegServices:
+    """What every leg of a user agent needs. ``before_offer`` gets the codec that the call speaks so far."""
+
+    settings: messages.UaSettings
+    clock: Clock
+    library: CLibrary
+    ports: AudioPorts
+    send: Callable[[Message], None]
+    on_over: Callable[["Leg"], None]
+    on_ports_freed: Callable[[Iterable[int]], None]
+    before_offer: Callable[[str], None]
+    follows_rtp: bool
+
+
 class Leg(pj.Call):  # type: ignore[misc]
-    """A call as pjsua2 sees it, and what the server wants to know of it."""
+    """A call of pjsua2 and what is reported of it."""
 
     def __init__(
-        self,
-        account: Any,
-        pj_call_id: int,
-        *,
-        call_id: str,
-        audio_format: AudioFormat,
-        buffer: PlayoutBuffer,
-        ports: AudioPorts,
-        clock: Clock,
-        send: Callable[[Message], None],
-        on_over: Callable[["Leg"], None],
-        ports_freed: Callable[[Iterable[int]], None],
-        follows_rtp: bool,
-        srtp: SrtpUse,
-        unacked_ms: int,
-        library: CLibrary,
-        server: str,
-        before_offer: Callable[[str], None],
+        self, services: LegServices, account: Any, pj_call_id: int, *, call_id: str, buffer: PlayoutBuffer
     ) -> None:
-        SipThread.check()
         super().__init__(account, pj_call_id)
+        self._services = services
+        self._rtp = services.settings.rtp
+        self._server = services.settings.sip.user_agent  # the header of that name
+        self._clock = services.clock
+        self._send = services.send
         self.call_id = call_id
         self.buffer = buffer
         self.dialog = ("", "")
@@ -113,46 +96,36 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._utterance_id = ""  # the last one that began
         self._played_ms = 0.0  # of it
         self._incoming = pj_call_id != pj.PJSUA_INVALID_ID
-        self._audio_format = audio_format
-        self._ports = ports
-        self._clock = clock
-        self._send = send
-        self._on_over = on_over
-        self._ports_freed = ports_freed
         self._rtp_ports: set[int] = set()
-        self._source_watch = RtpSourceWatch(call_id, follows_rtp=follows_rtp)
+        self._source_watch = RtpSourceWatch(call_id, follows_rtp=services.follows_rtp)
         self._port: AudioPort | None = None
         self._negotiated = False  # offer and answer were exchanged, whatever came of it
-        self._srtp = srtp
-        self._server = server  # the header of that name
         self._sent_over = ""
-        self._media_sent: MediaActive | None = None
+        self._media_sent: messages.MediaActive | None = None
         self._codec = ""
         self._hold: _HoldRequest | None = None
         self._reinvites: set[int] = set()  # transactions that have no final response yet
-        self._redirects: Redirects | None = None
+        self.redirects: Redirects | None = None
+        """How far a 3xx is followed; ``None``: not at all."""
         self.is_clocked = False  # whether a stream asks the playout buffer for frames
         self._stream_index = 0
         self._stream = 0  # address of PJMEDIA's stream, 0 while there is none
         self._expects_rtp = True
         self._quality = Quality()
         self._packets_discarded = 0
-        self._held_by: Literal["local", "remote", "none"] = "none"
-        self._ended_by: EndedBy | None = None
+        self._held_by: messages.HeldBy = "none"
+        self._ended_by: messages.EndedBy | None = None
         self._info_cseq = -1
         self._pause_reasons: set[PauseReason] = set()
         self._packets_received = -1
         self._last_packet_ns = 0
         self._keypad = Keypad()
-        self._unacked_ns = unacked_ms * NS_PER_MS
-        self._library = library
-        self._before_offer = before_offer
         self._answered_ns = 0
         self._is_report_sent = False
 
     @property
     def is_over(self) -> bool:
-        """Whether :class:`CallEnded` has been sent."""
+        """Whether :class:`.CallEnded` has been sent."""
         return self._machine.state is LegState.OVER
 
     @property
@@ -165,25 +138,17 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     # --- what the server asks for -------------------------------------------------------------------------------
 
-    def ring(self, ring: Ring) -> None:
+    def ring(self, ring: messages.Ring) -> None:
         """180, or 183 with SDP (RFC 3261 §13.3.1.1, RFC 3960)."""
-        SipThread.check()
         code = pj.PJSIP_SC_PROGRESS if ring.early_media else pj.PJSIP_SC_RINGING
         self._respond(code)
-        self._send(CallRinging(call_id=self.call_id, sip_call_id="", sip_code=code))
+        self._send(messages.CallRinging(call_id=self.call_id, sip_call_id="", sip_code=code))
 
-    def accept(self, _answer: Answer) -> None:
-        """200. RTP goes on for ``rtp.unacked_ms`` without an ACK: what has no more than an INVITE behind it may come from
-        somebody who named another's address in its SDP.
-        """
-        SipThread.check()
-        if not self._unacked_ns:
-            self._mute()
+    def accept(self, _answer: messages.Answer) -> None:
+        """200. Without an ACK RTP stops after ``rtp.unacked_ms``: the INVITE may name somebody else's address in its SDP."""
+        if not self._rtp.unacked_ms:
+            self._set_muted(muted=True)
         self._respond(pj.PJSIP_SC_OK)
-
-    def end_as_asked(self, hangup: Hangup) -> None:
-        """End it because the server asks for it."""
-        self.end(sip_code=hangup.sip_code, reason=hangup.reason, retry_after_s=hangup.retry_after_s, cause=hangup.cause)
 
     def end(
         self,
@@ -191,13 +156,12 @@ class Leg(pj.Call):  # type: ignore[misc]
         sip_code: int = 0,
         reason: str = "",
         retry_after_s: int = 0,
-        ended_by: EndedBy = "local",
+        ended_by: messages.EndedBy = "local",
         cause: str = "local_hangup",
     ) -> None:
-        """BYE, CANCEL or a final refusal, whichever the state asks for. What is reported of a call that the server ends is
-        what was sent, so that ``sip_code`` counts for a refusal only; a BYE has it in Reason.
+        """Send BYE, CANCEL or a final refusal, by the state. ``sip_code`` is the status of a refusal; a BYE has it in
+        Reason.
         """
-        SipThread.check()
         if self._ended_by is None:
             self._ended_by = ended_by
         self._give_up_reinvite()
@@ -229,9 +193,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             now_ns = self._clock.now_ns()
             self._report_key(Key(key, "sip_info", now_ns, duration_ms, 0, now_ns))
 
-    def set_hold(self, request: SetHold) -> None:
+    def set_hold(self, request: messages.SetHold) -> None:
         """Re-INVITE (RFC 3264 §8.4)."""
-        SipThread.check()
         self._hold = _HoldRequest(request.hold)
         try:
             self._reinvite(hold=request.hold)
@@ -239,12 +202,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._hold = None
             raise
 
-    def follow_redirects(self, redirects: Redirects) -> None:
-        """Go on where a 3xx sends us, as far as ``redirects`` allows."""
-        self._redirects = redirects
-
     def _reinvite(self, *, hold: bool) -> None:
-        self._before_offer(self._media_sent.codec if self._media_sent else "")
+        self._services.before_offer(self._media_sent.codec if self._media_sent else "")
         param = leg_events.call_options()
         if hold:
             self.setHold(param)
@@ -252,9 +211,8 @@ class Leg(pj.Call):  # type: ignore[misc]
             param.opt.flag = pj.PJSUA_CALL_UNHOLD
             self.reinvite(param)
 
-    def send_dtmf(self, dtmf: SendDtmf) -> None:
+    def send_dtmf(self, dtmf: messages.SendDtmf) -> None:
         """RFC 4733 telephone events."""
-        SipThread.check()
         param = pj.CallSendDtmfParam()
         param.method = pj.PJSUA_DTMF_METHOD_RFC2833
         param.digits = dtmf.digits
@@ -299,11 +257,10 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def watch_rtp(self, *, inactivity_timeout_s: float) -> None:
         """Report quality; end the call when no RTP has come for too long. A held leg owes none."""
-        SipThread.check()
         if self.is_over or self._port is None:
             return
         quality = self.quality()
-        self._send(QualityReport(call_id=self.call_id, quality=quality))
+        self._send(messages.QualityReport(call_id=self.call_id, quality=quality))
         if self._stream:
             self._send_first_report(quality)
             self._source_watch.look(self, self._stream_index, num_discarded=self._packets_discarded)
@@ -315,7 +272,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """
         if self._is_established and quality.packets_sent and not self._is_report_sent:
             self._is_report_sent = True
-            self._library.send_report(self._stream)
+            self._services.library.send_report(self._stream)
 
     def _watch_inactivity(self, quality: Quality, timeout_s: float) -> None:
         now_ns = self._clock.now_ns()
@@ -335,8 +292,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         """Report a key whose end was lost, stop RTP that nobody acknowledged, send a re-INVITE again after a 491."""
         self._report_key(self._keypad.overdue(now_ns))
         is_unacked = self._incoming and self._machine.state is LegState.ANSWERED
-        if is_unacked and not self._is_muted and now_ns - self._answered_ns >= self._unacked_ns:
-            self._mute()
+        if is_unacked and not self._is_muted and now_ns - self._answered_ns >= self._rtp.unacked_ms * NS_PER_MS:
+            self._set_muted(muted=True)
         request = self._hold
         if request is not None and request.again_ns is not None and now_ns >= request.again_ns and not self.is_over:
             request.again_ns = None
@@ -349,7 +306,7 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @callback
     def onCallState(self, prm: Any) -> None:
-        """Signalling moved on."""
+        """The state of the INVITE session changed."""
         info = self.getInfo()
         if info.role == pj.PJSIP_ROLE_UAC and not self._sent_over:
             self._sent_over = leg_events.answered_over(prm)
@@ -372,16 +329,19 @@ class Leg(pj.Call):  # type: ignore[misc]
         """A provisional response to our INVITE; what we send ourselves is reported by :meth:`ring`."""
         if info.role == pj.PJSIP_ROLE_UAC:
             sip_call_id = sip_message.readable(info.callIdString)
-            self._send(CallRinging(call_id=self.call_id, sip_call_id=sip_call_id, sip_code=int(info.lastStatusCode)))
+            self._send(
+                messages.CallRinging(call_id=self.call_id, sip_call_id=sip_call_id, sip_code=int(info.lastStatusCode))
+            )
 
     def _on_ack(self, info: Any) -> None:
         if not self._machine.can(LegEvent.ACK):
             return
         self._machine.fire(LegEvent.ACK)
         self._last_packet_ns = self._clock.now_ns()
-        self._unmute()
+        if self._is_muted:
+            self._set_muted(muted=False)
         self._send(
-            CallEstablished(
+            messages.CallEstablished(
                 call_id=self.call_id,
                 sip_call_id=sip_message.readable(info.callIdString),
                 at_ns=self._clock.now_ns(),
@@ -395,8 +355,10 @@ class Leg(pj.Call):  # type: ignore[misc]
         """The call is over; ``response`` is the message that ended it, empty if none did."""
         self._give_up_reinvite()
         sip_code = int(info.lastStatusCode)
-        if not self._incoming and not self._is_answered and self._ended_by is None and not response:
-            self._note_unreachable(sip_code, info.lastReason)
+        is_own_status = not self._incoming and not self._is_answered and self._ended_by is None and not response
+        if is_own_status and sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:  # PJSIP's: the INVITE could not be sent
+            self._ended_by = "unreachable"
+            log.warning("unreachable", call_id=self.call_id, detail=sip_message.readable(info.lastReason)[:200])
         is_redirect = sip_code // 100 == 3  # noqa: PLR2004 - the class of the status (RFC 3261 §7.2)
         contacts = tuple(sip_message.contacts(response)) if is_redirect else ()
         self.finish(sip_code=sip_code, contacts=contacts)
@@ -414,7 +376,7 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @callback
     def onCallTsxState(self, prm: Any) -> None:
-        """A transaction moved on: of interest is the answer to a re-INVITE that holds or takes back."""
+        """A transaction changed its state: of interest are our re-INVITEs."""
         if self._is_established and (invite := leg_events.own_invite(prm)) is not None:
             transaction, is_pending = invite
             if is_pending:
@@ -432,23 +394,23 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._hold = None
 
     def finish(self, *, sip_code: int, contacts: tuple[str, ...] = ()) -> None:
-        """Report the end and give the port back. Happens once."""
+        """Report the end and give the port back, once."""
         if self.is_over:
             return
         quality = self.quality()
         self._report_key(self._keypad.release())
         ended_by = self._ended_by or self._whose_end(sip_code)
         self._machine.fire(LegEvent.END)
-        self._ports_freed(self._rtp_ports)
-        self._on_over(self)
+        self._services.on_ports_freed(self._rtp_ports)
+        self._services.on_over(self)
         if ended_by == "not_acceptable":
             sip_code = NOT_ACCEPTABLE_HERE  # PJSIP has 406 or 415 for some of its reasons, of which none was sent
         if self._port is not None:
-            self._ports.take_back(self._port)
+            self._services.ports.take_back(self._port)
             self._port = None
         self.buffer.cut(None)
         self._send(
-            CallEnded(
+            messages.CallEnded(
                 call_id=self.call_id,
                 sip_code=sip_code,
                 ended_by=ended_by,
@@ -481,7 +443,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._stream_index = int(prm.streamIdx)
         self._stream = int(prm.stream)
         if self._is_muted:
-            self._library.pause_stream(self._stream, paused=True)
+            self._services.library.pause_stream(self._stream, paused=True)
         self._codec = ""  # it may be another one
         self._source_watch.new_stream()
         if self._port is not None:
@@ -489,19 +451,16 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     @callback
     def onStreamDestroyed(self, prm: Any) -> None:  # noqa: ARG002
-        """It is about to go: the last chance to read its figures."""
+        """Read its figures before it goes."""
         self.quality()
         self._stream = 0
 
     @callback
     def onCallTransferRequest(self, prm: Any) -> None:
-        """A REFER: declined, or whoever calls us could make us call anybody."""
+        """Decline REFER, by which a caller could make us call anybody, and INVITE with Replaces (RFC 3891)."""
         prm.statusCode = pj.PJSIP_SC_DECLINE
 
-    @callback
-    def onCallReplaceRequest(self, prm: Any) -> None:
-        """An INVITE with Replaces (RFC 3891): declined, as calls are not handed over behind the server's back."""
-        prm.statusCode = pj.PJSIP_SC_DECLINE
+    onCallReplaceRequest = onCallTransferRequest  # noqa: N815 - the name is pjsua2's
 
     @callback
     def onDtmfEvent(self, prm: Any) -> None:
@@ -520,7 +479,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         )
         for edge, key in edges:
             if edge == "down":
-                self._send(DtmfBegan(call_id=self.call_id, at_ns=key.began_ns))
+                self._send(messages.DtmfBegan(call_id=self.call_id, at_ns=key.began_ns))
             else:
                 self._report_key(key)
 
@@ -533,12 +492,12 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._reinvites:
             self._hold = None
         while self._reinvites:
-            self._library.end_transaction(self._reinvites.pop())
+            self._services.library.end_transaction(self._reinvites.pop())
 
     def _report_key(self, key: Key | None) -> None:
         if key is not None:
             self._send(
-                DtmfReceived(
+                messages.DtmfReceived(
                     call_id=self.call_id,
                     digit=key.digit,
                     duration_ms=key.duration_ms,
@@ -547,7 +506,7 @@ class Leg(pj.Call):  # type: ignore[misc]
                 )
             )
 
-    def _whose_end(self, sip_code: int) -> EndedBy:
+    def _whose_end(self, sip_code: int) -> messages.EndedBy:
         """Who ended a call that the server did not end, by the status that PJSIP gives."""
         if sip_code == SIP_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
             return "failure"
@@ -559,18 +518,11 @@ class Leg(pj.Call):  # type: ignore[misc]
         info = self.getInfo()
         return bool(info.role == pj.PJSIP_ROLE_UAS and info.state < pj.PJSIP_INV_STATE_CONNECTING)
 
-    def _note_unreachable(self, sip_code: int, reason: str) -> None:
-        """No response ended the call. With a status of a server's it is PJSIP's own: the INVITE could not be sent."""
-        if sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
-            self._ended_by = "unreachable"
-            log.warning("unreachable", call_id=self.call_id, detail=sip_message.readable(reason)[:200])
-
     def _follows(self, target: str, response: str) -> bool:
-        """Whether to try ``target``."""
-        if self._redirects is None or self._ended_by is not None:
+        if self.redirects is None or self._ended_by is not None:
             return False
         is_redirect = response.startswith("SIP/2.0 3")
-        if not self._redirects.follow(target, sip_message.contacts(response) if is_redirect else ()):
+        if not self.redirects.follow(target, sip_message.contacts(response) if is_redirect else ()):
             log.warning("redirect_not_followed", call_id=self.call_id)
             return False
         self._sent_over = ""
@@ -590,7 +542,7 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def _hold_failed(self, detail: str) -> None:
         self._hold = None
-        self._send(CommandFailed(call_id=self.call_id, command="hold", detail=detail))
+        self._send(messages.CommandFailed(call_id=self.call_id, command="hold", detail=detail))
 
     def _respond(self, code: int) -> None:
         param = leg_events.call_options()
@@ -601,12 +553,12 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def _connect(self, *, must: bool) -> None:
         """Put the playout buffer on the conference bridge again: a re-INVITE may have made a new stream."""
-        is_encrypted = self._srtp != "off" and leg_events.is_encrypted(self)
-        if self._srtp == "required" and self._stream and not is_encrypted:
+        is_encrypted = self._rtp.srtp != "off" and leg_events.is_encrypted(self)
+        if self._rtp.srtp == "required" and self._stream and not is_encrypted:
             self._refuse_media("SRTP required")  # a re-INVITE of ours may have been answered with an empty key
             return
         if self._port is None:
-            self._port = self._ports.lend(self.buffer)
+            self._port = self._services.ports.lend(self.buffer)
         try:
             self._port.startTransmit(self.getAudioMedia(-1))
             self.is_clocked = True
@@ -620,8 +572,8 @@ class Leg(pj.Call):  # type: ignore[misc]
     def _report_media(self, *, srtp: bool) -> None:
         if not self._codec:
             self._codec = self.getStreamInfo(self._stream_index).codecName
-        rate_hz = self._audio_format.rate_hz
-        media = MediaActive(call_id=self.call_id, codec=self._codec, clock_rate_hz=rate_hz, srtp=srtp)
+        rate_hz = self._rtp.clock_rate_hz
+        media = messages.MediaActive(call_id=self.call_id, codec=self._codec, clock_rate_hz=rate_hz, srtp=srtp)
         if media != self._media_sent:
             self._media_sent = media
             self._send(media)
@@ -630,20 +582,13 @@ class Leg(pj.Call):  # type: ignore[misc]
     def _is_muted(self) -> bool:
         return "unacked" in self._pause_reasons
 
-    def _mute(self) -> None:
-        """Send no RTP until :meth:`_unmute`."""
-        self.set_paused("unacked", paused=True)
+    def _set_muted(self, *, muted: bool) -> None:
+        self.set_paused("unacked", paused=muted)
         if self._stream:
-            self._library.pause_stream(self._stream, paused=True)
-
-    def _unmute(self) -> None:
-        if self._is_muted:
-            self.set_paused("unacked", paused=False)
-            if self._stream:
-                self._library.pause_stream(self._stream, paused=False)
+            self._services.library.pause_stream(self._stream, paused=muted)
 
     def _refuse_media(self, fault: str) -> None:
-        """End the call, as nothing can be heard, or somebody could listen."""
+        """End the call, as there would be no audio, or it would not be encrypted."""
         if self._ended_by is None:
             log.warning("media_refused", call_id=self.call_id, detail=fault)
             self._note_port()  # the peer may send there already
@@ -651,13 +596,13 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def _refuse_keys(self, prm: Any) -> bool:
         """With SRTP on, end the call if the keys of an answer cannot be used; returns whether that is so."""
-        fault = "" if self._srtp == "off" else leg_events.fault_of_answer(prm)
+        fault = "" if self._rtp.srtp == "off" else leg_events.fault_of_answer(prm)
         if fault:
             self._refuse_media(fault)
         return bool(fault)
 
     def _note_port(self) -> None:
-        """Remember where the peer sends RTP."""
+        """Note where the peer sends RTP, for the cooldown."""
         try:
             transport = self.getMedTransportInfo(self._stream_index)
         except pj.Error:
@@ -665,9 +610,9 @@ class Leg(pj.Call):  # type: ignore[misc]
         if port := port_of(transport.localRtpName):
             self._rtp_ports.add(port)
 
-    def _set_held(self, by: Literal["local", "remote", "none"]) -> None:
+    def _set_held(self, by: messages.HeldBy) -> None:
         if by == self._held_by:
             return
         self._held_by = by
         self.set_paused("hold", paused=by != "none")
-        self._send(HoldChanged(call_id=self.call_id, held=by != "none", by=by))
+        self._send(messages.HoldChanged(call_id=self.call_id, by=by))

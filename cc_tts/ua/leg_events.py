@@ -1,4 +1,4 @@
-"""What pjsua2 says, in our messages' words. Runs on: the SIP thread."""
+"""What a leg reads from pjsua2's objects. Runs on: the SIP thread."""
 
 import re
 from typing import Any, Final
@@ -8,7 +8,6 @@ import pjsua2 as pj
 from cc_tts.media.quality import Quality, mean_opinion_score
 from cc_tts.ua.guard import srtp_sdp
 from cc_tts.ua.sip import message as sip_message
-from cc_tts.ua.sip_thread import SipThread
 
 DTMF_IS_UPDATE: Final = 1
 DTMF_IS_END: Final = 2
@@ -20,7 +19,6 @@ def figures(call: Any, stream_index: int, *, underruns: int, late_frames: int) -
     """RTCP's and the playout buffer's view of a leg that has a stream (RFC 3550 §6.4), and how many packets PJMEDIA has
     discarded.
     """
-    SipThread.check()
     stream_stat = call.getStreamStat(stream_index)
     stat = stream_stat.rtcp  # SWIG frees it with stream_stat, to which it does not refer
     round_trip_ms = stat.rttUsec.last / 1000 if stat.rttUsec.n else None
@@ -68,20 +66,17 @@ def is_encrypted(call: Any) -> bool:
     """Whether the call's media is SRTP now. Its m-line does not show it: RTP/AVP with keys is encrypted as well. Only
     PJSIP's dump of a call has it, on a line of its own: the first line has what the far side calls itself.
     """
-    SipThread.check()
     return _ENCRYPTED.search(call.dump(True, "")) is not None  # noqa: FBT003 - SWIG takes no keywords
 
 
 def answered_over(state: Any) -> str:
-    """The transport of an outgoing call, from the response that moved it on; empty if that was something else."""
+    """The transport of an outgoing call, from the response that the event is about; empty if it is about anything else."""
     return sip_message.via_transport(received(state))
 
 
 def fault_of_answer(state: Any) -> str:
-    """What cannot be used in the keys of an answer to our offer, in a response or an ACK, as
-    :func:`cc_tts.ua.guard.srtp_sdp.fault_of` says it; empty if nothing, or if neither moved the call on.
-    """
-    return srtp_sdp.fault_of(received(state).partition("\r\n\r\n")[2])
+    """:func:`cc_tts.ua.guard.srtp_sdp.fault_of` of the answer to our offer that came in a response or an ACK, if one did."""
+    return srtp_sdp.fault_of(sip_message.body_of(received(state)))
 
 
 def status_of_reinvite(state: Any) -> int:
@@ -104,7 +99,6 @@ def own_invite(state: Any) -> tuple[int, bool] | None:
 
 
 def _change_of_invite(state: Any) -> Any | None:
-    """The change of state of an INVITE of ours, if the event is one."""
     if state.e.type != pj.PJSIP_EVENT_TSX_STATE:
         return None
     change = state.e.body.tsxState
@@ -112,7 +106,7 @@ def _change_of_invite(state: Any) -> Any | None:
 
 
 def received(state: Any) -> str:
-    """The message that moved the call on; empty if it was none that came in."""
+    """The message that came in; empty if none did."""
     event = state.e
     if event.type == pj.PJSIP_EVENT_RX_MSG:
         return sip_message.readable(event.body.rxMsg.rdata.wholeMsg)

@@ -61,7 +61,7 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def account_uri(self) -> str:
-        """Who calls that we place come from, if nobody says otherwise: the registered user, or ourselves.
+        """The default From of calls that we place: the registered user, or :attr:`local_uri`.
 
         A ``sips:`` registrar makes a ``sips:`` address of record (RFC 3261 §26.2.2): TLS on every hop of its calls.
         """
@@ -226,18 +226,20 @@ class CallEstablished(CallReport, frozen=True):
 
 
 class MediaActive(CallReport, frozen=True):
-    """The leg has a codec and the playout buffer is connected; prompts can be heard. Sent again when ``srtp`` changes."""
+    """The leg has a codec and the playout buffer is connected. Sent again when one of these changes."""
 
     codec: str
     clock_rate_hz: int
     srtp: bool = False
 
 
-class HoldChanged(CallReport, frozen=True):
-    """The media direction changed. ``by`` says who holds."""
+HeldBy = Literal["local", "remote", "none"]
 
-    held: bool
-    by: Literal["local", "remote", "none"]
+
+class HoldChanged(CallReport, frozen=True):
+    """The media direction changed: who holds."""
+
+    by: HeldBy
 
 
 class DtmfBegan(CallReport, frozen=True):

@@ -52,7 +52,7 @@ class PjsipLog(pj.LogWriter):  # type: ignore[misc]
             self._assertions.append(f"{failed[1]} {failed[2].strip()}")
             return
         if _BAD_PACKET in text:
-            text = text.partition("]:")[0]  # what follows is the packet, of whomever, with whatever is in it
+            text = text.partition("]:")[0]  # what follows is the packet
             now_ns = self._clock.now_ns()
             if now_ns - self._reported_ns < BAD_PACKETS_INTERVAL_NS:
                 self._unreported += 1

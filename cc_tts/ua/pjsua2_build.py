@@ -1,10 +1,8 @@
-"""Which pjsua2 this process runs: the PyPI wheel, or the server build that ``make pjsua2`` leaves.
+"""Which pjsua2 this process runs: the PyPI wheel, or the server build of ``make pjsua2``. Never imports pjsua2.
 
-``CC_TTS_PJSUA2`` says which: ``wheel`` (what counts when it is not set), ``server``, or the folder of a build elsewhere. The
-server build lies in a folder of its own beside the wheel, so that choosing it is one entry at the head of ``sys.path``;
-its ``build.json`` says what it was built from and for how many calls (``sip/pjproject/build.sh``).
-
-Runs on: any thread, before pjsua2 is imported. Imports nothing of it.
+``CC_TTS_PJSUA2`` is ``wheel`` (the default), ``server``, or the folder of a build elsewhere. The server build is in a folder
+of its own, which is put at the head of ``sys.path``; its ``build.json`` says what it was built from and for how many calls
+(``sip/pjproject/build.sh``).
 """
 
 import ipaddress
@@ -26,9 +24,10 @@ PYPI_WHEEL: Final = "PyPI wheel"
 WHEEL_MAX_CALLS: Final = 4
 WHEEL_MAX_HANDLES: Final = 64
 """What the PyPI wheel was compiled with: PJSUA_MAX_CALLS and PJ_IOQUEUE_MAX_HANDLES."""
+START_SERVER_BUILD: Final = f"start with {VARIABLE}=server"
 NO_TLS: Final = (
-    'sip.transports has "tls", but the PyPI wheel of pjsua2 brings OpenSSL 1.0.2, without security fixes since 2019: '
-    f'make pjsua2, then start with {VARIABLE}=server, or take "tls" out'
+    'sip.transports has "tls", but the PyPI wheel of pjsua2 brings OpenSSL 1.0.2, without security fixes since 2019; '
+    f'make pjsua2, then {START_SERVER_BUILD}, or take "tls" out'
 )
 _INSIDE: Final = tuple(
     ipaddress.ip_network(network)
@@ -39,18 +38,16 @@ _MAX_DESCRIPTION_BYTES: Final = 65_536
 
 
 class Description(msgspec.Struct, frozen=True):
-    """``build.json``."""
+    """What is needed of ``build.json``."""
 
     pjproject: str
     max_calls: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
     max_ioqueue_handles: Annotated[int, msgspec.Meta(ge=16, le=1_000_000)]
-    source: str = ""
-    openssl: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Pjsua2Build:
-    """A build of pjsua2 and where it is; ``folder`` and ``description`` are ``None`` for what is installed as a wheel."""
+    """A build of pjsua2; ``folder`` and ``description`` are ``None`` for what is installed as a wheel."""
 
     folder: Path | None
     description: Description | None
@@ -103,7 +100,7 @@ def chosen(environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix) ->
 
 
 def select(build: Pjsua2Build, path: MutableSequence[str] = sys.path) -> None:
-    """Let ``import pjsua2`` find ``build``; the wheel is found without help.
+    """Have ``import pjsua2`` import ``build``.
 
     Raises:
         ConfigError: another pjsua2 is imported already.
@@ -125,17 +122,19 @@ def check_address(host: str) -> None:
     """
     if any(ipaddress.ip_address(host) in network for network in _INSIDE):
         return
-    start = f"start with {VARIABLE}=server"
     raise ConfigError(
         f"sip.host is {host}, but this pjsua2 is the PyPI wheel. One unexpected packet can end it with all calls, so it "
-        f"listens on loopback and private addresses only. For others: make pjsua2, then {start}. "
+        f"listens on loopback and private addresses only; for others: make pjsua2, then {START_SERVER_BUILD}. "
         "sip.allow_pypi_wheel = true lets it listen nonetheless"
     )
 
 
+def how_to_lift_limits(prefix: str = sys.prefix) -> str:
+    """How to lift the limits of the PyPI wheel."""
+    return START_SERVER_BUILD if is_built(prefix) else f"make pjsua2 builds one for more, then {START_SERVER_BUILD}"
+
+
 def advice(*, max_calls: int, prefix: str = sys.prefix) -> str:
-    """How to lift the limit of the PyPI wheel."""
-    start = f"start with {VARIABLE}=server"
-    how = start if is_built(prefix) else f"make pjsua2 builds one for more, then {start}"
+    """The limits of the PyPI wheel and how to lift them."""
     limits = f"{max_calls} calls at once, and RTP follows whoever sends it"
-    return f"this pjsua2 is the PyPI wheel: {limits}. To lift the limits: {how}"
+    return f"this pjsua2 is the PyPI wheel: {limits}. To lift the limits: {how_to_lift_limits(prefix)}"

@@ -1,8 +1,4 @@
-"""The one thread that may use pjsua2.
-
-PJSIP wants every caller registered and its callbacks are delivered by ``libHandleEvents``; with one thread that does both,
-no lock is needed anywhere in the user agent.
-"""
+"""The one thread that may use pjsua2: it polls PJSIP and gets its callbacks, so that the user agent needs no lock."""
 
 import functools
 import threading
@@ -29,7 +25,7 @@ class SipThread:
 
     @classmethod
     def check(cls) -> None:
-        """First line of every function that uses pjsua2.
+        """Called first by the functions through which other modules use pjsua2.
 
         Raises:
             RuntimeError: called on another thread.

@@ -1,9 +1,8 @@
 """PJSIP's C functions, as the pjsua2 extension module exports them, for what pjsua2 does not wrap: modules, stateless
-answers, and requests before they are calls.
+responses, and requests before they are calls.
 
-Only the public head of ``pjsip_module``, ``pj_str_t`` and the two list pointers of a header are laid out here; everything
-else is opaque. What a request says comes from pjsua2's own ``SipRxData``, filled by its C++ method, since the layout of
-``pjsip_rx_data`` depends on how the library was built. Runs on: the SIP thread.
+The text of a message comes from pjsua2's own ``SipRxData``, filled by its C++ method, since the layout of ``pjsip_rx_data``
+depends on how the library was built. Runs on: the SIP thread.
 """
 
 import ctypes
@@ -139,7 +138,7 @@ class _Module(ctypes.Structure):
 
 
 class CLibrary:
-    """The functions that are needed.
+    """PJSIP's functions.
 
     Raises:
         AttributeError: the build hides one of them.
@@ -189,9 +188,9 @@ class CLibrary:
         self._received_at = int(self._received.this)
         self._modules: list[tuple[_Module, Any]] = []
         self.server_header: Headers = ()
+        """What every response of :meth:`respond` carries besides its own headers."""
         self.dispatcher = ""
         """Address and port of the dispatcher; empty without one."""
-        """What every answer carries."""
         self._message_at = 0
         self._kept_tokens: list[String] = []
 
@@ -217,15 +216,15 @@ class CLibrary:
             raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
 
     def pause_stream(self, stream: int, *, paused: bool) -> None:
-        """Let a ``pjmedia_stream *`` send no RTP, or send it again; its timestamps go on."""
+        """Stop the RTP of a ``pjmedia_stream *``, or start it again; its timestamps go on."""
         (self._stream_pause if paused else self._stream_resume)(stream, _ENCODING)
 
     def end_transaction(self, transaction: int) -> None:
-        """Let a ``pjsip_transaction *`` that waits for its final response wait no more."""
+        """End a ``pjsip_transaction *`` that waits for its final response."""
         self._end_transaction(transaction, _REQUEST_TERMINATED)
 
     def send_report(self, stream: int) -> None:
-        """Let a ``pjmedia_stream *`` send its RTCP report now."""
+        """Send the RTCP report of a ``pjmedia_stream *`` now."""
         self._stream_report(stream)
 
     @property
@@ -243,9 +242,8 @@ class CLibrary:
 
     def method_of(self, rdata: int) -> bytes:
         """The method of a request as PJSIP read it, or the status of a response."""
-        words = self._rx_data_info(rdata).split(
-            b" ", 3
-        )  # "Request msg INVITE/cseq=1", "Response msg 200/INVITE/cseq=1"
+        # as in: Request msg INVITE/cseq=1; Response msg 200/INVITE/cseq=1
+        words = self._rx_data_info(rdata).split(b" ", 3)
         return bytes(words[2].split(b"/", 1)[0]) if len(words) > 2 else b""  # noqa: PLR2004 - the third word
 
     def message(self, rdata: int) -> tuple[str, str]:
@@ -255,8 +253,8 @@ class CLibrary:
         return self.source_host(self._received.srcAddress, text), text
 
     def source_host(self, address: str, message: str) -> str:
-        """The host that a message came from. If the dispatcher forwarded it, that is not the ``address`` of its datagram,
-        but what the dispatcher says of a request; of a response it says nothing, and the host is empty.
+        """The host that a message came from: that of ``address``, its sender, or, if that is the dispatcher, the one in the
+        dispatcher's Via; empty for a response, which has no such Via.
         """
         return forwarding.source_of(message) if address == self.dispatcher else host_of(address)
 

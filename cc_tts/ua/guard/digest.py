@@ -14,7 +14,6 @@ import hmac
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,18 +35,10 @@ _WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER: Final = re.compile(rf'[ \t]*({_WORD})[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|({_WORD}))[ \t]*(?:,|\Z)')
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _NC: Final = re.compile(r"[0-9a-fA-F]{8}")
-
-
-def _md5(data: bytes) -> str:
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-_HASHES: Final[Mapping[str, Callable[[bytes], str]]] = {"SHA-256": _sha256, "MD5": _md5}
+_HASHES: Final = {"SHA-256": "sha256", "MD5": "md5"}
+"""What hashlib calls the algorithms of RFC 7616 §3.3."""
 _NAMES: Final = {name.lower(): name for name in _HASHES}
+_REQUIRED: Final = ("username", "realm", "nonce", "uri", "response", "cnonce")
 
 
 class MalformedCredentials(ValueError):
@@ -55,7 +46,7 @@ class MalformedCredentials(ValueError):
 
 
 class Finding(enum.Enum):
-    """What an answer to a challenge is worth."""
+    """The result of checking credentials."""
 
     VALID = "valid"
     """The password is right and the answer was not used before."""
@@ -100,19 +91,13 @@ def parse_credentials(value: str) -> Credentials | None:
         raise MalformedCredentials("qop is not auth")
     if not _NC.fullmatch(given.get("nc", "")):
         raise MalformedCredentials("nc is not eight hexadecimal digits")
-    for name in ("username", "realm", "nonce", "uri", "response", "cnonce"):
+    for name in _REQUIRED:
         if not given.get(name):
             raise MalformedCredentials(f"no {name}")
+    given["response"] = given["response"].lower()
     algorithm = given.get("algorithm", "MD5")
     return Credentials(
-        username=given["username"],
-        realm=given["realm"],
-        nonce=given["nonce"],
-        uri=given["uri"],
-        response=given["response"].lower(),
-        cnonce=given["cnonce"],
-        nc=given["nc"],
-        algorithm=_NAMES.get(algorithm.lower(), algorithm),
+        **{name: given[name] for name in _REQUIRED}, nc=given["nc"], algorithm=_NAMES.get(algorithm.lower(), algorithm)
     )
 
 
@@ -144,14 +129,17 @@ def digest(
     algorithm: str, ha1: str, *, method: str, uri: str, nonce: str, nc: str, cnonce: str, qop: str = "auth"
 ) -> str:
     """The right response (RFC 7616 §3.4.1), in hexadecimal digits; ``ha1`` is what :func:`user_hash` makes."""
-    hashed = _HASHES[algorithm]
-    ha2 = hashed(_bytes(f"{method}:{uri}"))
-    return hashed(_bytes(f"{ha1}:{nonce}:{nc}:{cnonce}:{qop}:{ha2}"))
+    ha2 = _hashed(algorithm, f"{method}:{uri}")
+    return _hashed(algorithm, f"{ha1}:{nonce}:{nc}:{cnonce}:{qop}:{ha2}")
 
 
 def user_hash(algorithm: str, username: str, realm: str, password: str) -> str:
     """H(A1) of RFC 7616 §3.4.2, in hexadecimal digits."""
-    return _HASHES[algorithm](_bytes(f"{username}:{realm}:{password}"))
+    return _hashed(algorithm, f"{username}:{realm}:{password}")
+
+
+def _hashed(algorithm: str, text: str) -> str:
+    return hashlib.new(_HASHES[algorithm], _bytes(text), usedforsecurity=False).hexdigest()
 
 
 def _bytes(text: str) -> bytes:
@@ -160,7 +148,7 @@ def _bytes(text: str) -> bytes:
 
 
 class DigestGuard:
-    """Knows the users, gives out challenges and judges the answers."""
+    """Challenges callers and judges their answers."""
 
     def __init__(self, auth: AuthConfig, *, clock: Clock, secret: bytes | None = None) -> None:
         self._realm = realm = auth.realm
@@ -190,10 +178,10 @@ class DigestGuard:
         ]
 
     def judge(self, credentials: Credentials, *, method: str, source: str) -> Finding:
-        """What this answer of ``source`` to one of our challenges is worth. A valid one is used up by that.
+        """Check the answer of ``source`` to one of our challenges. A valid one can be used once.
 
-        A nonce that this source was never given says nothing about the password, so that nobody can try passwords
-        without having heard our answers, and a forged source address earns no failures for its owner.
+        A nonce that was not issued to this source is stale, whatever the password: nobody can try passwords without
+        receiving our responses, and a forged source address causes no failures for its owner.
         """
         algorithm = credentials.algorithm
         if credentials.realm != self._realm or algorithm not in self._algorithms:
@@ -201,8 +189,8 @@ class DigestGuard:
         issued_ms = self._issued_ms(credentials.nonce, source)
         if issued_ms is None:
             return Finding.STALE
-        known = (algorithm, credentials.username) in self._hashes
-        ha1 = self._hashes.get((algorithm, credentials.username), self._nobody[algorithm])
+        user = (algorithm, credentials.username)
+        ha1 = self._hashes.get(user, self._nobody[algorithm])
         right = digest(
             algorithm,
             ha1,
@@ -213,7 +201,7 @@ class DigestGuard:
             cnonce=credentials.cnonce,
         )
         same = hmac.compare_digest(right.encode(), _bytes(credentials.response))
-        if not (same and known):
+        if not same or user not in self._hashes:
             return Finding.WRONG
         return Finding.VALID if self._use_up(credentials.nonce, issued_ms, int(credentials.nc, 16)) else Finding.STALE
 

@@ -1,4 +1,4 @@
-"""How much one source may ask of us, in tables that a flood of forged addresses cannot make grow. No pjsua2 here.
+"""Rate limits of one source, in tables that a flood of forged addresses cannot make grow. No pjsua2 here.
 
 A source is an IPv4 address or an IPv6 network of 64 bits, since whoever has one address there has them all.
 """
@@ -8,12 +8,13 @@ import functools
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from cc_tts.clock import Clock
 
 MAX_SOURCES: Final = 10_000
-"""Remembered at once; the one not heard of for longest is forgotten, and starts again when it comes again."""
+"""Remembered at once; the one that has been silent longest is forgotten."""
 BURST_S: Final = 2.0
 """A source that was quiet may send at once what is allowed in so many seconds."""
 IPV6_PREFIX_BITS: Final = 64
@@ -66,17 +67,17 @@ class PeerList:
 
 
 class Verdict(enum.Enum):
-    """What a request over the limit deserves."""
+    """What to do with a request."""
 
     TAKE = "take"
     ANSWER = "answer"
-    """Over the limit; the refusal may be said."""
+    """Over the limit: refuse it."""
     IGNORE = "ignore"
-    """Over the limit of refusals as well."""
+    """Over the limit of refusals as well: no response."""
 
 
 class SourceLimits:
-    """Token buckets, one a source for requests and one for refusals, of the same rate and burst."""
+    """Two token buckets a source, for requests and for refusals, of the same rate and burst."""
 
     def __init__(self, *, per_s: float, clock: Clock, burst_s: float = BURST_S) -> None:
         self._per_s = per_s
@@ -109,7 +110,7 @@ class SourceLimits:
         now_ns = self._clock.now_ns()
         bucket = self._buckets.get(source)
         if bucket is None:
-            bucket = self._buckets[source] = _Bucket(self._size, now_ns)
+            bucket = self._buckets[source] = _Bucket(self._size, self._size, now_ns)
             if len(self._buckets) > MAX_SOURCES:
                 self._buckets.popitem(last=False)
             return bucket
@@ -121,10 +122,8 @@ class SourceLimits:
         return bucket
 
 
+@dataclass(slots=True)
 class _Bucket:
-    __slots__ = ("at_ns", "refusals", "requests")
-
-    def __init__(self, size: float, now_ns: int) -> None:
-        self.requests = size
-        self.refusals = size
-        self.at_ns = now_ns
+    requests: float
+    refusals: float
+    at_ns: int

@@ -2,18 +2,16 @@
 
 In a request: a session description that is none, or of which nothing can be served, is refused with 400 or 488 and a Warning
 (RFC 3261 §20.43), also inside a call; INFO is answered here, as PJSIP reads past the end of a line that has none, and knows
-no ``application/dtmf``. An ACK cannot be answered: such a description is taken out of it, so that the call ends as one whose
+no ``application/dtmf``. Such a description is taken out of an ACK, which cannot be answered: the call then ends as one whose
 offer nobody answered (RFC 3264 §4).
 
-In a response, which cannot be refused: what could not be used is taken out. A 183 is then as a 180, so that the call waits
-for its 200; a 200 without an answer ends the call; where Contact is no SIP URI requests go to the one that we called; a
-registrar's ``Contact: *`` or endless ``Expires`` count as not said. Without a tag in To it belongs to no dialog once the far
-side has one (RFC 3261 §12.1.2), and is dropped.
+In a response, which cannot be refused: what cannot be used is taken out. A 183 is then as a 180, so that the call waits for
+its 200; a 200 without an answer ends the call; where Contact is no SIP URI requests go to the one that we called; a
+registrar's ``Contact: *`` and endless ``Expires`` are ignored. Without a tag in To a response belongs to no dialog once the
+far side has one (RFC 3261 §12.1.2), and is dropped.
 
 Whatever belongs to a call that is over gets 481 or is dropped: a dialog of PJSIP outlives its call and goes on naming the
-call slot, which PJSUA has given to another call by then.
-
-Runs on: the SIP thread.
+call slot, which PJSUA has given to another call by then. Runs on: the SIP thread.
 """
 
 import functools
@@ -47,9 +45,9 @@ log = logs.get(__name__)
 
 
 class MessageFilter:
-    """``codecs`` are those that are served, as :func:`cc_tts.ua.guard.sdp_check.check` wants them. ``on_key`` hears of a key
-    that was sent by INFO: Call-ID, the far side's tag, CSeq, key, duration in ms; ``on_offer`` which of ``codecs`` a request
-    offers, just before PJSIP answers it; ``on_malformed`` who sent what cannot be used.
+    """``codecs`` are those that are served, as :func:`cc_tts.ua.guard.sdp_check.check` wants them. ``on_key`` gets a key
+    of INFO: Call-ID, the far side's tag, CSeq, key, duration in ms; ``on_offer`` which of ``codecs`` a request offers, just
+    before PJSIP answers it; ``on_malformed`` the host that sent what cannot be used.
     """
 
     def __init__(
@@ -99,18 +97,14 @@ class MessageFilter:
             return False
         if dialog is not None:
             if self._is_over(*dialog):
-                return self._take_late(rdata, method)
+                if method != b"ACK":  # nothing answers an ACK (RFC 3261 §17)
+                    self._c.respond(rdata, 481)
+                return True
             if method == b"INFO":
                 return self._take_info(rdata, message, dialog)
-        if method == b"ACK" and not message.partition("\r\n\r\n")[2]:
+        if method == b"ACK" and not sip_message.body_of(message):
             return False
         return method in _DESCRIBING and self._take_unusable(rdata, host, method)
-
-    def _take_late(self, rdata: int, method: bytes) -> bool:
-        """Refuse a request of a call that is over; nothing answers an ACK (RFC 3261 §17)."""
-        if method != b"ACK":
-            self._c.respond(rdata, 481)
-        return True
 
     def _take_unusable(self, rdata: int, host: str, method: bytes) -> bool:
         """Refuse a description that cannot be used; an ACK, which cannot be refused, goes on without it."""
@@ -135,12 +129,12 @@ class MessageFilter:
                 self._on_malformed(host)
                 return True
             status = message.partition(" ")[2][:3]
-            method = "".join(sip_message.header_values(message, "cseq")).rpartition(" ")[2]
+            method = sip_message.cseq_method(message)
             if method == "INVITE" and "100" < status < "300" and self._is_stray(message):
                 log.debug("response_dropped", sip_code=status)
                 self._on_malformed(host)
                 return True
-            if status < "300" and method in _ANSWERING and message.partition("\r\n\r\n")[2]:
+            if status < "300" and method in _ANSWERING and sip_message.body_of(message):
                 self._drop_unusable_answer(rdata, host, method, status)
             for name in sorted(_unusable_headers(message, method)):
                 self._c.drop_headers(rdata, name)
@@ -203,7 +197,7 @@ class MessageFilter:
         key = sip_message.key_of(message)
         if not self._c.has_dialog(*dialog):  # PJSIP may know it by less, as long as the far side has no tag
             self._c.respond(rdata, 481)
-        elif not message.partition("\r\n\r\n")[2]:
+        elif not sip_message.body_of(message):
             self._c.respond(rdata, 200)
         elif sip_message.media_type(message) not in sip_message.DTMF_TYPES:
             self._c.respond(rdata, 415, (("Accept", ", ".join(sip_message.DTMF_TYPES)),))

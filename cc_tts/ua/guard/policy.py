@@ -5,7 +5,7 @@ would go to a third party. A peer over its limit gets 503 (RFC 3261 §21.5.4) fo
 send requests.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,9 +16,7 @@ from cc_tts.ua.messages import RefusedCause, UaSettings
 from cc_tts.ua.sip import message as sip_message
 
 MAX_WRONG_ANSWERS: Final = 10
-"""Wrong passwords for one user name of one source in :data:`WRONG_ANSWERS_WINDOW_S`; beyond, 403 until some of that time
-has gone by.
-"""
+"""Wrong passwords for one user name of one source in :data:`WRONG_ANSWERS_WINDOW_S`; beyond, 403 for some of that time."""
 MAX_WRONG_ANSWERS_OF_A_SOURCE: Final = 100
 """For all names: many phones may be behind one address, and one of them has an old password."""
 WRONG_ANSWERS_WINDOW_S: Final = 60.0
@@ -52,7 +50,7 @@ class Refused:
 
 
 class InboundPolicy:
-    """Judges requests. Runs on: the SIP thread."""
+    """Accepts or refuses requests. Runs on: the SIP thread."""
 
     def __init__(self, settings: UaSettings, *, clock: Clock) -> None:
         auth = settings.auth
@@ -70,14 +68,12 @@ class InboundPolicy:
         self._wrong_by_source = SourceLimits(
             per_s=MAX_WRONG_ANSWERS_OF_A_SOURCE / WRONG_ANSWERS_WINDOW_S, burst_s=WRONG_ANSWERS_WINDOW_S, clock=clock
         )
-        self._digest: DigestGuard | None = None
-        if auth.users:
-            self._digest = DigestGuard(auth, clock=clock)
+        self._digest = DigestGuard(auth, clock=clock) if auth.users else None
         self.has_password = bool(settings.registration.registrar)
         self._refused: dict[RefusedCause, Refused] = {}
 
     def reload(self, settings: UaSettings) -> None:
-        """Judge by these from now on. What is counted and what was challenged stays, unless its own settings changed."""
+        """Apply new settings. Counters and challenges stay, unless their own settings have changed."""
         fresh, before = InboundPolicy(settings, clock=self._clock), self._settings
         self._settings = settings
         self._allowed, self._trusted, self._exempt = fresh._allowed, fresh._trusted, fresh._exempt
@@ -88,7 +84,7 @@ class InboundPolicy:
 
     @property
     def is_closed(self) -> bool:
-        """Whether some peers are refused, so that the server must not run without the request filter."""
+        """Whether some callers are refused, so that a request which cannot be checked must not pass."""
         return bool(self._allowed) or self._digest is not None
 
     def on_request(self, method: bytes, host: str, message: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:
@@ -120,15 +116,13 @@ class InboundPolicy:
         if verdict is Verdict.TAKE:
             return None
         if verdict is Verdict.ANSWER and method == b"OPTIONS":
-            return (
-                None  # a peer that hears nothing to its OPTIONS takes us for dead, and 503 would say that we are full
-            )
+            return None  # without a response a peer takes us for dead, and 503 would mean that we are full
         if verdict is Verdict.ANSWER and method == b"INVITE":
             return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._retry_after_s)),)))
         return self._refuse("rate", host, _SILENCE)
 
     def on_invite(self, host: str, message: str) -> Refusal | None:
-        """Look at an INVITE outside a dialog; ``None`` if it is one of a user, or nobody is asked for a password."""
+        """Check an INVITE outside a dialog; ``None`` if it is a user's, or no password is asked for."""
         if self._digest is None or host in self._exempt:
             return None
         try:
@@ -143,7 +137,8 @@ class InboundPolicy:
             if self._limits is not None:
                 self._limits.give_back(source)  # the challenge before it was counted already
             return None
-        challenge = _challenge(self._digest.challenges(source, stale=Finding.STALE in findings))
+        challenges = self._digest.challenges(source, stale=Finding.STALE in findings)
+        challenge = Refusal(401, tuple(("WWW-Authenticate", value) for value in challenges))
         if Finding.WRONG not in findings:
             return challenge
         self._count_wrong(source, answers)
@@ -163,9 +158,8 @@ class InboundPolicy:
     def is_unsolicited_challenge(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
         """Whether a 401 or 407 is neither for a REGISTER, nor for a call that we placed, nor of a trusted peer."""
         if not sip_message.is_ambiguous(response):
-            method = "".join(sip_message.header_values(response, "cseq")).rpartition(" ")[2]
             call_id = "".join(sip_message.header_values(response, "call-id", "i"))
-            if method == "REGISTER" or host in self._trusted or is_ours(call_id):
+            if sip_message.cseq_method(response) == "REGISTER" or host in self._trusted or is_ours(call_id):
                 return False
         self._refuse("bait", host, _SILENCE)
         return True
@@ -175,7 +169,7 @@ class InboundPolicy:
         self._refuse("malformed", host, _SILENCE)
 
     def take_refused(self) -> dict[RefusedCause, Refused]:
-        """What was refused since the last time."""
+        """What was refused since the last call of this."""
         refused, self._refused = self._refused, {}
         return refused
 
@@ -198,10 +192,6 @@ def _unusable(method: bytes, message: str, *, is_ambiguous: bool) -> Refusal | N
     if method in _TARGETING and sip_message.has_foreign_uri(message, "contact", "m", "record-route"):
         return Refusal(_BAD_REQUEST, reason="Contact or Record-Route is no SIP URI")
     return None
-
-
-def _challenge(values: Iterable[str]) -> Refusal:
-    return Refusal(401, tuple(("WWW-Authenticate", value) for value in values))
 
 
 def _names_tried(source: str, answers: Sequence[Credentials]) -> set[str]:

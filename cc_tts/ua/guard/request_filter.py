@@ -2,16 +2,15 @@
 INVITE over the limit (§21.5.4, §20.33), 405, 481 or 489 to methods that are not served outside a dialog (§8.2.1, §12.2.2),
 and the refusals of :mod:`cc_tts.ua.guard.policy`: no response, 401, 403 or 503.
 
-pjsua answers 486 when its call table is full and always 200 to OPTIONS, with methods in Allow and extensions in Supported
-that we decline, and offers no callback to change either. PJSIP's own way is a module in front of pjsua's:
+pjsua answers 486 when its call table is full and always 200 to OPTIONS, naming methods and extensions that we decline, and
+offers no callback to change either. PJSIP's own way is a module in front of pjsua's:
 
 * The *transport filter* sees every request, before the dialogs do.
 * The *request filter* sits just before the application layer: it sees no retransmissions and no requests inside a dialog.
 * The *response filter*, where we have a password of our own, sees responses: a caller could challenge our BYE, and PJSIP
   would answer with a digest of that password, which can be attacked offline.
 
-If PJSIP refuses a module, a warning says so and pjsua's answers stand, unless the policy keeps somebody out: then the user
-agent does not start.
+If PJSIP refuses a module, the user agent does not start.
 """
 
 import functools
@@ -22,7 +21,6 @@ from cc_tts import logs
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.sip import message as sip_message
-from cc_tts.ua.sip_thread import SipThread
 
 _RESPONSE_PRIORITY: Final = 12
 """Before PJSIP_MOD_PRIORITY_TSX_LAYER (16), which hands responses to those who wait for them."""
@@ -46,7 +44,7 @@ log = logs.get(__name__)
 
 
 def set_capabilities(library: CLibrary) -> None:
-    """Have PJSIP's own answers list the same capabilities as ours."""
+    """Have PJSIP's own responses list the same capabilities as ours."""
     for kind, name, tokens in _PJSIP_CAPABILITIES:
         try:
             library.set_capability(kind, name, tokens)
@@ -56,8 +54,7 @@ def set_capabilities(library: CLibrary) -> None:
 
 class RequestFilter:
     """The modules in front of pjsua. ``refusal`` is called for each new INVITE and OPTIONS that may be taken: seconds for
-    Retry-After, or ``None`` to let it pass. ``is_ours`` says of a Call-ID whether we placed that call. Runs on: the SIP
-    thread.
+    Retry-After, or ``None`` to let it pass. ``is_ours``: whether we placed the call of a Call-ID. Runs on: the SIP thread.
     """
 
     def __init__(
@@ -81,7 +78,6 @@ class RequestFilter:
         Raises:
             RuntimeError: PJSIP refuses a module.
         """
-        SipThread.check()
         self._c.register_module(
             b"mod-cc-tts-transport-filter", _TRANSPORT_PRIORITY, on_request=self._guarded(self._filter_transport)
         )
@@ -93,27 +89,8 @@ class RequestFilter:
                 b"mod-cc-tts-response-filter", _RESPONSE_PRIORITY, on_response=self._filter_response
             )
 
-    def install_or_say_why(self) -> bool:
-        """As :meth:`install`; returns whether it is in place, where it is not indispensable.
-
-        Raises:
-            RuntimeError: it is not in place and somebody is to be kept out.
-        """
-        try:
-            self.install()
-        except RuntimeError as error:
-            if self._policy.is_closed:
-                raise RuntimeError(
-                    f"the request filter cannot be installed ({error}): sip.allowed_peers and [auth] would keep nobody out"
-                ) from None
-            log.warning(
-                "request_filter_missing", detail=str(error), consequence="over the limit PJSIP answers 486, not 503"
-            )
-            return False
-        return True
-
     def _guarded(self, step: Callable[[int, bytes], bool]) -> Callable[[int], bool]:
-        """``step`` for PJSIP. A request that it fails on passes only if the policy keeps nobody out."""
+        """``step`` for PJSIP. A request on which it fails passes only if the policy refuses no callers."""
 
         def on_request(rdata: int) -> bool:
             try:
@@ -128,7 +105,6 @@ class RequestFilter:
     def _filter_transport(self, rdata: int, method: bytes) -> bool:
         """Return to PJSIP whether the request is dealt with here."""
         host, message = self._c.message(rdata)
-
         dialog = sip_message.dialog_of(message)
 
         @functools.cache
@@ -172,7 +148,6 @@ class RequestFilter:
         return True
 
     def _refuse_method(self, rdata: int, method: bytes) -> None:
-        """Answer a method that is not served."""
         if method == b"SUBSCRIBE":
             self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.2.1): no event package is served
         else:
@@ -188,7 +163,7 @@ class RequestFilter:
             self._c.respond(rdata, 200, _CAPABILITIES)
 
     def _filter_response(self, rdata: int) -> bool:
-        """Drop challenges that our password must not answer; the request then ends as one that nobody answers."""
+        """Drop challenges that our password must not answer; the request then times out."""
         try:
             if self._c.method_of(rdata) not in (b"401", b"407", b""):  # empty: PJSIP has no text for it
                 return False

@@ -1,9 +1,8 @@
 """What a session description must be before PJMEDIA may work with it (RFC 8866), as far as we use it. No pjsua2 here.
 
-pjsua resolves names that stand in ``c=`` and ``a=rtcp`` on the SIP thread, and asserts what it did not check: that an
-address is of the type that is said of it, that a name is short, that there is a ``c=`` for m-lines that are switched off,
-that a line end follows an ``a=rtpmap``. The PyPI wheel of pjsua2 is compiled with these assertions, and each of them ends
-the process.
+pjsua resolves names in ``c=`` and ``a=rtcp`` on the SIP thread, and asserts what it did not check: that an address is of its
+type, that a name is short, that there is a ``c=`` for m-lines that are switched off, that a line end follows an
+``a=rtpmap``. In the PyPI wheel each of these assertions ends the process.
 """
 
 import ipaddress
@@ -118,17 +117,12 @@ def _fault_of(media: Media, codecs: AbstractSet[str], profiles: tuple[str, ...],
 
 
 def _names(media: Media) -> set[str]:
-    """The codecs of an m-line."""
     numbers = [int(each) for each in media.formats]
     return {media.names.get(each, "") if each in _MAPPED else _STATIC.get(each, "") for each in numbers}
 
 
 def _read(sdp: str) -> list[Media]:
-    """The m-lines of a description.
-
-    Raises:
-        ValueError: it is none; the words are for a reason phrase.
-    """
+    """The m-lines of a description. Raises ``ValueError``, with words for a reason phrase, if it is none."""
     media: list[Media] = []
     whole = Media(kind="", port=0, profile="", formats=[])
     for kind, value in _lines(sdp):
@@ -148,11 +142,7 @@ def _read(sdp: str) -> list[Media]:
 
 
 def _check_complete(media: Media) -> None:
-    """What must be there once all lines of an m-line have been read.
-
-    Raises:
-        ValueError: something is missing.
-    """
+    """Raise ``ValueError`` if something is missing once all lines of an m-line have been read."""
     if not media.address and media.fault is None:  # PJMEDIA asserts it of m-lines that are switched off, too
         raise ValueError("The SDP has no c= for an m-line")
     dynamic = [int(number) for number in media.formats if number.isdigit() and int(number) >= 96]  # noqa: PLR2004 - RFC 3551
@@ -161,11 +151,7 @@ def _check_complete(media: Media) -> None:
 
 
 def _lines(sdp: str) -> Iterator[tuple[str, str]]:
-    """Type and value of each line.
-
-    Raises:
-        ValueError: something is none.
-    """
+    """Type and value of each line. Raises ``ValueError`` at what is none."""
     if not sdp.endswith(("\r", "\n")) and sdp.rpartition("\n")[2].startswith("a=rtpmap"):
         raise ValueError("The SDP does not end with a line end")
     for line in re.split(r"[\r\n]+", sdp):
@@ -201,11 +187,7 @@ def _connection(value: str) -> tuple[str, Fault | None]:
 
 
 def _address(kind: str, text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address that is written there; ``None`` if it is a name.
-
-    Raises:
-        ValueError: it is neither, or not of that kind.
-    """
+    """The address; ``None`` if it is a name. Raises ``ValueError`` if it is neither, or not of that kind."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

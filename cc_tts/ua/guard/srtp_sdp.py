@@ -1,9 +1,9 @@
 """Offers of SRTP that pjsua would answer wrongly, refused with 488 before it sees them (RFC 4568 §7.1.2, RFC 3261 §21.4.26),
 and answers that it would take without using what they say (RFC 4568 §7.1.3).
 
-With SRTP on, pjsua 2.15 and 2.17 end the process over an offer of DTLS-SRTP (``UDP/TLS/RTP/SAVP``), say 406 where no key is
-of use, and take an offer with a master key index or without encryption as if neither were there, so that nothing would be
-heard. Inside a call they take more keys than they have room for. Runs on: the SIP thread.
+With SRTP on, pjsua 2.15 and 2.17 end the process over an offer of DTLS-SRTP (``UDP/TLS/RTP/SAVP``), answer 406 where no key
+can be used, and ignore a master key index or the lack of encryption, so that nothing would be heard. Inside a call they take
+more keys than they have room for. Runs on: the SIP thread.
 """
 
 import binascii
@@ -51,10 +51,7 @@ def _audio_lines(sdp: str) -> list[tuple[str, list[str]]]:
 
 
 def _keys_fault(keys: list[str], *, needed: bool) -> str:
-    """Look at the key that PJMEDIA takes, the first of a suite it knows.
-
-    It takes no offer with a malformed one before it, nor with two of one tag.
-    """
+    """Look at the key that PJMEDIA takes: the first of a suite it knows, after no malformed one, and with no tag twice."""
     if len(keys) > MAX_KEYS:
         return f"More than {MAX_KEYS} a=crypto"
     tags = [key.partition(" ")[0] for key in keys]
@@ -70,7 +67,6 @@ def _keys_fault(keys: list[str], *, needed: bool) -> str:
 
 
 def _key_fault(suite: str, text: str, more: str, parameters: str) -> str:
-    """What cannot be served in a key of a suite that is."""
     size = _KEY_BYTES[suite.upper()]
     try:
         data = binascii.a2b_base64(text, strict_mode=True)

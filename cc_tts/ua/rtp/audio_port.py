@@ -1,7 +1,7 @@
 """The last step in Python before the wire. REAL-TIME: PJMEDIA asks for a frame every 20 ms, for every leg.
 
 Ports are lent to legs and taken back: PJMEDIA's clock may still hold a port for a moment after its call ended, so none is
-ever destroyed while the library runs. They are made as they are needed, because the bridge visits every one every 20 ms.
+destroyed while the library runs. They are made as they are needed, since the bridge visits each one every 20 ms.
 """
 
 import ctypes
@@ -15,19 +15,18 @@ from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
 from cc_tts.ua.rtp.lateness import TickLateness
-from cc_tts.ua.sip_thread import SipThread
 
 LATE_AFTER_NS: Final = 2 * PTIME_MS * NS_PER_MS
 """A frame asked for later than this after the one before counts as late."""
 MIN_FREE_PORTS: Final = 8
-"""So many rest before one is lent again, as long as more can be made."""
+"""So many are idle before one is lent again, as long as more can be made."""
 
 _clock_thread = threading.local()
 
 
 def _know_this_thread() -> None:
-    """Let Python keep what it knows of this thread; else it makes that anew for each frame, with a system call for memory
-    and one to give it back, which costs more than all the rest.
+    """Have Python keep its state of this thread. Otherwise it allocates and frees that for each frame, which costs more than
+    all the rest.
     """
     ctypes.pythonapi.PyGILState_Ensure()
     _clock_thread.known = True
@@ -40,7 +39,6 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
     """
 
     def __init__(self, index: int, audio_format: AudioFormat, clock: Clock, lateness: TickLateness) -> None:
-        SipThread.check()
         super().__init__()
         self._clock = clock
         self._lateness = lateness
@@ -66,7 +64,7 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         self._buffer = None
 
     def expect_a_pause(self) -> None:
-        """What comes next belongs to a new stream: the time since the last frame says nothing about the media clock."""
+        """A new stream begins: the time since the last frame says nothing about the media clock."""
         self._last_ns = 0
 
     def onFrameRequested(self, frame: Any) -> None:
@@ -116,18 +114,12 @@ class AudioPorts:
         self._all.append(port)
         self._free.append(port)
 
-    @property
-    def num_free(self) -> int:
-        """Ports that could be lent."""
-        return self._max_ports - len(self._all) + len(self._free)
-
     def lend(self, buffer: PlayoutBuffer) -> AudioPort:
         """Lend a port.
 
         Raises:
             IndexError: all are lent.
         """
-        SipThread.check()
         if len(self._free) <= MIN_FREE_PORTS and len(self._all) < self._max_ports:
             self._make()
         port = self._free.popleft()
@@ -135,7 +127,6 @@ class AudioPorts:
         return port
 
     def take_back(self, port: AudioPort) -> None:
-        """Take a port back; it goes to the end of the line, so that it rests longest before it is lent again."""
-        SipThread.check()
+        """Take a port back; it is the last one to be lent again."""
         port.take_back()
         self._free.append(port)

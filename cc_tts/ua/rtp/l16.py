@@ -12,7 +12,6 @@ from typing import Any, Final
 from cc_tts import logs
 from cc_tts.ua.guard.c_library import CLibrary, String
 from cc_tts.ua.guard.sdp_check import L16_PAYLOAD_TYPE
-from cc_tts.ua.sip_thread import SipThread
 
 NAME: Final = "L16"
 SPOKEN: Final = "L16/8000"
@@ -68,27 +67,27 @@ class _Factory(ctypes.Structure):
 
 
 class L16:
-    """Switches L16/8000 on and off."""
+    """Switches L16/8000 on and off, once it is installed."""
 
     def __init__(self, endpoint: Any) -> None:
         self._endpoint = endpoint
+        self._is_installed = False
         self._is_on = False
         self._kept_alive: tuple[Any, ...] = ()
 
-    def install(self, library: CLibrary) -> bool:
-        """Add the codec, switched off. Returns whether the build has it.
+    def install(self, library: CLibrary) -> None:
+        """Add the codec, switched off, if the build has it.
 
         Raises:
             RuntimeError: PJMEDIA refuses the factory.
         """
-        SipThread.check()
         known = {codec.codecId for codec in self._endpoint.codecEnum2()}
         if not any(codec_id.startswith(f"{NAME}/") for codec_id in known):
             log.warning("no_l16", consequence="offers of L16/8000 alone get 488")
-            return False
+            return
         self._register(library)
         self._endpoint.codecSetPriority(CODEC_ID, _OFF)
-        return True
+        self._is_installed = True
 
     def before_answer(self, codecs: frozenset[str]) -> None:
         """To be called before an offer is answered, with those of our codecs that it names: any other goes before L16."""
@@ -99,7 +98,7 @@ class L16:
         self._switch(on=codec == NAME)
 
     def _switch(self, *, on: bool) -> None:
-        if on != self._is_on:
+        if self._is_installed and on != self._is_on:
             self._endpoint.codecSetPriority(CODEC_ID, _LOWEST_PRIORITY if on else _OFF)
             self._is_on = on
 

@@ -1,22 +1,22 @@
-"""How late the media clock's 20 ms ticks are, and whether new calls must wait for that.
+"""How late the media clock's 20 ms ticks are, and whether new calls are refused for that.
 
-A number of calls says little about what a machine carries: that depends on the machine, the codecs, and who else uses it.
-What a listener notices is measured here instead: the time between two frames of one leg, beyond the 20 ms it should be.
+How many calls a machine carries depends on the machine, the codecs, and what else runs on it. What a listener notices is
+measured here instead: the time between two frames of one leg, beyond the 20 ms it should be.
 
 ::
 
     media clock   add() add() add() …       one a frame of each leg
     SIP thread    turn()       turn()       once a second: the last seconds' 99th percentile, refuse or not
-                  above the bound ▸ refuse ▸ at half of it or below ▸ welcome
+                  above the bound ▸ refuse ▸ at half of it or below ▸ accept
 """
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS
+from cc_tts.ua.messages import MediaLateness
 
 TURN_NS: Final = 1_000_000_000
 WINDOW_TURNS: Final = 5
@@ -27,18 +27,10 @@ MIN_LATE_FRAMES: Final = 10
 """With fewer above the bound no call is refused: of one call, three late frames in five seconds are 1 % already."""
 PERCENTILE: Final = 0.99
 RELEASE_SHARE: Final = 0.5
-"""Of the bound: where calls are welcome again."""
+"""Of the bound: where calls are accepted again."""
 LONGEST_MS: Final = 1000
 """A leg that is asked for nothing for longer was on hold, or had no stream."""
 _PTIME_NS: Final = PTIME_MS * NS_PER_MS
-
-
-@dataclass(frozen=True, slots=True)
-class Lateness:
-    """What :meth:`TickLateness.turn` found."""
-
-    p99_ms: float
-    refusing: bool
 
 
 class TickLateness:
@@ -62,7 +54,7 @@ class TickLateness:
         elif late_ms <= LONGEST_MS:
             self._counts[late_ms] += 1
 
-    def turn(self, now_ns: int) -> Lateness | None:
+    def turn(self, now_ns: int) -> MediaLateness | None:
         """Look at the last seconds; ``None`` until a second has passed since the last look. Runs on: the SIP thread."""
         if now_ns - self._turned_ns < TURN_NS:
             return None
@@ -74,7 +66,7 @@ class TickLateness:
         if self._max_ms:
             bound_ms = self._max_ms * (RELEASE_SHARE if self.refusing else 1.0)
             self.refusing = p99_ms > bound_ms and sum(counts[int(bound_ms) + 1 :]) >= MIN_LATE_FRAMES
-        return Lateness(p99_ms, self.refusing)
+        return MediaLateness(p99_ms=p99_ms, refusing=self.refusing)
 
 
 def _percentile_ms(counts: Sequence[int]) -> float:

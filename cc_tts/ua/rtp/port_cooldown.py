@@ -2,13 +2,10 @@
 
 The peer of an ended call may go on sending: its BYE is still on the way, a gateway empties its jitter buffer, RTCP comes
 every five seconds. Such a packet must not reach another call. So we bind the freed ports ourselves: pjsua passes over
-ports that are taken, and what still comes is lost in a socket nobody reads. The sockets are plain ones, outside PJLIB's
-poller and its table.
+ports that are taken. The sockets are plain ones, outside PJLIB's poller and its table.
 
-A call is never refused for the sake of the cooldown: before one comes, the ports that have been held longest are released
-until enough are free (:meth:`PortCooldown.turn`).
-
-Runs on: the SIP thread.
+No call is refused for the cooldown: the ports that have been held longest are released until enough are free. Runs on: the
+SIP thread.
 """
 
 import contextlib
@@ -87,8 +84,8 @@ class PortCooldown:
         self._take_awaited()
 
     def turn(self, num_calls: int) -> None:
-        """Let go of what has been held long enough, and of what ``num_calls`` and the next ones need. Called in every turn
-        and before each new call.
+        """Release what has been held long enough, and what ``num_calls`` and the next ones need. Called in every turn and
+        before each new call.
         """
         if not self._held and not self._awaited:
             return
@@ -101,7 +98,8 @@ class PortCooldown:
             port = next(iter(self._held))
             if self._held[port][0] > now_ns and len(self._held) <= allowed:
                 break
-            self._let_go(port)
+            for each in self._held.pop(port)[1]:
+                each.close()
 
     def _take_awaited(self) -> None:
         for port, until_ns in tuple(self._awaited.items()):
@@ -123,8 +121,3 @@ class PortCooldown:
             rtcp = self._bind(self._host, port + 1)
             stack.pop_all()
         return rtp, rtcp
-
-    def _let_go(self, port: int) -> None:
-        _, pair = self._held.pop(port)
-        for each in pair:
-            each.close()

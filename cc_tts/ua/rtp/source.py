@@ -1,13 +1,12 @@
 """Where a leg's RTP comes from and goes to. Runs on: the SIP thread.
 
-Our build of pjsua2 takes RTP from one source and discards the rest (``sip/pjproject/patches/0002-rtp-latch.patch``). Others
-go after whoever sends ten packets (RFC 4961 without the latch of RFC 7362): there a change can only be reported.
+The server build of pjsua2 takes RTP from one source and discards the rest (``sip/pjproject/patches/0002-rtp-latch.patch``).
+Others follow whoever sends ten packets (RFC 4961 without the latch of RFC 7362): there a change can only be reported.
 """
 
 from typing import Any, Final
 
 from cc_tts import logs
-from cc_tts.ua.sip_thread import SipThread
 
 REPORT_DISCARDED: Final = 50
 """Packets thrown away, one second of RTP, before they are reported."""
@@ -22,7 +21,7 @@ def port_of(name: str) -> int | None:
 
 
 class RtpSourceWatch:
-    """Reports once a call when RTP comes from elsewhere. ``follows_rtp``: the build goes after it."""
+    """Reports once a call when RTP comes from elsewhere. ``follows_rtp``: the build then sends there."""
 
     def __init__(self, call_id: str, *, follows_rtp: bool) -> None:
         self._call_id = call_id
@@ -36,7 +35,6 @@ class RtpSourceWatch:
 
     def look(self, call: Any, stream_index: int, *, num_discarded: int) -> None:
         """Look at a leg that has a stream; ``num_discarded`` packets were thrown away so far."""
-        SipThread.check()
         if self._reported:
             return
         if not self._follows_rtp:

@@ -1,7 +1,4 @@
-"""The accounts of the user agent: one that takes whatever comes in, one more when we register with a PBX.
-
-Runs on: the SIP thread.
-"""
+"""The accounts of the user agent: one for calls by address, one more to register with a PBX. Runs on: the SIP thread."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,7 +7,7 @@ import pjsua2 as pj
 
 from cc_tts.ua.guard.srtp_sdp import CRYPTO_SUITES
 from cc_tts.ua.messages import RegistrationChanged, UaSettings
-from cc_tts.ua.sip_thread import SipThread, callback
+from cc_tts.ua.sip_thread import callback
 
 _SRTP_USE: Final = {
     "off": pj.PJMEDIA_SRTP_DISABLED,
@@ -28,7 +25,6 @@ class Account(pj.Account):  # type: ignore[misc]
         on_incoming: Callable[["Account", int, Any], None],
         on_registration: Callable[[RegistrationChanged], None],
     ) -> None:
-        SipThread.check()
         super().__init__()
         self._on_incoming = on_incoming
         self._on_registration = on_registration
@@ -55,8 +51,8 @@ def local_config(settings: UaSettings) -> Any:
     config = _common(settings)
     config.idUri = settings.local_uri
     config.priority = 0
-    # Contact (RFC 3261 §8.1.1.8, §12.1.1): others reach a server where it listens. The port of one TCP connection is no
-    # address once PJSIP has closed it for being idle: a BYE would go nowhere. Nor is it the only way to us (RFC 5626 §4.3).
+    # Contact is where we listen (RFC 3261 §8.1.1.8, §12.1.1), not the port of one TCP connection, which PJSIP closes when it
+    # is idle: a BYE would go nowhere. Nor is it the only way to us (RFC 5626 §4.3).
     config.natConfig.contactUseSrcPort = 0
     config.natConfig.sipOutboundUse = 0
     return config
@@ -90,10 +86,10 @@ def _common(settings: UaSettings) -> Any:
     config = pj.AccountConfig()
     media = config.mediaConfig
     media.transportConfig.port = settings.rtp.port_min
-    # how far above the first the last even port may be, so that its RTCP is in the range too; 0 would mean any port
+    # to the last even port, so that its RTCP is in the range too; 0 would mean any port
     media.transportConfig.portRange = max(1, 2 * (settings.rtp.num_pairs - 1))
-    # after a restart the callers of before still send to their ports, and PJMEDIA answers to where packets come from: a
-    # new call on such a port would be heard by the wrong person
+    # after a restart former callers still send to their ports, and PJMEDIA sends to where packets come from: a new call on
+    # such a port would be heard by the wrong person
     media.transportConfig.randomizePort = True
     if settings.sip.host != "0.0.0.0":
         media.transportConfig.boundAddress = settings.sip.host
@@ -113,8 +109,8 @@ def _common(settings: UaSettings) -> Any:
 
 
 def _set_srtp(media: Any, settings: UaSettings) -> None:
-    """SRTP with keys in the SDP (RFC 4568), over any transport: whether others can read them there is for the operator, who
-    is warned at the start.
+    """SRTP with keys in the SDP (RFC 4568), over any transport: the operator is warned at the start where others can read
+    them.
     """
     media.srtpUse = _SRTP_USE[settings.rtp.srtp]
     media.srtpSecureSignaling = 0

@@ -1,7 +1,4 @@
-"""Reading the few things we need from a SIP request as text. No pjsua2 here.
-
-PJSIP has already parsed and accepted the message; this only finds header values PJSIP does not hand over.
-"""
+"""Headers that pjsua2 does not hand over, from the text of a message that PJSIP has parsed already. No pjsua2 here."""
 
 import re
 from collections.abc import Sequence
@@ -41,7 +38,7 @@ def is_ambiguous(message: str) -> bool:
     """Whether PJSIP may read the message otherwise than this module does.
 
     It takes a bare CR or LF for the end of a line, and of a header that may come once the last one (RFC 3261 §7.3, §7.3.1).
-    Who can show us one message and PJSIP another gets past every check that is made on the text.
+    Otherwise a sender could show these checks one message and PJSIP another.
     """
     if _BARE_LINE_END.search(message.split("\r\n\r\n", 1)[0]):
         return True
@@ -49,8 +46,18 @@ def is_ambiguous(message: str) -> bool:
     return any(sum(names.count(name) for name in spellings) != 1 for spellings in _SINGLE)
 
 
+def body_of(message: str) -> str:
+    """What follows the empty line."""
+    return message.partition("\r\n\r\n")[2]
+
+
+def cseq_method(message: str) -> str:
+    """The method in CSeq."""
+    return "".join(header_values(message, "cseq")).rpartition(" ")[2]
+
+
 def contradiction(message: str) -> str:
-    """What a request says of itself that is not so, in words for a reason phrase; empty if nothing.
+    """What is wrong about CSeq or Content-Length of a request, in words for a reason phrase; empty if nothing.
 
     PJSIP compares neither: the method in CSeq (RFC 3261 §8.1.1.5) and, in a datagram, Content-Length with what there is of a
     body (§18.3).
@@ -62,8 +69,7 @@ def contradiction(message: str) -> str:
     length = lengths[0] if lengths else ""
     if not (length.isascii() and length.isdigit()):
         return ""  # none, or one that PJSIP drops the request for
-    body = message.partition("\r\n\r\n")[2]
-    if len(length) > MAX_LENGTH_DIGITS or int(length) > len(body.encode("utf-8", "surrogateescape")):
+    if len(length) > MAX_LENGTH_DIGITS or int(length) > len(body_of(message).encode("utf-8", "surrogateescape")):
         return "The body ends before its Content-Length"
     return ""
 
@@ -84,7 +90,7 @@ def has_foreign_uri(message: str, *names: str) -> bool:
 
 
 def contact_lifetimes(message: str) -> list[str]:
-    """What the addresses of Contact say of their ``expires`` (RFC 3261 §20.10), as it is written."""
+    """``expires`` of the addresses in Contact (RFC 3261 §20.10), as written."""
     values = header_values(message, "contact", "m")
     return [match[1] for value in values for match in _EXPIRES.finditer(_QUOTED.sub("", value))]
 
@@ -106,7 +112,7 @@ def key_of(message: str) -> tuple[str, int] | None:
 
     ``application/dtmf-relay`` has lines, ``application/dtmf`` the key alone.
     """
-    lines = [line for line in re.split(r"[\r\n]+", message.partition("\r\n\r\n")[2]) if line.strip()]
+    lines = [line for line in re.split(r"[\r\n]+", body_of(message)) if line.strip()]
     if media_type(message) == "application/dtmf":
         text = lines[0].strip().upper() if len(lines) == 1 else ""
         text = _EVENTS.get(text, text)

@@ -1,7 +1,7 @@
 """Registers with a PBX, and tries again after a failure. Runs on: the SIP thread.
 
-PJSIP tries again after some answers only, and never after 302, 403 or 404. So its timer is cancelled after every failure,
-and ours counts. PJSIP's own remains for a connection that is lost.
+PJSIP tries again after some responses only, and never after 302, 403 or 404. So its timer is cancelled after every failure,
+and ours counts. PJSIP's timer remains for a connection that is lost.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from cc_tts.processes.channel import Message
 from cc_tts.ua.messages import RegistrationChanged, UaSettings
 from cc_tts.ua.sip.account import Account, registered_config
 from cc_tts.ua.sip.retry_pace import RetryPace
-from cc_tts.ua.sip_thread import SipThread, pj_detail
+from cc_tts.ua.sip_thread import pj_detail
 
 FIRST_RETRY_S: Final = 5.0
 
@@ -34,7 +34,6 @@ class Registration:
         clock: Clock,
         send: Callable[[Message], None],
     ) -> None:
-        SipThread.check()
         self._config = registered_config(settings)
         retry_s = settings.registration.retry_s
         self._pace = RetryPace(first_s=min(FIRST_RETRY_S, retry_s), base_s=retry_s, clock=clock)

@@ -35,7 +35,7 @@ class RetryPace:
         self._due_ns = None
 
     def is_due(self) -> bool:
-        """Whether to try now; says so once."""
+        """Whether to try now; true once a pause."""
         if self._due_ns is None or self._clock.now_ns() < self._due_ns:
             return False
         self._due_ns = None

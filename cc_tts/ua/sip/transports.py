@@ -1,7 +1,7 @@
-"""The sockets SIP is spoken on: UDP, TCP, TLS. Runs on: the SIP thread.
+"""The transports of SIP: UDP, TCP, TLS. Runs on: the SIP thread.
 
-What PJSIP does with a certificate it does not believe: it completes the handshake and then closes the connection without
-having read or sent a SIP message (both directions).
+With a certificate that it rejects PJSIP completes the handshake, then closes the connection before any SIP message is read
+or sent, in both directions.
 """
 
 from collections.abc import Iterable
@@ -12,17 +12,15 @@ import pjsua2 as pj
 from cc_tts import logs, port_owner
 from cc_tts.config.security import TlsConfig
 from cc_tts.ua.messages import UaSettings
-from cc_tts.ua.pjsua2_build import NO_TLS
-from cc_tts.ua.sip_thread import SipThread, pj_detail
+from cc_tts.ua.pjsua2_build import NO_TLS, START_SERVER_BUILD
+from cc_tts.ua.sip_thread import pj_detail
 
 log = logs.get(__name__)
 
 HANDSHAKE_TIMEOUT_MS: Final = 5000
 """A peer that connects and does not finish its TLS handshake is dropped after this."""
-_TYPES: Final = {"udp": "PJSIP_TRANSPORT_UDP", "tcp": "PJSIP_TRANSPORT_TCP", "tls": "PJSIP_TRANSPORT_TLS"}
 _TLS_1_2_OR_1_3: Final = 1 << 4 | 1 << 5
-"""PJ_SSL_SOCK_PROTO_TLS1_2 and _TLS1_3; RFC 8996 deprecates what is older. Not everything of PJLIB has a name in Python."""
-
+"""PJ_SSL_SOCK_PROTO_TLS1_2 and _TLS1_3, which have no names in Python; RFC 8996 deprecates what is older."""
 _CIPHERS: Final = (0x1301, 0x1302, 0x1303, 0xC02B, 0xC02C, 0xCCA9, 0xC02F, 0xC030, 0xCCA8, 0x9E, 0x9F, 0xCCAA)
 """AEAD suites with forward secrecy only, by IANA's numbers: those of TLS 1.3, and ECDHE or DHE with GCM or ChaCha20 of
 TLS 1.2 (RFC 9325 §4.2). No CBC, no key exchange by RSA. OpenSSL offers those of TLS 1.3 in any case.
@@ -35,13 +33,12 @@ def open_all(endpoint: Any, settings: UaSettings, transports: Iterable[str], *, 
     Raises:
         RuntimeError: an address is taken or not ours, or this build is not fit for TLS.
     """
-    SipThread.check()
     for name in transports:
         if is_wheel:
             _check_wheel(settings, name)
         config = _transport_config(settings, name)
         try:
-            endpoint.transportCreate(getattr(pj, _TYPES[name]), config)
+            endpoint.transportCreate(getattr(pj, f"PJSIP_TRANSPORT_{name.upper()}"), config)
         except pj.Error as error:
             where = f"{settings.sip.host}:{config.port}/{name}"
             why = port_owner.reason("udp" if name == "udp" else "tcp", config.port, pj_detail(error))
@@ -55,7 +52,7 @@ def _check_wheel(settings: UaSettings, name: str) -> None:
         log.warning(
             "public_address_over_udp_only",
             detail="over TCP the PyPI wheel of pjsua2 writes the machine's own address into Contact: make pjsua2, then "
-            "start with CC_TTS_PJSUA2=server",
+            + START_SERVER_BUILD,
         )
 
 
@@ -78,24 +75,19 @@ def renew_tls(endpoint: Any, settings: UaSettings, *, before: UaSettings) -> str
     Returns:
         Why the new ones cannot be used; those of ``before`` are in force then, as far as they still can be read.
     """
-    SipThread.check()
     for transport_id in endpoint.transportEnum():
         if endpoint.transportGetInfo(transport_id).type == pj.PJSIP_TRANSPORT_TLS:
             endpoint.transportClose(transport_id)
     try:
-        _open_tls(endpoint, settings)
+        open_all(endpoint, settings, ("tls",), is_wheel=False)
     except RuntimeError as error:
         log.error("tls_not_renewed", detail=str(error))
         try:
-            _open_tls(endpoint, before)
+            open_all(endpoint, before, ("tls",), is_wheel=False)
         except RuntimeError as failure:
             return f"{error}; nor can the ones before be used any more: {failure}"
         return str(error)
     return None
-
-
-def _open_tls(endpoint: Any, settings: UaSettings) -> None:
-    open_all(endpoint, settings, ("tls",), is_wheel=False)
 
 
 def _secure(secured: Any, tls: TlsConfig) -> None:

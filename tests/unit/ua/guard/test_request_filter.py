@@ -13,7 +13,6 @@ from cc_tts.ua.client import settings_of
 from cc_tts.ua.guard.c_library import CLibrary, Headers
 from cc_tts.ua.guard.policy import InboundPolicy
 from cc_tts.ua.guard.request_filter import ALLOWED, RequestFilter
-from cc_tts.ua.sip_thread import SipThread
 from tests.fakes.fake_line import FakeClock
 
 pytestmark = pytest.mark.unit
@@ -107,7 +106,6 @@ class Filtered:
     """A request filter of this configuration on a fake library."""
 
     def __init__(self, *overrides: str, retry_after_s: int | None = None) -> None:
-        SipThread.enter()
         self.clock = FakeClock()
         self.library = FakeLibrary()
         self.policy = InboundPolicy(settings_of(config.load(overrides=overrides))[0], clock=self.clock)
@@ -119,7 +117,7 @@ class Filtered:
             on_refused=self._count,
             is_ours=lambda call_id: call_id == "ours",
         )
-        assert request_filter.install_or_say_why()
+        request_filter.install()
         self.receive = self.library.receive
 
     def _count(self) -> None:
@@ -370,23 +368,14 @@ def test_a_folded_and_doubled_authorization_is_found() -> None:
     assert filtered.receive("INVITE", other, line) == "passed"
 
 
-@pytest.mark.parametrize("override", [USERS, 'sip.allowed_peers=["192.0.2.1"]'])
-def test_the_server_does_not_run_open_when_it_should_be_closed(override: str) -> None:
-    SipThread.enter()
-    for overrides, closed in (((), False), ((override,), True)):
-        policy = InboundPolicy(settings_of(config.load(overrides=overrides))[0], clock=FakeClock())
-        library = cast("CLibrary", FakeLibrary(refuses_modules=True))
-        request_filter = RequestFilter(
-            library, policy=policy, refusal=lambda: None, on_refused=lambda: None, is_ours=bool
-        )
-        if closed:
-            with pytest.raises(RuntimeError, match="keep nobody out"):
-                request_filter.install_or_say_why()
-        else:
-            assert not request_filter.install_or_say_why()
+def test_the_server_does_not_run_without_the_filter() -> None:
+    policy = InboundPolicy(settings_of(config.load())[0], clock=FakeClock())
+    library = cast("CLibrary", FakeLibrary(refuses_modules=True))
+    with pytest.raises(RuntimeError):
+        RequestFilter(library, policy=policy, refusal=lambda: None, on_refused=lambda: None, is_ours=bool).install()
 
 
-def test_a_request_the_gate_fails_on_passes_only_an_open_door(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_the_filter_fails_on_passes_only_an_open_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_arguments: Any) -> tuple[str, str]:
         raise ValueError("broken")
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cc_tts.ua.rtp.lateness import LONGEST_MS, MIN_FRAMES, WINDOW_TURNS, Lateness, TickLateness
+from cc_tts.ua.messages import MediaLateness
+from cc_tts.ua.rtp.lateness import LONGEST_MS, MIN_FRAMES, WINDOW_TURNS, TickLateness
 
 pytestmark = pytest.mark.unit
 
@@ -19,7 +20,7 @@ class Clock20ms:
         self._now_ns = 10 * SECOND
         self.lateness.turn(self._now_ns)
 
-    def second(self, *gaps_ms: float, legs: int = 4) -> Lateness:
+    def second(self, *gaps_ms: float, legs: int = 4) -> MediaLateness:
         """``legs`` with 50 frames, of which the last ones come after ``gaps_ms`` instead of 20 ms."""
         for _ in range(legs):
             for gap_ms in [20.0] * (50 - len(gaps_ms)) + list(gaps_ms):
@@ -31,14 +32,14 @@ class Clock20ms:
 
 
 def test_a_steady_beat_is_not_late() -> None:
-    assert Clock20ms().second() == Lateness(0.0, refusing=False)
+    assert Clock20ms().second() == MediaLateness(p99_ms=0.0, refusing=False)
 
 
 def test_one_frame_in_a_hundred_may_be_late() -> None:
     clock = Clock20ms()
     for gap in (20, 300):
         assert clock.second(gap, legs=1).p99_ms == 0.0
-    assert clock.second(120, 120, legs=1) == Lateness(100.0, refusing=False), (
+    assert clock.second(120, 120, legs=1) == MediaLateness(p99_ms=100.0, refusing=False), (
         "three late frames are too few to refuse for"
     )
     assert clock.second(*[120] * 7, legs=1).refusing
@@ -62,7 +63,7 @@ def test_few_frames_say_nothing() -> None:
     clock = Clock20ms()
     for _ in range(MIN_FRAMES - 1):
         clock.lateness.add(200 * MS)
-    assert clock.second(legs=0) == Lateness(0.0, refusing=False)
+    assert clock.second(legs=0) == MediaLateness(p99_ms=0.0, refusing=False)
 
 
 def test_a_leg_that_was_on_hold_is_not_late() -> None:
@@ -72,7 +73,7 @@ def test_a_leg_that_was_on_hold_is_not_late() -> None:
 
 
 def test_zero_measures_and_refuses_nothing() -> None:
-    assert Clock20ms(0).second(*[320] * 25) == Lateness(300.0, refusing=False)
+    assert Clock20ms(0).second(*[320] * 25) == MediaLateness(p99_ms=300.0, refusing=False)
 
 
 def test_looks_once_a_second() -> None:

@@ -6,15 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from cc_tts.ua.rtp.source import REPORT_DISCARDED, RtpSourceWatch, port_of
-from cc_tts.ua.sip_thread import SipThread
 
 pytestmark = pytest.mark.unit
-
-
-@pytest.fixture(autouse=True)
-def sip_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SipThread, "_ident", None)
-    SipThread.enter()
 
 
 def told(watch: RtpSourceWatch, *looks: str, num_discarded: int = 0) -> list[str]:

@@ -7,14 +7,18 @@
 Runs on: any thread; one :class:`Chunker` belongs to one utterance.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import msgspec
 
 from cc_tts.text.cuts import CLAUSE_LOOKAHEAD_CHARS, clause_cuts, long_cut
-from cc_tts.text.language import detect_language, has_letters
+from cc_tts.text.language import detect_language, has_letters, rule_set
 from cc_tts.text.markdown import MarkupStripper
+from cc_tts.text.other_numbers import say_numbers
+from cc_tts.text.pronunciation.replacements import Replaced, Replacement, has_stand_in, source_chars, speak_replaced
 from cc_tts.text.sentences import SentenceSplitter
 
 _MIN_FIRST_CHUNK_CHARS = 12
@@ -43,6 +47,24 @@ class TextChunk:
     source: str
     spoken: str
     language: str
+    replaced: tuple[Replaced, ...] = ()
+    """Where replaced parts are in ``spoken`` and in ``source``."""
+
+    def source_share(self, position: int) -> float:
+        """Which share of the source lies before a position in the spoken words, 0 to 1: by its length, and not beyond the
+        beginning of a replaced part that is being spoken.
+        """
+        spoken_from, source_from = 0, 0
+        spoken_to, source_to = len(self.spoken), len(self.source)
+        for spoken_start, spoken_end, source_start, source_end in self.replaced:
+            if position < spoken_start:
+                spoken_to, source_to = spoken_start, source_start
+                break
+            if position < spoken_end:
+                return source_start / len(self.source)
+            spoken_from, source_from = spoken_end, source_end
+        share = (position - spoken_from) / max(spoken_to - spoken_from, 1)
+        return min(source_from + share * (source_to - source_from), source_to) / max(len(self.source), 1)
 
 
 class Chunking(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +78,8 @@ class Chunking(msgspec.Struct, frozen=True, kw_only=True):
     """Of Latin letters where the voice tells it; without it their most frequent words do."""
     first_chunk_max_chars: int = 60
     chunk_max_chars: int = 200
+    says_numbers: bool = False
+    """The engine reads no digits: numbers of languages that have no rules of their own become words."""
     strips_markup: bool = True
     """Take Markdown, HTML and the like out (:mod:`cc_tts.text.markdown`)."""
 
@@ -69,14 +93,23 @@ class Chunker:
     of these limits holds.
 
     Without a language a chunk of digits alone is in the language of the chunk before.
+
+    With ``replacements`` of parts of ``text`` what is pushed is ``with_stand_ins`` of it
+    (:mod:`cc_tts.text.pronunciation.replacements`).
     """
 
-    def __init__(self, normalizer: SpeaksText, chunking: Chunking) -> None:
+    def __init__(
+        self, normalizer: SpeaksText, chunking: Chunking, text: str = "", replacements: Sequence[Replacement] = ()
+    ) -> None:
         self._normalizer = normalizer
+        self._text = text
+        self._replacements = replacements
+        self._position = 0
         self._language = chunking.language or None
         self._latin_language = chunking.latin_language
         self._first_chunk_max_chars = chunking.first_chunk_max_chars
         self._chunk_max_chars = chunking.chunk_max_chars
+        self._says_numbers = chunking.says_numbers
         self._markup = MarkupStripper() if chunking.strips_markup else None
         self._splitter = SentenceSplitter()
         self._index = 0
@@ -185,16 +218,36 @@ class Chunker:
         self._emit(held, chunks)
 
     def _emit(self, source: str, chunks: list[TextChunk]) -> None:
-        language = self._language_of(source)
+        start = self._position
+        own_words = self._own_words(source)
+        language = self._language_of(own_words)
         words = source if self._markup is None else self._markup.strip(source)
-        spoken = self._normalizer.normalize(words, language)
+        read = partial(self._read, language=language)
+        places: tuple[Replaced, ...] = ()
+        if self._replacements and has_stand_in(words):
+            spoken, places = speak_replaced(words, self._text, self._replacements, language, read)
+        else:
+            spoken = read(words)
         if not spoken:
-            self._silent += source
+            self._silent += own_words
             return
-        chunks.append(TextChunk(self._index, self._silent + source, spoken, language))
+        shift = len(self._silent) - start
+        replaced = tuple((*place[:2], place[2] + shift, place[3] + shift) for place in places)
+        chunks.append(TextChunk(self._index, self._silent + own_words, spoken, language, replaced))
         self._silent = ""
         self._index += 1
         self._latest_language = language
+
+    def _read(self, text: str, language: str) -> str:
+        spoken = self._normalizer.normalize(text, language)
+        return say_numbers(spoken, language) if self._says_numbers and rule_set(language) == "none" else spoken
+
+    def _own_words(self, source: str) -> str:
+        """The caller's words for the next part of the text with stand-ins."""
+        if not self._replacements:
+            return source
+        start, self._position = self._position, self._position + source_chars(source, self._replacements)
+        return self._text[start : self._position]
 
     def _language_of(self, source: str) -> str:
         if self._language:
@@ -206,3 +259,28 @@ class Chunker:
 
 def _limit_for(limit: int, text: str) -> int:
     return limit // _LETTERS_PER_HAN_CHARACTER if detect_language(text) == "zh" else limit
+
+
+def chunk_text(
+    text: str,
+    normalizer: SpeaksText,
+    *,
+    language: str | None,
+    first_chunk_max_chars: int = 60,
+    chunk_max_chars: int = 200,
+) -> list[TextChunk]:
+    """The chunks of a whole text; none when it holds nothing to say.
+
+    Without ``language`` numbers that stand alone are read in the language of the whole text.
+    """
+    chunking = Chunking(
+        language=language,
+        detected_language=detect_language(text),
+        first_chunk_max_chars=first_chunk_max_chars,
+        chunk_max_chars=chunk_max_chars,
+    )
+    chunker = Chunker(normalizer, chunking)
+    chunks = chunker.push(text) + chunker.flush()
+    if chunks and chunker.silent_tail:
+        chunks[-1] = replace(chunks[-1], source=chunks[-1].source + chunker.silent_tail)
+    return chunks

@@ -9,10 +9,12 @@ from typing import Literal
 RuleSet = Literal["en", "zh", "none"]
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
+UNSPACED = (
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef"
+    "\U00020000-\U0003ffff]"
 )
 """Thai, Lao, Burmese, Khmer, kana and Han, with their punctuation: scripts that put no spaces between words."""
+_UNSPACED = re.compile(UNSPACED)
 _SCRIPTS = (
     (re.compile("[\u3040-\u30ff\u31f0-\u31ff]+"), "ja"),
     (re.compile("[\uac00-\ud7af\u1100-\u11ff]+"), "ko"),

@@ -75,8 +75,8 @@ _BEFORE_TIME = re.compile(
 )
 _WORKDAYS = re.compile(r"(?<![\w-])M-F(?![\w-])")
 _MONTH_DAY = re.compile(
-    rf"\b{_MONTH}\.?\s(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-–]\s?(?P<last>\d{{1,2}})(?:st|nd|rd|th)?)?"
-    rf"(?:,?\s{_YEAR})?{_ENDS}",
+    rf"\b{_MONTH}\.?[\s-](?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:\s?[-–]\s?(?P<last>\d{{1,2}})(?:st|nd|rd|th)?)?"
+    rf"(?:(?:,?\s|-){_YEAR})?{_ENDS}",
     re.IGNORECASE,
 )
 _DAY_MONTH = re.compile(
@@ -99,6 +99,7 @@ _AGE = re.compile(
 )
 _SEPTEMBER_ELEVENTH = re.compile(r"(?<![\w/.])9/11(?![\w/])")
 _DECADE = re.compile(r"(?<!\w)(1[1-9]\d0|20\d0)'?s\b")
+_DECADES = re.compile(r"(?<!\w)((?:1[1-9]|20)\d0)'?s\s?[-–—]\s?'?((?:1[1-9]|20)?\d0)'?s\b")
 _SHORT_DECADE = re.compile(r"(?:(?<=\bthe )|(?<!\w)')([2-9])0'?s\b")
 _YEAR_RANGE = re.compile(r"(?<![\w.,/:-])((?:19|20)\d\d)\s?[-–—]\s?((?:19|20)?\d\d)(?![\w/:%-])(?![.,]\d)")
 _COUNTED = r"(?!\s(?:dollars|euros|pounds|points|people|units|items|minutes|hours|days|miles|times|copies|million)\b)"
@@ -117,9 +118,10 @@ def say_dates(text: str, *, day_first: bool = False) -> str:
         first, second = int(match["first"]), int(match["second"])
         groups = match.groupdict()
         swapped = day_first or groups.get("mark") == "."
-        month, day = (second, first) if (swapped and second <= _NUM_MONTHS) or first > _NUM_MONTHS else (first, second)
+        begins_with_day = (swapped and second <= _NUM_MONTHS) or first > _NUM_MONTHS
+        month, day = (second, first) if begins_with_day else (first, second)
         written = groups.get("year")
-        said = _date(month, day, _full_year(written) if written else None)
+        said = _date(month, day, full_year(written) if written else None, day_first=begins_with_day)
         return None if said is None else groups.get("context", "") + said
 
     def day_range(match: re.Match[str]) -> str | None:
@@ -129,6 +131,7 @@ def say_dates(text: str, *, day_first: bool = False) -> str:
         return joint.join(day for day in said if day) if all(said) else None
 
     text = substitute(_EXPIRY, _expiry, text)
+    text = substitute(_DECADES, _decades, text)
     text = _DATES_BETWEEN.sub(" to ", text)
     text = substitute(_DAY_RANGE, day_range, text)
     text = substitute(_YEAR_FIRST, _year_first, text)
@@ -155,14 +158,27 @@ def say_years(text: str) -> str:
     return substitute(_OLD_YEAR, lambda match: match[1] + year(int(match[2])), text)
 
 
-def _date(month: int, day: int, in_year: int | None) -> str | None:
+def _date(month: int, day: int, in_year: int | None, *, day_first: bool = False) -> str | None:
     if not 1 <= month <= _NUM_MONTHS or not 1 <= day <= _MAX_DAY:
         return None
-    said = f"{_MONTHS[month - 1]} {ordinal(day)}"
-    return said if in_year is None else f"{said}, {year(in_year)}"
+    return spoken_date(in_year, month, day, day_first=day_first)
 
 
-def _full_year(written: str) -> int:
+def spoken_date(in_year: int | None, month: int | None, day: int | None, *, day_first: bool = False) -> str:
+    """A date of which parts may be missing: "November twentieth, twenty twenty-six", with ``day_first`` "the twentieth of
+    November, twenty twenty-six"; "November twenty twenty-six"; "the twentieth".
+    """
+    name = _MONTHS[month - 1] if month else ""
+    said_day = ordinal(day) if day else ""
+    if name and day:
+        said = f"the {said_day} of {name}" if day_first else f"{name} {said_day}"
+        return f"{said}, {year(in_year)}" if in_year is not None else said
+    said = name or (f"the {said_day}" if day else "")
+    return " ".join(part for part in (said, year(in_year) if in_year is not None else "") if part)
+
+
+def full_year(written: str) -> int:
+    """The year that two or four digits stand for."""
     if len(written) == _MIN_FULL_YEAR_DIGITS:
         return int(written)
     return int(written) + (1900 if int(written) >= _PIVOT else 2000)
@@ -192,7 +208,7 @@ def _year_first(match: re.Match[str]) -> str | None:
 def _expiry(match: re.Match[str]) -> str | None:
     """The date on a card, ``09/27``; a day of the month where the words do not tell and the second number may be one."""
     context = "expires " if _EXP.fullmatch(match["context"]) else match["context"]
-    said = f"{context}{_MONTHS[int(match['month']) - 1]} {year(_full_year(match['year']))}"
+    said = f"{context}{_MONTHS[int(match['month']) - 1]} {year(full_year(match['year']))}"
     if len(match["year"]) == _MIN_FULL_YEAR_DIGITS or int(match["year"]) > _MAX_DAY:
         return said
     before = match.string[: match.start("month")]
@@ -202,8 +218,9 @@ def _expiry(match: re.Match[str]) -> str | None:
 
 
 def _is_verb(match: re.Match[str]) -> bool:
+    """``may`` and ``march`` in small letters, unless a year follows."""
     written = match["month"]
-    return written.lower() in _ALSO_WORDS and written[0].islower()
+    return written.lower() in _ALSO_WORDS and written[0].islower() and not match["year"]
 
 
 def _month_day(match: re.Match[str]) -> str | None:
@@ -227,6 +244,12 @@ def _day_month(match: re.Match[str]) -> str | None:
 
 def _month_year(match: re.Match[str]) -> str | None:
     return None if _is_verb(match) else f"{_month_name(match['month'])} {year(int(match['year']))}"
+
+
+def _decades(match: re.Match[str]) -> str:
+    """``1960s-80s`` as "nineteen sixties to eighties"."""
+    last = plural(year(int(match[2]) if len(match[2]) == _MIN_FULL_YEAR_DIGITS else 1900 + int(match[2])))
+    return f"{plural(year(int(match[1])))} to {last if len(match[2]) == _MIN_FULL_YEAR_DIGITS else last.split()[-1]}"
 
 
 def _year_range(match: re.Match[str]) -> str:

@@ -70,7 +70,7 @@ _MASKED = re.compile(
 _NAMED_STRONG = "passcode|password|code|pin|otp|zip|postcode|confirmation|reference|ref|extension|routing|tracking|iban"
 _NAMED_WEAK = (
     "accounts?|acct|cards?|orders?|tickets?|cases?|claims?|policy|invoice|booking|reservation|flight|member|membership|"
-    "customer|employee|serial|box|po|part|lot|id|ids|identification|phone|telephone|fax|ssn|badge|agent"
+    "customer|employee|serial|p\\.?\\s?o\\.?\\s?box|po|part|lot|id|ids|identification|phone|telephone|fax|ssn|badge|agent"
     "|transaction|itinerary|vin"
 )
 _CONNECTORS = (
@@ -83,6 +83,11 @@ _STRONG = re.compile(_NAMED_STRONG, re.IGNORECASE)
 _ENDING = re.compile(r"\b(end(?:ing|s)(?: (?:in|with))? )(\d{2,10})(?![\w-]|[.,:/]\d|\s?%)", re.IGNORECASE)
 _MIN_WEAK_DIGITS = 4
 
+_CHAIN = re.compile(r"(?<![\w.-])\d{3,4}(?:-\d{1,6}){2,5}(?![\w-])")
+_DATE_WITH_HYPHENS = re.compile(r"(?:19|20)\d\d-\d{1,2}-\d{1,2}")
+_NAMED_MIXED = re.compile(
+    rf"\b(?P<name>{_NAMED_STRONG})\b\.?{_CONNECTORS}(?P<value>(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{{4,20}})(?![\w-]|[.@]\w)"
+)
 _TOKEN = re.compile(r"(?<![\w-])(?!\d{4}-\d\d-\d\dT\d\d:)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])")
 _RUNS = re.compile(r"[A-Za-z]+|\d+")
 _NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|b|bn|x)", re.IGNORECASE)
@@ -106,7 +111,9 @@ def say_identifiers(text: str) -> str:
     text = substitute(_FISCAL_YEAR, _fiscal_year, text)
     for pattern in (_CARD, _SOCIAL_SECURITY):
         text = substitute(pattern, lambda match: digit_groups(match.group()), text)
+    text = substitute(_CHAIN, _chain, text)
     text = substitute(_NAMED, _named, text)
+    text = substitute(_NAMED_MIXED, _named_mixed, text)
     text = substitute(_FORM, lambda match: f"{year(int(match[1] or match[2]))} ", text)
     text = substitute(_RETIREMENT, lambda match: f"{house_number(match[1])} {match[2].upper()}", text)
     for pattern in (_LAST_DIGITS, _ENDING, _SERVICE, _SHORT_CODE):
@@ -138,6 +145,20 @@ def _named(match: re.Match[str]) -> str | None:
         return None
     before = match.group()[: match.start("value") - match.start()]
     return f"{before.replace('#', ' number ').replace('no.', 'number')}{digit_groups(value)}"
+
+
+def _chain(match: re.Match[str]) -> str | None:
+    """Three groups of digits and more name something: ``123-456-7890-11``."""
+    return None if _DATE_WITH_HYPHENS.fullmatch(match.group()) else digit_groups(match.group())
+
+
+def _named_mixed(match: re.Match[str]) -> str | None:
+    """A code in small letters, spelled: ``your otp is ab9453``; "code 4th" is none."""
+    value = match["value"]
+    if _NUMBER_WITH_SUFFIX.fullmatch(value):
+        return None
+    before = match.group()[: match.start("value") - match.start()]
+    return before + spelled(value)
 
 
 def _masked(match: re.Match[str]) -> str:

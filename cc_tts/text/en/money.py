@@ -105,11 +105,14 @@ def _sum(match: re.Match[str]) -> str:
         word = scale.strip(" -")
         return f"{amount(written)} {_SCALES.get(word.lower(), word)} {currency.many}"
     whole, _, fraction = written.replace(",", "").partition(".")
+    if fraction.endswith("0"):
+        fraction = fraction[:_HUNDREDTHS] + fraction[_HUNDREDTHS:].rstrip("0")
     if not currency.hundredth or len(fraction) > _HUNDREDTHS:
         return f"{amount(written)} {currency.one if written == '1' else currency.many}"
     hundredths = int(fraction.ljust(_HUNDREDTHS, "0")) if fraction else 0
     small = f"{cardinal(hundredths)} {currency.hundredth if hundredths == 1 else currency.hundredths}"
     if int(whole or 0) == 0 and hundredths:
         return small
-    large = f"{amount(written.partition('.')[0])} {currency.one if int(whole) == 1 else currency.many}"
+    whole = whole or "0"
+    large = f"{amount(written.partition('.')[0] or '0')} {currency.one if int(whole) == 1 else currency.many}"
     return f"{large} and {small}" if hundredths else large

@@ -13,13 +13,21 @@ from cc_tts.text import characters
 _DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _INDIAN = re.compile(r"\d{1,2}(?:,\d\d){1,3},\d{3}")
 _GROUPS = {7: (3, 4), 8: (4, 4), 9: (3, 3, 3), 10: (3, 3, 4), 11: (1, 3, 3, 4)}
+_SMALL = (
+    r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|(?:thir|four|fif|six|seven|eigh|nine)teen|"
+    r"(?:twen|thir|for|fif|six|seven|eigh|nine)ty(?:-\w+)?|first|second|third|(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf)th|"
+    r"(?:thir|four|fif|six|seven|eigh|nine)teenth|(?:twen|thir|for|fif|six|seven|eigh|nine)tieth)"
+)
+_WITHOUT_AND = re.compile(
+    rf"\b(hundred|thousand|million|billion|lakh|crore) (?={_SMALL}\b(?! (?:hundred|thousand|million|lakh|crore)))"
+)
 MAX_CARDINAL_DIGITS = 15
 """Longer whole numbers are said digit by digit."""
 DIGIT_BY_DIGIT_FROM = 7
 """A run of at least this many digits without separators is an identifier, not a quantity."""
 
 AMOUNT = (
-    r"(?:\d{1,3}(?:,\d{3}){1,4}(?:\.\d{1,12})?|\d{1,2}(?:,\d\d){1,3},\d{3}(?:\.\d{1,12})?|\d{1,15}"
+    r"(?:\d{1,3}(?:,\d{3}){1,7}(?:\.\d{1,12})?|\d{1,2}(?:,\d\d){1,3},\d{3}(?:\.\d{1,12})?|\d{1,15}"
     r"(?:\.\d{1,12})?|\.\d{1,12})"
 )
 """A quantity as people write it: 1,234.56, 1234.56, .56, and 1,50,000 in India."""
@@ -37,6 +45,11 @@ def cardinal(number: int) -> str:
 def ordinal(number: int) -> str:
     """``21`` as "twenty-first"."""
     return _plain(num2words(number, to="ordinal"))
+
+
+def with_and(spoken: str) -> str:
+    """``one hundred twenty-three`` as "one hundred and twenty-three", as outside North America."""
+    return _WITHOUT_AND.sub(r"\1 and ", spoken)
 
 
 def _plain(words: str) -> str:
@@ -72,7 +85,7 @@ def amount(written: str) -> str:
 def _whole(written: str) -> str:
     """``1,234`` and, grouped as in India, ``1,50,000``: "one lakh fifty thousand"."""
     if not _INDIAN.fullmatch(written):
-        return integer(written.replace(",", ""), quantity=True)
+        return cardinal(int(written.replace(",", ""))) if "," in written else integer(written, quantity=True)
     crores, rest = divmod(int(written.replace(",", "")), 10_000_000)
     lakhs, rest = divmod(rest, 100_000)
     parts = [(crores, " crore"), (lakhs, " lakh"), (rest, "")]

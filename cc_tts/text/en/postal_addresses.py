@@ -116,7 +116,7 @@ _NAME = r"(?:[A-Z][\w'-]*|\d{1,3}(?:st|nd|rd|th))\.?"
 _STREET = re.compile(
     rf"(?<![\w.,$#-])(?P<house>\d{{1,5}})(?P<letter>[A-Z]?)\s(?:(?P<point>{_POINT})\b\.?\s)?"
     rf"(?P<name>{_NAME}(?:\s{_NAME}){{0,3}}?)\s"
-    rf"(?:(?P<short>{_SHORT_STREET})\b(?P<dot>\.?)|(?P<full>{_FULL_STREETS})\b)(?:\s(?P<quadrant>{_POINT})\b\.?(?!\w))?"
+    rf"(?:(?P<short>{_SHORT_STREET}|{_SHORT_STREET.lower()})\b(?P<dot>\.?)|(?P<full>{_FULL_STREETS})\b)(?:\s(?P<quadrant>{_POINT})\b\.?(?!\w))?"
 )
 _STREET_ALONE = re.compile(
     rf"(?P<name>\b(?:[A-Z][a-z][\w'-]*|\d{{1,3}}(?:st|nd|rd|th)))\s(?P<short>{_SHORT_STREET})\b(?P<dot>\.?)"
@@ -185,7 +185,10 @@ def house_number(written: str) -> str:
 def _street(match: re.Match[str]) -> str:
     said = [house_number(match["house"])]
     said += [match["letter"], _COMPASS.get(match["point"] or "", ""), match["name"]]
-    said += [_STREETS[match["short"]] if match["short"] else match["full"], _COMPASS.get(match["quadrant"] or "", "")]
+    said += [
+        _STREETS[match["short"].capitalize()] if match["short"] else match["full"],
+        _COMPASS.get(match["quadrant"] or "", ""),
+    ]
     dot = _kept_dot(match, match.group())
     return " ".join(part for part in said if part) + (
         "," if dot and _NEXT_IS_NAME.match(match.string, match.end()) else dot

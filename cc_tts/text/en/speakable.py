@@ -49,12 +49,13 @@ _ORDINAL = re.compile(r"(?<![\w.,])(\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:st|nd|rd|
 _FRACTION = re.compile(
     r"(?<![\w/.,⁄])(?:(?P<whole>\d{1,9})[ -])?(?P<top>\d{1,4})\s?[/⁄]\s?(?P<bottom>\d{1,4})(?![\w/⁄]|[.,]\d)"
 )
+_ORDINAL_FRACTION = re.compile(r"(?<![\w/.,])(\d{1,3})/(\d{1,2})(?:th|rd|nd)s?\b", re.IGNORECASE)
 _OUT_OF = re.compile(r"(?<![\w/.,])(\d{1,4}\.\d{1,3})/(?=\d{1,4}(?![\w/⁄]|[.,]\d))")
 _ALL_DAY = re.compile(r"(?<![\w/])24\s?[/x×]\s?7(?P<year>\s?[/x×]\s?365)?(?![\w/])")
 _VERSION = re.compile(r"(?<!\d)\d{1,6}(?:\.\d{1,6}){2,9}(?!\d)")
 _IP_ADDRESS_DOTS = 3
 _CARDINAL = re.compile(
-    r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,4}(?!\d|,\d)|\d++)(?:\.\d++)?"
+    r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,7}(?!\d|,\d)|\d++)(?:\.\d++)?"
 )
 _LEADING_POINT = re.compile(r"(?<![\w.])\.(\d++)")
 
@@ -134,6 +135,7 @@ def _say_ranges_and_signs(text: str) -> str:
 
 
 def _say_fractions_and_ordinals(text: str) -> str:
+    text = substitute(_ORDINAL_FRACTION, lambda match: fraction(int(match[1]), int(match[2])), text)
     text = substitute(_ORDINAL, _ordinal, text)
     text = substitute(_OUT_OF, lambda match: f"{amount(match[1])} out of ", text)
     return substitute(_FRACTION, _fraction, text)
@@ -169,7 +171,8 @@ def _say_cardinals(text: str) -> str:
 def _version(match: re.Match[str]) -> str:
     parts = match.group().split(".")
     joint = " dot " if len(parts) == _IP_ADDRESS_DOTS + 1 else " point "
-    return joint.join(integer(part) for part in parts)
+    say = digits if len(parts) == _IP_ADDRESS_DOTS + 1 else integer
+    return joint.join(map(say, parts))
 
 
 def _number(written: str) -> str:

@@ -24,6 +24,8 @@ _DOTTED_ZONE = re.compile(r"\b([ECMP])\.\s?([SD]\.\s?)?T\b\.?")
 _HOUR = re.compile(rf"(?<![\w:.,])(?P<hour>\d{{1,2}})\s?{_HALF}")
 _RATIO = re.compile(r"(?<![\w:.])(\d{1,4}):(?=\d{1,4}(?![\w:]))")
 _HALF_ALONE = re.compile(r"\b(?P<half>[ap]\.\s?m\b\.?)", re.IGNORECASE)
+_AT = re.compile(r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|[\dT],?\s?$", re.IGNORECASE)
+"""What stands before a time of day with seconds, and not before a duration."""
 _NOON = 12
 _MAX_HOUR = 24
 _MAX_MINUTE = 59
@@ -78,10 +80,19 @@ def _clock(match: re.Match[str]) -> str | None:
     second = int(match.groupdict().get("second") or 0)
     if hour > _MAX_HOUR or minute > _MAX_MINUTE or second > _MAX_MINUTE:
         return None
+    if match.groupdict().get("second") and not match["half"] and not _AT.search(match.string[: match.start()]):
+        return _spelled_out(hour, minute, second)
     said = _hour_and_minute(hour, minute, has_half=bool(match["half"]), has_second=bool(second))
     if second:
         said = f"{said} and {cardinal(second)} {'second' if second == 1 else 'seconds'}"
     return f"{said} {_half(match)}" if match["half"] else said
+
+
+def _spelled_out(hour: int, minute: int, second: int) -> str:
+    """``1:02:03`` as "one hour two minutes and three seconds": a duration, or as good for a time of day."""
+    parts = [(hour, "hour"), (minute, "minute"), (second, "second")]
+    said = [f"{cardinal(count)} {unit}{'' if count == 1 else 's'}" for count, unit in parts if count]
+    return " and ".join([" ".join(said[:-1]), said[-1]]) if len(said) > 1 else (said or ["zero seconds"])[0]
 
 
 def _hour_and_minute(hour: int, minute: int, *, has_half: bool, has_second: bool) -> str:

@@ -17,6 +17,8 @@ _UNITS = {
     "ft": "foot|feet",
     "yd": "yard|yards",
     "kg": "kilogram|kilograms",
+    "KG": "kilogram|kilograms",
+    "Kg": "kilogram|kilograms",
     "g": "gram|grams",
     "mg": "milligram|milligrams",
     "lb": "pound|pounds",
@@ -37,6 +39,8 @@ _UNITS = {
     "GB": "gigabyte|gigabytes",
     "TB": "terabyte|terabytes",
     "kbps": "kilobit per second|kilobits per second",
+    "mbps": "megabit per second|megabits per second",
+    "gbps": "gigabit per second|gigabits per second",
     "Mbps": "megabit per second|megabits per second",
     "Gbps": "gigabit per second|gigabits per second",
     "Hz": "hertz|hertz",
@@ -78,6 +82,9 @@ _UNITS = {
     "sq m": "square meter|square meters",
     "m squared": "square meter|square meters",
     "km squared": "square kilometer|square kilometers",
+    "km cubed": "cubic kilometer|cubic kilometers",
+    "cm cubed": "cubic centimeter|cubic centimeters",
+    "cm squared": "square centimeter|square centimeters",
     "m cubed": "cubic meter|cubic meters",
     "px": "pixel|pixels",
 }
@@ -86,7 +93,8 @@ UNIT_SYMBOLS = frozenset(_UNITS)
 
 _LONGEST_FIRST = "|".join(re.escape(symbol) for symbol in sorted(UNIT_SYMBOLS, key=len, reverse=True))
 _MEASURE = re.compile(
-    rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<joint> ?|-)(?P<unit>{_LONGEST_FIRST})(?![\w°])(?P<dot>\.?)"
+    rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?P<scale>\s(?:thousand|million|billion|trillion))?(?P<joint> ?|-)"
+    rf"(?P<unit>{_LONGEST_FIRST})(?![\w°])(?P<dot>\.?)"
 )
 _WORDS_WITH_STOP = frozenset(
     {"ft", "mi", "yd", "lb", "lbs", "oz", "gal", "hr", "hrs", "min", "mins", "sec", "secs", "mo", "mos"}
@@ -125,11 +133,11 @@ def say_measures(text: str) -> str:
     )
     text = substitute(_INCHES, _inches, text)
     text = substitute(_PERCENT, lambda match: f"{amount(match[1])} percent", text)
+    text = substitute(_BY, lambda match: f"{amount(match[1])} by ", text)
     text = substitute(_MEASURE, _measure, text)
     text = substitute(_SCALE, _scaled, text)
     text = substitute(_SECONDS, lambda match: f"{amount(match[1])} {_number(match, 'second|seconds')}", text)
-    text = substitute(_TIMES, lambda match: f"{amount(match[1])} times", text)
-    return substitute(_BY, lambda match: f"{amount(match[1])} by ", text)
+    return substitute(_TIMES, lambda match: f"{amount(match[1])} times", text)
 
 
 def _fraction_of(match: re.Match[str]) -> str | None:
@@ -171,6 +179,8 @@ def _measure(match: re.Match[str]) -> str | None:
         if unit.startswith("°"):
             return None
         return f"{amount(match['amount'])}-{_UNITS[unit].partition('|')[0]}{dot}"
+    if match["scale"]:
+        return f"{amount(match['amount'])}{match['scale']} {_UNITS[unit].partition('|')[2]}{dot}"
     return f"{amount(match['amount'])} {_number(match, _UNITS[unit])}{dot}"
 
 

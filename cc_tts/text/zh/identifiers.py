@@ -38,6 +38,8 @@ _LONG_RUN = re.compile(rf"(?<![\d.,A-Za-z¥$€£-])\d{{{_LONG},}}+(?![\d{_COUNT
 _LETTERS_AND_DIGITS = re.compile(
     r"(?<![A-Za-z0-9.])(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)(?:[A-Z0-9]{3,30}|[A-Z0-9]{1,2}(?=-[A-Z0-9]{3}))(?:-[A-Z0-9]{1,20}){0,5}(?![A-Za-z0-9])"
 )
+_BUSINESS = re.compile(r"(?<![A-Za-z0-9])([BCOPGFH])2([BCOPGFH])(?![A-Za-z0-9])")
+"""``B2B`` and its kind, in which the digit is the English "to"."""
 _RUN = re.compile(r"\d+|[A-Z]+")
 _MIN_ID_DIGITS = 3
 _MIN_ID_RUNS = 3
@@ -46,6 +48,7 @@ _AMOUNT_WITH_UNIT = re.compile(r"\d+[A-Z]+")
 
 def say_identifiers(text: str) -> str:
     """Telephone, card, account and order numbers in Chinese digits, a comma between groups."""
+    text = _BUSINESS.sub(r"\1 to \2", text)
     text = _CARD.sub(lambda match: say_digits(match.group()), text)
     for pattern in _PHONES:
         text = pattern.sub(_telephone, text)

@@ -21,6 +21,9 @@ _MONTH_DAY = re.compile(
     r"(?P<before>截止|截至|日期|生日|时间|時間|[于於在到至自从從])(?P<joint>[：: ]?)(?P<month>\d{1,2})/"
     r"(?P<day>\d{1,2})(?![\d/])"
 )
+_TWO_DIGITS = r"(?P<month>0[1-9]|1[0-2])(?P<mark>[-/])(?P<day>0[1-9]|[12]\d|3[01])"
+_PADDED_DATE = re.compile(rf"(?<![\d.:：/-]){_TWO_DIGITS}(?:(?P=mark)(?P<year>(?:19|20)\d\d))?(?![\d.:：/-])")
+_MONTH_YEAR = re.compile(r"(?<![\d.:：/-])(0[1-9]|1[0-2])[-/]((?:19|20)\d\d)(?![\d.:：/-])")
 _EXPIRY = re.compile(
     r"(?P<name>有效期[限至到为為是：: ]{0,3}|到期[日为為是：: ]{0,3}|过期[日为為是：: ]{0,3})(?P<month>0[1-9]"
     r"|1[0-2])/(?P<year>\d\d|20\d\d)(?![\d/])"
@@ -110,11 +113,21 @@ def _masked(match: re.Match[str]) -> str:
 def _dates(text: str) -> str:
     text = _FULL_DATES_BETWEEN.sub("到", text)
     text = _YEAR_MONTH_DAY.sub(_full_date, text)
-    text = _YEAR_MONTH.sub(lambda match: f"{_digits(match[1])}年{int(match[2])}月", text)
     text = _EXPIRY.sub(_expiry, text)
+    text = _PADDED_DATE.sub(_padded_date, text)
+    text = _MONTH_YEAR.sub(lambda match: f"{_digits(match[2])}年{int(match[1])}月", text)
+    text = _YEAR_MONTH.sub(lambda match: f"{_digits(match[1])}年{int(match[2])}月", text)
     text = _MONTH_DAY_RANGE.sub(_month_day_range, text)
     text = _MONTH_DAY.sub(_month_day, text)
     return _YEAR.sub(lambda match: _digits(match[1]), text)
+
+
+def _padded_date(match: re.Match[str]) -> str:
+    """``08-08`` and ``08/08/2026``, the month first; a number with a zero before it is no end of a range."""
+    if not match["year"] and match["month"][0] != "0" and match["day"][0] != "0":
+        return match.group()
+    in_year = f"{_digits(match['year'])}年" if match["year"] else ""
+    return f"{in_year}{int(match['month'])}月{int(match['day'])}日"
 
 
 def _full_date(match: re.Match[str]) -> str:

@@ -12,7 +12,8 @@ from bench.engine.gpu import Step, plan, run
 from bench.engine.model import PROMPT_TOKENS, VOICE, model_at, voice, voices
 from bench.engine.variants import DoublingHops
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
-from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream, hops_of
+from cc_tts.engines.cosyvoice2.engine.schedule import exact_hop
+from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream
 from cc_tts.errors import Unprocessable
 
 pytestmark = pytest.mark.unit
@@ -58,19 +59,17 @@ def test_hops_double_on_the_grid(num_prompt: int, first_hop: int, hops: list[int
     sequence = Sequence(
         key=0,
         stream=stream,
-        text_chunk_index=0,
+        marks=[(0, 0)],
         seed=0,
-        hops=hops_of(num_prompt, first_hop=first_hop, speed=1.0),
+        hop=exact_hop(num_prompt, first_hop),
         num_prompt=num_prompt,
         slot=0,
     )
     engine = DoublingHops.__new__(DoublingHops)
     found = []
     for _ in hops:
-        call = sequence.hops.poll(1000, finished=False)
-        assert call is not None
-        sequence.num_given += call.num_new
-        found.append(call.num_new)
+        found.append(sequence.num_new)
+        sequence.num_given += sequence.num_new
         engine._choose_hop(sequence, 0.0)
     assert found == hops
 

@@ -59,9 +59,9 @@ def test_lines_with_all_that_may_be_said(normalizer: Normalizer, language: str) 
     assert wrong == []
 
 
-@pytest.mark.parametrize("language", ["en-US", "zh"])
+@pytest.mark.parametrize("language", ["en-US", "en-GB", "en-IN", "zh"])
 def test_table_of_written_and_spoken(normalizer: Normalizer, language: str) -> None:
     rows = [row.split("\t") for row in (DATA / f"{language}.tsv").read_text().splitlines()]
-    assert len(rows) >= 70
+    assert len(rows) >= (70 if language in ("en-US", "zh") else 3)
     wrong = [(written, heard) for written, spoken in rows if (heard := said(normalizer, written, language)) != spoken]
     assert wrong == []

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_tts.text.chunker import Chunker, Chunking, TextChunk
+from cc_tts.text.chunker import Chunker, Chunking, TextChunk, chunk_text
 from cc_tts.text.normalizer import Normalizer
-from tests.support.chunking import chunk_text
 
 pytestmark = pytest.mark.unit
 

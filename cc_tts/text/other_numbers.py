@@ -1,0 +1,105 @@
+"""Numbers, sums and percentages of further languages in words, by num2words, for engines that read no digits themselves.
+
+espeak-ng, and the Piper voices that take its phonemes, say the numbers of their languages; CosyVoice2 does not.
+
+Runs on: any thread; nothing here has state.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+from num2words import num2words
+
+from cc_tts.text.characters import digits_to_ascii
+from cc_tts.text.language import subtags
+
+_WITH_POINT: Final = frozenset({"ja", "ko"})
+"""Languages that write 1,234.56; the others write 1.234,56 or 1 234,56."""
+_PERCENT: Final = {
+    "es": "por ciento", "fr": "pour cent", "de": "Prozent", "it": "per cento", "pt": "por cento", "nl": "procent",
+    "ja": "パーセント", "ko": "퍼센트", "ru": "процентов", "pl": "procent",
+}  # fmt: skip
+_CURRENCIES: Final = {
+    "es": ("euros", "dólares", "libras", "yenes"), "fr": ("euros", "dollars", "livres", "yens"),
+    "de": ("Euro", "Dollar", "Pfund", "Yen"), "it": ("euro", "dollari", "sterline", "yen"),
+    "pt": ("euros", "dólares", "libras", "ienes"), "nl": ("euro", "dollar", "pond", "yen"),
+    "ja": ("ユーロ", "ドル", "ポンド", "円"), "ko": ("유로", "달러", "파운드", "엔"),
+    "ru": ("евро", "долларов", "фунтов", "иен"), "pl": ("euro", "dolarów", "funtów", "jenów"),
+}  # fmt: skip
+"""For €, $, £ and ¥."""
+_SIGNS: Final = "€$£¥"
+_AND_CENTS: Final = {"es": " con ", "it": " e ", "pt": " e "}
+_DIGIT_BY_DIGIT_FROM: Final = 7
+_HUNDREDTHS: Final = 2
+_WITH_COMMA_DECIMALS: Final = re.compile(r"(?P<whole>\d{1,3}(?:[.\u00a0\u202f ]\d{3})+|\d+)(?:,(?P<part>\d{1,12}))?")
+_WITH_POINT_DECIMALS: Final = re.compile(r"(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?:\.(?P<part>\d{1,12}))?")
+
+
+def say_numbers(text: str, language: str) -> str:
+    """``text`` with its numbers in words; as it is where num2words does not know the language."""
+    code = subtags(language)[0]
+    text = digits_to_ascii(text)
+    if not any(character.isdigit() for character in text) or _words(0, code) is None:
+        return text
+    number = (_WITH_POINT_DECIMALS if code in _WITH_POINT else _WITH_COMMA_DECIMALS).pattern
+    text = re.sub(r"(?<=\d):(?=\d\d(?!\d))", " ", text)
+    if code in _CURRENCIES:
+        before = rf"(?<![A-Za-z])(?P<sign>[{_SIGNS}])\s?{number}(?!\d)"
+        after = rf"{number}\s?(?P<sign>[{_SIGNS}])"
+        for pattern in (before, after):
+            text = re.sub(pattern, lambda match: _sum(match, code), text)
+    if code in _PERCENT:
+        text = re.sub(rf"{number}\s?%", lambda match: f"{_amount(match, code)} {_PERCENT[code]}", text)
+    return " ".join(re.sub(number, _apart(lambda match: _amount(match, code)), text).split())
+
+
+def _apart(say: Callable[[re.Match[str]], str]) -> Callable[[re.Match[str]], str]:
+    """With a space where the words would run into a letter."""
+
+    def padded(match: re.Match[str]) -> str:
+        before, after = match.string[match.start() - 1 : match.start()], match.string[match.end() : match.end() + 1]
+        left, right = (" " if each.isalpha() and each.isascii() else "" for each in (before, after))
+        return f"{left}{say(match)}{right}"
+
+    return padded
+
+
+def _sum(match: re.Match[str], code: str) -> str:
+    name = _CURRENCIES[code][_SIGNS.index(match["sign"])]
+    part = match["part"]
+    if not part or len(part) > _HUNDREDTHS or not int(part):
+        return f"{_whole(match['whole'], code) if part and not int(part) else _amount(match, code)} {name}"
+    cents = _words(int(part.ljust(_HUNDREDTHS, "0")), code)
+    return f"{_whole(match['whole'], code)} {name}{_AND_CENTS.get(code, ' ')}{cents}"
+
+
+def _amount(match: re.Match[str], code: str) -> str:
+    """A number with its decimals."""
+    whole, part = re.sub(r"\D", "", match["whole"]), match["part"]
+    if not part:
+        return _whole(match["whole"], code)
+    said = num2words(float(f"{whole}.{part}"), lang=code) if len(whole) < _DIGIT_BY_DIGIT_FROM else ""
+    return said or f"{_whole(match['whole'], code)} {_digits(part, code)}"
+
+
+def _whole(written: str, code: str) -> str:
+    digits = re.sub(r"\D", "", written)
+    is_long = digits == written and len(digits) >= _DIGIT_BY_DIGIT_FROM
+    if is_long or (len(digits) > 1 and digits[0] == "0"):
+        return _digits(digits, code)
+    return _words(int(digits), code) or _digits(digits, code)
+
+
+def _digits(run: str, code: str) -> str:
+    return " ".join(_words(int(digit), code) or digit for digit in run)
+
+
+@lru_cache(maxsize=4096)
+def _words(number: int, code: str) -> str | None:
+    """A whole number; ``None`` where num2words has none for the language."""
+    try:
+        return str(num2words(number, lang=code))
+    except Exception:  # noqa: BLE001 - NotImplementedError for an unknown language, OverflowError and others for a number
+        return None

@@ -1,0 +1,39 @@
+"""Numbers in words for engines that read no digits."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cc_tts.text.chunker import Chunker, Chunking
+from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.other_numbers import say_numbers
+
+pytestmark = pytest.mark.unit
+
+TABLE = Path(__file__).parents[2] / "data" / "text" / "numbers.tsv"
+
+
+def test_table_of_written_and_spoken() -> None:
+    rows = [row.split("\t") for row in TABLE.read_text().splitlines()]
+    assert [
+        (written, said) for language, written, wanted in rows if (said := say_numbers(written, language)) != wanted
+    ] == []
+
+
+@pytest.mark.parametrize(("says_numbers", "spoken"), [(True, "Drei Anrufe."), (False, "3 Anrufe.")])
+def test_only_engines_that_need_it_get_words(says_numbers: bool, spoken: str) -> None:
+    chunker = Chunker(Normalizer(), Chunking(language="de", says_numbers=says_numbers))
+    (chunk,) = chunker.push("3 Anrufe.") + chunker.flush()
+    assert chunk.spoken.lower() == spoken.lower()
+
+
+@given(
+    st.text(alphabet="0123456789.,:%€$£¥ -ab", max_size=40),
+    st.sampled_from(["de", "fr", "es", "it", "pt", "nl", "ja", "ko", "ru", "pl", "tr", "xx"]),
+)
+@settings(deadline=None)
+def test_any_text_is_said_somehow(text: str, language: str) -> None:
+    said = say_numbers(text, language)
+    assert language == "xx" or not any(character.isdigit() for character in said)

@@ -126,6 +126,7 @@ def _parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
 def _fill_say(say: argparse.ArgumentParser) -> None:
     say.add_argument("text", help="what to say; - reads standard input")
+    say.add_argument("--ssml", action="store_true", help="the text is an SSML document")
     say.add_argument("-o", "--output", type=Path, required=True, metavar="WAV", help="the file to write")
     say.add_argument("--voice", help="a voice of `cc-tts voices`")
     say.add_argument("--language", help="BCP 47 tag, such as en-GB or zh")
@@ -189,15 +190,22 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
     import asyncio
 
     from cc_tts.engines.factory import make_engine
-    from cc_tts.speech.prompt import TextContent
+    from cc_tts.speech.prompt import SequenceContent, TextContent
     from cc_tts.speech.source import SpeechSource
+    from cc_tts.speech.ssml import from_ssml
     from cc_tts.text.normalizer import Normalizer
 
     doing = ["starting the engine"]
     engine = make_engine(config, purpose="say", on_starting=doing.append)
     source = SpeechSource(engine, Normalizer(), config.tts)
-    content = TextContent(text, options.voice, options.language, options.speed)
-    source.check_text(text)
+    content: TextContent | SequenceContent
+    if options.ssml:
+        content = from_ssml(text, voice=options.voice, language=options.language, speed=options.speed)
+        for warning in content.warnings:
+            print(f"line {warning.line}: {warning.detail}", file=sys.stderr)
+    else:
+        content = TextContent(text, options.voice, options.language, options.speed)
+    source.check_text(content)
 
     async def speak() -> bytes:
         await engine.start()
@@ -283,7 +291,10 @@ def _check_config(_options: argparse.Namespace, config: "Config") -> int:
     from cc_tts.doctor.software import require_pjsua2
 
     logs.configure(level="critical", json=False, process="check-config")
-    warnings = asyncio.run(startup.check(config)) + require_pjsua2(config)
+    warnings, faults = asyncio.run(startup.check(config))
+    if faults:
+        raise faults[0]
+    warnings += require_pjsua2(config)
     for warning in warnings:
         print(f"cc-tts: {warning}", file=sys.stderr)
     for section in dataclasses.fields(config):

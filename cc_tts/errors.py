@@ -135,6 +135,10 @@ class UtteranceNotFound(NotFound, code="utterance_not_found", title="No such utt
     """No utterance with this id is known."""
 
 
+class LexiconNotFound(NotFound, code="lexicon_not_found", title="No such lexicon"):
+    """No lexicon has this name."""
+
+
 class PromptNotFound(NotFound, code="prompt_not_found", title="No such prompt"):
     """No staged prompt with this id is known."""
 
@@ -175,6 +179,18 @@ class LanguageUnsupported(Unprocessable, code="language_unsupported", title="Lan
 
 class NothingToSay(Unprocessable, code="nothing_to_say", title="Nothing to say"):
     """The text holds nothing that can be spoken."""
+
+
+class SsmlMalformed(Unprocessable, code="ssml_malformed", title="SSML that cannot be read", sip=400):
+    """The document is not well-formed XML, is not SSML, or is beyond one of its bounds."""
+
+
+class LexiconMalformed(Unprocessable, code="lexicon_malformed", title="Lexicon that cannot be used"):
+    """Not JSON or PLS of the right shape, or an entry that cannot be used."""
+
+
+class UnknownLexicon(Unprocessable, code="unknown_lexicon", title="Unknown lexicon"):
+    """A prompt names a lexicon that does not exist (RFC 6787 completion cause lexicon-load-failure)."""
 
 
 class IdempotencyMismatch(Unprocessable, code="idempotency_mismatch", title="Idempotency-Key reused with another body"):

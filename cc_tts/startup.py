@@ -1,48 +1,56 @@
-"""What can be found wrong with a configuration on this machine before anything is served: the server's start looks at it,
-and ``cc-tts check-config`` at the same.
+"""What can be found wrong with a configuration on this machine before anything is served: for the server's start, ``cc-tts
+check-config`` and ``cc-tts doctor``.
 
 ::
 
-    check_machine    addresses · build of pjsua2 · TLS files · cache folder       before anything is started
-    check_speech     default voice · the routes' voices, languages, greetings     once the engine knows its voices
+    check_machine    build of pjsua2 · TLS files · addresses · cache folder · ports    before anything is started
+    check_speech     default voice · the routes' voices, languages, greetings          once the engine knows its voices
 """
 
 import errno
 import socket
+from collections.abc import Iterator
 from typing import Any, Final
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config
 from cc_tts.engines.factory import make_engine
-from cc_tts.errors import ConfigError
+from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.metrics import Metrics
+from cc_tts.port_owner import Kind
 from cc_tts.speech.prompt_files import PromptFiles
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import pjsua2_build
 
-PORT_TYPES: Final = {"udp": socket.SOCK_DGRAM, "tcp": socket.SOCK_STREAM, "tls": socket.SOCK_STREAM}
+_SOCKET_KINDS: Final = {"udp": socket.SOCK_DGRAM, "tcp": socket.SOCK_STREAM}
 
 
-async def check(config: Config) -> list[str]:
+async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
     """Look at everything a start would, without taking a port for longer than a moment and without loading a model.
 
     Returns:
-        What still works and should be looked after, a sentence each.
-
-    Raises:
-        ConfigError: the server would not start, or refuse every call of a route.
-        EngineFailed, ProcessFailed: the speech engine does not start.
+        What still works and should be looked after, a sentence each; and why the server would not start or refuse every
+        call of a route, in the order in which a start meets it.
     """
-    warnings = check_machine(config)
-    engine = make_engine(config, purpose="check")
-    await engine.start()
+    warnings: list[str] = []
+    faults: list[CcTtsError] = []
+    for step in _STEPS:
+        try:
+            warnings += step(config)
+        except CcTtsError as error:
+            faults.append(error)
     try:
-        warnings += check_speech(config, SpeechSource(engine, Normalizer(), config.tts))
-    finally:
-        await engine.stop()
-    return warnings
+        engine = make_engine(config, purpose="check")
+        await engine.start()
+        try:
+            warnings += check_speech(config, SpeechSource(engine, Normalizer(), config.tts))
+        finally:
+            await engine.stop()
+    except CcTtsError as error:
+        faults.append(error)
+    return warnings, faults
 
 
 def check_machine(config: Config) -> list[str]:
@@ -54,14 +62,7 @@ def check_machine(config: Config) -> list[str]:
     Raises:
         ConfigError: the server would not start; the message says which key and what to do.
     """
-    pjsua2_build.chosen()
-    warnings = tls_files.check(config.tls, now_s=MonotonicClock().wall_s())
-    if "tls" in config.sip.transports:
-        tls_files.ca_file(config.tls)
-    _check_addresses(config)
-    if config.cache.enabled:
-        PromptFiles(config.cache, Metrics()).check()
-    return warnings + _implausible_ports(config)
+    return [warning for step in _STEPS for warning in step(config)]
 
 
 def check_speech(config: Config, source: SpeechSource) -> list[str]:
@@ -76,19 +77,47 @@ def check_speech(config: Config, source: SpeechSource) -> list[str]:
     return source.check_voices(config.routes)
 
 
-def _check_addresses(config: Config) -> None:
+def _check_build(_config: Config) -> list[str]:
+    pjsua2_build.chosen()
+    return []
+
+
+def _check_tls(config: Config) -> list[str]:
+    warnings = tls_files.check(config.tls, now_s=MonotonicClock().wall_s())
+    if "tls" in config.sip.transports:
+        tls_files.ca_file(config.tls)
+    return warnings
+
+
+def _check_cache(config: Config) -> list[str]:
+    if config.cache.enabled:
+        PromptFiles(config.cache, Metrics()).check()
+    return []
+
+
+def _check_addresses(config: Config) -> list[str]:
     """Bind what the server will bind, and let go of it. A port in use is no fault: the server may be running."""
+    for key, kind, host, port in listeners(config):
+        _check_address(host, port, _SOCKET_KINDS[kind], port_key=key)
+    return []
+
+
+def listeners(config: Config) -> Iterator[tuple[str, Kind, str, int]]:
+    """The addresses that SIP and HTTP listen on: the port's key, UDP or TCP, host, port."""
     sip, http = config.sip, config.http
     for name in sip.transports:
-        port, key = (sip.tls_port, "sip.tls_port") if name == "tls" else (sip.port, "sip.port")
-        _check_address(sip.host, port, PORT_TYPES[name], host_key="sip.host", port_key=key)
+        if name == "tls":
+            yield "sip.tls_port", "tcp", sip.host, sip.tls_port
+        else:
+            yield "sip.port", name, sip.host, sip.port
     if config.ua.processes > 1:
         for port in config.ua.own_ports:
-            _check_address(sip.host, port, socket.SOCK_DGRAM, host_key="sip.host", port_key="ua.first_port")
-    _check_address(http.host, http.port, socket.SOCK_STREAM, host_key="http.host", port_key="http.port")
+            yield "ua.first_port", "udp", sip.host, port
+    yield "http.port", "tcp", http.host, http.port
 
 
-def _check_address(host: str, port: int, kind: socket.SocketKind, *, host_key: str, port_key: str) -> None:
+def _check_address(host: str, port: int, kind: socket.SocketKind, *, port_key: str) -> None:
+    host_key = "http.host" if port_key == "http.port" else "sip.host"
     try:
         found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
     except socket.gaierror:
@@ -109,14 +138,13 @@ def _bind_error(family: int, kind: socket.SocketKind, address: Any) -> int | Non
     return None
 
 
-def _implausible_ports(config: Config) -> list[str]:
+def _check_ports(config: Config) -> list[str]:
     sip, rtp, http = config.sip, config.rtp, config.http
     warnings = []
-    for name in sip.transports:
-        port, key = (sip.tls_port, "sip.tls_port") if name == "tls" else (sip.port, "sip.port")
-        if name == "udp" and rtp.port_min <= port <= rtp.port_max:
+    for key, kind, host, port in listeners(config):
+        if key == "sip.port" and kind == "udp" and rtp.port_min <= port <= rtp.port_max:
             warnings.append(f"sip.port {port} lies between rtp.port_min and rtp.port_max: calls cannot use that port")
-        if name != "udp" and port == http.port != 0 and _overlap(sip.host, http.host):
+        if key != "http.port" and kind == "tcp" and port == http.port != 0 and _overlap(host, http.host):
             raise ConfigError(f"{key} and http.port are both {port}, but each needs a TCP port of its own")
     if config.ua.processes > 1 and any(rtp.port_min <= own <= rtp.port_max for own in config.ua.own_ports):
         warnings.append("the ports from ua.first_port on lie between rtp.port_min and rtp.port_max")
@@ -125,6 +153,9 @@ def _implausible_ports(config: Config) -> list[str]:
             f"sip.max_calls is {sip.max_calls}, but rtp.port_min to rtp.port_max has ports for {rtp.num_pairs} calls only"
         )
     return warnings
+
+
+_STEPS: Final = (_check_build, _check_tls, _check_addresses, _check_cache, _check_ports)
 
 
 def _overlap(host: str, other: str) -> bool:

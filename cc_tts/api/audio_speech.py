@@ -12,6 +12,7 @@ from contextlib import aclosing, contextmanager
 from typing import Final
 
 from aiohttp import web
+from msgspec import UNSET
 from prometheus_client import Gauge
 
 from cc_tts import logs
@@ -29,10 +30,11 @@ from cc_tts.errors import (
     LanguageUnsupported,
     NothingToSay,
     TextTooLong,
+    UnknownLexicon,
     UnknownVoice,
 )
 from cc_tts.media.g711 import ulaw_encode
-from cc_tts.speech.source import ChunkStream, SpeechChunk
+from cc_tts.speech.chunks import ChunkStream, SpeechChunk
 
 DEFAULT_RATE_HZ: Final = 24_000
 ULAW_RATE_HZ: Final = 8000
@@ -49,10 +51,12 @@ _CONTENT_TYPES: Final = {"wav": "audio/wav", "pcm": "audio/pcm;rate={rate_hz}", 
 """audio/basic is μ-law of one channel at 8000 Hz (RFC 2046 §4.3)."""
 _FIELDS: Final = {
     UnknownVoice: "/voice",
+    UnknownLexicon: "/lexicons",
     LanguageUnsupported: "/language",
     NothingToSay: "/input",
     TextTooLong: "/input",
 }
+_SSML_FIELDS: Final = dict.fromkeys(_FIELDS, "/ssml") | {UnknownLexicon: "/lexicons"}
 
 log = logs.get(__name__)
 
@@ -108,15 +112,16 @@ async def audio_speech(request: web.Request, body: schemas.AudioSpeech) -> web.S
     context = request.app[CONTEXT]
     started_ns = context.clock.now_ns()
     content = body.content()
+    fields = _FIELDS if body.ssml is UNSET else _SSML_FIELDS
     rate_hz = ULAW_RATE_HZ if body.response_format == "ulaw" else body.sample_rate_hz or DEFAULT_RATE_HZ
     if context.registry.draining:
         raise Draining(retry_after_s=context.config.sip.retry_after_s)
     with request.app[SLOTS].take():
-        with bodies.located(_FIELDS):
+        with bodies.located(fields):
             voice = context.speech_source.check(content)
             stream = context.speech_source.open(content, rate_hz=rate_hz)
         async with aclosing(_chunks(request, stream)) as chunks:
-            with bodies.located(_FIELDS):
+            with bodies.located(fields):
                 first = await anext(chunks, None)
                 if first is None:
                     raise NothingToSay

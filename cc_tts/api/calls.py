@@ -3,6 +3,7 @@
 from typing import Final
 
 from aiohttp import web
+from msgspec import UNSET
 
 from cc_tts.api import schemas, views
 from cc_tts.api.context import CONTEXT
@@ -19,7 +20,9 @@ from cc_tts.errors import (
     LanguageUnsupported,
     MalformedRequest,
     NothingToSay,
+    SsmlMalformed,
     TextTooLong,
+    UnknownLexicon,
     UnknownVoice,
     UserAgentUnavailable,
     WrongState,
@@ -27,7 +30,15 @@ from cc_tts.errors import (
 
 ON_A_CALL: Final = (CallNotFound, WrongState, UserAgentUnavailable)
 """Errors of every action on a call."""
-OF_TEXT: Final = (TextTooLong, UnknownVoice, LanguageUnsupported, NothingToSay, EngineOverloaded)
+OF_TEXT: Final = (
+    TextTooLong,
+    UnknownVoice,
+    UnknownLexicon,
+    LanguageUnsupported,
+    NothingToSay,
+    SsmlMalformed,
+    EngineOverloaded,
+)
 """Errors of text to speak."""
 
 ROUTES: Final = RouteTable()
@@ -76,14 +87,17 @@ async def originate(request: web.Request, body: schemas.Originate) -> views.Call
     """Place a call; its progress comes as events."""
     wanted = body.request()
     speak = body.speak if isinstance(body.speak, schemas.Speak) else None
-    text = "/speak/text" if speak else "/speak"
+    text = "/speak" if speak is None else "/speak/text" if speak.ssml is UNSET else "/speak/ssml"
     fields = {
         DuplicateId: "/call_id",
         UnknownVoice: "/speak/voice" if speak and speak.voice is not None else "/voice",
+        UnknownLexicon: "/speak/lexicons",
         LanguageUnsupported: "/speak/language" if speak else text,
         NothingToSay: text,
         TextTooLong: text,
     }
+    if text == "/speak/ssml":
+        fields |= {UnknownVoice: text, LanguageUnsupported: text}
     with bodies.located(fields):
         return views.Call.of(await request.app[CONTEXT].registry.originate(wanted))
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from cc_tts.api import audio_speech, calls, events, health, speech
+from cc_tts.api import audio_speech, calls, events, health, lexicons, speech
 from cc_tts.api.http import openapi
 from cc_tts.errors import MAX_COMPARED_CHARS, nearest
 
@@ -10,6 +10,7 @@ ROUTES: Final = (
     *calls.ROUTES,
     *speech.ROUTES,
     *audio_speech.ROUTES,
+    *lexicons.ROUTES,
     *events.ROUTES,
     *health.ROUTES,
     *openapi.ROUTES,

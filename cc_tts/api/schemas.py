@@ -12,7 +12,17 @@ from cc_tts.api import sip_fields
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
 from cc_tts.media.tones import MAX_TONE_MS
-from cc_tts.speech.prompt import Content, Prompt, Queueing, SilenceContent, TextContent, Then, ToneContent
+from cc_tts.speech.prompt import (
+    Content,
+    Prompt,
+    Queueing,
+    SequenceContent,
+    SilenceContent,
+    TextContent,
+    Then,
+    ToneContent,
+)
+from cc_tts.speech.ssml import MAX_BYTES, MAX_ELEMENTS, from_ssml
 
 NOT_YET: Final = "not in this version"
 
@@ -35,6 +45,17 @@ Language = Annotated[
 Speed = Annotated[float, Meta(ge=0.5, le=2.0, description="Factor on the voice's natural rate.")]
 Uri = Annotated[str, Meta(min_length=1, max_length=sip_fields.MAX_URI_CHARS, description="A sip: or sips: URI.")]
 Text = Annotated[str, Meta(description="Text to speak; at most tts.max_text_chars characters, no NUL.")]
+Ssml = Annotated[
+    str,
+    Meta(
+        description=f"An SSML 1.1 document with the root speak, at most {MAX_BYTES} bytes and {MAX_ELEMENTS} elements, "
+        "without document type: break, p, s, sub, say-as, phoneme, prosody rate and volume, voice, lang, mark."
+    ),
+]
+LexiconNames = Annotated[
+    tuple[Annotated[str, Meta(max_length=64)], ...],
+    Meta(max_length=10, description="Asked in this order, before those of the voice and of the config."),
+]
 SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
 ToneMs = Annotated[int, Meta(ge=1, le=MAX_TONE_MS)]
 Tone = Annotated[
@@ -127,14 +148,15 @@ class PromptFields(Body, frozen=True):
 
 
 class Speak(PromptFields, frozen=True):
-    """Text to speak on a call: one of ``text``, ``ssml`` and ``prompt_id``; only ``text`` is in this version."""
+    """Words to speak on a call: one of ``text``, ``ssml`` and ``prompt_id``; ``prompt_id`` is not in this version."""
 
     text: Text | UnsetType = UNSET
-    ssml: NotYet = UNSET
+    ssml: Ssml | UnsetType = UNSET
     prompt_id: NotYet = UNSET
     voice: VoiceId | None = None
     language: Language | None = None
     speed: Speed | None = None
+    lexicons: LexiconNames = ()
     cache: Literal["auto", "no"] = "auto"
 
     def prompt(self, *, pointer: str = "", voice: str | None = None) -> Prompt:
@@ -142,13 +164,15 @@ class Speak(PromptFields, frozen=True):
 
         Raises:
             Unprocessable: an option that is not in this version, or text with NUL.
-            MalformedRequest: no text.
+            SsmlMalformed: an SSML document that cannot be read.
+            MalformedRequest: not exactly one of text and ssml.
         """
-        self.refuse_fields("ssml", "prompt_id", pointer=pointer)
-        if self.text is UNSET:
-            raise _one_needed(pointer, "text")
-        content = TextContent(self.text, self.voice or voice, self.language, self.speed, may_cache=self.cache != "no")
-        return self.to_prompt(content, text_faults(self.text, pointer + "/text"), pointer=pointer)
+        self.refuse_fields("prompt_id", pointer=pointer)
+        content = words(
+            self.text, self.ssml, self.voice or voice, self.language, self.speed,
+            pointer=pointer, text_field="text", may_cache=self.cache != "no", lexicons=self.lexicons,
+        )  # fmt: skip
+        return self.to_prompt(content, [], pointer=pointer)
 
 
 class Play(PromptFields, frozen=True):
@@ -176,7 +200,7 @@ class Play(PromptFields, frozen=True):
                 faults = [FieldError("/duration_ms", "goes with tone; the length of silence is silence_ms")]
             content = SilenceContent(self.silence_ms)
         else:
-            raise _one_needed("", "tone", "silence_ms")
+            raise MalformedRequest.about(FieldError("", "exactly one of tone and silence_ms is needed"))
         return self.to_prompt(content, faults)
 
 
@@ -255,9 +279,10 @@ class Stop(OptionalBody, frozen=True):
 
 
 class AudioSpeech(Body, frozen=True):
-    """Speech without a call, in OpenAI's shape. ``model`` is accepted and ignored."""
+    """Speech without a call, in OpenAI's shape, or with ``ssml`` for ``input``. ``model`` is accepted and ignored."""
 
-    input: Text
+    input: Text | UnsetType = UNSET
+    ssml: Ssml | UnsetType = UNSET
     model: Annotated[str, Meta(max_length=128)] | None = None
     voice: VoiceId | None = None
     language: Language | None = None
@@ -267,19 +292,60 @@ class AudioSpeech(Body, frozen=True):
     ] = "wav"
     sample_rate_hz: SampleRate | None = None
     speed: Speed | None = None
+    lexicons: LexiconNames = ()
     stream_format: Literal["audio"] = "audio"
 
-    def content(self) -> TextContent:
+    def content(self) -> TextContent | SequenceContent:
         """What to say.
 
         Raises:
             Unprocessable: text with NUL, or a sample rate that μ-law does not have.
+            SsmlMalformed: an SSML document that cannot be read.
+            MalformedRequest: not exactly one of input and ssml.
         """
-        faults = text_faults(self.input, "/input")
+        faults = []
         if self.response_format == "ulaw" and self.sample_rate_hz not in (None, 8000):
             faults.append(FieldError("/sample_rate_hz", "ulaw is 8000 Hz"))
         refuse(faults)
-        return TextContent(self.input, self.voice, self.language, self.speed)
+        return words(
+            self.input, self.ssml, self.voice, self.language, self.speed, text_field="input", lexicons=self.lexicons
+        )
+
+
+def words(
+    text: str | UnsetType,
+    ssml: str | UnsetType,
+    voice: str | None,
+    language: str | None,
+    speed: float | None,
+    *,
+    text_field: str,
+    pointer: str = "",
+    may_cache: bool = True,
+    lexicons: tuple[str, ...] = (),
+) -> TextContent | SequenceContent:
+    """Words to speak, of which ``text_field`` or ``ssml`` below ``pointer`` was sent.
+
+    Raises:
+        Unprocessable: text with NUL.
+        SsmlMalformed: an SSML document that cannot be read.
+        MalformedRequest: not exactly one of the two.
+    """
+    if isinstance(text, str) and ssml is UNSET:
+        refuse(text_faults(text, f"{pointer}/{text_field}"))
+        return TextContent(text, voice, language, speed, may_cache=may_cache, lexicons=lexicons)
+    if isinstance(ssml, str) and text is UNSET:
+        return from_ssml(
+            ssml,
+            voice=voice,
+            language=language,
+            speed=speed,
+            may_cache=may_cache,
+            lexicons=lexicons,
+            pointer=f"{pointer}/ssml",
+        )
+    where = f"{pointer}/{text_field}" if text is ssml else pointer
+    raise MalformedRequest.about(FieldError(where, f"exactly one of {text_field} and ssml is needed"))
 
 
 def text_faults(text: str, pointer: str) -> list[FieldError]:
@@ -291,9 +357,3 @@ def refuse(faults: list[FieldError]) -> None:
     """Raise ``Unprocessable`` if there are any."""
     if faults:
         raise Unprocessable.about(*faults)
-
-
-def _one_needed(pointer: str, *names: str) -> MalformedRequest:
-    where = f"{pointer}/{names[0]}" if len(names) == 1 else pointer
-    detail = "this field is needed" if len(names) == 1 else f"exactly one of {' and '.join(names)} is needed"
-    return MalformedRequest.about(FieldError(where, detail))

@@ -6,12 +6,13 @@
 from typing import Final
 
 from aiohttp import web
+from msgspec import UNSET
 
 from cc_tts.api import schemas, views
 from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
-from cc_tts.api.http.route import RouteTable
+from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.errors import (
     Draining,
     DuplicateId,
@@ -19,18 +20,26 @@ from cc_tts.errors import (
     NothingToSay,
     QueueFull,
     TextTooLong,
+    UnknownLexicon,
     UnknownVoice,
     Unprocessable,
     UtteranceNotFound,
 )
-from cc_tts.speech.prompt import ToneContent
+from cc_tts.speech.prompt import SequenceContent, ToneContent
 
 _SPEAK_FIELDS: Final = {
     DuplicateId: "/utterance_id",
     UnknownVoice: "/voice",
+    UnknownLexicon: "/lexicons",
     LanguageUnsupported: "/language",
     NothingToSay: "/text",
     TextTooLong: "/text",
+}
+_SSML_FIELDS: Final = _SPEAK_FIELDS | {
+    UnknownVoice: "/ssml",
+    LanguageUnsupported: "/ssml",
+    NothingToSay: "/ssml",
+    TextTooLong: "/ssml",
 }
 
 ROUTES: Final = RouteTable()
@@ -44,11 +53,12 @@ ROUTES: Final = RouteTable()
     location="/v1/utterances/",
     errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, *OF_TEXT),
 )
-async def speak(request: web.Request, body: schemas.Speak) -> views.Utterance:
-    """Speak text; queued behind the current prompt unless queue is replace."""
+async def speak(request: web.Request, body: schemas.Speak) -> views.Accepted:
+    """Speak text or SSML; queued behind the current prompt unless queue is replace."""
     prompt = body.prompt()
-    with bodies.located(_SPEAK_FIELDS):
-        return views.Utterance.of(call_of(request).speak(prompt))
+    warnings = prompt.content.warnings if isinstance(prompt.content, SequenceContent) else ()
+    with bodies.located(_SPEAK_FIELDS if body.ssml is UNSET else _SSML_FIELDS):
+        return views.Accepted.of(call_of(request).speak(prompt), warnings=warnings)
 
 
 @ROUTES.add(
@@ -89,10 +99,28 @@ async def resume(request: web.Request, _body: schemas.Empty) -> views.Call:
     return views.Call.of(call)
 
 
-@ROUTES.add("GET", "/v1/utterances/{id}", scope="read", errors=(UtteranceNotFound,))
+@ROUTES.add(
+    "GET",
+    "/v1/utterances/{id}",
+    scope="read",
+    query=(
+        Query(
+            name="words",
+            description="true: with the words that were played and when.",
+            schema={"type": "string", "enum": ["true", "false"]},
+        ),
+    ),
+    errors=(UtteranceNotFound, Unprocessable),
+)
 async def get_utterance(request: web.Request) -> views.Utterance:
     """One utterance."""
-    return views.Utterance.of(request.app[CONTEXT].registry.utterance(request.match_info["id"]))
+    utterance = request.app[CONTEXT].registry.utterance(request.match_info["id"])
+    asked = request.query.get("words", "false")
+    if asked not in ("true", "false"):
+        raise Unprocessable("words is true or false")
+    if asked == "false":
+        return views.Utterance.of(utterance)
+    return views.Utterance.of(utterance, words=[views.Word.of(word) for word in utterance.words])
 
 
 @ROUTES.add("GET", "/v1/voices", scope="read")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import msgspec
-from msgspec import Meta, field
+from msgspec import UNSET, Meta, UnsetType, field
 
 from cc_tts.calls.call import Direction
 from cc_tts.calls.call_state import CallState, UtteranceState
@@ -25,7 +25,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     """Made of the attributes of an object of the layers below."""
 
     @classmethod
-    def of(cls, source: Any, **computed: Any) -> Self:
+    def of(cls, source: Any, /, **computed: Any) -> Self:
         """``source`` as it is now; ``computed`` are the fields that are no attribute of it."""
         copied = {name: getattr(source, name) for name in cls.__struct_fields__ if name not in computed}
         return cls(**copied, **computed)
@@ -71,6 +71,24 @@ class UtteranceError(msgspec.Struct, frozen=True):
     detail: str
 
 
+class Word(View, frozen=True, kw_only=True):
+    """A word that was played: where it stands in the text that was sent (for SSML its text content), and when it is heard,
+    from the start of the utterance's audio. ``engine``: the engine reported it; ``estimated`` is off by some 150 ms.
+    """
+
+    text: str
+    char_start: int
+    char_end: int
+    start_ms: int
+    end_ms: int
+    source: Literal["engine", "estimated"]
+
+    @classmethod
+    def of(cls, source: Any, /, **computed: Any) -> Self:
+        """The word ``source``."""
+        return super().of(source, source="estimated" if source.is_estimated else "engine", **computed)
+
+
 class Utterance(View, frozen=True, kw_only=True):
     """One prompt on one call. ``spoken_text`` is what the caller heard so far, in the words that were sent."""
 
@@ -90,16 +108,38 @@ class Utterance(View, frozen=True, kw_only=True):
     spoken_text: str
     underruns: int
     error: UtteranceError | None
+    words: Annotated[list[Word] | UnsetType, Meta(description="Only with ``words=true``.")] = UNSET
 
     @classmethod
-    def of(cls, source: Any, **computed: Any) -> Self:
+    def of(cls, source: Any, /, **computed: Any) -> Self:
         """The utterance ``source`` as it is now."""
         error = None
         if source.error_code is not None:
             error = UtteranceError(source.error_code, source.error_detail or "")
+        computed = {"words": UNSET} | computed
         return super().of(
             source, then=source.prompt.then, played_ms=round(source.played_ms, 1), error=error, **computed
         )
+
+
+class SsmlWarning(View, frozen=True, kw_only=True):
+    """What of an SSML document has no effect, and the line in it."""
+
+    pointer: str
+    line: int
+    detail: str
+
+
+class Accepted(Utterance, frozen=True, kw_only=True):
+    """An utterance that was accepted; ``warnings`` are of its SSML."""
+
+    warnings: Annotated[list[SsmlWarning] | UnsetType, Meta(description="Left out where there are none.")] = UNSET
+
+    @classmethod
+    def of(cls, source: Any, /, **computed: Any) -> Self:
+        """The utterance ``source`` as it is now."""
+        warnings = [SsmlWarning.of(each) for each in computed.pop("warnings")]
+        return super().of(source, warnings=warnings or UNSET, **computed)
 
 
 class Stopped(msgspec.Struct, frozen=True):
@@ -126,6 +166,21 @@ class Voices(msgspec.Struct, frozen=True):
     """Every voice of every engine."""
 
     voices: list[Voice]
+
+
+class LexiconSummary(msgspec.Struct, frozen=True):
+    """A lexicon without its entries."""
+
+    name: str
+    language: str
+    voices: Sequence[str]
+    num_entries: int
+
+
+class Lexicons(msgspec.Struct, frozen=True):
+    """Every lexicon, by name."""
+
+    lexicons: list[LexiconSummary]
 
 
 class Health(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from cc_tts.clock import NS_PER_MS
 from cc_tts.errors import CcTtsError, QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, PlayoutSpeech, PlayoutUnderrun
 from cc_tts.media.quality import Quality
-from cc_tts.speech.prompt import Prompt, TextContent
+from cc_tts.speech.prompt import Prompt, TextContent, with_texts
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
@@ -72,7 +72,9 @@ class Call:
         self._completed = asyncio.Event()
         self._key_down_ns: int | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.player = PromptPlayer(self.id, services, on_complete=self._utterance_complete)
+        self.player = PromptPlayer(
+            self.id, services, on_complete=self._utterance_complete, on_marks=self._marks_reached
+        )
 
     # --- what the API reads ------------------------------------------------------------------------------------------
 
@@ -289,8 +291,8 @@ class Call:
             self.after(max_duration_s, partial(self.end, "max_duration"))
 
     def _on_hold(self, change: messages.HoldChanged) -> None:
-        self.held = change.held
-        if change.held:
+        self.held = change.by != "none"
+        if self.held:
             self._publish("call.held", by=change.by)
         else:
             self._publish("call.unheld")
@@ -400,12 +402,16 @@ class Call:
         self.player.open_line()
 
     def _with_defaults(self, prompt: Prompt) -> Prompt:
-        content = prompt.content
-        if not isinstance(content, TextContent) or (self.voice is None and self.language is None):
+        if self.voice is None and self.language is None:
             return prompt
-        voice = content.voice if content.voice is not None or content.language is not None else self.voice
-        content = dataclasses.replace(content, voice=voice, language=content.language or self.language)
-        return dataclasses.replace(prompt, content=content)
+        return dataclasses.replace(prompt, content=with_texts(prompt.content, self._with_voice))
+
+    def _with_voice(self, text: TextContent) -> TextContent:
+        keeps_voice = text.voice is not None or (text.language is not None and not text.follows_language)
+        voice = text.voice if keeps_voice else self.voice
+        return dataclasses.replace(
+            text, voice=voice, language=self.language if text.language is None else text.language
+        )
 
     def _new_utterance(self, prompt: Prompt, voice: Voice | None) -> Utterance:
         services = self.services
@@ -428,6 +434,10 @@ class Call:
             oldest = next(iter(self.utterances))
             del self.utterances[oldest]
             self.services.utterances.forget((oldest,))
+
+    def _marks_reached(self, utterance: Utterance, marks: list[tuple[str, float]]) -> None:
+        for name, at_ms in marks:
+            self._publish("speak.mark", utterance_id=utterance.id, name=name, played_ms=round(at_ms, 1))
 
     def _utterance_complete(self, utterance: Utterance) -> None:
         self._completed.set()

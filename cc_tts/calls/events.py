@@ -22,6 +22,7 @@ EVENT_TYPES = (
     "call.terminated",
     "speak.queued",
     "speak.started",
+    "speak.mark",
     "speak.complete",
     "server.draining",
     "server.overloaded",

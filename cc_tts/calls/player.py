@@ -24,11 +24,10 @@ from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance
 from cc_tts.clock import ms_between
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
+from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, SpeechChunk
 from cc_tts.speech.prompt import Content, SilenceContent
-from cc_tts.speech.source import ChunkStream, SpeechChunk
 from cc_tts.ua import messages
 
-OVERLOAD_POLL_MS: Final = 50.0
 MAX_ON_LINE: Final = 8
 """Utterances the line holds at once; matters only for very short ones."""
 
@@ -38,12 +37,20 @@ log = logs.get(__name__)
 class PromptPlayer:
     """The prompts of one call. Nothing is heard of them before ``not_before_ns``. Runs on: the event loop."""
 
-    def __init__(self, call_id: str, services: CallServices, *, on_complete: Callable[[Utterance], None]) -> None:
+    def __init__(
+        self,
+        call_id: str,
+        services: CallServices,
+        *,
+        on_complete: Callable[[Utterance], None],
+        on_marks: Callable[[Utterance, list[tuple[str, float]]], None],
+    ) -> None:
         self._call_id = call_id
         self._services = services
         self._format = AudioFormat(services.config.rtp.clock_rate_hz)
         self._overload_wait_ms = services.config.tts.overload_wait_ms
         self._on_complete = on_complete
+        self._on_marks = on_marks
         self._waiting: deque[Utterance] = deque()
         self._on_line: deque[Utterance] = deque()
         self._feeding: tuple[Utterance, asyncio.Task[None]] | None = None
@@ -90,6 +97,7 @@ class PromptPlayer:
         """The line has come this far."""
         if (utterance := self._find(report.utterance_id)) is not None:
             utterance.played_ms = report.played_ms
+            self._on_marks(utterance, utterance.take_marks())
         self._moved.set()
 
     def finished(self, report: PlayoutFinished) -> None:
@@ -97,6 +105,7 @@ class PromptPlayer:
         if (utterance := self._find(report.utterance_id)) is not None:
             utterance.played_ms, utterance.underruns = report.played_ms, report.underruns
             utterance.completed_ns = report.at_ns
+            self._on_marks(utterance, utterance.take_marks())
             self._on_line.remove(utterance)
             cause = CompletionCause.NORMAL
             if report.cause == "cut":
@@ -190,12 +199,12 @@ class PromptPlayer:
             finally:
                 if stream is not None:
                     await stream.cancel()
-            await asyncio.sleep(OVERLOAD_POLL_MS / 1000)
+            await asyncio.sleep(OVERLOAD_POLL_S)
 
     async def _send(self, stream: ChunkStream, utterance: Utterance, *, spans: bool) -> None:
         """Send chunks to the line while it holds less than the window."""
         async for chunk in stream:
-            if utterance.first_pcm_ns is None:
+            if utterance.first_pcm_ns is None and chunk.data:
                 utterance.first_pcm_ns = self._services.clock.now_ns()
                 utterance.cached = chunk.cached
             if spans:
@@ -241,7 +250,7 @@ class PromptPlayer:
 def _extend_spans(utterance: Utterance, chunk: SpeechChunk) -> None:
     if chunk.begins_source is not None:
         _close_span(utterance)
-        utterance.spans.append(SpokenSpan(chunk.begins_source, utterance.fed_ms))
+        utterance.spans.append(SpokenSpan(chunk.begins_source, utterance.fed_ms, marks=list(chunk.marks)))
     if chunk.words and utterance.spans:
         utterance.spans[-1].words.extend(chunk.words)
 

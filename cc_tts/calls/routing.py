@@ -1,8 +1,8 @@
 """What to do with an INVITE: which prompt it carries, how it is answered. Pure; no state.
 
-Precedence: ``X-TTS-Prompt-Id``, ``X-TTS-Text``, ``play=`` of an RFC 4240 Request-URI, the greeting of the route for the
-Request-URI's user. Prompts are taken from trusted peers only; otherwise anybody who can send an INVITE could have any text
-spoken.
+Precedence: ``X-TTS-Prompt-Id``, ``X-TTS-Text`` or ``X-TTS-SSML``, ``play=`` of an RFC 4240 Request-URI, the greeting of the
+route for the Request-URI's user. Prompts are taken from trusted peers only; otherwise anybody who can send an INVITE could
+have any text spoken.
 """
 
 import itertools
@@ -23,7 +23,8 @@ from cc_tts.errors import (
     TextTooLong,
     did_you_mean,
 )
-from cc_tts.speech.prompt import Prompt, TextContent, Then
+from cc_tts.speech.prompt import Content, Prompt, TextContent, Then, text_of
+from cc_tts.speech.ssml import from_ssml
 
 ANNOUNCEMENT_USER: Final = "annc"
 MAX_URI_CHARS: Final = 8192
@@ -59,6 +60,7 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
         MalformedRequest: a header or URI parameter cannot be read (400).
         NothingToSay: it is to be hung up after its prompt and has none (400): it would be silent until somebody hangs up.
         TextTooLong: more text than ``tts.max_text_chars`` (413).
+        SsmlMalformed: an SSML document that cannot be read (400).
     """
     user, parameters = parse_uri(request_uri)
     tts_headers = {name.lower(): value for name, value in headers.items()} if trusted else {}
@@ -70,10 +72,10 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
     if announces:
         prompt: Prompt | None = _announcement(parameters, voice, language, then, config)
     else:
-        text = _header_text(tts_headers, config.tts.max_text_chars) or route.greeting
-        if not text and then == "hangup" and route.answer != "manual":
+        content = _header_content(tts_headers, voice, language, config.tts.max_text_chars)
+        prompt = _first_prompt(content, route, voice, language, then)
+        if prompt is None and then == "hangup" and route.answer != "manual":
             raise _nothing_to_say(headers, trusted=trusted)
-        prompt = _spoken(text, voice, language, then)
     return RouteDecision(
         answer=route.answer,
         ring_ms=route.ring_ms,
@@ -85,17 +87,22 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
     )
 
 
+def _first_prompt(
+    content: Content | None, route: RouteConfig, voice: str | None, language: str | None, then: Then
+) -> Prompt | None:
+    """Of a header, else the route's greeting."""
+    if content is None and route.greeting:
+        content = TextContent(route.greeting, voice, language)
+    return None if content is None else Prompt(content=content, then=then, unattended=True)
+
+
 def _announces(user: str, tts_headers: Mapping[str, str], *, trusted: bool) -> bool:
     """Whether an announcement of RFC 4240 is asked for, and not overridden by a header."""
-    if user != ANNOUNCEMENT_USER or any(map(tts_headers.get, ("x-tts-text", "x-tts-prompt-id"))):
+    if user != ANNOUNCEMENT_USER or any(map(tts_headers.get, ("x-tts-text", "x-tts-ssml", "x-tts-prompt-id"))):
         return False
     if not trusted:
         raise Forbidden("announcements are for the peers in sip.trusted_peers")
     return True
-
-
-def _spoken(text: str, voice: str | None, language: str | None, then: Then) -> Prompt | None:
-    return Prompt(content=TextContent(text, voice, language), then=then, unattended=True) if text else None
 
 
 def _unanswered(route: RouteConfig, voice: str | None, language: str | None) -> Prompt | None:
@@ -123,10 +130,10 @@ def _announcement_route(parameters: Mapping[str, str]) -> RouteConfig:
 
 
 def _nothing_to_say(headers: Mapping[str, str], *, trusted: bool) -> CcTtsError:
-    if not trusted and any(name.lower() == "x-tts-text" for name in headers):
-        return Forbidden("X-TTS-Text is taken from the peers in sip.trusted_peers only")
+    if not trusted and any(name.lower() in ("x-tts-text", "x-tts-ssml") for name in headers):
+        return Forbidden("X-TTS-Text and X-TTS-SSML are taken from the peers in sip.trusted_peers only")
     return NothingToSay(
-        "nothing to say before the hangup: X-TTS-Text is empty or missing, and the route has no greeting"
+        "nothing to say before the hangup: X-TTS-Text and X-TTS-SSML are empty or missing, and the route has no greeting"
     )
 
 
@@ -189,23 +196,45 @@ def _lead_in(tts_headers: Mapping[str, str], default_ms: int) -> int:
     return _milliseconds(value, "X-TTS-Delay", at_most=MAX_LEAD_IN_MS) if value else default_ms
 
 
-def _header_text(tts_headers: Mapping[str, str], max_text_chars: int) -> str:
+def _header_content(
+    tts_headers: Mapping[str, str], voice: str | None, language: str | None, max_text_chars: int
+) -> Content | None:
+    """The words of a header; ``None`` without one."""
     if tts_headers.get("x-tts-prompt-id"):
         raise PromptNotFound("X-TTS-Prompt-Id: not in this version")
     text = percent_decode(tts_headers.get("x-tts-text", ""), "X-TTS-Text")
+    ssml = percent_decode(tts_headers.get("x-tts-ssml", ""), "X-TTS-SSML")
+    if text and ssml:
+        raise MalformedRequest("X-TTS-Text and X-TTS-SSML exclude each other")
+    if ssml:
+        return _from_ssml(ssml, voice, language, None, max_text_chars, "X-TTS-SSML")
     _check_length(text, max_text_chars, "X-TTS-Text")
-    return text
+    return TextContent(text, voice, language) if text else None
+
+
+def _from_ssml(
+    ssml: str, voice: str | None, language: str | None, speed: float | None, max_text_chars: int, what: str
+) -> Content:
+    content = from_ssml(ssml, voice=voice, language=language, speed=speed)
+    _check_length(text_of(content), max_text_chars, what)
+    return content
 
 
 def _announcement(
     parameters: Mapping[str, str], voice: str | None, language: str | None, then: Then, config: Config
 ) -> Prompt:
     """RFC 4240 §3."""
-    text = _announced_text(parameters)
-    _check_length(text, config.tts.max_text_chars, "play=")
+    scheme, text = _announced_text(parameters)
+    speed, max_text_chars = _speed(parameters.get("speed")), config.tts.max_text_chars
+    content: Content
+    if scheme == "ssml":
+        content = _from_ssml(text, voice, language, speed, max_text_chars, "play=")
+    else:
+        _check_length(text, max_text_chars, "play=")
+        content = TextContent(text, voice, language, speed)
     limit_ms = round(config.calls.max_announcement_s * 1000)
     return Prompt(
-        content=TextContent(text, voice, language, _speed(parameters.get("speed"))),
+        content=content,
         then=then,
         unattended=True,
         repeat=_repeat(parameters.get("repeat", "1"), config.calls.max_repeat),
@@ -214,22 +243,22 @@ def _announcement(
     )
 
 
-def _announced_text(parameters: Mapping[str, str]) -> str:
+def _announced_text(parameters: Mapping[str, str]) -> tuple[str, str]:
     play = parameters.get("play")
     if not play:
         raise MalformedRequest("play= is missing from the announcement's Request-URI")
     scheme, colon, text = percent_decode(play, "play=").partition(":")
     if not colon:
-        raise NotFound("play= names nothing known here; use play=tts:TEXT")
+        raise NotFound("play= names nothing known here; use play=tts:TEXT or play=ssml:DOCUMENT")
     match scheme.lower():
-        case "tts":
-            return text
+        case "tts" | "ssml" as known:
+            return known, text
         case "prompt":
             raise PromptNotFound("play=prompt: not in this version")
         case "http" | "https":
             raise Forbidden("this server fetches no announcements")
         case _:
-            raise NotFound(f"play={scheme[:16]}: is not known here; use play=tts:TEXT")
+            raise NotFound(f"play={scheme[:16]}: is not known here; use play=tts:TEXT or play=ssml:DOCUMENT")
 
 
 def _repeat(value: str, limit: int) -> int:

@@ -1,16 +1,19 @@
 """One prompt on one call, from acceptance to completion, with its marks."""
 
 import dataclasses
+import math
+import re
 from bisect import bisect_right
+from collections.abc import Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
-from cc_tts.speech.prompt import Prompt, TextContent
+from cc_tts.speech.prompt import Prompt, text_of, with_texts
 from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
 from cc_tts.text.language import is_unspaced
@@ -19,6 +22,11 @@ SPACED_CHARS_PER_S: Final = 13.0
 """How fast text is spoken, about, in a script that puts spaces between words; used while nothing better is known."""
 UNSPACED_CHARS_PER_S: Final = 4.0
 _ROUNDING_S: Final = 1e-9
+_ROUNDING_MS: Final = 1.0
+_WORD: Final = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\s\u3000-\u30ff\u3400-\u9fff]+"
+)
+"""One of a script that parts words by spaces, or one character of another."""
 
 
 class CompletionCause(StrEnum):
@@ -36,13 +44,28 @@ class SpokenSpan:
     """The caller's own words of one text chunk and where their audio lies in the utterance, ms from its start.
 
     ``words``: for each word the engine reported, when it begins (ms from the span's start) and which share of the text
-    lies before it, 0 to 1.
+    lies before it, 0 to 1. ``marks``: for each mark of SSML that was not reached yet, the same share and its name.
     """
 
     source: str
     start_ms: float
     end_ms: float | None = None
     words: list[tuple[float, float]] = field(default_factory=list)
+    marks: list[tuple[float, str]] = field(default_factory=list)
+
+
+class SpokenWord(NamedTuple):
+    """A word of the caller's text, ``text[char_start:char_end]``, and when it is heard, ms from the utterance's start.
+
+    ``is_estimated``: by the pace of its script and the length of the audio; else the engine reported it.
+    """
+
+    text: str
+    char_start: int
+    char_end: int
+    start_ms: int
+    end_ms: int
+    is_estimated: bool
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -90,15 +113,14 @@ class Utterance:
     _spoken_text: str | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.prompt.content, TextContent):
-            self.text_chars = len(self.prompt.content.text)
+        self.text_chars = len(text_of(self.prompt.content))
 
     def forget_text(self) -> None:
         """Keep only the spoken part of the text: many complete utterances are kept for a while."""
         self._spoken_text = self.spoken_text
-        self.spans = []
-        if isinstance(self.prompt.content, TextContent):
-            self.prompt = dataclasses.replace(self.prompt, content=dataclasses.replace(self.prompt.content, text=""))
+        self.spans = [span for span in self.spans if span.start_ms < self.played_ms]
+        content = with_texts(self.prompt.content, lambda text: dataclasses.replace(text, text="", replacements=()))
+        self.prompt = dataclasses.replace(self.prompt, content=content)
 
     @property
     def state(self) -> UtteranceState:
@@ -130,8 +152,7 @@ class Utterance:
         """
         if self._spoken_text is not None:
             return self._spoken_text
-        text = self.prompt.content.text if isinstance(self.prompt.content, TextContent) else ""
-        heard = ""
+        text, heard = text_of(self.prompt.content), ""
         for span in self.spans:
             if self.played_ms <= span.start_ms:
                 return heard.rstrip()
@@ -141,6 +162,27 @@ class Utterance:
         if heard and text.startswith(heard) and not has_speech(text[len(heard) :]):
             return text
         return heard.rstrip()
+
+    @property
+    def words(self) -> tuple[SpokenWord, ...]:
+        """The words that were played, as far as they have begun."""
+        words: list[SpokenWord] = []
+        num_chars = 0
+        for span in self.spans:
+            words += (word for word in _words_of(span, num_chars) if word.start_ms < self.played_ms)
+            num_chars += len(span.source)
+        return tuple(words)
+
+    def take_marks(self) -> list[tuple[str, float]]:
+        """The marks that were reached since the last time, each with its place in the audio, ms."""
+        taken: list[tuple[str, float]] = []
+        for span in self.spans:
+            places = _offsets_ms(span, [share for share, _ in span.marks])
+            for at_ms in places:
+                if span.start_ms + at_ms > self.played_ms + _ROUNDING_MS:
+                    return taken
+                taken.append((span.marks.pop(0)[1], span.start_ms + at_ms))
+        return taken
 
 
 def _share(span: SpokenSpan, played_ms: float) -> str:
@@ -152,6 +194,49 @@ def _share(span: SpokenSpan, played_ms: float) -> str:
     return source[:cut]
 
 
+def _words_of(span: SpokenSpan, num_chars: int) -> list[SpokenWord]:
+    """The words of a span, ``num_chars`` characters into the text; none of those that hold nothing to say."""
+    source = span.source
+    found = [match.span() for match in _WORD.finditer(source) if has_speech(match.group())]
+    *starts_ms, end_ms = _offsets_ms(span, [*(start / len(source) for start, _ in found), 1.0])
+    return [
+        SpokenWord(
+            source[start:end],
+            num_chars + start,
+            num_chars + end,
+            round(span.start_ms + start_ms),
+            round(span.start_ms + (next_ms if start_ms < next_ms < math.inf else start_ms)),
+            not span.words,
+        )
+        for (start, end), start_ms, next_ms in zip(found, starts_ms, [*starts_ms, end_ms][1:], strict=True)
+        if start_ms < math.inf
+    ]
+
+
+def _offsets_ms(span: SpokenSpan, shares: Sequence[float]) -> list[float]:
+    """When the places at ``shares`` of a span's text are spoken, ms from its start; infinite where that is not known yet."""
+    if not shares:
+        return []
+    length_ms = math.inf if span.end_ms is None else span.end_ms - span.start_ms
+    if span.words:
+        return [_reported_ms(span, share, length_ms) for share in shares]
+    spoken_s = [0.0, *_paces(span.source)]
+    stretch = 1000.0 if math.isinf(length_ms) else length_ms / max(spoken_s[-1], _ROUNDING_S)
+    return [spoken_s[round(share * len(span.source))] * stretch for share in shares]
+
+
+def _reported_ms(span: SpokenSpan, share: float, length_ms: float) -> float:
+    """When the word begins that is nearest to a place."""
+    if share >= 1.0 or (math.isinf(length_ms) and share > span.words[-1][1]):
+        return length_ms
+    return min(span.words, key=lambda word: abs(word[1] - share))[0]
+
+
+def _paces(source: str) -> list[float]:
+    """Seconds up to the end of each character, at the usual pace of its script."""
+    return list(accumulate(1 / (UNSPACED_CHARS_PER_S if is_unspaced(each) else SPACED_CHARS_PER_S) for each in source))
+
+
 def _heard_by_words(span: SpokenSpan, heard_ms: float) -> int:
     """Characters of a span whose words the engine has timed."""
     begun = [share for offset_ms, share in span.words if offset_ms <= heard_ms]
@@ -160,8 +245,7 @@ def _heard_by_words(span: SpokenSpan, heard_ms: float) -> int:
 
 def _heard_by_pace(span: SpokenSpan, heard_ms: float) -> int:
     """Characters by the usual pace of their script, stretched to the length of the audio where that is known."""
-    paces = (UNSPACED_CHARS_PER_S if is_unspaced(each) else SPACED_CHARS_PER_S for each in span.source)
-    spoken_s = list(accumulate(1 / pace for pace in paces))
+    spoken_s = _paces(span.source)
     heard_s = heard_ms / 1000
     if span.end_ms is not None and spoken_s:
         heard_s = spoken_s[-1] * heard_ms / max(span.end_ms - span.start_ms, 1.0)

@@ -142,12 +142,15 @@ class TtsConfig:
     voice: str = ""
     language: str = ""
     speed: Annotated[float, msgspec.Meta(ge=0.5, le=2.0)] = 1.0
+    target_dbfs: Annotated[float, msgspec.Meta(ge=-40, le=-10)] = -20.0
     max_text_chars: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 5000
     first_chunk_max_chars: Annotated[int, msgspec.Meta(ge=10, le=1000)] = 60
     markdown: Literal["strip", "keep"] = "strip"
     chunk_max_chars: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 200
     model_dir: str = ""
     voices_dir: str = ""
+    lexicons_dir: str = ""
+    lexicons: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("auto",)
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     num_threads: Annotated[int, msgspec.Meta(ge=0, le=1024)] = 0

@@ -1,8 +1,7 @@
-"""G.711 as two pairs of tables (ITU-T G.711): μ-law and A-law octets ↔ 16-bit linear PCM.
+"""G.711 as tables (ITU-T G.711): μ-law and A-law octets → 16-bit linear PCM, and μ-law octets of PCM.
 
-Encoding is bit-exact to the reference code of ITU-T G.191 (``ulaw_compress``, ``alaw_compress``): 14 and 12 bits of the
-magnitude count, and the magnitude of a negative sample is its one's complement. Silence (0) is 0xFF in μ-law and 0xD5
-in A-law; 0x7F, the other zero of μ-law, is decoded but never made.
+Encoding is bit-exact to the reference code of ITU-T G.191 (``ulaw_compress``): 14 bits of the magnitude count, and the
+magnitude of a negative sample is its one's complement. Silence (0) is 0xFF; 0x7F, the other zero, is decoded but never made.
 """
 
 from typing import Final
@@ -13,20 +12,9 @@ import numpy.typing as npt
 _Samples = npt.NDArray[np.int16]
 _Octets = npt.NDArray[np.uint8]
 
-ULAW_SILENCE: Final = 0xFF
-ALAW_SILENCE: Final = 0xD5
-
 _ULAW_BIAS: Final = 33
 _ULAW_MAX: Final = 0x1FFF
 _ALAW_TOGGLE: Final = 0x55
-
-
-def _exponent(magnitude: npt.NDArray[np.int32], lowest_bit: int) -> npt.NDArray[np.int32]:
-    """How many times ``magnitude`` can be halved before bit ``lowest_bit`` is its highest, 0 to 7."""
-    exponent = np.zeros_like(magnitude)
-    for step in range(1, 8):
-        exponent += magnitude >> (lowest_bit + step) != 0
-    return exponent
 
 
 def _ulaw_decode_table() -> _Samples:
@@ -35,18 +23,13 @@ def _ulaw_decode_table() -> _Samples:
     return np.where(code & 0x80, -magnitude, magnitude).astype(np.int16)
 
 
-def _samples_and_magnitudes(num_bits: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Every 16-bit sample in the order of its unsigned pattern, and the magnitude's highest ``num_bits`` − 1 bits."""
-    sample = np.arange(65536, dtype=np.uint16).view(np.int16).astype(np.int32)
-    return sample, np.where(sample < 0, ~sample, sample) >> (16 - num_bits)
-
-
 def _ulaw_encode_table() -> _Octets:
-    sample, magnitude = _samples_and_magnitudes(14)
-    magnitude = np.minimum(magnitude + _ULAW_BIAS, _ULAW_MAX)
-    exponent = _exponent(magnitude, 5)
+    sample = np.arange(65536, dtype=np.uint16).view(np.int16).astype(np.int32)
+    magnitude = np.minimum((np.where(sample < 0, ~sample, sample) >> 2) + _ULAW_BIAS, _ULAW_MAX)
+    exponent = np.sum([magnitude >> bit != 0 for bit in range(6, 13)], axis=0, dtype=np.int32)
     code = (exponent << 4) | ((magnitude >> (exponent + 1)) & 0x0F) | np.where(sample < 0, 0x80, 0)
-    return (~code & 0xFF).astype(np.uint8)
+    octets: _Octets = (~code & 0xFF).astype(np.uint8)
+    return octets
 
 
 def _alaw_decode_table() -> _Samples:
@@ -57,17 +40,9 @@ def _alaw_decode_table() -> _Samples:
     return np.where(code & 0x80, magnitude, -magnitude).astype(np.int16)
 
 
-def _alaw_encode_table() -> _Octets:
-    sample, magnitude = _samples_and_magnitudes(12)
-    exponent = _exponent(magnitude, 3)
-    code = (exponent << 4) | ((magnitude >> np.maximum(exponent - 1, 0)) & 0x0F) | np.where(sample < 0, 0, 0x80)
-    return (code ^ _ALAW_TOGGLE).astype(np.uint8)
-
-
 _ULAW_TO_PCM: Final = _ulaw_decode_table()
 _PCM_TO_ULAW: Final = _ulaw_encode_table()
 _ALAW_TO_PCM: Final = _alaw_decode_table()
-_PCM_TO_ALAW: Final = _alaw_encode_table()
 
 
 def ulaw_encode(pcm: bytes) -> bytes:
@@ -80,12 +55,6 @@ def ulaw_decode(octets: bytes) -> bytes:
     """μ-law octets → 16-bit PCM."""
     pcm: bytes = _ULAW_TO_PCM[np.frombuffer(octets, np.uint8)].astype("<i2").tobytes()
     return pcm
-
-
-def alaw_encode(pcm: bytes) -> bytes:
-    """16-bit PCM → one A-law octet a sample."""
-    octets: bytes = _PCM_TO_ALAW[np.frombuffer(pcm, "<u2")].tobytes()
-    return octets
 
 
 def alaw_decode(octets: bytes) -> bytes:

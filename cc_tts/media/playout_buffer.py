@@ -25,6 +25,7 @@ import threading
 from array import array
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
@@ -54,45 +55,27 @@ class _State(Enum):
     STARVED = auto()
 
 
+@dataclass(slots=True, eq=False)
 class _Queued:
     """One utterance in the buffer."""
 
-    __slots__ = (
-        "chunks",
-        "cut",
-        "fade_in",
-        "finished",
-        "first_speech_ns",
-        "missing_bytes",
-        "next_progress",
-        "not_before_ns",
-        "num_read",
-        "num_written",
-        "resume_bytes",
-        "start_bytes",
-        "state",
-        "underruns",
-        "utterance_id",
-    )
-
-    def __init__(self, utterance_id: str, start_bytes: int, resume_bytes: int, not_before_ns: int) -> None:
-        self.utterance_id = utterance_id
-        self.not_before_ns = not_before_ns
-        self.start_bytes = start_bytes
-        self.resume_bytes = resume_bytes
-        self.chunks: deque[bytes] = deque()  # writer appends, clock pops
-        # writers'
-        self.num_written = 0
-        self.finished = False
-        self.cut = False
-        # clock's
-        self.num_read = 0
-        self.state = _State.WAITING
-        self.fade_in = False
-        self.missing_bytes = 0
-        self.underruns = 0
-        self.next_progress = 0
-        self.first_speech_ns: int | None = None
+    utterance_id: str
+    start_bytes: int
+    resume_bytes: int
+    not_before_ns: int
+    chunks: deque[bytes] = field(default_factory=deque)  # writer appends, clock pops
+    # writers'
+    num_written: int = 0
+    finished: bool = False
+    cut: bool = False
+    # clock's
+    num_read: int = 0
+    state: _State = _State.WAITING
+    fade_in: bool = False
+    missing_bytes: int = 0
+    underruns: int = 0
+    next_progress: int = 0
+    first_speech_ns: int | None = None
 
     @property
     def available(self) -> int:

@@ -101,3 +101,37 @@ class SilenceTrimmer:
             trail[own.size - num : own.size] = own[own.size - num :] * (np.arange(num, 0, -1) / max(num, 1))
         self._held = self._held[:0]
         return trail.tobytes()
+
+
+class EdgeTrimmer:
+    """A whole prompt: of the silence before it 5 ms stay, and of that after it 100 ms. Silence inside it passes; of a
+    pause the first 100 ms at once and the rest with the sound that follows.
+    """
+
+    def __init__(self, audio_format: AudioFormat) -> None:
+        self._keep_lead = 2 * audio_format.samples_for_ms(KEEP_LEAD_MS)
+        self._keep_tail = 2 * audio_format.samples_for_ms(MAX_TAIL_MS)
+        self._held = b""
+        self._has_begun = False
+        self._num_silent = 0
+        """Bytes of silence that were given out since the last sound."""
+
+    def process(self, pcm: bytes) -> bytes:
+        """Take the next chunk, return what of it is certain to be kept."""
+        joined = self._held + pcm
+        loud = np.flatnonzero(np.abs(np.frombuffer(joined, np.int16).astype(np.int32)) > SILENCE_PEAK)
+        if not self._has_begun:
+            start = 2 * int(loud[0]) if loud.size else len(joined)
+            joined = joined[max(0, start - self._keep_lead) :]
+            if not loud.size:
+                self._held = joined
+                return b""
+            loud -= (start - min(start, self._keep_lead)) // 2
+            self._has_begun = True
+        if loud.size:
+            self._num_silent = 0
+        end = 2 * (int(loud[-1]) + 1) if loud.size else 0
+        given = min(len(joined), end + self._keep_tail - self._num_silent)
+        self._num_silent += given - end
+        self._held = joined[given:]
+        return joined[:given]

@@ -1,8 +1,14 @@
 """A prompt: something to be spoken or played on a call, as it was asked for."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
+from cc_tts.text.pronunciation.replacements import Replacement
+
+MIN_SPEED: Final = 0.5
+MAX_SPEED: Final = 2.0
+"""Factors on a voice's natural rate."""
 Then = Literal["stay", "hangup"]
 Queueing = Literal["append", "replace"]
 
@@ -11,7 +17,11 @@ Queueing = Literal["append", "replace"]
 class TextContent:
     """Words to be spoken. ``voice``, ``language`` and ``speed`` fall back to the route's, then the config's.
 
-    ``may_cache``: cached audio of the same words may be played, and this audio may be cached.
+    ``may_cache``: cached audio of the same words may be played, and this audio may be cached. ``strips_markup``: Markdown
+    and the like are taken out if ``tts.markdown`` says so. ``rate`` is a factor on the speed and ``gain_db`` on the voice's
+    level, minus infinity for silence. ``follows_language``: another voice may speak it if ``voice`` does not speak
+    ``language``. ``marks`` are places in the text, as offsets, with their names. ``lexicons``
+    are asked before those of its voice and of the config.
     """
 
     text: str
@@ -19,6 +29,13 @@ class TextContent:
     language: str | None = None
     speed: float | None = None
     may_cache: bool = True
+    strips_markup: bool = True
+    rate: float = 1.0
+    gain_db: float = 0.0
+    follows_language: bool = False
+    replacements: tuple[Replacement, ...] = ()
+    marks: tuple[tuple[int, str], ...] = ()
+    lexicons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +53,63 @@ class SilenceContent:
     silence_ms: int
 
 
-Content = TextContent | ToneContent | SilenceContent
+@dataclass(frozen=True, slots=True)
+class MarkContent:
+    """A named place between two parts."""
+
+    name: str
+
+
+Part = TextContent | ToneContent | SilenceContent | MarkContent
+
+
+@dataclass(frozen=True, slots=True)
+class SsmlWarning:
+    """What of an SSML document has no effect: a JSON pointer to the document, the line in it, and a sentence."""
+
+    pointer: str
+    line: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceContent:
+    """Parts one after the other, as SSML asks for. Between two parts of text the voice pauses as it does between them;
+    a silence between them is exactly as long as it says.
+    """
+
+    parts: tuple[Part, ...]
+    warnings: tuple[SsmlWarning, ...] = ()
+
+
+Content = TextContent | ToneContent | SilenceContent | SequenceContent
+
+
+def texts_of(content: Content) -> tuple[TextContent, ...]:
+    """The parts of a content that are words, in order."""
+    if isinstance(content, TextContent):
+        return (content,)
+    return (
+        tuple(each for each in content.parts if isinstance(each, TextContent))
+        if isinstance(content, SequenceContent)
+        else ()
+    )
+
+
+def text_of(content: Content) -> str:
+    """All the words of a content; the marks and pauses of SSML are no part of them."""
+    return "".join(each.text for each in texts_of(content))
+
+
+def with_texts(content: Content, change: Callable[[TextContent], TextContent]) -> Content:
+    """The content with every part that is words changed."""
+    if isinstance(content, TextContent):
+        return change(content)
+    if not isinstance(content, SequenceContent):
+        return content
+    return replace(
+        content, parts=tuple(change(each) if isinstance(each, TextContent) else each for each in content.parts)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,11 +24,11 @@ from cc_tts import __version__
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.metrics import Metrics
+from cc_tts.speech.chunks import SpeechChunk, SpokenPrompt
 from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles
-from cc_tts.speech.source import SpeechChunk, SpokenPrompt
 from cc_tts.voices.library import VoiceLibrary
 
-_LIBRARIES: Final = ("espeakng-loader", "num2words", "soxr", "wetext")
+_LIBRARIES: Final = ("espeakng-loader", "hibari-tts", "num2words", "onnxruntime", "soxr", "wetext")
 """What else the audio depends on, besides the model."""
 MAX_KEYS_REMEMBERED: Final = 16_384
 """Prompts whose uses are counted; the ones not used for longest are forgotten."""
@@ -123,6 +123,7 @@ def engine_identity(config: Config) -> EngineIdentity:
         parts += _files(Path(tts.model_dir).expanduser())
     voices = {}
     if tts.voices_dir:
+        parts += _files(Path(tts.voices_dir).expanduser())
         for record in VoiceLibrary(Path(tts.voices_dir).expanduser()).records():
             voices[record.id] = _digest(record.key, record.mode, record.instruction, record.language)
     return EngineIdentity(_digest(*parts), voices)

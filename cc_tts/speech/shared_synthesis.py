@@ -25,8 +25,8 @@ from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import ClientError
 from cc_tts.metrics import Metrics
+from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpeechChunk, SpokenPrompt, Synthesise
 from cc_tts.speech.prompt_cache import EngineIdentity, PromptCache, as_cached, chunks_of, prompt_key
-from cc_tts.speech.source import ChunkStream, ReadyChunks, SpeechChunk, SpokenPrompt, Synthesise
 
 MAX_UNATTENDED: Final = 2
 """Prompts whose listeners have all gone and that are finished for the cache, at once."""
@@ -280,12 +280,12 @@ class Listener:
         self.synthesis.listeners.add(self)
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        """See :class:`cc_tts.speech.source.ChunkStream`."""
+        """See :class:`cc_tts.speech.chunks.ChunkStream`."""
         self.lead_ms = buffered_ms - self.synthesis.format.ms_for_bytes(self.read_bytes)
         self.synthesis.update_urgency(self)
 
     async def cancel(self) -> None:
-        """See :class:`cc_tts.speech.source.ChunkStream`."""
+        """See :class:`cc_tts.speech.chunks.ChunkStream`."""
         await self.synthesis.leave(self)
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:

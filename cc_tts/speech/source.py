@@ -1,15 +1,17 @@
 """Text in, line-rate PCM out: chunker, engine and resampler as one stream. Calls and ``/v1/audio/speech`` use the same."""
 
 import asyncio
+import math
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig, TtsConfig
 from cc_tts.engines.engine import Engine, SpeechStream, SynthesisRequest
+from cc_tts.engines.factory import COSYVOICE2
 from cc_tts.errors import (
     CcTtsError,
     ClientError,
@@ -22,20 +24,34 @@ from cc_tts.errors import (
     UnknownVoice,
 )
 from cc_tts.media import tones
-from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
+from cc_tts.media.levels import Leveller
+from cc_tts.media.silence_trimmer import EdgeTrimmer
+from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpeechChunk, SpokenPrompt, cut, fixed
+from cc_tts.speech.lexicons import Lexicons
+from cc_tts.speech.prompt import (
+    MAX_SPEED,
+    MIN_SPEED,
+    Content,
+    MarkContent,
+    SequenceContent,
+    SilenceContent,
+    TextContent,
+    ToneContent,
+    texts_of,
+)
 from cc_tts.speech.resampler import StreamResampler
+from cc_tts.speech.sequence import SequenceStream
+from cc_tts.speech.shared_synthesis import CachedSource
+from cc_tts.speech.voice_levels import VoiceLevels
 from cc_tts.text.characters import has_speech
 from cc_tts.text.chunker import Chunker, Chunking, TextChunk
 from cc_tts.text.language import detect_language, latin_language, rule_set, subtags
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
+from cc_tts.text.pronunciation.lexicon import replacements_by
+from cc_tts.text.pronunciation.replacements import with_stand_ins
 from cc_tts.voices.voice import Voice
 
-if TYPE_CHECKING:
-    from cc_tts.speech.shared_synthesis import CachedSource
-
-CHUNK_MS: Final = 200
-"""Longest chunk handed on at once: what one message to the UA process carries."""
 TEXT_SLICE_CHARS: Final = 100
 """Where there is no text process, the text is prepared in slices of this size, with turns of the event loop in between.
 Where there is one, a text of one such slice is prepared here if that takes about as long as handing it over.
@@ -44,53 +60,6 @@ RETRY_AFTER_S: Final = 1
 """Retry-After while the engine takes no prompt."""
 
 log = logs.get(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SpeechChunk:
-    """Line-rate PCM; the caller's words if a new text chunk begins with it; the words that begin in it (as in
-    :class:`cc_tts.calls.utterance.SpokenSpan`); whether it comes from the cache.
-    """
-
-    data: bytes
-    begins_source: str | None = None
-    words: tuple[tuple[float, float], ...] = ()
-    cached: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SpokenPrompt:
-    """All that decides what a prompt of text sounds like on the line, the engine's identity aside.
-
-    ``asked_language`` is the prompt's own; ``voice_rate_hz`` is the engine's, ``rate_hz`` the line's.
-    """
-
-    text: str
-    engine: str
-    voice: str
-    asked_language: str
-    chunking: Chunking
-    speed: float
-    voice_rate_hz: int
-    rate_hz: int
-
-
-class ChunkStream(Protocol):
-    """Line-rate audio of one prompt, as it is synthesised."""
-
-    def set_buffered_ms(self, buffered_ms: float) -> None:
-        """The line holds so much of the audio that is not played yet, ms."""
-        ...
-
-    def __aiter__(self) -> AsyncIterator[SpeechChunk]: ...
-
-    async def cancel(self) -> None:
-        """Stop and free everything. Safe to call twice and after the end."""
-        ...
-
-
-Synthesise = Callable[[], ChunkStream]
-"""Opens a stream of the engine; raises what :meth:`SpeechSource.open` does."""
 
 
 class SpeechSource:
@@ -105,7 +74,7 @@ class SpeechSource:
         normalizer: Normalizer,
         config: TtsConfig,
         *,
-        cache: "CachedSource | None" = None,
+        cache: CachedSource | None = None,
         line_rate_hz: int = 8000,
         text_process: TextProcess | None = None,
     ) -> None:
@@ -115,6 +84,8 @@ class SpeechSource:
         self._config = config
         self._cache = cache
         self._line_rate_hz = line_rate_hz
+        self.lexicons = Lexicons(config)
+        self._levels = VoiceLevels(config.target_dbfs)
 
     def check_voices(self, routes: Mapping[str, RouteConfig]) -> list[str]:
         """Find out at start, not by refused calls, what cannot be spoken.
@@ -154,27 +125,36 @@ class SpeechSource:
         """Refuse early what could not be spoken; returns the voice that will speak, ``None`` for tones and silence.
 
         Raises:
-            TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the content is of no use.
+            TextTooLong, NothingToSay, UnknownVoice, UnknownLexicon, LanguageUnsupported, Unprocessable: the content is of
+                no use.
         """
         match content:
-            case TextContent():
-                self.check_text(content.text)
-                return self._voice(content)
+            case TextContent() | SequenceContent():
+                self.check_text(content)
+                texts = texts_of(content)
+                for each in {(text.voice, text.language, text.follows_language): text for text in texts}.values():
+                    self._voice(each)
+                    self.lexicons.check(each.lexicons)
+                return self._voice(texts[0]) if texts else None
             case ToneContent():
                 tones.tone(content.tone, 8000, max_ms=1)
         return None
 
-    def check_text(self, text: str) -> None:
+    def check_text(self, content: TextContent | SequenceContent) -> None:
         """Do what :meth:`check` does, as far as no engine is needed for it.
 
         Raises:
             TextTooLong, NothingToSay: the text is of no use.
         """
         limit = self._config.max_text_chars
-        if len(text) > limit:
-            raise TextTooLong(f"{len(text)} characters; tts.max_text_chars is {limit}")
-        if not has_speech(text):
+        spoken = [each.text for each in texts_of(content)]
+        spoken += [replaced.spoken for each in texts_of(content) for replaced in each.replacements]
+        if (num_chars := sum(map(len, spoken))) > limit:
+            raise TextTooLong(f"{num_chars} characters; tts.max_text_chars is {limit}")
+        if isinstance(content, TextContent) and not has_speech(content.text):
             raise NothingToSay("the text has no letter and no digit")
+        if isinstance(content, SequenceContent) and all(isinstance(each, MarkContent) for each in content.parts):
+            raise NothingToSay("the SSML document has no letter, no digit and no break")
 
     def check_capacity(self, content: Content) -> None:
         """Refuse a prompt that would start now on a call, that needs the engine, and that the engine cannot take.
@@ -182,12 +162,13 @@ class SpeechSource:
         Raises:
             EngineOverloaded: with the engine's reason.
         """
-        if not isinstance(content, TextContent):
+        if not (texts := texts_of(content)):
             return
-        prompt = self._spoken(content, self._line_rate_hz)
-        cache = self._cache if content.may_cache else None
-        reason = self.engine.not_ready_for(prompt.voice)
-        if reason is not None and (cache is None or not cache.has(prompt)):
+        first = texts[0]
+        if (reason := self.engine.not_ready_for(self._voice(first).id)) is None:
+            return
+        cache = self._cache if first.may_cache else None
+        if cache is None or not cache.has(self._spoken(first, self._line_rate_hz)):
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 
     def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> ChunkStream:
@@ -204,9 +185,14 @@ class SpeechSource:
                     return self._speak(prompt, utterance_id)
                 return self._cache.open(prompt, lambda: self._speak(prompt, utterance_id), is_again=is_again)
             case ToneContent():
-                return _fixed(tones.tone(content.tone, rate_hz, max_ms=content.duration_ms), rate_hz)
+                return fixed(tones.tone(content.tone, rate_hz, max_ms=content.duration_ms), rate_hz)
             case SilenceContent():
-                return _fixed(tones.silence(content.silence_ms, rate_hz), rate_hz)
+                return fixed(tones.silence(content.silence_ms, rate_hz), rate_hz)
+            case SequenceContent():
+                open_part = partial(self.open, rate_hz=rate_hz, utterance_id=utterance_id)
+                return SequenceStream(
+                    content.parts, open_part, AudioFormat(rate_hz), self._config.overload_wait_ms, is_again=is_again
+                )
 
     def path(self, content: TextContent) -> list[str]:
         """What the content goes through on its way to the line, a description each; the engine has started.
@@ -222,26 +208,32 @@ class SpeechSource:
         steps += [str(self._chunker(prompt)), f"engine({prompt.engine}, {prompt.voice})"]
         if resampler.source_rate_hz != resampler.target_rate_hz:
             steps.append(str(resampler))
-        return [*steps, f"chunks {CHUNK_MS} ms"]
+        return [*steps, f"level {self._config.target_dbfs:g} dBFS", f"chunks {CHUNK_MS} ms"]
 
     def _spoken(self, content: TextContent, rate_hz: int) -> SpokenPrompt:
         config, voice = self._config, self._voice(content)
+        speed = float(config.speed if content.speed is None else content.speed)
+        language = self._asked_language(content) or voice.language
+        lexicons = self.lexicons.for_prompt(content.lexicons, voice.id, language)
         return SpokenPrompt(
             text=content.text,
             engine=voice.engine,
             voice=voice.id,
             asked_language=content.language or "",
             chunking=Chunking(
-                language=content.language or config.language or None,
+                language=self._asked_language(content),
                 detected_language=detect_language(content.text),
                 latin_language=latin_language(voice.language),
                 first_chunk_max_chars=config.first_chunk_max_chars,
                 chunk_max_chars=config.chunk_max_chars,
-                strips_markup=config.markdown == "strip",
+                says_numbers=voice.engine == COSYVOICE2,
+                strips_markup=content.strips_markup and config.markdown == "strip",
             ),
-            speed=float(config.speed if content.speed is None else content.speed),
+            gain_db=round(self._levels.gain_db(voice) + content.gain_db, 1),
+            speed=min(max(speed * content.rate, MIN_SPEED), MAX_SPEED),
             voice_rate_hz=voice.rate_hz,
             rate_hz=rate_hz,
+            replacements=replacements_by(lexicons, content.text, content.replacements),
         )
 
     def _speak(self, prompt: SpokenPrompt, utterance_id: str) -> ChunkStream:
@@ -252,23 +244,30 @@ class SpeechSource:
         except CcTtsError:
             text.cancel()
             raise
-        return _Synthesis(stream, text, self._resampler(prompt), utterance_id)
+        leveller = Leveller(AudioFormat(prompt.rate_hz), prompt.gain_db)
+        return _Synthesis(stream, text, self._resampler(prompt), leveller, utterance_id, self._levels.meter(prompt))
 
     def _prepare(self, prompt: SpokenPrompt) -> "_TextHere | TextPreparation":
         if self._text_process is None or _is_quick(prompt):
-            return _TextHere(prompt.text, self._chunker(prompt))
-        return self._text_process.prepare(prompt.text, prompt.chunking)
+            return _TextHere(with_stand_ins(prompt.text, prompt.replacements), self._chunker(prompt))
+        return self._text_process.prepare(prompt.text, prompt.chunking, prompt.replacements)
 
     def _chunker(self, prompt: SpokenPrompt) -> Chunker:
-        return Chunker(self._normalizer, prompt.chunking)
+        return Chunker(self._normalizer, prompt.chunking, prompt.text, prompt.replacements)
 
     def _resampler(self, prompt: SpokenPrompt) -> StreamResampler:
         return StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
 
+    def _asked_language(self, content: TextContent) -> str | None:
+        """The prompt's language, else the configuration's; ``None``, also for an empty one: the voice's and the text's."""
+        return (self._config.language if content.language is None else content.language) or None
+
     def _voice(self, content: TextContent) -> Voice:
-        asked = content.language or self._config.language or None
+        asked = self._asked_language(content)
         if content.voice is not None:
-            return self.engine.resolve_voice(content.voice, asked)
+            voice = self.engine.resolve_voice(content.voice, asked)
+            if not content.follows_language or asked is None or subtags(voice.language)[0] == subtags(asked)[0]:
+                return voice
         default = self.engine.resolve_voice(self._config.voice or None, None)
         language = asked or detect_language(content.text)
         is_spoken = subtags(default.language)[0] == subtags(language)[0]
@@ -280,7 +279,8 @@ class SpeechSource:
 def _is_quick(prompt: SpokenPrompt) -> bool:
     """Whether a text is prepared sooner than it is handed to another process: about a millisecond, without wetext."""
     text, language = prompt.text, prompt.chunking.language or prompt.chunking.detected_language or ""
-    return len(text) <= TEXT_SLICE_CHARS and text.isascii() and rule_set(language) != "zh"
+    num_chars = len(text) + sum(len(each.spoken) for each in prompt.replacements)
+    return num_chars <= TEXT_SLICE_CHARS and text.isascii() and rule_set(language) != "zh"
 
 
 class _TextHere:
@@ -310,13 +310,22 @@ class _Synthesis:
     """A text on its way through the engine: PCM at the engine's rate in, chunks at the line's rate out."""
 
     def __init__(
-        self, stream: SpeechStream, text: _TextHere | TextPreparation, resampler: StreamResampler, utterance_id: str
+        self,
+        stream: SpeechStream,
+        text: _TextHere | TextPreparation,
+        resampler: StreamResampler,
+        leveller: Leveller,
+        utterance_id: str,
+        meter: Callable[[bytes], None] | None,
     ) -> None:
         self._utterance_id = utterance_id
         self._stream = stream
         self._text = text
         self._format = AudioFormat(resampler.target_rate_hz)
         self._resampler = resampler
+        self._leveller = leveller
+        self._trimmer = EdgeTrimmer(self._format)
+        self._meter = meter
         self._text_chunks: list[TextChunk] = []
         self._source: str | None = None
         self._words: tuple[tuple[float, float], ...] = ()
@@ -339,8 +348,8 @@ class _Synthesis:
             for begun in self._text_chunks[num_begun : pcm.text_chunk_index + 1]:
                 self._source = (self._source or "") + begun.source
             num_begun = max(num_begun, pcm.text_chunk_index + 1)
-            length = len(self._text_chunks[pcm.text_chunk_index].spoken)
-            self._words += tuple((word.offset_ms, word.position / length) for word in pcm.words)
+            spoken = self._text_chunks[pcm.text_chunk_index]
+            self._words += tuple((word.offset_ms, spoken.source_share(word.position)) for word in pcm.words)
             for chunk in self._resampled(pcm.data):
                 yield chunk
         if self._failure is not None:
@@ -351,7 +360,13 @@ class _Synthesis:
             raise NothingToSay("nothing of the text can be spoken")
 
     def _resampled(self, pcm: bytes, *, last: bool = False) -> Iterator[SpeechChunk]:
-        for data in _cut(self._resampler.process(pcm, last), self._format):
+        at_line_rate = self._resampler.process(pcm, last)
+        if self._meter is not None:
+            self._meter(at_line_rate)
+        levelled = self._leveller.process(at_line_rate, last=last)
+        if self._leveller.gain_db > -math.inf:
+            levelled = self._trimmer.process(levelled)
+        for data in cut(levelled, self._format):
             yield SpeechChunk(data, self._source, self._words)
             self._source, self._words = None, ()
 
@@ -370,30 +385,3 @@ class _Synthesis:
     def _push(self, chunk: TextChunk) -> None:
         self._text_chunks.append(chunk)
         self._stream.push(chunk.spoken, text_chunk_index=chunk.index)
-
-
-class ReadyChunks:
-    """Audio that is there as a whole: a tone, silence, a cached prompt. Each chunk is given out once."""
-
-    def __init__(self, chunks: Iterable[SpeechChunk]) -> None:
-        self._chunks = iter(chunks)
-
-    def set_buffered_ms(self, buffered_ms: float) -> None:
-        """Nothing to do: nothing is synthesised."""
-
-    async def cancel(self) -> None:
-        """Give out no more."""
-        self._chunks = iter(())
-
-    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
-        while (chunk := next(self._chunks, None)) is not None:
-            yield chunk
-
-
-def _fixed(pcm: bytes, rate_hz: int) -> ReadyChunks:
-    return ReadyChunks(SpeechChunk(data) for data in _cut(pcm, AudioFormat(rate_hz)))
-
-
-def _cut(data: bytes, audio_format: AudioFormat) -> list[bytes]:
-    size = audio_format.bytes_for_ms(CHUNK_MS)
-    return [data[start : start + size] for start in range(0, len(data), size)]

@@ -8,6 +8,7 @@ Runs on: any thread.
 
 from cc_tts.text.characters import clean, has_speech
 from cc_tts.text.en import speakable as en
+from cc_tts.text.en.numbers import with_and
 from cc_tts.text.language import detect_language, rule_set, writes_day_first
 from cc_tts.text.zh import speakable as zh
 
@@ -33,7 +34,9 @@ class Normalizer:
         cleaned = clean(text)
         rules = rule_set(tag)
         if rules == "en":
-            spoken = en.speakable(cleaned, day_first=writes_day_first(tag))
+            is_british = writes_day_first(tag)
+            spoken = en.speakable(cleaned, day_first=is_british)
+            spoken = with_and(spoken) if is_british else spoken
         elif rules == "zh":
             spoken = zh.speakable(cleaned)
         else:

@@ -1,4 +1,4 @@
-"""``cc-tts voices enrol | remove | enrolled``: the voices of your own recordings.
+"""``cc-tts voices enrol | remove | enrolled``: the voices of your own recordings. ``add`` is in ``download.py``.
 
 None of them starts an engine. What encodes a recording is handed in, as this package knows no networks.
 """
@@ -17,6 +17,7 @@ import msgspec
 
 from cc_tts.config.schema import Config
 from cc_tts.errors import ConfigError
+from cc_tts.voices.download import fill_add
 from cc_tts.voices.enrolment import (
     MAX_CHARACTERS_PER_S,
     MAX_DURATION_S,
@@ -44,7 +45,7 @@ def add_voice_commands(
     normalize: Callable[[str, str], str],
     parents: Sequence[argparse.ArgumentParser],
 ) -> None:
-    """Add ``enrol``, ``remove`` and ``enrolled`` to ``cc-tts voices``, which still runs without any of them.
+    """Add ``enrol``, ``add``, ``remove`` and ``enrolled`` to ``cc-tts voices``, which still runs without any of them.
 
     Args:
         voices: the parser of ``cc-tts voices``.
@@ -74,6 +75,8 @@ def add_voice_commands(
     )
     new.add_argument("--replace", action="store_true", help="take the place of a voice of this name")
     new.set_defaults(run=partial(run_enrol, make_encoder=make_encoder, normalize=normalize))
+
+    fill_add(commands.add_parser("add", parents=shared, help="fetch a public neural voice for the CPU"))
 
     remove = commands.add_parser("remove", parents=shared, help="forget a voice")
     remove.add_argument("id", metavar="ID", help="a voice of `cc-tts voices enrolled`")

@@ -9,7 +9,7 @@ VoiceKind = Literal["builtin", "zero_shot"]
 @dataclass(frozen=True, slots=True)
 class Voice:
     """One voice of one engine. ``language`` is a BCP 47 tag (``en-GB``, ``cmn``); ``gender`` is empty where it is not known;
-    ``rate_hz`` is the sample rate of what it speaks.
+    ``rate_hz`` is the sample rate of what it speaks, ``level_dbfs`` its active level (ITU-T P.56) where the engine knows it.
     """
 
     id: str
@@ -20,3 +20,4 @@ class Voice:
     description: str = ""
     gender: Literal["", "female", "male"] = ""
     rate_hz: int = 24_000
+    level_dbfs: float | None = None

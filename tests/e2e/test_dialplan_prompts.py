@@ -43,6 +43,44 @@ async def test_chinese_in_a_header(server: Server, phone: SoftphoneProcess) -> N
     assert (await server.utterance(call))["voice"] == "cmn"
 
 
+SSML = (
+    '<speak>One two <mark name="middle"/>three.<break time="700ms"/><mark name="after"/>'
+    '<voice name="de">Vier.</voice><foo>Five.</foo></speak>'
+)
+
+
+async def test_ssml_in_a_header_with_its_marks_and_words(server: Server, phone: SoftphoneProcess) -> None:
+    async with server.events() as log:
+        await phone.dial(server.uri("silent"), headers={"X-TTS-SSML": quote(SSML), "X-TTS-Then": "hangup"})
+        complete = await log.wait("speak.complete", timeout_s=20)
+        marks = [event["data"] for event in log.events if event["type"] == "speak.mark"]
+        report = await phone.report(timeout_s=10)
+    assert complete["data"]["spoken_text"] == "One two three. Vier.Five."
+    assert [mark["name"] for mark in marks] == ["middle", "after"]
+    utterance_id = complete["data"]["utterance_id"]
+    status, utterance = await server.get(f"/v1/utterances/{utterance_id}?words=true")
+    words = {word["text"]: word for word in utterance["words"]}
+    assert (status, utterance["voice"], list(words)[:3]) == (200, "en-us", ["One", "two", "three."])
+    assert words["three."]["source"] == "engine"
+    assert marks[0]["played_ms"] == pytest.approx(words["three."]["start_ms"], abs=1.0)
+    assert marks[1]["played_ms"] == pytest.approx(words["three."]["end_ms"] + 700, abs=20.0)
+    pauses = [later["start_ms"] - earlier["end_ms"] for earlier, later in itertools.pairwise(report["talkspurts"])]
+    assert any(pause == pytest.approx(700, abs=60) for pause in pauses)
+
+
+async def test_ssml_by_rest_with_a_warning(server: Server, phone: SoftphoneProcess) -> None:
+    async with server.events() as log:
+        await phone.dial(server.uri("silent"))
+        call_id = (await log.wait("call.established"))["call_id"]
+        status, accepted = await server.post(f"/v1/calls/{call_id}/speak", {"ssml": SSML})
+        await log.wait("speak.complete", timeout_s=20)
+    assert status == 201
+    assert [warning["line"] for warning in accepted["warnings"]] == [1]
+    assert "<foo>" in accepted["warnings"][0]["detail"]
+    status, refused = await server.post(f"/v1/calls/{call_id}/speak", {"ssml": "<speak>&x;</speak>"})
+    assert (status, refused["code"]) == (422, "ssml_malformed")
+
+
 REFUSED = (
     ("silent", "X-TTS-Text: " + "a" * 61, 413),
     ("silent", "X-TTS-Text: " + quote("好" * 61), 413),
@@ -50,6 +88,11 @@ REFUSED = (
     ("silent", "X-TTS-Text: %ff%fe", 400),
     ("silent", "X-TTS-Text: a%00b", 400),
     ("silent", "X-TTS-Text: hi\r\nX-TTS-Then: dance", 400),
+    ("silent", "X-TTS-SSML: " + quote("<speak>hi</spaek>"), 400),
+    ("silent", "X-TTS-SSML: hello", 400),
+    ("silent", "X-TTS-SSML: " + quote("<speak>" + "a" * 61 + "</speak>"), 413),
+    ("silent", "X-TTS-SSML: %3Cspeak%2F%3E\r\nX-TTS-Text: hi", 400),
+    ("annc;play=ssml:hi", "", 400),
     ("silent", "X-TTS-Prompt-Id: welcome", 404),
     ("annc", "", 400),
     ("annc;play=tts:" + "a" * 61, "", 413),

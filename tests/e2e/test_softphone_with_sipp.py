@@ -17,6 +17,7 @@ from tests.e2e.peers import HOST, Sipp, free_ports
 from tests.e2e.quiet import until_quiet
 from tests.e2e.signals import through_ulaw, voice_like
 from tests.support import audio_match
+from tests.support.alaw import alaw_encode
 
 pytestmark = pytest.mark.e2e
 
@@ -25,7 +26,7 @@ SPEECH = voice_like(2.0, seed=1)
 
 def audio_file(folder: Path, *, codec: str = "pcmu") -> Path:
     path = folder / f"speech.{codec}"
-    encode = g711.ulaw_encode if codec == "pcmu" else g711.alaw_encode
+    encode = g711.ulaw_encode if codec == "pcmu" else alaw_encode
     path.write_bytes(encode(SPEECH.astype("<i2").tobytes()))
     return path
 

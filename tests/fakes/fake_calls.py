@@ -42,8 +42,17 @@ from cc_tts.errors import (
 )
 from cc_tts.media.quality import Quality
 from cc_tts.metrics import Metrics
-from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
-from cc_tts.speech.source import SpeechChunk
+from cc_tts.speech.chunks import SpeechChunk
+from cc_tts.speech.lexicons import Lexicons
+from cc_tts.speech.prompt import (
+    Content,
+    Prompt,
+    SequenceContent,
+    TextContent,
+    ToneContent,
+    text_of,
+    texts_of,
+)
 from cc_tts.state_machine import StateMachine
 from cc_tts.voices.voice import Voice
 
@@ -90,6 +99,7 @@ class FakeSpeechSource:
     def __init__(self, config: TtsConfig) -> None:
         self._config = config
         self.engine = FakeEngine()
+        self.lexicons = Lexicons(config)
         self.streams: list[FakeSpeechStream] = []
         self.contents: list[Content] = []
         self.gate = asyncio.Event()
@@ -98,13 +108,15 @@ class FakeSpeechSource:
         self.error: Exception = RuntimeError("the secret detail of a failure")
 
     def check(self, content: Content) -> Voice | None:
+        if isinstance(content, SequenceContent):
+            return self._check_sequence(content)
         match content:
             case TextContent():
                 if len(content.text) > self._config.max_text_chars:
                     raise TextTooLong(f"{len(content.text)} characters")
                 if not any(character.isalnum() for character in content.text):
                     raise NothingToSay
-                if content.language is not None and content.language[:2] not in ("en", "de"):
+                if content.language and content.language[:2] not in ("en", "de"):
                     raise LanguageUnsupported(f"no voice speaks {content.language!r}")
                 for voice in VOICES:
                     if voice.id == (content.voice or "en-us"):
@@ -113,6 +125,13 @@ class FakeSpeechSource:
             case ToneContent() if content.tone not in ("beep", "busy"):
                 raise Unprocessable(f"no tone is called {content.tone!r}")
         return None
+
+    def _check_sequence(self, content: SequenceContent) -> Voice | None:
+        if not content.parts:
+            raise NothingToSay
+        if len(text_of(content)) > self._config.max_text_chars:
+            raise TextTooLong(f"{len(text_of(content))} characters")
+        return next(iter([self.check(text) for text in texts_of(content)]), None)
 
     def open(
         self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False

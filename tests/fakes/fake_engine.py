@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from cc_tts.audio import AudioFormat, PcmChunk
 from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
+from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
-from cc_tts.speech.source import SpeechChunk
 from cc_tts.voices.voice import Voice
 
 CHUNK_MS = 200

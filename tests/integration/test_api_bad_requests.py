@@ -12,6 +12,7 @@ pytestmark = pytest.mark.integration
 SPEAK = "/v1/calls/c1/speak"
 PLAY = "/v1/calls/c1/play"
 CALLS = "/v1/calls"
+LEXICON = "/v1/lexicons/crm"
 SPEECH = "/v1/audio/speech"
 BOB = "sip:bob@127.0.0.1"
 
@@ -80,9 +81,19 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("POST", SPEECH, {"input": "a" * 101}, 413, "text_too_long", ("/input",)),
     ("POST", SPEAK, {"text": "a" * 5000}, 413, "body_too_large", ()),
     # --- the right shape with content of no use: 422
-    ("POST", SPEAK, {"ssml": "<speak/>"}, 422, "unprocessable", ("/ssml",)),
+    ("POST", SPEAK, {"ssml": "<speak/>"}, 422, "nothing_to_say", ("/ssml",)),
+    ("POST", SPEAK, {"ssml": "<speak>a"}, 422, "ssml_malformed", ("/ssml",)),
+    ("POST", SPEAK, {"ssml": "hello"}, 422, "ssml_malformed", ("/ssml",)),
+    ("POST", SPEAK, {"ssml": '<!DOCTYPE x [<!ENTITY y "z">]><speak>&y;</speak>'}, 422, "ssml_malformed", ("/ssml",)),
+    ("POST", SPEAK, {"ssml": '<speak><voice name="nobody">hi</voice></speak>'}, 422, "unknown_voice", ("/ssml",)),
+    ("POST", SPEAK, {"ssml": f"<speak>{'a' * 101}</speak>"}, 413, "text_too_long", ("/ssml",)),
+    ("POST", SPEAK, {"ssml": 1}, 400, "malformed", ("/ssml",)),
     ("POST", SPEAK, {"prompt_id": "p"}, 422, "unprocessable", ("/prompt_id",)),
-    ("POST", SPEAK, {"text": "hi", "ssml": "x", "prompt_id": "p"}, 422, "unprocessable", ("/ssml", "/prompt_id")),
+    ("POST", SPEAK, {"text": "hi", "ssml": "x", "prompt_id": "p"}, 422, "unprocessable", ("/prompt_id",)),
+    ("POST", SPEAK, {"text": "hi", "ssml": "<speak>hi</speak>"}, 400, "malformed", ("",)),
+    ("POST", SPEECH, {"ssml": "<speak><p></speak>"}, 422, "ssml_malformed", ("/ssml",)),
+    ("POST", SPEECH, {"input": "hi", "ssml": "<speak>hi</speak>"}, 400, "malformed", ("",)),
+    ("GET", "/v1/utterances/u?words=maybe", None, 404, "utterance_not_found", ()),
     ("POST", SPEAK, {"text": "a\0b"}, 422, "unprocessable", ("/text",)),
     ("POST", SPEAK, {"text": ""}, 422, "nothing_to_say", ("/text",)),
     ("POST", SPEAK, {"text": "…"}, 422, "nothing_to_say", ("/text",)),
@@ -102,6 +113,15 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("POST", SPEAK, {"text": "hi", "utterance_id": "a\n"}, 422, "unprocessable", ("/utterance_id",)),
     ("POST", SPEAK, {"text": "hi", "utterance_id": "a" * 129}, 422, "unprocessable", ("/utterance_id",)),
     ("POST", SPEAK, {"text": "hi", "barge_in": {"speech": True}}, 422, "unprocessable", ("/barge_in/speech",)),
+    ("POST", SPEAK, {"text": "hi", "lexicons": "crm"}, 400, "malformed", ("/lexicons",)),
+    ("POST", SPEAK, {"text": "hi", "lexicons": ["a"] * 11}, 422, "unprocessable", ("/lexicons",)),
+    ("PUT", LEXICON, {"entries": [{"grapheme": "a"}]}, 422, "lexicon_malformed", ("/entries/0",)),
+    ("PUT", LEXICON, {"entries": [{"grapheme": "", "alias": "b"}]}, 422, "unprocessable", ("/entries/0/grapheme",)),
+    ("PUT", LEXICON, {"entries": [{"word": "a"}]}, 400, "malformed", ("/entries/0/word",)),
+    ("PUT", LEXICON, {}, 400, "malformed", ("/entries",)),
+    ("PUT", "/v1/lexicons/a%20b", {"entries": []}, 422, "lexicon_malformed", ()),
+    ("GET", "/v1/lexicons/none", None, 404, "lexicon_not_found", ()),
+    ("DELETE", "/v1/lexicons/none", None, 404, "lexicon_not_found", ()),
     ("POST", PLAY, {"url": "http://x/y.wav"}, 422, "unprocessable", ("/url",)),
     ("POST", PLAY, {"tone": "bee"}, 422, "unprocessable", ("/tone",)),
     ("POST", PLAY, {"tone": ""}, 422, "unprocessable", ("/tone",)),
@@ -165,7 +185,10 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("POST", CALLS, {"to": BOB, "speak": "a\0"}, 422, "unprocessable", ("/speak",)),
     ("POST", CALLS, {"to": BOB, "speak": "!"}, 422, "nothing_to_say", ("/speak",)),
     ("POST", CALLS, {"to": BOB, "speak": {"text": "a\0"}}, 422, "unprocessable", ("/speak/text",)),
-    ("POST", CALLS, {"to": BOB, "speak": {"ssml": "x"}}, 422, "unprocessable", ("/speak/ssml",)),
+    ("POST", CALLS, {"to": BOB, "speak": {"ssml": "x"}}, 422, "ssml_malformed", ("/speak/ssml",)),
+    ("POST", CALLS, {"to": BOB, "speak": {"ssml": f"<speak>{'a' * 101}</speak>"}}, 413, "text_too_long", ("/speak/ssml",)),
+    ("POST", CALLS, {"to": BOB, "speak": {"ssml": '<speak><voice name="x">a</voice></speak>'}}, 422, "unknown_voice",
+     ("/speak/ssml",)),
     ("POST", CALLS, {"to": BOB, "speak": {"text": "hi", "voice": "x"}}, 422, "unknown_voice", ("/speak/voice",)),
     ("POST", CALLS, {"to": BOB, "voice": "x", "speak": "hi"}, 422, "unknown_voice", ("/voice",)),
     (

@@ -10,10 +10,11 @@ import pytest
 from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.engines.espeak.engine import EspeakEngine
 from cc_tts.metrics import Metrics
+from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
-from cc_tts.speech.source import SpeechChunk, SpeechSource
+from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 
 pytestmark = pytest.mark.integration

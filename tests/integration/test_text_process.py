@@ -15,12 +15,12 @@ from cc_tts.config.schema import LogConfig, TtsConfig
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.speech.prompt import TextContent
 from cc_tts.speech.source import SpeechSource
-from cc_tts.text.chunker import Chunking, TextChunk
+from cc_tts.text.chunker import Chunking, TextChunk, chunk_text
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process import client
 from cc_tts.text.process.client import TextProcess
+from cc_tts.text.pronunciation.replacements import Replacement
 from tests.fakes.fake_engine import FakeEngine
-from tests.support.chunking import chunk_text
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
 
@@ -165,3 +165,19 @@ async def test_texts_fail_when_the_process_dies_and_it_comes_back() -> None:
         assert downs == [True]
     finally:
         await process.stop()
+
+
+async def test_private_use_characters_are_no_trouble(process: TextProcess) -> None:
+    text = "Hello \ue000 world \uf8ef. " * 10
+    assert " ".join(chunk.spoken for chunk in await chunks_of(process, text, "en")).startswith("Hello world.")
+
+
+async def test_replaced_parts_cross_over(process: TextProcess) -> None:
+    text = "Call Siobhan on 0800. " * 10
+    replacements = (Replacement(5, 12, "Shivawn"), Replacement(16, 20, say_as="digits"))
+    chunks: list[TextChunk] = []
+    async with asyncio.timeout(TIMEOUT_S):
+        await process.prepare(text, Chunking(language="en"), replacements).feed(chunks.append)
+    assert chunks[0].spoken == "Call Shivawn on zero eight zero zero."
+    assert chunks[0].replaced == ((5, 12, 5, 12), (16, 36, 16, 20))
+    assert text.startswith("".join(chunk.source for chunk in chunks))

@@ -42,18 +42,18 @@ MAX_SHOWN_CHARS: Final = 60
 _WRONG_TYPE: Final = re.compile(r"Expected `[^`]*`, got ")
 
 
-async def read(request: web.Request, *, max_bytes: int, timeout_s: float) -> bytes:
+async def read(request: web.Request, *, max_bytes: int, timeout_s: float, other_types: Iterable[str] = ()) -> bytes:
     """The body as it came; empty if there is none.
 
     Raises:
-        UnsupportedMediaType: it is not JSON in UTF-8, or it is compressed.
+        UnsupportedMediaType: it is neither JSON nor of ``other_types``, not in UTF-8, or compressed.
         BodyTooLarge: more than ``max_bytes`` bytes, announced or sent.
         RequestTimeout: it did not arrive within ``timeout_s``.
         MalformedRequest: it broke off.
     """
     if not request.body_exists:
         return b""
-    _check_media_type(request)
+    _check_media_type(request, other_types)
     if request.content_length is not None and request.content_length > max_bytes:
         raise BodyTooLarge(f"{request.content_length} bytes; http.max_body_bytes is {max_bytes}")
     await _invite(request)
@@ -112,11 +112,12 @@ def pointer_to(*names: str) -> str:
     return "".join("/" + name.replace("~", "~0").replace("/", "~1") for name in names)
 
 
-def _check_media_type(request: web.Request) -> None:
-    if request.headers.get("Content-Type") is None or request.content_type != JSON:
-        raise UnsupportedMediaType("send the body with Content-Type: application/json")
+def _check_media_type(request: web.Request, other_types: Iterable[str]) -> None:
+    known = (JSON, *other_types)
+    if request.headers.get("Content-Type") is None or request.content_type not in known:
+        raise UnsupportedMediaType(f"send the body with Content-Type: {' or '.join(known)}")
     if (request.charset or "utf-8").lower() not in ("utf-8", "utf8", "us-ascii"):
-        raise UnsupportedMediaType("JSON is UTF-8 (RFC 8259 §8.1)")
+        raise UnsupportedMediaType("bodies are UTF-8 (JSON: RFC 8259 §8.1)")
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise UnsupportedMediaType("a compressed body is not taken")
 

@@ -135,13 +135,21 @@ def guarded(route: Route) -> Handler:
         key = None if value is None else Key(holder.key, route.method, request.path, check_key(value))
         body = b""
         if route.body is not None:
-            body = await bodies.read(request, max_bytes=http.max_body_bytes, timeout_s=http.request_timeout_s)
+            body = await bodies.read(
+                request,
+                max_bytes=http.max_body_bytes,
+                timeout_s=http.request_timeout_s,
+                other_types=route.other_bodies,
+            )
 
         async def work(_request: web.Request) -> web.StreamResponse:
             arguments = []
             if route.body is not None:
-                empty = b"{}" if route.body.may_be_left_out else b""
-                arguments.append(bodies.decode(body or empty, route.body))
+                if body and (decode := route.other_bodies.get(request.content_type)) is not None:
+                    arguments.append(await asyncio.to_thread(decode, body))
+                else:
+                    empty = b"{}" if getattr(route.body, "may_be_left_out", False) else b""
+                    arguments.append(bodies.decode(body or empty, route.body))
             return await _call(route, request, arguments, limit_s=None if route.streams else http.request_timeout_s)
 
         if key is None or route.streams:

@@ -76,8 +76,8 @@ def _operation(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
         operation["description"] = f"Needs the scope `{route.scope}` where tokens are configured."
     if route.body is not None:
         operation["requestBody"] = {
-            "required": not route.body.may_be_left_out,
-            "content": {JSON: {"schema": refs[route.body]}},
+            "required": not getattr(route.body, "may_be_left_out", False),
+            "content": {JSON: {"schema": refs[route.body]}, **{name: {} for name in route.other_bodies}},
         }
     return operation
 

@@ -1,8 +1,8 @@
 """Routes, declared beside their handlers: what the router, the guards and the OpenAPI document need to know of each."""
 
 import inspect
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -11,7 +11,7 @@ from aiohttp import web
 from cc_tts.config.schema import Scope
 from cc_tts.errors import CcTtsError
 
-Method = Literal["GET", "POST", "DELETE"]
+Method = Literal["GET", "POST", "PUT", "DELETE"]
 Handler = Callable[..., Awaitable[msgspec.Struct | web.StreamResponse]]
 """Takes the request and, if it has a second parameter, the decoded body. A struct is sent as JSON."""
 
@@ -32,7 +32,8 @@ class Route:
     """A method and a path with names in braces, and what is behind them.
 
     ``scope`` ``None``: needs no token. ``body`` is what a request's JSON is decoded into, ``response`` what the response is
-    made of; ``content_types`` is for responses that are not JSON. ``location`` begins the path of what was made; its id
+    made of; ``other_bodies`` decode bodies of other media types into the same; ``content_types`` is for responses that are
+    not JSON. ``location`` begins the path of what was made; its id
     follows. A route that ``streams`` has no time limit of its own and stores no response for an Idempotency-Key.
     ``errors`` are those of the handler; those of the guards are added.
     """
@@ -45,6 +46,7 @@ class Route:
     status: int = 200
     location: str = ""
     body: type[Any] | None = None
+    other_bodies: Mapping[str, Callable[[bytes], Any]] = field(default_factory=dict)
     response: type[Any] | None = None
     content_types: tuple[str, ...] = ("application/json",)
     query: tuple[Query, ...] = ()

@@ -37,6 +37,7 @@ from cc_tts.engines.espeak.library import (
     WordEvent,
 )
 from cc_tts.engines.letters import with_joined_letters
+from cc_tts.engines.phonemes import to_espeak
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.media.silence_trimmer import (
     CLAUSE_END,
@@ -47,6 +48,7 @@ from cc_tts.media.silence_trimmer import (
     pause_after_ms,
 )
 from cc_tts.processes.liveness import Silence
+from cc_tts.voices.inline_ipa import replace_pronounced
 from cc_tts.voices.voice import Voice
 
 NATURAL_RATE_WPM: Final = 175
@@ -115,6 +117,8 @@ def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[
             if (found := max(window.rfind(stop) for stop in stops)) >= max_chars // 3:
                 end = found + 1
                 break
+        if window.count("[[", 0, end) > window.count("]]", 0, end):
+            end = window.rfind("[[", 0, end) or max_chars
         passages.append((start, text[start : start + end]))
         start += end
     passages.append((start, text[start:]))
@@ -159,6 +163,9 @@ class EspeakStream:
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk. Never blocks."""
         text = _UNSPEAKABLE.sub(" ", with_joined_letters(spoken_text) if self._is_english else spoken_text)
+        text = replace_pronounced(
+            text.replace("[[", "[ ["), lambda ipa, words: to_espeak(ipa, is_english=self._is_english) or words
+        )
         passages = [
             _Passage(part, position, text_chunk_index, is_chunk_start=position == 0)
             for position, part in split_passages(text)

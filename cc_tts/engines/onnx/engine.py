@@ -13,7 +13,7 @@ Runs on: the worker's main thread, except ``_work``, which runs on the synthesis
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -24,6 +24,7 @@ from cc_tts.clock import NS_PER_MS, Clock, ms_between
 from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence, Synthesiser
 from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
+from cc_tts.media.levels import active_level_dbfs
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
 from cc_tts.voices.voice import Voice
 
@@ -116,22 +117,27 @@ class OnnxEngine:
         self.voices = tuple(each.voice for each in found)
         if self._checks_only:
             return
+        levelled = []
         for number, each in enumerate(found, 1):
             on_progress(f"loading {each.voice.id}, {number}/{len(found)}")
             self._synthesisers[each.voice.id] = synthesiser = each.load()
-            self._costs[each.voice.id] = self._measured(synthesiser)
+            self._costs[each.voice.id], level_dbfs = self._measured(synthesiser)
+            levelled.append(replace(each.voice, level_dbfs=level_dbfs))
+        self.voices = tuple(levelled)
         for number in range(self._num_threads):
             thread = threading.Thread(target=self._work, name=f"synthesis {number}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
-    def _measured(self, synthesiser: Synthesiser) -> float:
-        """Warm a voice up; returns what it costs."""
+    def _measured(self, synthesiser: Synthesiser) -> tuple[float, float | None]:
+        """Warm a voice up; returns what it costs and its level, dBFS."""
         for text in WARM_UP_TEXTS:
             started_ns = self._clock.now_ns()
-            num_samples = sum(len(sentence.samples) for sentence in synthesiser.speak(text, speed=1.0))
-        audio_ms = 1000.0 * num_samples / synthesiser.rate_hz
-        return max(ms_between(started_ns, self._clock.now_ns()) / max(audio_ms, 1.0), _LEAST_COST)
+            pcm = b"".join(pcm_of(sentence.samples) for sentence in synthesiser.speak(text, speed=1.0))
+            elapsed_ms = ms_between(started_ns, self._clock.now_ns())
+        audio_ms = AudioFormat(synthesiser.rate_hz).ms_for_bytes(len(pcm))
+        level_dbfs = active_level_dbfs(pcm, synthesiser.rate_hz)
+        return max(elapsed_ms / max(audio_ms, 1.0), _LEAST_COST), None if level_dbfs is None else round(level_dbfs, 1)
 
     def open(self, request: StreamRequest) -> None:
         """Begin a stream; see the contract."""

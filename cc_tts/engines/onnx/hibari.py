@@ -16,7 +16,9 @@ from hibari.voices import DEFAULT, VOICES
 
 from cc_tts.engines.letters import with_letters
 from cc_tts.engines.onnx.voices import FoundVoice, Sentence
+from cc_tts.engines.phonemes import to_misaki
 from cc_tts.errors import ConfigError
+from cc_tts.voices.inline_ipa import replace_pronounced
 from cc_tts.voices.voice import Voice
 
 _LETTER_A: Final = "[A](/ˈA/)"
@@ -66,7 +68,15 @@ class HibariVoice:
     def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
         """See the contract. The noise of the model is the same each time."""
         with self._phonemes:  # plain Python, a third of a millisecond; its caches are not made for threads
-            sentences = self._model.phonemize(with_letters(text, _LETTER_A))
+            sentences = self._model.phonemize(replace_pronounced(with_letters(text, _LETTER_A), _written))
         rng = np.random.default_rng(0)
         for phonemes in sentences:
             yield Sentence(self._model.from_ids(self._model.ids(phonemes), speed, rng), phonemes[-1:])
+
+
+def _written(ipa: str, words: str) -> str:
+    """A pronunciation in hibari's notation, for each word or for all words together."""
+    pronounced, named = to_misaki(ipa).split(), words.split()
+    if len(pronounced) != len(named):
+        pronounced, named = [" ".join(pronounced)], ["-".join(named)]
+    return " ".join(f"[{name}](/{each}/)" for name, each in zip(named, pronounced, strict=True))

@@ -18,6 +18,7 @@ import onnxruntime
 from cc_tts.engines.espeak.library import EspeakLibrary
 from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence
 from cc_tts.errors import CcTtsError, ConfigError
+from cc_tts.voices.inline_ipa import pronounced_parts
 from cc_tts.voices.voice import Voice
 
 _BEGIN: Final = "^"
@@ -138,8 +139,9 @@ class PiperVoice:
         """Of the sentence, its punctuation marks included; empty if nothing of it is spoken."""
         phonemes = ""
         for clause in _CLAUSES.findall(sentence):
-            spoken = self._espeak.phonemes(_MARK.sub(" ", clause), voice=self._espeak_voice)
-            if spoken:
+            parts = pronounced_parts(_MARK.sub(" ", clause))
+            spoken = " ".join(ipa or self._espeak.phonemes(words, voice=self._espeak_voice) for words, ipa in parts)
+            if spoken.strip():
                 mark = _MARK.search(clause)
                 phonemes += f"{' ' if phonemes else ''}{spoken}{mark.group() if mark else ''}"
         phonemes = unicodedata.normalize("NFD", _LANGUAGE_SWITCH.sub("", phonemes))

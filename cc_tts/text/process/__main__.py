@@ -31,6 +31,7 @@ from cc_tts.processes.channel import (
 from cc_tts.text.chunker import Chunker, TextChunk
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.messages import TO_TEXT, CancelText, PreparedChunk, PrepareText, TextPrepared, TextSettings
+from cc_tts.text.pronunciation.replacements import with_stand_ins
 
 SLICE_CHARS: Final = 100
 
@@ -65,8 +66,8 @@ class Preparer:
 
     def open(self, request: PrepareText, text: str) -> None:
         """Queue a text."""
-        chunker = Chunker(self._normalizer, request.chunking)
-        self._new.append(_Text(request.request_id, text, chunker))
+        chunker = Chunker(self._normalizer, request.chunking, text, request.replacements)
+        self._new.append(_Text(request.request_id, with_stand_ins(text, request.replacements), chunker))
 
     def cancel(self, request_id: int) -> None:
         """Stop preparing a text."""
@@ -78,20 +79,29 @@ class Preparer:
         """One slice of the text whose turn it is."""
         text = (self._new or self._begun).popleft()
         end = text.position + SLICE_CHARS
-        chunks = text.chunker.push(text.text[text.position : end])
-        text.position = end
         is_whole = end >= len(text.text)
-        if is_whole:
-            chunks += text.chunker.flush()
-        else:
+        try:
+            chunks = text.chunker.push(text.text[text.position : end])
+            if is_whole:
+                chunks += text.chunker.flush()
+        except Exception:  # one text's trouble must not end the process
+            log.exception("text_not_prepared", text_chars=len(text.text))
+            return TextPrepared(text.request_id, (), is_whole=True, has_failed=True)
+        text.position = end
+        if not is_whole:
             self._begun.append(text)
         return TextPrepared(
-            text.request_id, tuple(_packed(chunk) for chunk in chunks), is_whole, text.chunker.has_placeholder
+            text.request_id,
+            tuple(_packed(chunk) for chunk in chunks),
+            is_whole=is_whole,
+            has_placeholder=text.chunker.has_placeholder,
         )
 
 
 def _packed(chunk: TextChunk) -> PreparedChunk:
-    return PreparedChunk(len(chunk.source), chunk.spoken.encode("utf-8", "surrogatepass"), chunk.language)
+    return PreparedChunk(
+        len(chunk.source), chunk.spoken.encode("utf-8", "surrogatepass"), chunk.language, chunk.replaced
+    )
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
 from cc_tts.text.chunker import Chunking, TextChunk
 from cc_tts.text.process.messages import FROM_TEXT, CancelText, PrepareText, TextPrepared, TextSettings
+from cc_tts.text.pronunciation.replacements import Replacement
 
 PREPARE_TIMEOUT_S: Final = 10.0
 """From the request to the last chunk of a text."""
@@ -62,7 +63,7 @@ class TextPreparation:
             source = self._text[self._position : self._position + each.num_source_chars]
             self._position += each.num_source_chars
             spoken = each.spoken.decode("utf-8", "surrogatepass")
-            self._ready.put_nowait(TextChunk(self._num_chunks, source, spoken, each.language))
+            self._ready.put_nowait(TextChunk(self._num_chunks, source, spoken, each.language, each.replaced))
             self._num_chunks += 1
 
     def end(self, failure: CcTtsError | None) -> None:
@@ -111,7 +112,7 @@ class TextProcess:
         """End it."""
         await self._supervisor.stop()
 
-    def prepare(self, text: str, chunking: Chunking) -> TextPreparation:
+    def prepare(self, text: str, chunking: Chunking, replacements: tuple[Replacement, ...] = ()) -> TextPreparation:
         """Begin to prepare a text; the chunks are those of :class:`cc_tts.text.chunker.Chunker`.
 
         Raises:
@@ -121,7 +122,7 @@ class TextProcess:
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
         preparation = TextPreparation(self._next_id, text, self)
         self._next_id += 1
-        request = PrepareText(preparation.request_id, chunking)
+        request = PrepareText(preparation.request_id, chunking, replacements)
         try:
             self._supervisor.send(request, text.encode("utf-8", "surrogatepass"))
         except ProcessFailed as error:
@@ -140,7 +141,7 @@ class TextProcess:
             preparation.deliver(message)
             if message.is_whole:
                 del self._texts[message.request_id]
-                preparation.end(None)
+                preparation.end(EngineFailed("the text could not be prepared") if message.has_failed else None)
 
     def _down(self, reason: str) -> None:
         texts, self._texts = self._texts, {}

@@ -13,6 +13,7 @@ import msgspec
 from cc_tts.config.schema import LogConfig
 from cc_tts.processes.channel import Message
 from cc_tts.text.chunker import Chunking
+from cc_tts.text.pronunciation.replacements import Replaced, Replacement
 
 
 class TextSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +27,7 @@ class PrepareText(Message, frozen=True):
 
     request_id: int
     chunking: Chunking
+    replacements: tuple[Replacement, ...] = ()
 
 
 class CancelText(Message, frozen=True):
@@ -41,6 +43,7 @@ class PreparedChunk(msgspec.Struct, frozen=True, array_like=True):
     spoken: bytes
     """UTF-8; surrogates pass."""
     language: str
+    replaced: tuple[Replaced, ...] = ()
 
 
 class TextPrepared(Message, frozen=True):
@@ -49,6 +52,7 @@ class TextPrepared(Message, frozen=True):
     request_id: int
     chunks: tuple[PreparedChunk, ...]
     is_whole: bool
+    has_failed: bool = False
     has_placeholder: bool = False
     """With the last: as :attr:`cc_tts.text.chunker.Chunker.has_placeholder`."""
 

@@ -237,12 +237,12 @@ async def test_hold_and_unhold(exchange: Exchange) -> None:
     with pytest.raises(WrongState):
         call.set_hold(hold=False)
     call.set_hold(hold=True)
-    exchange.ua.report(messages.HoldChanged(call.id, held=True, by="local"))
+    exchange.ua.report(messages.HoldChanged(call.id, by="local"))
     assert vars(call)["held"] is True
     with pytest.raises(WrongState):
         call.set_hold(hold=True)
     call.set_hold(hold=False)
-    exchange.ua.report(messages.HoldChanged(call.id, held=False, by="none"))
+    exchange.ua.report(messages.HoldChanged(call.id, by="none"))
     assert vars(call)["held"] is False
     assert exchange.kinds(call.id)[-2:] == ["call.held", "call.unheld"]
 

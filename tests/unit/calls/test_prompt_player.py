@@ -17,8 +17,8 @@ from cc_tts.calls.utterance import CompletionCause, Utterance
 from cc_tts.config.schema import Config, PlayoutConfig, TtsConfig
 from cc_tts.errors import EngineFailed, EngineOverloaded
 from cc_tts.metrics import Metrics
+from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
-from cc_tts.speech.source import SpeechChunk
 from tests.fakes.fake_engine import FakeSource, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
 
@@ -38,6 +38,7 @@ class Stage:
         self.source = FakeSource()
         self.clock = FakeClock()
         self.completed: list[Utterance] = []
+        self.marks: list[tuple[str, float]] = []
         services = CallServices(
             config=CONFIG,
             ua=cast("Any", self.line),
@@ -46,7 +47,9 @@ class Stage:
             metrics=Metrics(),
             clock=self.clock,
         )
-        self.player = PromptPlayer("c", services, on_complete=self.completed.append)
+        self.player = PromptPlayer(
+            "c", services, on_complete=self.completed.append, on_marks=lambda _, marks: self.marks.extend(marks)
+        )
         self.line.listener = self.player
 
     def say(self, text: str = "one", *, content: Content | None = None, **prompt: Any) -> Utterance:

@@ -118,3 +118,52 @@ def test_states_and_size() -> None:
     assert utterance.is_complete
     assert Prompt(content=SilenceContent(10)).then == "stay"
     assert utterance != make("Grüße 世界"), "an utterance is itself, not its values"
+
+
+def test_the_times_of_words_come_from_the_engine_where_it_reports_them() -> None:
+    span = SpokenSpan("One two, 3.", 100.0, 1100.0, words=[(0.0, 0.0), (400.0, 4 / 11), (700.0, 9 / 11)])
+    words = make("", span, played_ms=1100.0).words
+    assert [tuple(word) for word in words] == [
+        ("One", 0, 3, 100, 500, False),
+        ("two,", 4, 8, 500, 800, False),
+        ("3.", 9, 11, 800, 1100, False),
+    ]
+
+
+def test_the_times_of_words_are_estimated_by_their_length_where_it_does_not() -> None:
+    spans = (SpokenSpan("aa bb ", 0.0, 600.0), SpokenSpan("", 600.0, 1000.0), SpokenSpan("好吗", 1000.0, 1200.0))
+    words = make("", *spans, played_ms=1200.0).words
+    assert [tuple(word) for word in words] == [
+        ("aa", 0, 2, 0, 300, True),
+        ("bb", 3, 5, 300, 600, True),
+        ("好", 6, 7, 1000, 1100, True),
+        ("吗", 7, 8, 1100, 1200, True),
+    ]
+
+
+def test_only_words_that_have_begun_are_given() -> None:
+    span = SpokenSpan("One two three", 0.0, None, words=[(0.0, 0.0), (400.0, 4 / 13)])
+    utterance = make("", span, played_ms=450.0)
+    assert [(word.text, word.start_ms, word.end_ms) for word in utterance.words] == [("One", 0, 400), ("two", 400, 400)]
+    utterance.forget_text()
+    assert [word.text for word in utterance.words] == ["One", "two"]
+
+
+def test_a_mark_is_reached_when_its_place_is_played() -> None:
+    span = SpokenSpan(
+        "One two", 100.0, 1100.0, words=[(0.0, 0.0), (600.0, 4 / 7)], marks=[(0.0, "a"), (4 / 7, "b"), (1.0, "c")]
+    )
+    utterance = make("", span, SpokenSpan("", 1100.0, 1500.0, marks=[(0.0, "d")]))
+    taken = []
+    for played_ms in (0.0, 100.0, 500.0, 700.0, 1099.5, 1500.0):
+        utterance.played_ms = played_ms
+        taken.append(utterance.take_marks())
+    assert taken == [[], [("a", 100.0)], [], [("b", 700.0)], [("c", 1100.0), ("d", 1100.0)], []]
+
+
+def test_a_mark_waits_for_the_words_that_are_not_fed_yet() -> None:
+    span = SpokenSpan("One two three four", 0.0, None, words=[(0.0, 0.0), (300.0, 4 / 18)], marks=[(14 / 18, "x")])
+    utterance = make("", span, played_ms=2000.0)
+    assert utterance.take_marks() == []
+    span.words.append((900.0, 14 / 18))
+    assert utterance.take_marks() == [("x", 900.0)]

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from cc_tts.media.g711 import ALAW_SILENCE, ULAW_SILENCE, alaw_decode, alaw_encode, ulaw_decode, ulaw_encode
+from cc_tts.media.g711 import alaw_decode, ulaw_decode, ulaw_encode
+from tests.support.alaw import alaw_encode
 
 pytestmark = pytest.mark.unit
 
@@ -25,25 +26,8 @@ def reference_ulaw(sample: int) -> int:
     return code | 0x80 if sample >= 0 else code
 
 
-def reference_alaw(sample: int) -> int:
-    """G.191 ``alaw_compress``."""
-    value = (~sample if sample < 0 else sample) >> 4
-    if value > 15:
-        exponent = 1
-        while value > 16 + 15:
-            value >>= 1
-            exponent += 1
-        value = value - 16 + (exponent << 4)
-    if sample >= 0:
-        value |= 0x80
-    return value ^ 0x55
-
-
-@pytest.mark.parametrize(("encode", "reference"), [(ulaw_encode, reference_ulaw), (alaw_encode, reference_alaw)])
-def test_every_sample_is_encoded_as_the_reference_does(
-    encode: Callable[[bytes], bytes], reference: Callable[[int], int]
-) -> None:
-    assert encode(ALL_SAMPLES) == bytes(reference(sample) for sample in range(-32768, 32768))
+def test_every_sample_is_encoded_as_the_reference_does() -> None:
+    assert ulaw_encode(ALL_SAMPLES) == bytes(reference_ulaw(sample) for sample in range(-32768, 32768))
 
 
 @pytest.mark.parametrize(
@@ -75,8 +59,8 @@ def test_decoding_and_encoding_again_changes_nothing(
 
 
 def test_silence() -> None:
-    assert ulaw_encode(bytes(4)) == bytes([ULAW_SILENCE] * 2)
-    assert alaw_encode(bytes(4)) == bytes([ALAW_SILENCE] * 2)
+    assert ulaw_encode(bytes(4)) == b"\xff\xff"
+    assert alaw_encode(bytes(4)) == b"\xd5\xd5"
     assert ulaw_encode(b"") == alaw_decode(b"") == b""
 
 

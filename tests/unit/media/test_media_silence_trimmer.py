@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.audio import AudioFormat
-from cc_tts.media.silence_trimmer import SILENCE_PEAK, SilenceTrimmer
+from cc_tts.media.silence_trimmer import SILENCE_PEAK, EdgeTrimmer, SilenceTrimmer
 
 pytestmark = pytest.mark.unit
 
@@ -88,3 +88,18 @@ def test_cutting_the_input_changes_nothing(stretches: list[tuple[int, int]], cut
     got += trimmer.process(pcm[start:]) + trimmer.finish(5)
     assert got == expected
     assert trimmer.trimmed_lead_samples == whole.trimmed_lead_samples or not whole.heard
+
+
+@pytest.mark.parametrize("size", [7, 80, 1000, 100_000])
+def test_a_prompt_keeps_little_silence_at_its_edges_and_all_inside(size: int) -> None:
+    sound, quiet = np.full(800, 5000, np.int16), np.full(8000, 20, np.int16)
+    whole = np.concatenate((quiet, sound, quiet, sound, quiet)).tobytes()
+    trimmer = EdgeTrimmer(AudioFormat(8000))
+    kept = b"".join(trimmer.process(whole[start : start + 2 * size]) for start in range(0, len(whole), 2 * size))
+    expected = np.concatenate((quiet[:40], sound, quiet, sound, quiet[:800])).tobytes()
+    assert kept == expected
+
+
+def test_silence_alone_is_nothing() -> None:
+    trimmer = EdgeTrimmer(AudioFormat(8000))
+    assert trimmer.process(bytes(1600)) + trimmer.process(bytes(1600)) == b""

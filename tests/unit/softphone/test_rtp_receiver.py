@@ -7,6 +7,7 @@ from cc_tts.media import g711
 from cc_tts.softphone.rtp.packets import RtpPacket, TelephoneEvent
 from cc_tts.softphone.rtp.receiver import RtpReceiver
 from cc_tts.softphone.rtp.recording import RtpRecording
+from tests.support.alaw import alaw_encode
 
 pytestmark = pytest.mark.unit
 
@@ -155,6 +156,6 @@ def test_rtcp_and_unknown_payload_types_are_not_heard() -> None:
 
 def test_alaw_is_decoded() -> None:
     line = Line()
-    packet = RtpPacket(8, 1, 1, 1, g711.alaw_encode(np.full(160, 8000, "<i2").tobytes()))
+    packet = RtpPacket(8, 1, 1, 1, alaw_encode(np.full(160, 8000, "<i2").tobytes()))
     line.receiver.datagram(packet.to_bytes(), MS, SOURCE)
     assert line.heard == "L"

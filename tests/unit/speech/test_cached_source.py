@@ -18,6 +18,7 @@ from cc_tts.calls.utterance import CompletionCause, Utterance
 from cc_tts.config.schema import CacheConfig, Config, TtsConfig
 from cc_tts.errors import EngineFailed, EngineOverloaded, NothingToSay
 from cc_tts.metrics import Metrics
+from cc_tts.speech.chunks import ChunkStream, SpeechChunk, SpokenPrompt
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.prompt_cache import (
     EngineIdentity,
@@ -25,7 +26,7 @@ from cc_tts.speech.prompt_cache import (
     prompt_key,
 )
 from cc_tts.speech.shared_synthesis import MAX_UNATTENDED, UNATTENDED_BUFFERED_MS, CachedSource
-from cc_tts.speech.source import ChunkStream, SpeechChunk, SpeechSource, SpokenPrompt
+from cc_tts.speech.source import SpeechSource
 from cc_tts.text.chunker import Chunking
 from cc_tts.text.normalizer import Normalizer
 from tests.fakes.fake_engine import FakeChunks, FakeEngine, Step, pcm
@@ -628,7 +629,7 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
         metrics=desk.metrics,
         clock=FakeClock(),
     )
-    player = PromptPlayer("c", services, on_complete=completed.append)
+    player = PromptPlayer("c", services, on_complete=completed.append, on_marks=lambda *_: None)
     line.listener = player
     player.open_line()
     text = "Good morning, how are you? I am fine, and the weather is not bad either."

@@ -17,8 +17,9 @@ from cc_tts.errors import (
     Unprocessable,
 )
 from cc_tts.media.tones import MAX_TONE_MS
+from cc_tts.speech.chunks import CHUNK_MS, SpeechChunk
 from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
-from cc_tts.speech.source import CHUNK_MS, TEXT_SLICE_CHARS, SpeechChunk, SpeechSource
+from cc_tts.speech.source import TEXT_SLICE_CHARS, SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from tests.fakes.fake_engine import FakeEngine
 

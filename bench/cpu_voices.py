@@ -1,0 +1,281 @@
+"""Calls on the CPU's neural voice, beside espeak-ng: first audio, underruns, memory, and a worker that is killed.
+
+    python -m bench.cpu_voices [--calls 1 4 40] [--seconds 30] [--minutes 10] [--engines espeak onnx]
+
+No prompt is cached. Each level first speaks prompts with pauses between them (time to first audio: from the request to the
+first frame with speech), then all the time: the next prompt waits before one ends, so that the line never runs dry by
+itself. ``--minutes`` holds the largest level of ``onnx`` that long, looks at the memory, and then kills its worker once.
+
+SIPp places the calls and ``bench.rtp_crowd`` hears them, on this machine; wants the server build of pjsua2.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from bench.growth import footprint
+from bench.lab import Json, LabServer, machine, percentiles, save
+from bench.sip_load import RTP_FIRST_PORT, Crowd, Meter, Sipp
+
+SENTENCES = (
+    "Your order number {} has left our warehouse and will reach you within two days.",
+    "Thank you for holding, you are caller number {} in the line.",
+    "The balance of the account that ends in {} is forty two dollars.",
+    "Please write down your reference, it is {}, and have it ready for our agent.",
+    "The appointment on the {} of next month is at three in the afternoon.",
+)
+PAUSE_S = 0.5
+SETUP_RATE = 10.0
+SETTLE_S = 2.0
+PROMPT_TIMEOUT_S = 60.0
+MEMORY_LOOKS = 20
+RECOVERY_TIMEOUT_S = 30.0
+REFUSED_PAUSE_S = 0.1
+WORKER = "cc_tts.engines.worker"
+
+
+class Calls:
+    """Calls that are up, and what becomes of the prompts spoken on them."""
+
+    def __init__(self, server: LabServer) -> None:
+        self.server = server
+        self.ids: set[str] = set()
+        self.numbers = itertools.count(1)
+        self.first_audio_ms: list[float] = []
+        self.underruns = 0
+        self.num_complete = 0
+        self.errors: list[tuple[float, str]] = []
+        self.num_refused = 0
+        self.num_ended = 0
+        self._waiting: dict[tuple[str, str], asyncio.Future[Json]] = {}
+
+    async def follow(self) -> None:
+        """Read the events until cancelled."""
+        timeout = aiohttp.ClientWSTimeout(ws_close=5)
+        async with self.server.http.ws_connect(f"{self.server.url}/v1/events", timeout=timeout) as socket:
+            async for message in socket:
+                self._take(json.loads(message.data))
+
+    def _take(self, event: Json) -> None:
+        kind, data = event["type"], event["data"]
+        match kind:
+            case "call.established":
+                self.ids.add(event["call_id"])
+            case "call.terminated":
+                self.ids.discard(event["call_id"])
+                self.num_ended += 1
+            case "speak.complete":
+                self.num_complete += 1
+                self.underruns += data["underruns"]
+                if data["error"]:
+                    self.errors.append((time.monotonic(), data["error"]))
+                elif data["time_to_first_audio_ms"] is not None:
+                    self.first_audio_ms.append(data["time_to_first_audio_ms"])
+        if kind in ("speak.started", "speak.complete"):
+            for name in ("speak.started", "speak.complete") if kind == "speak.complete" else (kind,):
+                future = self._waiting.pop((name, data["utterance_id"]), None)
+                if future is not None and not future.done():
+                    future.set_result(data)
+
+    async def speak(self, call_id: str) -> str | None:
+        """Speak the next sentence; the id of the utterance, or nothing if it was refused."""
+        number = next(self.numbers)
+        text = SENTENCES[number % len(SENTENCES)].format(number % 9000 + 1000)
+        utterance_id = f"bench-{number}"
+        for name in ("speak.started", "speak.complete"):
+            self._waiting[name, utterance_id] = asyncio.get_running_loop().create_future()
+        body = {"text": text, "utterance_id": utterance_id}
+        async with self.server.http.post(f"{self.server.url}/v1/calls/{call_id}/speak", json=body) as response:
+            if response.status == 201:
+                return utterance_id
+            await response.read()
+        self.num_refused += 1
+        return None
+
+    async def until(self, event: str, utterance_id: str) -> None:
+        """Wait for an event of an utterance."""
+        future = self._waiting.get((event, utterance_id))
+        if future is not None:
+            await asyncio.wait_for(future, PROMPT_TIMEOUT_S)
+
+    async def with_pauses(self, call_id: str, until_s: float) -> None:
+        """One prompt after the other, with a pause before each."""
+        while time.monotonic() < until_s:
+            await asyncio.sleep(PAUSE_S)
+            if (utterance_id := await self.speak(call_id)) is not None:
+                await self.until("speak.complete", utterance_id)
+
+    async def all_the_time(self, call_id: str, until_s: float) -> None:
+        """The next prompt is sent when the one before it begins to play."""
+        while time.monotonic() < until_s and call_id in self.ids:
+            utterance_id = await self.speak(call_id)
+            if utterance_id is None:
+                await asyncio.sleep(REFUSED_PAUSE_S)
+                continue
+            await self.until("speak.started", utterance_id)
+
+    async def all(self, work: Callable[[str, float], Any], seconds: float) -> None:
+        """Do this on every call."""
+        until_s = time.monotonic() + seconds
+        await asyncio.gather(*(work(call_id, until_s) for call_id in tuple(self.ids)))
+
+
+def processes(server: LabServer) -> dict[str, int]:
+    """Process ids of what a prompt goes through."""
+    pids = {"server": server.process.pid, "ua": server.ua_pid()}
+    worker, text = server.pids_of(WORKER), server.pids_of("cc_tts.text.process")
+    return pids | ({"worker": worker[0]} if worker else {}) | ({"text": text[0]} if text else {})
+
+
+async def level(server: LabServer, num_calls: int, seconds: float, minutes: float) -> Json:
+    """One number of calls: prompts with pauses, then speech all the time."""
+    async with contextlib.AsyncExitStack() as stack:
+        crowd = await stack.enter_async_context(Crowd.of(num_calls))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        calls = Calls(server)
+        follower = asyncio.create_task(calls.follow())
+        stack.callback(follower.cancel)
+        await asyncio.sleep(PAUSE_S)
+        stay_s = (
+            num_calls / SETUP_RATE + 6 * SETTLE_S + 2 * seconds + 60 * minutes + RECOVERY_TIMEOUT_S + PROMPT_TIMEOUT_S
+        )
+        sipp = await Sipp.start(server, crowd.ports, folder, rate=SETUP_RATE, stay_s=stay_s)
+        try:
+            await asyncio.sleep(num_calls / SETUP_RATE + SETTLE_S)
+            result: Json = {"calls": len(calls.ids)}
+            await calls.all(calls.with_pauses, seconds)
+            result["time_to_first_audio_ms"] = percentiles(calls.first_audio_ms)
+            result["refused"] = calls.num_refused
+            result["all_the_time"] = await speak_on(calls, crowd, sipp, seconds)
+            if minutes:
+                result["for_long"] = await hold(calls, crowd, sipp, 60 * minutes)
+                result["worker_killed"] = await kill_worker(calls)
+        finally:
+            sipp.process.kill()
+            await sipp.process.wait()
+    await asyncio.sleep(SETTLE_S)
+    for call in (await server.get("/v1/calls"))["calls"]:
+        if call["state"] != "terminated":
+            await server.post(f"/v1/calls/{call['id']}/hangup")
+    await asyncio.sleep(SETTLE_S)
+    return result
+
+
+async def speak_on(calls: Calls, crowd: Crowd, sipp: Sipp, seconds: float) -> Json:
+    """Speech all the time; what the callers heard and what it took."""
+    calls.underruns = calls.num_refused = calls.num_complete = 0
+    calls.errors.clear()
+    meter = Meter(**processes(calls.server), crowd=crowd.pid, sipp=sipp.process.pid, bench=os.getpid())
+    crowd.say("start")
+    await calls.all(calls.all_the_time, seconds)
+    heard = await crowd.ask("report")
+    return {
+        "seconds": round(seconds),
+        "prompts": calls.num_complete,
+        "underruns": calls.underruns,
+        "errors": len(calls.errors),
+        "refused": calls.num_refused,
+        "cores": meter.cores(),
+        "heard": heard,
+    }
+
+
+async def hold(calls: Calls, crowd: Crowd, sipp: Sipp, seconds: float) -> Json:
+    """The same for long, with the memory of every process as it goes."""
+    looks: list[Json] = []
+
+    async def look() -> None:
+        for _ in range(MEMORY_LOOKS):
+            looks.append({name: footprint(pid)["rss_mib"] for name, pid in processes(calls.server).items()})
+            print(json.dumps(looks[-1]), flush=True)
+            await asyncio.sleep(seconds / MEMORY_LOOKS)
+
+    looking = asyncio.create_task(look())
+    try:
+        result = await speak_on(calls, crowd, sipp, seconds)
+    finally:
+        looking.cancel()
+    return {**result, "rss_mib": looks}
+
+
+async def kill_worker(calls: Calls) -> Json:
+    """kill -9 in the middle of speech: the errors, the calls, and when a prompt is spoken again."""
+    await asyncio.sleep(PROMPT_TIMEOUT_S / 4)  # what still waits has been spoken
+    calls.errors.clear()
+    num_calls, before = len(calls.ids), calls.num_complete
+    speaking = asyncio.create_task(calls.all(calls.all_the_time, RECOVERY_TIMEOUT_S))
+    await asyncio.sleep(SETTLE_S)
+    killed_s = time.monotonic()
+    os.kill(processes(calls.server)["worker"], signal.SIGKILL)
+    back_s = None
+    while back_s is None and time.monotonic() - killed_s < RECOVERY_TIMEOUT_S:
+        await asyncio.sleep(0.05)
+        async with calls.server.http.get(f"{calls.server.url}/readyz") as response:
+            if response.status == 200 and time.monotonic() - killed_s > 0.3:
+                back_s = time.monotonic() - killed_s
+    await asyncio.gather(speaking, return_exceptions=True)
+    codes = sorted({code for _, code in calls.errors})
+    return {
+        "errors": len(calls.errors),
+        "codes": codes,
+        "calls_before": num_calls,
+        "calls_after": len(calls.ids),
+        "ready_again_s": back_s and round(back_s, 2),
+        "prompts_afterwards": calls.num_complete - before,
+    }
+
+
+async def run(engines: Sequence[str], levels: Sequence[int], seconds: float, minutes: float) -> Json:
+    """Every level on a server of its own for each engine."""
+    most = max(levels)
+    results: list[Json] = []
+    for engine in engines:
+        settings = [
+            f"tts.engine={engine}",
+            "cache.enabled=false",
+            f"sip.max_calls={most + 10}",
+            "sip.max_requests_per_source_s=0",
+            f"rtp.port_min={RTP_FIRST_PORT}",
+            f"rtp.port_max={RTP_FIRST_PORT + 2 * (most + 500)}",
+            'routes.load.greeting=""',
+        ]
+        async with await LabServer.start(*settings) as server:
+            for num_calls in levels:
+                is_last = engine == "onnx" and num_calls == most
+                result = await level(server, num_calls, seconds, minutes if is_last else 0.0)
+                results.append({"engine": engine, **result})
+                print(json.dumps(results[-1]), flush=True)
+    return {
+        "what": "calls that are spoken to without a cache, SIPp and the listening sockets on the same machine",
+        "machine": machine(),
+        "levels": results,
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.cpu_voices", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--engines", nargs="+", default=["espeak", "onnx"])
+    parser.add_argument("--calls", type=int, nargs="+", default=[1, 4, 40], metavar="N")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each half of a level")
+    parser.add_argument("--minutes", type=float, default=0.0, help="for the largest level of onnx, and kill its worker")
+    parser.add_argument("--name", default="cpu_voices", help="of the file in bench/results")
+    given = parser.parse_args()
+    os.environ.setdefault("CC_TTS_PJSUA2", "server")
+    result = asyncio.run(run(given.engines, given.calls, given.seconds, given.minutes))
+    print(save(given.name, result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Handlers for lexicons: how names and terms are said."""
+
+import asyncio
+
+from aiohttp import web
+
+from cc_tts.api import views
+from cc_tts.api.context import CONTEXT
+from cc_tts.api.http.route import RouteTable
+from cc_tts.errors import LexiconMalformed, LexiconNotFound
+from cc_tts.text.pronunciation.lexicon import Lexicon, read_pls
+
+PLS = "application/pls+xml"
+ROUTES = RouteTable()
+
+
+@ROUTES.add("GET", "/v1/lexicons", scope="read")
+async def list_lexicons(request: web.Request) -> views.Lexicons:
+    """List the lexicons."""
+    lexicons = request.app[CONTEXT].speech_source.lexicons
+    return views.Lexicons([_summary(name, lexicons.get(name)) for name in lexicons.names()])
+
+
+@ROUTES.add("GET", "/v1/lexicons/{name}", scope="read", errors=(LexiconNotFound,))
+async def get_lexicon(request: web.Request) -> Lexicon:
+    """One lexicon with its entries."""
+    return request.app[CONTEXT].speech_source.lexicons.get(request.match_info["name"])
+
+
+@ROUTES.add("PUT", "/v1/lexicons/{name}", scope="admin", errors=(LexiconMalformed,), other_bodies={PLS: read_pls})
+async def put_lexicon(request: web.Request, body: Lexicon) -> views.LexiconSummary:
+    """Add or replace a lexicon; prompts that are accepted from now on use it."""
+    name = request.match_info["name"]
+    await asyncio.to_thread(request.app[CONTEXT].speech_source.lexicons.put, name, body)
+    return _summary(name, body)
+
+
+@ROUTES.add("DELETE", "/v1/lexicons/{name}", scope="admin", errors=(LexiconNotFound, LexiconMalformed))
+async def delete_lexicon(request: web.Request) -> views.LexiconSummary:
+    """Delete a lexicon."""
+    name = request.match_info["name"]
+    deleted = await asyncio.to_thread(request.app[CONTEXT].speech_source.lexicons.delete, name)
+    return _summary(name, deleted)
+
+
+def _summary(name: str, lexicon: Lexicon) -> views.LexiconSummary:
+    return views.LexiconSummary(name, lexicon.language, lexicon.voices, len(lexicon.entries))

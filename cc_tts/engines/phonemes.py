@@ -1,0 +1,59 @@
+"""IPA in the alphabets of the engines: misaki's, which hibari reads, and espeak-ng's mnemonics.
+
+Runs on: any thread; nothing here has state.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+_STRESS: Final = "ˈˌ"
+_VOWELS: Final = "AIOQWYiɪeɛæaɐɑɒɔoʊuʌɜəɚɝᵊyøœɯɨᵻɵɤ"
+_STRESSED_ONSET: Final = re.compile(f"([{_STRESS}])([^{_VOWELS}{_STRESS} ]+)(?=[{_VOWELS}])")
+_MISAKI: Final = (
+    ("t͡ʃ", "ʧ"), ("tʃ", "ʧ"), ("d͡ʒ", "ʤ"), ("dʒ", "ʤ"), ("eɪ", "A"), ("aɪ", "I"), ("aʊ", "W"), ("ɔɪ", "Y"), ("oʊ", "O"),
+    ("əʊ", "O"), ("ɝ", "ɜɹ"), ("ɚ", "əɹ"), ("ɫ", "l"), ("r", "ɹ"), ("ʁ", "ɹ"), ("ɾ", "T"), ("g", "ɡ"), ("e", "ɛ"),
+    ("o", "ɔ"), ("a", "ɑ"), ("ː", ""), ("ˑ", ""), ("‿", ""), ("ʰ", ""),
+)  # fmt: skip
+"""Longest first. misaki 0.9 writes a diphthong or an affricate as one sign and American vowels without length."""
+_SYLLABIC: Final = re.compile("([lmnɹ])\u0329")
+
+_ESPEAK: Final = {
+    "ɑ̃": "A~", "ɛ̃": "E~", "ɔ̃": "O~", "œ̃": "W~",
+    "t͡ʃ": "tS", "tʃ": "tS", "d͡ʒ": "dZ", "dʒ": "dZ", "iː": "i:", "ɑː": "A:", "ɔː": "O:", "uː": "u:", "ɜː": "3:", "ɝː": "3:",
+    "eɪ": "eI", "aɪ": "aI", "ɔɪ": "OI", "aʊ": "aU", "oʊ": "oU", "əʊ": "oU", "ɪə": "i@", "eə": "e@", "ɛə": "e@", "ʊə": "U@",
+    "ˈ": "'", "ˌ": ",", "θ": "T", "ð": "D", "ʃ": "S", "ʒ": "Z", "ŋ": "N", "ɹ": "r", "r": "r", "ɾ": "*", "ʔ": "?",
+    "ɡ": "g", "ɫ": "l", "ɪ": "I", "ɛ": "E", "æ": "a", "ɑ": "A:", "ɒ": "0", "ɔ": "O", "ʊ": "U", "ʌ": "V", "ɜ": "3:",
+    "ɝ": "3:", "ɚ": "3", "ə": "@", "ᵊ": "@", "ɐ": "a#", "ɨ": 'i"',
+    "ᵻ": "I2", "ø": "Y", "œ": "W", "ç": "C", "ɲ": "n^", "ʎ": "l^",
+    "ʁ": "R", "β": "B", "ɣ": "Q", "χ": "X", "ɸ": "F", "ɕ": "S;", "ʑ": "Z;", "ɯ": 'u"', "ɥ": "y", "ː": ":", "ʲ": ";",
+}  # fmt: skip
+_LONG_VOWELS_OF_ENGLISH: Final = {"i": "i:", "u": "u:", "e": "E", "o": "oU", "ɔ": "O:"}
+_SIGN_OF_ESPEAK: Final = re.compile("|".join(map(re.escape, sorted(_ESPEAK, key=len, reverse=True))) + "|.")
+
+
+def to_misaki(ipa: str) -> str:
+    """IPA of English as misaki writes it: stress right before the vowel."""
+    text = _SYLLABIC.sub("ᵊ\\1", ipa)
+    for sign, written in _MISAKI:
+        text = text.replace(sign, written)
+    return _STRESSED_ONSET.sub("\\2\\1", text)
+
+
+def to_espeak(ipa: str, *, is_english: bool) -> str:
+    """IPA as mnemonics of espeak-ng in double brackets, a pair for each word; signs that espeak-ng lacks are left out,
+    and nothing may be left.
+    """
+    written = [_mnemonics(word, is_english=is_english) for word in ipa.split()]
+    return " ".join(f"[[{each}]]" for each in written if any(map(str.isalpha, each)))
+
+
+def _mnemonics(word: str, *, is_english: bool) -> str:
+    def written(match: re.Match[str]) -> str:
+        sign = match.group()
+        if is_english and sign in _LONG_VOWELS_OF_ENGLISH:
+            return _LONG_VOWELS_OF_ENGLISH[sign]
+        known = _ESPEAK.get(sign)
+        return known if known is not None else sign if sign.isascii() and sign.islower() else ""
+
+    return _SIGN_OF_ESPEAK.sub(written, unicodedata.normalize("NFC", word))

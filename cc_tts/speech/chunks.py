@@ -1,0 +1,95 @@
+"""What the parts of the speech path hand to each other: a prompt as it is spoken, and its audio in chunks."""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from cc_tts.audio import AudioFormat
+from cc_tts.text.chunker import Chunking
+from cc_tts.text.pronunciation.replacements import Replacement
+
+OVERLOAD_POLL_S: Final = 0.05
+"""How often an engine that takes nothing is asked again."""
+CHUNK_MS: Final = 200
+"""Longest chunk handed on at once: what one message to the UA process carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeechChunk:
+    """Line-rate PCM; the caller's words if a new text chunk begins with it; the words that begin in it (as in
+    :class:`cc_tts.calls.utterance.SpokenSpan`); whether it comes from the cache.
+    """
+
+    data: bytes
+    begins_source: str | None = None
+    words: tuple[tuple[float, float], ...] = ()
+    cached: bool = False
+    marks: tuple[tuple[float, str], ...] = ()
+    """SSML's, in the words that begin here: which share of them lies before, 0 to 1, and the name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpokenPrompt:
+    """All that decides what a prompt of text sounds like on the line, the engine's identity aside.
+
+    ``asked_language`` is the prompt's own; ``voice_rate_hz`` is the engine's, ``rate_hz`` the line's.
+    """
+
+    text: str
+    engine: str
+    voice: str
+    asked_language: str
+    chunking: Chunking
+    speed: float
+    voice_rate_hz: int
+    rate_hz: int
+    gain_db: float = 0.0
+    """From the voice's level to that of the line, and what the prompt asks for."""
+    replacements: tuple[Replacement, ...] = ()
+
+
+class ChunkStream(Protocol):
+    """Line-rate audio of one prompt, as it is synthesised."""
+
+    def set_buffered_ms(self, buffered_ms: float) -> None:
+        """The line holds so much of the audio that is not played yet, ms."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[SpeechChunk]: ...
+
+    async def cancel(self) -> None:
+        """Stop and free everything. Safe to call twice and after the end."""
+        ...
+
+
+Synthesise = Callable[[], ChunkStream]
+"""Opens a stream of the engine; raises what :meth:`cc_tts.speech.source.SpeechSource.open` does."""
+
+
+class ReadyChunks:
+    """Audio that is there as a whole: a tone, silence, a cached prompt. Each chunk is given out once."""
+
+    def __init__(self, chunks: Iterable[SpeechChunk]) -> None:
+        self._chunks = iter(chunks)
+
+    def set_buffered_ms(self, buffered_ms: float) -> None:
+        """Nothing to do: nothing is synthesised."""
+
+    async def cancel(self) -> None:
+        """Give out no more."""
+        self._chunks = iter(())
+
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
+        while (chunk := next(self._chunks, None)) is not None:
+            yield chunk
+
+
+def fixed(pcm: bytes, rate_hz: int) -> ReadyChunks:
+    """PCM without words as a stream."""
+    return ReadyChunks(SpeechChunk(data) for data in cut(pcm, AudioFormat(rate_hz)))
+
+
+def cut(data: bytes, audio_format: AudioFormat) -> list[bytes]:
+    """PCM in chunks of at most :data:`CHUNK_MS`."""
+    size = audio_format.bytes_for_ms(CHUNK_MS)
+    return [data[start : start + size] for start in range(0, len(data), size)]

@@ -1,0 +1,139 @@
+"""The lexicons that there are: the files of ``tts.lexicons_dir``, which requests add to, replace and delete.
+
+``NAME.json`` is a :class:`cc_tts.text.pronunciation.lexicon.Lexicon`, ``NAME.pls`` a W3C pronunciation lexicon. Without a
+folder lexicons live as long as the server.
+
+Runs on: the event loop; :meth:`Lexicons.load`, :meth:`Lexicons.put` and :meth:`Lexicons.delete` block on the disk.
+"""
+
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cc_tts import atomic_file
+from cc_tts.config.schema import TtsConfig
+from cc_tts.errors import ClientError, ConfigError, LexiconMalformed, LexiconNotFound, UnknownLexicon, did_you_mean
+from cc_tts.text.pronunciation.lexicon import CompiledLexicon, Lexicon, read_pls
+
+MAX_LEXICONS: Final = 100
+MAX_FILE_BYTES: Final = 16 << 20
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_SUFFIXES: Final = (".json", ".pls")
+
+
+class Lexicons:
+    """All lexicons by name.
+
+    Raises:
+        ConfigError: a file cannot be read, or ``tts.lexicons`` names one that does not exist.
+    """
+
+    def __init__(self, config: TtsConfig) -> None:
+        self._folder = Path(config.lexicons_dir).expanduser() if config.lexicons_dir else None
+        self._always = config.lexicons
+        self._by_name: dict[str, CompiledLexicon] = {}
+        """Never changed, but put in place as a whole: the event loop reads it while a thread makes the next one."""
+        self._changing = threading.Lock()
+        self.load()
+
+    def load(self) -> None:
+        """Read the folder."""
+        if self._folder is not None and not self._folder.is_dir():
+            raise ConfigError(f"tts.lexicons_dir: {self._folder} is not a folder")
+        for path in sorted(self._folder.iterdir()) if self._folder is not None else ():
+            if path.suffix in _SUFFIXES and _NAME.fullmatch(path.stem):
+                self._by_name[path.stem] = _read(path)
+        for name in self._always:
+            if name not in self._by_name:
+                raise ConfigError(f"tts.lexicons: no lexicon is called {name!r}{did_you_mean(name, self._by_name)}")
+
+    def names(self) -> list[str]:
+        """All of them, sorted."""
+        return sorted(self._by_name)
+
+    def get(self, name: str) -> Lexicon:
+        """One of them.
+
+        Raises:
+            LexiconNotFound: there is none of this name.
+        """
+        if name not in self._by_name:
+            raise LexiconNotFound(f"no lexicon is called {name[:64]!r}{did_you_mean(name, self._by_name)}")
+        return self._by_name[name].lexicon
+
+    def put(self, name: str, lexicon: Lexicon) -> None:
+        """Add or replace one.
+
+        Raises:
+            LexiconMalformed: the name or an entry cannot be used, there are too many, or the folder cannot be written.
+        """
+        if not _NAME.fullmatch(name):
+            raise LexiconMalformed("a name is 1 to 64 letters, digits, hyphens and underscores")
+        if name not in self._by_name and len(self._by_name) >= MAX_LEXICONS:
+            raise LexiconMalformed(f"there are {MAX_LEXICONS} lexicons already")
+        compiled = CompiledLexicon(lexicon)
+        with self._changing:
+            if self._folder is not None:
+                try:
+                    atomic_file.write(self._folder / f"{name}.json", msgspec.json.encode(lexicon))
+                    (self._folder / f"{name}.pls").unlink(missing_ok=True)
+                except OSError as error:
+                    raise LexiconMalformed(f"tts.lexicons_dir cannot be written: {error.strerror}") from error
+            self._by_name = {**self._by_name, name: compiled}
+
+    def delete(self, name: str) -> Lexicon:
+        """Delete one. Prompts that wait to be spoken go without it.
+
+        Raises:
+            LexiconNotFound: there is none of this name.
+            LexiconMalformed: ``tts.lexicons`` names it, or the folder cannot be written.
+        """
+        if name in self._always:
+            raise LexiconMalformed("tts.lexicons names it: every prompt uses it")
+        with self._changing:
+            lexicon = self.get(name)
+            try:
+                for suffix in _SUFFIXES if self._folder is not None else ():
+                    assert self._folder is not None
+                    (self._folder / f"{name}{suffix}").unlink(missing_ok=True)
+            except OSError as error:
+                raise LexiconMalformed(f"tts.lexicons_dir cannot be written: {error.strerror}") from error
+            self._by_name = {each: compiled for each, compiled in self._by_name.items() if each != name}
+        return lexicon
+
+    def check(self, names: Sequence[str]) -> None:
+        """Look whether all of these exist.
+
+        Raises:
+            UnknownLexicon: one does not.
+        """
+        for name in names:
+            if name not in self._by_name:
+                raise UnknownLexicon(f"no lexicon is called {name[:64]!r}{did_you_mean(name, self._by_name)}")
+
+    def for_prompt(self, names: Sequence[str], voice_id: str, language: str) -> list[CompiledLexicon]:
+        """The lexicons of a prompt in the order in which they are asked: its own as far as they exist, its voice's, those of
+        every prompt.
+        """
+        by_name = self._by_name
+        of_voice = [name for name, each in by_name.items() if voice_id in each.lexicon.voices]
+        ordered = [name for name in dict.fromkeys([*names, *of_voice, *self._always]) if name in by_name]
+        return [by_name[name] for name in ordered if by_name[name].speaks(language)]
+
+
+def _read(path: Path) -> CompiledLexicon:
+    try:
+        with path.open("rb") as file:
+            document = file.read(MAX_FILE_BYTES)
+        lexicon = read_pls(document) if path.suffix == ".pls" else msgspec.json.decode(document, type=Lexicon)
+        return CompiledLexicon(lexicon)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{path}: not a lexicon: {error}") from error
+    except ClientError as error:
+        raise ConfigError(f"{path}: not a lexicon: {error.detail}") from error

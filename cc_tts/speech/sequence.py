@@ -1,0 +1,166 @@
+"""The parts of an SSML prompt, one stream after the other, with exact silences between them.
+
+::
+
+    text ─▸ stream of the part ─▸ without silence at its edges ─┐
+    break · pause by punctuation ───────────────────────────────┼─▸ chunks of the prompt
+    mark ─▸ a chunk without audio ──────────────────────────────┘
+
+Runs on: the event loop.
+"""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from cc_tts.audio import AudioFormat
+from cc_tts.errors import EngineOverloaded
+from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
+from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, SpeechChunk, cut
+from cc_tts.speech.prompt import Content, MarkContent, Part, SilenceContent, TextContent
+
+
+class OpenPart(Protocol):
+    """Opens streams of parts."""
+
+    def __call__(self, content: Content, *, is_again: bool) -> ChunkStream:
+        """The stream of a part; ``is_again`` after one of it that gave nothing."""
+        ...
+
+
+class SequenceStream:
+    """See :class:`cc_tts.speech.chunks.ChunkStream`.
+
+    Args:
+        open_part: opens the stream of a part.
+        is_again: the whole was opened before and gave nothing.
+        overload_wait_ms: how long the engine may refuse a part.
+
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        open_part: OpenPart,
+        audio_format: AudioFormat,
+        overload_wait_ms: float,
+        *,
+        is_again: bool = False,
+    ) -> None:
+        self._parts = parts
+        self._open_part = open_part
+        self._format = audio_format
+        self._overload_wait_s = overload_wait_ms / 1000
+        self._buffered_ms = 0.0
+        self._is_again = is_again
+        self._is_cancelled = False
+        self._stream: ChunkStream | None = None
+
+    def set_buffered_ms(self, buffered_ms: float) -> None:
+        """See the contract."""
+        self._buffered_ms = buffered_ms
+        if self._stream is not None:
+            self._stream.set_buffered_ms(buffered_ms)
+
+    async def cancel(self) -> None:
+        """See the contract."""
+        self._is_cancelled = True
+        await self._close_part()
+
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
+        for number, part in enumerate(self._parts):
+            if self._is_cancelled:
+                return
+            following = next((each for each in self._parts[number + 1 :] if not isinstance(each, MarkContent)), None)
+            match part:
+                case MarkContent():
+                    yield SpeechChunk(b"", "", marks=((0.0, part.name),))
+                case SilenceContent():
+                    lead_ms = KEEP_LEAD_MS if isinstance(following, TextContent) else 0.0
+                    for chunk in self._silence(part.silence_ms - lead_ms):
+                        yield chunk
+                case TextContent():
+                    async for chunk in self._text(part, following):
+                        yield chunk
+                case _:
+                    async for chunk in self._opened(part):
+                        yield chunk
+
+    def _silence(self, silence_ms: float) -> list[SpeechChunk]:
+        """A span of its own, so that the words before it end where they end."""
+        pcm = bytes(self._format.bytes_for_ms(max(0.0, silence_ms)))
+        return [SpeechChunk(data, "" if not number else None) for number, data in enumerate(cut(pcm, self._format))]
+
+    async def _text(self, part: TextContent, following: Part | None) -> AsyncIterator[SpeechChunk]:
+        """The part without silence at its edges, and the pause behind it unless a break follows."""
+        trimmer = SilenceTrimmer(self._format, keep_lead_ms=KEEP_LEAD_MS)
+        marks = list(part.marks)
+        num_chars = 0
+        held = SpeechChunk(b"")
+        async for chunk in self._opened(part):
+            found, num_chars = _marks_in(chunk, marks, num_chars)
+            held = SpeechChunk(
+                chunk.data if part.gain_db == -math.inf else trimmer.process(chunk.data),
+                _joined(held.begins_source, chunk.begins_source),
+                held.words + chunk.words,
+                chunk.cached,
+                held.marks + found,
+            )
+            if held.data:
+                yield held
+                held = SpeechChunk(b"")
+        pause_ms = pause_after_ms(part.text) / part.rate
+        trail_ms = min(pause_ms, MAX_TAIL_MS) if following is None else 0.0
+        yield replace(held, data=trimmer.finish(trail_ms))
+        if isinstance(following, TextContent):
+            for silent in self._silence(pause_ms - KEEP_LEAD_MS):
+                yield silent
+        if marks:
+            yield SpeechChunk(b"", "", marks=tuple((0.0, name) for _, name in marks))
+
+    async def _opened(self, part: Content) -> AsyncIterator[SpeechChunk]:
+        """The chunks of a part; an engine that is full is asked again."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._overload_wait_s
+        while True:
+            given = False
+            try:
+                self._stream = self._open_part(part, is_again=self._is_again)
+                self._is_again = True  # until it has given something
+                self._stream.set_buffered_ms(self._buffered_ms)
+                async for chunk in self._stream:
+                    given, self._is_again = True, False
+                    yield chunk
+            except EngineOverloaded:
+                if given or loop.time() > deadline_s:
+                    raise
+            else:
+                return
+            finally:
+                await self._close_part()
+            await asyncio.sleep(OVERLOAD_POLL_S)
+
+    async def _close_part(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.cancel()
+
+
+def _marks_in(
+    chunk: SpeechChunk, marks: list[tuple[int, str]], num_chars: int
+) -> tuple[tuple[tuple[float, str], ...], int]:
+    """The marks in the words that begin with the chunk, taken out of ``marks``; and the characters up to their end."""
+    if not chunk.begins_source:
+        return (), num_chars
+    end = num_chars + len(chunk.begins_source)
+    found = []
+    while marks and marks[0][0] <= end:
+        offset, name = marks.pop(0)
+        found.append(((offset - num_chars) / len(chunk.begins_source), name))
+    return tuple(found), end
+
+
+def _joined(before: str | None, source: str | None) -> str | None:
+    return source if before is None else before + (source or "")

@@ -1,0 +1,462 @@
+"""Speech Synthesis Markup Language (W3C SSML 1.1), the part of it that telephony uses, as the parts of a prompt.
+
+::
+
+    <speak>Hello<break time="500ms"/><voice name="de">Guten Tag</voice></speak>
+      ─▸ TextContent("Hello") · SilenceContent(500) · TextContent("Guten Tag", voice="de")
+
+What is well-formed is always spoken: of an element or attribute that is not known the text inside is, with a warning.
+
+Runs on: any thread; at most :data:`MAX_BYTES` take a few milliseconds.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from cc_tts.errors import FieldError, SsmlMalformed
+from cc_tts.speech.prompt import (
+    MAX_SPEED,
+    MIN_SPEED,
+    MarkContent,
+    Part,
+    SequenceContent,
+    SilenceContent,
+    SsmlWarning,
+    TextContent,
+    ToneContent,
+)
+from cc_tts.text.characters import clean, has_speech
+from cc_tts.text.pronunciation.phonemes import ipa_of
+from cc_tts.text.pronunciation.replacements import MAX_REPLACEMENTS, Replacement
+from cc_tts.text.pronunciation.say_as import KINDS
+from cc_tts.text.pronunciation.xml_reader import XmlReader
+
+MAX_BYTES: Final = 65_536
+MAX_DEPTH: Final = 32
+MAX_ELEMENTS: Final = 500
+MAX_WARNINGS: Final = 20
+MAX_NAME_CHARS: Final = 128
+"""Of a mark, a voice or a format."""
+MAX_BREAK_MS: Final = 10_000
+MAX_SILENCE_MS: Final = 300_000
+"""Of all breaks of a document; those beyond have no effect."""
+MAX_ALIAS_CHARS: Final = 500
+_STRENGTHS_MS: Final = {"none": 0, "x-weak": 100, "weak": 200, "medium": 400, "strong": 700, "x-strong": 1200}
+_PARAGRAPH_MS: Final = 400
+_SENTENCE_MS: Final = 200
+_RATES: Final = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "default": 1.0, "fast": 1.35, "x-fast": 1.75}
+_VOLUMES_DB: Final = {
+    "silent": -math.inf, "x-soft": -12.0, "soft": -6.0, "medium": 0.0, "default": 0.0, "loud": 6.0, "x-loud": 12.0,
+}  # fmt: skip
+_MAX_GAIN_DB: Final = 20.0
+_BLEEP: Final = ToneContent("1000", 400)
+_TIME: Final = re.compile(r"\+?(\d{1,6}(?:\.\d{0,6})?|\.\d{1,6})(ms|s)")
+_PERCENT: Final = re.compile(r"([+-]?)(\d{1,4}(?:\.\d{1,4})?)%")
+_FACTOR: Final = re.compile(r"\d{1,2}(?:\.\d{1,4})?|\.\d{1,4}")
+_DECIBELS: Final = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{1,4})?|\.\d{1,4})dB", re.IGNORECASE)
+_LANGUAGE: Final = re.compile(r"[A-Za-z]{1,8}(?:[-_][A-Za-z0-9]{1,8}){0,4}")
+_FORMAT: Final = re.compile(r"[A-Za-z0-9]{0,16}")
+_FULL_VOLUME: Final = 100.0
+
+_NOT_SPOKEN: Final = frozenset({"desc", "metadata", "meta", "lexicon"})
+_WITHOUT_EFFECT: Final = frozenset({"emphasis", "w", "token", "lookup", "audio"})
+
+
+def from_ssml(
+    ssml: str,
+    *,
+    voice: str | None = None,
+    language: str | None = None,
+    speed: float | None = None,
+    may_cache: bool = True,
+    lexicons: tuple[str, ...] = (),
+    pointer: str = "/ssml",
+) -> SequenceContent:
+    """The parts of a document; ``voice``, ``language`` and ``speed`` hold where it names none. ``pointer`` is where it lies
+    in a request.
+
+    Raises:
+        SsmlMalformed: not well-formed XML, no ``speak`` element, a document type, or beyond one of the bounds; the error
+            names line and column.
+
+    """
+    return _Reader(
+        TextContent("", voice, language, speed, may_cache, strips_markup=False, lexicons=lexicons), pointer
+    ).read(ssml)
+
+
+@dataclass(slots=True)
+class _Element:
+    """An open element: how text inside is spoken, and what is to be done at its end."""
+
+    name: str
+    style: TextContent
+    at_end: Callable[[], None] | None = None
+    is_spoken: bool = True
+
+
+@dataclass(slots=True)
+class _Replaced:
+    """A part of the text that ``sub``, ``say-as`` or ``phoneme`` replaces, while it is read."""
+
+    how: Mapping[str, str]
+    start: int
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads one document."""
+
+    base: TextContent
+    pointer: str
+    parts: list[Part] = field(default_factory=list)
+    warnings: list[SsmlWarning] = field(default_factory=list)
+    _elements: list[_Element] = field(default_factory=list)
+    _num_elements: int = 0
+    _style: TextContent = field(default_factory=lambda: TextContent(""))
+    _text: str = ""
+    _has_text: bool = False
+    """Text was closed before; parts end without white space."""
+    _is_apart: bool = False
+    """White space or a pause stands before what is spoken next."""
+    _replacements: list[Replacement] = field(default_factory=list)
+    _marks: list[tuple[int, str]] = field(default_factory=list)
+    _replaced: _Replaced | None = None
+    _implied_ms: int = 0
+    """Pause at the end of a paragraph or sentence that is still to come; a break takes its place."""
+    _break_ms: int | None = None
+    _removes_pause: bool = False
+    """A break of no length was the last thing in the text: no pause follows."""
+    _silence_ms: int = 0
+    """Of all breaks."""
+    _xml: XmlReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._xml = XmlReader(start=self._start, end=self._end, characters=self._characters, fault=self._fault)
+
+    def read(self, ssml: str) -> SequenceContent:
+        try:
+            document = ssml.encode("utf-8")
+        except UnicodeEncodeError:
+            raise self._fault("holds a lone surrogate") from None
+        if len(document) > MAX_BYTES:
+            raise self._fault(f"{len(document)} bytes; at most {MAX_BYTES} are read")
+        self._xml.read(document)
+        self._close_text()
+        if self._break_ms:
+            self.parts.append(SilenceContent(self._break_ms))
+        return SequenceContent(tuple(self.parts), tuple(self.warnings))
+
+    # --- handlers of the parser ------------------------------------------------------------------------------------------
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self._num_elements += 1
+        if self._num_elements > MAX_ELEMENTS:
+            raise self._xml.malformed(f"more than {MAX_ELEMENTS} elements")
+        if len(self._elements) >= MAX_DEPTH:
+            raise self._xml.malformed(f"elements nested more than {MAX_DEPTH} deep")
+        if not self._elements and name != "speak":
+            raise self._xml.malformed(f"the root element is {name[:MAX_NAME_CHARS]}, not speak")
+        parent = self._elements[-1] if self._elements else _Element("", self.base)
+        element = _Element(name, parent.style, is_spoken=parent.is_spoken and name not in _NOT_SPOKEN)
+        self._elements.append(element)
+        handler = _HANDLERS.get(name)
+        if not element.is_spoken or self._replaced is not None:
+            if name not in _NOT_SPOKEN:
+                self._warn(f"<{name}> has no effect here")
+        elif handler is not None:
+            handler(self, element, attributes)
+            self._warn_of_attributes(name, attributes)
+        elif name in _WITHOUT_EFFECT:
+            self._warn(f"<{name}> has no effect: the text inside is spoken")
+        else:
+            self._warn(f"<{name}> is not known: the text inside is spoken")
+
+    def _end(self, _name: str) -> None:
+        element = self._elements.pop()
+        if element.at_end is not None:
+            element.at_end()
+
+    def _characters(self, data: str) -> None:
+        if self._elements and self._elements[-1].is_spoken:
+            self._say(data, self._elements[-1].style)
+
+    # --- elements --------------------------------------------------------------------------------------------------------
+
+    def _speak(self, element: _Element, attributes: Mapping[str, str]) -> None:
+        if len(self._elements) > 1:
+            self._warn("<speak> inside <speak> has no effect")
+        elif self.base.language is None:
+            element.style = replace(element.style, language=self._language(attributes) or None)
+
+    def _paragraph(self, element: _Element, attributes: Mapping[str, str]) -> None:
+        pause_ms = _PARAGRAPH_MS if element.name == "p" else _SENTENCE_MS
+        self._imply(pause_ms)
+        element.at_end = lambda: self._imply(pause_ms)
+        if attributes.get("xml:lang"):
+            self._lang(element, attributes)
+
+    def _break(self, _element: _Element, attributes: Mapping[str, str]) -> None:
+        milliseconds = _STRENGTHS_MS["medium"]
+        if "time" in attributes:
+            match = _TIME.fullmatch(attributes["time"].strip())
+            if match is not None:
+                milliseconds = round(float(match[1]) * (1000 if match[2] == "s" else 1))
+            else:
+                self._warn("break: time is a number with ms or s; 400 ms instead")
+        elif "strength" in attributes:
+            strength = attributes["strength"].strip()
+            if strength in _STRENGTHS_MS:
+                milliseconds = _STRENGTHS_MS[strength]
+            else:
+                self._warn(f"break: strength is one of {', '.join(_STRENGTHS_MS)}; 400 ms instead")
+        if milliseconds > MAX_BREAK_MS:
+            self._warn(f"break: {milliseconds} ms are shortened to {MAX_BREAK_MS} ms")
+        if not milliseconds and self._text:
+            self._removes_pause = True
+            return
+        self._close_text()
+        milliseconds = min(milliseconds, MAX_BREAK_MS, MAX_SILENCE_MS - self._silence_ms)
+        self._silence_ms += milliseconds
+        self._break_ms = (self._break_ms or 0) + milliseconds
+
+    def _sub(self, element: _Element, attributes: Mapping[str, str]) -> None:
+        alias = " ".join(clean(attributes.get("alias", "")).split())
+        if has_speech(alias) and len(alias) <= MAX_ALIAS_CHARS:
+            self._begin_replaced(element, spoken=alias)
+        else:
+            self._warn("sub: an alias of at most 500 characters is needed: the text inside is spoken")
+
+    def _say_as(self, element: _Element, attributes: Mapping[str, str]) -> None:
+        kind = attributes.get("interpret-as", "").strip().lower()
+        form = attributes.get("format", "").strip()
+        if kind == "currency" and not form and re.fullmatch("[A-Z]{3}", attributes.get("language", "")):
+            form = attributes["language"]
+        if kind in ("expletive", "bleep"):
+            element.is_spoken = False
+            self._flush()
+            self.parts.append(_BLEEP)
+        elif kind not in KINDS:
+            self._warn(
+                f"say-as: interpret-as is one of {', '.join(KINDS)}, expletive, bleep: the text inside is spoken"
+            )
+        else:
+            if not _FORMAT.fullmatch(form):
+                self._warn("say-as: format is letters and digits; it has no effect")
+                form = ""
+            self._begin_replaced(element, say_as=f"{KINDS[kind]}:{form}" if form else KINDS[kind])
+
+    def _phoneme(self, element: _Element, attributes: Mapping[str, str]) -> None:
+        alphabet = attributes.get("alphabet", "ipa").strip().lower()
+        written = attributes.get("ph", "").strip()
+        if ipa := ipa_of(written, alphabet):
+            self._begin_replaced(element, ipa=ipa)
+        else:
+            self._warn("phoneme: ph in alphabet ipa or x-sampa is needed: the text inside is spoken")
+
+    def _prosody(self, element: _Element, attributes: Mapping[str, str]) -> None:
+        style = element.style
+        if "rate" in attributes:
+            rate = _rate(attributes["rate"].strip())
+            if rate is None:
+                self._warn(f"prosody: rate is a percentage, a factor or one of {', '.join(_RATES)}; it has no effect")
+            else:
+                wanted = style.rate * rate
+                style = replace(style, rate=min(max(wanted, MIN_SPEED), MAX_SPEED))
+                if style.rate != wanted:
+                    self._warn("prosody: the rate is kept between 50% and 200%")
+        if "volume" in attributes:
+            gain_db = _gain_db(attributes["volume"].strip())
+            if gain_db is None:
+                self._warn(f"prosody: volume is a gain in dB or one of {', '.join(_VOLUMES_DB)}; it has no effect")
+            else:
+                style = replace(style, gain_db=min(style.gain_db + gain_db, _MAX_GAIN_DB))
+        for name in ("pitch", "range", "contour", "duration"):
+            if name in attributes:
+                self._warn(f"prosody: {name} has no effect")
+        element.style = style
+
+    def _voice(self, element: _Element, attributes: Mapping[str, str]) -> None:
+        name = attributes.get("name", "").strip()
+        language = self._language(attributes) or None
+        if name and len(name) <= MAX_NAME_CHARS:
+            # without a language it reads as the voice does, whatever the call's is
+            element.style = replace(element.style, voice=name, language=language or "", follows_language=False)
+        elif language:
+            element.style = replace(element.style, language=language, follows_language=True)
+        else:
+            self._warn("voice: name or language is needed: the voice stays")
+        if "gender" in attributes or "variant" in attributes or "age" in attributes:
+            self._warn("voice: only name and language choose the voice")
+
+    def _lang(self, element: _Element, attributes: Mapping[str, str]) -> None:
+        if language := self._language(attributes):
+            element.style = replace(element.style, language=language, follows_language=True)
+        else:
+            self._warn(f"{element.name}: xml:lang is missing: the language stays")
+
+    def _mark(self, _element: _Element, attributes: Mapping[str, str]) -> None:
+        name = attributes.get("name", attributes.get("mark", "")).strip()
+        if not name or len(name) > MAX_NAME_CHARS:
+            self._warn(f"mark: a name of 1 to {MAX_NAME_CHARS} characters is needed")
+        elif self._text.strip() and not self._implied_ms and self._break_ms is None:
+            self._marks.append((len(self._text), name))
+        else:
+            self._close_text()
+            if self._break_ms is not None:
+                self._flush_pause()  # a break was before it; the pause of a paragraph comes after it
+            self.parts.append(MarkContent(name))
+
+    def _begin_replaced(self, element: _Element, **how: str) -> None:
+        self._open_text(element.style)
+        self._replaced = _Replaced(how, len(self._text))
+        element.at_end = self._end_replaced
+
+    def _end_replaced(self) -> None:
+        replaced, self._replaced = self._replaced, None
+        assert replaced is not None
+        start, end = replaced.start, len(self._text.rstrip())
+        start += len(self._text[start:]) - len(self._text[start:].lstrip())
+        if "spoken" in replaced.how and end <= start:
+            self._text += replaced.how["spoken"]  # an empty <sub>: its alias is the text
+        elif end > start and len(self._replacements) < MAX_REPLACEMENTS:
+            self._replacements.append(Replacement(start, end, **replaced.how))
+
+    # --- the text --------------------------------------------------------------------------------------------------------
+
+    def _say(self, data: str, style: TextContent) -> None:
+        """Append text, white space folded to one space."""
+        words = re.sub(r"\s+", " ", data)
+        if words == " " and not self._text:
+            self._is_apart = True
+            return
+        self._open_text(style)
+        if self._text.endswith(" ") or (not self._text and not self._has_text):
+            words = words.removeprefix(" ")
+        elif not self._text and self._is_apart:
+            words = f" {words.removeprefix(' ')}"
+        self._is_apart = self._removes_pause = False
+        self._text += words
+
+    def _open_text(self, style: TextContent) -> None:
+        """Make sure that what is appended next is spoken as ``style`` says."""
+        if self._text and self._style is not style and self._style != style:
+            self._close_text()
+        if not self._text:
+            self._flush_pause()
+            self._style = style
+
+    def _close_text(self) -> None:
+        text, replacements = self._text.rstrip(), tuple(self._replacements)
+        if has_speech(text) or any(each.spoken or each.say_as for each in replacements):
+            marks = tuple((min(offset, len(text)), name) for offset, name in self._marks)
+            self.parts.append(replace(self._style, text=text, replacements=replacements, marks=marks))
+            self._is_apart = text != self._text
+            self._has_text = True
+        else:
+            self.parts += [MarkContent(name) for _, name in self._marks]
+            self._is_apart |= self._text != self._text.strip()
+        self._text, self._replacements, self._marks = "", [], []
+
+    def _imply(self, milliseconds: int) -> None:
+        """A pause between this and what is spoken next, if something was spoken before."""
+        self._close_text()
+        if self._removes_pause:
+            self._break_ms = self._break_ms or 0
+        if self.parts:
+            self._implied_ms = max(self._implied_ms, milliseconds)
+
+    def _flush(self) -> None:
+        self._close_text()
+        self._flush_pause()
+
+    def _flush_pause(self) -> None:
+        milliseconds = self._implied_ms if self._break_ms is None else self._break_ms
+        if milliseconds or (self._break_ms is not None and self.parts):
+            self.parts.append(SilenceContent(milliseconds))
+            self._is_apart = True
+        self._implied_ms, self._break_ms, self._removes_pause = 0, None, False
+
+    # --- attributes and errors -------------------------------------------------------------------------------------------
+
+    def _language(self, attributes: Mapping[str, str]) -> str:
+        written = next(
+            (attributes[name] for name in ("xml:lang", "language", "languages") if name in attributes), ""
+        ).strip()
+        if written and not _LANGUAGE.fullmatch(written):
+            self._warn("xml:lang is no BCP 47 tag; it has no effect")
+            return ""
+        return written
+
+    def _warn_of_attributes(self, name: str, attributes: Mapping[str, str]) -> None:
+        known = _ATTRIBUTES[name]
+        for attribute in attributes:
+            if attribute not in known and not attribute.startswith(("xml:", "xmlns", "xsi:")):
+                self._warn(f"{name}: {attribute} has no effect")
+
+    def _warn(self, detail: str) -> None:
+        if len(self.warnings) < MAX_WARNINGS:
+            self.warnings.append(SsmlWarning(self.pointer, self._xml.line, detail[:300]))
+
+    def _fault(self, detail: str) -> SsmlMalformed:
+        return SsmlMalformed.about(FieldError(self.pointer, detail))
+
+
+def _rate(written: str) -> float | None:
+    if written in _RATES:
+        return _RATES[written]
+    if (match := _PERCENT.fullmatch(written)) is not None:
+        share = float(match[2]) / 100
+        rate = {"": share, "+": 1 + share, "-": 1 - share}[match[1]]
+        return max(rate, 0.0)
+    return float(written) if _FACTOR.fullmatch(written) else None
+
+
+def _gain_db(written: str) -> float | None:
+    """Gain of ``volume``: dB as in SSML 1.1, 0 to 100 as in SSML 1.0, or a percentage of change."""
+    if written in _VOLUMES_DB:
+        return _VOLUMES_DB[written]
+    if _DECIBELS.fullmatch(written):
+        return float(written[:-2])
+    factor = None
+    if (match := _PERCENT.fullmatch(written)) is not None:
+        share = float(match[2]) / 100
+        factor = {"": share, "+": 1 + share, "-": 1 - share}[match[1]]
+    elif re.fullmatch(r"\d{1,3}(?:\.\d{1,4})?", written):
+        factor = min(float(written) / _FULL_VOLUME, 1.0)
+    if factor is None:
+        return None
+    return 20 * math.log10(factor) if factor > 0 else -math.inf
+
+
+_HANDLERS: Final[dict[str, Callable[[_Reader, _Element, Mapping[str, str]], None]]] = {
+    "speak": _Reader._speak,  # noqa: SLF001 - the methods of this module's own class
+    "p": _Reader._paragraph,  # noqa: SLF001
+    "s": _Reader._paragraph,  # noqa: SLF001
+    "break": _Reader._break,  # noqa: SLF001
+    "sub": _Reader._sub,  # noqa: SLF001
+    "say-as": _Reader._say_as,  # noqa: SLF001
+    "phoneme": _Reader._phoneme,  # noqa: SLF001
+    "prosody": _Reader._prosody,  # noqa: SLF001
+    "voice": _Reader._voice,  # noqa: SLF001
+    "lang": _Reader._lang,  # noqa: SLF001
+    "mark": _Reader._mark,  # noqa: SLF001
+    "bookmark": _Reader._mark,  # noqa: SLF001 - Azure's name
+}
+_ATTRIBUTES: Final = {
+    "speak": {"version"},
+    "p": set(),
+    "s": set(),
+    "break": {"time", "strength"},
+    "sub": {"alias"},
+    "say-as": {"interpret-as", "format", "detail", "language"},
+    "phoneme": {"alphabet", "ph"},
+    "prosody": {"rate", "volume", "pitch", "range", "contour", "duration"},
+    "voice": {"name", "language", "languages", "gender", "variant", "age"},
+    "lang": set(),
+    "mark": {"name"},
+    "bookmark": {"mark"},
+}

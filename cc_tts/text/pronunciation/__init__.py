@@ -1,0 +1,1 @@
+"""How parts of a text are pronounced: lexicons, SSML's replacements, phonemes."""

@@ -1,0 +1,250 @@
+"""Lexicons: how names, streets and products are said, as JSON or as W3C PLS 1.0, and where their words stand in a text.
+
+Runs on: any thread; a :class:`CompiledLexicon` never changes.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from cc_tts.errors import FieldError, LexiconMalformed
+from cc_tts.text.characters import clean, has_speech
+from cc_tts.text.language import UNSPACED, is_unspaced, rule_set, subtags
+from cc_tts.text.pronunciation.phonemes import ipa_of
+from cc_tts.text.pronunciation.replacements import MAX_REPLACEMENTS, READ, Replacement
+from cc_tts.text.pronunciation.xml_reader import XmlReader
+
+MAX_ENTRIES: Final = 20_000
+MAX_GRAPHEME_CHARS: Final = 100
+MAX_ALIAS_CHARS: Final = 200
+_MAX_DEPTH: Final = 8
+_START_CHARS: Final = 3
+"""By which entries are looked up that may begin anywhere: of 10,000 names few begin alike."""
+_WORD: Final = re.compile(rf"(?:(?!{UNSPACED})\w)+")
+MAX_SPOKEN_CHARS: Final = 2000
+_MARKUP_SIGNS: Final = frozenset('<{@/"')
+_MARKUP: Final = re.compile(
+    r"<[^<>]{0,500}>|\{[^{}]{0,100}\}|\w+://\S+|\S+@\S+|\b\w+(?:\.\w+)+/\S*|\"[\w -]{1,40}\"\s*:"
+)
+
+Tag = Annotated[str, Meta(max_length=35, pattern=r"^([A-Za-z]{1,8}([-_][A-Za-z0-9]{1,8})*)?$(?!\n)")]
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is written, and the words (``alias``) or the IPA that is said instead; one of the two, or both."""
+
+    grapheme: Annotated[str, Meta(min_length=1, max_length=MAX_GRAPHEME_CHARS)]
+    alias: Annotated[str, Meta(max_length=MAX_ALIAS_CHARS)] = ""
+    ipa: str = ""
+    case_sensitive: bool = False
+    whole_word: bool = True
+
+
+class Lexicon(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Entries for prompts in ``language``, or in any if it is empty. ``voices``: used for every prompt of these voices."""
+
+    language: Tag = ""
+    voices: Annotated[tuple[str, ...], Meta(max_length=100)] = ()
+    entries: Annotated[tuple[Entry, ...], Meta(max_length=MAX_ENTRIES)]
+
+
+class CompiledLexicon:
+    """A lexicon that finds its words, in a time that does not grow with the number of entries.
+
+    Raises:
+        LexiconMalformed: an entry cannot be used; the error points at it.
+    """
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self.lexicon = lexicon
+        self._entries: dict[str, list[Entry]] = {}
+        lengths: dict[str, set[int]] = {}
+        self.needs_every_position = False
+        """Whether entries may begin inside a word."""
+        for number, entry in enumerate(lexicon.entries):
+            if fault := _fault(entry):
+                raise LexiconMalformed.about(FieldError(f"/entries/{number}", fault))
+            folded = _folded(entry.grapheme)
+            word = _WORD.match(folded)
+            begins_word = entry.whole_word and word is not None and not is_unspaced(folded[0])
+            self.needs_every_position |= not begins_word
+            self._entries.setdefault(folded, []).append(entry)
+            start = word.group() if word is not None and begins_word else folded[:_START_CHARS]
+            lengths.setdefault(start, set()).add(len(folded))
+        self._lengths = {start: sorted(each, reverse=True) for start, each in lengths.items()}
+
+    def speaks(self, language: str) -> bool:
+        """Whether it is for prompts of this language; Mandarin and Cantonese are Chinese."""
+        own = self.lexicon.language
+        return not own or subtags(own)[0] == subtags(language)[0] or rule_set(own) == rule_set(language) != "none"
+
+    def longest(self, text: str, folded: str, position: int, word: str) -> Entry | None:
+        """The longest entry that stands at ``position``; ``word`` is the one that begins there, or empty."""
+        lengths = self._lengths.get(word, []) if word else []
+        for end in range(position + 1, position + _START_CHARS + 1):
+            if (more := self._lengths.get(folded[position:end])) is not None:
+                lengths = [*lengths, *more]
+        for length in sorted(lengths, reverse=True) if lengths else ():
+            for entry in self._entries.get(folded[position : position + length], ()):
+                is_cased = not entry.case_sensitive or text.startswith(entry.grapheme, position)
+                if is_cased and (not entry.whole_word or _is_whole(folded, position, position + length)):
+                    return entry
+        return None
+
+
+def replacements_by(
+    lexicons: Sequence[CompiledLexicon], text: str, taken: Sequence[Replacement] = ()
+) -> tuple[Replacement, ...]:
+    """The parts of a text that lexicons replace, beside those that are ``taken``: from the left, the longest entry of
+    the first lexicon that has one. Not inside of tags, addresses, braces and JSON keys, and no more words than the text has,
+    or :data:`MAX_SPOKEN_CHARS`.
+    """
+    if not lexicons:
+        return tuple(taken)
+    folded = _folded(text)
+    words = {match.start(): match.group() for match in _WORD.finditer(folded)}
+    found: list[Replacement] = []
+    num_spoken, free_from = 0, 0
+    closed = _closed(text, taken)
+    for position in range(len(text)) if any(each.needs_every_position for each in lexicons) else words:
+        if position < free_from:
+            continue
+        word = words.get(position, "")
+        entry = next(filter(None, (each.longest(text, folded, position, word) for each in lexicons)), None)
+        if entry is None:
+            continue
+        free_from = position + len(entry.grapheme)
+        num_spoken += len(entry.alias)
+        if num_spoken > max(len(text), MAX_SPOKEN_CHARS):
+            break
+        if not any(start < free_from and position < end for start, end in closed):
+            ipa = ipa_of(entry.ipa, "ipa")
+            found.append(Replacement(position, free_from, entry.alias, ipa, READ if entry.alias else ""))
+    return tuple(sorted([*taken, *found], key=lambda each: each.start)[:MAX_REPLACEMENTS])
+
+
+def _closed(text: str, taken: Sequence[Replacement]) -> list[tuple[int, int]]:
+    """Where no entry may stand."""
+    closed = [(each.start, each.end) for each in taken]
+    if not _MARKUP_SIGNS.isdisjoint(text):
+        closed += [match.span() for match in _MARKUP.finditer(text)]
+    return closed
+
+
+def read_pls(document: bytes) -> Lexicon:
+    """A W3C Pronunciation Lexicon (PLS 1.0) in UTF-8: of each ``lexeme`` the preferred alias or phoneme, or the first.
+
+    Raises:
+        LexiconMalformed: not well-formed, not PLS, a document type, or beyond the bounds; with line and column.
+    """
+    return _PlsReader().read(document)
+
+
+class _PlsReader:
+    def __init__(self) -> None:
+        self._xml = XmlReader(start=self._start, end=self._end, characters=self._characters, fault=LexiconMalformed)
+        self._path: list[str] = []
+        self._language = ""
+        self._alphabet = self._phoneme_alphabet = "ipa"
+        self._text = ""
+        self._graphemes: list[str] = []
+        self._said: dict[str, str] = {}
+        self._is_preferred = False
+        self._preferred: set[str] = set()
+        self._entries: list[Entry] = []
+
+    def read(self, document: bytes) -> Lexicon:
+        self._xml.read(document)
+        try:
+            return msgspec.convert({"language": self._language, "entries": self._entries}, Lexicon)
+        except msgspec.ValidationError as error:
+            raise LexiconMalformed(str(error)) from None
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if not self._path:
+            if name != "lexicon":
+                raise self._xml.malformed(f"the root element is {name[:40]}, not lexicon")
+            self._language = attributes.get("xml:lang", "")
+            self._alphabet = attributes.get("alphabet", "ipa").lower()
+        self._path.append(name)
+        if len(self._path) > _MAX_DEPTH or len(self._entries) > MAX_ENTRIES:
+            raise self._xml.malformed(f"more than {MAX_ENTRIES} entries, or nested more than {_MAX_DEPTH} deep")
+        if name == "lexeme":
+            self._graphemes, self._said, self._preferred = [], {}, set()
+        self._text = ""
+        self._is_preferred = attributes.get("prefer") == "true"
+        self._phoneme_alphabet = attributes.get("alphabet", self._alphabet).lower()
+
+    def _characters(self, data: str) -> None:
+        self._text += data
+
+    def _end(self, name: str) -> None:
+        self._path.pop()
+        written, self._text = " ".join(self._text.split()), ""
+        match name:
+            case "grapheme":
+                self._graphemes.append(written)
+            case "phoneme":
+                ipa = ipa_of(written, self._phoneme_alphabet)
+                if not ipa:
+                    raise self._xml.malformed("a phoneme that is neither IPA nor X-SAMPA")
+                self._keep("ipa", ipa)
+            case "alias":
+                self._keep("alias", written)
+            case "lexeme":
+                self._add()
+
+    def _keep(self, kind: str, written: str) -> None:
+        if kind not in self._said or (self._is_preferred and kind not in self._preferred):
+            self._said[kind] = written
+        if self._is_preferred:
+            self._preferred.add(kind)
+
+    def _add(self) -> None:
+        if not self._graphemes or not self._said:
+            raise self._xml.malformed("a lexeme needs a grapheme and an alias or a phoneme")
+        for grapheme in self._graphemes:
+            if not 0 < len(grapheme) <= MAX_GRAPHEME_CHARS:
+                raise self._xml.malformed(f"a grapheme has 1 to {MAX_GRAPHEME_CHARS} characters")
+            self._entries.append(Entry(grapheme, self._said.get("alias", ""), self._said.get("ipa", "")))
+
+
+def _fault(entry: Entry) -> str:
+    """Why an entry cannot be used; empty if it can."""
+    if not has_speech(entry.grapheme):
+        return "grapheme: no letter and no digit"
+    if entry.grapheme != entry.grapheme.strip():
+        return "grapheme: white space at its edges"
+    if not entry.alias and not entry.ipa:
+        return "alias or ipa is needed"
+    if entry.alias and (
+        not has_speech(entry.alias) or clean(entry.alias) != entry.alias or len(entry.alias) > MAX_ALIAS_CHARS
+    ):
+        return f"alias: at most {MAX_ALIAS_CHARS} characters of words without control characters"
+    return "ipa: not IPA" if entry.ipa and not ipa_of(entry.ipa, "ipa") else ""
+
+
+def _folded(text: str) -> str:
+    """In small letters, as many characters as before."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
+
+
+def _is_whole(text: str, start: int, end: int) -> bool:
+    """Whether no word goes on at the edges; scripts without spaces have none that show."""
+    return not (_joins(text, start) or _joins(text, end))
+
+
+def _joins(text: str, position: int) -> bool:
+    if not 0 < position < len(text):
+        return False
+    before, after = text[position - 1], text[position]
+    if unicodedata.category(after)[0] == "M":
+        return True
+    return (before.isalnum() and after.isalnum()) and not (is_unspaced(before) or is_unspaced(after))

@@ -275,8 +275,7 @@ async def test_offers_inside_a_call_that_cannot_be_answered(tmp_path: Path, meth
         if method == "INVITE":
             caller.ack()
         assert answer.status == 200
-        call = await server.only_call()
-        assert (call["state"], call["srtp"]) == ("established", True)
+        await server.until_call(lambda call: (call["state"], call["srtp"]) == ("established", True))
         assert (await caller.bye()).status == 200
         await server.until_terminated()
         assert ua_pid(server) == first_pid

@@ -292,7 +292,7 @@ class _TextHere:
 
     async def feed(self, take: Callable[[TextChunk], None]) -> None:
         for start in range(0, len(self._text), TEXT_SLICE_CHARS):
-            for chunk in self._chunker.push(self._text[start : start + TEXT_SLICE_CHARS]):
+            for chunk in self._chunker.push(self._text[start : start + TEXT_SLICE_CHARS], next_is_there=True):
                 take(chunk)
             await asyncio.sleep(0)
         for chunk in self._chunker.flush():

@@ -85,12 +85,13 @@ class Chunking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chunker:
-    """Turns a growing text into chunks. How the text is divided when it arrives makes no difference to the result.
+    """Turns a growing text into chunks.
 
     The first chunk is given out as soon as its end is known: the first sentence, or its first clauses when it is longer
-    than ``first_chunk_max_chars`` (characters of source). Later chunks merge short sentences until they have half of
-    ``chunk_max_chars``, and cut longer sentences. Text without speech joins the chunk that follows. In Chinese a third
-    of these limits holds.
+    than ``first_chunk_max_chars`` (characters of source). Where text comes in pieces and no clause ends so soon, it is
+    cut at a word; apart from that it makes no difference how the text is divided when it arrives. Later chunks merge
+    short sentences until they have half of ``chunk_max_chars``, and cut longer sentences. Text without speech joins the
+    chunk that follows. In Chinese a third of these limits holds.
 
     Without a language a chunk of digits alone is in the language of the chunk before.
 
@@ -117,6 +118,7 @@ class Chunker:
         self._silent = ""
         self._held = ""
         self._num_taken = 0
+        self._has_text = False
 
     def __str__(self) -> str:
         return f"chunker {self._first_chunk_max_chars}/{self._chunk_max_chars} characters"
@@ -131,11 +133,13 @@ class Chunker:
         """Source behind the last chunk that holds nothing to say, such as white space. It belongs to no chunk yet."""
         return self._silent
 
-    def push(self, text: str) -> list[TextChunk]:
-        """Append text; returns the chunks that became complete."""
+    def push(self, text: str, *, next_is_there: bool = False) -> list[TextChunk]:
+        """Append text; returns the chunks that became complete. ``next_is_there``: do not cut it at a word."""
+        comes_in_pieces = self._has_text and not next_is_there
+        self._has_text = self._has_text or bool(text)
         chunks = self._from_sentences([sentence.source for sentence in self._splitter.push(text)])
         if self._index == 0:
-            self._emit_first_early(chunks)
+            self._emit_first_early(chunks, at_a_word=comes_in_pieces)
         return chunks
 
     def flush(self) -> list[TextChunk]:
@@ -154,12 +158,14 @@ class Chunker:
             self._hold(rest, chunks)
         return chunks
 
-    def _emit_first_early(self, chunks: list[TextChunk]) -> None:
-        """Give out the first clauses of a sentence that is still growing, where its end would make no difference."""
+    def _emit_first_early(self, chunks: list[TextChunk], *, at_a_word: bool) -> None:
+        """Give out the beginning of a sentence that is still growing: clauses, where its end would make no difference."""
         while self._index == 0:
             beginning = self._splitter.settled[self._num_taken :]
-            cut = self._first_cut(beginning)
             limit = self._first_limit(self._first_chunk_max_chars, beginning)
+            cut = self._first_cut(beginning)
+            if at_a_word and not cut and len(beginning) >= limit + CLAUSE_LOOKAHEAD_CHARS:
+                cut = long_cut(beginning, limit)
             if not cut or len(beginning) < max(cut, limit) + CLAUSE_LOOKAHEAD_CHARS:
                 return
             self._emit(beginning[:cut], chunks)

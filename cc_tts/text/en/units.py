@@ -86,6 +86,9 @@ _UNITS = {
     "cm cubed": "cubic centimeter|cubic centimeters",
     "cm squared": "square centimeter|square centimeters",
     "m cubed": "cubic meter|cubic meters",
+    "m2": "square meter|square meters",
+    "km2": "square kilometer|square kilometers",
+    "m3": "cubic meter|cubic meters",
     "px": "pixel|pixels",
 }
 UNIT_SYMBOLS = frozenset(_UNITS)

@@ -81,7 +81,7 @@ class Preparer:
         end = text.position + SLICE_CHARS
         is_whole = end >= len(text.text)
         try:
-            chunks = text.chunker.push(text.text[text.position : end])
+            chunks = text.chunker.push(text.text[text.position : end], next_is_there=True)
             if is_whole:
                 chunks += text.chunker.flush()
         except Exception:  # one text's trouble must not end the process

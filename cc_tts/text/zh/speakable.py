@@ -38,7 +38,7 @@ _SQUARED_AND_CUBED = {
     "mm²": "平方毫米",
     "cm²": "平方厘米",
     "m²": "平方米",
-    "km²": "平方公里",
+    "km²": "平方千米",
     "cm³": "立方厘米",
     "m³": "立方米",
 }
@@ -63,8 +63,9 @@ _UNITS = {
 }
 _UNIT = re.compile(rf"(?<=\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z])")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|,\d)")
-_CURRENCY_FIRST = re.compile(r"(?<![A-Za-z])(USD|EUR|GBP|JPY|CNY|RMB|HKD)\s?(?=\d)")
-_CURRENCY_SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "JPY", "CNY": "¥", "RMB": "¥", "HKD": "HK$"}
+_YUAN_CODE = re.compile(r"(?<![A-Za-z])(?:RMB\s?(?=\d)|CNY\s?(?=\d[\d,.]*\s?[万萬亿億千]))")
+_CURRENCY_FIRST = re.compile(r"(?<![A-Za-z])(USD|EUR|GBP|JPY|HKD)\s?(?=\d)")
+_CURRENCY_SIGNS = {"USD": "$", "EUR": "€", "GBP": "£", "JPY": "JPY", "HKD": "HK$"}
 _NAMED_CURRENCY = re.compile(r"(?P<code>JPY|HK\$|US\$)(?P<amount>\d{1,15}(?:\.\d{1,9})?)")
 _CURRENCY_NAMES = {"JPY": "日元", "HK$": "港元", "US$": "美元"}
 _CURRENCY_LAST = re.compile(r"(?<=\d)\s?(USD|EUR|GBP|JPY|CNY|RMB|HKD)(?![A-Za-z])")
@@ -73,7 +74,7 @@ _CURRENCY_WORDS = {
     "EUR": "欧元",
     "GBP": "英镑",
     "JPY": "日元",
-    "CNY": "元",
+    "CNY": "人民币",
     "RMB": "元",
     "HKD": "港元",
 }
@@ -83,6 +84,7 @@ _RANGE = re.compile(
 )
 _PERCENT_RANGE = re.compile(r"(?<![\d.])(\d{1,6}(?:\.\d{1,6})?)\s?[-~～〜–—]\s?(?=\d{1,6}(?:\.\d{1,6})?[%％])")
 _NEGATIVE_PERCENT = re.compile(r"(?<![\w)])-(?=\d{1,12}(?:\.\d{1,6})?[%％])", re.ASCII)
+_SCORE = re.compile(r"[\u4e00-\u9fff]+ ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])")
 _TIME_RANGE = re.compile(r"(?<=:\d\d)\s?[-~～〜–—]\s?(?=\d{1,2}:\d\d)")
 _DOTTED = re.compile(r"(?<![\d.])\d{1,6}(?:\.\d{1,6}){2,9}(?![\d.])")
 _WIDE_COLON = re.compile(r"(?<=\d)：(?=\d)")
@@ -158,7 +160,8 @@ def _folded(text: str) -> str:
 
 def _prepared(text: str) -> str:
     """What wetext reads wrongly, written so that it reads it right."""
-    text = prepare_quantities(text)
+    text = _YUAN_CODE.sub("¥", text)
+    text = prepare_quantities(_SCORE.sub(_score, text))
     text = _WIDE_COLON.sub(":", _THOUSANDS.sub(lambda match: match.group().replace(",", ""), text))
     text = _CURRENCY_FIRST.sub(lambda match: _CURRENCY_SIGNS[match[1]], text)
     text = _NAMED_CURRENCY.sub(lambda match: f"{match['amount']}{_CURRENCY_NAMES[match['code']]}", text)
@@ -172,6 +175,12 @@ def _prepared(text: str) -> str:
     for pattern, words in _KEYS:
         text = pattern.sub(words, text)
     return text
+
+
+def _score(match: re.Match[str]) -> str:
+    """``1-2`` after the name of a team is a score; wetext knows the teams."""
+    said = _say_quantities(match.group())
+    return said if "比" in said and "比" not in match.group() else match.group()
 
 
 def _clauses(text: str) -> list[str]:

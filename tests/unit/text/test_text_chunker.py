@@ -1,5 +1,6 @@
 """Chunks join to the text, the first is short, and no chunk cuts a number in two or has nothing to say."""
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -166,6 +167,41 @@ def test_a_stream_gives_the_first_clauses_out_before_the_sentence_ends() -> None
     assert [chunk.index for chunk in rest] == [1]
 
 
+def in_tokens(text: str, chunker: Chunker) -> list[tuple[int, TextChunk]]:
+    """The chunks of a text that comes word by word, each with how many characters had come."""
+    chunks: list[tuple[int, TextChunk]] = []
+    come = 0
+    for token in re.findall(r"\S+\s*|\s+", text):
+        come += len(token)
+        chunks += [(come, chunk) for chunk in chunker.push(token)]
+    return chunks + [(come, chunk) for chunk in chunker.flush()]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (
+            "The technician who was going to visit your house this afternoon will be there tomorrow morning instead.",
+            "The technician who was going to visit your house this",
+        ),
+        (
+            "We have sent the confirmation to the telephone number 555-867-5309 that you gave us when you signed up.",
+            "We have sent the confirmation to the telephone number",
+        ),
+        (
+            "Your technician will be there by noon, as we had agreed on Monday.",
+            "Your technician will be there by noon,",
+        ),
+    ],
+)
+def test_a_stream_in_which_no_clause_ends_is_cut_at_a_word(text: str, first: str) -> None:
+    (come, chunk), *rest = in_tokens(text, Chunker(Echo(), Chunking(language="en", first_chunk_max_chars=60)))
+    assert chunk.source == first
+    assert come <= 60 + 20, "soon after the limit"
+    assert chunk.source + "".join(each.source for _, each in rest) == text
+    assert len(chunk_text(text, Echo(), language="en")) == 1 + ("," in text), "a whole text is not cut at a word"
+
+
 def test_the_silent_tail_of_a_stream_is_told_apart() -> None:
     chunker = Chunker(NORMALIZER, Chunking(language="en"))
     assert [chunk.source for chunk in chunker.push("Bye. 😀 ")] == ["Bye."]
@@ -204,7 +240,7 @@ def test_the_pieces_of_a_stream_make_no_difference(text: str, cuts: list[int], l
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     streamed: list[TextChunk] = []
     for begin, end in pairwise(edges):
-        streamed += stream.push(text[begin:end])
+        streamed += stream.push(text[begin:end], next_is_there=True)
     streamed += stream.flush()
     assert streamed == expected
     assert "".join(chunk.source for chunk in streamed) + stream.silent_tail == text

@@ -2,9 +2,10 @@
 
     python -m bench.cpu_voices [--calls 1 4 40] [--seconds 30] [--minutes 10] [--engines espeak onnx]
 
-No prompt is cached. Each level first speaks prompts with pauses between them (time to first audio: from the request to the
-first frame with speech), then all the time: the next prompt waits before one ends, so that the line never runs dry by
-itself. ``--minutes`` holds the largest level of ``onnx`` that long, looks at the memory, and then kills its worker once.
+No prompt is cached. Each level first speaks prompts with pauses between them, each call at its own time, then on every
+call at the same instant (``burst``), then all the time: the next prompt waits before one ends, so that the line never
+runs dry by itself. Time to first audio is from the request to the first frame with speech. ``--minutes`` holds the
+largest level of ``onnx`` that long, looks at the memory, and then kills its worker once.
 
 SIPp places the calls and ``bench.rtp_crowd`` hears them, on this machine; wants the server build of pjsua2.
 """
@@ -36,6 +37,9 @@ SENTENCES = (
     "The appointment on the {} of next month is at three in the afternoon.",
 )
 PAUSE_S = 0.5
+PROMPT_S = 5.0
+"""About as long as a sentence is."""
+BURSTS = 3
 SETUP_RATE = 10.0
 SETTLE_S = 2.0
 PROMPT_TIMEOUT_S = 60.0
@@ -110,11 +114,18 @@ class Calls:
             await asyncio.wait_for(future, PROMPT_TIMEOUT_S)
 
     async def with_pauses(self, call_id: str, until_s: float) -> None:
-        """One prompt after the other, with a pause before each."""
+        """One prompt after the other, with a pause before each. Calls begin spread over the length of a prompt."""
+        place = sorted(self.ids).index(call_id) / len(self.ids)
+        await asyncio.sleep(PROMPT_S * place)
         while time.monotonic() < until_s:
             await asyncio.sleep(PAUSE_S)
             if (utterance_id := await self.speak(call_id)) is not None:
                 await self.until("speak.complete", utterance_id)
+
+    async def in_bursts(self, call_id: str, _until_s: float) -> None:
+        """A prompt at the same instant on every call."""
+        if (utterance_id := await self.speak(call_id)) is not None:
+            await self.until("speak.complete", utterance_id)
 
     async def all_the_time(self, call_id: str, until_s: float) -> None:
         """The next prompt is sent when the one before it begins to play."""
@@ -124,6 +135,13 @@ class Calls:
                 await asyncio.sleep(REFUSED_PAUSE_S)
                 continue
             await self.until("speak.started", utterance_id)
+
+    def first_audio(self) -> Json:
+        """What came of the prompts since this was asked before."""
+        result = {"time_to_first_audio_ms": percentiles(self.first_audio_ms), "refused": self.num_refused}
+        self.first_audio_ms.clear()
+        self.num_refused = 0
+        return result
 
     async def all(self, work: Callable[[str, float], Any], seconds: float) -> None:
         """Do this on every call."""
@@ -148,15 +166,24 @@ async def level(server: LabServer, num_calls: int, seconds: float, minutes: floa
         stack.callback(follower.cancel)
         await asyncio.sleep(PAUSE_S)
         stay_s = (
-            num_calls / SETUP_RATE + 6 * SETTLE_S + 2 * seconds + 60 * minutes + RECOVERY_TIMEOUT_S + PROMPT_TIMEOUT_S
+            num_calls / SETUP_RATE
+            + 6 * SETTLE_S
+            + 2 * seconds
+            + BURSTS * 3 * PROMPT_S
+            + 60 * minutes
+            + RECOVERY_TIMEOUT_S
+            + PROMPT_TIMEOUT_S
         )
         sipp = await Sipp.start(server, crowd.ports, folder, rate=SETUP_RATE, stay_s=stay_s)
         try:
             await asyncio.sleep(num_calls / SETUP_RATE + SETTLE_S)
             result: Json = {"calls": len(calls.ids)}
             await calls.all(calls.with_pauses, seconds)
-            result["time_to_first_audio_ms"] = percentiles(calls.first_audio_ms)
-            result["refused"] = calls.num_refused
+            result |= calls.first_audio()
+            for _ in range(BURSTS):
+                await calls.all(calls.in_bursts, 0)
+                await asyncio.sleep(PAUSE_S)
+            result["burst"] = calls.first_audio()
             result["all_the_time"] = await speak_on(calls, crowd, sipp, seconds)
             if minutes:
                 result["for_long"] = await hold(calls, crowd, sipp, 60 * minutes)
@@ -174,7 +201,7 @@ async def level(server: LabServer, num_calls: int, seconds: float, minutes: floa
 
 async def speak_on(calls: Calls, crowd: Crowd, sipp: Sipp, seconds: float) -> Json:
     """Speech all the time; what the callers heard and what it took."""
-    calls.underruns = calls.num_refused = calls.num_complete = 0
+    calls.underruns = calls.num_complete = 0
     calls.errors.clear()
     meter = Meter(**processes(calls.server), crowd=crowd.pid, sipp=sipp.process.pid, bench=os.getpid())
     crowd.say("start")

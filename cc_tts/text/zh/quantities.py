@@ -37,7 +37,10 @@ _ALL_DAY = re.compile(r"(?<![\d/])(?:24\s?/\s?7|7\s?[×xX*]\s?24|24\s?[×xX*]\s?
 _WEEKDAYS = re.compile(
     rf"((?:周|週|星期|礼拜|禮拜)[一二三四五六日天])\s?{_DASH}\s?(?=(?:周|週|星期|礼拜|禮拜)?[一二三四五六日天])"
 )
-_RANGE = re.compile(rf"(?<=[\d%％元块塊点點时時分日号號月年岁歲万萬亿億千百折度℃])\s?{_DASH}\s?(?=[¥￥$€£]?\d)")
+_PART_OF_DAY = "(?:凌晨|早上|上午|中午|下午|傍晚|晚上|次日|当天|當天)"
+_RANGE = re.compile(
+    rf"(?<=[\d%％元块塊点點时時分日号號月年岁歲万萬亿億千百折度℃])\s?{_DASH}\s?(?={_PART_OF_DAY}?[¥￥$€£]?\d)"
+)
 
 _SUMS = {
     "¥": "元",
@@ -59,15 +62,17 @@ _SUM = re.compile(
 _MINUS = re.compile(r"(?<![\w)）])[-−](?=\d)", re.ASCII)
 
 _MASK = re.compile(
-    r"(?:[*•·]{2,19}|(?<![A-Za-z])[xX]{3,19})(?:[ -]?[*•·xX]{2,19}){0,4}[ -]?(?P<digits>\d{2,6})(?!\d)|\*"
-    r"(?P<tail>\d{4})(?!\d)"
+    r"(?P<head>(?<![\d.])\d{2,6}[ -]?)?(?:[*•·]{2,19}|(?<![A-Za-z])[xX]{3,19})(?:[ -]?[*•·xX]{2,19}){0,4}"
+    r"[ -]?(?P<digits>\d{2,6})(?!\d)|\*(?P<tail>\d{4})(?!\d)"
 )
-_LETTER_DASH_NUMBER = re.compile(r"(?<![A-Za-z0-9-])([A-Za-z]{1,3})-(\d{1,2})(?![\dA-Za-z.-])")
-_ROOM = re.compile(r"(?<![\d.-])(\d{3,4})(?=室|房(?!间数|價|价))|(?<=房间)(\d{3,4})(?!\d)")
+_DIGITS_BEFORE = tuple("0123456789零幺二三四五六七八九")
+_MIN_CODE_DIGITS = 3
+_LETTER_DASH_NUMBER = re.compile(r"(?<![A-Za-z0-9-])([A-Za-z]{1,3})-(\d{1,12})(?![\dA-Za-z.-])")
+_ROOM = re.compile(r"(?<![\d.-])(\d{3,4})(?=室|房(?!间数|價|价))|(?<=房间|单元|單元)(\d{3,4})(?!\d)")
 _HOUSE_PARTS = re.compile(r"(?<![\d.-])(\d{1,3})-(\d{1,3})-(\d{3,4})(?=室|房|$|[，。、,\s])")
 _FRACTION = re.compile(r"(?<![\d/.])(\d{1,4})/(\d{1,4})(?![\d/.])")
 _LESS_OR_GREATER = re.compile(r"([<>＜＞])\s?(?=[¥￥$]?\d)")
-_NUMBER_SIGN = re.compile(r"(?<![A-Za-z])No\.\s?(?=\d)")
+_NUMBER_SIGN = re.compile(r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)")
 _GRAMS = re.compile(r"(?<=\d)\s?g(?![A-Za-z/])")
 
 _ORDINAL_TWO = re.compile(r"(?<=第)2(?![\d.])")
@@ -94,7 +99,7 @@ def prepare_quantities(text: str) -> str:
     text = _SUM.sub(_sum, text)
     text = _HOUSE_PARTS.sub(lambda match: "杠".join(_digits(part) for part in match.groups()), text)
     text = _ROOM.sub(lambda match: _digits(match.group()), text)
-    text = _LETTER_DASH_NUMBER.sub(r"\1杠\2", text)
+    text = _LETTER_DASH_NUMBER.sub(_letters_and_number, text)
     text = _WEEKDAYS.sub(r"\1到", text)
     text = _RANGE.sub(_range, text)
     text = _LESS_OR_GREATER.sub(lambda match: "小于" if match[1] in "<＜" else "大于", text)
@@ -106,8 +111,14 @@ def prepare_quantities(text: str) -> str:
 
 
 def _masked(match: re.Match[str]) -> str:
-    follows_digits = match.string[match.start() - 1 : match.start()].isdigit()
-    return ("，" if follows_digits else "") + _digits(match["digits"] or match["tail"])
+    follows_digits = match.string[: match.start()].endswith(_DIGITS_BEFORE)
+    head = _digits(match["head"] or "")
+    return head + ("，" if head or follows_digits else "") + _digits(match["digits"] or match["tail"])
+
+
+def _letters_and_number(match: re.Match[str]) -> str:
+    number = match[2]
+    return f"{match[1]}杠{number if len(number) < _MIN_CODE_DIGITS else _digits(number)}"
 
 
 def _dates(text: str) -> str:
@@ -171,7 +182,7 @@ def _range(match: re.Match[str]) -> str:
     )
     in_code = re.search(r"[A-Za-z\d]-\d+$|[A-Za-z]\d*$", before) or re.match(r"\d+-\d", after)
     long_run = re.search(r"\d{5,}$", before) or re.match(r"\d{5,}", after)
-    leading_zero = re.search(r"(?<!\d)0\d+$", before)
+    leading_zero = re.search(r"(?<![\d:：])0\d+$", before)
     year_month = re.search(r"(?<!\d)(?:19|20)\d\d$", before) and re.match(r"(?:0[1-9]|1[0-2])(?!\d)", after)
     if in_code or long_run or leading_zero or year_month:
         return match.group()

@@ -31,7 +31,8 @@ _ADDRESS_SIGNS = {
     "%": "百分号",
     ":": "冒号",
 }
-_COMPATIBILITY = re.compile("[０-９Ａ-Ｚａ-ｚ＋－＃＊＠％＄￥￡＝～㌀-㏿①-⒛Ⅰ-ⅿ]+")
+_COMPATIBILITY = re.compile("[０-９Ａ-Ｚａ-ｚ＋－＃＊＠％＄￥￡＝～㌀-㏿①-⒛Ⅰ-ⅿ¼-¾⅐-⅞]+")
+_AFTER_WHOLE = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
 _SUPERSCRIPTS = str.maketrans({"²": "平方", "³": "立方", "№": "编号"})
 _SQUARED_UNIT = re.compile("(?<=[A-Za-z])([²³])")
 _SQUARED_AND_CUBED = {
@@ -114,6 +115,7 @@ _SIGNS = {
 _SIGN = re.compile(f"[{''.join(re.escape(sign) for sign in _SIGNS)}]")
 _DROPPED = re.compile(r"[（）()【】\[\]{}「」『』《》〈〉<>“”\"‘’`*_^|\\~～•·#]")
 _FULL_STOP = re.compile(r"(?<![A-Za-z. ])\.|\.(?=\s*$)|\.(?=[\u3400-\u9fff])")
+_PER = re.compile("(?<=[元块塊])/(?=[\u4e00-\u9fff])")
 _DASHES = re.compile(r"\s*(?:—+|–+|\s-\s)\s*")
 _SPACE = re.compile(r"(?<![\x21-\x7e]) | (?![\x21-\x7e])")
 _REPEATED_COMMA = re.compile(r"[，,、](?:\s*[，,、])+")
@@ -130,7 +132,7 @@ def speakable(text: str) -> str:
     text = say_addresses(_folded(text), _ADDRESS_SIGNS, say_digits)
     text = _prepared(say_identifiers(text))
     text = "".join(_say_quantities(clause) for clause in _clauses(text))
-    return _tidy(say_leftover_digits(text))
+    return _tidy(_PER.sub("每", say_leftover_digits(text)))
 
 
 @cache
@@ -152,7 +154,10 @@ def _say_quantities(clause: str) -> str:
 
 
 def _folded(text: str) -> str:
-    text = _COMPATIBILITY.sub(lambda match: unicodedata.normalize("NFKC", digits_to_ascii(match.group())), text)
+    text = _COMPATIBILITY.sub(
+        lambda match: unicodedata.normalize("NFKC", digits_to_ascii(match.group())).replace("⁄", "/"),
+        _AFTER_WHOLE.sub("又", text),
+    )
     text = _QUANTITY_SQUARED.sub(lambda match: _SQUARED_AND_CUBED[match[1]], text)
     text = _SQUARED_UNIT.sub(lambda match: "平方" if match[1] == "²" else "立方", text).translate(_SUPERSCRIPTS)
     return one_line(digits_to_ascii(text).replace("\n", "\n\n"), pause="，")

@@ -1,10 +1,8 @@
-"""Replacing what a pattern finds by words, with spaces where they would run into their neighbours.
-
-Runs on: any thread; nothing here has state.
-"""
+"""Replacing what a pattern finds by words, with spaces where they would run into their neighbours."""
 
 import re
 from collections.abc import Callable
+from operator import methodcaller
 
 Say = Callable[[re.Match[str]], str | None]
 """The words for a match, or ``None`` to leave it as it is."""
@@ -25,8 +23,29 @@ def substitute(pattern: re.Pattern[str], say: Say, text: str) -> str:
     return pattern.sub(padded, text)
 
 
+def in_order(*rules: tuple[str, Say | str]) -> Callable[[str], str]:
+    """A function that applies rules one after the other: a pattern with what is said for it, or a template of that as
+    :meth:`re.Match.expand` takes it.
+    """
+    compiled = [
+        (re.compile(pattern), methodcaller("expand", say) if isinstance(say, str) else say) for pattern, say in rules
+    ]
+
+    def apply(text: str) -> str:
+        for pattern, say in compiled:
+            text = substitute(pattern, say, text)
+        return text
+
+    return apply
+
+
 def ends_sentence(match: re.Match[str]) -> bool:
     """Whether the text after the match is its end or begins a new sentence, so that a full stop there must be kept."""
     following = match.string[match.end() : match.end() + 40]
     rest = following.lstrip(" \n\"')”’")
     return not rest or (rest != following and rest[0].isupper())
+
+
+def kept_stop(match: re.Match[str]) -> str:
+    """The full stop at the end of the match if it also ends the sentence."""
+    return "." if match.group().endswith(".") and ends_sentence(match) else ""

@@ -19,37 +19,21 @@ from cc_tts.text.language import rule_set, subtags, writes_day_first
 from cc_tts.text.zh import identifiers as zh_identifiers
 from cc_tts.text.zh import speakable as zh
 
-KINDS: Final = {
-    "characters": "characters",
-    "spell-out": "characters",
-    "spellout": "characters",
-    "letters": "characters",
-    "verbatim": "characters",
-    "digits": "digits",
-    "number_digit": "digits",
-    "telephone": "telephone",
-    "cardinal": "cardinal",
-    "number": "cardinal",
-    "ordinal": "ordinal",
-    "fraction": "fraction",
-    "unit": "unit",
-    "currency": "currency",
-    "date": "date",
-    "time": "time",
-    "duration": "time",
-    "address": "address",
-}
+KINDS: Final = dict.fromkeys(("characters", "spell-out", "spellout", "letters", "verbatim"), "characters") | {
+    "digits": "digits", "number_digit": "digits", "telephone": "telephone", "cardinal": "cardinal",
+    "number": "cardinal", "ordinal": "ordinal", "fraction": "fraction", "unit": "unit", "currency": "currency",
+    "date": "date", "time": "time", "duration": "time", "address": "address",
+}  # fmt: skip
 """Every ``interpret-as`` and the reading it stands for; ``expletive`` and ``bleep`` are a tone, not a reading."""
 
 _DIGITS_OF_GROUP: Final = 3
 _MAX_GROUP_DIGITS: Final = 4
 _MAX_ORDINAL_DIGITS: Final = 9
 _SIGN_NAMES: Final = {
-    "en": {
-        "@": "at", ".": "dot", "-": "dash", "_": "underscore", "+": "plus", "/": "slash", "?": "question mark",
-        "=": "equals", "&": "and", "#": "hash", "%": "percent", "~": "tilde", ":": "colon", "*": "star", "$": "dollar",
-        "!": "exclamation mark", ",": "comma", ";": "semicolon", "'": "apostrophe", '"': "quote", "(": "open bracket",
-        ")": "close bracket", "\\": "backslash", "|": "bar", "<": "less than", ">": "greater than",
+    "en": en.ADDRESS_SIGNS | {
+        "*": "star", "$": "dollar", "!": "exclamation mark", ",": "comma", ";": "semicolon", "'": "apostrophe",
+        '"': "quote", "(": "open bracket", ")": "close bracket", "\\": "backslash", "|": "bar", "<": "less than",
+        ">": "greater than",
     },
     "zh": {
         "@": "艾特", ".": "点", "-": "杠", "_": "下划线", "+": "加", "/": "斜杠", "?": "问号", "=": "等于", "&": "和",

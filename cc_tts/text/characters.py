@@ -1,7 +1,4 @@
-"""Characters that cannot be said are taken out before any rule of a language looks at the text.
-
-Runs on: any thread; nothing here has state.
-"""
+"""Characters that cannot be said are taken out before any rule of a language looks at the text."""
 
 import re
 import unicodedata

@@ -1,8 +1,6 @@
 """Where a sentence may be cut in two: after a clause mark, at a space, and only then anywhere.
 
 Never inside a number, sum of money, date, time, telephone or card number, address, or between a title and its name.
-
-Runs on: any thread; nothing here has state.
 """
 
 import re
@@ -62,7 +60,8 @@ def long_cut(text: str, limit: int) -> int:
     ]
     if clauses:
         return clauses[-1]
-    inside = _positions_kept_whole(text)
+    found = [match for pattern in _KEPT_WHOLE for match in pattern.finditer(text)]
+    inside = {position for match in found for position in range(match.start() + 1, match.end())}
     for position in range(limit, limit // 3, -1):
         if text[position].isspace() and position not in inside:
             return position
@@ -75,11 +74,3 @@ def long_cut(text: str, limit: int) -> int:
 def _joins_ascii(text: str, position: int) -> bool:
     before, after = text[position - 1], text[position]
     return before.isascii() and after.isascii() and before.isalnum() and after.isalnum()
-
-
-def _positions_kept_whole(text: str) -> set[int]:
-    inside: set[int] = set()
-    for pattern in _KEPT_WHOLE:
-        for match in pattern.finditer(text):
-            inside.update(range(match.start() + 1, match.end()))
-    return inside

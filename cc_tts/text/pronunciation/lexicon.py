@@ -1,7 +1,4 @@
-"""Lexicons: how names, streets and products are said, as JSON or as W3C PLS 1.0, and where their words stand in a text.
-
-Runs on: any thread; a :class:`CompiledLexicon` never changes.
-"""
+"""Lexicons: how names, streets and products are said, as JSON or as W3C PLS 1.0, and where their words stand in a text."""
 
 import re
 import unicodedata
@@ -91,7 +88,8 @@ class CompiledLexicon:
         for length in sorted(lengths, reverse=True) if lengths else ():
             for entry in self._entries.get(folded[position : position + length], ()):
                 is_cased = not entry.case_sensitive or text.startswith(entry.grapheme, position)
-                if is_cased and (not entry.whole_word or _is_whole(folded, position, position + length)):
+                is_inside = _joins(folded, position) or _joins(folded, position + length)
+                if is_cased and not (entry.whole_word and is_inside):
                     return entry
         return None
 
@@ -236,12 +234,8 @@ def _folded(text: str) -> str:
     return "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
 
 
-def _is_whole(text: str, start: int, end: int) -> bool:
-    """Whether no word goes on at the edges; scripts without spaces have none that show."""
-    return not (_joins(text, start) or _joins(text, end))
-
-
 def _joins(text: str, position: int) -> bool:
+    """Whether a word goes on at ``position``; scripts without spaces have none that show."""
     if not 0 < position < len(text):
         return False
     before, after = text[position - 1], text[position]

@@ -3,8 +3,6 @@
 The names are those on which Amazon Polly, Google and Azure agree; SSML 1.1 (W3C) §3.1.9 leaves them open. English and
 Chinese by the rules for these languages, ordinals of others by num2words; what has no rule in a language is read as any
 text is.
-
-Runs on: any thread; nothing here has state.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""XML from outside, read with expat: no document type, so no entities but the five of XML, and nothing external.
-
-Runs on: any thread; one :class:`XmlReader` reads one document.
-"""
+"""XML from outside, read with expat: no document type, so no entities but the five of XML, and nothing external."""
 
 from collections.abc import Callable
 from typing import NoReturn

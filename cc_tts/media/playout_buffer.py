@@ -120,12 +120,8 @@ class PlayoutBuffer:
 
     # The writers' side
 
-    @property
-    def buffered_ms(self) -> float:
-        """Audio written and neither played nor cut, of all utterances, ms."""
-        return self._format.ms_for_bytes(self._buffered())
-
     def _buffered(self) -> int:
+        """Bytes written and neither played nor cut, of all utterances."""
         self._live = [
             queued for queued in self._live if not queued.cut and not (queued.finished and not queued.available)
         ]

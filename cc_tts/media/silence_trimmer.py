@@ -48,14 +48,10 @@ class SilenceTrimmer:
         self._keep_lead = audio_format.samples_for_ms(keep_lead_ms)
         self._num_ramp = audio_format.samples_for_ms(RAMP_MS)
         self._held: npt.NDArray[np.int16] = np.zeros(0, np.int16)
-        self._heard = False
+        self.heard = False
+        """Whether any sound came."""
         self.trimmed_lead_samples = 0
         """Samples cut off the front; final once :meth:`process` has returned something."""
-
-    @property
-    def heard(self) -> bool:
-        """Whether any sound came."""
-        return self._heard
 
     def process(self, pcm: bytes) -> bytes:
         """Take the next chunk, return what of it is certain to be kept (perhaps nothing)."""
@@ -64,13 +60,13 @@ class SilenceTrimmer:
             samples = np.concatenate((self._held, samples))
         loud = np.flatnonzero(np.abs(samples.astype(np.int32)) > SILENCE_PEAK)
         if not loud.size:
-            if self._heard:
+            if self.heard:
                 self._held = samples
             else:
                 self._cut_lead(samples, max(0, samples.size - self._keep_lead))
             return b""
-        if not self._heard:
-            self._heard = True
+        if not self.heard:
+            self.heard = True
             self._cut_lead(samples, max(0, int(loud[0]) - self._keep_lead))
             loud -= samples.size - self._held.size
             samples = self._ramped_in(self._held) if self.trimmed_lead_samples else self._held
@@ -90,7 +86,7 @@ class SilenceTrimmer:
 
     def finish(self, trail_ms: float) -> bytes:
         """End the segment with exactly ``trail_ms`` of silence, its own first; nothing if no sound came."""
-        if not self._heard:
+        if not self.heard:
             return b""
         wanted = self._format.samples_for_ms(trail_ms)
         trail = np.zeros(wanted, np.int16)

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-FLOOR_MS: Final = 40.0
-CEILING_MS: Final = 300.0
 _RISE: Final = 1.5
 _DECAY: Final = 0.8
 
@@ -16,9 +14,7 @@ class StartThreshold:
     Runs on: whoever counts the underruns of the leg, one thread.
     """
 
-    def __init__(self, *, floor_ms: float = FLOOR_MS, ceiling_ms: float = CEILING_MS) -> None:
-        if not 0 < floor_ms <= ceiling_ms:
-            raise ValueError(f"need 0 < floor ≤ ceiling, got {floor_ms} and {ceiling_ms} ms")
+    def __init__(self, *, floor_ms: float, ceiling_ms: float) -> None:
         self.floor_ms = floor_ms
         self.ceiling_ms = ceiling_ms
         self._current_ms = floor_ms

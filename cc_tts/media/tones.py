@@ -67,12 +67,8 @@ def tone(name_or_spec: str, rate_hz: int, *, max_ms: int | None = None) -> bytes
     """
     if max_ms is not None and not 0 < max_ms <= MAX_TONE_MS:
         raise Unprocessable(f"a tone lasts 1 to {MAX_TONE_MS} ms, got {max_ms}")
-    parts = _parse(_spec(name_or_spec), rate_hz)
-    made: dict[tuple[_Part, int], bytes] = {}
-    schedule = _schedule(parts, max_ms)
-    for part, ms in schedule:
-        if (part, ms) not in made:
-            made[part, ms] = _pcm(part, ms, rate_hz)
+    schedule = _schedule(_parse(_spec(name_or_spec), rate_hz), max_ms)
+    made = {(part, ms): _pcm(part, ms, rate_hz) for part, ms in set(schedule)}
     return b"".join(made[key] for key in schedule)
 
 

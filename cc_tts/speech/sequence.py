@@ -11,9 +11,8 @@ Runs on: the event loop.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import EngineOverloaded
@@ -22,19 +21,11 @@ from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, SpeechChunk, cut
 from cc_tts.speech.prompt import Content, MarkContent, Part, SilenceContent, TextContent
 
 
-class OpenPart(Protocol):
-    """Opens streams of parts."""
-
-    def __call__(self, content: Content, *, is_again: bool) -> ChunkStream:
-        """The stream of a part; ``is_again`` after one of it that gave nothing."""
-        ...
-
-
 class SequenceStream:
     """See :class:`cc_tts.speech.chunks.ChunkStream`.
 
     Args:
-        open_part: opens the stream of a part.
+        open_part: opens the stream of a part; ``is_again`` after one of it that gave nothing.
         is_again: the whole was opened before and gave nothing.
         overload_wait_ms: how long the engine may refuse a part.
 
@@ -43,7 +34,7 @@ class SequenceStream:
     def __init__(
         self,
         parts: Sequence[Part],
-        open_part: OpenPart,
+        open_part: Callable[..., ChunkStream],
         audio_format: AudioFormat,
         overload_wait_ms: float,
         *,

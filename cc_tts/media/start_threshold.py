@@ -7,11 +7,9 @@ _DECAY: Final = 0.8
 
 
 class StartThreshold:
-    """One leg's threshold.
+    """An underrun raises it by half and by what was missing; a smooth utterance takes a fifth of the way to the floor.
 
-    An underrun raises it by half and by what was missing; a smooth utterance takes a fifth of the way to the floor.
-
-    Runs on: whoever counts the underruns of the leg, one thread.
+    Runs on: whoever counts the underruns, one thread.
     """
 
     def __init__(self, *, floor_ms: float, ceiling_ms: float) -> None:

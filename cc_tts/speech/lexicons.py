@@ -57,11 +57,7 @@ class Lexicons:
         return sorted(self._by_name)
 
     def get(self, name: str) -> Lexicon:
-        """One of them.
-
-        Raises:
-            LexiconNotFound: there is none of this name.
-        """
+        """One of them; a LexiconNotFound if there is none of this name."""
         if name not in self._by_name:
             raise LexiconNotFound(self._unknown(name))
         return self._by_name[name].lexicon
@@ -109,11 +105,7 @@ class Lexicons:
             raise LexiconMalformed(f"tts.lexicons_dir cannot be written: {error.strerror}") from error
 
     def check(self, names: Sequence[str]) -> None:
-        """Look whether all of these exist.
-
-        Raises:
-            UnknownLexicon: one does not.
-        """
+        """Look whether all of these exist; an UnknownLexicon if one does not."""
         for name in names:
             if name not in self._by_name:
                 raise UnknownLexicon(self._unknown(name))

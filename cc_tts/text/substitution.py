@@ -8,11 +8,26 @@ Say = Callable[[re.Match[str]], str | None]
 """The words for a match, or ``None`` to leave it as it is."""
 
 
-def substitute(pattern: re.Pattern[str], say: Say, text: str) -> str:
-    """``text`` with each match replaced by its words."""
+def in_order(*rules: tuple[str, Say | str]) -> Callable[[str], str]:
+    """A function that applies rules one after the other: a pattern with what is said for it, or a template of that as
+    :meth:`re.Match.expand` takes it.
+    """
+    compiled = [
+        (re.compile(pattern), _padded(methodcaller("expand", say) if isinstance(say, str) else say))
+        for pattern, say in rules
+    ]
 
+    def apply(text: str) -> str:
+        for pattern, say in compiled:
+            text = pattern.sub(say, text)
+        return text
+
+    return apply
+
+
+def _padded(say: Say) -> Callable[[re.Match[str]], str]:
     def padded(match: re.Match[str]) -> str:
-        words = say(match)
+        words, text = say(match), match.string
         if words is None:
             return match.group()
         before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
@@ -20,23 +35,7 @@ def substitute(pattern: re.Pattern[str], say: Say, text: str) -> str:
         right = " " if after.isalnum() and words[-1:].isalnum() else ""
         return f"{left}{words}{right}"
 
-    return pattern.sub(padded, text)
-
-
-def in_order(*rules: tuple[str, Say | str]) -> Callable[[str], str]:
-    """A function that applies rules one after the other: a pattern with what is said for it, or a template of that as
-    :meth:`re.Match.expand` takes it.
-    """
-    compiled = [
-        (re.compile(pattern), methodcaller("expand", say) if isinstance(say, str) else say) for pattern, say in rules
-    ]
-
-    def apply(text: str) -> str:
-        for pattern, say in compiled:
-            text = substitute(pattern, say, text)
-        return text
-
-    return apply
+    return padded
 
 
 def ends_sentence(match: re.Match[str]) -> bool:

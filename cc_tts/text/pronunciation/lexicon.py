@@ -150,9 +150,9 @@ class _PlsReader:
         self._alphabet = self._phoneme_alphabet = "ipa"
         self._text = ""
         self._graphemes: list[str] = []
-        self._said: dict[str, str] = {}
+        self._said: dict[str, tuple[str, bool]] = {}
+        """Of ``alias`` and ``ipa``, and whether that is preferred."""
         self._is_preferred = False
-        self._preferred: set[str] = set()
         self._entries: list[Entry] = []
 
     def read(self, document: bytes) -> Lexicon:
@@ -172,7 +172,7 @@ class _PlsReader:
         if len(self._path) > _MAX_DEPTH or len(self._entries) > MAX_ENTRIES:
             raise self._xml.malformed(f"more than {MAX_ENTRIES} entries, or nested more than {_MAX_DEPTH} deep")
         if name == "lexeme":
-            self._graphemes, self._said, self._preferred = [], {}, set()
+            self._graphemes, self._said = [], {}
         self._text = ""
         self._is_preferred = attributes.get("prefer") == "true"
         self._phoneme_alphabet = attributes.get("alphabet", self._alphabet).lower()
@@ -197,18 +197,17 @@ class _PlsReader:
                 self._add()
 
     def _keep(self, kind: str, written: str) -> None:
-        if kind not in self._said or (self._is_preferred and kind not in self._preferred):
-            self._said[kind] = written
-        if self._is_preferred:
-            self._preferred.add(kind)
+        if kind not in self._said or (self._is_preferred and not self._said[kind][1]):
+            self._said[kind] = written, self._is_preferred
 
     def _add(self) -> None:
         if not self._graphemes or not self._said:
             raise self._xml.malformed("a lexeme needs a grapheme and an alias or a phoneme")
+        alias, ipa = (self._said.get(kind, ("", False))[0] for kind in ("alias", "ipa"))
         for grapheme in self._graphemes:
             if not 0 < len(grapheme) <= MAX_GRAPHEME_CHARS:
                 raise self._xml.malformed(f"a grapheme has 1 to {MAX_GRAPHEME_CHARS} characters")
-            self._entries.append(Entry(grapheme, self._said.get("alias", ""), self._said.get("ipa", "")))
+            self._entries.append(Entry(grapheme, alias, ipa))
 
 
 def _fault(entry: Entry) -> str:

@@ -39,8 +39,8 @@ _SIGN_NAMES: Final = {
     },
 }  # fmt: skip
 _MIXED_NUMBER: Final = re.compile(r"(?:(?P<whole>\d{1,9})[ +]{1,3})?(?P<top>\d{1,6})\s?/\s?(?P<bottom>\d{1,6})")
-_WHOLE: Final = re.compile(r"(-?)(\d[\d,. ]*)")
-_DECIMAL: Final = re.compile(r"(-?)(\d{1,3}(?:,\d{3})+|\d{1,15})(\.\d{1,12})?")
+_WHOLE: Final = re.compile(r"-?(\d[\d,. ]*)")
+_DECIMAL: Final = re.compile(r"(-?)((?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,12})?)")
 _MINUTES: Final = re.compile(r"(\d{1,3})['′](?:\s?(\d{1,2})[\"″])?")
 _MILITARY: Final = re.compile(r"([01]\d|2[0-4])([0-5]\d)")
 _FULL_YEAR_DIGITS: Final = 4
@@ -61,8 +61,10 @@ def say_as(written: str, how: str, language: str) -> str:
             return _characters(text, rules)
         case "digits" | "telephone":
             return _digits(text, rules, grouped_as_telephone=kind == "telephone")
-        case "cardinal" | "ordinal":
-            return _number(text, kind, language)
+        case "cardinal" if rules == "en":
+            return _cardinal(text)
+        case "ordinal":
+            return _ordinal(text, language)
         case "fraction" if rules == "en":
             return _fraction(text)
         case "currency" if rules == "en" and re.fullmatch("[A-Z]{3}", form) and text[:1].isdigit():
@@ -76,11 +78,8 @@ def say_as(written: str, how: str, language: str) -> str:
 
 def _characters(text: str, rules: str) -> str:
     names = _SIGN_NAMES.get(rules, {})
-    words = []
-    for part in text.split(" "):
-        said = [_character(character, rules, names) for character in part]
-        words.append(" ".join(each for each in said if each))
-    return ", ".join(word for word in words if word)
+    words = (" ".join(filter(None, (_character(each, rules, names) for each in part))) for part in text.split(" "))
+    return ", ".join(filter(None, words))
 
 
 def _character(character: str, rules: str, names: dict[str, str]) -> str:
@@ -93,10 +92,9 @@ def _character(character: str, rules: str, names: dict[str, str]) -> str:
 
 def _digits(text: str, rules: str, *, grouped_as_telephone: bool) -> str:
     """Digit by digit, in the groups in which they are written; a run without groups by threes, or as a telephone number."""
-    if grouped_as_telephone and rules == "zh":
-        plus = "加" if text.startswith("+") else ""
-        return plus + zh_identifiers.say_digits(text)
     plus = {"en": "plus ", "zh": "加"}.get(rules, "+ ") if text.startswith("+") else ""
+    if grouped_as_telephone and rules == "zh":
+        return plus + zh_identifiers.say_digits(text)
     if grouped_as_telephone and rules == "en":
         number, _, extension = re.sub(r"(?i)\s*(?:ext\.?|x)\s*(?=\d{1,6}$)", "\n", text).partition("\n")
         said = plus + numbers.digit_groups(number)
@@ -108,21 +106,21 @@ def _digits(text: str, rules: str, *, grouped_as_telephone: bool) -> str:
     return plus + ", ".join(map(say, groups)) if groups else ""
 
 
-def _number(text: str, kind: str, language: str) -> str:
-    rules = rule_set(language)
-    if kind == "cardinal":
-        match = _DECIMAL.fullmatch(text)
-        if match is None or rules != "en":
-            return ""
-        return ("minus " if match[1] else "") + numbers.amount(match[2] + (match[3] or ""))
-    match = _WHOLE.match(text)
-    run = re.sub(r"\D", "", match[2]) if match else ""
+def _cardinal(text: str) -> str:
+    match = _DECIMAL.fullmatch(text)
+    return ("minus " if match[1] else "") + numbers.amount(match[2]) if match else ""
+
+
+def _ordinal(text: str, language: str) -> str:
+    found = _WHOLE.match(text)
+    run = re.sub(r"\D", "", found[1]) if found else ""
     if not run or len(run) > _MAX_ORDINAL_DIGITS:
         return ""
-    if rules == "en":
-        return numbers.ordinal(int(run))
-    if rules == "zh":
-        return "第" + zh.speakable(run)
+    match rule_set(language):
+        case "en":
+            return numbers.ordinal(int(run))
+        case "zh":
+            return "第" + zh.speakable(run)
     try:
         return str(num2words(int(run), lang=subtags(language)[0], to="ordinal"))
     except Exception:  # noqa: BLE001 - NotImplementedError and others: num2words lacks many languages
@@ -151,9 +149,8 @@ def _date(text: str, form: str, language: str) -> str:
     if "y" in parts and len(found[order.index("y")]) <= 2:  # noqa: PLR2004 - a year of two digits
         parts["y"] = dates.full_year(f"{parts['y']:02d}")
     if rule_set(language) == "zh":
-        return zh.speakable(
-            "".join(f"{parts[each]}{name}" for each, name in zip("ymd", "年月日", strict=True) if each in parts)
-        )
+        names = {"y": "年", "m": "月", "d": "日"}
+        return zh.speakable("".join(f"{parts[each]}{name}" for each, name in names.items() if each in parts))
     return dates.spoken_date(parts.get("y"), parts.get("m"), parts.get("d"), day_first=writes_day_first(language))
 
 

@@ -47,8 +47,7 @@ MAX_SILENCE_MS: Final = 300_000
 """Of all breaks of a document; those beyond have no effect."""
 MAX_ALIAS_CHARS: Final = 500
 _STRENGTHS_MS: Final = {"none": 0, "x-weak": 100, "weak": 200, "medium": 400, "strong": 700, "x-strong": 1200}
-_PARAGRAPH_MS: Final = 400
-_SENTENCE_MS: Final = 200
+_PAUSES_MS: Final = {"p": 400, "s": 200}
 _RATES: Final = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "default": 1.0, "fast": 1.35, "x-fast": 1.75}
 _VOLUMES_DB: Final = {
     "silent": -math.inf, "x-soft": -12.0, "soft": -6.0, "medium": 0.0, "default": 0.0, "loud": 6.0, "x-loud": 12.0,
@@ -189,7 +188,7 @@ class _Reader:
             element.style = replace(element.style, language=self._language(attributes) or None)
 
     def _paragraph(self, element: _Element, attributes: Mapping[str, str]) -> None:
-        pause_ms = _PARAGRAPH_MS if element.name == "p" else _SENTENCE_MS
+        pause_ms = _PAUSES_MS[element.name]
         self._imply(pause_ms)
         element.at_end = lambda: self._imply(pause_ms)
         if attributes.get("xml:lang"):

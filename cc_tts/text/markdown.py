@@ -5,7 +5,8 @@ CommonMark 0.31 with the tables, task lists and strikethrough of GitHub's dialec
 
 import html
 import re
-from collections.abc import Callable
+
+from cc_tts.text.substitution import rewriter
 
 _LIST_ITEM = r"(?m)^(?P<indent>[ \t]*)(?:[-*+•]|(?P<number>\d{1,3})[.)])[ \t]+(?:\[[ xX]\][ \t]+)?(?P<text>[^\n]+)$"
 _TAG_NAMES = (
@@ -22,12 +23,6 @@ _PLACEHOLDER = re.compile(
 )
 _JSON_BEGINS = re.compile(r"\s*(?:\[\s*)?\{\s*\"[\w -]{1,40}\"\s*:")
 _ENDS_WITH_MARK = re.compile(r"[.!?…:;,。！？；：，、][\"'”’)\]*_]*\s*$")
-
-_Change = str | Callable[[re.Match[str]], str]
-
-
-def _compiled(*rules: tuple[str, _Change]) -> tuple[tuple[re.Pattern[str], _Change], ...]:
-    return tuple((re.compile(pattern), change) for pattern, change in rules)
 
 
 def _row(match: re.Match[str]) -> str:
@@ -46,7 +41,7 @@ def _ended(words: str) -> str:
     return f"{words.rstrip()}." if words.strip() and not _ENDS_WITH_MARK.search(words) else words
 
 
-_JSON = _compiled(
+_without_json = rewriter(
     (r"(?:(?<=[{,\[])|^)\s*\"[\w -]{1,40}\"\s*:\s*", " "),
     (r"^[\s{\[\"]+|[\s}\]\"]+$|(?<!\\)\"(?=\s*[,}\]])|(?<=[,:\[])\s*\"", " "),
     (r"\s*[{}\[\]]\s*", " "),
@@ -54,7 +49,7 @@ _JSON = _compiled(
     (r"\\n", "\n"),
 )
 """The values stay, without keys, quotes and brackets."""
-_BLOCKS_LINKS_AND_TAGS = _compiled(
+_without_blocks_links_and_tags = rewriter(
     (r"(?s)<!--.*?-->", " "),
     (r"(?m)^[ \t]{0,3}(?:`{3,}|~{3,})[^\n`]*$", ""),
     (r"(?m)^[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*$", ""),
@@ -71,7 +66,7 @@ _BLOCKS_LINKS_AND_TAGS = _compiled(
     (r"\[\^[\w-]{1,20}\]:?|(?<=[\w.,!?”\"'])\[\d{1,3}\](?!\()", ""),
     (_TAG, lambda match: "\n" if match["name"].lower() in _BREAKING_TAGS else ""),
 )
-_INLINE = _compiled(
+_without_inline_markup = rewriter(
     (r"(?P<ticks>`+)(?P<text>[^`\n]+)(?P=ticks)(?!`)", lambda match: match["text"].strip()),
     (r"(?<![\\\w])(\*\*\*|\*\*|___|__|~~)(?=\S)(?P<text>[^\n]*?\w[^\n]*?)(?<=\S)\1(?!\w)", r"\g<text>"),
     (r"(?<![\w*\\])(?P<mark>[*_])(?=[^\s*_])(?P<text>[^*_\n]+?)(?<=[^\s*_])(?P=mark)(?![\w*])", r"\g<text>"),
@@ -81,12 +76,6 @@ _INLINE = _compiled(
         lambda match: html.unescape(match.group()).replace("\xa0", " "),
     ),
 )
-
-
-def _changed(text: str, rules: tuple[tuple[re.Pattern[str], _Change], ...]) -> str:
-    for pattern, change in rules:
-        text = pattern.sub(change, text)
-    return text
 
 
 class MarkupStripper:
@@ -105,7 +94,7 @@ class MarkupStripper:
         if self._in_json is None and text.strip():
             self._in_json = _JSON_BEGINS.match(text) is not None
         if self._in_json:
-            text = _changed(text, _JSON)
-        text, num_placeholders = _PLACEHOLDER.subn("", _changed(text, _BLOCKS_LINKS_AND_TAGS))
+            text = _without_json(text)
+        text, num_placeholders = _PLACEHOLDER.subn("", _without_blocks_links_and_tags(text))
         self.has_placeholder |= num_placeholders > 0
-        return _changed(text, _INLINE)
+        return _without_inline_markup(text)

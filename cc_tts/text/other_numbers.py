@@ -4,7 +4,6 @@ espeak-ng, and the Piper voices that take its phonemes, say the numbers of their
 """
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -49,18 +48,14 @@ def say_numbers(text: str, language: str) -> str:
             text = re.sub(pattern, lambda match: _sum(match, code), text)
     if code in _PERCENT:
         text = re.sub(rf"{number}\s?%", lambda match: f"{_amount(match, code)} {_PERCENT[code]}", text)
-    return " ".join(re.sub(number, _apart(lambda match: _amount(match, code)), text).split())
+    return " ".join(re.sub(number, lambda match: _apart(match, code), text).split())
 
 
-def _apart(say: Callable[[re.Match[str]], str]) -> Callable[[re.Match[str]], str]:
-    """With a space where the words would run into a letter."""
-
-    def padded(match: re.Match[str]) -> str:
-        before, after = match.string[match.start() - 1 : match.start()], match.string[match.end() : match.end() + 1]
-        left, right = (" " if each.isalpha() and each.isascii() else "" for each in (before, after))
-        return f"{left}{say(match)}{right}"
-
-    return padded
+def _apart(match: re.Match[str], code: str) -> str:
+    """An amount with a space where the words would run into a letter."""
+    before, after = match.string[match.start() - 1 : match.start()], match.string[match.end() : match.end() + 1]
+    left, right = (" " if each.isalpha() and each.isascii() else "" for each in (before, after))
+    return f"{left}{_amount(match, code)}{right}"
 
 
 def _sum(match: re.Match[str], code: str) -> str:

@@ -12,14 +12,17 @@ def in_order(*rules: tuple[str, Say | str]) -> Callable[[str], str]:
     """A function that applies rules one after the other: a pattern with what is said for it, or a template of that as
     :meth:`re.Match.expand` takes it.
     """
-    compiled = [
-        (re.compile(pattern), _padded(methodcaller("expand", say) if isinstance(say, str) else say))
-        for pattern, say in rules
-    ]
+    says = ((pattern, methodcaller("expand", say) if isinstance(say, str) else say) for pattern, say in rules)
+    return rewriter(*((pattern, _padded(say)) for pattern, say in says))
+
+
+def rewriter(*rules: tuple[str, str | Callable[[re.Match[str]], str]]) -> Callable[[str], str]:
+    """A function that applies rules one after the other, without spaces beyond what they give."""
+    compiled = [(re.compile(pattern), change) for pattern, change in rules]
 
     def apply(text: str) -> str:
-        for pattern, say in compiled:
-            text = pattern.sub(say, text)
+        for pattern, change in compiled:
+            text = pattern.sub(change, text)
         return text
 
     return apply

@@ -52,7 +52,6 @@ _VALUE = r"(?P<value>\d+(?:-\d+){1,5}|\d{2,6}(?:[ ]\d{2,6}){1,6}|\d+)(?![\w-])(?
 _STRONG = re.compile(_NAMED_STRONG, re.IGNORECASE)
 _MIN_WEAK_DIGITS = 4
 
-_DATE_WITH_HYPHENS = re.compile(r"(?:19|20)\d\d-\d{1,2}-\d{1,2}")
 _NAMED_MIXED = (
     rf"\b(?P<name>{_NAMED_STRONG})\b\.?{_CONNECTORS}(?P<value>(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{{4,20}})(?![\w-]|[.@]\w)"
 )
@@ -96,11 +95,6 @@ def _named(match: re.Match[str]) -> str | None:
         return None
     before = match.group().removesuffix(value)
     return f"{before.replace('#', ' number ').replace('no.', 'number')}{digit_groups(value)}"
-
-
-def _chain(match: re.Match[str]) -> str | None:
-    """Three groups of digits and more name something: ``123-456-7890-11``."""
-    return None if _DATE_WITH_HYPHENS.fullmatch(match.group()) else digit_groups(match.group())
 
 
 def _named_mixed(match: re.Match[str]) -> str | None:
@@ -191,7 +185,7 @@ say_identifiers = in_order(
     (r"\bFY\s?'?(20\d\d|\d\d)(?!\w)", lambda match: f"F Y {year(2000 + int(match[1]) % 2000)}"),
     (r"(?<![\w-])(?:\d{4}(?:[ -]\d{4}){2,4}|\d{4}[ -]\d{6}[ -]\d{5})(?![\w-])", _groups),  # a card
     (r"(?<![\w-])(?:\d{3}-\d{2}-\d{4}|\d{5}-\d{4})(?![\w-])", _groups),  # of social security, or ZIP+4
-    (r"(?<![\w.-])\d{3,4}(?:-\d{1,6}){2,5}(?![\w-])", _chain),
+    (r"(?<![\w.-])(?!(?:19|20)\d\d-\d{1,2}-\d{1,2}(?![\w-]))\d{3,4}(?:-\d{1,6}){2,5}(?![\w-])", _groups),
     (rf"(?i)\b(?P<name>{_NAMED_STRONG}|{_NAMED_WEAK})\b\.?{_CONNECTORS}{_VALUE}", _named),
     (_NAMED_MIXED, _named_mixed),
     (

@@ -50,7 +50,6 @@ _FRACTION_OF = (
 )
 _IN_QUOTATION = re.compile(r"(?:^|[\s(])\"(?=[^\s\"])[^\"]*$")
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "bn": "billion"}
-_RESOLUTIONS = frozenset({"4K", "8K"})
 
 
 def _fraction_of(match: re.Match[str]) -> str | None:
@@ -90,10 +89,6 @@ def _measure(match: re.Match[str]) -> str | None:
     return counted(match["amount"], one, many) + dot
 
 
-def _scaled(match: re.Match[str]) -> str | None:
-    return None if match.group() in _RESOLUTIONS else f"{amount(match[1])} {_SCALES[match[2]]}"
-
-
 say_measures = in_order(
     (_FEET_AND_INCHES, lambda match: f"{counted(match[1], *_FOOT)} {counted(match[2], *_INCH)}"),
     (r"\b(degrees?)\sF\b", r"\1 Fahrenheit"),
@@ -108,7 +103,7 @@ say_measures = in_order(
     (rf"{AMOUNT_BEGINS}({AMOUNT})\s?%", lambda match: f"{amount(match[1])} percent"),
     (r"(?<!\w)(\d{1,6})\s?[x×]\s?(?=\d{1,6}(?!\w))", lambda match: f"{amount(match[1])} by "),
     (_MEASURE, _measure),
-    (rf"{AMOUNT_BEGINS}({AMOUNT})(k|K|M|bn)(?!\w)", _scaled),
+    (rf"{AMOUNT_BEGINS}(?![48]K)({AMOUNT})(k|K|M|bn)(?!\w)", lambda match: f"{amount(match[1])} {_SCALES[match[2]]}"),
     (
         rf"{AMOUNT_BEGINS}(?<!the )(?<!')(?!(?:1[1-9]\d|20\d)0s)({AMOUNT})s(?!\w)",
         lambda match: counted(match[1], "second", "seconds"),

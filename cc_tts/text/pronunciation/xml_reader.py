@@ -38,7 +38,7 @@ class XmlReader:
         try:
             self._parser.Parse(document, True)  # noqa: FBT003 - the parser's own signature
         except expat.ExpatError as error:
-            raise self._at(expat.errors.messages[error.code], error.lineno, error.offset) from None
+            raise self.malformed(expat.errors.messages[error.code]) from None
 
     @property
     def line(self) -> int:
@@ -47,10 +47,7 @@ class XmlReader:
 
     def malformed(self, detail: str) -> ClientError:
         """The error for a fault where the parser stands."""
-        return self._at(detail, self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber)
+        return self._fault(f"line {self.line}, column {self._parser.CurrentColumnNumber + 1}: {detail}")
 
     def _refuse_doctype(self, *_: object) -> NoReturn:
         raise self.malformed("a document type is not taken")
-
-    def _at(self, detail: str, line: int, column: int) -> ClientError:
-        return self._fault(f"line {line}, column {column + 1}: {detail}")

@@ -52,8 +52,7 @@ class CachedSource:
 
     async def stop(self) -> None:
         """Cancel what nobody listens to."""
-        unattended = [synthesis for synthesis in self.running if synthesis.is_unattended]
-        await asyncio.gather(*(synthesis.cancel() for synthesis in unattended))
+        await asyncio.gather(*[synthesis.cancel() for synthesis in self.running if synthesis.is_unattended])
 
     def has(self, prompt: SpokenPrompt) -> bool:
         """Whether the engine is not needed for it."""

@@ -82,7 +82,6 @@ def from_ssml(
     Raises:
         SsmlMalformed: not well-formed XML, no ``speak`` element, a document type, or beyond one of the bounds; the error
             names line and column.
-
     """
     base = TextContent("", voice, language, speed, may_cache, strips_markup=False, lexicons=lexicons)
     return _Reader(base, pointer).read(ssml)

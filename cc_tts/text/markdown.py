@@ -81,8 +81,7 @@ _without_inline_markup = rewriter(
 class MarkupStripper:
     """Takes markup out of the parts of one text, in order; what spans parts (a JSON object) is remembered.
 
-    ``has_placeholder`` says that a part held ``{name}``, ``[NAME]`` or the like: a template that nobody filled. Placeholders
-    are not spoken.
+    ``has_placeholder``: a part held ``{name}``, ``[NAME]`` or the like, which nobody filled and which is not spoken.
     """
 
     def __init__(self) -> None:

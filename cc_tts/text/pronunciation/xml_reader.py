@@ -30,11 +30,7 @@ class XmlReader:
         self._parser.StartDoctypeDeclHandler = self._refuse_doctype
 
     def read(self, document: bytes) -> None:
-        """Read the whole document, UTF-8 whatever it declares.
-
-        Raises:
-            ClientError: ``fault``'s, if it is not well-formed or has a document type.
-        """
+        """Read the whole document, UTF-8 whatever it declares; ``fault``'s error if it is not well-formed."""
         try:
             self._parser.Parse(document, True)  # noqa: FBT003 - the parser's own signature
         except expat.ExpatError as error:

@@ -79,7 +79,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         begins_with_day = (swapped and second <= _NUM_MONTHS) or first > _NUM_MONTHS
         month, day = (second, first) if begins_with_day else (first, second)
         written = groups.get("year")
-        said = _date(month, day, full_year(written) if written else None, day_first=begins_with_day)
+        said = spoken_date(full_year(written) if written else None, month, day, day_first=begins_with_day)
         return None if said is None else groups.get("context", "") + said
 
     def day_range(match: re.Match[str]) -> str | None:
@@ -118,23 +118,20 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
     )
 
 
-def _date(month: int, day: int, in_year: int | None, *, day_first: bool = False) -> str | None:
-    if not 1 <= month <= _NUM_MONTHS or not 1 <= day <= _MAX_DAY:
-        return None
-    return spoken_date(in_year, month, day, day_first=day_first)
-
-
-def spoken_date(in_year: int | None, month: int | None, day: int | None, *, day_first: bool = False) -> str:
+def spoken_date(in_year: int | None, month: int | None, day: int | None, *, day_first: bool = False) -> str | None:
     """A date of which parts may be missing: "November twentieth, twenty twenty-six", with ``day_first`` "the twentieth of
-    November, twenty twenty-six"; "November twenty twenty-six"; "the twentieth".
+    November, twenty twenty-six"; "November twenty twenty-six"; "the twentieth". ``None`` if there is no such month or day.
     """
-    name = _MONTHS[month - 1] if month else ""
-    said_day = ordinal(day) if day else ""
-    if name and day:
-        said = f"the {said_day} of {name}" if day_first else f"{name} {said_day}"
-        return f"{said}, {year(in_year)}" if in_year is not None else said
-    said = name or (f"the {said_day}" if day else "")
-    return " ".join(part for part in (said, year(in_year) if in_year is not None else "") if part)
+    if not (month is None or 1 <= month <= _NUM_MONTHS) or not (day is None or 1 <= day <= _MAX_DAY):
+        return None
+    said_year = "" if in_year is None else year(in_year)
+    said = _MONTHS[month - 1] if month else ""
+    if not day:
+        return f"{said} {said_year}".strip()
+    if not month:
+        return f"the {ordinal(day)} {said_year}".strip()
+    said = f"the {ordinal(day)} of {said}" if day_first else f"{said} {ordinal(day)}"
+    return f"{said}, {said_year}" if said_year else said
 
 
 def full_year(written: str) -> int:
@@ -153,7 +150,7 @@ def _weekday(written: str) -> str:
 
 
 def _year_first(match: re.Match[str]) -> str | None:
-    said = _date(int(match["month"]), int(match["day"]), int(match["year"]))
+    said = spoken_date(int(match["year"]), int(match["month"]), int(match["day"]))
     return f"{said} at " if said and match["clock"] else said
 
 

@@ -44,8 +44,6 @@ _DECIMAL: Final = re.compile(r"(-?)((?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,12}
 _MINUTES: Final = re.compile(r"(\d{1,3})['′](?:\s?(\d{1,2})[\"″])?")
 _MILITARY: Final = re.compile(r"([01]\d|2[0-4])([0-5]\d)")
 _FULL_YEAR_DIGITS: Final = 4
-_MONTHS: Final = 12
-_DAYS: Final = 31
 
 
 def say_as(written: str, how: str, language: str) -> str:
@@ -144,14 +142,13 @@ def _date(text: str, form: str, language: str) -> str:
     if len(found) != len(order) or any(len(each) > _FULL_YEAR_DIGITS for each in found):
         return ""
     parts = dict(zip(order, map(int, found), strict=True))
-    if not 1 <= parts.get("m", 1) <= _MONTHS or not 1 <= parts.get("d", 1) <= _DAYS:
-        return ""
     if "y" in parts and len(found[order.index("y")]) <= 2:  # noqa: PLR2004 - a year of two digits
         parts["y"] = dates.full_year(f"{parts['y']:02d}")
-    if rule_set(language) == "zh":
+    said = dates.spoken_date(parts.get("y"), parts.get("m"), parts.get("d"), day_first=writes_day_first(language))
+    if said and rule_set(language) == "zh":
         names = {"y": "年", "m": "月", "d": "日"}
-        return zh.speakable("".join(f"{parts[each]}{name}" for each, name in names.items() if each in parts))
-    return dates.spoken_date(parts.get("y"), parts.get("m"), parts.get("d"), day_first=writes_day_first(language))
+        said = zh.speakable("".join(f"{parts[each]}{name}" for each, name in names.items() if each in parts))
+    return said or ""
 
 
 def _numbers_of(text: str, order: str) -> list[str]:

@@ -3,7 +3,7 @@
 ``at_ns`` is the ``now_ns`` of the frame, on CLOCK_MONOTONIC.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import msgspec
 
@@ -12,11 +12,8 @@ from cc_tts.errors import ServerError
 PlayoutCause = Literal["drained", "cut"]
 
 
-class PlayoutOverflow(ServerError):
+class PlayoutOverflow(ServerError, code="playout_overflow", title="The playout buffer is full"):
     """More audio or more utterances than the buffer takes: flow control was broken."""
-
-    code: ClassVar[str] = "playout_overflow"
-    title: ClassVar[str] = "The playout buffer is full"
 
 
 class _Event(msgspec.Struct, frozen=True, tag=True):

@@ -128,7 +128,5 @@ def _read(path: Path) -> CompiledLexicon:
         return CompiledLexicon(lexicon)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ClientError) as error:
         raise ConfigError(f"{path}: not a lexicon: {error}") from error
-    except ClientError as error:
-        raise ConfigError(f"{path}: not a lexicon: {error.detail}") from error

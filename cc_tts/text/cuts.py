@@ -17,6 +17,7 @@ _DATE_PART_BEFORE = re.compile(
 _NAME_OR_NUMBER_GOES_ON = re.compile(r"\s(?:ext|x\d|Jr|Sr|Inc|Ltd|LLC|Ph)")
 _LATIN_BEFORE = re.compile(r"(?<![A-Za-z])(?:e\.g|i\.e)\.,$")
 _LOOK_BACK_CHARACTERS = 12
+_INSIDE_WORD = re.compile("[A-Za-z0-9]{2}")
 
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?"
 _NUMBER = r"\d[\d.,:/-]{0,18}"
@@ -66,11 +67,6 @@ def long_cut(text: str, limit: int) -> int:
         if text[position].isspace() and position not in inside:
             return position
     for position in range(limit, limit // 2, -1):
-        if position not in inside and not _joins_ascii(text, position):
+        if position not in inside and not _INSIDE_WORD.match(text, position - 1):
             return position
     return max(1, limit)
-
-
-def _joins_ascii(text: str, position: int) -> bool:
-    before, after = text[position - 1], text[position]
-    return before.isascii() and after.isascii() and before.isalnum() and after.isalnum()

@@ -176,7 +176,7 @@ say_identifiers = in_order(
     (_NORTH_AMERICAN, _telephone),
     (rf"(?<![\w.-])(?P<number>0\d{{2,4}}[ -]\d{{3,4}}[ -]?\d{{3,4}}){_EXTENSION}(?!-\d)", _telephone),
     (rf"(?i)(?<![\w.-])(?P<number>\d{{3}}-\d{{4}}){_EXTENSION}(?!-\d)", _telephone),
-    (
+    (  # 1-800-FLOWERS
         r"(?<![\w-])1-(\d{3})-((?:[A-Z]{2,10}-)?[A-Z]{4,10})\b",
         lambda match: f"one, {digits(match[1])}, {match[2].replace('-', ' ')}",
     ),
@@ -188,7 +188,7 @@ say_identifiers = in_order(
     (r"(?<![\w.-])(?!(?:19|20)\d\d-\d{1,2}-\d{1,2}(?![\w-]))\d{3,4}(?:-\d{1,6}){2,5}(?![\w-])", _groups),
     (rf"(?i)\b(?P<name>{_NAMED_STRONG}|{_NAMED_WEAK})\b\.?{_CONNECTORS}{_VALUE}", _named),
     (_NAMED_MIXED, _named_mixed),
-    (
+    (  # 1040-EZ, Form 8889
         r"(?<![\w.,$-])(10(?:40|98|99))(?:-(?=[A-Z]{1,4}\b)|(?=s?\s[Ff]orm))|(?<=\b[Ff]orm )(\d{4})(?![\w.,])",
         lambda match: f"{year(int(match[1] or match[2]))} ",
     ),

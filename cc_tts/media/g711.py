@@ -20,7 +20,7 @@ _ALAW_TOGGLE: Final = 0x55
 def _ulaw_decode_table() -> _Samples:
     code = ~np.arange(256, dtype=np.int32) & 0xFF
     magnitude = ((((code & 0x0F) << 1) + _ULAW_BIAS) << ((code >> 4) & 7)) - _ULAW_BIAS << 2
-    return np.where(code & 0x80, -magnitude, magnitude).astype(np.int16)
+    return np.where(code & 0x80, -magnitude, magnitude).astype("<i2")
 
 
 def _ulaw_encode_table() -> _Octets:
@@ -37,7 +37,7 @@ def _alaw_decode_table() -> _Samples:
     exponent = (code >> 4) & 7
     mantissa = ((code & 0x0F) << 4) + 8
     magnitude = np.where(exponent > 0, (mantissa + 0x100) << np.maximum(exponent - 1, 0), mantissa)
-    return np.where(code & 0x80, magnitude, -magnitude).astype(np.int16)
+    return np.where(code & 0x80, magnitude, -magnitude).astype("<i2")
 
 
 _ULAW_TO_PCM: Final = _ulaw_decode_table()
@@ -47,17 +47,14 @@ _ALAW_TO_PCM: Final = _alaw_decode_table()
 
 def ulaw_encode(pcm: bytes) -> bytes:
     """16-bit PCM → one μ-law octet a sample."""
-    octets: bytes = _PCM_TO_ULAW[np.frombuffer(pcm, "<u2")].tobytes()
-    return octets
+    return _PCM_TO_ULAW.take(np.frombuffer(pcm, "<u2")).tobytes()
 
 
 def ulaw_decode(octets: bytes) -> bytes:
     """μ-law octets → 16-bit PCM."""
-    pcm: bytes = _ULAW_TO_PCM[np.frombuffer(octets, np.uint8)].astype("<i2").tobytes()
-    return pcm
+    return _ULAW_TO_PCM.take(np.frombuffer(octets, np.uint8)).tobytes()
 
 
 def alaw_decode(octets: bytes) -> bytes:
     """A-law octets → 16-bit PCM."""
-    pcm: bytes = _ALAW_TO_PCM[np.frombuffer(octets, np.uint8)].astype("<i2").tobytes()
-    return pcm
+    return _ALAW_TO_PCM.take(np.frombuffer(octets, np.uint8)).tobytes()

@@ -87,10 +87,7 @@ def _num_active(is_above: npt.NDArray[np.bool_], hangover: int) -> int:
 class Leveller:
     """One stream of PCM. Any cutting of the same input gives the same output, to the bit, and as many samples.
 
-    Args:
-        audio_format: of the PCM.
-        gain_db: applied to all of it; minus infinity for silence.
-
+    ``gain_db`` is applied to all of it; minus infinity for silence.
     """
 
     def __init__(self, audio_format: AudioFormat, gain_db: float) -> None:
@@ -150,9 +147,8 @@ class Leveller:
 def _gains(needed: Floats, num_ready: int, block: int) -> Floats:
     """Of each sample of the blocks that are ready: down within the attack, held, and up again; never more than is needed."""
     reach = _HOLD_BLOCKS + _ATTACK_BLOCKS + 1
-    lowest = np.lib.stride_tricks.sliding_window_view(needed, reach).min(
-        axis=1
-    )  # [j + attack]: of blocks j - hold to j + attack
+    # lowest[j + attack]: of blocks j - hold to j + attack
+    lowest = np.lib.stride_tricks.sliding_window_view(needed, reach).min(axis=1)
     smooth = sum(lowest[shift : shift + num_ready + 1] for shift in range(_ATTACK_BLOCKS)) / _ATTACK_BLOCKS
     steps = np.arange(1, block + 1) / block
     rising: Floats = smooth[:-1, None] + (smooth[1:] - smooth[:-1])[:, None] * steps

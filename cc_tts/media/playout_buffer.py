@@ -84,10 +84,7 @@ class _Queued:
 
 
 class PlayoutBuffer:
-    """The playout buffer of one leg.
-
-    ``events`` is called on the clock's thread and must do nothing but store (``deque.append``). ``fade_ms`` may be 0.
-    """
+    """Of one leg. ``events`` is called on the clock's thread and must do nothing but store (``deque.append``)."""
 
     def __init__(
         self,
@@ -120,15 +117,9 @@ class PlayoutBuffer:
 
     # The writers' side
 
-    @property
-    def buffered_ms(self) -> float:
-        """Audio written and neither played nor cut, of all utterances, ms."""
-        return self._format.ms_for_bytes(self._buffered())
-
     def _buffered(self) -> int:
-        self._live = [
-            queued for queued in self._live if not queued.cut and not (queued.finished and not queued.available)
-        ]
+        """Bytes written and neither played nor cut, of all utterances."""
+        self._live = [each for each in self._live if not each.cut and (each.available or not each.finished)]
         return sum(queued.available for queued in self._live)
 
     def begin(self, utterance_id: str, start_threshold_ms: int, *, not_before_ns: int = 0) -> None:
@@ -138,7 +129,6 @@ class PlayoutBuffer:
         Raises:
             ValueError: the utterance is already being written.
             PlayoutOverflow: too many utterances are queued.
-
         """
         start = min(max(self._format.bytes_for_ms(start_threshold_ms), self._frame_bytes), self._max_bytes)
         queued = _Queued(utterance_id, start, max(start // 2, self._frame_bytes), not_before_ns)
@@ -157,7 +147,6 @@ class PlayoutBuffer:
         Raises:
             PlayoutOverflow: it would exceed ``max_buffered_ms``; nothing of it was taken.
             ValueError: half a sample, or an utterance that was not begun or is finished.
-
         """
         if len(pcm) % BYTES_PER_SAMPLE:
             raise ValueError(f"PCM must be whole 16-bit samples, got {len(pcm)} bytes")
@@ -175,12 +164,7 @@ class PlayoutBuffer:
             queued.num_written += len(pcm)  # after the append: the clock reads no more than this
 
     def finish(self, utterance_id: str) -> None:
-        """No more audio will come for the utterance.
-
-        Raises:
-            ValueError: the utterance was not begun or is finished.
-
-        """
+        """No more audio will come for the utterance; a ValueError if it was not begun or is finished."""
         with self._writers:
             queued = self._open_or_cut(utterance_id)
             if queued is not None:
@@ -188,10 +172,7 @@ class PlayoutBuffer:
                 queued.finished = True  # after the last num_written
 
     def cut(self, utterance_id: str | None) -> None:
-        """Fade out within the next frame and drop the rest of this utterance, or of all for ``None``.
-
-        An utterance that has already ended is left as it is.
-        """
+        """Fade out within the next frame and drop the rest of this utterance, or of all for ``None``."""
         with self._writers:
             for queued in self._live:
                 if utterance_id is None or queued.utterance_id == utterance_id:
@@ -221,10 +202,7 @@ class PlayoutBuffer:
     # The clock's side
 
     def read_frame(self, now_ns: int) -> bytes:
-        """Exactly one frame: audio, or zeros where there is nothing to play.
-
-        REAL-TIME. A plain frame costs one slice.
-        """
+        """REAL-TIME. Exactly one frame: audio, or zeros where there is nothing to play. A plain frame costs one slice."""
         if not self._attention and not self._paused:
             if not self._queue:
                 return self._silence
@@ -286,30 +264,26 @@ class PlayoutBuffer:
 
     def _start(self, head: _Queued, room: int, now_ns: int) -> bool:
         """Let a waiting or starved utterance play if it may; ``False`` if it goes on waiting."""
-        if head.state is _State.WAITING and now_ns < head.not_before_ns:
+        is_starved = head.state is _State.STARVED
+        if not is_starved and now_ns < head.not_before_ns:
             return False
-        finished = head.finished
-        needed = head.start_bytes if head.state is _State.WAITING else head.resume_bytes
-        if not finished and head.available < needed:
-            if head.state is _State.STARVED:
-                head.missing_bytes += room
+        finished = head.finished  # before available
+        if not finished and head.available < (head.resume_bytes if is_starved else head.start_bytes):
+            head.missing_bytes += room if is_starved else 0
             return False
-        if head.available:
-            if head.state is _State.WAITING:
-                self._events(PlayoutStarted(head.utterance_id, now_ns))
-            else:
-                self._note_underrun(head, now_ns)
-                head.fade_in = True
+        if head.available and is_starved:
+            self._note_underrun(head, now_ns)
+            head.fade_in = True
+        elif head.available:
+            self._events(PlayoutStarted(head.utterance_id, now_ns))
         head.state = _State.PLAYING
         return True
 
     def _starve(self, head: _Queued, room: int) -> bytes:
         """Play what is left, faded out: the utterance runs dry within this frame."""
-        left = head.available
-        part = self._fade_out(head, room)
         head.state = _State.STARVED
-        head.missing_bytes = room - left
-        return part
+        head.missing_bytes = room - head.available
+        return self._fade_out(head, room)
 
     def _note_underrun(self, queued: _Queued, now_ns: int) -> None:
         queued.underruns += 1
@@ -338,7 +312,7 @@ class PlayoutBuffer:
         taken = parts[0] if len(parts) == 1 else b"".join(parts)
         if head.fade_in and taken:
             head.fade_in = False
-            taken = _ramped_in(taken, self._fade_bytes)
+            taken = _ramped(taken, self._fade_bytes, falls=False)
         return taken
 
     def _fade_out(self, head: _Queued, num_bytes: int) -> bytes:
@@ -349,7 +323,7 @@ class PlayoutBuffer:
         part = self._take(head, min(num_bytes, head.available))
         last = part[-BYTES_PER_SAMPLE:] or self._last_frame[-BYTES_PER_SAMPLE:]
         num_held = (min(self._fade_bytes, num_bytes) - len(part)) // BYTES_PER_SAMPLE
-        return _ramped_out(part + last * max(0, num_held), self._fade_bytes)
+        return _ramped(part + last * max(0, num_held), self._fade_bytes, falls=True)
 
     def _report(self, head: _Queued, part: bytes, now_ns: int) -> None:
         """Events after ``part`` was read."""
@@ -363,20 +337,11 @@ class PlayoutBuffer:
             head.next_progress = head.num_read - head.num_read % self._progress_bytes + self._progress_bytes
 
 
-def _ramped_in(pcm: bytes, num_bytes: int) -> bytes:
-    """``pcm`` with its first ``num_bytes`` rising from silence."""
+def _ramped(pcm: bytes, num_bytes: int, *, falls: bool) -> bytes:
+    """``pcm`` with its first ``num_bytes`` rising from silence, or its last falling to it."""
     samples = array("h", pcm)
     num = min(num_bytes // BYTES_PER_SAMPLE, len(samples))
     for index in range(num):
-        samples[index] = samples[index] * index // num
-    return samples.tobytes()
-
-
-def _ramped_out(pcm: bytes, num_bytes: int) -> bytes:
-    """``pcm`` with its last ``num_bytes`` falling to silence."""
-    samples = array("h", pcm)
-    num = min(num_bytes // BYTES_PER_SAMPLE, len(samples))
-    start = len(samples) - num
-    for index in range(num):
-        samples[start + index] = samples[start + index] * (num - 1 - index) // num
+        place = -1 - index if falls else index
+        samples[place] = samples[place] * index // num
     return samples.tobytes()

@@ -28,12 +28,7 @@ class Quality:
 
 
 def mean_opinion_score(*, loss: float, round_trip_ms: float) -> float:
-    """The E-model's estimate for G.711 (ITU-T G.107, simplified): 1 to 4.5.
-
-    Args:
-        loss: fraction of packets lost, 0 to 1.
-        round_trip_ms: from RTCP.
-    """
+    """The E-model's estimate for G.711 (ITU-T G.107, simplified): 1 to 4.5; ``loss`` is a fraction, 0 to 1."""
     delay_ms = round_trip_ms / 2 + LOCAL_DELAY_MS
     impairment = 0.024 * delay_ms + (0.11 * (delay_ms - _KNEE_MS) if delay_ms > _KNEE_MS else 0.0)
     loss_percent = 100 * loss

@@ -31,10 +31,10 @@ RAMP_MS: Final = 2.0
 
 def pause_after_ms(text: str) -> float:
     """Pause between ``text`` and what follows, at natural speed, ms."""
-    last = text.rstrip(_CLOSING)[-1:]
-    if last and last in SENTENCE_END:
+    stripped = text.rstrip(_CLOSING)
+    if stripped.endswith(tuple(SENTENCE_END)):
         return _SENTENCE_PAUSE_MS
-    return _CLAUSE_PAUSE_MS if last and last in CLAUSE_END else _OTHER_PAUSE_MS
+    return _CLAUSE_PAUSE_MS if stripped.endswith(tuple(CLAUSE_END)) else _OTHER_PAUSE_MS
 
 
 class SilenceTrimmer:
@@ -48,32 +48,29 @@ class SilenceTrimmer:
         self._keep_lead = audio_format.samples_for_ms(keep_lead_ms)
         self._num_ramp = audio_format.samples_for_ms(RAMP_MS)
         self._held: npt.NDArray[np.int16] = np.zeros(0, np.int16)
-        self._heard = False
+        self.heard = False
+        """Whether any sound came."""
         self.trimmed_lead_samples = 0
         """Samples cut off the front; final once :meth:`process` has returned something."""
 
-    @property
-    def heard(self) -> bool:
-        """Whether any sound came."""
-        return self._heard
-
     def process(self, pcm: bytes) -> bytes:
         """Take the next chunk, return what of it is certain to be kept (perhaps nothing)."""
-        samples = np.frombuffer(pcm, np.int16)
-        if self._held.size:
-            samples = np.concatenate((self._held, samples))
+        samples = np.concatenate((self._held, np.frombuffer(pcm, np.int16)))
         loud = np.flatnonzero(np.abs(samples.astype(np.int32)) > SILENCE_PEAK)
         if not loud.size:
-            if self._heard:
+            if self.heard:
                 self._held = samples
             else:
                 self._cut_lead(samples, max(0, samples.size - self._keep_lead))
             return b""
-        if not self._heard:
-            self._heard = True
+        if not self.heard:
+            self.heard = True
             self._cut_lead(samples, max(0, int(loud[0]) - self._keep_lead))
             loud -= samples.size - self._held.size
-            samples = self._ramped_in(self._held) if self.trimmed_lead_samples else self._held
+            samples = self._held.copy()
+            if self.trimmed_lead_samples:
+                num = min(self._num_ramp, self._keep_lead, samples.size)
+                samples[:num] = samples[:num] * (np.arange(num) / max(num, 1))
         end = int(loud[-1]) + 1
         self._held = samples[end:]
         return samples[:end].tobytes()
@@ -82,15 +79,9 @@ class SilenceTrimmer:
         self.trimmed_lead_samples += num_cut
         self._held = samples[num_cut:]
 
-    def _ramped_in(self, samples: npt.NDArray[np.int16]) -> npt.NDArray[np.int16]:
-        ramped = samples.copy()
-        num = min(self._num_ramp, self._keep_lead, samples.size)
-        ramped[:num] = samples[:num] * (np.arange(num) / max(num, 1))
-        return ramped
-
     def finish(self, trail_ms: float) -> bytes:
         """End the segment with exactly ``trail_ms`` of silence, its own first; nothing if no sound came."""
-        if not self._heard:
+        if not self.heard:
             return b""
         wanted = self._format.samples_for_ms(trail_ms)
         trail = np.zeros(wanted, np.int16)

@@ -2,23 +2,17 @@
 
 from typing import Final
 
-FLOOR_MS: Final = 40.0
-CEILING_MS: Final = 300.0
 _RISE: Final = 1.5
 _DECAY: Final = 0.8
 
 
 class StartThreshold:
-    """One leg's threshold.
+    """An underrun raises it by half and by what was missing; a smooth utterance takes a fifth of the way to the floor.
 
-    An underrun raises it by half and by what was missing; a smooth utterance takes a fifth of the way to the floor.
-
-    Runs on: whoever counts the underruns of the leg, one thread.
+    Runs on: whoever counts the underruns, one thread.
     """
 
-    def __init__(self, *, floor_ms: float = FLOOR_MS, ceiling_ms: float = CEILING_MS) -> None:
-        if not 0 < floor_ms <= ceiling_ms:
-            raise ValueError(f"need 0 < floor ≤ ceiling, got {floor_ms} and {ceiling_ms} ms")
+    def __init__(self, *, floor_ms: float, ceiling_ms: float) -> None:
         self.floor_ms = floor_ms
         self.ceiling_ms = ceiling_ms
         self._current_ms = floor_ms

@@ -7,6 +7,7 @@ A tone is one of :data:`NAMED`, ``dtmf:`` and digits, or a cadence in the way As
 
 import re
 from dataclasses import dataclass
+from itertools import chain, cycle
 from typing import Final
 
 import numpy as np
@@ -57,32 +58,21 @@ class _Part:
 
 
 def tone(name_or_spec: str, rate_hz: int, *, max_ms: int | None = None) -> bytes:
-    """PCM of a tone. It ends after ``max_ms``, or when parts marked ``!`` were played and nothing repeats.
-
-    Without ``max_ms`` what repeats lasts 10 s.
+    """PCM of a tone. It ends after ``max_ms``, or when parts marked ``!`` were played and nothing repeats; what repeats
+    lasts 10 s without ``max_ms``.
 
     Raises:
         Unprocessable: no such name, not a cadence, or out of bounds; says what is wrong.
-
     """
     if max_ms is not None and not 0 < max_ms <= MAX_TONE_MS:
         raise Unprocessable(f"a tone lasts 1 to {MAX_TONE_MS} ms, got {max_ms}")
-    parts = _parse(_spec(name_or_spec), rate_hz)
-    made: dict[tuple[_Part, int], bytes] = {}
-    schedule = _schedule(parts, max_ms)
-    for part, ms in schedule:
-        if (part, ms) not in made:
-            made[part, ms] = _pcm(part, ms, rate_hz)
+    schedule = _schedule(_parse(_spec(name_or_spec), rate_hz), max_ms)
+    made = {(part, ms): _pcm(part, ms, rate_hz) for part, ms in set(schedule)}
     return b"".join(made[key] for key in schedule)
 
 
 def silence(ms: float, rate_hz: int) -> bytes:
-    """``ms`` milliseconds of zeros.
-
-    Raises:
-        Unprocessable: negative or longer than :data:`MAX_TONE_MS`.
-
-    """
+    """Zeros; Unprocessable if ``ms`` is negative or above :data:`MAX_TONE_MS`."""
     if not 0 <= ms <= MAX_TONE_MS:
         raise Unprocessable(f"silence lasts 0 to {MAX_TONE_MS} ms, got {ms}")
     return bytes(AudioFormat(rate_hz).bytes_for_ms(ms))
@@ -133,14 +123,11 @@ def _schedule(parts: list[_Part], max_ms: int | None) -> list[tuple[_Part, int]]
     endless = bool(repeated) or parts[-1].ms is None
     left_ms = max_ms or (DEFAULT_REPEATED_MS if endless else MAX_TONE_MS)
     schedule: list[tuple[_Part, int]] = []
-    current = parts
-    while left_ms > 0 and current:
-        for part in current:
-            ms = min(left_ms, left_ms if part.ms is None else part.ms)
-            if ms > 0:
-                schedule.append((part, ms))
-            left_ms -= ms
-        current = repeated
+    for part in chain(parts, cycle(repeated)):
+        if left_ms <= 0:
+            break
+        schedule.append((part, min(left_ms, part.ms or left_ms)))
+        left_ms -= schedule[-1][1]
     return schedule
 
 

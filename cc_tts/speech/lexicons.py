@@ -3,12 +3,13 @@
 ``NAME.json`` is a :class:`cc_tts.text.pronunciation.lexicon.Lexicon`, ``NAME.pls`` a W3C pronunciation lexicon. Without a
 folder lexicons live as long as the server.
 
-Runs on: the event loop; :meth:`Lexicons.load`, :meth:`Lexicons.put` and :meth:`Lexicons.delete` block on the disk.
+Runs on: the event loop; making :class:`Lexicons`, :meth:`Lexicons.put` and :meth:`Lexicons.delete` block on the disk.
 """
 
+import contextlib
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -38,31 +39,27 @@ class Lexicons:
         self._by_name: dict[str, CompiledLexicon] = {}
         """Never changed, but put in place as a whole: the event loop reads it while a thread makes the next one."""
         self._changing = threading.Lock()
-        self.load()
-
-    def load(self) -> None:
-        """Read the folder."""
-        if self._folder is not None and not self._folder.is_dir():
-            raise ConfigError(f"tts.lexicons_dir: {self._folder} is not a folder")
-        for path in sorted(self._folder.iterdir()) if self._folder is not None else ():
-            if path.suffix in _SUFFIXES and _NAME.fullmatch(path.stem):
-                self._by_name[path.stem] = _read(path)
+        if self._folder is not None:
+            if not self._folder.is_dir():
+                raise ConfigError(f"tts.lexicons_dir: {self._folder} is not a folder")
+            for path in sorted(self._folder.iterdir()):
+                if path.suffix in _SUFFIXES and _NAME.fullmatch(path.stem):
+                    self._by_name[path.stem] = _read(path)
         for name in self._always:
             if name not in self._by_name:
-                raise ConfigError(f"tts.lexicons: no lexicon is called {name!r}{did_you_mean(name, self._by_name)}")
+                raise ConfigError(f"tts.lexicons: {self._unknown(name)}")
+
+    def _unknown(self, name: str) -> str:
+        return f"no lexicon is called {name[:64]!r}{did_you_mean(name, self._by_name)}"
 
     def names(self) -> list[str]:
         """All of them, sorted."""
         return sorted(self._by_name)
 
     def get(self, name: str) -> Lexicon:
-        """One of them.
-
-        Raises:
-            LexiconNotFound: there is none of this name.
-        """
+        """One of them; a LexiconNotFound if there is none of this name."""
         if name not in self._by_name:
-            raise LexiconNotFound(f"no lexicon is called {name[:64]!r}{did_you_mean(name, self._by_name)}")
+            raise LexiconNotFound(self._unknown(name))
         return self._by_name[name].lexicon
 
     def put(self, name: str, lexicon: Lexicon) -> None:
@@ -76,13 +73,10 @@ class Lexicons:
         if name not in self._by_name and len(self._by_name) >= MAX_LEXICONS:
             raise LexiconMalformed(f"there are {MAX_LEXICONS} lexicons already")
         compiled = CompiledLexicon(lexicon)
-        with self._changing:
+        with self._change():
             if self._folder is not None:
-                try:
-                    atomic_file.write(self._folder / f"{name}.json", msgspec.json.encode(lexicon))
-                    (self._folder / f"{name}.pls").unlink(missing_ok=True)
-                except OSError as error:
-                    raise LexiconMalformed(f"tts.lexicons_dir cannot be written: {error.strerror}") from error
+                atomic_file.write(self._folder / f"{name}.json", msgspec.json.encode(lexicon))
+                (self._folder / f"{name}.pls").unlink(missing_ok=True)
             self._by_name = {**self._by_name, name: compiled}
 
     def delete(self, name: str) -> Lexicon:
@@ -94,26 +88,27 @@ class Lexicons:
         """
         if name in self._always:
             raise LexiconMalformed("tts.lexicons names it: every prompt uses it")
-        with self._changing:
+        with self._change():
             lexicon = self.get(name)
-            try:
-                for suffix in _SUFFIXES if self._folder is not None else ():
-                    assert self._folder is not None
+            if self._folder is not None:
+                for suffix in _SUFFIXES:
                     (self._folder / f"{name}{suffix}").unlink(missing_ok=True)
-            except OSError as error:
-                raise LexiconMalformed(f"tts.lexicons_dir cannot be written: {error.strerror}") from error
             self._by_name = {each: compiled for each, compiled in self._by_name.items() if each != name}
         return lexicon
 
-    def check(self, names: Sequence[str]) -> None:
-        """Look whether all of these exist.
+    @contextlib.contextmanager
+    def _change(self) -> Iterator[None]:
+        try:
+            with self._changing:
+                yield
+        except OSError as error:
+            raise LexiconMalformed(f"tts.lexicons_dir cannot be written: {error.strerror}") from error
 
-        Raises:
-            UnknownLexicon: one does not.
-        """
+    def check(self, names: Sequence[str]) -> None:
+        """Look whether all of these exist; an UnknownLexicon if one does not."""
         for name in names:
             if name not in self._by_name:
-                raise UnknownLexicon(f"no lexicon is called {name[:64]!r}{did_you_mean(name, self._by_name)}")
+                raise UnknownLexicon(self._unknown(name))
 
     def for_prompt(self, names: Sequence[str], voice_id: str, language: str) -> list[CompiledLexicon]:
         """The lexicons of a prompt in the order in which they are asked: its own as far as they exist, its voice's, those of
@@ -133,7 +128,5 @@ def _read(path: Path) -> CompiledLexicon:
         return CompiledLexicon(lexicon)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ClientError) as error:
         raise ConfigError(f"{path}: not a lexicon: {error}") from error
-    except ClientError as error:
-        raise ConfigError(f"{path}: not a lexicon: {error.detail}") from error

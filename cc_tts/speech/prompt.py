@@ -87,13 +87,8 @@ Content = TextContent | ToneContent | SilenceContent | SequenceContent
 
 def texts_of(content: Content) -> tuple[TextContent, ...]:
     """The parts of a content that are words, in order."""
-    if isinstance(content, TextContent):
-        return (content,)
-    return (
-        tuple(each for each in content.parts if isinstance(each, TextContent))
-        if isinstance(content, SequenceContent)
-        else ()
-    )
+    parts = content.parts if isinstance(content, SequenceContent) else (content,)
+    return tuple(each for each in parts if isinstance(each, TextContent))
 
 
 def text_of(content: Content) -> str:
@@ -103,13 +98,13 @@ def text_of(content: Content) -> str:
 
 def with_texts(content: Content, change: Callable[[TextContent], TextContent]) -> Content:
     """The content with every part that is words changed."""
-    if isinstance(content, TextContent):
-        return change(content)
-    if not isinstance(content, SequenceContent):
-        return content
-    return replace(
-        content, parts=tuple(change(each) if isinstance(each, TextContent) else each for each in content.parts)
-    )
+    match content:
+        case TextContent():
+            return change(content)
+        case SequenceContent(parts):
+            changed = (change(each) if isinstance(each, TextContent) else each for each in parts)
+            return replace(content, parts=tuple(changed))
+    return content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,8 +63,7 @@ class PromptCache:
 
     def in_memory(self, key: str) -> CachedPrompt | None:
         """The prompt if it is there at once."""
-        prompt = self._memory.get(key)
-        if prompt is not None:
+        if (prompt := self._memory.get(key)) is not None:
             self._memory.move_to_end(key)
             self.files.used(key)
         return prompt
@@ -75,8 +74,7 @@ class PromptCache:
 
     async def load(self, key: str) -> CachedPrompt | None:
         """Bring a prompt from disk into memory; ``None`` if it is gone or damaged."""
-        prompt = await self.files.load(key)
-        if prompt is not None:
+        if (prompt := await self.files.load(key)) is not None:
             self._remember(key, prompt)
         return prompt
 

@@ -18,6 +18,7 @@ import os
 import re
 import tempfile
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -94,7 +95,7 @@ class PromptFiles:
         self._metrics = metrics
         self._index: OrderedDict[str, int] = OrderedDict()
         self._reads = asyncio.Semaphore(MAX_READS)
-        self._pending: OrderedDict[str, CachedPrompt] = OrderedDict()
+        self._pending: dict[str, CachedPrompt] = {}
         self._writer: asyncio.Task[None] | None = None
         self._used_from_memory: set[str] = set()
         self._is_failing = False
@@ -107,11 +108,7 @@ class PromptFiles:
         return key in self._index
 
     def check(self) -> None:
-        """Find out whether the folder can be written, or made where it is not there yet. Leaves nothing behind.
-
-        Raises:
-            ConfigError: it cannot.
-        """
+        """Find out whether the folder can be written, or made where it is not there yet: a ConfigError if not."""
         if not self._is_used:
             return
         there = next((folder for folder in (self._folder, *self._folder.absolute().parents) if folder.exists()), None)
@@ -128,11 +125,7 @@ class PromptFiles:
         )
 
     async def start(self) -> None:
-        """Find what is there, and drop the oldest of what is too much.
-
-        Raises:
-            ConfigError: the folder cannot be made, read or written.
-        """
+        """Find what is there, and drop the oldest of what is too much. A ConfigError if the folder is of no use."""
         if not self._is_used:
             return
         try:
@@ -143,7 +136,7 @@ class PromptFiles:
             self._index[key] = charged_bytes(num_bytes)
         self.num_bytes = sum(self._index.values())
         victims = self._make_room(0)
-        await asyncio.to_thread(self._unlink, victims)
+        await asyncio.to_thread(self._for_each, victims, Path.unlink)
         self._changed(num_evicted=len(victims))
         log.info("prompt_cache_found", num_prompts=len(self), num_bytes=self.num_bytes)
 
@@ -154,7 +147,7 @@ class PromptFiles:
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
         used = [key for key in self._index if key in self._used_from_memory]
-        await asyncio.to_thread(self._touch, used)
+        await asyncio.to_thread(self._for_each, used, os.utime)
 
     def used(self, key: str) -> None:
         """It was used from memory."""
@@ -176,7 +169,7 @@ class PromptFiles:
             except (OSError, ValueError) as error:
                 log.warning("prompt_cache_file_damaged", file=f"{key}.prompt", reason=str(error))
                 self._forget(key)
-                await asyncio.to_thread(self._unlink, [key])
+                await asyncio.to_thread(self._for_each, [key], Path.unlink)
                 self._changed(num_damaged=1)
         return None
 
@@ -210,7 +203,7 @@ class PromptFiles:
         if num_bytes > self._max_bytes:
             return
         victims = self._make_room(num_bytes)
-        await asyncio.to_thread(self._unlink, victims)
+        await asyncio.to_thread(self._for_each, victims, Path.unlink)
         try:
             await asyncio.to_thread(atomic_file.write, self._path(key), data, prefix=_BEGUN, sync=False)
             self._index[key] = num_bytes
@@ -260,18 +253,13 @@ class PromptFiles:
         if path.stat().st_size > self._max_bytes:
             raise ValueError("too long")
         prompt = from_file(key, path.read_bytes())
-        self._touch([key])
+        self._for_each([key], os.utime)
         return prompt
 
-    def _touch(self, keys: list[str]) -> None:
+    def _for_each(self, keys: list[str], change: Callable[[Path], None]) -> None:
         for key in keys:
             with contextlib.suppress(OSError):
-                os.utime(self._path(key))
-
-    def _unlink(self, keys: list[str]) -> None:
-        for key in keys:
-            with contextlib.suppress(OSError):
-                self._path(key).unlink()
+                change(self._path(key))
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.prompt"

@@ -15,11 +15,7 @@ from typing import Any, Final
 import numpy as np
 import soxr
 
-from cc_tts.audio import BYTES_PER_SAMPLE
-
-_QUALITY: Final = "HQ"
-_MIN_SAMPLE: Final = -32768
-_MAX_SAMPLE: Final = 32767
+_INT16: Final = np.iinfo(np.int16)
 
 
 class StreamResampler:
@@ -33,21 +29,15 @@ class StreamResampler:
         self.target_rate_hz = target_rate_hz
         self._stream: Any = None
         if source_rate_hz != target_rate_hz:
-            self._stream = soxr.ResampleStream(source_rate_hz, target_rate_hz, 1, dtype="float32", quality=_QUALITY)
+            self._stream = soxr.ResampleStream(source_rate_hz, target_rate_hz, 1, dtype="float32", quality="HQ")
 
     def __str__(self) -> str:
         return f"resampler {self.source_rate_hz}▸{self.target_rate_hz}"
 
     def process(self, pcm: bytes, last: bool = False) -> bytes:  # noqa: FBT001, FBT002 reads as soxr's own call
-        """Take the next chunk, return what is ready. ``last`` flushes; nothing may follow it.
-
-        Raises:
-            ValueError: half a sample.
-        """
-        if len(pcm) % BYTES_PER_SAMPLE:
-            raise ValueError(f"PCM must be whole 16-bit samples, got {len(pcm)} bytes")
+        """Take the next chunk, return what is ready. ``last`` flushes; nothing may follow it."""
         if self._stream is None:
             return pcm
         resampled = self._stream.resample_chunk(np.frombuffer(pcm, np.int16).astype(np.float32), last=last)
-        rounded: bytes = np.clip(np.rint(resampled), _MIN_SAMPLE, _MAX_SAMPLE).astype(np.int16).tobytes()
+        rounded: bytes = np.clip(np.rint(resampled), _INT16.min, _INT16.max).astype(np.int16).tobytes()
         return rounded

@@ -11,9 +11,8 @@ Runs on: the event loop.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import EngineOverloaded
@@ -22,28 +21,15 @@ from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, SpeechChunk, cut
 from cc_tts.speech.prompt import Content, MarkContent, Part, SilenceContent, TextContent
 
 
-class OpenPart(Protocol):
-    """Opens streams of parts."""
-
-    def __call__(self, content: Content, *, is_again: bool) -> ChunkStream:
-        """The stream of a part; ``is_again`` after one of it that gave nothing."""
-        ...
-
-
 class SequenceStream:
-    """See :class:`cc_tts.speech.chunks.ChunkStream`.
-
-    Args:
-        open_part: opens the stream of a part.
-        is_again: the whole was opened before and gave nothing.
-        overload_wait_ms: how long the engine may refuse a part.
-
+    """A :class:`cc_tts.speech.chunks.ChunkStream` of parts, each opened by ``open_part``, which the engine may refuse for
+    ``overload_wait_ms``. ``is_again``: it was opened before and gave nothing.
     """
 
     def __init__(
         self,
         parts: Sequence[Part],
-        open_part: OpenPart,
+        open_part: Callable[..., ChunkStream],
         audio_format: AudioFormat,
         overload_wait_ms: float,
         *,
@@ -103,7 +89,7 @@ class SequenceStream:
             found, num_chars = _marks_in(chunk, marks, num_chars)
             held = SpeechChunk(
                 chunk.data if part.gain_db == -math.inf else trimmer.process(chunk.data),
-                _joined(held.begins_source, chunk.begins_source),
+                held.begins_source if chunk.begins_source is None else (held.begins_source or "") + chunk.begins_source,
                 held.words + chunk.words,
                 chunk.cached,
                 held.marks + found,
@@ -160,7 +146,3 @@ def _marks_in(
         offset, name = marks.pop(0)
         found.append(((offset - num_chars) / len(chunk.begins_source), name))
     return tuple(found), end
-
-
-def _joined(before: str | None, source: str | None) -> str | None:
-    return source if before is None else before + (source or "")

@@ -52,8 +52,7 @@ class CachedSource:
 
     async def stop(self) -> None:
         """Cancel what nobody listens to."""
-        unattended = [synthesis for synthesis in self.running if synthesis.is_unattended]
-        await asyncio.gather(*(synthesis.cancel() for synthesis in unattended))
+        await asyncio.gather(*[synthesis.cancel() for synthesis in self.running if synthesis.is_unattended])
 
     def has(self, prompt: SpokenPrompt) -> bool:
         """Whether the engine is not needed for it."""
@@ -63,10 +62,8 @@ class CachedSource:
         return key in self.shared or self.cache.has(key)
 
     def open(self, prompt: SpokenPrompt, synthesise: Synthesise, *, is_again: bool = False) -> ChunkStream:
-        """Begin to read a prompt. ``is_again``: the engine refused it before; that was counted as a use.
-
-        Raises:
-            Exception: what ``synthesise`` raises, if the engine is needed.
+        """Begin to read a prompt; raises what ``synthesise`` does, if the engine is needed. ``is_again``: the engine refused
+        it before; that was counted as a use.
         """
         if self.identity is None:
             return synthesise()
@@ -87,19 +84,13 @@ class CachedSource:
         return stream
 
     def share(self, key: str, prompt: SpokenPrompt, synthesise: Synthesise) -> "SharedSynthesis":
-        """The synthesis of a prompt that others may join; a new one if none is running.
-
-        Raises:
-            Exception: what ``synthesise`` raises, unless the prompt is on disk.
-        """
+        """The synthesis of a prompt that others may join; a new one, with what that raises, if none is running."""
         if key not in self.shared:
             synthesis = SharedSynthesis(self, key, prompt, synthesise)
             self.shared[key] = synthesis
             self.running.add(synthesis)
             self.hold(0)
         return self.shared[key]
-
-    # --- called by the syntheses -----------------------------------------------------------------------------------------
 
     def hold(self, num_bytes: int) -> None:
         """Syntheses hold so many bytes more than before, or fewer."""
@@ -134,9 +125,8 @@ class SharedSynthesis:
     async def read(self, listener: "Listener") -> SpeechChunk | None:
         """Give the listener's next chunk; ``None`` at the end, and to a listener that has left.
 
-        Raises:
-            Exception: whatever the synthesis failed with, after the chunks that it gave; at once to a listener that
-                joined and has heard nothing yet, so that it can begin again.
+        Raises what the synthesis failed with, after the chunks that it gave; at once to a listener that joined and has
+        heard nothing yet, so that it can begin again.
         """
         while listener in self.listeners:
             place = listener.num_read - self._num_dropped
@@ -264,7 +254,9 @@ class SharedSynthesis:
 
 @dataclass(eq=False)
 class Listener:
-    """Reads a shared synthesis from its beginning. ``joined``: another listener had begun it."""
+    """A :class:`cc_tts.speech.chunks.ChunkStream` of a shared synthesis from its beginning. ``joined``: another listener had
+    begun it.
+    """
 
     source: CachedSource
     synthesis: SharedSynthesis
@@ -280,12 +272,12 @@ class Listener:
         self.synthesis.listeners.add(self)
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
-        """See :class:`cc_tts.speech.chunks.ChunkStream`."""
+        """See the contract."""
         self.lead_ms = buffered_ms - self.synthesis.format.ms_for_bytes(self.read_bytes)
         self.synthesis.update_urgency(self)
 
     async def cancel(self) -> None:
-        """See :class:`cc_tts.speech.chunks.ChunkStream`."""
+        """See the contract."""
         await self.synthesis.leave(self)
 
     async def __aiter__(self) -> AsyncIterator[SpeechChunk]:

@@ -14,7 +14,9 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import ClassVar, Final
+
+from msgspec import structs
 
 from cc_tts.errors import FieldError, SsmlMalformed
 from cc_tts.speech.prompt import (
@@ -45,8 +47,7 @@ MAX_SILENCE_MS: Final = 300_000
 """Of all breaks of a document; those beyond have no effect."""
 MAX_ALIAS_CHARS: Final = 500
 _STRENGTHS_MS: Final = {"none": 0, "x-weak": 100, "weak": 200, "medium": 400, "strong": 700, "x-strong": 1200}
-_PARAGRAPH_MS: Final = 400
-_SENTENCE_MS: Final = 200
+_PAUSES_MS: Final = {"p": 400, "s": 200}
 _RATES: Final = {"x-slow": 0.5, "slow": 0.75, "medium": 1.0, "default": 1.0, "fast": 1.35, "x-fast": 1.75}
 _VOLUMES_DB: Final = {
     "silent": -math.inf, "x-soft": -12.0, "soft": -6.0, "medium": 0.0, "default": 0.0, "loud": 6.0, "x-loud": 12.0,
@@ -56,10 +57,10 @@ _BLEEP: Final = ToneContent("1000", 400)
 _TIME: Final = re.compile(r"\+?(\d{1,6}(?:\.\d{0,6})?|\.\d{1,6})(ms|s)")
 _PERCENT: Final = re.compile(r"([+-]?)(\d{1,4}(?:\.\d{1,4})?)%")
 _FACTOR: Final = re.compile(r"\d{1,2}(?:\.\d{1,4})?|\.\d{1,4}")
+_VOLUME: Final = re.compile(r"\d{1,3}(?:\.\d{1,4})?")
 _DECIBELS: Final = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{1,4})?|\.\d{1,4})dB", re.IGNORECASE)
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{1,8}(?:[-_][A-Za-z0-9]{1,8}){0,4}")
 _FORMAT: Final = re.compile(r"[A-Za-z0-9]{0,16}")
-_FULL_VOLUME: Final = 100.0
 
 _NOT_SPOKEN: Final = frozenset({"desc", "metadata", "meta", "lexicon"})
 _WITHOUT_EFFECT: Final = frozenset({"emphasis", "w", "token", "lookup", "audio"})
@@ -81,11 +82,9 @@ def from_ssml(
     Raises:
         SsmlMalformed: not well-formed XML, no ``speak`` element, a document type, or beyond one of the bounds; the error
             names line and column.
-
     """
-    return _Reader(
-        TextContent("", voice, language, speed, may_cache, strips_markup=False, lexicons=lexicons), pointer
-    ).read(ssml)
+    base = TextContent("", voice, language, speed, may_cache, strips_markup=False, lexicons=lexicons)
+    return _Reader(base, pointer).read(ssml)
 
 
 @dataclass(slots=True)
@@ -96,14 +95,6 @@ class _Element:
     style: TextContent
     at_end: Callable[[], None] | None = None
     is_spoken: bool = True
-
-
-@dataclass(slots=True)
-class _Replaced:
-    """A part of the text that ``sub``, ``say-as`` or ``phoneme`` replaces, while it is read."""
-
-    how: Mapping[str, str]
-    start: int
 
 
 @dataclass(slots=True)
@@ -124,7 +115,8 @@ class _Reader:
     """White space or a pause stands before what is spoken next."""
     _replacements: list[Replacement] = field(default_factory=list)
     _marks: list[tuple[int, str]] = field(default_factory=list)
-    _replaced: _Replaced | None = None
+    _replaced: Replacement | None = None
+    """What ``sub``, ``say-as`` or ``phoneme`` says of the text from here on, while it is read."""
     _implied_ms: int = 0
     """Pause at the end of a paragraph or sentence that is still to come; a break takes its place."""
     _break_ms: int | None = None
@@ -163,13 +155,15 @@ class _Reader:
         parent = self._elements[-1] if self._elements else _Element("", self.base)
         element = _Element(name, parent.style, is_spoken=parent.is_spoken and name not in _NOT_SPOKEN)
         self._elements.append(element)
-        handler = _HANDLERS.get(name)
         if not element.is_spoken or self._replaced is not None:
             if name not in _NOT_SPOKEN:
                 self._warn(f"<{name}> has no effect here")
-        elif handler is not None:
-            handler(self, element, attributes)
-            self._warn_of_attributes(name, attributes)
+        elif name in self._KNOWN:
+            handle, known = self._KNOWN[name]
+            handle(self, element, attributes)
+            for attribute in attributes:
+                if attribute not in known and not attribute.startswith(("xml:", "xmlns", "xsi:")):
+                    self._warn(f"{name}: {attribute} has no effect")
         elif name in _WITHOUT_EFFECT:
             self._warn(f"<{name}> has no effect: the text inside is spoken")
         else:
@@ -193,7 +187,7 @@ class _Reader:
             element.style = replace(element.style, language=self._language(attributes) or None)
 
     def _paragraph(self, element: _Element, attributes: Mapping[str, str]) -> None:
-        pause_ms = _PARAGRAPH_MS if element.name == "p" else _SENTENCE_MS
+        pause_ms = _PAUSES_MS[element.name]
         self._imply(pause_ms)
         element.at_end = lambda: self._imply(pause_ms)
         if attributes.get("xml:lang"):
@@ -202,17 +196,14 @@ class _Reader:
     def _break(self, _element: _Element, attributes: Mapping[str, str]) -> None:
         milliseconds = _STRENGTHS_MS["medium"]
         if "time" in attributes:
-            match = _TIME.fullmatch(attributes["time"].strip())
-            if match is not None:
+            if (match := _TIME.fullmatch(attributes["time"].strip())) is not None:
                 milliseconds = round(float(match[1]) * (1000 if match[2] == "s" else 1))
             else:
                 self._warn("break: time is a number with ms or s; 400 ms instead")
-        elif "strength" in attributes:
-            strength = attributes["strength"].strip()
-            if strength in _STRENGTHS_MS:
-                milliseconds = _STRENGTHS_MS[strength]
-            else:
-                self._warn(f"break: strength is one of {', '.join(_STRENGTHS_MS)}; 400 ms instead")
+        elif (strength := attributes.get("strength", "medium").strip()) in _STRENGTHS_MS:
+            milliseconds = _STRENGTHS_MS[strength]
+        else:
+            self._warn(f"break: strength is one of {', '.join(_STRENGTHS_MS)}; 400 ms instead")
         if milliseconds > MAX_BREAK_MS:
             self._warn(f"break: {milliseconds} ms are shortened to {MAX_BREAK_MS} ms")
         if not milliseconds and self._text:
@@ -312,7 +303,7 @@ class _Reader:
 
     def _begin_replaced(self, element: _Element, **how: str) -> None:
         self._open_text(element.style)
-        self._replaced = _Replaced(how, len(self._text))
+        self._replaced = Replacement(len(self._text), len(self._text), **how)
         element.at_end = self._end_replaced
 
     def _end_replaced(self) -> None:
@@ -320,10 +311,26 @@ class _Reader:
         assert replaced is not None
         start, end = replaced.start, len(self._text.rstrip())
         start += len(self._text[start:]) - len(self._text[start:].lstrip())
-        if "spoken" in replaced.how and end <= start:
-            self._text += replaced.how["spoken"]  # an empty <sub>: its alias is the text
+        if replaced.spoken and end <= start:
+            self._text += replaced.spoken  # an empty <sub>: its alias is the text
         elif end > start and len(self._replacements) < MAX_REPLACEMENTS:
-            self._replacements.append(Replacement(start, end, **replaced.how))
+            self._replacements.append(structs.replace(replaced, start=start, end=end))
+
+    _KNOWN: ClassVar[dict[str, tuple[Callable[["_Reader", _Element, Mapping[str, str]], None], set[str]]]] = {
+        "speak": (_speak, {"version"}),
+        "p": (_paragraph, set()),
+        "s": (_paragraph, set()),
+        "break": (_break, {"time", "strength"}),
+        "sub": (_sub, {"alias"}),
+        "say-as": (_say_as, {"interpret-as", "format", "detail", "language"}),
+        "phoneme": (_phoneme, {"alphabet", "ph"}),
+        "prosody": (_prosody, {"rate", "volume", "pitch", "range", "contour", "duration"}),
+        "voice": (_voice, {"name", "language", "languages", "gender", "variant", "age"}),
+        "lang": (_lang, set()),
+        "mark": (_mark, {"name"}),
+        "bookmark": (_mark, {"mark"}),  # Azure's name
+    }
+    """Elements, with the attributes that have an effect or warn themselves."""
 
     # --- the text --------------------------------------------------------------------------------------------------------
 
@@ -391,12 +398,6 @@ class _Reader:
             return ""
         return written
 
-    def _warn_of_attributes(self, name: str, attributes: Mapping[str, str]) -> None:
-        known = _ATTRIBUTES[name]
-        for attribute in attributes:
-            if attribute not in known and not attribute.startswith(("xml:", "xmlns", "xsi:")):
-                self._warn(f"{name}: {attribute} has no effect")
-
     def _warn(self, detail: str) -> None:
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(SsmlWarning(self.pointer, self._xml.line, detail[:300]))
@@ -405,14 +406,18 @@ class _Reader:
         return SsmlMalformed.about(FieldError(self.pointer, detail))
 
 
+def _changed_by(percentage: str) -> float | None:
+    """The factor that ``120%``, ``+20%`` or ``-20%`` stands for; ``None`` for what is no percentage."""
+    if (match := _PERCENT.fullmatch(percentage)) is None:
+        return None
+    share = float(match[2]) / 100
+    return max({"": share, "+": 1 + share, "-": 1 - share}[match[1]], 0.0)
+
+
 def _rate(written: str) -> float | None:
     if written in _RATES:
         return _RATES[written]
-    if (match := _PERCENT.fullmatch(written)) is not None:
-        share = float(match[2]) / 100
-        rate = {"": share, "+": 1 + share, "-": 1 - share}[match[1]]
-        return max(rate, 0.0)
-    return float(written) if _FACTOR.fullmatch(written) else None
+    return float(written) if _FACTOR.fullmatch(written) else _changed_by(written)
 
 
 def _gain_db(written: str) -> float | None:
@@ -421,42 +426,7 @@ def _gain_db(written: str) -> float | None:
         return _VOLUMES_DB[written]
     if _DECIBELS.fullmatch(written):
         return float(written[:-2])
-    factor = None
-    if (match := _PERCENT.fullmatch(written)) is not None:
-        share = float(match[2]) / 100
-        factor = {"": share, "+": 1 + share, "-": 1 - share}[match[1]]
-    elif re.fullmatch(r"\d{1,3}(?:\.\d{1,4})?", written):
-        factor = min(float(written) / _FULL_VOLUME, 1.0)
+    factor = min(float(written) / 100, 1.0) if _VOLUME.fullmatch(written) else _changed_by(written)
     if factor is None:
         return None
-    return 20 * math.log10(factor) if factor > 0 else -math.inf
-
-
-_HANDLERS: Final[dict[str, Callable[[_Reader, _Element, Mapping[str, str]], None]]] = {
-    "speak": _Reader._speak,  # noqa: SLF001 - the methods of this module's own class
-    "p": _Reader._paragraph,  # noqa: SLF001
-    "s": _Reader._paragraph,  # noqa: SLF001
-    "break": _Reader._break,  # noqa: SLF001
-    "sub": _Reader._sub,  # noqa: SLF001
-    "say-as": _Reader._say_as,  # noqa: SLF001
-    "phoneme": _Reader._phoneme,  # noqa: SLF001
-    "prosody": _Reader._prosody,  # noqa: SLF001
-    "voice": _Reader._voice,  # noqa: SLF001
-    "lang": _Reader._lang,  # noqa: SLF001
-    "mark": _Reader._mark,  # noqa: SLF001
-    "bookmark": _Reader._mark,  # noqa: SLF001 - Azure's name
-}
-_ATTRIBUTES: Final = {
-    "speak": {"version"},
-    "p": set(),
-    "s": set(),
-    "break": {"time", "strength"},
-    "sub": {"alias"},
-    "say-as": {"interpret-as", "format", "detail", "language"},
-    "phoneme": {"alphabet", "ph"},
-    "prosody": {"rate", "volume", "pitch", "range", "contour", "duration"},
-    "voice": {"name", "language", "languages", "gender", "variant", "age"},
-    "lang": set(),
-    "mark": {"name"},
-    "bookmark": {"mark"},
-}
+    return 20 * math.log10(factor) if factor else -math.inf

@@ -1,1 +1,4 @@
-"""Text becomes speakable chunks."""
+"""Text becomes speakable chunks.
+
+Runs on: any thread; what keeps state belongs to one text and says so.
+"""

@@ -1,7 +1,4 @@
-"""Characters that cannot be said are taken out before any rule of a language looks at the text.
-
-Runs on: any thread; nothing here has state.
-"""
+"""Characters that cannot be said are taken out before any rule of a language looks at the text."""
 
 import re
 import unicodedata
@@ -10,11 +7,10 @@ from itertools import islice
 
 _KEPT_SYMBOLS = frozenset("°№℃℉℠")
 _DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "So"})
-_JOINERS = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad")
+_LEAVES_NOTHING = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u20e3") | set(map(chr, range(0xFE00, 0xFE10)))
+"""Joiners, the sign that makes a digit a keycap, and variation selectors."""
 _LINE_BREAKS = re.compile("\r\n|[\r\n\x0b\x0c\x85\u2028\u2029]")
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
-_VARIATION_SELECTORS = range(0xFE00, 0xFE10)
-_KEYCAP = "\u20e3"
 _MOBILE_DIGITS = 11
 _NOT_ASCII_PRINTABLE = re.compile(r"[^\x20-\x7e\n]")
 
@@ -34,7 +30,7 @@ def clean(text: str) -> str:
 
 def _cleaned(match: re.Match[str]) -> str:
     character = match.group()
-    if character in _JOINERS or character == _KEYCAP or ord(character) in _VARIATION_SELECTORS:
+    if character in _LEAVES_NOTHING:
         return ""
     if character in _KEPT_SYMBOLS:
         return character

@@ -1,8 +1,6 @@
 """Where a sentence may be cut in two: after a clause mark, at a space, and only then anywhere.
 
 Never inside a number, sum of money, date, time, telephone or card number, address, or between a title and its name.
-
-Runs on: any thread; nothing here has state.
 """
 
 import re
@@ -19,6 +17,7 @@ _DATE_PART_BEFORE = re.compile(
 _NAME_OR_NUMBER_GOES_ON = re.compile(r"\s(?:ext|x\d|Jr|Sr|Inc|Ltd|LLC|Ph)")
 _LATIN_BEFORE = re.compile(r"(?<![A-Za-z])(?:e\.g|i\.e)\.,$")
 _LOOK_BACK_CHARACTERS = 12
+_INSIDE_WORD = re.compile("[A-Za-z0-9]{2}")
 
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}\.?"
 _NUMBER = r"\d[\d.,:/-]{0,18}"
@@ -62,24 +61,12 @@ def long_cut(text: str, limit: int) -> int:
     ]
     if clauses:
         return clauses[-1]
-    inside = _positions_kept_whole(text)
+    found = [match for pattern in _KEPT_WHOLE for match in pattern.finditer(text)]
+    inside = {position for match in found for position in range(match.start() + 1, match.end())}
     for position in range(limit, limit // 3, -1):
         if text[position].isspace() and position not in inside:
             return position
     for position in range(limit, limit // 2, -1):
-        if position not in inside and not _joins_ascii(text, position):
+        if position not in inside and not _INSIDE_WORD.match(text, position - 1):
             return position
     return max(1, limit)
-
-
-def _joins_ascii(text: str, position: int) -> bool:
-    before, after = text[position - 1], text[position]
-    return before.isascii() and after.isascii() and before.isalnum() and after.isalnum()
-
-
-def _positions_kept_whole(text: str) -> set[int]:
-    inside: set[int] = set()
-    for pattern in _KEPT_WHOLE:
-        for match in pattern.finditer(text):
-            inside.update(range(match.start() + 1, match.end()))
-    return inside

@@ -1,77 +1,54 @@
-"""Which language a text is in, and which rules speak a BCP 47 tag.
-
-Runs on: any thread; nothing here has state.
-"""
+"""Which language a text is in, and which rules speak a BCP 47 tag."""
 
 import re
 from typing import Literal
 
-RuleSet = Literal["en", "zh", "none"]
-
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-UNSPACED = (
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uffef"
-    "\U00020000-\U0003ffff]"
-)
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+UNSPACED = f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u30ff{_HAN}\uff00-\uffef]"
 """Thai, Lao, Burmese, Khmer, kana and Han, with their punctuation: scripts that put no spaces between words."""
 _UNSPACED = re.compile(UNSPACED)
-_SCRIPTS = (
-    (re.compile("[\u3040-\u30ff\u31f0-\u31ff]+"), "ja"),
-    (re.compile("[\uac00-\ud7af\u1100-\u11ff]+"), "ko"),
-    (re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"), "zh"),
-    (re.compile("[\u0400-\u04ff]+"), "ru"),
-    (re.compile("[\u0600-\u06ff\u0750-\u077f]+"), "ar"),
-    (re.compile("[\u0900-\u097f]+"), "hi"),
-    (re.compile("[\u0370-\u03ff]+"), "el"),
-    (re.compile("[\u0590-\u05ff]+"), "he"),
-    (re.compile("[\u0e00-\u0e7f]+"), "th"),
-    (re.compile("[\u0980-\u09ff]+"), "bn"),
-    (re.compile("[\u0b80-\u0bff]+"), "ta"),
-    (re.compile("[\u0c00-\u0c7f]+"), "te"),
-    (re.compile("[\u10a0-\u10ff]+"), "ka"),
-    (re.compile("[\u0530-\u058f]+"), "hy"),
-)
+_LETTERS = {
+    "ja": "\u3040-\u30ff\u31f0-\u31ff", "ko": "\uac00-\ud7af\u1100-\u11ff", "zh": _HAN, "ru": "\u0400-\u04ff",
+    "ar": "\u0600-\u06ff\u0750-\u077f", "hi": "\u0900-\u097f", "el": "\u0370-\u03ff", "he": "\u0590-\u05ff",
+    "th": "\u0e00-\u0e7f", "bn": "\u0980-\u09ff", "ta": "\u0b80-\u0bff", "te": "\u0c00-\u0c7f", "ka": "\u10a0-\u10ff",
+    "hy": "\u0530-\u058f",
+}  # fmt: skip
 """Kana before Han: a Japanese text has both."""
+_SCRIPTS = {language: re.compile(f"[{letters}]+") for language, letters in _LETTERS.items()}
 _TOLD_BY_LETTERS = {
     "ru": (("uk", re.compile("[іїєґІЇЄҐ]")), ("be", re.compile("[ўЎ]")), ("sr", re.compile("[ђћџљњЂЋЏЉЊ]"))),
     "ar": (("ur", re.compile("[ٹڈڑےں]")), ("fa", re.compile("[پچژگ]"))),
 }
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_FUNCTION_WORDS = {
-    "en": _words(
+_FUNCTION_WORDS_OF = {
+    "en": (
         "the and is are you your of to for with this that have has please will our we it was be at from or not can my"
     ),
-    "es": _words(
+    "es": (
         "el los las una usted su sus para por con que está están gracias muy pero cuando más y hola buenos buenas día días "
         "llamada cuenta número pulse marque espere favor nuestro nuestra ha hay tiene puede es del al sí"
     ),
-    "fr": _words(
+    "fr": (
         "le les des une est sont vous votre vos nous notre pour avec dans sur merci bonjour ce cette qui pas plus et aux du "
         "au veuillez appuyez appel compte numéro être avez je il elle ne sera"
     ),
-    "de": _words(
-        "der die das und ist sind ein eine einen sie "
-        "ihr ihre ihren wir uns unser für mit auf nicht von zu bitte danke guten "
-        "tag drücken den dem des im wird werden haben hat oder auch nummer konto anruf ich kann"
+    "de": (
+        "der die das und ist sind ein eine einen sie ihr ihre ihren wir uns unser für mit auf nicht von zu bitte danke "
+        "guten tag drücken den dem des im wird werden haben hat oder auch nummer konto anruf ich kann"
     ),
-    "it": _words(
+    "it": (
         "il gli una è sono lei suo sua per con che grazie prego buongiorno non di della del dei nel nella premere chiamata "
         "conto numero attendere si può ha questo questa ed vi suoi"
     ),
-    "pt": _words(
+    "pt": (
         "o os as um uma é são você seu sua para por com que obrigado obrigada não em da do das dos na no ligação conta "
         "número aguarde tecle digite bom dia olá está ou mais e"
     ),
-    "nl": _words(
+    "nl": (
         "de het een en is zijn u uw wij ons voor met op niet van dank bedankt alstublieft druk goedemorgen dag nummer "
         "rekening wordt kunt naar heeft hebben dit deze bij ook"
     ),
 }
+_FUNCTION_WORDS = {language: frozenset(words.split()) for language, words in _FUNCTION_WORDS_OF.items()}
 _OWN_LETTERS = {
     "es": re.compile("[ñ¿¡]"),
     "de": re.compile("ß"),
@@ -81,14 +58,13 @@ _OWN_LETTERS = {
 _LATIN_WORD = re.compile("[A-Za-zÀ-ÖØ-öø-ÿ]+")
 _LOOKED_AT_CHARS = 400
 _LEAST_LEAD = 2
-_WORD = re.compile(r"[^\W\d_]+")
 _CHINESE = frozenset({"zh", "cmn", "yue"})
 _DAY_FIRST_REGIONS = frozenset({"gb", "au", "nz", "ie", "in", "za"})
 
 
 def has_letters(text: str) -> bool:
     """Whether any letter is there to detect the language by."""
-    return _WORD.search(text) is not None
+    return re.search(r"[^\W\d_]", text) is not None
 
 
 def is_unspaced(character: str) -> bool:
@@ -104,19 +80,12 @@ def detect_language(text: str, *, latin: str | None = None) -> str:
     nothing tells.
     """
     if not text.isascii():
-        for pattern, language in _SCRIPTS:
+        for language, pattern in _SCRIPTS.items():
             found = pattern.findall(text)
             if found and len("".join(found)) >= len(_LATIN_WORD.findall(text)):
-                return _refined(language, text)
+                others = _TOLD_BY_LETTERS.get(language, ())
+                return next((other for other, letters in others if letters.search(text)), language)
     return latin or _latin_language(text)
-
-
-def _refined(language: str, text: str) -> str:
-    """One script, several languages: letters that only one of them has."""
-    for other, letters in _TOLD_BY_LETTERS.get(language, ()):
-        if letters.search(text):
-            return other
-    return language
 
 
 def _latin_language(text: str) -> str:
@@ -132,8 +101,8 @@ def _latin_language(text: str) -> str:
 
 def latin_language(tag: str) -> str | None:
     """``tag`` if its language is written in Latin letters, as far as is known here."""
-    others = {language for _, language in _SCRIPTS} | {"cmn", "yue", "uk", "be", "sr", "fa", "ur", "bg", "mk"}
-    return None if subtags(tag)[0] in others else tag
+    others = {"cmn", "yue", "uk", "be", "sr", "fa", "ur", "bg", "mk"}
+    return None if subtags(tag)[0] in _SCRIPTS.keys() | others else tag
 
 
 def subtags(tag: str) -> list[str]:
@@ -141,7 +110,7 @@ def subtags(tag: str) -> list[str]:
     return tag.strip().lower().replace("_", "-").split("-")
 
 
-def rule_set(tag: str) -> RuleSet:
+def rule_set(tag: str) -> Literal["en", "zh", "none"]:
     """The rules that speak a tag: ``en``, ``zh`` (also ``cmn``, ``yue`` and their regions) or ``none``."""
     primary = subtags(tag)[0]
     if primary in _CHINESE:

@@ -2,8 +2,6 @@
 
 English by the rules in ``en/``, Chinese by wetext and the rules in ``zh/``. Text of other languages is
 only cleaned, because espeak-ng says the numbers of its own languages.
-
-Runs on: any thread.
 """
 
 from cc_tts.text.characters import clean, has_speech

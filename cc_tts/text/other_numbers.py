@@ -1,12 +1,9 @@
 """Numbers, sums and percentages of further languages in words, by num2words, for engines that read no digits themselves.
 
 espeak-ng, and the Piper voices that take its phonemes, say the numbers of their languages; CosyVoice2 does not.
-
-Runs on: any thread; nothing here has state.
 """
 
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
@@ -33,8 +30,8 @@ _SIGNS: Final = "€$£¥"
 _AND_CENTS: Final = {"es": " con ", "it": " e ", "pt": " e "}
 _DIGIT_BY_DIGIT_FROM: Final = 7
 _HUNDREDTHS: Final = 2
-_WITH_COMMA_DECIMALS: Final = re.compile(r"(?P<whole>\d{1,3}(?:[.\u00a0\u202f ]\d{3})+|\d+)(?:,(?P<part>\d{1,12}))?")
-_WITH_POINT_DECIMALS: Final = re.compile(r"(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?:\.(?P<part>\d{1,12}))?")
+_COMMA_DECIMALS: Final = r"(?P<whole>\d{1,3}(?:[.\u00a0\u202f ]\d{3})+|\d+)(?:,(?P<part>\d{1,12}))?"
+_POINT_DECIMALS: Final = r"(?P<whole>\d{1,3}(?:,\d{3})+|\d+)(?:\.(?P<part>\d{1,12}))?"
 
 
 def say_numbers(text: str, language: str) -> str:
@@ -43,27 +40,22 @@ def say_numbers(text: str, language: str) -> str:
     text = digits_to_ascii(text)
     if not any(character.isdigit() for character in text) or _words(0, code) is None:
         return text
-    number = (_WITH_POINT_DECIMALS if code in _WITH_POINT else _WITH_COMMA_DECIMALS).pattern
+    number = _POINT_DECIMALS if code in _WITH_POINT else _COMMA_DECIMALS
     text = re.sub(r"(?<=\d):(?=\d\d(?!\d))", " ", text)
     if code in _CURRENCIES:
-        before = rf"(?<![A-Za-z])(?P<sign>[{_SIGNS}])\s?{number}(?!\d)"
-        after = rf"{number}\s?(?P<sign>[{_SIGNS}])"
-        for pattern in (before, after):
+        sign = rf"(?P<sign>[{_SIGNS}])"
+        for pattern in (rf"(?<![A-Za-z]){sign}\s?{number}(?!\d)", rf"{number}\s?{sign}"):
             text = re.sub(pattern, lambda match: _sum(match, code), text)
     if code in _PERCENT:
         text = re.sub(rf"{number}\s?%", lambda match: f"{_amount(match, code)} {_PERCENT[code]}", text)
-    return " ".join(re.sub(number, _apart(lambda match: _amount(match, code)), text).split())
+    return " ".join(re.sub(number, lambda match: _apart(match, code), text).split())
 
 
-def _apart(say: Callable[[re.Match[str]], str]) -> Callable[[re.Match[str]], str]:
-    """With a space where the words would run into a letter."""
-
-    def padded(match: re.Match[str]) -> str:
-        before, after = match.string[match.start() - 1 : match.start()], match.string[match.end() : match.end() + 1]
-        left, right = (" " if each.isalpha() and each.isascii() else "" for each in (before, after))
-        return f"{left}{say(match)}{right}"
-
-    return padded
+def _apart(match: re.Match[str], code: str) -> str:
+    """An amount with a space where the words would run into a letter."""
+    before, after = match.string[match.start() - 1 : match.start()], match.string[match.end() : match.end() + 1]
+    left, right = (" " if each.isalpha() and each.isascii() else "" for each in (before, after))
+    return f"{left}{_amount(match, code)}{right}"
 
 
 def _sum(match: re.Match[str], code: str) -> str:

@@ -1,20 +1,36 @@
-"""Replacing what a pattern finds by words, with spaces where they would run into their neighbours.
-
-Runs on: any thread; nothing here has state.
-"""
+"""Replacing what a pattern finds by words, with spaces where they would run into their neighbours."""
 
 import re
 from collections.abc import Callable
+from operator import methodcaller
 
 Say = Callable[[re.Match[str]], str | None]
 """The words for a match, or ``None`` to leave it as it is."""
 
 
-def substitute(pattern: re.Pattern[str], say: Say, text: str) -> str:
-    """``text`` with each match replaced by its words."""
+def in_order(*rules: tuple[str, Say | str]) -> Callable[[str], str]:
+    """A function that applies rules one after the other: a pattern with what is said for it, or a template of that as
+    :meth:`re.Match.expand` takes it.
+    """
+    says = ((pattern, methodcaller("expand", say) if isinstance(say, str) else say) for pattern, say in rules)
+    return rewriter(*((pattern, _padded(say)) for pattern, say in says))
 
+
+def rewriter(*rules: tuple[str, str | Callable[[re.Match[str]], str]]) -> Callable[[str], str]:
+    """A function that applies rules one after the other, without spaces beyond what they give."""
+    compiled = [(re.compile(pattern), change) for pattern, change in rules]
+
+    def apply(text: str) -> str:
+        for pattern, change in compiled:
+            text = pattern.sub(change, text)
+        return text
+
+    return apply
+
+
+def _padded(say: Say) -> Callable[[re.Match[str]], str]:
     def padded(match: re.Match[str]) -> str:
-        words = say(match)
+        words, text = say(match), match.string
         if words is None:
             return match.group()
         before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
@@ -22,7 +38,7 @@ def substitute(pattern: re.Pattern[str], say: Say, text: str) -> str:
         right = " " if after.isalnum() and words[-1:].isalnum() else ""
         return f"{left}{words}{right}"
 
-    return pattern.sub(padded, text)
+    return padded
 
 
 def ends_sentence(match: re.Match[str]) -> bool:
@@ -30,3 +46,8 @@ def ends_sentence(match: re.Match[str]) -> bool:
     following = match.string[match.end() : match.end() + 40]
     rest = following.lstrip(" \n\"')”’")
     return not rest or (rest != following and rest[0].isupper())
+
+
+def kept_stop(match: re.Match[str]) -> str:
+    """The full stop at the end of the match if it also ends the sentence."""
+    return "." if match.group().endswith(".") and ends_sentence(match) else ""

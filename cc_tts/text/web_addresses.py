@@ -1,7 +1,4 @@
-"""E-mail and web addresses, said part by part; the words for their signs come from the language.
-
-Runs on: any thread; nothing here has state.
-"""
+"""E-mail and web addresses, said part by part; the words for their signs come from the language."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,4 @@
-"""English words for numbers: "one hundred twenty-three", "twenty-first", "nineteen oh five", "zero one two".
-
-Runs on: any thread; the cache of ``lru_cache`` is its own lock.
-"""
+"""English words for numbers: "one hundred twenty-three", "twenty-first", "nineteen oh five", "zero one two"."""
 
 import re
 from functools import lru_cache
@@ -21,8 +18,9 @@ _SMALL = (
 _WITHOUT_AND = re.compile(
     rf"\b(hundred|thousand|million|billion|lakh|crore) (?={_SMALL}\b(?! (?:hundred|thousand|million|lakh|crore)))"
 )
-MAX_CARDINAL_DIGITS = 15
+_MAX_CARDINAL_DIGITS = 15
 """Longer whole numbers are said digit by digit."""
+_MAX_NAMED_DENOMINATOR = 20
 DIGIT_BY_DIGIT_FROM = 7
 """A run of at least this many digits without separators is an identifier, not a quantity."""
 
@@ -77,9 +75,12 @@ def amount(written: str) -> str:
     """``"1,234.56"`` as "one thousand two hundred thirty-four point five six"; ``".5"`` as "point five"."""
     whole, _, fraction = written.partition(".")
     words = _whole(whole) if whole else ""
-    if fraction:
-        words = f"{words} point {digits(fraction)}"
-    return words.strip()
+    return f"{words} point {digits(fraction)}".strip() if fraction else words
+
+
+def counted(written: str, one: str, many: str) -> str:
+    """``"2"`` as "two feet": an amount with the singular or plural of what is counted."""
+    return f"{amount(written)} {one if written in ('1', '1.0') else many}"
 
 
 def _whole(written: str) -> str:
@@ -97,7 +98,7 @@ def integer(written: str, *, quantity: bool = False) -> str:
 
     A ``quantity`` (something counts or measures by it) may have up to fifteen digits.
     """
-    longest = MAX_CARDINAL_DIGITS if quantity else DIGIT_BY_DIGIT_FROM - 1
+    longest = _MAX_CARDINAL_DIGITS if quantity else DIGIT_BY_DIGIT_FROM - 1
     if len(written) > longest or (len(written) > 1 and written[0] == "0"):
         return grouped_digits(written) if len(written) >= DIGIT_BY_DIGIT_FROM else digits(written)
     return cardinal(int(written))
@@ -116,9 +117,6 @@ def year(number: int) -> str:
 def two_digits(number: int) -> str:
     """``5`` as "oh five", ``45`` as "forty-five": the minutes of an hour, the years of a century."""
     return f"oh {cardinal(number)}" if number < len(_DIGITS) else cardinal(number)
-
-
-_MAX_NAMED_DENOMINATOR = 20
 
 
 def fraction(numerator: int, denominator: int) -> str:

@@ -1,7 +1,4 @@
-"""Lexicons: how names, streets and products are said, as JSON or as W3C PLS 1.0, and where their words stand in a text.
-
-Runs on: any thread; a :class:`CompiledLexicon` never changes.
-"""
+"""Lexicons: how names, streets and products are said, as JSON or as W3C PLS 1.0, and where their words stand in a text."""
 
 import re
 import unicodedata
@@ -91,7 +88,8 @@ class CompiledLexicon:
         for length in sorted(lengths, reverse=True) if lengths else ():
             for entry in self._entries.get(folded[position : position + length], ()):
                 is_cased = not entry.case_sensitive or text.startswith(entry.grapheme, position)
-                if is_cased and (not entry.whole_word or _is_whole(folded, position, position + length)):
+                is_inside = _joins(folded, position) or _joins(folded, position + length)
+                if is_cased and not (entry.whole_word and is_inside):
                     return entry
         return None
 
@@ -152,9 +150,9 @@ class _PlsReader:
         self._alphabet = self._phoneme_alphabet = "ipa"
         self._text = ""
         self._graphemes: list[str] = []
-        self._said: dict[str, str] = {}
+        self._said: dict[str, tuple[str, bool]] = {}
+        """Of ``alias`` and ``ipa``, and whether that is preferred."""
         self._is_preferred = False
-        self._preferred: set[str] = set()
         self._entries: list[Entry] = []
 
     def read(self, document: bytes) -> Lexicon:
@@ -174,7 +172,7 @@ class _PlsReader:
         if len(self._path) > _MAX_DEPTH or len(self._entries) > MAX_ENTRIES:
             raise self._xml.malformed(f"more than {MAX_ENTRIES} entries, or nested more than {_MAX_DEPTH} deep")
         if name == "lexeme":
-            self._graphemes, self._said, self._preferred = [], {}, set()
+            self._graphemes, self._said = [], {}
         self._text = ""
         self._is_preferred = attributes.get("prefer") == "true"
         self._phoneme_alphabet = attributes.get("alphabet", self._alphabet).lower()
@@ -199,18 +197,17 @@ class _PlsReader:
                 self._add()
 
     def _keep(self, kind: str, written: str) -> None:
-        if kind not in self._said or (self._is_preferred and kind not in self._preferred):
-            self._said[kind] = written
-        if self._is_preferred:
-            self._preferred.add(kind)
+        if kind not in self._said or (self._is_preferred and not self._said[kind][1]):
+            self._said[kind] = written, self._is_preferred
 
     def _add(self) -> None:
         if not self._graphemes or not self._said:
             raise self._xml.malformed("a lexeme needs a grapheme and an alias or a phoneme")
+        alias, ipa = (self._said.get(kind, ("", False))[0] for kind in ("alias", "ipa"))
         for grapheme in self._graphemes:
             if not 0 < len(grapheme) <= MAX_GRAPHEME_CHARS:
                 raise self._xml.malformed(f"a grapheme has 1 to {MAX_GRAPHEME_CHARS} characters")
-            self._entries.append(Entry(grapheme, self._said.get("alias", ""), self._said.get("ipa", "")))
+            self._entries.append(Entry(grapheme, alias, ipa))
 
 
 def _fault(entry: Entry) -> str:
@@ -236,12 +233,8 @@ def _folded(text: str) -> str:
     return "".join(each.lower() if len(each.lower()) == 1 else each for each in text)
 
 
-def _is_whole(text: str, start: int, end: int) -> bool:
-    """Whether no word goes on at the edges; scripts without spaces have none that show."""
-    return not (_joins(text, start) or _joins(text, end))
-
-
 def _joins(text: str, position: int) -> bool:
+    """Whether a word goes on at ``position``; scripts without spaces have none that show."""
     if not 0 < position < len(text):
         return False
     before, after = text[position - 1], text[position]

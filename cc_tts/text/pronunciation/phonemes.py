@@ -1,7 +1,4 @@
-"""Phonemes as SSML and lexicons write them: the International Phonetic Alphabet, and X-SAMPA as its ASCII form.
-
-Runs on: any thread; nothing here has state.
-"""
+"""Phonemes as SSML and lexicons write them: the International Phonetic Alphabet, and X-SAMPA as its ASCII form."""
 
 import unicodedata
 from typing import Final
@@ -29,38 +26,22 @@ _LONGEST: Final = max(map(len, _XSAMPA))
 
 
 def ipa_of(written: str, alphabet: str) -> str:
-    """A pronunciation in ``ipa`` or ``x-sampa``, as IPA in one way of writing it; empty if it could not be spoken."""
-    match alphabet:
-        case "ipa":
-            ipa = written
-        case "x-sampa" | "xsampa":
-            ipa = _xsampa_to_ipa(written)
-        case _:
-            ipa = ""
-    return _tidied(ipa) if _is_ipa(ipa) else ""
-
-
-def _is_ipa(text: str) -> bool:
-    """Whether the text is IPA that could be spoken: letters and modifiers alone, at most :data:`MAX_IPA_CHARS`."""
-    return (
-        0 < len(text) <= MAX_IPA_CHARS
-        and any(character.isalpha() for character in text)
-        and all(
-            character in _SPACES_AND_MARKS
-            or (_is_of_ipa(character) and unicodedata.category(character) in ("Ll", "Lm", "Lo", "Mn", "Sk"))
-            for character in text
-        )
-    )
+    """A pronunciation in ``ipa`` or ``x-sampa``, as IPA in one way of writing it: without syllable breaks, which change no
+    sound, and with the stress marks of IPA. Empty if it could not be spoken, or is longer than :data:`MAX_IPA_CHARS`.
+    """
+    if alphabet not in ("ipa", "x-sampa", "xsampa"):
+        return ""
+    ipa = written if alphabet == "ipa" else _xsampa_to_ipa(written)
+    is_ipa = len(ipa) <= MAX_IPA_CHARS and any(map(str.isalpha, ipa)) and all(map(_is_of_ipa, ipa))
+    return " ".join(ipa.translate(_TIDIED).split()) if is_ipa else ""
 
 
 def _is_of_ipa(character: str) -> bool:
-    """Latin, Greek, the IPA extensions and the phonetic extensions."""
-    return character < "\u0400" or "\u1d00" <= character <= "\u1dff"
-
-
-def _tidied(ipa: str) -> str:
-    """IPA in one way of writing it: without syllable breaks, which change no sound, and with the stress marks of IPA."""
-    return " ".join(ipa.translate(_TIDIED).split())
+    """A letter or modifier of Latin, Greek, the IPA extensions or the phonetic extensions, or a mark."""
+    if character in _SPACES_AND_MARKS:
+        return True
+    is_of_block = character < "\u0400" or "\u1d00" <= character <= "\u1dff"
+    return is_of_block and unicodedata.category(character) in ("Ll", "Lm", "Lo", "Mn", "Sk")
 
 
 def _xsampa_to_ipa(written: str) -> str:

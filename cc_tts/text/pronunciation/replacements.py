@@ -3,8 +3,6 @@ r"""What is said in place of a part of a text, as ``<sub>`` and ``<say-as>`` of 
 A replaced part is one character of the text that is cut into chunks, so that no cut goes through it::
 
     "Call Siobhán on 0800."  ─▸ "Call \ue000 on 0800." ─▸ chunks ─▸ "Call " · ʃɪˈvɔːn · " on zero eight hundred."
-
-Runs on: any thread; nothing here has state.
 """
 
 import re

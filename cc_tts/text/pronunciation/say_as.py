@@ -3,8 +3,6 @@
 The names are those on which Amazon Polly, Google and Azure agree; SSML 1.1 (W3C) §3.1.9 leaves them open. English and
 Chinese by the rules for these languages, ordinals of others by num2words; what has no rule in a language is read as any
 text is.
-
-Runs on: any thread; nothing here has state.
 """
 
 import re
@@ -19,37 +17,21 @@ from cc_tts.text.language import rule_set, subtags, writes_day_first
 from cc_tts.text.zh import identifiers as zh_identifiers
 from cc_tts.text.zh import speakable as zh
 
-KINDS: Final = {
-    "characters": "characters",
-    "spell-out": "characters",
-    "spellout": "characters",
-    "letters": "characters",
-    "verbatim": "characters",
-    "digits": "digits",
-    "number_digit": "digits",
-    "telephone": "telephone",
-    "cardinal": "cardinal",
-    "number": "cardinal",
-    "ordinal": "ordinal",
-    "fraction": "fraction",
-    "unit": "unit",
-    "currency": "currency",
-    "date": "date",
-    "time": "time",
-    "duration": "time",
-    "address": "address",
-}
+KINDS: Final = dict.fromkeys(("characters", "spell-out", "spellout", "letters", "verbatim"), "characters") | {
+    "digits": "digits", "number_digit": "digits", "telephone": "telephone", "cardinal": "cardinal",
+    "number": "cardinal", "ordinal": "ordinal", "fraction": "fraction", "unit": "unit", "currency": "currency",
+    "date": "date", "time": "time", "duration": "time", "address": "address",
+}  # fmt: skip
 """Every ``interpret-as`` and the reading it stands for; ``expletive`` and ``bleep`` are a tone, not a reading."""
 
 _DIGITS_OF_GROUP: Final = 3
 _MAX_GROUP_DIGITS: Final = 4
 _MAX_ORDINAL_DIGITS: Final = 9
 _SIGN_NAMES: Final = {
-    "en": {
-        "@": "at", ".": "dot", "-": "dash", "_": "underscore", "+": "plus", "/": "slash", "?": "question mark",
-        "=": "equals", "&": "and", "#": "hash", "%": "percent", "~": "tilde", ":": "colon", "*": "star", "$": "dollar",
-        "!": "exclamation mark", ",": "comma", ";": "semicolon", "'": "apostrophe", '"': "quote", "(": "open bracket",
-        ")": "close bracket", "\\": "backslash", "|": "bar", "<": "less than", ">": "greater than",
+    "en": en.ADDRESS_SIGNS | {
+        "*": "star", "$": "dollar", "!": "exclamation mark", ",": "comma", ";": "semicolon", "'": "apostrophe",
+        '"': "quote", "(": "open bracket", ")": "close bracket", "\\": "backslash", "|": "bar", "<": "less than",
+        ">": "greater than",
     },
     "zh": {
         "@": "艾特", ".": "点", "-": "杠", "_": "下划线", "+": "加", "/": "斜杠", "?": "问号", "=": "等于", "&": "和",
@@ -57,13 +39,11 @@ _SIGN_NAMES: Final = {
     },
 }  # fmt: skip
 _MIXED_NUMBER: Final = re.compile(r"(?:(?P<whole>\d{1,9})[ +]{1,3})?(?P<top>\d{1,6})\s?/\s?(?P<bottom>\d{1,6})")
-_WHOLE: Final = re.compile(r"(-?)(\d[\d,. ]*)")
-_DECIMAL: Final = re.compile(r"(-?)(\d{1,3}(?:,\d{3})+|\d{1,15})(\.\d{1,12})?")
+_WHOLE: Final = re.compile(r"-?(\d[\d,. ]*)")
+_DECIMAL: Final = re.compile(r"(-?)((?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,12})?)")
 _MINUTES: Final = re.compile(r"(\d{1,3})['′](?:\s?(\d{1,2})[\"″])?")
 _MILITARY: Final = re.compile(r"([01]\d|2[0-4])([0-5]\d)")
 _FULL_YEAR_DIGITS: Final = 4
-_MONTHS: Final = 12
-_DAYS: Final = 31
 
 
 def say_as(written: str, how: str, language: str) -> str:
@@ -79,8 +59,10 @@ def say_as(written: str, how: str, language: str) -> str:
             return _characters(text, rules)
         case "digits" | "telephone":
             return _digits(text, rules, grouped_as_telephone=kind == "telephone")
-        case "cardinal" | "ordinal":
-            return _number(text, kind, language)
+        case "cardinal" if rules == "en":
+            return _cardinal(text)
+        case "ordinal":
+            return _ordinal(text, language)
         case "fraction" if rules == "en":
             return _fraction(text)
         case "currency" if rules == "en" and re.fullmatch("[A-Z]{3}", form) and text[:1].isdigit():
@@ -94,11 +76,8 @@ def say_as(written: str, how: str, language: str) -> str:
 
 def _characters(text: str, rules: str) -> str:
     names = _SIGN_NAMES.get(rules, {})
-    words = []
-    for part in text.split(" "):
-        said = [_character(character, rules, names) for character in part]
-        words.append(" ".join(each for each in said if each))
-    return ", ".join(word for word in words if word)
+    words = (" ".join(filter(None, (_character(each, rules, names) for each in part))) for part in text.split(" "))
+    return ", ".join(filter(None, words))
 
 
 def _character(character: str, rules: str, names: dict[str, str]) -> str:
@@ -111,10 +90,9 @@ def _character(character: str, rules: str, names: dict[str, str]) -> str:
 
 def _digits(text: str, rules: str, *, grouped_as_telephone: bool) -> str:
     """Digit by digit, in the groups in which they are written; a run without groups by threes, or as a telephone number."""
-    if grouped_as_telephone and rules == "zh":
-        plus = "加" if text.startswith("+") else ""
-        return plus + zh_identifiers.say_digits(text)
     plus = {"en": "plus ", "zh": "加"}.get(rules, "+ ") if text.startswith("+") else ""
+    if grouped_as_telephone and rules == "zh":
+        return plus + zh_identifiers.say_digits(text)
     if grouped_as_telephone and rules == "en":
         number, _, extension = re.sub(r"(?i)\s*(?:ext\.?|x)\s*(?=\d{1,6}$)", "\n", text).partition("\n")
         said = plus + numbers.digit_groups(number)
@@ -126,21 +104,21 @@ def _digits(text: str, rules: str, *, grouped_as_telephone: bool) -> str:
     return plus + ", ".join(map(say, groups)) if groups else ""
 
 
-def _number(text: str, kind: str, language: str) -> str:
-    rules = rule_set(language)
-    if kind == "cardinal":
-        match = _DECIMAL.fullmatch(text)
-        if match is None or rules != "en":
-            return ""
-        return ("minus " if match[1] else "") + numbers.amount(match[2] + (match[3] or ""))
-    match = _WHOLE.match(text)
-    run = re.sub(r"\D", "", match[2]) if match else ""
+def _cardinal(text: str) -> str:
+    match = _DECIMAL.fullmatch(text)
+    return ("minus " if match[1] else "") + numbers.amount(match[2]) if match else ""
+
+
+def _ordinal(text: str, language: str) -> str:
+    found = _WHOLE.match(text)
+    run = re.sub(r"\D", "", found[1]) if found else ""
     if not run or len(run) > _MAX_ORDINAL_DIGITS:
         return ""
-    if rules == "en":
-        return numbers.ordinal(int(run))
-    if rules == "zh":
-        return "第" + zh.speakable(run)
+    match rule_set(language):
+        case "en":
+            return numbers.ordinal(int(run))
+        case "zh":
+            return "第" + zh.speakable(run)
     try:
         return str(num2words(int(run), lang=subtags(language)[0], to="ordinal"))
     except Exception:  # noqa: BLE001 - NotImplementedError and others: num2words lacks many languages
@@ -164,15 +142,13 @@ def _date(text: str, form: str, language: str) -> str:
     if len(found) != len(order) or any(len(each) > _FULL_YEAR_DIGITS for each in found):
         return ""
     parts = dict(zip(order, map(int, found), strict=True))
-    if not 1 <= parts.get("m", 1) <= _MONTHS or not 1 <= parts.get("d", 1) <= _DAYS:
-        return ""
     if "y" in parts and len(found[order.index("y")]) <= 2:  # noqa: PLR2004 - a year of two digits
         parts["y"] = dates.full_year(f"{parts['y']:02d}")
-    if rule_set(language) == "zh":
-        return zh.speakable(
-            "".join(f"{parts[each]}{name}" for each, name in zip("ymd", "年月日", strict=True) if each in parts)
-        )
-    return dates.spoken_date(parts.get("y"), parts.get("m"), parts.get("d"), day_first=writes_day_first(language))
+    said = dates.spoken_date(parts.get("y"), parts.get("m"), parts.get("d"), day_first=writes_day_first(language))
+    if said and rule_set(language) == "zh":
+        names = {"y": "年", "m": "月", "d": "日"}
+        said = zh.speakable("".join(f"{parts[each]}{name}" for each, name in names.items() if each in parts))
+    return said or ""
 
 
 def _numbers_of(text: str, order: str) -> list[str]:

@@ -1,7 +1,4 @@
-"""XML from outside, read with expat: no document type, so no entities but the five of XML, and nothing external.
-
-Runs on: any thread; one :class:`XmlReader` reads one document.
-"""
+"""XML from outside, read with expat: no document type, so no entities but the five of XML, and nothing external."""
 
 from collections.abc import Callable
 from typing import NoReturn
@@ -33,15 +30,11 @@ class XmlReader:
         self._parser.StartDoctypeDeclHandler = self._refuse_doctype
 
     def read(self, document: bytes) -> None:
-        """Read the whole document, UTF-8 whatever it declares.
-
-        Raises:
-            ClientError: ``fault``'s, if it is not well-formed or has a document type.
-        """
+        """Read the whole document, UTF-8 whatever it declares; ``fault``'s error if it is not well-formed."""
         try:
             self._parser.Parse(document, True)  # noqa: FBT003 - the parser's own signature
         except expat.ExpatError as error:
-            raise self._at(expat.errors.messages[error.code], error.lineno, error.offset) from None
+            raise self.malformed(expat.errors.messages[error.code]) from None
 
     @property
     def line(self) -> int:
@@ -50,10 +43,7 @@ class XmlReader:
 
     def malformed(self, detail: str) -> ClientError:
         """The error for a fault where the parser stands."""
-        return self._at(detail, self._parser.CurrentLineNumber, self._parser.CurrentColumnNumber)
+        return self._fault(f"line {self.line}, column {self._parser.CurrentColumnNumber + 1}: {detail}")
 
     def _refuse_doctype(self, *_: object) -> NoReturn:
         raise self.malformed("a document type is not taken")
-
-    def _at(self, detail: str, line: int, column: int) -> ClientError:
-        return self._fault(f"line {line}, column {column + 1}: {detail}")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 def test_underruns_raise_it_and_smooth_utterances_lower_it(
     what_happened: list[float | None], expected_ms: list[int]
 ) -> None:
-    threshold = StartThreshold()
+    threshold = StartThreshold(floor_ms=40, ceiling_ms=300)
     currents = [threshold.current_ms]
     for missing_ms in what_happened:
         if missing_ms is None:
@@ -38,9 +38,3 @@ def test_it_comes_back_to_its_floor() -> None:
     for _ in range(25):
         threshold.smooth()
     assert threshold.current_ms == 60
-
-
-@pytest.mark.parametrize(("floor_ms", "ceiling_ms"), [(0, 100), (-1, 100), (200, 100)])
-def test_impossible_bounds_are_refused(floor_ms: float, ceiling_ms: float) -> None:
-    with pytest.raises(ValueError, match="floor"):
-        StartThreshold(floor_ms=floor_ms, ceiling_ms=ceiling_ms)

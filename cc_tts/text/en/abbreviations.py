@@ -15,7 +15,7 @@ _WORDS = {
     "inc": "Incorporated", "corp": "Corporation", "ltd": "Limited", "co": "Company", "bros": "Brothers",
     "misc": "miscellaneous", "etc": "et cetera", "mgr": "manager", "asst": "assistant", "assn": "association",
     "pkg": "package", "mfr": "manufacturer", "univ": "University", "intl": "International", "esq": "Esquire",
-    "yr": "year", "wk": "week", "hr": "hour",
+    "yr": "year", "wk": "week", "hr": "hour", "ea": "each",
 }  # fmt: skip
 _NEVER_LAST = {
     "apt": "apartment", "ste": "Suite", "dept": "department", "est": "established", "approx": "approximately",
@@ -30,7 +30,7 @@ CHAT_WORDS = {
     "pls": "please", "plz": "please", "thx": "thanks", "attn": "attention", "pts": "points", "qty": "quantity",
 }  # fmt: skip
 """Short forms that are spoken in full without a stop."""
-_ROMAN = {"I": 1, "V": 5, "X": 10}
+_ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
 _AFTER_HOUSE_NUMBER = re.compile(r"\b[\w-]+\s(?:[A-Z]\w*\s){1,3}$")
 _STREET_NAME = re.compile(r"(?:\d\w*|[A-Z]\w*)\s$")
 _STREET_INSIDE_SENTENCE = re.compile(
@@ -39,15 +39,15 @@ _STREET_INSIDE_SENTENCE = re.compile(
 _NEXT_IS_NAME = re.compile(r"\s[A-Z]\w+")
 _NUMBERED = (
     r"(?i)\b(World War|Phase|Type|Title|Chapter|Part|Section|Class|Stage|Level|Tier|Schedule|Grade|Super Bowl|Act"
-    r"|Volume)\s([IVX]{1,6})\b"
+    r"|Volume)\s([IVX]{1,6}|(?<=Bowl\s)[IVXLC]{1,8})\b"
 )
 _PER = (
-    r"(?<=[\w.])\s?/\s?(?:(?P<short>sec|min|hr|wk|mo|yr|kg|lb)\b\.?|(?P<full>sq\.? ft\b|square foot|gallon|pound|mile"
+    r"(?<=[\w.])\s?/\s?(?:(?P<short>sec|min|hr|wk|mo|yr|kg|lb|gal|oz)\b\.?|(?P<full>sq\.? ft\b|square foot|gallon|pound|mile"
     r"|GB|MB|second|minute|hour|day|week|month|year|person|night|unit|item)\b)"
 )
 _PER_WORDS = {
     "sec": "second", "min": "minute", "hr": "hour", "wk": "week", "mo": "month", "yr": "year", "kg": "kilogram",
-    "lb": "pound",
+    "lb": "pound", "gal": "gallon", "oz": "ounce",
 }  # fmt: skip
 _NAME_BEFORE = re.compile(r"(?<![\w])[A-Z][a-z]+$")
 _LOOK_BACK_CHARACTERS = 60
@@ -103,7 +103,7 @@ def _dotted_letters(match: re.Match[str]) -> str:
 
 say_abbreviations = in_order(
     (rf"\b({'|'.join(_TITLES)})\.(?=\s?[A-Z])", lambda match: _TITLES[match[1]]),
-    (r"\b(Mr|Mrs|Ms)(?=\s[A-Z])", lambda match: _TITLES[match[1]]),
+    (r"\b(Mr|Mrs|Ms)\b(?:\.(?=\s(?:and|&)\s[A-Z])|(?=\s[A-Z]))", lambda match: _TITLES[match[1]]),
     (r"\bDr\b\.?", lambda match: _by_place(match, "Doctor", "Drive")),
     (r"\bSt\b\.?", lambda match: _by_place(match, "Saint", "Street")),
     (_NUMBERED, lambda match: f"{match[1]} {cardinal(_roman(match[2]))}" if match[2].isupper() else None),

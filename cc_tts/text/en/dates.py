@@ -33,7 +33,7 @@ _YEAR_LAST = (
     r"(?<![\w/.-])(?P<first>\d{1,2})(?P<mark>[-/.])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4}|\d{2})(?!\w)(?![.:/-]\d)"
 )
 _WITHOUT_YEAR = (
-    r"(?i)\b(?P<context>(?:on|by|until|till|before|after|since|due|dated|from|through|thru|between|valid|starting"
+    r"(?i)\b(?P<context>(?:on|as of|by|until|till|before|after|since|due|dated|from|through|thru|between|valid|starting"
     r"|beginning|ending|ends|starts|begins|expires|exp\.?|expiring|effective|scheduled for|set for|moved to|week of"
     r"|(?:Mon|Tues?|Wednes|Wed|Thurs?|Thu|Fri|Satur|Sat|Sun)(?:day)?\.?,?)\s)"
     r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/])"
@@ -103,7 +103,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             lambda match: f"{_weekday(match[1])} to {_weekday(match[2])}{kept_stop(match)}",
         ),
         (
-            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d)|,(?=\s))",
+            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|\s(?:{'|'.join(_MONTHS)})\b)|,(?=\s))",
             lambda match: f"{_weekday(match[1])},",
         ),
         (_MONTH_DAY, _month_day),
@@ -162,7 +162,8 @@ def _expiry(match: re.Match[str]) -> str | None:
         return said
     before = match.string[: match.start("month")]
     says_through = re.search(r"through", context, re.IGNORECASE)
-    is_card = _CARD.search(before) or (not says_through and (match["month"][0] == "0" or _EXPIRY_DATE.search(before)))
+    is_short = match["month"][0] == "0" or re.search(r"\bthru\b", context, re.IGNORECASE)
+    is_card = _CARD.search(before) or (not says_through and (is_short or _EXPIRY_DATE.search(before)))
     return said if is_card and int(match["year"]) >= _FIRST_EXPIRY_YEAR else None
 
 

@@ -25,6 +25,8 @@ _FLIGHT = (
     r"(?P<number>\d{1,4})(?![\w-]|[.,:/]\d|\s?%)"
 )
 _ROOM = r"(?i)\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit)\s)(\d{1,2})(\d\d)(?![\w-]|[.,:/]\d|\s?[%°])"
+_ROOMS = {"Apt": "apartment", "Ste": "suite", "Rm": "room", "Bldg": "building"}
+"""Without a stop; those with one are in ``abbreviations``."""
 _LAST_DIGITS = (
     r"(?i)\b(last (?:4|four|5|five|6|six)(?: digits)?(?: (?:of|on|for) [\w' ]{1,30}?)?(?: (?:are|is))?:? )(\d{4,6})"
     + _NOT_COUNTED
@@ -169,10 +171,13 @@ def _spelled(run: str) -> str:
 
 
 say_identifiers = in_order(
+    (rf"\b((?i:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\s)[Nn]o\.\s?(?=#?[A-Z\d])", lambda match: f"{match[1]}number "),
+    (rf"\b({'|'.join(_ROOMS)})\s(?=#?\d|[A-Z]\b)", lambda match: f"{_ROOMS[match[1]]} "),
     (_MASKED, _masked),
     (r"(?<![\w-])[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){3,7}(?:\s?[A-Z0-9]{1,3})?(?![\w-])", _iban),
     (r"\b(ISBN(?:-1[03])?:?\s)([\dX-]{10,17})(?!\w)", lambda match: match[1] + spelled(match[2])),
     (rf"(?i)(?<![\w+])(?P<number>\+(?:[ .()-]{{0,2}}\d){{7,15}}){_EXTENSION}", _telephone),
+    (rf"(?<![\w.-])(?P<number>0(?:11|0)[ -]\d{{1,3}}(?:[ -]\d{{2,5}}){{2,4}}){_EXTENSION}(?!-\d)", _telephone),
     (_NORTH_AMERICAN, _telephone),
     (rf"(?<![\w.-])(?P<number>0\d{{2,4}}[ -]\d{{3,4}}[ -]?\d{{3,4}}){_EXTENSION}(?!-\d)", _telephone),
     (rf"(?i)(?<![\w.-])(?P<number>\d{{3}}-\d{{4}}){_EXTENSION}(?!-\d)", _telephone),
@@ -182,6 +187,7 @@ say_identifiers = in_order(
     ),
     (r"(?<![\w-])\d(?:-\d){2,19}(?![\w-])", _each_digit),
     (_FLIGHT, _flight),
+    (r"\b(Q[1-4])\s?'(\d\d)\b", r"\1 20\2"),
     (r"\bFY\s?'?(20\d\d|\d\d)(?!\w)", lambda match: f"F Y {year(2000 + int(match[1]) % 2000)}"),
     (r"(?<![\w-])(?:\d{4}(?:[ -]\d{4}){2,4}|\d{4}[ -]\d{6}[ -]\d{5})(?![\w-])", _groups),  # a card
     (r"(?<![\w-])(?:\d{3}-\d{2}-\d{4}|\d{5}-\d{4})(?![\w-])", _groups),  # of social security, or ZIP+4
@@ -203,7 +209,7 @@ say_identifiers = in_order(
     (r"(?<![\w#])#(\d{1,3})#(?!\w)", lambda match: f"pound {digits(match[1])} pound"),
     (_LONG_RUN, lambda match: grouped_digits(match.group())),
     (_ROOM, _room),
-    (r"#(?=[A-Z]{1,4}-?\d)", "number "),
+    (r"#(?=[A-Z]{1,4}-?\d)|(?<=\w )#\s(?=[A-Z]*\d|[A-Z]\b)", "number "),
     (r"(?<![\w-])(?!\d{4}-\d\d-\d\dT\d\d:)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])", _mixed_id),
 )
 """Telephone, card, account and reference numbers and ids of letters and digits in words."""

@@ -45,16 +45,18 @@ _RANGE = (
     rf"(?=[\s.,;:!?)]|$){AMOUNT_ENDS}"
 )
 _CONTINENTAL = (
-    r"(?<![\w.,])(?P<sign>€ ?)?(?P<whole>\d{1,3}(?:[. ]\d{3})+|\d{1,6}),(?P<cents>\d\d)(?![\d.,]\d|\d)(?(sign)"
-    r"| ?(?:€|EUR\b|euros?\b))"
+    r"(?<![\w.,])(?P<sign>€ ?)?"
+    r"(?:(?P<whole>\d{1,3}(?:[. ]\d{3})+|\d{1,6}),(?P<cents>\d\d)|(?P<thousands>\d{1,3}(?:\.\d{3})+))"
+    r"(?![\d.,]\d|\d)(?(sign)| ?(?:€|EUR\b|euros?\b))"
 )
 _HUNDREDTHS = 2
 _SIGNS_ALONE = str.maketrans({sign: f" {_CURRENCIES[sign].many} " for sign in "$£€¥₹₩"} | {"¢": " cents "})
 
 
 def _continental(match: re.Match[str]) -> str:
-    """``1.234,56 €`` as ``€1234.56``."""
-    return f"€{re.sub(r'[. ]', '', match['whole'])}.{match['cents']}"
+    """``1.234,56 €`` as ``€1234.56``, ``1.000 €`` as ``€1000``."""
+    whole = re.sub(r"[. ]", "", match["whole"] or match["thousands"])
+    return f"€{whole}.{match['cents']}" if match["cents"] else f"€{whole}"
 
 
 def _range(match: re.Match[str]) -> str | None:

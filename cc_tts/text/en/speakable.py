@@ -25,7 +25,7 @@ ADDRESS_SIGNS = {
 _BEFORE_NFKC = str.maketrans({"²": " squared", "³": " cubed", "№": "No. ", "−": "-", "´": "'", "‘": "'", "’": "'"})
 _VULGAR_FRACTION = re.compile("(?<=\\d)(?=[¼½¾⅐-⅞])")
 _RANGE = (
-    r"(?:(?<=\d)|(?<=\d%)|(?<=\d[apAP][mM])|(?<=[ap]\.m\.)|(?<= [apAP][mM])|(?<=\bnoon)|(?<=\bmidnight))"
+    r"(?:(?<=\d)|(?<=\d%)|(?<=\d[apAP][mM])|(?<=:\d\d[ap])|(?<=[ap]\.m\.)|(?<= [apAP][mM])|(?<=\bnoon)|(?<=\bmidnight))"
     r"(?:[-–—]| [-–—] )(?=[$£€¥]?\d(?!/[248]\b)|noon\b|midnight\b)"
 )
 _FRACTION = r"(?<![\w/.,⁄])(?:(?P<whole>\d{1,9})[ -])?(?P<top>\d{1,4})\s?[/⁄]\s?(?P<bottom>\d{1,4})(?![\w/⁄]|[.,]\d)"

@@ -5,7 +5,7 @@ import re
 from cc_tts.text.en.numbers import cardinal, two_digits
 from cc_tts.text.substitution import in_order, kept_stop
 
-_HALF = r"(?P<half>[AaPp]\.\s?[Mm]\b\.?|[AaPp][Mm]\b)"
+_HALF = r"(?P<half>[AaPp]\.\s?[Mm]\b\.?|[AaPp][Mm]\b|(?<=:\d\d)[ap]\b)"
 _CLOCK = (
     r"(?<![\w:.])(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.\d{1,6})?)?"
     rf"(?:Z(?!\w)|\s?{_HALF})?(?![\d:])"
@@ -42,7 +42,7 @@ def _zone(match: re.Match[str]) -> str:
 
 def _half(match: re.Match[str]) -> str:
     """``p.m.`` as "P M", keeping the full stop that also ends the sentence."""
-    return " ".join(re.sub("[^A-Z]", "", match["half"].upper())) + kept_stop(match)
+    return f"{match['half'][0].upper()} M{kept_stop(match)}"
 
 
 def _clock(match: re.Match[str]) -> str | None:

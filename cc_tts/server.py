@@ -26,7 +26,6 @@ from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config
 from cc_tts.engines.factory import make_engine
-from cc_tts.engines.worker.gauges import EngineGauges
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt_cache import engine_identity
@@ -58,8 +57,7 @@ class Server:
         self._force = asyncio.Event()
         clock = MonotonicClock()
         self.metrics = Metrics(node=config.server.node_name)
-        self.engine = make_engine(config, clock=clock)
-        self.engine.listen(EngineGauges(self.metrics))
+        self.engine = make_engine(config, clock=clock, metrics=self.metrics)
         self.text_process = TextProcess(
             clock=clock,
             log=config.log,

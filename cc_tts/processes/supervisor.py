@@ -138,8 +138,8 @@ class Supervisor:
         *,
         clock: Clock,
         on_message: Callable[[Message, bytes], None],
-        on_ready: Callable[[Hello], None],
         on_down: Callable[[str], None],
+        on_ready: Callable[[Hello], None] = lambda _hello: None,
         on_starting: Callable[[str], None] = lambda _detail: None,
     ) -> None:
         self._spec = spec

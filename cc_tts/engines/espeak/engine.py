@@ -19,21 +19,20 @@ import re
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk, WordMark
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.engines.engine import EngineListener, SynthesisRequest
+from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.engines.espeak.library import (
     ENGINE_NAME,
     MAX_RATE_WPM,
     MIN_RATE_WPM,
     EspeakLibrary,
-    EspeakVoice,
     EspeakVoices,
-    OnAudio,
     WordEvent,
 )
 from cc_tts.engines.letters import with_joined_letters
@@ -54,6 +53,7 @@ from cc_tts.voices.voice import Voice
 NATURAL_RATE_WPM: Final = 175
 MAX_AHEAD_MS: Final = 4000.0
 """Audio queued for a reader from which on its stream gets no turn, ms."""
+MAX_STREAMS: Final = 512
 MAX_PASSAGE_CHARS: Final = 240
 """A longer text chunk is said in several passages: 240 characters keep the thread for about 20 ms."""
 _RETRY_AFTER_S: Final = 2
@@ -65,31 +65,6 @@ STOP_TIMEOUT_S: Final = 5.0
 _UNSPEAKABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 log = logs.get(__name__)
-
-
-class SpeechLibrary(Protocol):
-    """What the engine asks of espeak-ng. Runs on: the espeak thread."""
-
-    @property
-    def sample_rate_hz(self) -> int:
-        """Rate of the PCM, Hz."""
-        ...
-
-    def voices(self) -> tuple[EspeakVoice, ...]:
-        """Every voice."""
-        ...
-
-    def variants(self) -> tuple[str, ...]:
-        """Every variant of a voice."""
-        ...
-
-    def synthesise(self, text: str, *, voice: str, rate_wpm: int, on_audio: OnAudio) -> None:
-        """Say ``text``; see :class:`EspeakLibrary`."""
-        ...
-
-    def close(self) -> None:
-        """Free it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +101,7 @@ def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[
 
 
 class EspeakStream:
-    """One utterance; see ``tts.engine.SpeechStream``. Runs on: the event loop, methods marked otherwise aside."""
+    """See :class:`cc_tts.engines.engine.SpeechStream`. Runs on: the event loop, methods marked otherwise aside."""
 
     def __init__(
         self,
@@ -212,10 +187,6 @@ class EspeakStream:
 
     async def cancel(self) -> None:
         """Stop now and free everything. The iteration ends. Safe to call twice and after the end."""
-        self.drop()
-
-    def drop(self) -> None:
-        """Do what :meth:`cancel` does."""
         with self._turns.lock:
             self.is_cancelled = True
             self.passages.clear()
@@ -268,9 +239,8 @@ class EspeakStream:
 class _Turns:
     """Whose passage is next. Every method but :meth:`next` is called with ``lock`` held."""
 
-    def __init__(self, max_ahead_ms: float) -> None:
+    def __init__(self) -> None:
         self.lock = threading.Condition()
-        self._max_ahead_ms = max_ahead_ms
         self._first: deque[EspeakStream] = deque()
         self._later: deque[EspeakStream] = deque()
         self._is_closed = False
@@ -280,7 +250,7 @@ class _Turns:
 
     def ask(self, stream: EspeakStream) -> None:
         """Line ``stream`` up if it has text and its reader keeps up."""
-        if stream.has_turn or not stream.passages or stream.queued_ms >= self._max_ahead_ms:
+        if stream.has_turn or not stream.passages or stream.queued_ms >= MAX_AHEAD_MS:
             return
         stream.has_turn = True
         (self._later if stream.is_started else self._first).append(stream)
@@ -315,7 +285,7 @@ class _Turns:
 
 
 class EspeakEngine:
-    """See ``tts.engine.Engine``."""
+    """See :class:`cc_tts.engines.engine.Engine`."""
 
     name = ENGINE_NAME
 
@@ -323,15 +293,11 @@ class EspeakEngine:
         self,
         *,
         default_voice: str = "en-us",
-        max_streams: int = 512,
-        max_ahead_ms: float = MAX_AHEAD_MS,
         stall_timeout_ms: float = 3000.0,
         clock: Clock | None = None,
-        open_library: Callable[[], SpeechLibrary] = EspeakLibrary,
+        open_library: Callable[[], EspeakLibrary] = EspeakLibrary,
     ) -> None:
         self._default_voice = default_voice
-        self._max_streams = max_streams
-        self._max_ahead_ms = max_ahead_ms
         self._stall_timeout_ms = stall_timeout_ms
         self._clock = clock or MonotonicClock()
         self._open_library = open_library
@@ -340,12 +306,8 @@ class EspeakEngine:
         self._voices: EspeakVoices | None = None
         self._turns: _Turns | None = None
         self._thread: threading.Thread | None = None
-        self._ended: asyncio.Future[None] | None = None
         self._streams: set[EspeakStream] = set()
         self._not_ready_because: str | None = "not started"
-
-    def listen(self, listener: EngineListener) -> None:
-        """Nothing to do: there is no worker."""
 
     def not_ready_for(self, voice_id: str) -> str | None:  # noqa: ARG002 - one thread speaks with every voice
         """The same for any voice as :attr:`not_ready_because`."""
@@ -354,7 +316,7 @@ class EspeakEngine:
     @property
     def not_ready_because(self) -> str | None:
         """Why a stream could not be opened now; ``None`` when it could."""
-        if self._not_ready_because is None and len(self._streams) >= self._max_streams:
+        if self._not_ready_because is None and len(self._streams) >= MAX_STREAMS:
             return f"{len(self._streams)} streams are open, as many as configured"
         return self._not_ready_because
 
@@ -364,27 +326,20 @@ class EspeakEngine:
         Raises:
             EngineFailed: espeak-ng cannot be loaded.
             ConfigError: the default voice does not exist.
-
         """
         if self._thread is not None:
             return
-        loop = asyncio.get_running_loop()
-        loaded: asyncio.Future[None] = loop.create_future()
-        self._ended = loop.create_future()
-        self._turns = _Turns(self._max_ahead_ms)
-        self._thread = threading.Thread(
-            target=self._run, args=(self._turns, loop, loaded, self._ended), name="espeak", daemon=True
-        )
+        loaded: Future[None] = Future()
+        self._turns = _Turns()
+        self._thread = threading.Thread(target=self._run, args=(self._turns, loaded), name="espeak", daemon=True)
         self._not_ready_because = "starting"
         self._thread.start()
         try:
-            await loaded
-        except CcTtsError as error:
+            await asyncio.shield(asyncio.wrap_future(loaded))  # cancelled, the thread still reports to it
+        except BaseException as error:
             await self.stop()
-            self._not_ready_because = error.detail
-            raise
-        except asyncio.CancelledError:
-            await self.stop()
+            if isinstance(error, CcTtsError):
+                self._not_ready_because = error.detail
             raise
         self._not_ready_because = None
 
@@ -392,16 +347,14 @@ class EspeakEngine:
         """Cancel every stream, end the thread and free espeak-ng. Safe to call twice; the engine can start again."""
         self._not_ready_because = "stopped"
         for stream in tuple(self._streams):
-            stream.drop()
-        if self._thread is None or self._turns is None or self._ended is None:
+            await stream.cancel()
+        if self._thread is None or self._turns is None:
             return
         thread, self._thread = self._thread, None
         with self._turns.lock:
             self._turns.close()
-        done, _ = await asyncio.wait({self._ended}, timeout=STOP_TIMEOUT_S)
-        if done:
-            thread.join()  # its last act was to say that it ends
-        else:
+        await asyncio.to_thread(thread.join, STOP_TIMEOUT_S)
+        if thread.is_alive():
             log.error("engine_does_not_end", engine=self.name)
 
     def voices(self) -> tuple[Voice, ...]:
@@ -409,31 +362,17 @@ class EspeakEngine:
         return self._voices.voices if self._voices is not None else ()
 
     def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
-        """Find the voice for a request: an id, perhaps with ``+variant``, else the best one for a BCP 47 tag.
-
-        Raises:
-            UnknownVoice: no voice has this id, or there is no such variant.
-            LanguageUnsupported: no voice was asked for and none speaks the language.
-            EngineFailed: the engine was never started.
-
-        """
+        """Find the voice for a request: an id, perhaps with ``+variant``, else the best one for a BCP 47 tag."""
         if self._voices is None:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
         return self._voices.resolve(voice, language)
 
     def open(self, request: SynthesisRequest) -> EspeakStream:
-        """Begin one utterance.
-
-        Raises:
-            UnknownVoice: no voice has this id.
-            EngineOverloaded: as many streams as configured are open.
-            EngineFailed: the engine is not running.
-
-        """
+        """Begin one utterance; see the contract."""
         if self._not_ready_because is not None or self._voices is None or self._turns is None:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
         voice = self._voices.resolve(request.voice, None)
-        if len(self._streams) >= self._max_streams:
+        if len(self._streams) >= MAX_STREAMS:
             raise EngineOverloaded(self.not_ready_because or "", retry_after_s=_RETRY_AFTER_S)
         rate_wpm = min(max(round(NATURAL_RATE_WPM * request.speed), MIN_RATE_WPM), MAX_RATE_WPM)
         stream = EspeakStream(
@@ -472,48 +411,38 @@ class EspeakEngine:
                 if self._thread is not None:
                     self._not_ready_because = None
 
-    def _run(
-        self,
-        turns: _Turns,
-        loop: asyncio.AbstractEventLoop,
-        loaded: "asyncio.Future[None]",
-        ended: "asyncio.Future[None]",
-    ) -> None:
+    def _run(self, turns: _Turns, loaded: Future[None]) -> None:
         """Load, serve turns until closed, free. Runs on: the espeak thread, which this is."""
         try:
-            library = self._load(loop, loaded)
-            if library is not None:
-                try:
-                    while (turn := turns.next()) is not None:
-                        self._serve(library, *turn)
-                finally:
-                    library.close()
-        finally:
-            _settle(loop, ended, None)
-
-    def _load(self, loop: asyncio.AbstractEventLoop, loaded: "asyncio.Future[None]") -> SpeechLibrary | None:
-        try:
-            library = self._open_library()
-            try:
-                voices = EspeakVoices(
-                    library.voices(), library.variants(), self._default_voice, rate_hz=library.sample_rate_hz
-                )
-                warm_up = voices.identifier(voices.resolve(None, None))
-                library.synthesise("1", voice=warm_up, rate_wpm=NATURAL_RATE_WPM, on_audio=lambda _pcm, _words: True)
-                self._voices, self._format = voices, AudioFormat(library.sample_rate_hz)
-            except BaseException:
-                library.close()
-                raise
+            library = self._load()
         except CcTtsError as error:
-            _settle(loop, loaded, error)
+            loaded.set_exception(error)
+            return
         except Exception as error:  # noqa: BLE001 whatever a C library's data may cause
-            _settle(loop, loaded, EngineFailed(f"espeak-ng did not start: {error!r}"))
-        else:
-            _settle(loop, loaded, None)
-            return library
-        return None
+            loaded.set_exception(EngineFailed(f"espeak-ng did not start: {error!r}"))
+            return
+        loaded.set_result(None)
+        try:
+            while (turn := turns.next()) is not None:
+                self._serve(library, *turn)
+        finally:
+            library.close()
 
-    def _serve(self, library: SpeechLibrary, stream: EspeakStream, passage: _Passage) -> None:
+    def _load(self) -> EspeakLibrary:
+        library = self._open_library()
+        try:
+            voices = EspeakVoices(
+                library.voices(), library.variants(), self._default_voice, rate_hz=library.sample_rate_hz
+            )
+            warm_up = voices.identifier(voices.resolve(None, None))
+            library.synthesise("1", voice=warm_up, rate_wpm=NATURAL_RATE_WPM, on_audio=lambda _pcm, _words: True)
+        except BaseException:
+            library.close()
+            raise
+        self._voices, self._format = voices, AudioFormat(library.sample_rate_hz)
+        return library
+
+    def _serve(self, library: EspeakLibrary, stream: EspeakStream, passage: _Passage) -> None:
         failure = None
         try:
             _PassageSynthesis(self._format, stream, passage).run(library)
@@ -524,20 +453,6 @@ class EspeakEngine:
         if failure is not None:
             log.error("synthesis_failed", engine=self.name, detail=failure.detail, text_chars=len(passage.text))
         stream.turn_over(failure)
-
-
-def _settle(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[None]", error: Exception | None) -> None:
-    """Resolve a future of ``loop`` from another thread; nothing if the loop is gone."""
-
-    def resolve() -> None:
-        if not future.done():
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(resolve)
 
 
 class _PassageSynthesis:
@@ -554,7 +469,7 @@ class _PassageSynthesis:
         if passage.is_chunk_start:
             stream.chunk_ms = 0.0
 
-    def run(self, library: SpeechLibrary) -> None:
+    def run(self, library: EspeakLibrary) -> None:
         """Synthesise and deliver the passage."""
         stream = self._stream
         if not self._passage.text.strip():

@@ -90,9 +90,9 @@ def main() -> int:
 def _engine(settings: WorkerSettings, *, wake: Callable[[], None]) -> SteppedEngine:
     """The engine that ``tts.engine`` names; ``wake`` is for one with threads of its own."""
     if settings.tts.engine == "onnx":
-        from cc_tts.engines.onnx.worker_engine import make_onnx_engine
+        from cc_tts.engines.onnx.engine import OnnxEngine
 
-        return make_onnx_engine(settings, wake=wake)
+        return OnnxEngine(settings, clock=MonotonicClock(), wake=wake)
     try:
         from cc_tts.engines.cosyvoice2.worker_engine import make_worker_engine
     except ImportError as error:

@@ -9,7 +9,7 @@ Runs on: the thread that owns the device, the inbox's filling aside.
 
 import queue
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, ParamSpec
 
 from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
@@ -26,7 +26,7 @@ from cc_tts.engines.worker.messages import (
     Taken,
 )
 from cc_tts.errors import CcTtsError, EngineFailed
-from cc_tts.processes.channel import Message, Ping, Pong, Shutdown
+from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Shutdown
 
 IDLE_WAIT_S: Final = 0.5
 """How long the loop sleeps when there is nothing to do; news wakes it."""
@@ -46,38 +46,22 @@ WAKE: Final = Wake()
 Inbox = queue.SimpleQueue[Message | None]
 """What the reader thread took off the channel; ``None`` means the server is gone."""
 
+P = ParamSpec("P")
+
 log = logs.get(__name__)
-
-
-class Sender(Protocol):
-    """The child's end of the channel."""
-
-    def send(self, message: Message, payload: bytes = b"") -> None:
-        """Queue a record."""
-
-    def flush(self) -> None:
-        """Send what the socket takes."""
-
-    @property
-    def has_backlog(self) -> bool:
-        """Whether something is still to be sent."""
 
 
 class WorkerLoop:
     """Moves the engine on and carries news in and out."""
 
-    def __init__(self, engine: SteppedEngine, sender: Sender, *, clock: Clock, inbox: Inbox | None = None) -> None:
+    def __init__(self, engine: SteppedEngine, channel: ChildChannel, *, clock: Clock, inbox: Inbox) -> None:
         self._engine = engine
-        self._sender = sender
+        self._channel = channel
         self._clock = clock
-        self._inbox: Inbox = queue.SimpleQueue() if inbox is None else inbox
+        self._inbox = inbox
         self._reported: EngineLoad | None = None
         self._reported_ns = 0
         self.is_stopping = False
-
-    def deliver(self, message: Message | None) -> None:
-        """Put a message into the inbox."""
-        self._inbox.put(message)
 
     def stop(self) -> None:
         """End :meth:`run` after the turn that is under way. May be called by a signal handler."""
@@ -104,14 +88,14 @@ class WorkerLoop:
         if not self.is_stopping:
             self._step()
             self._report()
-        self._sender.flush()
+        self._channel.flush()
         return True
 
     def _news(self, *, wait: bool) -> list[Message | None]:
         found: list[Message | None] = []
         try:
             if wait and not self._engine.has_work:
-                timeout_s = BACKLOG_WAIT_S if self._sender.has_backlog else IDLE_WAIT_S
+                timeout_s = BACKLOG_WAIT_S if self._channel.has_backlog else IDLE_WAIT_S
                 found.append(self._inbox.get(timeout=timeout_s))
             while True:
                 found.append(self._inbox.get_nowait())
@@ -125,32 +109,28 @@ class WorkerLoop:
                 request = StreamRequest(
                     stream_id=message.stream_id, voice=message.voice, language=message.language, speed=message.speed
                 )
-                self._guarded(message.stream_id, lambda: engine.open(request))
-            case PushText():
-                self._guarded(
-                    message.stream_id, lambda: engine.push(message.stream_id, message.text, message.text_chunk_index)
-                )
-            case EndText():
-                self._guarded(message.stream_id, lambda: engine.end(message.stream_id))
+                self._guarded(message.stream_id, engine.open, request)
+            case PushText(stream_id=stream_id):
+                self._guarded(stream_id, engine.push, stream_id, message.text, message.text_chunk_index)
+            case EndText(stream_id=stream_id):
+                self._guarded(stream_id, engine.end, stream_id)
             case CancelStream():
                 engine.cancel(message.stream_id)
-            case Taken():
-                self._guarded(
-                    message.stream_id, lambda: engine.taken(message.stream_id, message.taken_ms, message.ahead_ms)
-                )
+            case Taken(stream_id=stream_id):
+                self._guarded(stream_id, engine.taken, stream_id, message.taken_ms, message.ahead_ms)
             case Wake():
                 pass
             case Ping():
-                self._sender.send(Pong(serial=message.serial))
+                self._channel.send(Pong(serial=message.serial))
             case Shutdown():
                 self.stop()
             case _:
                 log.warning("unexpected_message", message=type(message).__name__)
 
-    def _guarded(self, stream_id: int, action: Callable[[], None]) -> None:
+    def _guarded(self, stream_id: int, action: Callable[P, None], *args: P.args, **options: P.kwargs) -> None:
         """Run ``action``; what goes wrong ends this stream and no other."""
         try:
-            action()
+            action(*args, **options)
         except DeviceLost:
             raise
         except CcTtsError as error:
@@ -167,16 +147,16 @@ class WorkerLoop:
                 case SpeechOut():
                     for start in range(0, len(out.pcm), MAX_RECORD_BYTES):
                         part = out.pcm[start : start + MAX_RECORD_BYTES]
-                        self._sender.send(StreamAudio(out.stream_id, out.text_chunk_index), part)
+                        self._channel.send(StreamAudio(out.stream_id, out.text_chunk_index), part)
                 case StreamDone(error=None):
-                    self._sender.send(StreamEnded(out.stream_id))
+                    self._channel.send(StreamEnded(out.stream_id))
                 case StreamDone(error=error):
                     assert error is not None
                     self._fail(out.stream_id, error)
 
     def _fail(self, stream_id: int, error: CcTtsError) -> None:
         log.warning("stream_refused_or_failed", stream_id=stream_id, code=error.code, detail=error.detail)
-        self._sender.send(StreamFailed(stream_id, error.code, error.detail, error.retry_after_s))
+        self._channel.send(StreamFailed(stream_id, error.code, error.detail, error.retry_after_s))
 
     def _report(self) -> None:
         load = self._engine.load_report()
@@ -185,5 +165,5 @@ class WorkerLoop:
         is_news = old is None or (load.num_streams, load.room, load.refusal) != (old.num_streams, old.room, old.refusal)
         is_due = ms_between(self._reported_ns, now_ns) >= REPORT_INTERVAL_MS and load != old
         if is_news or is_due:
-            self._sender.send(LoadReport(load))
+            self._channel.send(LoadReport(load))
             self._reported, self._reported_ns = load, now_ns

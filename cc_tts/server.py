@@ -126,7 +126,7 @@ class Server:
             if self._config.cache.enabled:
                 await self.cached_source.cache.files.start()
                 self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config)
-            for warning in startup.check_speech(self._config, self.source):
+            for warning in self.source.check_voices(self._config.routes):
                 log.warning("configuration", detail=warning)
             await self.ua.start()
             self._say_ready()
@@ -178,7 +178,7 @@ class Server:
         found = configuration.reload(self._config, await asyncio.to_thread(self._read_config))
         config, tls = found.config, found.config.tls
         warnings = await asyncio.to_thread(startup.check_machine, config)
-        for warning in warnings + startup.check_speech(config, self.source):
+        for warning in warnings + self.source.check_voices(config.routes):
             log.warning("configuration", detail=warning)
         fingerprint = await asyncio.to_thread(tls_files.fingerprint, tls)
         renew_tls = fingerprint != self._tls_fingerprint

@@ -38,18 +38,8 @@ class Probes:
     root = Path("/")
 
     def bind_error(self, kind: Kind, host: str, port: int) -> OSError | None:
-        """Why this address cannot be bound, or ``None`` if it can. TCP is bound as a server does it, with SO_REUSEADDR."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM) as probe:
-                if kind == "tcp":
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((host, port))
-                if kind == "tcp":
-                    probe.listen(1)
-        except OSError as error:
-            return error
-        return None
+        """Why this address cannot be bound, or ``None`` if it can."""
+        return port_owner.bind_error(kind, socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port))
 
     def holder(self, kind: Kind, port: int) -> str:
         """Command line of the process that holds a port; empty if it cannot be found."""

@@ -58,11 +58,8 @@ class Server:
         clock = MonotonicClock()
         self.metrics = Metrics(node=config.server.node_name)
         self.engine = make_engine(config, clock=clock, metrics=self.metrics)
-        self.text_process = TextProcess(
-            clock=clock,
-            log=config.log,
-            on_down=self.metrics.process_restarts.labels(process="text").inc,
-        )
+        restarts = self.metrics.process_restarts
+        self.text_process = TextProcess(clock=clock, log=config.log, on_down=restarts.labels(process="text").inc)
         self.cached_source = CachedSource(config.cache, self.metrics)
         self.source = SpeechSource(
             self.engine,
@@ -72,20 +69,11 @@ class Server:
             line_rate_hz=config.rtp.clock_rate_hz,
             text_process=self.text_process,
         )
-        self.ua = UaClient(
-            config,
-            clock=clock,
-            on_dispatcher_down=self.metrics.process_restarts.labels(process="dispatcher").inc,
-        )
+        self.ua = UaClient(config, clock=clock, on_dispatcher_down=restarts.labels(process="dispatcher").inc)
         self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers, node=config.server.node_name)
         self.registry = CallRegistry(
             CallServices(
-                config=config,
-                ua=self.ua,
-                source=self.source,
-                events=self.events,
-                metrics=self.metrics,
-                clock=clock,
+                config=config, ua=self.ua, source=self.source, events=self.events, metrics=self.metrics, clock=clock
             )
         )
         self.app = build_app(
@@ -106,11 +94,8 @@ class Server:
         self._stop.set()
 
     async def run(self) -> None:
-        """Serve until a drain is over.
-
-        Raises:
-            ProcessFailed: the UA process does not start.
-            OSError: the HTTP address cannot be bound.
+        """Serve until a drain is over; raises ``ProcessFailed`` if a child process does not start, ``OSError`` if the HTTP
+        address cannot be bound.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -151,7 +136,6 @@ class Server:
             log.info("stopped")
 
     def _on_signal(self) -> None:
-        """First signal: drain. Second: stop now."""
         if self._stop.is_set():
             log.warning("second_signal", consequence="ending calls now")
             self._force.set()
@@ -170,11 +154,7 @@ class Server:
                 log.exception("reload_failed")
 
     async def _reload(self) -> None:
-        """Read the configuration again and take over what can be; calls go on.
-
-        Raises:
-            CcTtsError: it is of no use; nothing has changed.
-        """
+        """Read the configuration again and take over what can be; after a ``CcTtsError`` nothing has changed."""
         found = configuration.reload(self._config, await asyncio.to_thread(self._read_config))
         config, tls = found.config, found.config.tls
         warnings = await asyncio.to_thread(startup.check_machine, config)

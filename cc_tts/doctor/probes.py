@@ -75,7 +75,7 @@ class Probes:
 
     def text(self, path: str) -> str:
         """The contents of one file; empty if it is not there."""
-        return next(iter(self.texts(path)), "")
+        return "".join(self.texts(path))
 
     def free_bytes(self, path: Path) -> int | None:
         """Space left for this user on the file system of a path, or of the nearest folder above that exists."""

@@ -71,6 +71,7 @@ class Engine(Protocol):
         Raises:
             UnknownVoice: no voice has this id.
             LanguageUnsupported: no voice was asked for and none speaks the language.
+            EngineFailed: the engine was never started.
         """
 
     def open(self, request: SynthesisRequest) -> SpeechStream:
@@ -79,4 +80,5 @@ class Engine(Protocol):
         Raises:
             UnknownVoice: no voice has this id.
             EngineOverloaded: admission refuses the stream.
+            EngineFailed: the engine is not running.
         """

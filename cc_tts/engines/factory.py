@@ -74,11 +74,7 @@ def engine_names(tts: TtsConfig) -> tuple[str, ...]:
 
 
 def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSettings]:
-    """What each worker of a neural engine needs to know.
-
-    Raises:
-        ConfigError: ``tts.model_dir`` is empty though it is needed, or a folder does not exist.
-    """
+    """What each worker of a neural engine needs to know; raises ``ConfigError`` if a folder is missing."""
     tts, num_cores = config.tts, len(os.sched_getaffinity(0))
     devices = tts.devices[:1] if purpose == "say" else tts.devices
     if tts.engine == ONNX:

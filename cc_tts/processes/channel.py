@@ -15,6 +15,8 @@ exceeds them means the other side is broken, not that more should be read.
 import asyncio
 import collections
 import contextlib
+import functools
+import operator
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -113,7 +115,8 @@ class Decoder:
     """Cuts a byte stream into records. ``types`` are the message types this side expects."""
 
     def __init__(self, types: Sequence[type[Message]]) -> None:
-        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(_union(types))
+        any_of_them: Any = functools.reduce(operator.or_, types)
+        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(any_of_them)
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Record]:
@@ -146,13 +149,6 @@ class Decoder:
         return records
 
 
-def _union(types: Sequence[type[Message]]) -> Any:
-    joined: Any = types[0]
-    for type_ in types[1:]:
-        joined |= type_
-    return joined
-
-
 class ServerChannel(asyncio.Protocol):
     """The server's end. Runs on: the event loop."""
 
@@ -169,21 +165,9 @@ class ServerChannel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._closed = False
 
-    @classmethod
-    async def open(
-        cls,
-        sock: socket.socket,
-        types: Sequence[type[Message]],
-        *,
-        on_record: Callable[[Message, bytes], None],
-        on_closed: Callable[[str], None],
-    ) -> "ServerChannel":
+    async def open(self, sock: socket.socket) -> None:
         """Take over one end of a socket pair."""
-        loop = asyncio.get_running_loop()
-        _, channel = await loop.connect_accepted_socket(
-            lambda: cls(types, on_record=on_record, on_closed=on_closed), sock
-        )
-        return channel
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: self, sock)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""

@@ -262,9 +262,8 @@ class Supervisor:
         self.hello = None
         self._silence = None
         try:
-            self._channel = await ServerChannel.open(
-                ours, self._spec.messages, on_record=self._record, on_closed=self._set_down
-            )
+            self._channel = ServerChannel(self._spec.messages, on_record=self._record, on_closed=self._set_down)
+            await self._channel.open(ours)
             self._process = await asyncio.create_subprocess_exec(
                 *self._spec.argv,
                 "--channel-fd",

@@ -119,12 +119,7 @@ def _failed(what: str, code: int) -> EngineFailed:
 
 
 class EspeakLibrary:
-    """The loaded library.
-
-    Raises:
-        EngineFailed: the library or its data cannot be loaded.
-
-    """
+    """The loaded library; raises ``EngineFailed`` if it or its data cannot be loaded."""
 
     def __init__(self) -> None:
         self._data = Path(espeakng_loader.get_data_path())
@@ -215,16 +210,11 @@ class EspeakLibrary:
         return (self._data / f"{names[-1]}_dict").exists()
 
     def synthesise(self, text: str, *, voice: str, rate_wpm: int, on_audio: OnAudio) -> None:
-        """Say ``text``, in which ``[[…]]`` are mnemonics of phonemes, and hand the audio to ``on_audio`` piece by piece.
+        """Say ``text``, in which ``[[…]]`` are mnemonics of phonemes, and hand the audio to ``on_audio``, on this thread,
+        until all was handed over or it returned ``False``.
 
-        Runs ``on_audio`` on the calling thread.
-
-        Returns when all was handed over or ``on_audio`` returned ``False``. ``voice`` is an identifier of the list,
-        perhaps with ``+variant``. ``text`` must hold no control characters (espeak takes some as commands).
-
-        Raises:
-            EngineFailed: espeak-ng refused; the library stays usable.
-
+        ``voice`` is an identifier of the list, perhaps with ``+variant``. ``text`` must hold no control characters (espeak
+        takes some as commands). After an ``EngineFailed`` the library stays usable.
         """
         global _voice_set  # noqa: PLW0603
         encoded = text.encode("utf-8", "replace").replace(b"\0", b" ")
@@ -261,25 +251,15 @@ class EspeakLibrary:
             _voice_set = voice
 
     def identifier_of(self, name: str) -> str:
-        """The voice that espeak-ng calls so: a language tag (``en-us``) or the name of its file.
-
-        Raises:
-            UnknownVoice: there is none.
-
-        """
+        """The voice that espeak-ng calls so: a language tag (``en-us``) or the name of its file; else ``UnknownVoice``."""
         wanted = name.lower()
-        voices = self.voices()
-        for voice in voices:
+        for voice in self.voices():
             if wanted in (voice.language, voice.identifier.rpartition("/")[2].lower()):
                 return voice.identifier
         raise UnknownVoice(f"espeak-ng has no voice {name[:40]!r}")
 
     def phonemes(self, text: str, *, voice: str) -> str:
-        """The International Phonetic Alphabet for ``text``, without punctuation; ``voice`` is an identifier of the list.
-
-        Raises:
-            EngineFailed: espeak-ng refused the voice.
-        """
+        """The International Phonetic Alphabet for ``text``, without punctuation; ``voice`` is an identifier of the list."""
         with _process_lock:
             self._set_voice(voice)
             rest = c_char_p(text.encode("utf-8", "replace").replace(b"\0", b" "))
@@ -314,11 +294,8 @@ class EspeakVoices:
     """espeak's voices by the ids this program gives them.
 
     An id is the voice's language (``en-us``), or the name of its file where two share a language. The file's name is
-    understood too (``en`` is ``en-gb``), and any id may carry ``+variant``. Immutable: any thread.
-
-    Raises:
-        ConfigError: there is no voice ``default_id``.
-
+    understood too (``en`` is ``en-gb``), and any id may carry ``+variant``. Immutable: any thread. Raises ``ConfigError``
+    if there is no voice ``default_id``.
     """
 
     def __init__(

@@ -93,11 +93,7 @@ class OnnxEngine:
         self.voices: tuple[Voice, ...] = ()
 
     def load(self, on_progress: Callable[[str], None]) -> None:
-        """Find the voices, load and warm each.
-
-        Raises:
-            ConfigError: there is no voice, or the file of one is damaged.
-        """
+        """Find the voices, load and warm each; raises ``ConfigError`` if there is none, or the file of one is damaged."""
         found = self._find_voices(Path(self._tts.voices_dir) if self._tts.voices_dir else None)
         if not found:
             raise ConfigError("there is no voice: put Piper voices (*.onnx with *.onnx.json) into tts.voices_dir")

@@ -193,11 +193,7 @@ class WorkerLink:
         return max(0, self.load.room - self._num_opened_since_report)
 
     async def start(self) -> None:
-        """Start the process and learn what it can do.
-
-        Raises:
-            ProcessFailed: it does not start; the message says why.
-        """
+        """Start the process and learn what it can do; raises ``ProcessFailed``, which says why, if it does not start."""
         await self.supervisor.start()
         try:
             async with asyncio.timeout(DESCRIPTION_TIMEOUT_S):

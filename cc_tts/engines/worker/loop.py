@@ -68,11 +68,8 @@ class WorkerLoop:
         self.is_stopping = True
 
     def run(self) -> bool:
-        """Work until a shutdown is asked for; returns whether the server is still there.
-
-        Raises:
-            ProcessFailed: the server is gone or has stopped reading.
-            DeviceLost: the engine has nothing left to work with.
+        """Work until a shutdown is asked for; returns whether the server is still there. Raises ``ProcessFailed`` if it has
+        stopped reading, ``DeviceLost`` if the engine has nothing left to work with.
         """
         while not self.is_stopping:
             if not self.turn(wait=True):

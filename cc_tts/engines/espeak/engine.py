@@ -14,7 +14,6 @@ that an utterance's last passage does not hold the line for long.
 """
 
 import asyncio
-import contextlib
 import re
 import threading
 from collections import deque
@@ -103,29 +102,20 @@ def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[
 class EspeakStream:
     """See :class:`cc_tts.engines.engine.SpeechStream`. Runs on: the event loop, methods marked otherwise aside."""
 
-    def __init__(
-        self,
-        turns: "_Turns",
-        *,
-        identifier: str,
-        is_english: bool,
-        rate_wpm: int,
-        speed: float,
-        forget: Callable[["EspeakStream"], None],
-    ) -> None:
+    def __init__(self, turns: "_Turns", *, identifier: str, is_english: bool, rate_wpm: int) -> None:
         self.identifier = identifier
         self._is_english = is_english
         self.rate_wpm = rate_wpm
-        self.speed = speed
+        self.speed = rate_wpm / NATURAL_RATE_WPM
         self._turns = turns
-        self._forget = forget
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         # below: guarded by turns.lock
         self.passages: deque[_Passage] = deque()
         self.queued: deque[PcmChunk] = deque()
         self.queued_ms = 0.0
-        self.is_started = False
+        self.last_turn = 0
+        """Its number; 0: none yet."""
         self.has_turn = False
         self.is_cancelled = False
         self._is_ended = False
@@ -151,7 +141,7 @@ class EspeakStream:
             if self.is_cancelled or self._failure is not None:
                 return
             self.passages.extend(passages)
-            self._turns.ask(self)
+            self._turns.lock.notify()
 
     def end(self) -> None:
         """No more text will come."""
@@ -173,16 +163,15 @@ class EspeakStream:
                 if self.queued:
                     chunk = self.queued.popleft()
                     self.queued_ms -= chunk.duration_ms
-                    self._turns.ask(self)
+                    if self.passages:
+                        self._turns.lock.notify()
                     return chunk
-                failure = self._failure
-                is_over = self.is_cancelled or (self._is_ended and not self.passages and not self.has_turn)
-            if failure is not None:
-                self._forget(self)
-                raise EngineFailed(failure.detail) from failure
-            if is_over:
-                self._forget(self)
-                raise StopAsyncIteration
+                if self._failure is not None:
+                    self._turns.streams.pop(self, None)
+                    raise EngineFailed(self._failure.detail) from self._failure
+                if self.is_cancelled or (self._is_ended and not self.passages and not self.has_turn):
+                    self._turns.streams.pop(self, None)
+                    raise StopAsyncIteration
             await self._news.wait()
 
     async def cancel(self) -> None:
@@ -192,9 +181,8 @@ class EspeakStream:
             self.passages.clear()
             self.queued.clear()
             self.queued_ms = 0.0
-            self._turns.withdraw(self)
+            self._turns.streams.pop(self, None)
         self._news.set()
-        self._forget(self)
 
     def deliver(self, chunk: PcmChunk) -> bool:
         """Queue audio for the reader; ``False`` once the stream was cancelled. Runs on: the espeak thread."""
@@ -205,23 +193,18 @@ class EspeakStream:
             self.queued_ms += chunk.duration_ms
             return self._tell()
 
-    def turn_over(self, failure: EngineFailed | None) -> None:
-        """Note that the turn has ended, well or not. Runs on: the espeak thread."""
+    def turn_over(self) -> None:
+        """Note that the turn has ended. Runs on: the espeak thread."""
         with self._turns.lock:
             self.has_turn = False
-            if failure is not None:
-                self._failure = failure
-                self.passages.clear()
-            self._turns.ask(self)
             self._tell()
 
     def break_off(self, failure: EngineFailed) -> None:
-        """Fail it: what is queued is still given out."""
+        """Fail it: what is queued is still given out. Runs on: any thread."""
         with self._turns.lock:
             self._failure = failure
             self.passages.clear()
-            self._turns.withdraw(self)
-        self._news.set()
+            self._tell()
 
     def _tell(self) -> bool:
         """Wake the reader, once until it has looked; ``False`` if there is no event loop any more."""
@@ -237,48 +220,36 @@ class EspeakStream:
 
 
 class _Turns:
-    """Whose passage is next. Every method but :meth:`next` is called with ``lock`` held."""
+    """The open streams, and whose passage is next: that of the stream whose last turn is the longest ago. ``lock`` guards
+    both.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Condition()
-        self._first: deque[EspeakStream] = deque()
-        self._later: deque[EspeakStream] = deque()
-        self._is_closed = False
+        self.streams: dict[EspeakStream, None] = {}
+        """In the order in which they were opened."""
         self.num_turns = 0
         self.is_busy = False
         """Whether the turn given out last is under way."""
-
-    def ask(self, stream: EspeakStream) -> None:
-        """Line ``stream`` up if it has text and its reader keeps up."""
-        if stream.has_turn or not stream.passages or stream.queued_ms >= MAX_AHEAD_MS:
-            return
-        stream.has_turn = True
-        (self._later if stream.is_started else self._first).append(stream)
-        self.lock.notify()
-
-    def withdraw(self, stream: EspeakStream) -> None:
-        """Take ``stream`` out of the line."""
-        for line in (self._first, self._later):
-            with contextlib.suppress(ValueError):
-                line.remove(stream)
-                stream.has_turn = False
+        self._is_closed = False
 
     def close(self) -> None:
         """Let :meth:`next` return ``None`` from now on."""
-        self._is_closed = True
-        self.lock.notify_all()
+        with self.lock:
+            self._is_closed = True
+            self.lock.notify_all()
 
     def next(self) -> tuple[EspeakStream, _Passage] | None:
         """Wait for the next turn. Runs on: the espeak thread."""
         with self.lock:
             self.is_busy = False
             while not self._is_closed:
-                line = self._first or self._later
-                if line:
-                    stream = line.popleft()
-                    stream.is_started = True
+                ready = [each for each in self.streams if each.passages and each.queued_ms < MAX_AHEAD_MS]
+                if ready:
+                    stream = min(ready, key=lambda each: each.last_turn)
                     self.num_turns += 1
-                    self.is_busy = True
+                    stream.last_turn = self.num_turns
+                    self.is_busy = stream.has_turn = True
                     return stream, stream.passages.popleft()
                 self.lock.wait()
         return None
@@ -306,7 +277,6 @@ class EspeakEngine:
         self._voices: EspeakVoices | None = None
         self._turns: _Turns | None = None
         self._thread: threading.Thread | None = None
-        self._streams: set[EspeakStream] = set()
         self._not_ready_because: str | None = "not started"
 
     def not_ready_for(self, voice_id: str) -> str | None:  # noqa: ARG002 - one thread speaks with every voice
@@ -316,8 +286,8 @@ class EspeakEngine:
     @property
     def not_ready_because(self) -> str | None:
         """Why a stream could not be opened now; ``None`` when it could."""
-        if self._not_ready_because is None and len(self._streams) >= MAX_STREAMS:
-            return f"{len(self._streams)} streams are open, as many as configured"
+        if self._not_ready_because is None and self._turns is not None and len(self._turns.streams) >= MAX_STREAMS:
+            return f"{len(self._turns.streams)} streams are open, as many as configured"
         return self._not_ready_because
 
     async def start(self) -> None:
@@ -346,13 +316,12 @@ class EspeakEngine:
     async def stop(self) -> None:
         """Cancel every stream, end the thread and free espeak-ng. Safe to call twice; the engine can start again."""
         self._not_ready_because = "stopped"
-        for stream in tuple(self._streams):
-            await stream.cancel()
         if self._thread is None or self._turns is None:
             return
+        for stream in tuple(self._turns.streams):
+            await stream.cancel()
         thread, self._thread = self._thread, None
-        with self._turns.lock:
-            self._turns.close()
+        self._turns.close()
         await asyncio.to_thread(thread.join, STOP_TIMEOUT_S)
         if thread.is_alive():
             log.error("engine_does_not_end", engine=self.name)
@@ -372,7 +341,7 @@ class EspeakEngine:
         if self._not_ready_because is not None or self._voices is None or self._turns is None:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
         voice = self._voices.resolve(request.voice, None)
-        if len(self._streams) >= MAX_STREAMS:
+        if len(self._turns.streams) >= MAX_STREAMS:
             raise EngineOverloaded(self.not_ready_because or "", retry_after_s=_RETRY_AFTER_S)
         rate_wpm = min(max(round(NATURAL_RATE_WPM * request.speed), MIN_RATE_WPM), MAX_RATE_WPM)
         stream = EspeakStream(
@@ -380,10 +349,9 @@ class EspeakEngine:
             identifier=self._voices.identifier(voice),
             is_english=voice.language.startswith("en"),
             rate_wpm=rate_wpm,
-            speed=rate_wpm / NATURAL_RATE_WPM,
-            forget=self._streams.discard,
         )
-        self._streams.add(stream)
+        with self._turns.lock:
+            self._turns.streams[stream] = None
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._watch_thread(self._turns), name="watch the espeak thread")
         return stream
@@ -394,7 +362,7 @@ class EspeakEngine:
         """
         silence = Silence(self._clock, max_step_s=2 * STALL_LOOK_S)
         last_turn = 0
-        while self._streams and self._not_ready_because is None:
+        while turns.streams and self._not_ready_because is None:
             await asyncio.sleep(STALL_LOOK_S)
             if turns.is_busy and turns.num_turns == last_turn:
                 silence.look()
@@ -403,8 +371,8 @@ class EspeakEngine:
             last_turn = turns.num_turns
             if silence.seconds * 1000 > self._stall_timeout_ms:
                 self._not_ready_because = f"espeak-ng has been busy with one passage for {silence.seconds:.1f} s"
-                log.error("engine_stalled", engine=self.name, num_streams=len(self._streams))
-                for stream in tuple(self._streams):
+                log.error("engine_stalled", engine=self.name, num_streams=len(turns.streams))
+                for stream in tuple(turns.streams):
                     stream.break_off(EngineFailed(self._not_ready_because, retry_after_s=_RETRY_AFTER_S))
                 while turns.is_busy and turns.num_turns == last_turn and self._thread is not None:  # noqa: ASYNC110 - a thread
                     await asyncio.sleep(STALL_LOOK_S)
@@ -443,16 +411,13 @@ class EspeakEngine:
         return library
 
     def _serve(self, library: EspeakLibrary, stream: EspeakStream, passage: _Passage) -> None:
-        failure = None
         try:
             _PassageSynthesis(self._format, stream, passage).run(library)
-        except EngineFailed as error:
-            failure = error
         except Exception as error:  # noqa: BLE001 one stream's trouble must not end the thread
-            failure = EngineFailed(f"espeak-ng: {error!r}")
-        if failure is not None:
+            failure = error if isinstance(error, EngineFailed) else EngineFailed(f"espeak-ng: {error!r}")
             log.error("synthesis_failed", engine=self.name, detail=failure.detail, text_chars=len(passage.text))
-        stream.turn_over(failure)
+            stream.break_off(failure)
+        stream.turn_over()
 
 
 class _PassageSynthesis:

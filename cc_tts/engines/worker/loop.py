@@ -8,14 +8,14 @@ Runs on: the thread that owns the device, the inbox's filling aside.
 """
 
 import queue
-from collections.abc import Callable
-from typing import Final, ParamSpec
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
 from cc_tts.engines.stepped import DeviceLost, EngineLoad, SpeechOut, SteppedEngine, StreamDone, StreamRequest
 from cc_tts.engines.worker.messages import (
     CancelStream,
+    Command,
     EndText,
     LoadReport,
     OpenStream,
@@ -45,8 +45,6 @@ WAKE: Final = Wake()
 
 Inbox = queue.SimpleQueue[Message | None]
 """What the reader thread took off the channel; ``None`` means the server is gone."""
-
-P = ParamSpec("P")
 
 log = logs.get(__name__)
 
@@ -100,21 +98,9 @@ class WorkerLoop:
             return found
 
     def _handle(self, message: Message) -> None:
-        engine = self._engine
         match message:
-            case OpenStream():
-                request = StreamRequest(
-                    stream_id=message.stream_id, voice=message.voice, language=message.language, speed=message.speed
-                )
-                self._guarded(message.stream_id, engine.open, request)
-            case PushText(stream_id=stream_id):
-                self._guarded(stream_id, engine.push, stream_id, message.text, message.text_chunk_index)
-            case EndText(stream_id=stream_id):
-                self._guarded(stream_id, engine.end, stream_id)
-            case CancelStream():
-                engine.cancel(message.stream_id)
-            case Taken(stream_id=stream_id):
-                self._guarded(stream_id, engine.taken, stream_id, message.taken_ms, message.ahead_ms)
+            case Command():
+                self._obey(message)
             case Wake():
                 pass
             case Ping():
@@ -124,18 +110,29 @@ class WorkerLoop:
             case _:
                 log.warning("unexpected_message", message=type(message).__name__)
 
-    def _guarded(self, stream_id: int, action: Callable[P, None], *args: P.args, **options: P.kwargs) -> None:
-        """Run ``action``; what goes wrong ends this stream and no other."""
+    def _obey(self, command: Command) -> None:
+        """What goes wrong ends this stream and no other."""
+        engine, stream_id = self._engine, command.stream_id
         try:
-            action(*args, **options)
+            match command:
+                case OpenStream(voice=voice, language=language, speed=speed):
+                    engine.open(StreamRequest(stream_id=stream_id, voice=voice, language=language, speed=speed))
+                case PushText():
+                    engine.push(stream_id, command.text, command.text_chunk_index)
+                case EndText():
+                    engine.end(stream_id)
+                case CancelStream():
+                    engine.cancel(stream_id)
+                case Taken():
+                    engine.taken(stream_id, command.taken_ms, command.ahead_ms)
         except DeviceLost:
             raise
         except CcTtsError as error:
-            self._engine.cancel(stream_id)
+            engine.cancel(stream_id)
             self._fail(stream_id, error)
         except Exception as error:
             log.exception("stream_failed", stream_id=stream_id)
-            self._engine.cancel(stream_id)
+            engine.cancel(stream_id)
             self._fail(stream_id, EngineFailed(f"the engine broke off: {type(error).__name__}"))
 
     def _step(self) -> None:
@@ -145,11 +142,10 @@ class WorkerLoop:
                     for start in range(0, len(out.pcm), MAX_RECORD_BYTES):
                         part = out.pcm[start : start + MAX_RECORD_BYTES]
                         self._channel.send(StreamAudio(out.stream_id, out.text_chunk_index), part)
-                case StreamDone(error=None):
-                    self._channel.send(StreamEnded(out.stream_id))
-                case StreamDone(error=error):
-                    assert error is not None
-                    self._fail(out.stream_id, error)
+                case StreamDone(stream_id, None):
+                    self._channel.send(StreamEnded(stream_id))
+                case StreamDone(stream_id, CcTtsError() as error):
+                    self._fail(stream_id, error)
 
     def _fail(self, stream_id: int, error: CcTtsError) -> None:
         log.warning("stream_refused_or_failed", stream_id=stream_id, code=error.code, detail=error.detail)

@@ -47,12 +47,7 @@ class CcTtsError(Exception):
     """Every class that has a code of its own."""
 
     def __init_subclass__(
-        cls,
-        *,
-        code: str | None = None,
-        title: str | None = None,
-        http: int | None = None,
-        sip: int | None = None,
+        cls, *, code: str | None = None, title: str | None = None, http: int | None = None, sip: int | None = None
     ) -> None:
         given = {"code": code, "title": title, "http_status": http, "sip_status": sip}
         for name, value in given.items():

@@ -51,10 +51,8 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
 
 
 def check_machine(config: Config) -> list[str]:
-    """Look at addresses, files and builds: what still works and should be looked after, a sentence each.
-
-    Raises:
-        ConfigError: the server would not start; the message says which key and what to do.
+    """Look at addresses, files and builds: what still works and should be looked after, a sentence each. Raises
+    ``ConfigError``, which says which key and what to do, if the server would not start.
     """
     return [warning for step in _STEPS for warning in step(config)]
 

@@ -30,14 +30,10 @@ def make_engine(
     purpose: Purpose = "serve",
     on_starting: Callable[[str], None] = lambda _detail: None,
 ) -> Engine:
-    """Build the engine that ``tts.engine`` names, not yet started.
+    """Build the engine that ``tts.engine`` names, not yet started, for a ``purpose`` of :class:`WorkerSettings`.
 
-    Args:
-        config: the whole configuration.
-        clock: for tests.
-        metrics: gets what workers report.
-        purpose: what it is started for (:class:`cc_tts.engines.worker.messages.WorkerSettings`).
-        on_starting: called with a few words on what it does while it starts, if that takes long.
+    ``metrics`` gets what its workers report. ``on_starting`` is called with a few words on what it does while it starts, if
+    that takes long.
 
     Raises:
         ConfigError: no engine has this name (the message names the nearest one), or a key that it needs is empty.

@@ -100,11 +100,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode(message: Message, payload: bytes = b"") -> bytes:
-    """One record as bytes.
-
-    Raises:
-        ProcessFailed: message or payload exceed the bounds.
-    """
+    """One record as bytes; raises ``ProcessFailed`` if message or payload exceed the bounds."""
     body = _encoder.encode(message)
     if len(body) > MAX_MESSAGE_BYTES or len(payload) > MAX_PAYLOAD_BYTES:
         raise ProcessFailed(f"record of {len(body)} + {len(payload)} bytes exceeds the channel's bounds")
@@ -120,11 +116,7 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Record]:
-        """Add bytes; returns the records they complete.
-
-        Raises:
-            ProcessFailed: the bytes are not records of the expected types.
-        """
+        """Add bytes; returns the records they complete. Raises ``ProcessFailed`` for anything but the expected types."""
         self._buffer += data
         records: list[Record] = []
         offset = 0
@@ -193,11 +185,7 @@ class ServerChannel(asyncio.Protocol):
         self._fail(CLOSED_BY_CHILD if was_closed else str(exc))
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Send one record; never blocks.
-
-        Raises:
-            ProcessFailed: the channel is closed, or the child has stopped reading.
-        """
+        """Send one record; never blocks. Raises ``ProcessFailed`` if the channel is closed, or the child does not read."""
         if self._transport is None or self._closed:
             raise ProcessFailed("the channel to the child is closed")
         if self._transport.get_write_buffer_size() > MAX_BACKLOG_BYTES:
@@ -233,13 +221,8 @@ class ChildChannel:
         return self._sock.fileno()
 
     def read(self) -> list[Record]:
-        """Wait for records. Runs on: the reader thread.
-
-        Returns:
-            The next records; an empty list when the server is gone.
-
-        Raises:
-            ProcessFailed: the server sent something unreadable.
+        """Wait for the next records; an empty list when the server is gone. Raises ``ProcessFailed`` for something
+        unreadable. Runs on: the reader thread.
         """
         while True:
             try:
@@ -253,19 +236,13 @@ class ChildChannel:
                 return records
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Queue a record and send what the socket takes now. Runs on: the working thread.
-
-        Raises:
-            ProcessFailed: the server is gone or has stopped reading.
-        """
+        """Queue a record and send what the socket takes now: :meth:`put`, then :meth:`flush`."""
         self.put(message, payload)
         self.flush()
 
     def put(self, message: Message, payload: bytes = b"") -> None:
-        """Queue a record for the next :meth:`flush`, which sends many with one system call. Runs on: the working thread.
-
-        Raises:
-            ProcessFailed: the server has stopped reading.
+        """Queue a record for the next :meth:`flush`, which sends many with one system call. Raises ``ProcessFailed`` if the
+        server has stopped reading. Runs on: the working thread.
         """
         data = memoryview(encode(message, payload))
         self._outbox.append(data)
@@ -279,10 +256,8 @@ class ChildChannel:
         return bool(self._outbox)
 
     def flush(self) -> None:
-        """Send what is queued as far as the socket takes it without blocking.
-
-        Raises:
-            ProcessFailed: the server is gone.
+        """Send what is queued as far as the socket takes it without blocking. Raises ``ProcessFailed`` if the server is
+        gone. Runs on: the working thread.
         """
         while self._outbox:
             if len(self._outbox) > 1 and len(self._outbox[0]) < _JOIN_BYTES:

@@ -291,11 +291,8 @@ class EspeakEngine:
         return self._not_ready_because
 
     async def start(self) -> None:
-        """Start the thread, load espeak-ng and let it say something.
-
-        Raises:
-            EngineFailed: espeak-ng cannot be loaded.
-            ConfigError: the default voice does not exist.
+        """Start the thread, load espeak-ng and let it say something. Raises ``EngineFailed`` if it cannot be loaded,
+        ``ConfigError`` if the default voice does not exist.
         """
         if self._thread is not None:
             return
@@ -364,10 +361,7 @@ class EspeakEngine:
         last_turn = 0
         while turns.streams and self._not_ready_because is None:
             await asyncio.sleep(STALL_LOOK_S)
-            if turns.is_busy and turns.num_turns == last_turn:
-                silence.look()
-            else:
-                silence.heard()
+            silence.count(owed=turns.is_busy and turns.num_turns == last_turn)
             last_turn = turns.num_turns
             if silence.seconds * 1000 > self._stall_timeout_ms:
                 self._not_ready_because = f"espeak-ng has been busy with one passage for {silence.seconds:.1f} s"
@@ -383,11 +377,9 @@ class EspeakEngine:
         """Load, serve turns until closed, free. Runs on: the espeak thread, which this is."""
         try:
             library = self._load()
-        except CcTtsError as error:
-            loaded.set_exception(error)
-            return
         except Exception as error:  # noqa: BLE001 whatever a C library's data may cause
-            loaded.set_exception(EngineFailed(f"espeak-ng did not start: {error!r}"))
+            is_ours = isinstance(error, CcTtsError)
+            loaded.set_exception(error if is_ours else EngineFailed(f"espeak-ng did not start: {error!r}"))
             return
         loaded.set_result(None)
         try:

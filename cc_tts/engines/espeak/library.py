@@ -49,10 +49,6 @@ MIN_RATE_WPM: Final = 80
 MAX_RATE_WPM: Final = 450
 
 
-class _EventId(ctypes.Union):
-    _fields_: ClassVar = [("number", c_int), ("name", c_char_p), ("string", ctypes.c_char * 8)]
-
-
 class _Event(ctypes.Structure):
     """``espeak_EVENT``."""
 
@@ -64,7 +60,7 @@ class _Event(ctypes.Structure):
         ("audio_position", c_int),  # ms
         ("sample", c_int),
         ("user_data", c_void_p),
-        ("id", _EventId),
+        ("id", c_void_p),  # a union with a pointer and eight characters in it
     ]
 
 

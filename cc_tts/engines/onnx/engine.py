@@ -248,15 +248,11 @@ class OnnxEngine:
                 self._wake()
 
     def _next_job(self) -> tuple[int, _Stream, str, int] | None:
+        target_ns = round(self._tts.first_audio_target_ms * NS_PER_MS)
         with self._changed:
             while not self._is_closed:
                 ready = [
-                    (
-                        stream.dry_ns
-                        if stream.given_ms
-                        else stream.opened_ns + round(self._tts.first_audio_target_ms * NS_PER_MS),
-                        stream_id,
-                    )
+                    (stream.dry_ns if stream.given_ms else stream.opened_ns + target_ns, stream_id)
                     for stream_id, stream in self._streams.items()
                     if stream.chunks and not stream.is_running and stream.given_ms - stream.taken_ms < MAX_AHEAD_MS
                 ]

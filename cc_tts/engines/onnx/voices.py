@@ -30,7 +30,6 @@ class Synthesiser(Protocol):
 
     def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
         """The words of a text chunk, each sentence as soon as it is made."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ class Server:
         changed = list(found.changed)
         if renew_tls and not any(key.startswith("tls.") for key in changed):
             changed.append("the files of tls")
-        needs_restart = dict.fromkeys(found.needs_restart, "")
+        needs_restart = list(found.needs_restart)
         before, self._config, self._tls_fingerprint = self._config, config, fingerprint
         logs.set_level(config.log.level)
         self.registry.reload(config)
@@ -173,8 +173,8 @@ class Server:
         if config.http.tokens != before.http.tokens:
             await set_tokens(self.app, config.http.tokens)
         if config.log.level != before.log.level and self.engine.name != "espeak":
-            needs_restart["log.level of the engine's workers"] = ""
-        log.info("reloaded", changed=changed, needs_restart=[*needs_restart, *refused], refused=refused or None)
+            needs_restart.append("log.level of the engine's workers")
+        log.info("reloaded", changed=changed, needs_restart=needs_restart + list(refused), refused=refused or None)
 
     def _say_ready(self) -> None:
         build, config = self.ua.build, self._config
@@ -202,13 +202,13 @@ def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
     log.error("event_loop_error", detail=str(context.get("message", "")), exc_info=context.get("exception"))
 
 
-def serve(config: Config, *, read_config: Callable[[], Config] | None = None) -> int:
-    """Run the server; returns the exit status. ``read_config`` is asked at SIGHUP; without it nothing ever changes."""
+def serve(config: Config, *, read_config: Callable[[], Config]) -> int:
+    """Run the server; returns the exit status. ``read_config`` is asked at SIGHUP."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something that could be changed
     logs.configure(level=config.log.level, json=config.log.json, process="server")
 
     async def main() -> None:
-        await Server(config, read_config=read_config or (lambda: config)).run()
+        await Server(config, read_config=read_config).run()
 
     try:
         for warning in startup.check_machine(config):

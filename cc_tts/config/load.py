@@ -35,7 +35,8 @@ def load(
         key, sign, value = override.partition("=")
         if not sign:
             raise ConfigError(f"--set {override}: write it as section.key=value")
-        _set(tree, _split_key(key.strip()), value.strip(), origin=f"--set {key}")
+        parts = re.findall(r'"([^"]*)"|([^.]+)', key.strip())  # at the dots outside quotes: routes."7.1".greeting
+        _set(tree, [quoted or plain for quoted, plain in parts], value.strip(), origin=f"--set {key}")
     return from_tree(tree)
 
 
@@ -118,12 +119,6 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such file; configs/cc_tts.toml is the one to start from") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
-
-
-def _split_key(key: str) -> list[str]:
-    """Split ``routes."7.1".greeting`` at the dots that stand outside quotes."""
-    parts = re.findall(r'"([^"]*)"|([^.]+)', key)
-    return [quoted or plain for quoted, plain in parts]
 
 
 def _set(tree: dict[str, Any], keys: list[str], text: str, *, origin: str) -> None:

@@ -73,7 +73,6 @@ class _Passage:
     text: str
     position: int
     index: int
-    is_chunk_start: bool
 
 
 def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[int, str]]:
@@ -131,10 +130,7 @@ class EspeakStream:
         text = replace_pronounced(
             text.replace("[[", "[ ["), lambda ipa, words: to_espeak(ipa, is_english=self._is_english) or words
         )
-        passages = [
-            _Passage(part, position, text_chunk_index, is_chunk_start=position == 0)
-            for position, part in split_passages(text)
-        ]
+        passages = [_Passage(part, position, text_chunk_index) for position, part in split_passages(text)]
         with self._turns.lock:
             if self._is_ended:
                 raise ValueError("push after end")
@@ -421,10 +417,10 @@ class _PassageSynthesis:
         self._passage = passage
         self._trimmer = SilenceTrimmer(audio_format, keep_lead_ms=KEEP_LEAD_MS)
         self._words: deque[WordEvent] = deque()
-        self._start_ms = 0.0 if passage.is_chunk_start else stream.chunk_ms  # of the passage's speech in its text chunk
-        self._is_delivered = False
-        if passage.is_chunk_start:
+        if passage.position == 0:
             stream.chunk_ms = 0.0
+        self._start_ms = stream.chunk_ms  # of the passage's speech in its text chunk
+        self._is_delivered = False
 
     def run(self, library: EspeakLibrary) -> None:
         """Synthesise and deliver the passage."""

@@ -16,7 +16,6 @@ from cc_tts.audio import AudioFormat, PcmChunk
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.engines.stepped import EngineLoad
-from cc_tts.engines.worker.gauges import show_load
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
     CancelStream,
@@ -273,9 +272,24 @@ class WorkerLink:
 
     def _on_load(self, load: EngineLoad) -> None:
         """The first one comes after the description."""
-        show_load(self._metrics, self.name, load, before=self.load)
+        self._show(load)
         self.load, self._num_opened_since_report, self.down_reason = load, 0, None
         self._usable.set()
+
+    def _show(self, load: EngineLoad) -> None:
+        """As metrics; its counts begin anew with each process."""
+        metrics, worker, before = self._metrics, self.name, self.load
+        metrics.engine_streams.labels(worker=worker).set(load.num_streams)
+        metrics.engine_room.labels(worker=worker).set(load.room)
+        metrics.engine_utilisation.labels(worker=worker).set(load.utilisation)
+        metrics.engine_first_audio.labels(worker=worker).set(load.first_audio_ms / 1000)
+        metrics.engine_slots.labels(worker=worker, state="used").set(load.slots_used)
+        metrics.engine_slots.labels(worker=worker, state="free").set(load.slots_total - load.slots_used)
+        metrics.engine_pages.labels(worker=worker, state="used").set(load.pages_used)
+        metrics.engine_pages.labels(worker=worker, state="free").set(load.pages_total - load.pages_used)
+        num_not_finite, num_underruns = (0, 0) if before is None else (before.num_not_finite, before.num_underruns)
+        metrics.engine_not_finite.inc(max(0, load.num_not_finite - num_not_finite))
+        metrics.engine_underruns.inc(max(0, load.num_underruns - num_underruns))
 
     def _on_down(self, reason: str) -> None:
         self._usable.clear()

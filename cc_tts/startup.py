@@ -128,6 +128,5 @@ _STEPS: Final = (_check_build, _check_tls, _check_addresses, _check_cache, _chec
 
 
 def _overlap(host: str, other: str) -> bool:
-    anywhere = {"0.0.0.0", "::", ""}
-    same = {host, other} <= {"127.0.0.1", "localhost"}
-    return host == other or same or bool({host, other} & anywhere)
+    hosts = {host, other}
+    return len(hosts) == 1 or hosts == {"127.0.0.1", "localhost"} or bool(hosts & {"0.0.0.0", "::", ""})

@@ -167,8 +167,11 @@ def _kind(method: str, event: Event) -> tuple[str, ...]:
 
 
 def _uncaught(exc_info: Any) -> None:
-    if not issubclass(exc_info[0], KeyboardInterrupt):
-        get("python").error("uncaught_exception", exc_info=exc_info)
+    if issubclass(exc_info[0], KeyboardInterrupt):
+        return
+    get("python").error("uncaught_exception", exc_info=exc_info)
+    if _pipeline is not None and _pipeline.level > logging.ERROR:  # of a command, which says nothing else
+        sys.__excepthook__(*exc_info)
 
 
 def _text(event: Event) -> str:

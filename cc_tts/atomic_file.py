@@ -7,10 +7,7 @@ from pathlib import Path
 
 def write(path: Path, data: bytes, *, prefix: str = ".", sync: bool = True) -> None:
     """Write a file beside ``path`` whose name begins with ``prefix``, and move it into place. ``sync``: wait for the disk
-    before.
-
-    Raises:
-        OSError: the folder cannot be written, or is full; ``path`` is as it was.
+    before. After an ``OSError`` (no right to write, disk full) ``path`` is as it was.
     """
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=".part")
     begun = Path(name)

@@ -3,7 +3,7 @@
 All PCM in this program is signed 16-bit little-endian, one channel.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 BYTES_PER_SAMPLE = 2
 PTIME_MS = 20
@@ -21,11 +21,6 @@ class AudioFormat:
             raise ValueError(f"sample rate must be positive, got {self.rate_hz} Hz")
 
     @property
-    def bytes_per_second(self) -> int:
-        """Bytes of PCM in one second."""
-        return self.rate_hz * BYTES_PER_SAMPLE
-
-    @property
     def frame_bytes(self) -> int:
         """Bytes of one 20 ms frame."""
         return self.bytes_for_ms(PTIME_MS)
@@ -40,7 +35,7 @@ class AudioFormat:
 
     def ms_for_bytes(self, num_bytes: int) -> float:
         """Duration of ``num_bytes`` bytes, ms."""
-        return num_bytes * 1000 / self.bytes_per_second
+        return num_bytes * 1000 / (self.rate_hz * BYTES_PER_SAMPLE)
 
     def ms_for_samples(self, num_samples: int) -> float:
         """Duration of ``num_samples`` samples, ms."""
@@ -67,7 +62,7 @@ class PcmChunk:
     audio_format: AudioFormat
     data: bytes
     text_chunk_index: int = 0
-    words: tuple[WordMark, ...] = field(default=())
+    words: tuple[WordMark, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.data) % BYTES_PER_SAMPLE:

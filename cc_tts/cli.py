@@ -64,39 +64,33 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """Every command, but the arguments of the one that is asked for only, since some import much. ``None``: all of them."""
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    """Every command, but the arguments of the one that is asked for only, since some import much."""
     parser = argparse.ArgumentParser(
         prog="cc-tts", description="A SIP user agent that speaks what REST or the dialplan says."
     )
     parser.add_argument("--version", action="version", version=f"cc-tts {__version__}")
+    parser.set_defaults(config=None)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument(
-        "--config",
-        type=Path,
-        default=argparse.SUPPRESS,
-        metavar="FILE",
-        help="TOML file; configs/cc_tts.toml lists every key",
-    )
+    file_help = "TOML file; configs/cc_tts.toml lists every key"
+    common.add_argument("--config", type=Path, default=argparse.SUPPRESS, metavar="FILE", help=file_help)
     common.add_argument(
         "--set", action=_Collect, default=[], metavar="SECTION.KEY=VALUE", help="set one key; may be given often"
     )
-    parser.set_defaults(config=None)
 
     def add(name: str, text: str, fill: Callable[[argparse.ArgumentParser], None]) -> None:
         command = commands.add_parser(name, parents=[common], help=text)
-        if arguments is None or name in arguments[:1]:
+        if name in arguments[:1]:
             fill(command)
 
     def fill_voices(voices: argparse.ArgumentParser) -> None:
         from cc_tts.voices.commands import add_voice_commands
 
         voices.add_argument("--language", help="only voices of this language")
-        voices.add_argument(
-            "--say", metavar="ID", help="speak a sentence with this voice into ID.wav, as a caller hears it"
-        )
+        say_help = "speak a sentence with this voice into ID.wav, as a caller hears it"
+        voices.add_argument("--say", metavar="ID", help=say_help)
         voices.set_defaults(run=_voices)
         add_voice_commands(voices, make_encoder=_reference_encoder, normalize=_normalized, parents=[common])
 
@@ -115,11 +109,8 @@ def _parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
     add("say", "speak text into a WAV file", _fill_say)
     add("voices", "list the voices of the configured engine; make your own", fill_voices)
     add("model", "check or fetch the files of the neural engine", fill_model)
-    add(
-        "check-config",
-        "check all that a start would, and print what is in force",
-        lambda check: check.set_defaults(run=_check_config),
-    )
+    check_help = "check all that a start would, and print what is in force"
+    add("check-config", check_help, lambda check: check.set_defaults(run=_check_config))
     add("doctor", "is this machine fit to serve, and if not, what to do", fill_doctor)
     return parser
 
@@ -131,7 +122,7 @@ def _fill_say(say: argparse.ArgumentParser) -> None:
     say.add_argument("--voice", help="a voice of `cc-tts voices`")
     say.add_argument("--language", help="BCP 47 tag, such as en-GB or zh")
     say.add_argument("--speed", type=float, help="0.5 to 2.0")
-    say.add_argument("--rate", type=int, default=8000, metavar="HZ", help="sample rate of the file (8000)")
+    say.add_argument("--rate", type=int, default=TELEPHONE_RATE_HZ, metavar="HZ", help="sample rate of the file (8000)")
     say.set_defaults(run=_say)
 
 
@@ -141,13 +132,7 @@ class _Collect(argparse.Action):
     A command below a command is parsed from nothing, and its values take the place of those from above.
     """
 
-    def __call__(
-        self,
-        _parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        _option_string: str | None = None,
-    ) -> None:
+    def __call__(self, _parser: object, namespace: argparse.Namespace, values: Any, _option: str | None = None) -> None:
         self.default.append(values)
         setattr(namespace, self.dest, self.default)
 
@@ -265,10 +250,8 @@ def _say_with(voice_id: str, voices: "tuple[Voice, ...]", config: "Config") -> i
         raise unknown_voice(voice_id, voices)
     text = _SAMPLES.get(normalised_language(voice.language).partition("-")[0], "1 2 3 4 5 6 7 8 9 10")
     output = Path(re.sub(r"[^\w.+-]+", "_", voice_id) + ".wav")
-    options = argparse.Namespace(
-        text=text, output=output, voice=voice_id, language=voice.language, speed=None, rate=TELEPHONE_RATE_HZ
-    )
-    return _say(options, config)
+    said = {"text": text, "ssml": False, "output": output, "voice": voice_id, "language": voice.language}
+    return _say(argparse.Namespace(**said, speed=None, rate=TELEPHONE_RATE_HZ), config)
 
 
 def _normalized(text: str, language: str) -> str:
@@ -297,33 +280,24 @@ def _check_config(_options: argparse.Namespace, config: "Config") -> int:
     warnings += require_pjsua2(config)
     for warning in warnings:
         print(f"cc-tts: {warning}", file=sys.stderr)
-    for section in dataclasses.fields(config):
-        value = getattr(config, section.name)
-        if section.name == "routes":
-            for user, route in value.items():
-                print(f'[routes."{user}"]')
-                _print_keys(route)
-        else:
-            print(f"[{section.name}]")
-            _print_keys(value)
+    sections = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    routes = {f'routes."{user}"': route for user, route in sections.pop("routes").items()}
+    for name, section in {**sections, **routes}.items():
+        print(f"[{name}]")
+        for key in dataclasses.fields(section):
+            print(f"{key.name} = {_shown(key.name, getattr(section, key.name), is_secret=not key.repr)}")
+        print()
     return 0
 
 
-def _print_keys(section: Any) -> None:
-    import dataclasses
-
-    for key in dataclasses.fields(section):
-        value = getattr(section, key.name)
-        if key.name == "tokens":
-            shown = f"{len(value)} configured"
-        elif not key.repr:
-            shown = "(set)" if value else "(empty)"
-        elif isinstance(value, bool):
-            shown = str(value).lower()
-        else:
-            shown = str(list(value)) if isinstance(value, tuple) else repr(value)
-        print(f"{key.name} = {shown}")
-    print()
+def _shown(key: str, value: Any, *, is_secret: bool) -> str:
+    if key == "tokens":
+        return f"{len(value)} configured"
+    if is_secret:
+        return "(set)" if value else "(empty)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(list(value)) if isinstance(value, tuple) else repr(value)
 
 
 if __name__ == "__main__":

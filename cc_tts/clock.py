@@ -14,11 +14,9 @@ class Clock(Protocol):
 
     def now_ns(self) -> int:
         """Instant on CLOCK_MONOTONIC, ns."""
-        ...
 
     def wall_s(self) -> float:
         """Seconds since the Unix epoch, for people and logs; never subtracted."""
-        ...
 
 
 class MonotonicClock:

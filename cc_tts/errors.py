@@ -43,19 +43,18 @@ class CcTtsError(Exception):
     title: ClassVar[str] = "Internal error"
     http_status: ClassVar[int] = 500
     sip_status: ClassVar[int] = 500
+    by_code: ClassVar[dict[str, "type[CcTtsError]"]] = {}
+    """Every class that has a code of its own."""
 
     def __init_subclass__(
-        cls,
-        *,
-        code: str | None = None,
-        title: str | None = None,
-        http: int | None = None,
-        sip: int | None = None,
+        cls, *, code: str | None = None, title: str | None = None, http: int | None = None, sip: int | None = None
     ) -> None:
         given = {"code": code, "title": title, "http_status": http, "sip_status": sip}
         for name, value in given.items():
             if value is not None:
                 setattr(cls, name, value)
+        if code is not None:
+            cls.by_code[code] = cls
 
     def __init__(
         self, detail: str = "", *, retry_after_s: int | None = None, field_errors: Sequence[FieldError] = ()
@@ -69,6 +68,9 @@ class CcTtsError(Exception):
     def about(cls, *faults: FieldError) -> Self:
         """The error for these faults of a body."""
         return cls("; ".join(map(str, faults)), field_errors=faults)
+
+
+CcTtsError.by_code[CcTtsError.code] = CcTtsError
 
 
 class ServerError(CcTtsError):

@@ -48,11 +48,7 @@ class RepeatLimit:
         self._ends_ns = 0
 
     def admit(self, method: str, event: Event) -> tuple[bool, list[tuple[str, int]]]:
-        """Count one line.
-
-        Returns:
-            Whether it may be written, and the events of the window just ended that were suppressed, with how often.
-        """
+        """Count one line: whether it may be written, and the events suppressed in the window just ended, with how often."""
         kind = _kind(method, event)
         with self._lock:
             now_ns = self._clock.now_ns()
@@ -142,7 +138,7 @@ def configure(*, level: str = "info", json: bool = True, process: str = "server"
     structlog.contextvars.bind_contextvars(process=process)
     logging.basicConfig(handlers=[_FromLogging()], level=max(logging.WARNING, _pipeline.level), force=True)
     logging.captureWarnings(capture=True)
-    sys.excepthook = lambda kind, error, trace: _uncaught((kind, error, trace))
+    sys.excepthook = lambda *exc_info: _uncaught(exc_info)
     sys.unraisablehook = lambda found: _uncaught((found.exc_type, found.exc_value, found.exc_traceback))
     threading.excepthook = lambda found: _uncaught((found.exc_type, found.exc_value, found.exc_traceback))
 
@@ -174,6 +170,8 @@ def _uncaught(exc_info: Any) -> None:
     if issubclass(exc_info[0], KeyboardInterrupt):
         return
     get("python").error("uncaught_exception", exc_info=exc_info)
+    if _pipeline is not None and _pipeline.level > logging.ERROR:  # of a command, which says nothing else
+        sys.__excepthook__(*exc_info)
 
 
 def _text(event: Event) -> str:

@@ -1,12 +1,14 @@
-"""Which process listens on a port of this machine, as far as ``/proc`` shows it to this user."""
+"""Whether a port of this machine is free, and which process listens on it, as far as ``/proc`` shows it to this user."""
 
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 Kind = Literal["udp", "tcp"]
 
+SOCKET_KINDS: Final = {"udp": socket.SOCK_DGRAM, "tcp": socket.SOCK_STREAM}
 _TCP_LISTEN: Final = "0A"
 
 
@@ -33,6 +35,20 @@ def find(kind: Kind, port: int) -> PortOwner | None:
                 return PortOwner(int(process.name), line)
         except OSError:
             continue
+    return None
+
+
+def bind_error(kind: Kind, family: int, address: Any) -> OSError | None:
+    """Why this address cannot be bound, or ``None`` if it can. TCP is bound as a server does it, with SO_REUSEADDR."""
+    try:
+        with socket.socket(family, SOCKET_KINDS[kind]) as probe:
+            if kind == "tcp":
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            if kind == "tcp":
+                probe.listen(1)
+    except OSError as error:
+        return error
     return None
 
 

@@ -26,7 +26,6 @@ from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config
 from cc_tts.engines.factory import make_engine
-from cc_tts.engines.worker.gauges import EngineGauges
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
 from cc_tts.speech.prompt_cache import engine_identity
@@ -58,13 +57,9 @@ class Server:
         self._force = asyncio.Event()
         clock = MonotonicClock()
         self.metrics = Metrics(node=config.server.node_name)
-        self.engine = make_engine(config, clock=clock)
-        self.engine.listen(EngineGauges(self.metrics))
-        self.text_process = TextProcess(
-            clock=clock,
-            log=config.log,
-            on_down=self.metrics.process_restarts.labels(process="text").inc,
-        )
+        self.engine = make_engine(config, clock=clock, metrics=self.metrics)
+        restarts = self.metrics.process_restarts
+        self.text_process = TextProcess(clock=clock, log=config.log, on_down=restarts.labels(process="text").inc)
         self.cached_source = CachedSource(config.cache, self.metrics)
         self.source = SpeechSource(
             self.engine,
@@ -74,20 +69,11 @@ class Server:
             line_rate_hz=config.rtp.clock_rate_hz,
             text_process=self.text_process,
         )
-        self.ua = UaClient(
-            config,
-            clock=clock,
-            on_dispatcher_down=self.metrics.process_restarts.labels(process="dispatcher").inc,
-        )
+        self.ua = UaClient(config, clock=clock, on_dispatcher_down=restarts.labels(process="dispatcher").inc)
         self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers, node=config.server.node_name)
         self.registry = CallRegistry(
             CallServices(
-                config=config,
-                ua=self.ua,
-                source=self.source,
-                events=self.events,
-                metrics=self.metrics,
-                clock=clock,
+                config=config, ua=self.ua, source=self.source, events=self.events, metrics=self.metrics, clock=clock
             )
         )
         self.app = build_app(
@@ -108,11 +94,8 @@ class Server:
         self._stop.set()
 
     async def run(self) -> None:
-        """Serve until a drain is over.
-
-        Raises:
-            ProcessFailed: the UA process does not start.
-            OSError: the HTTP address cannot be bound.
+        """Serve until a drain is over; raises ``ProcessFailed`` if a child process does not start, ``OSError`` if the HTTP
+        address cannot be bound.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -128,7 +111,7 @@ class Server:
             if self._config.cache.enabled:
                 await self.cached_source.cache.files.start()
                 self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config)
-            for warning in startup.check_speech(self._config, self.source):
+            for warning in self.source.check_voices(self._config.routes):
                 log.warning("configuration", detail=warning)
             await self.ua.start()
             self._say_ready()
@@ -153,7 +136,6 @@ class Server:
             log.info("stopped")
 
     def _on_signal(self) -> None:
-        """First signal: drain. Second: stop now."""
         if self._stop.is_set():
             log.warning("second_signal", consequence="ending calls now")
             self._force.set()
@@ -172,22 +154,18 @@ class Server:
                 log.exception("reload_failed")
 
     async def _reload(self) -> None:
-        """Read the configuration again and take over what can be; calls go on.
-
-        Raises:
-            CcTtsError: it is of no use; nothing has changed.
-        """
+        """Read the configuration again and take over what can be; after a ``CcTtsError`` nothing has changed."""
         found = configuration.reload(self._config, await asyncio.to_thread(self._read_config))
         config, tls = found.config, found.config.tls
         warnings = await asyncio.to_thread(startup.check_machine, config)
-        for warning in warnings + startup.check_speech(config, self.source):
+        for warning in warnings + self.source.check_voices(config.routes):
             log.warning("configuration", detail=warning)
         fingerprint = await asyncio.to_thread(tls_files.fingerprint, tls)
         renew_tls = fingerprint != self._tls_fingerprint
         changed = list(found.changed)
         if renew_tls and not any(key.startswith("tls.") for key in changed):
             changed.append("the files of tls")
-        needs_restart = dict.fromkeys(found.needs_restart, "")
+        needs_restart = list(found.needs_restart)
         before, self._config, self._tls_fingerprint = self._config, config, fingerprint
         logs.set_level(config.log.level)
         self.registry.reload(config)
@@ -195,8 +173,8 @@ class Server:
         if config.http.tokens != before.http.tokens:
             await set_tokens(self.app, config.http.tokens)
         if config.log.level != before.log.level and self.engine.name != "espeak":
-            needs_restart["log.level of the engine's workers"] = ""
-        log.info("reloaded", changed=changed, needs_restart=[*needs_restart, *refused], refused=refused or None)
+            needs_restart.append("log.level of the engine's workers")
+        log.info("reloaded", changed=changed, needs_restart=needs_restart + list(refused), refused=refused or None)
 
     def _say_ready(self) -> None:
         build, config = self.ua.build, self._config
@@ -224,13 +202,13 @@ def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
     log.error("event_loop_error", detail=str(context.get("message", "")), exc_info=context.get("exception"))
 
 
-def serve(config: Config, *, read_config: Callable[[], Config] | None = None) -> int:
-    """Run the server; returns the exit status. ``read_config`` is asked at SIGHUP; without it nothing ever changes."""
+def serve(config: Config, *, read_config: Callable[[], Config]) -> int:
+    """Run the server; returns the exit status. ``read_config`` is asked at SIGHUP."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something that could be changed
     logs.configure(level=config.log.level, json=config.log.json, process="server")
 
     async def main() -> None:
-        await Server(config, read_config=read_config or (lambda: config)).run()
+        await Server(config, read_config=read_config).run()
 
     try:
         for warning in startup.check_machine(config):

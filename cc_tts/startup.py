@@ -3,15 +3,16 @@ check-config`` and ``cc-tts doctor``.
 
 ::
 
-    check_machine    build of pjsua2 · TLS files · addresses · cache folder · ports    before anything is started
-    check_speech     default voice · the routes' voices, languages, greetings          once the engine knows its voices
+    check_machine                build of pjsua2 · TLS files · addresses · cache folder · ports    before anything is started
+    SpeechSource.check_voices    default voice · the routes' voices, languages, greetings    once the engine knows its voices
 """
 
 import errno
 import socket
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
+from cc_tts import port_owner
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config
@@ -24,15 +25,11 @@ from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import pjsua2_build
 
-_SOCKET_KINDS: Final = {"udp": socket.SOCK_DGRAM, "tcp": socket.SOCK_STREAM}
-
 
 async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
-    """Look at everything a start would, without taking a port for longer than a moment and without loading a model.
-
-    Returns:
-        What still works and should be looked after, a sentence each; and why the server would not start or refuse every
-        call of a route, in the order in which a start meets it.
+    """Look at everything a start would, without taking a port for longer than a moment and without loading a model: what
+    still works and should be looked after, a sentence each, and why the server would not start or refuse every call of a
+    route, in the order in which a start meets it.
     """
     warnings: list[str] = []
     faults: list[CcTtsError] = []
@@ -45,7 +42,7 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
         engine = make_engine(config, purpose="check")
         await engine.start()
         try:
-            warnings += check_speech(config, SpeechSource(engine, Normalizer(), config.tts))
+            warnings += SpeechSource(engine, Normalizer(), config.tts).check_voices(config.routes)
         finally:
             await engine.stop()
     except CcTtsError as error:
@@ -54,27 +51,10 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
 
 
 def check_machine(config: Config) -> list[str]:
-    """Look at addresses, files and builds.
-
-    Returns:
-        What still works and should be looked after, a sentence each.
-
-    Raises:
-        ConfigError: the server would not start; the message says which key and what to do.
+    """Look at addresses, files and builds: what still works and should be looked after, a sentence each. Raises
+    ``ConfigError``, which says which key and what to do, if the server would not start.
     """
     return [warning for step in _STEPS for warning in step(config)]
-
-
-def check_speech(config: Config, source: SpeechSource) -> list[str]:
-    """Look at what would be said in which voice. The engine has started.
-
-    Returns:
-        As :func:`check_machine`.
-
-    Raises:
-        ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be said.
-    """
-    return source.check_voices(config.routes)
 
 
 def _check_build(_config: Config) -> list[str]:
@@ -98,7 +78,18 @@ def _check_cache(config: Config) -> list[str]:
 def _check_addresses(config: Config) -> list[str]:
     """Bind what the server will bind, and let go of it. A port in use is no fault: the server may be running."""
     for key, kind, host, port in listeners(config):
-        _check_address(host, port, _SOCKET_KINDS[kind], port_key=key)
+        host_key = "http.host" if key == "http.port" else "sip.host"
+        try:
+            found = socket.getaddrinfo(host, port, type=port_owner.SOCKET_KINDS[kind], flags=socket.AI_PASSIVE)
+        except socket.gaierror:
+            raise ConfigError(f"{host_key}: {host[:255]!r} is neither an address nor a name that resolves") from None
+        errors = [port_owner.bind_error(kind, family, address) for family, _, _, _, address in found]
+        failures = {error.errno if error is not None else None for error in errors}
+        if failures == {errno.EADDRNOTAVAIL}:
+            advice = "0.0.0.0 listens on all that it has"
+            raise ConfigError(f"{host_key}: {host} is not an address of this machine; {advice}")
+        if failures == {errno.EACCES}:
+            raise ConfigError(f"{key}: {port} needs privileges; use a port above 1023, or grant CAP_NET_BIND_SERVICE")
     return []
 
 
@@ -114,28 +105,6 @@ def listeners(config: Config) -> Iterator[tuple[str, Kind, str, int]]:
         for port in config.ua.own_ports:
             yield "ua.first_port", "udp", sip.host, port
     yield "http.port", "tcp", http.host, http.port
-
-
-def _check_address(host: str, port: int, kind: socket.SocketKind, *, port_key: str) -> None:
-    host_key = "http.host" if port_key == "http.port" else "sip.host"
-    try:
-        found = socket.getaddrinfo(host, port, type=kind, flags=socket.AI_PASSIVE)
-    except socket.gaierror:
-        raise ConfigError(f"{host_key}: {host[:255]!r} is neither an address nor a name that resolves") from None
-    failures = {_bind_error(family, kind, address) for family, _, _, _, address in found}
-    if failures == {errno.EADDRNOTAVAIL}:
-        raise ConfigError(f"{host_key}: {host} is not an address of this machine; 0.0.0.0 listens on all that it has")
-    if failures == {errno.EACCES}:
-        raise ConfigError(f"{port_key}: {port} needs privileges; use a port above 1023, or grant CAP_NET_BIND_SERVICE")
-
-
-def _bind_error(family: int, kind: socket.SocketKind, address: Any) -> int | None:
-    try:
-        with socket.socket(family, kind) as probe:
-            probe.bind(address)
-    except OSError as error:
-        return error.errno
-    return None
 
 
 def _check_ports(config: Config) -> list[str]:
@@ -159,6 +128,5 @@ _STEPS: Final = (_check_build, _check_tls, _check_addresses, _check_cache, _chec
 
 
 def _overlap(host: str, other: str) -> bool:
-    anywhere = {"0.0.0.0", "::", ""}
-    same = {host, other} <= {"127.0.0.1", "localhost"}
-    return host == other or same or bool({host, other} & anywhere)
+    hosts = {host, other}
+    return len(hosts) == 1 or hosts == {"127.0.0.1", "localhost"} or bool(hosts & {"0.0.0.0", "::", ""})

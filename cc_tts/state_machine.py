@@ -22,11 +22,7 @@ class StateMachine(Generic[S, E]):
         return (self.state, event) in self._table
 
     def fire(self, event: E) -> S:
-        """Move on.
-
-        Raises:
-            WrongState: the table has no such cell.
-        """
+        """Move on; raises ``WrongState`` if the table has no such cell."""
         try:
             self.state = self._table[self.state, event]
         except KeyError:

@@ -6,11 +6,7 @@ from pathlib import Path
 
 
 def check_path(path: Path) -> None:
-    """Find out whether a WAV file can be written there. Nothing is created.
-
-    Raises:
-        ValueError: it cannot; the message says what to do.
-    """
+    """Raise ``ValueError``, whose message says what to do, if no WAV file can be written there. Nothing is created."""
     folder = path.absolute().parent
     if path.suffix.lower() not in ("", ".wav"):
         raise ValueError(f"{path}: only WAV is written, not {path.suffix}; name it {path.with_suffix('.wav')}")
@@ -25,11 +21,7 @@ def check_path(path: Path) -> None:
 
 
 def write(path: Path, pcm: bytes, *, rate_hz: int) -> None:
-    """Write signed 16-bit mono PCM.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Write signed 16-bit mono PCM."""
     with path.open("wb") as raw, wave.open(raw, "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)

@@ -3,7 +3,6 @@
 """
 
 import dataclasses
-import difflib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from typing import Any, Final, get_type_hints
 import msgspec
 
 from cc_tts.config.schema import Config, RouteConfig, check_sense
-from cc_tts.errors import ConfigError
+from cc_tts.errors import ConfigError, nearest
 
 ENV_PREFIX = "CC_TTS_"
 
@@ -22,20 +21,13 @@ ENV_PREFIX = "CC_TTS_"
 def load(
     path: Path | None = None, *, environ: Mapping[str, str] | None = None, overrides: Iterable[str] = ()
 ) -> Config:
-    """Build the configuration.
-
-    Args:
-        path: a TOML file, or ``None`` for the defaults.
-        environ: usually ``os.environ``; only ``CC_TTS_SECTION__KEY`` names are read.
-        overrides: ``section.key=value`` texts, in order.
+    """Build the configuration from a TOML file, names ``CC_TTS_SECTION__KEY`` and texts ``section.key=value``.
 
     Raises:
         ConfigError: a key is unknown (the nearest one is named), a value has the wrong type or is out of range, or two
             values contradict each other.
     """
-    tree: dict[str, Any] = {}
-    if path is not None:
-        tree = _read_toml(path)
+    tree = {} if path is None else _read_toml(path)
     for name, value in sorted((environ or {}).items()):
         if name.startswith(ENV_PREFIX) and "__" in name:
             _set(tree, name.removeprefix(ENV_PREFIX).lower().split("__"), value, origin=f"environment {name}")
@@ -43,7 +35,8 @@ def load(
         key, sign, value = override.partition("=")
         if not sign:
             raise ConfigError(f"--set {override}: write it as section.key=value")
-        _set(tree, _split_key(key.strip()), value.strip(), origin=f"--set {key}")
+        parts = re.findall(r'"([^"]*)"|([^.]+)', key.strip())  # at the dots outside quotes: routes."7.1".greeting
+        _set(tree, [quoted or plain for quoted, plain in parts], value.strip(), origin=f"--set {key}")
     return from_tree(tree)
 
 
@@ -72,10 +65,8 @@ class Reload:
 
 
 def reload(running: Config, wanted: Config) -> Reload:
-    """Compare the running configuration with a new one.
-
-    Raises:
-        ConfigError: what can be taken over makes no sense together with what cannot.
+    """Compare the running configuration with a new one; raises ``ConfigError`` if what can be taken over makes no sense
+    together with what cannot.
     """
     changed: list[str] = []
     needs_restart: list[str] = []
@@ -130,12 +121,6 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _split_key(key: str) -> list[str]:
-    """Split ``routes."7.1".greeting`` at the dots that stand outside quotes."""
-    parts = re.findall(r'"([^"]*)"|([^.]+)', key)
-    return [quoted or plain for quoted, plain in parts]
-
-
 def _set(tree: dict[str, Any], keys: list[str], text: str, *, origin: str) -> None:
     if len(keys) < 2:  # noqa: PLR2004 - a section and a key
         raise ConfigError(f"{origin}: name a section and a key, as in sip.port")
@@ -158,12 +143,8 @@ def _parse_value(text: str, *, is_text: bool) -> Any:
 
 
 def _field_is_text(keys: list[str]) -> bool:
-    section = get_type_hints(Config).get(keys[0])
-    if keys[0] == "routes":
-        section = RouteConfig
-    if section is None or not dataclasses.is_dataclass(section):
-        return False
-    return get_type_hints(section).get(keys[-1]) is str
+    section = RouteConfig if keys[0] == "routes" else get_type_hints(Config).get(keys[0])
+    return section is not None and get_type_hints(section).get(keys[-1]) is str
 
 
 def _check_keys(tree: Mapping[str, Any], cls: Any, where: str) -> None:
@@ -184,9 +165,8 @@ def _unknown_key(where: str, key: str, known: Iterable[str]) -> str:
     for section, cls in get_type_hints(Config).items():
         if dataclasses.is_dataclass(cls) and key in get_type_hints(cls):
             return f"unknown key {where}{key}: did you mean {section}.{key}?"
-    near = difflib.get_close_matches(key, list(known), n=1, cutoff=0.5)
-    if near:
-        return f"unknown key {where}{key}: did you mean {where}{near[0]}?"
+    if near := nearest(key, known):
+        return f"unknown key {where}{key}: did you mean {where}{near}?"
     return f"unknown key {where}{key}; known here: {', '.join(sorted(known))}"
 
 

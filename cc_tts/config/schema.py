@@ -6,12 +6,13 @@
 import ipaddress
 import re
 import socket
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from cc_tts.config.security import AuthConfig, SrtpUse, TlsConfig, check_auth, check_peers
+from cc_tts.config.security import AuthConfig, SrtpUse, TlsConfig
 from cc_tts.errors import ConfigError
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
@@ -249,27 +250,19 @@ class Config:
 
 
 def check_sense(config: Config) -> None:
-    """Refuse values that contradict each other.
-
-    Raises:
-        ConfigError: two of them do; the message names both.
-    """
-    for check in (
-        _check_sip,
-        _check_ua,
-        _check_tls,
-        _check_rtp,
-        _check_tts,
-        _check_playout,
-        _check_http,
-        _check_routes,
-        _check_registration,
-    ):
-        check(config)
-    check_peers("sip.trusted_peers", config.sip.trusted_peers)
-    check_peers("sip.allowed_peers", config.sip.allowed_peers)
-    check_peers("auth.exempt_peers", config.auth.exempt_peers)
-    check_auth(config.auth)
+    """Raise ``ConfigError`` for values that contradict each other; the message names both."""
+    _check_sip(config)
+    _check_ua(config)
+    _check_tls(config)
+    _check_rtp(config)
+    _check_tts(config)
+    _check_playout(config)
+    _check_http(config)
+    _check_routes(config)
+    _check_registration(config)
+    _check_peers("sip.trusted_peers", config.sip.trusted_peers)
+    _check_peers("sip.allowed_peers", config.sip.allowed_peers)
+    _check_auth(config.auth)
 
 
 def _check_sip(config: Config) -> None:
@@ -363,6 +356,23 @@ def _check_tls(config: Config) -> None:
         raise ConfigError("tls.certificate_file and tls.private_key_file are set together or not at all")
     if tls.verify_client and not tls.ca_file:
         raise ConfigError("tls.verify_client is on but tls.ca_file is empty: name the CA whose clients are let in")
+
+
+def _check_peers(key: str, peers: Iterable[str]) -> None:
+    for peer in peers:
+        try:
+            ipaddress.ip_network(peer)
+        except ValueError as error:
+            raise ConfigError(f"{key}: {error}; write an address or a network such as 10.0.0.0/8") from None
+
+
+def _check_auth(auth: AuthConfig) -> None:
+    _check_peers("auth.exempt_peers", auth.exempt_peers)
+    names = [user.username for user in auth.users]
+    if len(set(names)) < len(names):
+        raise ConfigError("auth.users names a user twice")
+    if not auth.algorithms:
+        raise ConfigError('auth.algorithms is empty; use any of "SHA-256", "MD5"')
 
 
 def is_ip_address(text: str) -> bool:

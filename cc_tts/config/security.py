@@ -1,13 +1,9 @@
 """Configuration sections for TLS and digest authentication."""
 
-import ipaddress
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import msgspec
-
-from cc_tts.errors import ConfigError
 
 DigestAlgorithm = Literal["SHA-256", "MD5"]
 SrtpUse = Literal["off", "optional", "required"]
@@ -48,29 +44,3 @@ class AuthConfig:
     exempt_peers: tuple[str, ...] = ()
     algorithms: tuple[DigestAlgorithm, ...] = ("SHA-256", "MD5")
     nonce_lifetime_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0
-
-
-def check_peers(key: str, peers: Iterable[str]) -> None:
-    """Whether these are addresses and networks.
-
-    Raises:
-        ConfigError: one is not.
-    """
-    for peer in peers:
-        try:
-            ipaddress.ip_network(peer)
-        except ValueError as error:
-            raise ConfigError(f"{key}: {error}; write an address or a network such as 10.0.0.0/8") from None
-
-
-def check_auth(auth: AuthConfig) -> None:
-    """Whether the values agree with each other.
-
-    Raises:
-        ConfigError: a user comes twice, no algorithm is left.
-    """
-    names = [user.username for user in auth.users]
-    if len(set(names)) < len(names):
-        raise ConfigError("auth.users names a user twice")
-    if not auth.algorithms:
-        raise ConfigError('auth.algorithms is empty; use any of "SHA-256", "MD5"')

@@ -22,23 +22,13 @@ _MAX_FLIGHTS: Final = 8
 _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
 _WORLD_READABLE: Final = 0o004
-SYSTEM_CA_FILES: Final = (
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/cert.pem",
-)
+SYSTEM_CA_FILES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 """Where Debian, Red Hat and Alpine keep the public CAs in one file."""
 
 
 def check(tls: TlsConfig, *, now_s: float) -> list[str]:
-    """Look at every file of ``[tls]`` that is named.
-
-    Args:
-        tls: what is configured.
-        now_s: seconds since the epoch.
-
-    Returns:
-        What still works and should be looked after, a sentence each: an expired certificate, one that soon will be…
+    """Look at every file of ``[tls]`` that is named: what still works and should be looked after, a sentence each (an
+    expired certificate, one that soon will be…). ``now_s``: seconds since the epoch.
 
     Raises:
         ConfigError: a file is missing or cannot be used; the message names it and says what to do.
@@ -67,16 +57,13 @@ def fingerprint(tls: TlsConfig) -> bytes:
 
 
 def ca_file(tls: TlsConfig) -> str:
-    """The CAs that peers' certificates are checked against; those of the system unless ``tls.ca_file`` names others.
-
-    Raises:
-        ConfigError: a check is asked for and there are none.
+    """The CAs that peers' certificates are checked against: those of the system unless ``tls.ca_file`` names others.
+    Raises ``ConfigError`` if a check is asked for and there are none.
     """
     if tls.ca_file or not tls.verify_server:
         return tls.ca_file
-    for path in SYSTEM_CA_FILES:
-        if Path(path).is_file():
-            return path
+    if found := next((path for path in SYSTEM_CA_FILES if Path(path).is_file()), None):
+        return found
     raise ConfigError(
         "tls.verify_server is on, tls.ca_file is empty and this machine has no list of CAs; set tls.ca_file, install the "
         "package ca-certificates, or set tls.verify_server = false"
@@ -163,15 +150,13 @@ def _peer_certificate(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[st
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     connecting = client.wrap_bio(to_client, to_server)
     accepting = server.wrap_bio(to_server, to_client, server_side=True)
+    is_done = False
     for _ in range(_MAX_FLIGHTS):
-        done = 0
         for side in (connecting, accepting):
-            try:
+            with contextlib.suppress(ssl.SSLWantReadError):
                 side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-            done += 1
-        if done:
+                is_done = True
+        if is_done:
             break
     return dict(connecting.getpeercert() or {})
 

@@ -37,9 +37,9 @@ CHECKS: Final = (
 )
 
 
-def examine(subject: Subject, checks: Sequence[Check] = CHECKS) -> Iterator[Finding]:
+def examine(subject: Subject) -> Iterator[Finding]:
     """The findings of all checks, one after the other."""
-    for check in checks:
+    for check in CHECKS:
         yield from bounded(check, subject)
 
 
@@ -77,11 +77,7 @@ def add_doctor_arguments(doctor: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, config: Config, *, probes: Probes | None = None) -> int:
-    """Print the report; 0 if nothing failed, else 1.
-
-    Raises:
-        CcTtsError: with ``--path``, the configured engine or the voice cannot be used.
-    """
+    """Print the report; 0 if nothing failed, else 1. With ``--path``, the engine or the voice may raise ``CcTtsError``."""
     if options.path:
         logs.configure(level="critical", json=False, process="doctor")
         sys.stdout.write(asyncio.run(prompt_path(config, options.voice)) + "\n")

@@ -15,33 +15,17 @@ ARROW: Final = " ▸ "
 
 
 async def prompt_path(config: Config, voice: str | None = None) -> str:
-    """One line; ``voice`` is that of the prompt, by default the configuration's. Starts the engine, loads no model.
-
-    Raises:
-        UnknownVoice: no voice has this id.
-        ConfigError, EngineFailed, ProcessFailed: the engine does not start.
-    """
+    """One line; ``voice`` is that of the prompt, by default the configuration's. Starts the engine, loads no model."""
     engine = make_engine(config, purpose="check")
     await engine.start()
     try:
         cached = CachedSource(config.cache, Metrics())
-        source = SpeechSource(
-            engine,
-            Normalizer(),
-            config.tts,
-            cache=cached if config.cache.enabled else None,
-            line_rate_hz=config.rtp.clock_rate_hz,
-        )
+        cache = cached if config.cache.enabled else None
+        rate_hz = config.rtp.clock_rate_hz
+        source = SpeechSource(engine, Normalizer(), config.tts, cache=cache, line_rate_hz=rate_hz)
         playout = config.playout
         threshold = StartThreshold(floor_ms=playout.start_threshold_min_ms, ceiling_ms=playout.start_threshold_max_ms)
-        return ARROW.join(
-            [
-                *source.path(TextContent("", voice)),
-                f"window {playout.window_ms} ms",
-                "UA",
-                f"playout ({threshold})",
-                " or ".join(config.rtp.codecs),
-            ]
-        )
+        on_the_line = [f"window {playout.window_ms} ms", "UA", f"playout ({threshold})", " or ".join(config.rtp.codecs)]
+        return ARROW.join([*source.path(TextContent("", voice)), *on_the_line])
     finally:
         await engine.stop()

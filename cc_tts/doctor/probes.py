@@ -38,18 +38,8 @@ class Probes:
     root = Path("/")
 
     def bind_error(self, kind: Kind, host: str, port: int) -> OSError | None:
-        """Why this address cannot be bound, or ``None`` if it can. TCP is bound as a server does it, with SO_REUSEADDR."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM if kind == "udp" else socket.SOCK_STREAM) as probe:
-                if kind == "tcp":
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((host, port))
-                if kind == "tcp":
-                    probe.listen(1)
-        except OSError as error:
-            return error
-        return None
+        """Why this address cannot be bound, or ``None`` if it can."""
+        return port_owner.bind_error(kind, socket.AF_INET6 if ":" in host else socket.AF_INET, (host, port))
 
     def holder(self, kind: Kind, port: int) -> str:
         """Command line of the process that holds a port; empty if it cannot be found."""
@@ -85,7 +75,7 @@ class Probes:
 
     def text(self, path: str) -> str:
         """The contents of one file; empty if it is not there."""
-        return next(iter(self.texts(path)), "")
+        return "".join(self.texts(path))
 
     def free_bytes(self, path: Path) -> int | None:
         """Space left for this user on the file system of a path, or of the nearest folder above that exists."""

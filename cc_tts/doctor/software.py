@@ -86,22 +86,15 @@ def check_pjsua2(subject: Subject) -> Iterator[Finding]:
 
 
 def require_pjsua2(config: Config) -> list[str]:
-    """Find out whether the user agent can work with this pjsua2, for ``cc-tts check-config``.
-
-    Returns:
-        What it does not do, if it is the PyPI wheel or allows fewer calls than are configured.
-
-    Raises:
-        ConfigError: it does not load, or not do what is configured.
+    """What this pjsua2 does not do (it is the PyPI wheel, or allows fewer calls than are configured), for ``cc-tts
+    check-config``; raises ``ConfigError`` if it does not load, or not do what is configured.
     """
-    warnings = []
+    sentences: dict[str, list[str]] = {"ok": [], "warn": [], "fail": []}
     for finding in check_pjsua2(Subject(config)):
-        sentence = f"{finding.detail}; {finding.advice}"
-        if finding.status == "fail":
-            raise ConfigError(sentence)
-        if finding.status == "warn":
-            warnings.append(sentence)
-    return warnings
+        sentences[finding.status].append(f"{finding.detail}; {finding.advice}")
+    if sentences["fail"]:
+        raise ConfigError(sentences["fail"][0])
+    return sentences["warn"]
 
 
 def check_configuration(subject: Subject) -> Iterator[Finding]:
@@ -205,11 +198,7 @@ def check_voices(subject: Subject) -> Iterator[Finding]:
 
 
 def _ask(subject: Subject, code: str, *, timeout_s: float, text: str = "") -> dict[str, Any] | str:
-    """Run Python code in a process of its own, with ``text`` on its standard input.
-
-    Returns:
-        The JSON object of its last line, or why there is none.
-    """
+    """Run Python code in a process of its own: the JSON object of its last line, or why there is none."""
     ran = subject.probes.run((sys.executable, "-c", code), timeout_s=timeout_s, text=text)
     if ran.status == 0 and ran.output:
         with contextlib.suppress(ValueError):

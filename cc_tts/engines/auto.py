@@ -7,7 +7,7 @@ call. Runs on: the event loop.
 import asyncio
 from collections.abc import Sequence
 
-from cc_tts.engines.engine import Engine, EngineListener, SpeechStream, SynthesisRequest
+from cc_tts.engines.engine import Engine, SpeechStream, SynthesisRequest
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
 from cc_tts.voices.catalog import unknown_voice
 from cc_tts.voices.voice import Voice
@@ -21,18 +21,8 @@ class AutoEngine:
     def __init__(self, engines: Sequence[Engine]) -> None:
         self._engines = tuple(engines)
 
-    def listen(self, listener: EngineListener) -> None:
-        """Set the listener of all; before :meth:`start`."""
-        for engine in self._engines:
-            engine.listen(listener)
-
     async def start(self) -> None:
-        """Start all of them.
-
-        Raises:
-            ProcessFailed, EngineFailed, ConfigError: one does not start.
-
-        """
+        """Start all of them; if one does not start, none is left running."""
         try:
             await asyncio.gather(*(engine.start() for engine in self._engines))
         except BaseException:
@@ -50,38 +40,26 @@ class AutoEngine:
 
     def not_ready_for(self, voice_id: str) -> str | None:
         """Why the engine of a voice takes no stream."""
-        return self._of(voice_id).not_ready_because
+        return self._resolved(voice_id, None)[0].not_ready_because
 
     def voices(self) -> tuple[Voice, ...]:
         """Every voice of every engine, in their order."""
         return tuple(voice for engine in self._engines for voice in engine.voices())
 
     def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
-        """Find the voice: of the first engine that has it, or that speaks the language.
+        """Find the voice: of the first engine that has it, or that speaks the language."""
+        return self._resolved(voice, language)[1]
 
-        Raises:
-            UnknownVoice: no engine has a voice of this id; the message names the nearest ones.
-            LanguageUnsupported: none speaks the language.
+    def open(self, request: SynthesisRequest) -> SpeechStream:
+        """Begin an utterance in the engine that has its voice; see the contract."""
+        return self._resolved(request.voice, None)[0].open(request)
 
-        """
+    def _resolved(self, voice: str | None, language: str | None) -> tuple[Engine, Voice]:
         for engine in self._engines:
             try:
-                return engine.resolve_voice(voice, language)
+                return engine, engine.resolve_voice(voice, language)
             except (UnknownVoice, LanguageUnsupported):
                 continue
         if voice is not None:
             raise unknown_voice(voice, self.voices())
         raise LanguageUnsupported(f"no voice speaks {language!r}")
-
-    def open(self, request: SynthesisRequest) -> SpeechStream:
-        """Begin an utterance in the engine that has its voice; see the contract."""
-        return self._of(request.voice).open(request)
-
-    def _of(self, voice_id: str) -> Engine:
-        for engine in self._engines:
-            try:
-                engine.resolve_voice(voice_id, None)
-            except UnknownVoice:
-                continue
-            return engine
-        raise unknown_voice(voice_id, self.voices())

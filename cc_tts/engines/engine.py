@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cc_tts.audio import PcmChunk
-from cc_tts.engines.stepped import EngineLoad
 from cc_tts.voices.voice import Voice
 
 
@@ -32,37 +31,17 @@ class SpeechStream(Protocol):
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk. Never blocks; the caller bounds how many it pushes ahead."""
-        ...
 
     def end(self) -> None:
         """No more text will come."""
-        ...
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         """The listener's side holds so much of the audio that is not played yet, ms: the clock an engine works by."""
-        ...
 
     def __aiter__(self) -> AsyncIterator[PcmChunk]: ...
 
     async def cancel(self) -> None:
         """Stop now: frees everything the stream holds. The iteration ends. Safe to call twice and after the end."""
-        ...
-
-
-class EngineListener(Protocol):
-    """Gets what the workers report, for metrics."""
-
-    def on_worker_down(self, worker: str, reason: str) -> None:
-        """A worker ended without having been asked to."""
-        ...
-
-    def on_engine_load(self, worker: str, load: EngineLoad) -> None:
-        """A worker says how busy it is."""
-        ...
-
-    def on_refusal(self, reason: str) -> None:
-        """A stream was refused by admission."""
-        ...
 
 
 class Engine(Protocol):
@@ -70,30 +49,21 @@ class Engine(Protocol):
 
     name: str
 
-    def listen(self, listener: "EngineListener") -> None:
-        """Set who gets what the workers report; before :meth:`start`."""
-        ...
-
     async def start(self) -> None:
         """Load and warm up; returns when the first stream could be opened."""
-        ...
 
     async def stop(self) -> None:
         """Cancel every stream and free the engine."""
-        ...
 
     @property
     def not_ready_because(self) -> str | None:
         """Why a stream could not be opened now; ``None`` when it could."""
-        ...
 
     def not_ready_for(self, voice_id: str) -> str | None:
         """The same for a stream of this voice."""
-        ...
 
     def voices(self) -> tuple[Voice, ...]:
         """Every voice this engine can speak with."""
-        ...
 
     def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
         """The voice to use for a request.
@@ -101,8 +71,8 @@ class Engine(Protocol):
         Raises:
             UnknownVoice: no voice has this id.
             LanguageUnsupported: no voice was asked for and none speaks the language.
+            EngineFailed: the engine was never started.
         """
-        ...
 
     def open(self, request: SynthesisRequest) -> SpeechStream:
         """Begin one utterance.
@@ -110,5 +80,5 @@ class Engine(Protocol):
         Raises:
             UnknownVoice: no voice has this id.
             EngineOverloaded: admission refuses the stream.
+            EngineFailed: the engine is not running.
         """
-        ...

@@ -15,39 +15,51 @@ from cc_tts.engines.espeak.engine import EspeakEngine
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.messages import Purpose, WorkerSettings
 from cc_tts.errors import ConfigError
+from cc_tts.metrics import Metrics
 
 COSYVOICE2: Final = "cosyvoice2"
 ONNX: Final = "onnx"
-OnStarting = Callable[[str], None]
+ENGINES: Final = (AutoEngine.name, EspeakEngine.name, ONNX, COSYVOICE2)
 
 
 def make_engine(
     config: Config,
     *,
     clock: Clock | None = None,
+    metrics: Metrics | None = None,
     purpose: Purpose = "serve",
-    on_starting: OnStarting = lambda _detail: None,
+    on_starting: Callable[[str], None] = lambda _detail: None,
 ) -> Engine:
-    """Build the engine that ``tts.engine`` names, not yet started.
+    """Build the engine that ``tts.engine`` names, not yet started, for a ``purpose`` of :class:`WorkerSettings`.
 
-    Args:
-        config: the whole configuration.
-        clock: for tests.
-        purpose: what it is started for (:class:`cc_tts.engines.worker.messages.WorkerSettings`).
-        on_starting: called with a few words on what it does while it starts, if that takes long.
+    ``metrics`` gets what its workers report. ``on_starting`` is called with a few words on what it does while it starts, if
+    that takes long.
 
     Raises:
         ConfigError: no engine has this name (the message names the nearest one), or a key that it needs is empty.
-
     """
-    name = config.tts.engine
-    maker = _MAKERS.get(name)
-    if maker is None:
-        near = difflib.get_close_matches(name, _MAKERS, n=1, cutoff=0.0)
-        raise ConfigError(
-            f"tts.engine: no engine is called {name!r}; did you mean {near[0]!r}? Known: {', '.join(_MAKERS)}"
+    tts, clock, metrics = config.tts, clock or MonotonicClock(), metrics or Metrics()
+    if tts.engine not in ENGINES:
+        near = difflib.get_close_matches(tts.engine, ENGINES, n=1, cutoff=0.0)
+        known = ", ".join(ENGINES)
+        raise ConfigError(f"tts.engine: no engine is called {tts.engine!r}; did you mean {near[0]!r}? Known: {known}")
+    if tts.engine == AutoEngine.name:
+        # the default voice may be of any of them; the prompt names it
+        each = [replace(config, tts=replace(tts, engine=name, voice="")) for name in engine_names(tts)]
+        return AutoEngine(
+            [make_engine(one, clock=clock, metrics=metrics, purpose=purpose, on_starting=on_starting) for one in each]
         )
-    return maker(config, clock or MonotonicClock(), purpose, on_starting)
+    if tts.engine == EspeakEngine.name:
+        return EspeakEngine(default_voice=tts.voice or "en-us", stall_timeout_ms=tts.stall_timeout_ms, clock=clock)
+    # cosyvoice2 may take the time that a CPU needs for a file: nobody listens, and it was not measured
+    is_patient = tts.engine == COSYVOICE2 and purpose != "serve"
+    return WorkerEngine(
+        worker_settings(config, purpose),
+        clock=clock,
+        metrics=metrics,
+        stall_timeout_ms=tts.worker_start_timeout_s * 1000 if is_patient else tts.stall_timeout_ms,
+        on_starting=on_starting,
+    )
 
 
 def engine_names(tts: TtsConfig) -> tuple[str, ...]:
@@ -57,104 +69,34 @@ def engine_names(tts: TtsConfig) -> tuple[str, ...]:
     return (COSYVOICE2 if tts.model_dir else ONNX, EspeakEngine.name)
 
 
-def _auto(config: Config, clock: Clock, purpose: Purpose, on_starting: OnStarting) -> Engine:
-    """The neural engine that there is something for, and espeak-ng for every other language."""
-    each = replace(config, tts=replace(config.tts, voice=""))  # the default voice may be of any; the prompt names it
-    return AutoEngine([_MAKERS[name](each, clock, purpose, on_starting) for name in engine_names(config.tts)])
-
-
-def _espeak(config: Config, clock: Clock, _purpose: Purpose, _on_starting: OnStarting) -> Engine:
-    default_voice = config.tts.voice or "en-us"
-    return EspeakEngine(default_voice=default_voice, stall_timeout_ms=config.tts.stall_timeout_ms, clock=clock)
-
-
-def _cosyvoice2(config: Config, clock: Clock, purpose: Purpose, on_starting: OnStarting) -> Engine:
-    tts = config.tts
+def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSettings]:
+    """What each worker of a neural engine needs to know; raises ``ConfigError`` if a folder is missing."""
+    tts, num_cores = config.tts, len(os.sched_getaffinity(0))
     devices = tts.devices[:1] if purpose == "say" else tts.devices
-    return WorkerEngine(
-        COSYVOICE2,
-        [worker_settings(config, device, purpose) for device in devices],
-        clock=clock,
-        default_voice=tts.voice,
-        start_timeout_s=tts.worker_start_timeout_s,
-        on_starting=on_starting,
-        # a file may take the time that a CPU needs: nobody listens, and the engine was not measured
-        stall_timeout_ms=tts.stall_timeout_ms if purpose == "serve" else tts.worker_start_timeout_s * 1000,
-    )
-
-
-def _onnx(config: Config, clock: Clock, purpose: Purpose, on_starting: OnStarting) -> Engine:
-    tts = config.tts
-    settings = WorkerSettings(
-        device="cpu",
-        purpose=purpose,
-        tts=replace(
-            tts,
-            engine=ONNX,
-            voices_dir=str(_voices_dir(config) or ""),
-            num_threads=tts.num_threads or max(1, len(os.sched_getaffinity(0)) - 1),
-            max_streams=1 if purpose == "say" else tts.max_streams,
-        ),
-        log=config.log,
-    )
-    return WorkerEngine(
-        ONNX,
-        [settings],
-        clock=clock,
-        default_voice=tts.voice,
-        start_timeout_s=tts.worker_start_timeout_s,
-        on_starting=on_starting,
-        stall_timeout_ms=tts.stall_timeout_ms,
-    )
-
-
-def _voices_dir(config: Config) -> Path | None:
-    written = config.tts.voices_dir
-    voices_dir = Path(written).expanduser().resolve() if written else None
+    if tts.engine == ONNX:
+        devices, model_dir, num_threads = ("cpu",), tts.model_dir, num_cores - 1
+    else:
+        model_dir, num_threads = _model_dir(tts.model_dir), num_cores // len(tts.devices)
+    voices_dir = Path(tts.voices_dir).expanduser().resolve() if tts.voices_dir else None
     if voices_dir is not None and not voices_dir.is_dir():
-        raise ConfigError(f"tts.voices_dir: {written}: no such directory; `cc-tts voices enrol` makes it")
-    return voices_dir
+        raise ConfigError(f"tts.voices_dir: {tts.voices_dir}: no such directory; `cc-tts voices enrol` makes it")
+    filled_in = replace(
+        tts,
+        model_dir=model_dir,
+        voices_dir=str(voices_dir or ""),
+        num_threads=tts.num_threads or max(1, num_threads),
+        max_streams=1 if purpose == "say" else tts.max_streams,
+        graphs=tts.graphs and purpose == "serve",
+    )
+    return [WorkerSettings(device=device, purpose=purpose, tts=filled_in, log=config.log) for device in devices]
 
 
-def worker_settings(config: Config, device: str, purpose: Purpose = "serve") -> WorkerSettings:
-    """What the worker of a device needs to know.
-
-    Raises:
-        ConfigError: ``tts.model_dir`` or ``tts.voices_dir`` is empty, no directory, or lacks files.
-
-    """
-    tts = config.tts
-    if not tts.model_dir:
+def _model_dir(configured: str) -> str:
+    if not configured:
         raise ConfigError(
             "tts.engine is cosyvoice2 but tts.model_dir is empty; `cc-tts model download` fetches the model and says where"
         )
-    model_dir = Path(tts.model_dir).expanduser().resolve()
+    model_dir = Path(configured).expanduser().resolve()
     if not model_dir.is_dir():
-        raise ConfigError(f"tts.model_dir: {tts.model_dir}: no such directory")
-    voices_dir = _voices_dir(config)
-    return WorkerSettings(
-        device=device,
-        purpose=purpose,
-        tts=replace(
-            tts,
-            engine=COSYVOICE2,
-            model_dir=str(model_dir),
-            voices_dir=str(voices_dir or ""),
-            num_threads=tts.num_threads or _cores_each(len(tts.devices)),
-            max_streams=1 if purpose == "say" else tts.max_streams,
-            graphs=tts.graphs and purpose == "serve",
-        ),
-        log=config.log,
-    )
-
-
-def _cores_each(num_workers: int) -> int:
-    return max(1, len(os.sched_getaffinity(0)) // num_workers)
-
-
-_MAKERS: Final[dict[str, Callable[[Config, Clock, Purpose, OnStarting], Engine]]] = {
-    AutoEngine.name: _auto,
-    EspeakEngine.name: _espeak,
-    ONNX: _onnx,
-    COSYVOICE2: _cosyvoice2,
-}
+        raise ConfigError(f"tts.model_dir: {configured}: no such directory")
+    return str(model_dir)

@@ -28,7 +28,7 @@ _ESPEAK: Final = {
     "ᵻ": "I2", "ø": "Y", "œ": "W", "ç": "C", "ɲ": "n^", "ʎ": "l^",
     "ʁ": "R", "β": "B", "ɣ": "Q", "χ": "X", "ɸ": "F", "ɕ": "S;", "ʑ": "Z;", "ɯ": 'u"', "ɥ": "y", "ː": ":", "ʲ": ";",
 }  # fmt: skip
-_LONG_VOWELS_OF_ENGLISH: Final = {"i": "i:", "u": "u:", "e": "E", "o": "oU", "ɔ": "O:"}
+_ESPEAK_ENGLISH: Final = _ESPEAK | {"i": "i:", "u": "u:", "e": "E", "o": "oU", "ɔ": "O:"}
 _SIGN_OF_ESPEAK: Final = re.compile("|".join(map(re.escape, sorted(_ESPEAK, key=len, reverse=True))) + "|.")
 
 
@@ -44,16 +44,11 @@ def to_espeak(ipa: str, *, is_english: bool) -> str:
     """IPA as mnemonics of espeak-ng in double brackets, a pair for each word; signs that espeak-ng lacks are left out,
     and nothing may be left.
     """
-    written = [_mnemonics(word, is_english=is_english) for word in ipa.split()]
-    return " ".join(f"[[{each}]]" for each in written if any(map(str.isalpha, each)))
+    mnemonics = _ESPEAK_ENGLISH if is_english else _ESPEAK
 
-
-def _mnemonics(word: str, *, is_english: bool) -> str:
     def written(match: re.Match[str]) -> str:
         sign = match.group()
-        if is_english and sign in _LONG_VOWELS_OF_ENGLISH:
-            return _LONG_VOWELS_OF_ENGLISH[sign]
-        known = _ESPEAK.get(sign)
-        return known if known is not None else sign if sign.isascii() and sign.islower() else ""
+        return mnemonics.get(sign, sign if sign.isascii() and sign.islower() else "")
 
-    return _SIGN_OF_ESPEAK.sub(written, unicodedata.normalize("NFC", word))
+    words = [_SIGN_OF_ESPEAK.sub(written, unicodedata.normalize("NFC", word)) for word in ipa.split()]
+    return " ".join(f"[[{each}]]" for each in words if any(map(str.isalpha, each)))

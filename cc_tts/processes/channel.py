@@ -15,6 +15,8 @@ exceeds them means the other side is broken, not that more should be read.
 import asyncio
 import collections
 import contextlib
+import functools
+import operator
 import socket
 import struct
 from collections.abc import Callable, Sequence
@@ -98,11 +100,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode(message: Message, payload: bytes = b"") -> bytes:
-    """One record as bytes.
-
-    Raises:
-        ProcessFailed: message or payload exceed the bounds.
-    """
+    """One record as bytes; raises ``ProcessFailed`` if message or payload exceed the bounds."""
     body = _encoder.encode(message)
     if len(body) > MAX_MESSAGE_BYTES or len(payload) > MAX_PAYLOAD_BYTES:
         raise ProcessFailed(f"record of {len(body)} + {len(payload)} bytes exceeds the channel's bounds")
@@ -113,15 +111,12 @@ class Decoder:
     """Cuts a byte stream into records. ``types`` are the message types this side expects."""
 
     def __init__(self, types: Sequence[type[Message]]) -> None:
-        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(_union(types))
+        any_of_them: Any = functools.reduce(operator.or_, types)
+        self._decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(any_of_them)
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[Record]:
-        """Add bytes; returns the records they complete.
-
-        Raises:
-            ProcessFailed: the bytes are not records of the expected types.
-        """
+        """Add bytes; returns the records they complete. Raises ``ProcessFailed`` for anything but the expected types."""
         self._buffer += data
         records: list[Record] = []
         offset = 0
@@ -146,13 +141,6 @@ class Decoder:
         return records
 
 
-def _union(types: Sequence[type[Message]]) -> Any:
-    joined: Any = types[0]
-    for type_ in types[1:]:
-        joined |= type_
-    return joined
-
-
 class ServerChannel(asyncio.Protocol):
     """The server's end. Runs on: the event loop."""
 
@@ -169,21 +157,9 @@ class ServerChannel(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._closed = False
 
-    @classmethod
-    async def open(
-        cls,
-        sock: socket.socket,
-        types: Sequence[type[Message]],
-        *,
-        on_record: Callable[[Message, bytes], None],
-        on_closed: Callable[[str], None],
-    ) -> "ServerChannel":
+    async def open(self, sock: socket.socket) -> None:
         """Take over one end of a socket pair."""
-        loop = asyncio.get_running_loop()
-        _, channel = await loop.connect_accepted_socket(
-            lambda: cls(types, on_record=on_record, on_closed=on_closed), sock
-        )
-        return channel
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: self, sock)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by asyncio."""
@@ -209,11 +185,7 @@ class ServerChannel(asyncio.Protocol):
         self._fail(CLOSED_BY_CHILD if was_closed else str(exc))
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Send one record; never blocks.
-
-        Raises:
-            ProcessFailed: the channel is closed, or the child has stopped reading.
-        """
+        """Send one record; never blocks. Raises ``ProcessFailed`` if the channel is closed, or the child does not read."""
         if self._transport is None or self._closed:
             raise ProcessFailed("the channel to the child is closed")
         if self._transport.get_write_buffer_size() > MAX_BACKLOG_BYTES:
@@ -249,13 +221,8 @@ class ChildChannel:
         return self._sock.fileno()
 
     def read(self) -> list[Record]:
-        """Wait for records. Runs on: the reader thread.
-
-        Returns:
-            The next records; an empty list when the server is gone.
-
-        Raises:
-            ProcessFailed: the server sent something unreadable.
+        """Wait for the next records; an empty list when the server is gone. Raises ``ProcessFailed`` for something
+        unreadable. Runs on: the reader thread.
         """
         while True:
             try:
@@ -269,19 +236,13 @@ class ChildChannel:
                 return records
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Queue a record and send what the socket takes now. Runs on: the working thread.
-
-        Raises:
-            ProcessFailed: the server is gone or has stopped reading.
-        """
+        """Queue a record and send what the socket takes now: :meth:`put`, then :meth:`flush`."""
         self.put(message, payload)
         self.flush()
 
     def put(self, message: Message, payload: bytes = b"") -> None:
-        """Queue a record for the next :meth:`flush`, which sends many with one system call. Runs on: the working thread.
-
-        Raises:
-            ProcessFailed: the server has stopped reading.
+        """Queue a record for the next :meth:`flush`, which sends many with one system call. Raises ``ProcessFailed`` if the
+        server has stopped reading. Runs on: the working thread.
         """
         data = memoryview(encode(message, payload))
         self._outbox.append(data)
@@ -295,10 +256,8 @@ class ChildChannel:
         return bool(self._outbox)
 
     def flush(self) -> None:
-        """Send what is queued as far as the socket takes it without blocking.
-
-        Raises:
-            ProcessFailed: the server is gone.
+        """Send what is queued as far as the socket takes it without blocking. Raises ``ProcessFailed`` if the server is
+        gone. Runs on: the working thread.
         """
         while self._outbox:
             if len(self._outbox) > 1 and len(self._outbox[0]) < _JOIN_BYTES:

@@ -138,8 +138,8 @@ class Supervisor:
         *,
         clock: Clock,
         on_message: Callable[[Message, bytes], None],
-        on_ready: Callable[[Hello], None],
         on_down: Callable[[str], None],
+        on_ready: Callable[[Hello], None] = lambda _hello: None,
         on_starting: Callable[[str], None] = lambda _detail: None,
     ) -> None:
         self._spec = spec
@@ -180,11 +180,7 @@ class Supervisor:
         return self.state is ProcessState.READY and silence_s < RESPONSE_TIMEOUT_S
 
     async def start(self) -> None:
-        """Start the child and wait until it is ready.
-
-        Raises:
-            ProcessFailed: it did not become ready in time, or exited before.
-        """
+        """Start the child and wait until it is ready; raises ``ProcessFailed`` if it is not in time, or exits before."""
         self._stopping.clear()
         first = self._started = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._live(), name=f"supervise {self._spec.name}")
@@ -206,18 +202,10 @@ class Supervisor:
         self._spec = replace(self._spec, stdin=msgspec.json.encode(settings))
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Send to the child.
-
-        Raises:
-            ProcessFailed: it is not ready.
-        """
+        """Send to the child; raises ``ProcessFailed`` if it is not ready."""
         if self._channel is None or self.state is not ProcessState.READY:
             raise ProcessFailed(f"the {self._spec.name} process is {self.state}")
         self._channel.send(message, payload)
-
-    def restart(self, reason: str) -> None:
-        """Kill the child and start it again: it answers pings but does no work."""
-        self._set_down(reason)
 
     async def _live(self) -> None:
         backoff_s = BACKOFF_MIN_S
@@ -262,9 +250,8 @@ class Supervisor:
         self.hello = None
         self._silence = None
         try:
-            self._channel = await ServerChannel.open(
-                ours, self._spec.messages, on_record=self._record, on_closed=self._set_down
-            )
+            self._channel = ServerChannel(self._spec.messages, on_record=self._record, on_closed=self.restart)
+            await self._channel.open(ours)
             self._process = await asyncio.create_subprocess_exec(
                 *self._spec.argv,
                 "--channel-fd",
@@ -328,7 +315,7 @@ class Supervisor:
         match message:
             case Hello():
                 if message.protocol != PROTOCOL_VERSION:
-                    self._set_down(f"speaks protocol {message.protocol}, this server {PROTOCOL_VERSION}")
+                    self.restart(f"speaks protocol {message.protocol}, this server {PROTOCOL_VERSION}")
                     return
                 self.hello = message
             case Ready() if self.hello is not None and self.state is ProcessState.STARTING:
@@ -339,15 +326,16 @@ class Supervisor:
             case Starting() if self.state is ProcessState.STARTING:
                 self._on_starting(message.detail)
             case StartFailed() if self.state is ProcessState.STARTING:
-                self._set_down(message.detail)
+                self.restart(message.detail)
             case Pong():
                 self._silence = None
             case _ if self.state in (ProcessState.READY, ProcessState.STOPPING):  # also what it sent before it exited
                 self._on_message(message, payload)
             case _:
-                self._set_down(f"sent {type(message).__name__} before it was ready")
+                self.restart(f"sent {type(message).__name__} before it was ready")
 
-    def _set_down(self, reason: str) -> None:
+    def restart(self, reason: str) -> None:
+        """Take the child for down, even if it still answers pings: it is killed and started again."""
         if self._down is not None and not self._down.done():
             self._down.set_result(reason)
 

@@ -28,12 +28,12 @@ class Ends:
         self.server: ServerChannel | None = None
 
     async def open(self) -> ServerChannel:
-        self.server = await ServerChannel.open(
-            self.ours,
+        self.server = ServerChannel(
             (),
             on_record=lambda message, payload: self.records.append((message, payload)),
             on_closed=self.closed.append,
         )
+        await self.server.open(self.ours)
         return self.server
 
 

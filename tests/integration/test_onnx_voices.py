@@ -20,6 +20,7 @@ from cc_tts.engines.engine import Engine, SynthesisRequest
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.onnx.piper import piper_voices
 from cc_tts.engines.onnx.voices import find_voices
+from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import ConfigError, EngineFailed, ProcessFailed
 from cc_tts.media.silence_trimmer import SILENCE_PEAK
 
@@ -126,11 +127,12 @@ async def test_a_higher_speed_is_shorter(engine: AutoEngine) -> None:
 
 async def test_a_killed_worker_fails_its_streams_and_comes_back(engine: AutoEngine) -> None:
     neural = engine._engines[0]
-    pids: tuple[int | None, ...] = neural.pids  # type: ignore[attr-defined]
-    assert pids[0] is not None
+    assert isinstance(neural, WorkerEngine)
+    pid = neural._workers[0].supervisor.pid
+    assert pid is not None
     speaking = asyncio.create_task(pcm_of(engine, HIBARI, *["Thank you for calling, please hold the line."] * 40))
     await asyncio.sleep(0.1)
-    os.kill(pids[0], signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
     with pytest.raises(EngineFailed) as failed:
         await speaking
     assert failed.value.retry_after_s

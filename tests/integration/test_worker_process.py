@@ -23,6 +23,7 @@ from cc_tts.engines.worker.client import WorkerEngine  # noqa: E402
 from cc_tts.engines.worker.link import WorkerStream  # noqa: E402
 from cc_tts.engines.worker.messages import Purpose, WorkerSettings  # noqa: E402
 from cc_tts.errors import EngineFailed, EngineOverloaded, ProcessFailed, Unprocessable  # noqa: E402
+from cc_tts.metrics import Metrics  # noqa: E402
 from tests.support.tiny_model import make_tiny_model  # noqa: E402
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -43,7 +44,6 @@ def make_engine(
     directory: Path,
     on_starting: Callable[[str], None] = lambda _detail: None,
     *,
-    stall_timeout_ms: float = 3000.0,
     device: str = "cpu",
     purpose: Purpose = "serve",
     **changes: Any,
@@ -56,18 +56,22 @@ def make_engine(
         first_audio_target_ms=60_000.0,
         max_utilisation=1.0,
         state_memory_bytes=300 << 20,
+        worker_start_timeout_s=100.0,
     )
     settings = WorkerSettings(
         device=device, purpose=purpose, tts=dataclasses.replace(tts, **changes), log=LogConfig(level="warning")
     )
     return WorkerEngine(
-        "cosyvoice2",
         [settings],
         clock=MonotonicClock(),
-        start_timeout_s=100.0,
+        metrics=Metrics(),
         on_starting=on_starting,
-        stall_timeout_ms=stall_timeout_ms,
+        stall_timeout_ms=settings.tts.stall_timeout_ms,
     )
+
+
+def pid_of(engine: WorkerEngine) -> int | None:
+    return engine._workers[0].supervisor.pid
 
 
 def open_stream(engine: WorkerEngine, *texts: str, end: bool = True, speed: float = 1.0) -> WorkerStream:
@@ -170,7 +174,7 @@ async def test_streams_are_spoken_cancelled_and_left_unread(engine: WorkerEngine
 async def test_a_killed_worker_fails_its_streams_and_comes_back(engine: WorkerEngine) -> None:
     await idle(engine)
     streams = await open_streams(engine, 4)
-    (pid,) = engine.pids
+    pid = pid_of(engine)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     answers = await within(asyncio.gather(*(pcm_of(stream) for stream in streams), return_exceptions=True))
@@ -179,13 +183,13 @@ async def test_a_killed_worker_fails_its_streams_and_comes_back(engine: WorkerEn
     with pytest.raises((EngineFailed, EngineOverloaded)):
         open_stream(engine, "hello")
     await eventually(lambda: engine.not_ready_because is None)
-    assert engine.pids != (pid,)
+    assert pid_of(engine) != pid
     assert await within(pcm_of(open_stream(engine, "please hold")))
 
 
 async def test_a_hung_worker_fails_its_streams_and_is_started_again(engine: WorkerEngine) -> None:
     await idle(engine)
-    (pid,) = engine.pids
+    pid = pid_of(engine)
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     streams = [open_stream(engine, *["hello and welcome to the service line"] * 4)]
@@ -193,7 +197,7 @@ async def test_a_hung_worker_fails_its_streams_and_is_started_again(engine: Work
     assert [type(answer) for answer in answers] == [EngineFailed] * len(streams)
     assert all("no audio for" in answer.detail and answer.retry_after_s for answer in answers)
     await eventually(lambda: engine.not_ready_because is None)
-    assert engine.pids != (pid,)
+    assert pid_of(engine) != pid
     assert await within(pcm_of(open_stream(engine, "please hold")))
 
 
@@ -204,14 +208,14 @@ async def test_a_stream_that_nobody_reads_or_that_waits_for_text_is_no_stall(
     engine = make_engine(directory, stall_timeout_ms=300.0)
     await within(engine.start())
     try:
-        (pid,) = engine.pids
+        pid = pid_of(engine)
         unread = open_stream(engine, *["hello and welcome to the service line"] * 3)
         waiting = open_stream(engine, "please hold", end=False)
         reading = asyncio.create_task(pcm_of(waiting))
         link = engine._workers[0]
         await eventually(lambda: bool(unread._queue))
         await asyncio.sleep(2.0)
-        assert engine.pids == (pid,)
+        assert pid_of(engine) == pid
         link._stall_timeout_ms = 100_000.0  # from here on it owes audio, and the machine may be slow
         waiting.push("the line", text_chunk_index=1)
         waiting.end()
@@ -283,8 +287,8 @@ async def test_a_check_finds_a_damaged_file(tmp_path: Path) -> None:
 async def test_it_can_be_stopped_while_it_loads(directory: Path) -> None:
     engine = make_engine(directory)
     starting = asyncio.create_task(engine.start())
-    await eventually(lambda: engine.pids[0] is not None)
+    await eventually(lambda: pid_of(engine) is not None)
     starting.cancel()
     await asyncio.gather(starting, return_exceptions=True)
     await within(engine.stop(), 10.0)
-    assert engine.pids == (None,)
+    assert pid_of(engine) is None

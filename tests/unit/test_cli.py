@@ -96,6 +96,14 @@ def test_voices(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["de"]
 
 
+def test_a_sentence_of_one_voice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: FakeEngine) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["voices", "--say", "de"]) == 0
+    assert engine.requests[0].voice == "de"
+    with wave.open("de.wav", "rb") as file:
+        assert (file.getframerate(), file.getnframes() > 0) == (8000, True)
+
+
 def test_check_config_prints_no_secret(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "cc_tts.toml"
     path.write_text(

@@ -64,6 +64,14 @@ def test_the_level_can_be_changed_for_loggers_that_exist(capsys: pytest.CaptureF
     assert [line["event"] for line in written(capsys)] == ["yes"]
 
 
+def test_a_command_that_breaks_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(level="critical", json=False, process="say")
+    error = AttributeError("no such thing")
+    sys.excepthook(type(error), error, None)
+    sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert capsys.readouterr().err == "AttributeError: no such thing\n"
+
+
 def test_libraries_log_whole_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(level="debug")
     for name in ("asyncio", "aiohttp.server", "some.library"):

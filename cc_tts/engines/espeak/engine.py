@@ -14,26 +14,24 @@ that an utterance's last passage does not hold the line for long.
 """
 
 import asyncio
-import contextlib
 import re
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk, WordMark
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.engines.engine import EngineListener, SynthesisRequest
+from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.engines.espeak.library import (
     ENGINE_NAME,
     MAX_RATE_WPM,
     MIN_RATE_WPM,
     EspeakLibrary,
-    EspeakVoice,
     EspeakVoices,
-    OnAudio,
     WordEvent,
 )
 from cc_tts.engines.letters import with_joined_letters
@@ -54,6 +52,7 @@ from cc_tts.voices.voice import Voice
 NATURAL_RATE_WPM: Final = 175
 MAX_AHEAD_MS: Final = 4000.0
 """Audio queued for a reader from which on its stream gets no turn, ms."""
+MAX_STREAMS: Final = 512
 MAX_PASSAGE_CHARS: Final = 240
 """A longer text chunk is said in several passages: 240 characters keep the thread for about 20 ms."""
 _RETRY_AFTER_S: Final = 2
@@ -67,31 +66,6 @@ _UNSPEAKABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"
 log = logs.get(__name__)
 
 
-class SpeechLibrary(Protocol):
-    """What the engine asks of espeak-ng. Runs on: the espeak thread."""
-
-    @property
-    def sample_rate_hz(self) -> int:
-        """Rate of the PCM, Hz."""
-        ...
-
-    def voices(self) -> tuple[EspeakVoice, ...]:
-        """Every voice."""
-        ...
-
-    def variants(self) -> tuple[str, ...]:
-        """Every variant of a voice."""
-        ...
-
-    def synthesise(self, text: str, *, voice: str, rate_wpm: int, on_audio: OnAudio) -> None:
-        """Say ``text``; see :class:`EspeakLibrary`."""
-        ...
-
-    def close(self) -> None:
-        """Free it."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Passage:
     """What is synthesised in one turn: ``text`` begins at ``position`` of text chunk ``index``."""
@@ -99,7 +73,6 @@ class _Passage:
     text: str
     position: int
     index: int
-    is_chunk_start: bool
 
 
 def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[int, str]]:
@@ -126,31 +99,22 @@ def split_passages(text: str, max_chars: int = MAX_PASSAGE_CHARS) -> list[tuple[
 
 
 class EspeakStream:
-    """One utterance; see ``tts.engine.SpeechStream``. Runs on: the event loop, methods marked otherwise aside."""
+    """See :class:`cc_tts.engines.engine.SpeechStream`. Runs on: the event loop, methods marked otherwise aside."""
 
-    def __init__(
-        self,
-        turns: "_Turns",
-        *,
-        identifier: str,
-        is_english: bool,
-        rate_wpm: int,
-        speed: float,
-        forget: Callable[["EspeakStream"], None],
-    ) -> None:
+    def __init__(self, turns: "_Turns", *, identifier: str, is_english: bool, rate_wpm: int) -> None:
         self.identifier = identifier
         self._is_english = is_english
         self.rate_wpm = rate_wpm
-        self.speed = speed
+        self.speed = rate_wpm / NATURAL_RATE_WPM
         self._turns = turns
-        self._forget = forget
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         # below: guarded by turns.lock
         self.passages: deque[_Passage] = deque()
         self.queued: deque[PcmChunk] = deque()
         self.queued_ms = 0.0
-        self.is_started = False
+        self.last_turn = 0
+        """Its number; 0: none yet."""
         self.has_turn = False
         self.is_cancelled = False
         self._is_ended = False
@@ -166,17 +130,14 @@ class EspeakStream:
         text = replace_pronounced(
             text.replace("[[", "[ ["), lambda ipa, words: to_espeak(ipa, is_english=self._is_english) or words
         )
-        passages = [
-            _Passage(part, position, text_chunk_index, is_chunk_start=position == 0)
-            for position, part in split_passages(text)
-        ]
+        passages = [_Passage(part, position, text_chunk_index) for position, part in split_passages(text)]
         with self._turns.lock:
             if self._is_ended:
                 raise ValueError("push after end")
             if self.is_cancelled or self._failure is not None:
                 return
             self.passages.extend(passages)
-            self._turns.ask(self)
+            self._turns.lock.notify()
 
     def end(self) -> None:
         """No more text will come."""
@@ -198,32 +159,26 @@ class EspeakStream:
                 if self.queued:
                     chunk = self.queued.popleft()
                     self.queued_ms -= chunk.duration_ms
-                    self._turns.ask(self)
+                    if self.passages:
+                        self._turns.lock.notify()
                     return chunk
-                failure = self._failure
-                is_over = self.is_cancelled or (self._is_ended and not self.passages and not self.has_turn)
-            if failure is not None:
-                self._forget(self)
-                raise EngineFailed(failure.detail) from failure
-            if is_over:
-                self._forget(self)
-                raise StopAsyncIteration
+                if self._failure is not None:
+                    self._turns.streams.pop(self, None)
+                    raise EngineFailed(self._failure.detail) from self._failure
+                if self.is_cancelled or (self._is_ended and not self.passages and not self.has_turn):
+                    self._turns.streams.pop(self, None)
+                    raise StopAsyncIteration
             await self._news.wait()
 
     async def cancel(self) -> None:
         """Stop now and free everything. The iteration ends. Safe to call twice and after the end."""
-        self.drop()
-
-    def drop(self) -> None:
-        """Do what :meth:`cancel` does."""
         with self._turns.lock:
             self.is_cancelled = True
             self.passages.clear()
             self.queued.clear()
             self.queued_ms = 0.0
-            self._turns.withdraw(self)
+            self._turns.streams.pop(self, None)
         self._news.set()
-        self._forget(self)
 
     def deliver(self, chunk: PcmChunk) -> bool:
         """Queue audio for the reader; ``False`` once the stream was cancelled. Runs on: the espeak thread."""
@@ -234,23 +189,18 @@ class EspeakStream:
             self.queued_ms += chunk.duration_ms
             return self._tell()
 
-    def turn_over(self, failure: EngineFailed | None) -> None:
-        """Note that the turn has ended, well or not. Runs on: the espeak thread."""
+    def turn_over(self) -> None:
+        """Note that the turn has ended. Runs on: the espeak thread."""
         with self._turns.lock:
             self.has_turn = False
-            if failure is not None:
-                self._failure = failure
-                self.passages.clear()
-            self._turns.ask(self)
             self._tell()
 
     def break_off(self, failure: EngineFailed) -> None:
-        """Fail it: what is queued is still given out."""
+        """Fail it: what is queued is still given out. Runs on: any thread."""
         with self._turns.lock:
             self._failure = failure
             self.passages.clear()
-            self._turns.withdraw(self)
-        self._news.set()
+            self._tell()
 
     def _tell(self) -> bool:
         """Wake the reader, once until it has looked; ``False`` if there is no event loop any more."""
@@ -266,56 +216,43 @@ class EspeakStream:
 
 
 class _Turns:
-    """Whose passage is next. Every method but :meth:`next` is called with ``lock`` held."""
+    """The open streams, and whose passage is next: that of the stream whose last turn is the longest ago. ``lock`` guards
+    both.
+    """
 
-    def __init__(self, max_ahead_ms: float) -> None:
+    def __init__(self) -> None:
         self.lock = threading.Condition()
-        self._max_ahead_ms = max_ahead_ms
-        self._first: deque[EspeakStream] = deque()
-        self._later: deque[EspeakStream] = deque()
-        self._is_closed = False
+        self.streams: dict[EspeakStream, None] = {}
+        """In the order in which they were opened."""
         self.num_turns = 0
         self.is_busy = False
         """Whether the turn given out last is under way."""
-
-    def ask(self, stream: EspeakStream) -> None:
-        """Line ``stream`` up if it has text and its reader keeps up."""
-        if stream.has_turn or not stream.passages or stream.queued_ms >= self._max_ahead_ms:
-            return
-        stream.has_turn = True
-        (self._later if stream.is_started else self._first).append(stream)
-        self.lock.notify()
-
-    def withdraw(self, stream: EspeakStream) -> None:
-        """Take ``stream`` out of the line."""
-        for line in (self._first, self._later):
-            with contextlib.suppress(ValueError):
-                line.remove(stream)
-                stream.has_turn = False
+        self._is_closed = False
 
     def close(self) -> None:
         """Let :meth:`next` return ``None`` from now on."""
-        self._is_closed = True
-        self.lock.notify_all()
+        with self.lock:
+            self._is_closed = True
+            self.lock.notify_all()
 
     def next(self) -> tuple[EspeakStream, _Passage] | None:
         """Wait for the next turn. Runs on: the espeak thread."""
         with self.lock:
             self.is_busy = False
             while not self._is_closed:
-                line = self._first or self._later
-                if line:
-                    stream = line.popleft()
-                    stream.is_started = True
+                ready = [each for each in self.streams if each.passages and each.queued_ms < MAX_AHEAD_MS]
+                if ready:
+                    stream = min(ready, key=lambda each: each.last_turn)
                     self.num_turns += 1
-                    self.is_busy = True
+                    stream.last_turn = self.num_turns
+                    self.is_busy = stream.has_turn = True
                     return stream, stream.passages.popleft()
                 self.lock.wait()
         return None
 
 
 class EspeakEngine:
-    """See ``tts.engine.Engine``."""
+    """See :class:`cc_tts.engines.engine.Engine`."""
 
     name = ENGINE_NAME
 
@@ -323,15 +260,11 @@ class EspeakEngine:
         self,
         *,
         default_voice: str = "en-us",
-        max_streams: int = 512,
-        max_ahead_ms: float = MAX_AHEAD_MS,
         stall_timeout_ms: float = 3000.0,
         clock: Clock | None = None,
-        open_library: Callable[[], SpeechLibrary] = EspeakLibrary,
+        open_library: Callable[[], EspeakLibrary] = EspeakLibrary,
     ) -> None:
         self._default_voice = default_voice
-        self._max_streams = max_streams
-        self._max_ahead_ms = max_ahead_ms
         self._stall_timeout_ms = stall_timeout_ms
         self._clock = clock or MonotonicClock()
         self._open_library = open_library
@@ -340,12 +273,7 @@ class EspeakEngine:
         self._voices: EspeakVoices | None = None
         self._turns: _Turns | None = None
         self._thread: threading.Thread | None = None
-        self._ended: asyncio.Future[None] | None = None
-        self._streams: set[EspeakStream] = set()
         self._not_ready_because: str | None = "not started"
-
-    def listen(self, listener: EngineListener) -> None:
-        """Nothing to do: there is no worker."""
 
     def not_ready_for(self, voice_id: str) -> str | None:  # noqa: ARG002 - one thread speaks with every voice
         """The same for any voice as :attr:`not_ready_because`."""
@@ -354,54 +282,41 @@ class EspeakEngine:
     @property
     def not_ready_because(self) -> str | None:
         """Why a stream could not be opened now; ``None`` when it could."""
-        if self._not_ready_because is None and len(self._streams) >= self._max_streams:
-            return f"{len(self._streams)} streams are open, as many as configured"
+        if self._not_ready_because is None and self._turns is not None and len(self._turns.streams) >= MAX_STREAMS:
+            return f"{len(self._turns.streams)} streams are open, as many as configured"
         return self._not_ready_because
 
     async def start(self) -> None:
-        """Start the thread, load espeak-ng and let it say something.
-
-        Raises:
-            EngineFailed: espeak-ng cannot be loaded.
-            ConfigError: the default voice does not exist.
-
+        """Start the thread, load espeak-ng and let it say something. Raises ``EngineFailed`` if it cannot be loaded,
+        ``ConfigError`` if the default voice does not exist.
         """
         if self._thread is not None:
             return
-        loop = asyncio.get_running_loop()
-        loaded: asyncio.Future[None] = loop.create_future()
-        self._ended = loop.create_future()
-        self._turns = _Turns(self._max_ahead_ms)
-        self._thread = threading.Thread(
-            target=self._run, args=(self._turns, loop, loaded, self._ended), name="espeak", daemon=True
-        )
+        loaded: Future[None] = Future()
+        self._turns = _Turns()
+        self._thread = threading.Thread(target=self._run, args=(self._turns, loaded), name="espeak", daemon=True)
         self._not_ready_because = "starting"
         self._thread.start()
         try:
-            await loaded
-        except CcTtsError as error:
+            await asyncio.shield(asyncio.wrap_future(loaded))  # cancelled, the thread still reports to it
+        except BaseException as error:
             await self.stop()
-            self._not_ready_because = error.detail
-            raise
-        except asyncio.CancelledError:
-            await self.stop()
+            if isinstance(error, CcTtsError):
+                self._not_ready_because = error.detail
             raise
         self._not_ready_because = None
 
     async def stop(self) -> None:
         """Cancel every stream, end the thread and free espeak-ng. Safe to call twice; the engine can start again."""
         self._not_ready_because = "stopped"
-        for stream in tuple(self._streams):
-            stream.drop()
-        if self._thread is None or self._turns is None or self._ended is None:
+        if self._thread is None or self._turns is None:
             return
+        for stream in tuple(self._turns.streams):
+            await stream.cancel()
         thread, self._thread = self._thread, None
-        with self._turns.lock:
-            self._turns.close()
-        done, _ = await asyncio.wait({self._ended}, timeout=STOP_TIMEOUT_S)
-        if done:
-            thread.join()  # its last act was to say that it ends
-        else:
+        self._turns.close()
+        await asyncio.to_thread(thread.join, STOP_TIMEOUT_S)
+        if thread.is_alive():
             log.error("engine_does_not_end", engine=self.name)
 
     def voices(self) -> tuple[Voice, ...]:
@@ -409,31 +324,17 @@ class EspeakEngine:
         return self._voices.voices if self._voices is not None else ()
 
     def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
-        """Find the voice for a request: an id, perhaps with ``+variant``, else the best one for a BCP 47 tag.
-
-        Raises:
-            UnknownVoice: no voice has this id, or there is no such variant.
-            LanguageUnsupported: no voice was asked for and none speaks the language.
-            EngineFailed: the engine was never started.
-
-        """
+        """Find the voice for a request: an id, perhaps with ``+variant``, else the best one for a BCP 47 tag."""
         if self._voices is None:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
         return self._voices.resolve(voice, language)
 
     def open(self, request: SynthesisRequest) -> EspeakStream:
-        """Begin one utterance.
-
-        Raises:
-            UnknownVoice: no voice has this id.
-            EngineOverloaded: as many streams as configured are open.
-            EngineFailed: the engine is not running.
-
-        """
+        """Begin one utterance; see the contract."""
         if self._not_ready_because is not None or self._voices is None or self._turns is None:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
         voice = self._voices.resolve(request.voice, None)
-        if len(self._streams) >= self._max_streams:
+        if len(self._turns.streams) >= MAX_STREAMS:
             raise EngineOverloaded(self.not_ready_because or "", retry_after_s=_RETRY_AFTER_S)
         rate_wpm = min(max(round(NATURAL_RATE_WPM * request.speed), MIN_RATE_WPM), MAX_RATE_WPM)
         stream = EspeakStream(
@@ -441,10 +342,9 @@ class EspeakEngine:
             identifier=self._voices.identifier(voice),
             is_english=voice.language.startswith("en"),
             rate_wpm=rate_wpm,
-            speed=rate_wpm / NATURAL_RATE_WPM,
-            forget=self._streams.discard,
         )
-        self._streams.add(stream)
+        with self._turns.lock:
+            self._turns.streams[stream] = None
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._watch_thread(self._turns), name="watch the espeak thread")
         return stream
@@ -455,89 +355,57 @@ class EspeakEngine:
         """
         silence = Silence(self._clock, max_step_s=2 * STALL_LOOK_S)
         last_turn = 0
-        while self._streams and self._not_ready_because is None:
+        while turns.streams and self._not_ready_because is None:
             await asyncio.sleep(STALL_LOOK_S)
-            if turns.is_busy and turns.num_turns == last_turn:
-                silence.look()
-            else:
-                silence.heard()
+            silence.count(owed=turns.is_busy and turns.num_turns == last_turn)
             last_turn = turns.num_turns
             if silence.seconds * 1000 > self._stall_timeout_ms:
                 self._not_ready_because = f"espeak-ng has been busy with one passage for {silence.seconds:.1f} s"
-                log.error("engine_stalled", engine=self.name, num_streams=len(self._streams))
-                for stream in tuple(self._streams):
+                log.error("engine_stalled", engine=self.name, num_streams=len(turns.streams))
+                for stream in tuple(turns.streams):
                     stream.break_off(EngineFailed(self._not_ready_because, retry_after_s=_RETRY_AFTER_S))
                 while turns.is_busy and turns.num_turns == last_turn and self._thread is not None:  # noqa: ASYNC110 - a thread
                     await asyncio.sleep(STALL_LOOK_S)
                 if self._thread is not None:
                     self._not_ready_because = None
 
-    def _run(
-        self,
-        turns: _Turns,
-        loop: asyncio.AbstractEventLoop,
-        loaded: "asyncio.Future[None]",
-        ended: "asyncio.Future[None]",
-    ) -> None:
+    def _run(self, turns: _Turns, loaded: Future[None]) -> None:
         """Load, serve turns until closed, free. Runs on: the espeak thread, which this is."""
         try:
-            library = self._load(loop, loaded)
-            if library is not None:
-                try:
-                    while (turn := turns.next()) is not None:
-                        self._serve(library, *turn)
-                finally:
-                    library.close()
-        finally:
-            _settle(loop, ended, None)
-
-    def _load(self, loop: asyncio.AbstractEventLoop, loaded: "asyncio.Future[None]") -> SpeechLibrary | None:
-        try:
-            library = self._open_library()
-            try:
-                voices = EspeakVoices(
-                    library.voices(), library.variants(), self._default_voice, rate_hz=library.sample_rate_hz
-                )
-                warm_up = voices.identifier(voices.resolve(None, None))
-                library.synthesise("1", voice=warm_up, rate_wpm=NATURAL_RATE_WPM, on_audio=lambda _pcm, _words: True)
-                self._voices, self._format = voices, AudioFormat(library.sample_rate_hz)
-            except BaseException:
-                library.close()
-                raise
-        except CcTtsError as error:
-            _settle(loop, loaded, error)
+            library = self._load()
         except Exception as error:  # noqa: BLE001 whatever a C library's data may cause
-            _settle(loop, loaded, EngineFailed(f"espeak-ng did not start: {error!r}"))
-        else:
-            _settle(loop, loaded, None)
-            return library
-        return None
+            is_ours = isinstance(error, CcTtsError)
+            loaded.set_exception(error if is_ours else EngineFailed(f"espeak-ng did not start: {error!r}"))
+            return
+        loaded.set_result(None)
+        try:
+            while (turn := turns.next()) is not None:
+                self._serve(library, *turn)
+        finally:
+            library.close()
 
-    def _serve(self, library: SpeechLibrary, stream: EspeakStream, passage: _Passage) -> None:
-        failure = None
+    def _load(self) -> EspeakLibrary:
+        library = self._open_library()
+        try:
+            voices = EspeakVoices(
+                library.voices(), library.variants(), self._default_voice, rate_hz=library.sample_rate_hz
+            )
+            warm_up = voices.identifier(voices.resolve(None, None))
+            library.synthesise("1", voice=warm_up, rate_wpm=NATURAL_RATE_WPM, on_audio=lambda _pcm, _words: True)
+        except BaseException:
+            library.close()
+            raise
+        self._voices, self._format = voices, AudioFormat(library.sample_rate_hz)
+        return library
+
+    def _serve(self, library: EspeakLibrary, stream: EspeakStream, passage: _Passage) -> None:
         try:
             _PassageSynthesis(self._format, stream, passage).run(library)
-        except EngineFailed as error:
-            failure = error
         except Exception as error:  # noqa: BLE001 one stream's trouble must not end the thread
-            failure = EngineFailed(f"espeak-ng: {error!r}")
-        if failure is not None:
+            failure = error if isinstance(error, EngineFailed) else EngineFailed(f"espeak-ng: {error!r}")
             log.error("synthesis_failed", engine=self.name, detail=failure.detail, text_chars=len(passage.text))
-        stream.turn_over(failure)
-
-
-def _settle(loop: asyncio.AbstractEventLoop, future: "asyncio.Future[None]", error: Exception | None) -> None:
-    """Resolve a future of ``loop`` from another thread; nothing if the loop is gone."""
-
-    def resolve() -> None:
-        if not future.done():
-            if error is None:
-                future.set_result(None)
-            else:
-                future.set_exception(error)
-
-    with contextlib.suppress(RuntimeError):
-        loop.call_soon_threadsafe(resolve)
+            stream.break_off(failure)
+        stream.turn_over()
 
 
 class _PassageSynthesis:
@@ -549,12 +417,12 @@ class _PassageSynthesis:
         self._passage = passage
         self._trimmer = SilenceTrimmer(audio_format, keep_lead_ms=KEEP_LEAD_MS)
         self._words: deque[WordEvent] = deque()
-        self._start_ms = 0.0 if passage.is_chunk_start else stream.chunk_ms  # of the passage's speech in its text chunk
-        self._is_delivered = False
-        if passage.is_chunk_start:
+        if passage.position == 0:
             stream.chunk_ms = 0.0
+        self._start_ms = stream.chunk_ms  # of the passage's speech in its text chunk
+        self._is_delivered = False
 
-    def run(self, library: SpeechLibrary) -> None:
+    def run(self, library: EspeakLibrary) -> None:
         """Synthesise and deliver the passage."""
         stream = self._stream
         if not self._passage.text.strip():

@@ -8,8 +8,10 @@ The library, its phoneme data and its dictionaries come with the ``espeakng_load
 """
 
 import ctypes
+import itertools
 import threading
 from collections.abc import Callable
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_void_p
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -47,22 +49,18 @@ MIN_RATE_WPM: Final = 80
 MAX_RATE_WPM: Final = 450
 
 
-class _EventId(ctypes.Union):
-    _fields_: ClassVar = [("number", ctypes.c_int), ("name", ctypes.c_char_p), ("string", ctypes.c_char * 8)]
-
-
 class _Event(ctypes.Structure):
     """``espeak_EVENT``."""
 
     _fields_: ClassVar = [
-        ("type", ctypes.c_int),
-        ("unique_identifier", ctypes.c_uint),
-        ("text_position", ctypes.c_int),  # characters, the first is 1
-        ("length", ctypes.c_int),
-        ("audio_position", ctypes.c_int),  # ms
-        ("sample", ctypes.c_int),
-        ("user_data", ctypes.c_void_p),
-        ("id", _EventId),
+        ("type", c_int),
+        ("unique_identifier", c_uint),
+        ("text_position", c_int),  # characters, the first is 1
+        ("length", c_int),
+        ("audio_position", c_int),  # ms
+        ("sample", c_int),
+        ("user_data", c_void_p),
+        ("id", c_void_p),  # a union with a pointer and eight characters in it
     ]
 
 
@@ -70,19 +68,19 @@ class _Voice(ctypes.Structure):
     """``espeak_VOICE``."""
 
     _fields_: ClassVar = [
-        ("name", ctypes.c_char_p),
-        ("languages", ctypes.c_char_p),  # priority byte, tag, NUL, ... , NUL
-        ("identifier", ctypes.c_char_p),
-        ("gender", ctypes.c_ubyte),
-        ("age", ctypes.c_ubyte),
-        ("variant", ctypes.c_ubyte),
-        ("xx1", ctypes.c_ubyte),
-        ("score", ctypes.c_int),
-        ("spare", ctypes.c_void_p),
+        ("name", c_char_p),
+        ("languages", c_char_p),  # priority byte, tag, NUL, ... , NUL
+        ("identifier", c_char_p),
+        ("gender", c_ubyte),
+        ("age", c_ubyte),
+        ("variant", c_ubyte),
+        ("xx1", c_ubyte),
+        ("score", c_int),
+        ("spare", c_void_p),
     ]
 
 
-_Callback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(_Event))
+_Callback = ctypes.CFUNCTYPE(c_int, c_void_p, c_int, POINTER(_Event))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +115,7 @@ def _failed(what: str, code: int) -> EngineFailed:
 
 
 class EspeakLibrary:
-    """The loaded library.
-
-    Raises:
-        EngineFailed: the library or its data cannot be loaded.
-
-    """
+    """The loaded library; raises ``EngineFailed`` if it or its data cannot be loaded."""
 
     def __init__(self) -> None:
         self._data = Path(espeakng_loader.get_data_path())
@@ -142,25 +135,16 @@ class EspeakLibrary:
     def _declare(self) -> None:
         """Argument types of the functions used."""
         lib = self._lib
-        lib.espeak_Initialize.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_int]
-        lib.espeak_SetVoiceByName.argtypes = [ctypes.c_char_p]
+        lib.espeak_Initialize.argtypes = [c_int, c_int, c_char_p, c_int]
+        lib.espeak_SetVoiceByName.argtypes = [c_char_p]
         self._quick.espeak_SetSynthCallback.argtypes = [_Callback]
         self._quick.espeak_SetSynthCallback.restype = None
-        self._quick.espeak_SetParameter.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int]
-        lib.espeak_ListVoices.argtypes = [ctypes.POINTER(_Voice)]
-        lib.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(_Voice))
-        lib.espeak_TextToPhonemes.argtypes = [ctypes.POINTER(ctypes.c_char_p), ctypes.c_int, ctypes.c_int]
-        lib.espeak_TextToPhonemes.restype = ctypes.c_char_p
-        lib.espeak_Synth.argtypes = [
-            ctypes.c_char_p,
-            ctypes.c_size_t,
-            ctypes.c_uint,
-            ctypes.c_int,
-            ctypes.c_uint,
-            ctypes.c_uint,
-            ctypes.POINTER(ctypes.c_uint),
-            ctypes.c_void_p,
-        ]
+        self._quick.espeak_SetParameter.argtypes = [c_int, c_int, c_int]
+        lib.espeak_ListVoices.argtypes = [POINTER(_Voice)]
+        lib.espeak_ListVoices.restype = POINTER(POINTER(_Voice))
+        lib.espeak_TextToPhonemes.argtypes = [POINTER(c_char_p), c_int, c_int]
+        lib.espeak_TextToPhonemes.restype = c_char_p
+        lib.espeak_Synth.argtypes = [c_char_p, c_size_t, c_uint, c_int, c_uint, c_uint, POINTER(c_uint), c_void_p]
 
     def _open(self) -> None:
         global _num_open, _sample_rate_hz, _voice_set  # noqa: PLW0603 the state of the C library belongs to the process
@@ -203,21 +187,17 @@ class EspeakLibrary:
         return tuple(voice.identifier.removeprefix("!v/") for voice in self._list(ctypes.byref(wanted)))
 
     def _list(self, wanted: Any) -> list[EspeakVoice]:
-        found = []
         with _process_lock:
-            entries = self._lib.espeak_ListVoices(wanted)
-            index = 0
-            while entries[index]:
-                entry = entries[index].contents
-                found.append(
-                    EspeakVoice(
-                        language=entry.languages[1:].decode("ascii", "replace").lower(),
-                        identifier=entry.identifier.decode("utf-8", "replace"),
-                        name=entry.name.decode("utf-8", "replace").strip(),
-                    )
+            entries = self._lib.espeak_ListVoices(wanted)  # ends with a null pointer
+            listed = [entry.contents for entry in itertools.takewhile(bool, entries)]
+            return [
+                EspeakVoice(
+                    language=entry.languages[1:].decode("ascii", "replace").lower(),
+                    identifier=entry.identifier.decode("utf-8", "replace"),
+                    name=entry.name.decode("utf-8", "replace").strip(),
                 )
-                index += 1
-        return found
+                for entry in listed
+            ]
 
     def _has_dictionary(self, voice: EspeakVoice) -> bool:
         names = [voice.language.partition("-")[0]]
@@ -226,16 +206,11 @@ class EspeakLibrary:
         return (self._data / f"{names[-1]}_dict").exists()
 
     def synthesise(self, text: str, *, voice: str, rate_wpm: int, on_audio: OnAudio) -> None:
-        """Say ``text``, in which ``[[…]]`` are mnemonics of phonemes, and hand the audio to ``on_audio`` piece by piece.
+        """Say ``text``, in which ``[[…]]`` are mnemonics of phonemes, and hand the audio to ``on_audio``, on this thread,
+        until all was handed over or it returned ``False``.
 
-        Runs ``on_audio`` on the calling thread.
-
-        Returns when all was handed over or ``on_audio`` returned ``False``. ``voice`` is an identifier of the list,
-        perhaps with ``+variant``. ``text`` must hold no control characters (espeak takes some as commands).
-
-        Raises:
-            EngineFailed: espeak-ng refused; the library stays usable.
-
+        ``voice`` is an identifier of the list, perhaps with ``+variant``. ``text`` must hold no control characters (espeak
+        takes some as commands). After an ``EngineFailed`` the library stays usable.
         """
         global _voice_set  # noqa: PLW0603
         encoded = text.encode("utf-8", "replace").replace(b"\0", b" ")
@@ -243,10 +218,7 @@ class EspeakLibrary:
         with _process_lock:
             if not self._is_open:
                 raise EngineFailed("espeak-ng is closed")
-            if voice != _voice_set:
-                _voice_set = ""
-                if (code := self._lib.espeak_SetVoiceByName(voice.encode("utf-8", "replace"))) != _EE_OK:
-                    raise _failed(f"the voice {voice}", code)
+            self._set_voice(voice)
             if (code := self._quick.espeak_SetParameter(_PARAMETER_RATE, rate_wpm, 0)) != _EE_OK:
                 raise _failed("setting the rate", code)
             self._quick.espeak_SetSynthCallback(self._callback)
@@ -265,35 +237,28 @@ class EspeakLibrary:
         if code != _EE_OK:
             raise _failed("synthesis", code)
 
+    def _set_voice(self, voice: str) -> None:
+        """Load the voice unless it is loaded. Under the lock."""
+        global _voice_set  # noqa: PLW0603
+        if voice != _voice_set:
+            _voice_set = ""
+            if (code := self._lib.espeak_SetVoiceByName(voice.encode("utf-8", "replace"))) != _EE_OK:
+                raise _failed(f"the voice {voice}", code)
+            _voice_set = voice
+
     def identifier_of(self, name: str) -> str:
-        """The voice that espeak-ng calls so: a language tag (``en-us``) or the name of its file.
-
-        Raises:
-            UnknownVoice: there is none.
-
-        """
+        """The voice that espeak-ng calls so: a language tag (``en-us``) or the name of its file; else ``UnknownVoice``."""
         wanted = name.lower()
-        voices = self.voices()
-        for voice in voices:
+        for voice in self.voices():
             if wanted in (voice.language, voice.identifier.rpartition("/")[2].lower()):
                 return voice.identifier
         raise UnknownVoice(f"espeak-ng has no voice {name[:40]!r}")
 
     def phonemes(self, text: str, *, voice: str) -> str:
-        """The International Phonetic Alphabet for ``text``, without punctuation; ``voice`` is an identifier of the list.
-
-        Raises:
-            EngineFailed: espeak-ng refused the voice.
-
-        """
-        global _voice_set  # noqa: PLW0603
+        """The International Phonetic Alphabet for ``text``, without punctuation; ``voice`` is an identifier of the list."""
         with _process_lock:
-            if voice != _voice_set:
-                _voice_set = ""
-                if (code := self._lib.espeak_SetVoiceByName(voice.encode("utf-8", "replace"))) != _EE_OK:
-                    raise _failed(f"the voice {voice}", code)
-                _voice_set = voice
-            rest = ctypes.c_char_p(text.encode("utf-8", "replace").replace(b"\0", b" "))
+            self._set_voice(voice)
+            rest = c_char_p(text.encode("utf-8", "replace").replace(b"\0", b" "))
             clauses: list[str] = []
             while rest.value is not None:
                 spoken = self._lib.espeak_TextToPhonemes(ctypes.byref(rest), _CHARS_UTF8, _PHONEMES_IPA)
@@ -303,13 +268,12 @@ class EspeakLibrary:
     def _on_callback(self, samples: int | None, num_samples: int, events: Any) -> int:
         """``t_espeak_callback``: 0 goes on, 1 stops. Nothing may be raised into C."""
         try:
-            words = []
-            index = 0
-            while events[index].type != _EVENT_LIST_TERMINATED:
-                event = events[index]
-                if event.type == _EVENT_WORD:
-                    words.append(WordEvent(max(0, event.text_position - 1), event.sample))
-                index += 1
+            happened = itertools.takewhile(lambda event: event.type != _EVENT_LIST_TERMINATED, events)
+            words = [
+                WordEvent(max(0, event.text_position - 1), event.sample)
+                for event in happened
+                if event.type == _EVENT_WORD
+            ]
             pcm = ctypes.string_at(samples, num_samples * 2) if samples and num_samples > 0 else b""
             if not pcm and not words:
                 return 0
@@ -326,11 +290,8 @@ class EspeakVoices:
     """espeak's voices by the ids this program gives them.
 
     An id is the voice's language (``en-us``), or the name of its file where two share a language. The file's name is
-    understood too (``en`` is ``en-gb``), and any id may carry ``+variant``. Immutable: any thread.
-
-    Raises:
-        ConfigError: there is no voice ``default_id``.
-
+    understood too (``en`` is ``en-gb``), and any id may carry ``+variant``. Immutable: any thread. Raises ``ConfigError``
+    if there is no voice ``default_id``.
     """
 
     def __init__(
@@ -345,16 +306,10 @@ class EspeakVoices:
             voice_id = file if entry.language in self._identifiers else entry.language
             self._identifiers[voice_id] = entry.identifier
             self._by_file.setdefault(file, voice_id)
-            voices.append(
-                Voice(
-                    voice_id,
-                    ENGINE_NAME,
-                    language=_tag(voice_id),
-                    description=entry.name,
-                    rate_hz=rate_hz,
-                    level_dbfs=LEVEL_DBFS,
-                )
+            voice = Voice(
+                voice_id, ENGINE_NAME, _tag(voice_id), description=entry.name, rate_hz=rate_hz, level_dbfs=LEVEL_DBFS
             )
+            voices.append(voice)
         self.voices = tuple(voices)
         self._by_id = {voice.id: voice for voice in self.voices}
         try:

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -21,8 +22,9 @@ import numpy as np
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock, ms_between
-from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence, Synthesiser
+from cc_tts.engines.onnx.voices import FoundVoice, Samples, Sentence, Synthesiser, find_voices
 from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.media.levels import active_level_dbfs
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
@@ -60,38 +62,25 @@ class _Stream:
 
 
 class OnnxEngine:
-    """See :class:`cc_tts.engines.stepped.SteppedEngine`.
-
-    Args:
-        find_voices: the voices that there are; called by :meth:`load`.
-        num_threads: synthesise so many chunks at a time.
-        wake: called from a synthesis thread when :meth:`step` has something to give out.
-        first_audio_target_ms, max_utilisation, max_streams: limits of admission, as in ``[tts]``.
-
+    """See :class:`cc_tts.engines.stepped.SteppedEngine`. ``wake`` is called from a synthesis thread when :meth:`step` has
+    something to give out.
     """
+
+    languages: tuple[str, ...] = ()
 
     def __init__(
         self,
-        find_voices: Callable[[], Sequence[FoundVoice]],
+        settings: WorkerSettings,
         *,
         clock: Clock,
         wake: Callable[[], None],
-        num_threads: int,
-        max_streams: int,
-        first_audio_target_ms: float,
-        max_utilisation: float,
-        admits_all: bool = False,
-        checks_only: bool = False,
+        find_voices: Callable[[Path | None], Sequence[FoundVoice]] = find_voices,
     ) -> None:
+        self._tts = settings.tts
+        self._purpose = settings.purpose
         self._find_voices = find_voices
         self._clock = clock
         self._wake = wake
-        self._num_threads = num_threads
-        self._max_streams = max_streams
-        self._target_ms = first_audio_target_ms
-        self._max_utilisation = max_utilisation
-        self._admits_all = admits_all
-        self._checks_only = checks_only
         self._changed = threading.Condition()
         self._streams: dict[int, _Stream] = {}
         self._outs: deque[StepOut] = deque()
@@ -102,20 +91,14 @@ class OnnxEngine:
         """Time of a thread for a second of audio of each voice, s."""
         self._num_underruns = 0
         self.voices: tuple[Voice, ...] = ()
-        self.languages: tuple[str, ...] = ()
 
     def load(self, on_progress: Callable[[str], None]) -> None:
-        """Find the voices, load and warm each.
-
-        Raises:
-            ConfigError: there is no voice, or the file of one is damaged.
-
-        """
-        found = self._find_voices()
+        """Find the voices, load and warm each; raises ``ConfigError`` if there is none, or the file of one is damaged."""
+        found = self._find_voices(Path(self._tts.voices_dir) if self._tts.voices_dir else None)
         if not found:
             raise ConfigError("there is no voice: put Piper voices (*.onnx with *.onnx.json) into tts.voices_dir")
         self.voices = tuple(each.voice for each in found)
-        if self._checks_only:
+        if self._purpose == "check":
             return
         levelled = []
         for number, each in enumerate(found, 1):
@@ -124,7 +107,7 @@ class OnnxEngine:
             self._costs[each.voice.id], level_dbfs = self._measured(synthesiser)
             levelled.append(replace(each.voice, level_dbfs=level_dbfs))
         self.voices = tuple(levelled)
-        for number in range(self._num_threads):
+        for number in range(self._tts.num_threads):
             thread = threading.Thread(target=self._work, name=f"synthesis {number}", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -199,7 +182,7 @@ class OnnxEngine:
                 room=self._free_capacity(),
                 refusal=self._refusal([self._typical_cost]),
                 slots_used=len(self._streams),
-                slots_total=self._max_streams,
+                slots_total=self._tts.max_streams,
                 num_underruns=self._num_underruns,
             )
 
@@ -222,25 +205,26 @@ class OnnxEngine:
 
     def _utilisation(self, new: Sequence[float]) -> float:
         costs = sum(self._costs[stream.voice] for stream in self._streams.values()) + sum(new)
-        return costs / self._num_threads
+        return costs / self._tts.num_threads
 
     def _first_audio_ms(self, new: Sequence[float]) -> float:
         """When the last of the new streams would speak: after the first chunks of all that have not spoken yet."""
         waiting = [self._costs[stream.voice] for stream in self._streams.values() if not stream.given_ms]
-        return _TYPICAL_FIRST_MS * max(sum([*waiting, *new]) / self._num_threads, *new)
+        return _TYPICAL_FIRST_MS * max(sum([*waiting, *new]) / self._tts.num_threads, *new)
 
     def _refusal(self, new: Sequence[float]) -> str:
         """Why the last of the new streams, given by their costs, would be refused; empty if it would be taken."""
         num_streams = len(self._streams) + len(new)
-        if num_streams > self._max_streams:
+        if num_streams > self._tts.max_streams:
             return f"{num_streams - 1} streams are open: tts.max_streams"
-        if self._admits_all or num_streams == 1:
+        if self._purpose == "say" or num_streams == 1:
             return ""
-        if (share := self._utilisation(new)) > self._max_utilisation:
-            limit = f"at most {100 * self._max_utilisation:.0f} % may be"
+        if (share := self._utilisation(new)) > self._tts.max_utilisation:
+            limit = f"at most {100 * self._tts.max_utilisation:.0f} % may be"
             return f"{100 * share:.0f} % of the threads would be needed where {limit}"
-        if (first_ms := self._first_audio_ms(new)) > self._target_ms:
-            return f"first audio would come after {first_ms:.0f} ms instead of at most {self._target_ms:.0f} ms"
+        target_ms = self._tts.first_audio_target_ms
+        if (first_ms := self._first_audio_ms(new)) > target_ms:
+            return f"first audio would come after {first_ms:.0f} ms instead of at most {target_ms:.0f} ms"
         return ""
 
     def _free_capacity(self) -> int:
@@ -257,18 +241,18 @@ class OnnxEngine:
                 self._speak(stream_id, stream, text, index)
             except Exception as error:
                 log.exception("synthesis_failed", stream_id=stream_id, voice=stream.voice)
-                self._fail(
-                    stream_id, stream, EngineFailed(f"the voice {stream.voice} broke off: {type(error).__name__}")
-                )
+                failure = EngineFailed(f"the voice {stream.voice} broke off: {type(error).__name__}")
+                with self._changed:
+                    if self._streams.get(stream_id) is stream:
+                        self._finish(stream_id, failure)
+                self._wake()
 
     def _next_job(self) -> tuple[int, _Stream, str, int] | None:
+        target_ns = round(self._tts.first_audio_target_ms * NS_PER_MS)
         with self._changed:
             while not self._is_closed:
                 ready = [
-                    (
-                        stream.dry_ns if stream.given_ms else stream.opened_ns + round(self._target_ms * NS_PER_MS),
-                        stream_id,
-                    )
+                    (stream.dry_ns if stream.given_ms else stream.opened_ns + target_ns, stream_id)
                     for stream_id, stream in self._streams.items()
                     if stream.chunks and not stream.is_running and stream.given_ms - stream.taken_ms < MAX_AHEAD_MS
                 ]
@@ -317,15 +301,11 @@ class OnnxEngine:
 
     def _finish_if_done(self, stream_id: int, stream: _Stream) -> None:
         if stream.is_text_whole and not stream.chunks and not stream.is_running:
-            del self._streams[stream_id]
-            self._outs.append(StreamDone(stream_id))
+            self._finish(stream_id)
 
-    def _fail(self, stream_id: int, stream: _Stream, error: EngineFailed) -> None:
-        with self._changed:
-            if self._streams.get(stream_id) is stream:
-                del self._streams[stream_id]
-                self._outs.append(StreamDone(stream_id, error))
-        self._wake()
+    def _finish(self, stream_id: int, error: EngineFailed | None = None) -> None:
+        del self._streams[stream_id]
+        self._outs.append(StreamDone(stream_id, error))
 
 
 def _trimmed(stream: _Stream, sentence: Sentence, audio_format: AudioFormat) -> bytes:

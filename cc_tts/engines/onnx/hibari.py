@@ -48,12 +48,7 @@ def _voice(name: str) -> Voice:
 
 
 class HibariVoice:
-    """See :class:`cc_tts.engines.onnx.voices.Synthesiser`.
-
-    Raises:
-        ConfigError: the model cannot be loaded.
-
-    """
+    """See :class:`cc_tts.engines.onnx.voices.Synthesiser`; raises ``ConfigError`` if the model cannot be loaded."""
 
     rate_hz = Hibari.sample_rate
 

@@ -61,11 +61,8 @@ class _Description(msgspec.Struct):
 
 
 def piper_voices(voices_dir: Path) -> list[FoundVoice]:
-    """The Piper voices of a folder, one for each speaker.
-
-    Raises:
-        ConfigError: a description cannot be read, or has no model beside it.
-
+    """The Piper voices of a folder, one for each speaker; raises ``ConfigError`` if a description cannot be read, or has no
+    model beside it.
     """
     found: list[FoundVoice] = []
     for path in sorted(voices_dir.glob("*.onnx.json")):
@@ -99,12 +96,7 @@ def _described(path: Path) -> _Description:
 
 
 class PiperVoice:
-    """See :class:`cc_tts.engines.onnx.voices.Synthesiser`.
-
-    Raises:
-        ConfigError: the model cannot be loaded, or is none of Piper's.
-
-    """
+    """See :class:`cc_tts.engines.onnx.voices.Synthesiser`; raises ``ConfigError`` if the model is not one of Piper's."""
 
     def __init__(self, model: Path, description: _Description, speaker_id: int) -> None:
         options = onnxruntime.SessionOptions()

@@ -30,27 +30,18 @@ class Synthesiser(Protocol):
 
     def speak(self, text: str, *, speed: float) -> Iterator[Sentence]:
         """The words of a text chunk, each sentence as soon as it is made."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
 class FoundVoice:
-    """A voice that was found, and how to load it.
-
-    ``load`` raises ``ConfigError``, which names the file, if it is damaged.
-    """
+    """A voice that was found, and how to load it: ``ConfigError``, which names the file, if it is damaged."""
 
     voice: Voice
     load: Callable[[], Synthesiser]
 
 
 def find_voices(voices_dir: Path | None) -> list[FoundVoice]:
-    """All voices, the packaged one first.
-
-    Raises:
-        ConfigError: a file in ``voices_dir`` is no voice; the message names it.
-
-    """
+    """All voices, the packaged one first; raises ``ConfigError``, which names the file, if one in ``voices_dir`` is none."""
     from cc_tts.engines.onnx.hibari import hibari_voices
     from cc_tts.engines.onnx.piper import piper_voices
 

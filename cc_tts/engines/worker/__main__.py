@@ -59,10 +59,12 @@ def main() -> int:
                 channel.send(Starting(what))
 
             engine.load(report)
-        except CcTtsError as error:
-            return _refuse(channel, error.detail)
         except Exception as error:  # noqa: BLE001 - whatever torch throws, the reason must reach the operator
-            return _refuse(channel, f"{type(error).__name__}: {error}")
+            detail = error.detail if isinstance(error, CcTtsError) else f"{type(error).__name__}: {error}"
+            log.error("worker_cannot_start", detail=detail)
+            with contextlib.suppress(ProcessFailed):
+                channel.send(StartFailed(detail=detail[:MAX_REASON_CHARS]))
+            return child.EXIT_NO_START
         if settings.purpose == "check":
             _describe(channel, engine)
             channel.send(LoadReport(EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0)))
@@ -90,9 +92,9 @@ def main() -> int:
 def _engine(settings: WorkerSettings, *, wake: Callable[[], None]) -> SteppedEngine:
     """The engine that ``tts.engine`` names; ``wake`` is for one with threads of its own."""
     if settings.tts.engine == "onnx":
-        from cc_tts.engines.onnx.worker_engine import make_onnx_engine
+        from cc_tts.engines.onnx.engine import OnnxEngine
 
-        return make_onnx_engine(settings, wake=wake)
+        return OnnxEngine(settings, clock=MonotonicClock(), wake=wake)
     try:
         from cc_tts.engines.cosyvoice2.worker_engine import make_worker_engine
     except ImportError as error:
@@ -107,13 +109,6 @@ def _describe(channel: ChildChannel, engine: SteppedEngine) -> None:
     channel.send(Ready())
     voices, languages = tuple(engine.voices), tuple(engine.languages)
     channel.send(EngineDescription(voices=voices, languages=languages))
-
-
-def _refuse(channel: ChildChannel, detail: str) -> int:
-    log.error("worker_cannot_start", detail=detail)
-    with contextlib.suppress(ProcessFailed):
-        channel.send(StartFailed(detail=detail[:MAX_REASON_CHARS]))
-    return child.EXIT_NO_START
 
 
 def _read(channel: ChildChannel, inbox: Inbox, loaded: threading.Event) -> None:

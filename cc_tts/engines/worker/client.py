@@ -10,36 +10,36 @@ Runs on: the event loop. Never imports torch.
 """
 
 import asyncio
+import itertools
 from collections.abc import Callable, Sequence
 
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
-from cc_tts.engines.engine import EngineListener, SynthesisRequest
+from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink, WorkerStream
 from cc_tts.engines.worker.messages import EngineDescription, WorkerSettings
 from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported
+from cc_tts.metrics import Metrics
 from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_voice
 from cc_tts.voices.voice import Voice
 
 
 class WorkerEngine:
-    """See ``tts.engine.Engine``. One worker a device."""
+    """See :class:`cc_tts.engines.engine.Engine`. One worker a device; their settings differ in the device only."""
 
     def __init__(
         self,
-        name: str,
         settings: Sequence[WorkerSettings],
         *,
         clock: Clock,
-        default_voice: str = "",
-        start_timeout_s: float = 300.0,
-        stall_timeout_ms: float = 3000.0,
+        metrics: Metrics,
+        stall_timeout_ms: float,
         on_starting: Callable[[str], None] = lambda _detail: None,
     ) -> None:
-        self.name = name
-        self._default_voice = default_voice
-        self._listener: EngineListener | None = None
-        self._next_stream_id = 1
+        self.name = settings[0].tts.engine
+        self._default_voice = settings[0].tts.voice
+        self._metrics = metrics
+        self._stream_ids = itertools.count(1)
         self._state = "not started"
         names = ["worker"] if len(settings) == 1 else [f"worker-{number}" for number in range(len(settings))]
         self._workers = [
@@ -47,9 +47,8 @@ class WorkerEngine:
                 worker_name,
                 each,
                 clock=clock,
-                start_timeout_s=start_timeout_s,
+                metrics=metrics,
                 stall_timeout_ms=stall_timeout_ms,
-                listener=lambda: self._listener,
                 on_starting=on_starting,
             )
             for worker_name, each in zip(names, settings, strict=True)
@@ -58,15 +57,6 @@ class WorkerEngine:
     @property
     def _description(self) -> EngineDescription | None:
         return next((worker.description for worker in self._workers if worker.description is not None), None)
-
-    def listen(self, listener: EngineListener) -> None:
-        """Set the listener; before :meth:`start`."""
-        self._listener = listener
-
-    @property
-    def pids(self) -> tuple[int | None, ...]:
-        """Process ids of the workers, ``None`` for one that is down."""
-        return tuple(worker.supervisor.pid for worker in self._workers)
 
     @property
     def not_ready_because(self) -> str | None:
@@ -91,12 +81,7 @@ class WorkerEngine:
         return [worker for worker in self._workers if worker.is_ready]
 
     async def start(self) -> None:
-        """Start the workers; returns when all of them are ready.
-
-        Raises:
-            ProcessFailed: a worker does not start; the message says why.
-
-        """
+        """Start the workers; returns when all of them are ready, or ends them if one does not start."""
         self._state = "starting"
         try:
             await asyncio.gather(*(worker.start() for worker in self._workers))
@@ -117,13 +102,7 @@ class WorkerEngine:
         return self._description.voices if self._description is not None else ()
 
     def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
-        """Find the voice for a request: an id, else the best one for a BCP 47 tag, else the default.
-
-        Raises:
-            UnknownVoice: no voice has this id.
-            LanguageUnsupported: no voice was asked for and none speaks the language.
-            EngineFailed: the engine was never started.
-        """
+        """Find the voice for a request: an id, else the best one for a BCP 47 tag, else the default; see the contract."""
         voices = self.voices()
         if not voices:
             raise EngineFailed(f"the neural engine is not ready: {self.not_ready_because}", retry_after_s=RETRY_AFTER_S)
@@ -134,12 +113,9 @@ class WorkerEngine:
                 raise unknown_voice(wanted, voices)
             return by_id[wanted]
         default = by_id.get(self._default_voice, voices[0])
-        return default if language is None else self._for_language(language, voices, default)
-
-    def _for_language(self, language: str, voices: Sequence[Voice], default: Voice) -> Voice:
-        """The best voice for a language, or the default where every voice speaks it."""
-        found = best_for_language(language, voices, default=default)
-        if found is not None:
+        if language is None:
+            return default
+        if (found := best_for_language(language, voices, default=default)) is not None:
             return found
         common = self._description.languages if self._description is not None else ()
         if normalised_language(language).partition("-")[0] in map(normalised_language, common):
@@ -147,23 +123,14 @@ class WorkerEngine:
         raise LanguageUnsupported(f"no voice speaks {language!r}")
 
     def open(self, request: SynthesisRequest) -> WorkerStream:
-        """Begin one utterance, in the worker with the most room.
-
-        Raises:
-            UnknownVoice: no voice has this id.
-            EngineOverloaded: admission refuses it.
-            EngineFailed: no worker is ready.
-        """
+        """Begin one utterance, in the worker with the most room; see the contract."""
         voice = self.resolve_voice(request.voice, None)
         ready = self._ready
         if not ready:
             raise EngineFailed(str(self.not_ready_because), retry_after_s=RETRY_AFTER_S)
-        worker = max(ready, key=lambda each: (each.room, -each.num_streams))
+        worker = max(ready, key=lambda each: (each.room, -len(each.streams)))
         if not worker.room:
-            if self._listener is not None:
-                self._listener.on_refusal("server")
+            self._metrics.engine_refusals.labels(where="server").inc()
             retry_after_s = worker.load.retry_after_s if worker.load is not None else RETRY_AFTER_S
             raise EngineOverloaded(str(self.not_ready_because), retry_after_s=retry_after_s)
-        stream_id = self._next_stream_id
-        self._next_stream_id += 1
-        return worker.open(stream_id, request, AudioFormat(voice.rate_hz))
+        return worker.open(next(self._stream_ids), request, AudioFormat(voice.rate_hz))

@@ -14,7 +14,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.engines.engine import EngineListener, SynthesisRequest
+from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.engines.stepped import EngineLoad
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
@@ -31,7 +31,8 @@ from cc_tts.engines.worker.messages import (
     WorkerSettings,
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, ProcessFailed
-from cc_tts.processes.channel import Hello, Message
+from cc_tts.metrics import Metrics
+from cc_tts.processes.channel import Message
 from cc_tts.processes.liveness import Silence
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
 
@@ -64,7 +65,8 @@ class WorkerStream:
         self._failure: CcTtsError | None = None
         self._taken_ms = 0.0
         self._reported_ms = 0.0
-        self._buffered_ms: float | None = None
+        self.buffered_ms: float | None = None
+        """Of a listener's side that plays it as it comes; ``None``: not known to have one."""
         self._is_text_whole = False
         self._is_read = False
         self._dry_ns = 0
@@ -82,13 +84,8 @@ class WorkerStream:
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         """The listener's side holds so much audio that is not played yet, ms."""
-        self._buffered_ms = buffered_ms
+        self.buffered_ms = buffered_ms
         self._dry_ns = self._worker.clock.now_ns() + round(buffered_ms * NS_PER_MS)
-
-    @property
-    def has_listener(self) -> bool:
-        """Whether it is known to be played as it comes."""
-        return self._buffered_ms is not None
 
     def is_owed(self, now_ns: int) -> bool:
         """Whether the reader has nothing left and only the engine can help."""
@@ -101,7 +98,7 @@ class WorkerStream:
                 self._taken_ms += chunk.duration_ms
                 if self._taken_ms - self._reported_ms >= TAKEN_INTERVAL_MS or not self._queue:
                     self._reported_ms = self._taken_ms
-                    self._send(Taken(self.stream_id, self._taken_ms, self._buffered_ms))
+                    self._send(Taken(self.stream_id, self._taken_ms, self.buffered_ms))
                 yield chunk
             elif self._failure is not None:
                 raise self._failure
@@ -118,16 +115,13 @@ class WorkerStream:
     async def cancel(self) -> None:
         """Stop now: frees everything. The iteration ends. Safe to call twice and after the end."""
         self._queue.clear()
-        if not self._is_over:
-            self._send(CancelStream(self.stream_id))
-            self._worker.forget(self)
-        self.over(None)
+        self.break_off(None)
 
-    def stall(self) -> None:
-        """Break off: no audio came for too long."""
+    def break_off(self, failure: CcTtsError | None) -> None:
+        """Free what it holds in the worker; see :meth:`over`."""
         self._send(CancelStream(self.stream_id))
-        self._worker.forget(self)
-        self.over(EngineFailed(f"no audio for {self.silence.seconds:.1f} s", retry_after_s=RETRY_AFTER_S))
+        self._worker.streams.pop(self.stream_id, None)
+        self.over(failure)
 
     def deliver(self, pcm: bytes, text_chunk_index: int) -> None:
         """Audio came."""
@@ -154,20 +148,18 @@ class WorkerLink:
         settings: WorkerSettings,
         *,
         clock: Clock,
-        start_timeout_s: float,
+        metrics: Metrics,
         stall_timeout_ms: float,
-        listener: Callable[[], EngineListener | None],
-        on_starting: Callable[[str], None] = lambda _detail: None,
+        on_starting: Callable[[str], None],
     ) -> None:
         self.name = name
         self.clock = clock
         self._stall_timeout_ms = stall_timeout_ms
         self._has_given = False
         self._watch: asyncio.Task[None] | None = None
-        self._listener = listener
-        self._streams: dict[int, WorkerStream] = {}
+        self._metrics = metrics
+        self.streams: dict[int, WorkerStream] = {}
         self._usable = asyncio.Event()
-        self._is_described = False
         self._num_opened_since_report = 0
         self.description: EngineDescription | None = None
         self.load: EngineLoad | None = None
@@ -178,12 +170,11 @@ class WorkerLink:
                 "cc_tts.engines.worker",
                 messages=FROM_WORKER,
                 settings=settings,
-                start_timeout_s=start_timeout_s,
+                start_timeout_s=settings.tts.worker_start_timeout_s,
                 heartbeat_timeout_s=HEARTBEAT_TIMEOUT_S,
             ),
             clock=clock,
             on_message=self._on_message,
-            on_ready=self._on_ready,
             on_down=self._on_down,
             on_starting=on_starting,
         )
@@ -200,17 +191,8 @@ class WorkerLink:
             return 0
         return max(0, self.load.room - self._num_opened_since_report)
 
-    @property
-    def num_streams(self) -> int:
-        """Streams that are open here."""
-        return len(self._streams)
-
     async def start(self) -> None:
-        """Start the process and learn what it can do.
-
-        Raises:
-            ProcessFailed: it does not start; the message says why.
-        """
+        """Start the process and learn what it can do; raises ``ProcessFailed``, which says why, if it does not start."""
         await self.supervisor.start()
         try:
             async with asyncio.timeout(DESCRIPTION_TIMEOUT_S):
@@ -223,7 +205,7 @@ class WorkerLink:
         """Begin a stream here."""
         stream = WorkerStream(stream_id, self, audio_format)
         self.send(OpenStream(stream_id, request.voice, request.language, request.speed))
-        self._streams[stream_id] = stream
+        self.streams[stream_id] = stream
         self._num_opened_since_report += 1
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._watch_streams(), name=f"watch the streams of {self.name}")
@@ -232,41 +214,34 @@ class WorkerLink:
     async def _watch_streams(self) -> None:
         """While streams are open: fail one that is owed audio for too long; if no other got any, the worker has stalled."""
         silence = Silence(self.clock, max_step_s=2 * STALL_LOOK_S)
-        while self._streams:
+        while self.streams:
             await asyncio.sleep(STALL_LOOK_S)
             now_ns = self.clock.now_ns()
-            for stream in self._streams.values():
+            for stream in self.streams.values():
                 stream.silence.count(owed=stream.is_owed(now_ns))
-            owed = [stream for stream in self._streams.values() if stream.is_owed(now_ns)]
+            owed = [stream for stream in self.streams.values() if stream.is_owed(now_ns)]
             silence.count(owed=bool(owed) and not self._has_given)
             self._has_given = False
-            timeout_s = self._stall_timeout_s
+            expected_ms = self.load.first_audio_ms if self.load is not None else 0.0
+            timeout_s = max(self._stall_timeout_ms, SLOW_ENGINE_FACTOR * expected_ms) / 1000
             if silence.seconds > timeout_s:
                 log.error("worker_stalled", worker=self.name, num_streams=len(owed), silent_s=round(silence.seconds, 1))
                 self.supervisor.restart(f"no audio for {silence.seconds:.1f} s")
                 return
             for stream in owed:
-                if stream.has_listener and stream.silence.seconds > timeout_s:
+                silent_s = stream.silence.seconds
+                if stream.buffered_ms is not None and silent_s > timeout_s:
                     log.error("stream_stalled", worker=self.name, stream_id=stream.stream_id)
-                    stream.stall()
-
-    @property
-    def _stall_timeout_s(self) -> float:
-        expected_ms = self.load.first_audio_ms if self.load is not None else 0.0
-        return max(self._stall_timeout_ms, SLOW_ENGINE_FACTOR * expected_ms) / 1000
+                    stream.break_off(EngineFailed(f"no audio for {silent_s:.1f} s", retry_after_s=RETRY_AFTER_S))
 
     def send(self, message: Message) -> None:
         """Send; a worker that is gone fails its streams by itself."""
         with contextlib.suppress(ProcessFailed):
             self.supervisor.send(message)
 
-    def forget(self, stream: WorkerStream) -> None:
-        """Its audio is not wanted any more."""
-        self._streams.pop(stream.stream_id, None)
-
     def fail_all(self, error: CcTtsError) -> None:
         """Every stream breaks off."""
-        streams, self._streams = self._streams, {}
+        streams, self.streams = self.streams, {}
         for stream in streams.values():
             stream.over(error)
 
@@ -274,64 +249,54 @@ class WorkerLink:
         match message:
             case StreamAudio():
                 self._has_given = True
-                if (stream := self._streams.get(message.stream_id)) is not None:
+                if (stream := self.streams.get(message.stream_id)) is not None:
                     stream.deliver(payload, message.text_chunk_index)
             case StreamEnded():
                 self._has_given = True
                 self._over(message.stream_id, None)
             case StreamFailed():
                 self._has_given = True
-                self._over(message.stream_id, _error(message))
+                kind = CcTtsError.by_code.get(message.code, EngineFailed)
+                self._over(message.stream_id, kind(message.detail, retry_after_s=message.retry_after_s))
             case LoadReport():
                 self._on_load(message.load)
             case EngineDescription():
                 self.description = message
-                self._is_described = True
 
     def _over(self, stream_id: int, failure: CcTtsError | None) -> None:
-        stream = self._streams.pop(stream_id, None)
+        stream = self.streams.pop(stream_id, None)
         if stream is not None:
             if isinstance(failure, EngineOverloaded):
-                self._notify(lambda listener: listener.on_refusal("worker"))
+                self._metrics.engine_refusals.labels(where="worker").inc()
             stream.over(failure)
 
     def _on_load(self, load: EngineLoad) -> None:
-        self.load, self._num_opened_since_report = load, 0
-        if self._is_described:
-            self.down_reason = None
-            self._usable.set()
-        self._notify(lambda listener: listener.on_engine_load(self.name, load))
+        """The first one comes after the description."""
+        self._show(load)
+        self.load, self._num_opened_since_report, self.down_reason = load, 0, None
+        self._usable.set()
 
-    def _on_ready(self, _hello: Hello) -> None:
-        self._usable.clear()
-        self._is_described = False
+    def _show(self, load: EngineLoad) -> None:
+        """As metrics; its counts begin anew with each process."""
+        metrics, worker, before = self._metrics, self.name, self.load
+        metrics.engine_streams.labels(worker=worker).set(load.num_streams)
+        metrics.engine_room.labels(worker=worker).set(load.room)
+        metrics.engine_utilisation.labels(worker=worker).set(load.utilisation)
+        metrics.engine_first_audio.labels(worker=worker).set(load.first_audio_ms / 1000)
+        metrics.engine_slots.labels(worker=worker, state="used").set(load.slots_used)
+        metrics.engine_slots.labels(worker=worker, state="free").set(load.slots_total - load.slots_used)
+        metrics.engine_pages.labels(worker=worker, state="used").set(load.pages_used)
+        metrics.engine_pages.labels(worker=worker, state="free").set(load.pages_total - load.pages_used)
+        num_not_finite, num_underruns = (0, 0) if before is None else (before.num_not_finite, before.num_underruns)
+        metrics.engine_not_finite.inc(max(0, load.num_not_finite - num_not_finite))
+        metrics.engine_underruns.inc(max(0, load.num_underruns - num_underruns))
 
     def _on_down(self, reason: str) -> None:
         self._usable.clear()
-        self._is_described = False
         self.load = None
         if self._watch is not None:
             self._watch.cancel()
         self.down_reason = reason
         self.fail_all(EngineFailed(f"the engine worker ended: {reason}", retry_after_s=RETRY_AFTER_S))
         if reason != STOPPED:
-            self._notify(lambda listener: listener.on_worker_down(self.name, reason))
-
-    def _notify(self, action: Callable[[EngineListener], None]) -> None:
-        listener = self._listener()
-        if listener is not None:
-            action(listener)
-
-
-def _error(message: StreamFailed) -> CcTtsError:
-    """The error of a worker as it would be here."""
-    kinds = {kind.code: kind for kind in _kinds(CcTtsError) if "code" in vars(kind)}
-    kind = kinds.get(message.code, EngineFailed)
-    return kind(message.detail, retry_after_s=message.retry_after_s)
-
-
-def _kinds(root: type[CcTtsError]) -> list[type[CcTtsError]]:
-    found = [root]
-    for kind in root.__subclasses__():
-        found += _kinds(kind)
-    return found
+            self._metrics.process_restarts.labels(process="worker").inc()

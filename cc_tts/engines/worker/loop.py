@@ -8,14 +8,14 @@ Runs on: the thread that owns the device, the inbox's filling aside.
 """
 
 import queue
-from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
 from cc_tts.engines.stepped import DeviceLost, EngineLoad, SpeechOut, SteppedEngine, StreamDone, StreamRequest
 from cc_tts.engines.worker.messages import (
     CancelStream,
+    Command,
     EndText,
     LoadReport,
     OpenStream,
@@ -26,7 +26,7 @@ from cc_tts.engines.worker.messages import (
     Taken,
 )
 from cc_tts.errors import CcTtsError, EngineFailed
-from cc_tts.processes.channel import Message, Ping, Pong, Shutdown
+from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Shutdown
 
 IDLE_WAIT_S: Final = 0.5
 """How long the loop sleeps when there is nothing to do; news wakes it."""
@@ -49,46 +49,25 @@ Inbox = queue.SimpleQueue[Message | None]
 log = logs.get(__name__)
 
 
-class Sender(Protocol):
-    """The child's end of the channel."""
-
-    def send(self, message: Message, payload: bytes = b"") -> None:
-        """Queue a record."""
-
-    def flush(self) -> None:
-        """Send what the socket takes."""
-
-    @property
-    def has_backlog(self) -> bool:
-        """Whether something is still to be sent."""
-
-
 class WorkerLoop:
     """Moves the engine on and carries news in and out."""
 
-    def __init__(self, engine: SteppedEngine, sender: Sender, *, clock: Clock, inbox: Inbox | None = None) -> None:
+    def __init__(self, engine: SteppedEngine, channel: ChildChannel, *, clock: Clock, inbox: Inbox) -> None:
         self._engine = engine
-        self._sender = sender
+        self._channel = channel
         self._clock = clock
-        self._inbox: Inbox = queue.SimpleQueue() if inbox is None else inbox
+        self._inbox = inbox
         self._reported: EngineLoad | None = None
         self._reported_ns = 0
         self.is_stopping = False
-
-    def deliver(self, message: Message | None) -> None:
-        """Put a message into the inbox."""
-        self._inbox.put(message)
 
     def stop(self) -> None:
         """End :meth:`run` after the turn that is under way. May be called by a signal handler."""
         self.is_stopping = True
 
     def run(self) -> bool:
-        """Work until a shutdown is asked for; returns whether the server is still there.
-
-        Raises:
-            ProcessFailed: the server is gone or has stopped reading.
-            DeviceLost: the engine has nothing left to work with.
+        """Work until a shutdown is asked for; returns whether the server is still there. Raises ``ProcessFailed`` if it has
+        stopped reading, ``DeviceLost`` if the engine has nothing left to work with.
         """
         while not self.is_stopping:
             if not self.turn(wait=True):
@@ -104,14 +83,14 @@ class WorkerLoop:
         if not self.is_stopping:
             self._step()
             self._report()
-        self._sender.flush()
+        self._channel.flush()
         return True
 
     def _news(self, *, wait: bool) -> list[Message | None]:
         found: list[Message | None] = []
         try:
             if wait and not self._engine.has_work:
-                timeout_s = BACKLOG_WAIT_S if self._sender.has_backlog else IDLE_WAIT_S
+                timeout_s = BACKLOG_WAIT_S if self._channel.has_backlog else IDLE_WAIT_S
                 found.append(self._inbox.get(timeout=timeout_s))
             while True:
                 found.append(self._inbox.get_nowait())
@@ -119,46 +98,41 @@ class WorkerLoop:
             return found
 
     def _handle(self, message: Message) -> None:
-        engine = self._engine
         match message:
-            case OpenStream():
-                request = StreamRequest(
-                    stream_id=message.stream_id, voice=message.voice, language=message.language, speed=message.speed
-                )
-                self._guarded(message.stream_id, lambda: engine.open(request))
-            case PushText():
-                self._guarded(
-                    message.stream_id, lambda: engine.push(message.stream_id, message.text, message.text_chunk_index)
-                )
-            case EndText():
-                self._guarded(message.stream_id, lambda: engine.end(message.stream_id))
-            case CancelStream():
-                engine.cancel(message.stream_id)
-            case Taken():
-                self._guarded(
-                    message.stream_id, lambda: engine.taken(message.stream_id, message.taken_ms, message.ahead_ms)
-                )
+            case Command():
+                self._obey(message)
             case Wake():
                 pass
             case Ping():
-                self._sender.send(Pong(serial=message.serial))
+                self._channel.send(Pong(serial=message.serial))
             case Shutdown():
                 self.stop()
             case _:
                 log.warning("unexpected_message", message=type(message).__name__)
 
-    def _guarded(self, stream_id: int, action: Callable[[], None]) -> None:
-        """Run ``action``; what goes wrong ends this stream and no other."""
+    def _obey(self, command: Command) -> None:
+        """What goes wrong ends this stream and no other."""
+        engine, stream_id = self._engine, command.stream_id
         try:
-            action()
+            match command:
+                case OpenStream(voice=voice, language=language, speed=speed):
+                    engine.open(StreamRequest(stream_id=stream_id, voice=voice, language=language, speed=speed))
+                case PushText():
+                    engine.push(stream_id, command.text, command.text_chunk_index)
+                case EndText():
+                    engine.end(stream_id)
+                case CancelStream():
+                    engine.cancel(stream_id)
+                case Taken():
+                    engine.taken(stream_id, command.taken_ms, command.ahead_ms)
         except DeviceLost:
             raise
         except CcTtsError as error:
-            self._engine.cancel(stream_id)
+            engine.cancel(stream_id)
             self._fail(stream_id, error)
         except Exception as error:
             log.exception("stream_failed", stream_id=stream_id)
-            self._engine.cancel(stream_id)
+            engine.cancel(stream_id)
             self._fail(stream_id, EngineFailed(f"the engine broke off: {type(error).__name__}"))
 
     def _step(self) -> None:
@@ -167,16 +141,15 @@ class WorkerLoop:
                 case SpeechOut():
                     for start in range(0, len(out.pcm), MAX_RECORD_BYTES):
                         part = out.pcm[start : start + MAX_RECORD_BYTES]
-                        self._sender.send(StreamAudio(out.stream_id, out.text_chunk_index), part)
-                case StreamDone(error=None):
-                    self._sender.send(StreamEnded(out.stream_id))
-                case StreamDone(error=error):
-                    assert error is not None
-                    self._fail(out.stream_id, error)
+                        self._channel.send(StreamAudio(out.stream_id, out.text_chunk_index), part)
+                case StreamDone(stream_id, None):
+                    self._channel.send(StreamEnded(stream_id))
+                case StreamDone(stream_id, CcTtsError() as error):
+                    self._fail(stream_id, error)
 
     def _fail(self, stream_id: int, error: CcTtsError) -> None:
         log.warning("stream_refused_or_failed", stream_id=stream_id, code=error.code, detail=error.detail)
-        self._sender.send(StreamFailed(stream_id, error.code, error.detail, error.retry_after_s))
+        self._channel.send(StreamFailed(stream_id, error.code, error.detail, error.retry_after_s))
 
     def _report(self) -> None:
         load = self._engine.load_report()
@@ -185,5 +158,5 @@ class WorkerLoop:
         is_news = old is None or (load.num_streams, load.room, load.refusal) != (old.num_streams, old.room, old.refusal)
         is_due = ms_between(self._reported_ns, now_ns) >= REPORT_INTERVAL_MS and load != old
         if is_news or is_due:
-            self._sender.send(LoadReport(load))
+            self._channel.send(LoadReport(load))
             self._reported, self._reported_ns = load, now_ns

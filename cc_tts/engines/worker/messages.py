@@ -17,15 +17,12 @@ from cc_tts.engines.stepped import EngineLoad
 from cc_tts.processes.channel import Message, kinds_of
 from cc_tts.voices.voice import Voice
 
-# --- configuration: written to the child's standard input as JSON --------------------------------------------------
-
-
 Purpose = Literal["serve", "say", "check"]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker needs at its start: its device, and sections of the configuration, with what depends on the machine and
-    the purpose filled in (absolute folders, ``tts.num_threads``).
+    """What a worker gets at its start, as JSON on its standard input: its device, and sections of the configuration, with
+    what depends on the machine and the purpose filled in (absolute folders, ``tts.num_threads``).
 
     ``purpose``: ``serve`` calls; ``say`` one text, for which nothing is measured; or ``check`` what there is, the device and
     the voices, without loading the networks and without speaking.
@@ -37,11 +34,8 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     log: LogConfig
 
 
-# --- server → worker -------------------------------------------------------------------------------------------------
-
-
 class Command(Message, frozen=True):
-    """About one stream."""
+    """Server → worker, about one stream."""
 
     stream_id: int
 
@@ -76,9 +70,6 @@ class Taken(Command, frozen=True):
 
     taken_ms: float
     ahead_ms: float | None = None
-
-
-# --- worker → server -------------------------------------------------------------------------------------------------
 
 
 class Report(Message, frozen=True):

@@ -62,8 +62,8 @@ def test_cosyvoice2_is_made_with_a_worker_for_each_device(tmp_path: Path) -> Non
     engine = make_engine(wanted)
     assert isinstance(engine, WorkerEngine)
     assert engine.name == "cosyvoice2"
-    assert engine.pids == (None, None)
     assert engine.not_ready_because == "the engine is not started"
-    settings = worker_settings(wanted, "cuda:1")
+    assert [each.device for each in worker_settings(wanted, "say")] == ["cuda:0"]
+    _, settings = worker_settings(wanted)
     assert (settings.device, settings.tts.max_streams, settings.tts.model_dir) == ("cuda:1", 7, str(tmp_path))
     assert settings.tts.num_threads >= 1

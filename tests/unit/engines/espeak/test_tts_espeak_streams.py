@@ -5,11 +5,13 @@ import threading
 from array import array
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from cc_tts.audio import PcmChunk, WordMark
 from cc_tts.engines.engine import SynthesisRequest
+from cc_tts.engines.espeak import engine as engine_module
 from cc_tts.engines.espeak.engine import EspeakEngine, EspeakStream
 from cc_tts.engines.espeak.library import EspeakVoice, OnAudio, WordEvent
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
@@ -35,7 +37,7 @@ class FakeLibrary:
     is_closed: bool = False
     fail_to_open: Exception | None = None
 
-    def opened(self) -> "FakeLibrary":
+    def opened(self) -> Any:
         if self.fail_to_open is not None:
             raise self.fail_to_open
         self.is_closed = False
@@ -76,8 +78,10 @@ def library() -> FakeLibrary:
 
 
 @pytest.fixture
-async def engine(library: FakeLibrary) -> AsyncIterator[EspeakEngine]:
-    engine = EspeakEngine(open_library=library.opened, max_streams=4, max_ahead_ms=500)
+async def engine(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[EspeakEngine]:
+    monkeypatch.setattr(engine_module, "MAX_STREAMS", 4)
+    monkeypatch.setattr(engine_module, "MAX_AHEAD_MS", 500)
+    engine = EspeakEngine(open_library=library.opened)
     await engine.start()
     library.said.clear()
     yield engine

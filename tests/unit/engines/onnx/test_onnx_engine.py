@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cc_tts.config.schema import LogConfig, TtsConfig
 from cc_tts.engines.onnx.engine import MAX_AHEAD_MS, WARM_UP_TEXTS, OnnxEngine
 from cc_tts.engines.onnx.voices import FoundVoice, Sentence
 from cc_tts.engines.stepped import SpeechOut, StepOut, StreamDone, StreamRequest
+from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.voices.voice import Voice
 from tests.fakes.fake_line import FakeClock
@@ -43,6 +45,10 @@ class HeldVoice:
             yield Sentence(np.full(round(RATE_HZ / speed), 0.5, np.float32), "")
 
 
+def settings(**limits: Any) -> WorkerSettings:
+    return WorkerSettings(device="cpu", tts=TtsConfig(num_threads=1, **limits), log=LogConfig())
+
+
 class Hall:
     """An engine with one such voice, and what it gave out."""
 
@@ -52,13 +58,7 @@ class Hall:
         self._news = threading.Semaphore(0)
         found = FoundVoice(Voice("anna", "onnx", "en-US", rate_hz=RATE_HZ), lambda: self.voice)
         self.engine = OnnxEngine(
-            lambda: [found],
-            clock=self.clock,
-            wake=self._news.release,
-            num_threads=1,
-            max_streams=int(limits.get("max_streams", 100)),
-            first_audio_target_ms=limits.get("first_audio_target_ms", 300.0),
-            max_utilisation=limits.get("max_utilisation", 0.9),
+            settings(**limits), clock=self.clock, wake=self._news.release, find_voices=lambda _folder: [found]
         )
         self.engine.load(lambda _what: None)
 
@@ -214,14 +214,6 @@ def test_an_unknown_voice_is_refused(hall: Hall) -> None:
 
 
 def test_without_voices_it_does_not_start() -> None:
-    engine = OnnxEngine(
-        list,
-        clock=FakeClock(),
-        wake=lambda: None,
-        num_threads=1,
-        max_streams=1,
-        first_audio_target_ms=300,
-        max_utilisation=1,
-    )
+    engine = OnnxEngine(settings(), clock=FakeClock(), wake=lambda: None, find_voices=lambda _folder: [])
     with pytest.raises(ConfigError, match=r"tts\.voices_dir"):
         engine.load(lambda _what: None)

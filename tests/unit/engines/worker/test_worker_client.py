@@ -32,7 +32,8 @@ from cc_tts.errors import (
     UnknownVoice,
     Unprocessable,
 )
-from cc_tts.processes.channel import Hello, Message
+from cc_tts.metrics import Metrics
+from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import ProcessState
 from cc_tts.voices.voice import Voice
 
@@ -66,14 +67,13 @@ class Lab:
     """An engine of some workers that the test plays."""
 
     def __init__(self, num_workers: int = 1, default_voice: str = "") -> None:
-        settings = WorkerSettings(device="cpu", tts=TtsConfig(engine="cosyvoice2", model_dir="/m"), log=LogConfig())
+        tts = TtsConfig(engine="cosyvoice2", model_dir="/m", voice=default_voice)
+        settings = WorkerSettings(device="cpu", tts=tts, log=LogConfig())
+        self.metrics = Metrics()
         self.engine = WorkerEngine(
-            "cosyvoice2", [settings] * num_workers, clock=MonotonicClock(), default_voice=default_voice
+            [settings] * num_workers, clock=MonotonicClock(), metrics=self.metrics, stall_timeout_ms=3000.0
         )
         self.processes: list[FakeSupervisor] = []
-        self.refusals: list[str] = []
-        self.downs: list[tuple[str, str]] = []
-        self.engine.listen(self)
         for link in self.links:
             process: Any = FakeSupervisor()
             link.supervisor = process
@@ -83,14 +83,8 @@ class Lab:
     def links(self) -> list[WorkerLink]:
         return self.engine._workers
 
-    def on_worker_down(self, worker: str, reason: str) -> None:
-        self.downs.append((worker, reason))
-
-    def on_engine_load(self, worker: str, load: EngineLoad) -> None:
-        pass
-
-    def on_refusal(self, reason: str) -> None:
-        self.refusals.append(reason)
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(f"cctts_{name}", labels)
 
     def says(self, message: Message, payload: bytes = b"", *, worker: int = 0) -> None:
         self.links[worker]._on_message(message, payload)
@@ -105,7 +99,6 @@ class Lab:
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         for worker, room in enumerate(rooms or (10,) * len(self.links)):
-            self.links[worker]._on_ready(Hello(1, "worker", 1))
             self.describe(room, worker=worker)
         await starting
         return self
@@ -186,7 +179,7 @@ async def test_a_dead_worker_fails_its_streams_only() -> None:
         await anext(aiter(on_first))
     lab.says(StreamAudio(2, 0), MS, worker=1)
     assert (await anext(aiter(on_second))).data == MS
-    assert lab.downs == [("worker-0", "killed by SIGKILL")]
+    assert lab.sample("process_restarts_total", process="worker") == 1
     assert lab.engine.not_ready_because is None
     lab.links[1]._on_down("killed by SIGKILL")
     lab.processes[1].state = ProcessState.BACKOFF
@@ -204,7 +197,7 @@ async def test_streams_go_where_there_is_room_and_then_are_refused() -> None:
     with pytest.raises(EngineOverloaded) as refusal:
         lab.engine.open(SynthesisRequest("anna"))
     assert refusal.value.retry_after_s
-    assert lab.refusals == ["server"]
+    assert lab.sample("engine_refusals_total", where="server") == 1
     assert lab.engine.not_ready_because == "the engine is at its limit"
     lab.describe(0, worker=0, refusal="first audio would come after 410 ms")
     assert lab.engine.not_ready_because == "first audio would come after 410 ms"
@@ -219,7 +212,7 @@ async def test_a_refusal_by_the_worker_is_counted() -> None:
     with pytest.raises(EngineOverloaded) as refusal:
         await anext(aiter(stream))
     assert refusal.value.retry_after_s == 2
-    assert lab.refusals == ["worker"]
+    assert lab.sample("engine_refusals_total", where="worker") == 1
 
 
 @pytest.mark.parametrize(
@@ -261,3 +254,26 @@ async def test_stopping_fails_what_is_open() -> None:
     with pytest.raises(EngineFailed, match="stopped"):
         await anext(aiter(stream))
     assert lab.engine.not_ready_because == "the engine is stopped"
+
+
+async def test_counts_of_workers_add_up_over_their_restarts() -> None:
+    lab = await Lab(2).start()
+
+    def report(worker: int, num_underruns: int, num_not_finite: int) -> None:
+        load = EngineLoad(
+            num_streams=2,
+            first_audio_ms=120.0,
+            utilisation=0.5,
+            num_underruns=num_underruns,
+            num_not_finite=num_not_finite,
+        )
+        lab.says(LoadReport(load), worker=worker)
+
+    report(0, 2, 0)
+    report(0, 3, 1)
+    report(1, 4, 0)
+    lab.links[0]._on_down("killed")
+    report(0, 1, 1)
+    assert lab.sample("engine_underruns_total") == 8
+    assert lab.sample("engine_not_finite_total") == 2
+    assert lab.sample("engine_streams", worker="worker-0") == 2

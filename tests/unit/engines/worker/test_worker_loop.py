@@ -1,11 +1,12 @@
 """The worker's loop with an engine that does what the test says."""
 
+import queue
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from cc_tts.engines.stepped import DeviceLost, EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
-from cc_tts.engines.worker.loop import MAX_RECORD_BYTES, WorkerLoop
+from cc_tts.engines.worker.loop import MAX_RECORD_BYTES, Inbox, WorkerLoop
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
@@ -18,7 +19,7 @@ from cc_tts.engines.worker.messages import (
     Taken,
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
-from cc_tts.processes.channel import Message, Ping, Pong, Shutdown
+from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Shutdown
 from cc_tts.voices.voice import Voice
 
 pytestmark = pytest.mark.unit
@@ -74,10 +75,11 @@ class FakeStepped:
         self.is_closed = True
 
 
-class FakeSender:
+class FakeChannel(ChildChannel):
+    has_backlog = False
+
     def __init__(self) -> None:
         self.sent: list[tuple[Message, bytes]] = []
-        self.has_backlog = False
 
     def send(self, message: Message, payload: bytes = b"") -> None:
         self.sent.append((message, payload))
@@ -102,12 +104,13 @@ class FakeClock:
 
 class Bench:
     def __init__(self) -> None:
-        self.engine, self.sender, self.clock = FakeStepped(), FakeSender(), FakeClock()
-        self.loop = WorkerLoop(self.engine, self.sender, clock=self.clock)
+        self.engine, self.channel, self.clock = FakeStepped(), FakeChannel(), FakeClock()
+        self.inbox: Inbox = queue.SimpleQueue()
+        self.loop = WorkerLoop(self.engine, self.channel, clock=self.clock, inbox=self.inbox)
 
     def turn(self, *messages: Message | None) -> bool:
         for message in messages:
-            self.loop.deliver(message)
+            self.inbox.put(message)
         return self.loop.turn(wait=False)
 
 
@@ -133,7 +136,7 @@ def test_messages_become_calls_in_their_order(bench: Bench) -> None:
 def test_what_the_engine_gives_out_is_sent(bench: Bench) -> None:
     bench.engine.outs = [[SpeechOut(7, b"\1\0" * 10, 2), StreamDone(7), StreamDone(8, EngineFailed("not a number"))]]
     bench.turn()
-    assert bench.sender.but_reports() == [
+    assert bench.channel.but_reports() == [
         (StreamAudio(7, 2), b"\1\0" * 10),
         (StreamEnded(7), b""),
         (StreamFailed(8, "engine_failed", "not a number"), b""),
@@ -144,7 +147,7 @@ def test_long_audio_is_cut_into_records_that_the_channel_takes(bench: Bench) -> 
     pcm = bytes(range(256)) * (MAX_RECORD_BYTES // 128 + 3)
     bench.engine.outs = [[SpeechOut(7, pcm, 0)]]
     bench.turn()
-    payloads = [payload for message, payload in bench.sender.sent if isinstance(message, StreamAudio)]
+    payloads = [payload for message, payload in bench.channel.sent if isinstance(message, StreamAudio)]
     assert b"".join(payloads) == pcm
     assert len(payloads) > 1
     assert max(len(payload) for payload in payloads) <= MAX_RECORD_BYTES
@@ -164,7 +167,7 @@ def test_a_stream_that_cannot_be_opened_fails_alone(
     assert bench.turn(OpenStream(7, "anna"))
     bench.engine.error = None
     assert bench.turn(OpenStream(8, "anna"))
-    failed = [message for message, _ in bench.sender.but_reports()]
+    failed = [message for message, _ in bench.channel.but_reports()]
     assert failed == [StreamFailed(7, code, detail, retry_after_s)]
     assert ("cancel", 7) in bench.engine.told
 
@@ -173,7 +176,7 @@ def test_an_error_of_theirs_keeps_its_code(bench: Bench) -> None:
     bench.turn(OpenStream(7, "anna"))
     bench.engine.error = CcTtsError("of any kind")
     bench.turn(PushText(7, "x", 0))
-    assert bench.sender.but_reports()[0][0] == StreamFailed(7, "internal", "of any kind")
+    assert bench.channel.but_reports()[0][0] == StreamFailed(7, "internal", "of any kind")
 
 
 def test_a_lost_device_ends_the_loop(bench: Bench) -> None:
@@ -184,7 +187,7 @@ def test_a_lost_device_ends_the_loop(bench: Bench) -> None:
 
 def test_ping_is_answered_by_the_thread_that_works_and_shutdown_ends_it(bench: Bench) -> None:
     assert bench.turn(Ping(5), Shutdown())
-    assert bench.sender.but_reports() == [(Pong(5), b"")]
+    assert bench.channel.but_reports() == [(Pong(5), b"")]
     assert bench.loop.is_stopping
     assert bench.loop.run()
 
@@ -195,7 +198,7 @@ def test_a_server_that_is_gone_ends_the_loop(bench: Bench) -> None:
 
 def test_reports_come_with_news_at_once_else_at_an_interval(bench: Bench) -> None:
     def reports() -> list[EngineLoad]:
-        return [message.load for message, _ in bench.sender.sent if isinstance(message, LoadReport)]
+        return [message.load for message, _ in bench.channel.sent if isinstance(message, LoadReport)]
 
     table = [
         # ms   streams  utilisation   reports so far

@@ -38,11 +38,30 @@ _ALPHA: Final = 0.1
 """Weight of an observation in the mean cost."""
 _MAX_RISE: Final = 4.0
 _LEAST_COST: Final = 1e-4
-_TYPICAL_FIRST_MS: Final = 3000.0
-"""Audio of a first chunk of 60 characters."""
+_LEAST_FREE: Final = 0.1
+"""Share of the threads that is left for first chunks, at least."""
+_TYPICAL_FIRST_CHARACTERS: Final = 60
+"""Of a new stream, whose text has not come yet: ``tts.first_chunk_max_chars``."""
 _MAX_FREE_CAPACITY: Final = 64
 
 log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What a voice takes of a thread."""
+
+    of_audio: float
+    """Time for a second of audio, s."""
+    of_character_ms: float
+
+    def moved_to(self, other: "_Cost") -> "_Cost":
+        """The mean with one more observation; one spike moves it little."""
+
+        def mean(old: float, new: float) -> float:
+            return max(_LEAST_COST, old + _ALPHA * (min(new, _MAX_RISE * old) - old))
+
+        return _Cost(mean(self.of_audio, other.of_audio), mean(self.of_character_ms, other.of_character_ms))
 
 
 @dataclass(slots=True)
@@ -51,6 +70,7 @@ class _Stream:
     speed: float
     opened_ns: int
     chunks: deque[tuple[str, int]] = field(default_factory=deque)
+    first_characters: int = _TYPICAL_FIRST_CHARACTERS
     is_text_whole: bool = False
     is_running: bool = False
     carried_pause_ms: float = 0.0
@@ -87,8 +107,7 @@ class OnnxEngine:
         self._synthesisers: dict[str, Synthesiser] = {}
         self._threads: list[threading.Thread] = []
         self._is_closed = False
-        self._costs: dict[str, float] = {}
-        """Time of a thread for a second of audio of each voice, s."""
+        self._costs: dict[str, _Cost] = {}
         self._num_underruns = 0
         self.voices: tuple[Voice, ...] = ()
 
@@ -112,7 +131,7 @@ class OnnxEngine:
             self._threads.append(thread)
             thread.start()
 
-    def _measured(self, synthesiser: Synthesiser) -> tuple[float, float | None]:
+    def _measured(self, synthesiser: Synthesiser) -> tuple[_Cost, float | None]:
         """Warm a voice up; returns what it costs and its level, dBFS."""
         for text in WARM_UP_TEXTS:
             started_ns = self._clock.now_ns()
@@ -120,7 +139,8 @@ class OnnxEngine:
             elapsed_ms = ms_between(started_ns, self._clock.now_ns())
         audio_ms = AudioFormat(synthesiser.rate_hz).ms_for_bytes(len(pcm))
         level_dbfs = active_level_dbfs(pcm, synthesiser.rate_hz)
-        return max(elapsed_ms / max(audio_ms, 1.0), _LEAST_COST), None if level_dbfs is None else round(level_dbfs, 1)
+        cost = _Cost(max(elapsed_ms / max(audio_ms, 1.0), _LEAST_COST), max(elapsed_ms / len(text), _LEAST_COST))
+        return cost, None if level_dbfs is None else round(level_dbfs, 1)
 
     def open(self, request: StreamRequest) -> None:
         """Begin a stream; see the contract."""
@@ -135,6 +155,8 @@ class OnnxEngine:
         """Append a text chunk."""
         with self._changed:
             if (stream := self._streams.get(stream_id)) is not None:
+                if not stream.given_ms and not stream.is_running and not stream.chunks:
+                    stream.first_characters = len(text)
                 stream.chunks.append((text, text_chunk_index))
                 self._changed.notify()
 
@@ -198,21 +220,33 @@ class OnnxEngine:
     # --- admission; under the lock ---
 
     @property
-    def _typical_cost(self) -> float:
-        """Of a new request whose voice is not known: the mean of the open streams, else that of the first voice."""
+    def _typical_cost(self) -> _Cost:
+        """Of a new request whose voice is not known: that of the newest stream's voice, else of the first voice."""
+        newest = next(reversed(self._streams.values()), None)
+        return (
+            self._costs[newest.voice] if newest else next(iter(self._costs.values()), _Cost(_LEAST_COST, _LEAST_COST))
+        )
+
+    def _utilisation(self, new: Sequence[_Cost]) -> float:
         costs = [self._costs[stream.voice] for stream in self._streams.values()]
-        return sum(costs) / len(costs) if costs else next(iter(self._costs.values()), _LEAST_COST)
+        return sum(cost.of_audio for cost in (*costs, *new)) / self._tts.num_threads
 
-    def _utilisation(self, new: Sequence[float]) -> float:
-        costs = sum(self._costs[stream.voice] for stream in self._streams.values()) + sum(new)
-        return costs / self._tts.num_threads
+    def _first_audio_ms(self, new: Sequence[_Cost]) -> float:
+        """When the last of the new streams would speak: after the first chunks of all that have not spoken yet, while
+        those that speak take their share of the threads.
+        """
+        waiting_ms, speaking = 0.0, 0.0
+        for stream in self._streams.values():
+            cost = self._costs[stream.voice]
+            if stream.given_ms:
+                speaking += cost.of_audio
+            else:
+                waiting_ms += cost.of_character_ms * stream.first_characters
+        new_ms = [cost.of_character_ms * _TYPICAL_FIRST_CHARACTERS for cost in new]
+        free = max(1.0 - speaking / self._tts.num_threads, _LEAST_FREE)
+        return max((waiting_ms + sum(new_ms)) / self._tts.num_threads, *new_ms) / free
 
-    def _first_audio_ms(self, new: Sequence[float]) -> float:
-        """When the last of the new streams would speak: after the first chunks of all that have not spoken yet."""
-        waiting = [self._costs[stream.voice] for stream in self._streams.values() if not stream.given_ms]
-        return _TYPICAL_FIRST_MS * max(sum([*waiting, *new]) / self._tts.num_threads, *new)
-
-    def _refusal(self, new: Sequence[float]) -> str:
+    def _refusal(self, new: Sequence[_Cost]) -> str:
         """Why the last of the new streams, given by their costs, would be refused; empty if it would be taken."""
         num_streams = len(self._streams) + len(new)
         if num_streams > self._tts.max_streams:
@@ -267,30 +301,28 @@ class OnnxEngine:
     def _speak(self, stream_id: int, stream: _Stream, text: str, index: int) -> None:
         synthesiser = self._synthesisers[stream.voice]
         audio_format = AudioFormat(synthesiser.rate_hz)
+        spent_ms, spoken_ms = 0.0, 0.0
         started_ns = self._clock.now_ns()
         for sentence in synthesiser.speak(text, speed=stream.speed):
             pcm = _trimmed(stream, sentence, audio_format)
             now_ns = self._clock.now_ns()
             audio_ms = audio_format.ms_for_bytes(len(pcm))
+            spent_ms, spoken_ms = spent_ms + ms_between(started_ns, now_ns), spoken_ms + audio_ms
             with self._changed:
                 if self._streams.get(stream_id) is not stream:
                     return
-                if audio_ms:
-                    self._observe(stream.voice, ms_between(started_ns, now_ns) / audio_ms)
                 self._give(stream, SpeechOut(stream_id, pcm, index), audio_ms, now_ns)
             self._wake()
             started_ns = self._clock.now_ns()
         with self._changed:
+            if spoken_ms:
+                observed = _Cost(spent_ms / spoken_ms, spent_ms / len(text))
+                self._costs[stream.voice] = self._costs[stream.voice].moved_to(observed)
             if self._streams.get(stream_id) is stream:
                 stream.is_running = False
                 self._finish_if_done(stream_id, stream)
                 self._changed.notify()
         self._wake()
-
-    def _observe(self, voice: str, cost: float) -> None:
-        """One spike moves the mean little."""
-        mean = self._costs[voice]
-        self._costs[voice] = max(_LEAST_COST, mean + _ALPHA * (min(cost, _MAX_RISE * mean) - mean))
 
     def _give(self, stream: _Stream, out: SpeechOut, audio_ms: float, now_ns: int) -> None:
         if stream.given_ms and stream.dry_ns < now_ns:

@@ -23,6 +23,9 @@ RATE_HZ = 8000
 WAIT_S = 10.0
 
 
+SIXTY_CHARACTERS = "text " * 12
+
+
 class HeldVoice:
     """Speaks one second of audio for each sentence (``|`` parts them), when the test releases it."""
 
@@ -188,7 +191,7 @@ def test_a_stream_without_text_ends_at_once(hall: Hall) -> None:
     [
         (0.01, {"max_streams": 3}, 3),
         (0.2, {"first_audio_target_ms": 60_000.0}, 4),
-        (0.02, {"first_audio_target_ms": 130.0}, 2),
+        (0.02, {"first_audio_target_ms": 130.0}, 5),
     ],
     ids=["slots", "utilisation", "first audio"],
 )
@@ -197,12 +200,22 @@ def test_admission(cost_s: float, limits: dict[str, float], num_taken: int) -> N
     try:
         assert hall.engine.load_report().room == num_taken
         for stream_id in range(num_taken):
-            hall.speak(stream_id, "text", end=False)
+            hall.speak(stream_id, SIXTY_CHARACTERS, end=False)
         with pytest.raises(EngineOverloaded):
             hall.speak(99, "text")
         report = hall.engine.load_report()
         assert (report.room, report.num_streams) == (0, num_taken)
         assert report.refusal
+    finally:
+        hall.release()
+        hall.engine.close()
+
+
+def test_admission_counts_the_text_that_waits() -> None:
+    hall = Hall(cost_s=0.02, first_audio_target_ms=130.0)
+    try:
+        hall.speak(1, 2 * SIXTY_CHARACTERS, end=False)
+        assert hall.engine.load_report().room == 3
     finally:
         hall.release()
         hall.engine.close()

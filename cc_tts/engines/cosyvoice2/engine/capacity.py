@@ -13,7 +13,7 @@ import bisect
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
@@ -25,7 +25,6 @@ TYPICAL_POSITIONS: Final = 200
 _ALPHA: Final = 0.2
 _MAX_RISE: Final = 4.0
 _LEAST_MS: Final = 1e-3  # a cost of nothing could never rise again under the bound above
-_MAX_SIZE: Final = 2**40
 _KEYS_LIKE_ONE_FRAME: Final = 1160  # this many keys cost a frame as much attention as all else it costs (132 MFLOP)
 
 _TOKENS_PER_S: Final = 25
@@ -45,32 +44,22 @@ class StageCost:
 
     The line is fitted to the mean cost of each power of two of the size, by least squares of the relative error; it never
     falls, and is never below zero. An observation counts as at most four times what was expected and moves its mean by a
-    fifth of the difference, so one spike leaves at most 1.6 times the cost behind.
-
-    Args:
-        fixed_ms: of a call of any size, while nothing was observed.
-        each_ms: of each unit of the size besides.
-
-    Raises:
-        ValueError: here and below, for a size or a cost that is negative or not finite.
-
+    fifth of the difference, so one spike leaves at most 1.6 times the cost behind. While nothing was observed, a call costs
+    ``fixed_ms``, and ``each_ms`` for each unit of its size.
     """
 
     def __init__(self, fixed_ms: float, each_ms: float = 0.0) -> None:
-        self._fixed_ms = _checked(fixed_ms, math.inf)
-        self._each_ms = _checked(each_ms, math.inf)
+        self._fixed_ms = fixed_ms
+        self._each_ms = each_ms
         self._means: dict[int, tuple[float, float]] = {}
 
     def ms(self, size: float) -> float:
         """The predicted cost; 0 for a size of 0."""
-        return max(_LEAST_MS, self._fixed_ms + self._each_ms * size) if _checked(size, _MAX_SIZE) else 0.0
+        return max(_LEAST_MS, self._fixed_ms + self._each_ms * size) if size else 0.0
 
     def observe(self, size: float, cost_ms: float) -> None:
-        """A call of this size took ``cost_ms``."""
-        cost_ms, expected_ms = _checked(cost_ms, math.inf), self.ms(size)
-        if not size:
-            return
-        octave = math.frexp(size)[1]
+        """A call of this size, 1 or more, took ``cost_ms``."""
+        octave, expected_ms = math.frexp(size)[1], self.ms(size)
         if octave in self._means:
             mean_size, expected_ms = self._means[octave]
             size = mean_size + _ALPHA * (size - mean_size)
@@ -107,14 +96,7 @@ class StageCosts:
     """By frames."""
 
     def call_ms(self, num_rows: int, max_frames: int, num_keys: int) -> float:
-        """What a call of flow and vocoder costs.
-
-        Args:
-            num_rows: sequences in the call.
-            max_frames: frames that the longest row solves.
-            num_keys: frames that the longest row attends to.
-
-        """
+        """What a call of flow and vocoder costs whose longest row solves ``max_frames`` and attends to ``num_keys``."""
         num_frames = num_rows * max_frames
         return self.flow.ms(weighted_frames(num_frames, num_keys)) + self.vocoder.ms(num_frames)
 
@@ -134,12 +116,6 @@ def weighted_frames(num_frames: int, num_keys: int) -> float:
     return num_frames * (1.0 + num_keys / _KEYS_LIKE_ONE_FRAME)
 
 
-def _checked(number: float, limit: float) -> float:
-    if not 0.0 <= number <= limit or math.isinf(number):
-        raise ValueError(f"{number} is not a size or a cost")
-    return number
-
-
 class RefusalCode(StrEnum):
     """Why a stream is refused; labels of a metric."""
 
@@ -150,8 +126,7 @@ class RefusalCode(StrEnum):
     STARVING = "starving"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Why a new request does not fit."""
 
     code: RefusalCode
@@ -162,7 +137,6 @@ class Refusal:
 class EngineSnapshot:
     """The engine at an instant, as a new request finds it."""
 
-    now_ms: float
     num_streams: int
     num_first_pending: int
     """Those of them whose listeners have heard nothing yet."""
@@ -178,16 +152,14 @@ class EngineSnapshot:
     """Without those that are reserved for a sequence under way."""
     pages_each: int
     """Pages that a new request will take."""
-    next_end_ms: float = math.inf
-    """The instant at which the next stream ends, as far as is known."""
+    next_end_in_ms: float = math.inf
+    """How long until the next stream ends, as far as is known."""
 
     @property
     def retry_after_s(self) -> int:
         """When to ask again, seconds, rounded up; 1 when nothing is known."""
-        until_end_ms = self.next_end_ms - self.now_ms
-        if not math.isfinite(until_end_ms):
-            return 1
-        return min(_MAX_RETRY_AFTER_S, max(1, math.ceil(until_end_ms / 1000.0)))
+        seconds = 1.0 if math.isinf(self.next_end_in_ms) else self.next_end_in_ms / 1000.0
+        return math.ceil(min(max(1.0, seconds), _MAX_RETRY_AFTER_S))
 
 
 class Capacity:

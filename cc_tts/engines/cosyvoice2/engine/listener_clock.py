@@ -39,13 +39,8 @@ class SlackWindow:
 
 
 class ListenerClock:
-    """The clock of one stream.
-
-    Args:
-        opened_ms: when the stream was opened.
-        first_audio_target_ms: how long after its text the first piece may take.
-        guard_ms: how long before the listener runs dry a piece must be handed out.
-
+    """The clock of one stream: its first piece may take ``first_audio_target_ms`` from its text on, and later ones are due
+    ``guard_ms`` before the listener runs dry.
     """
 
     def __init__(self, *, opened_ms: float, first_audio_target_ms: float, guard_ms: float) -> None:
@@ -54,8 +49,7 @@ class ListenerClock:
         self.sent_ms = 0.0
         """All audio handed out so far."""
         self._dry_ms = -math.inf  # the instant at which all that was sent is played
-        # of a first piece, for a listener who hears nothing
-        self._due_ms: float | None = opened_ms + first_audio_target_ms
+        self._due_ms: float | None = opened_ms + first_audio_target_ms  # of a piece that ends a silence
         self._has_text = False
         self._is_spoken = False
 
@@ -93,13 +87,8 @@ class ListenerClock:
         return underrun_ms
 
     def taken(self, now_ms: float, taken_ms: float, ahead_ms: float) -> None:
-        """The playout side reports.
-
-        Args:
-            now_ms: when the report came.
-            taken_ms: audio it has taken since the stream began; more than was sent is what resampling adds, and ignored.
-            ahead_ms: what of that is not played yet.
-
+        """The playout side reports: it has taken ``taken_ms`` of audio since the stream began, and has not played
+        ``ahead_ms`` of that yet. More than was sent is what resampling adds, and ignored.
         """
         ahead_ms = min(ahead_ms, self.sent_ms)
         left_ms = ahead_ms + max(0.0, self.sent_ms - max(taken_ms, ahead_ms))
@@ -117,7 +106,3 @@ class ListenerClock:
             return math.inf
         running_ms = self._dry_ms - self._guard_ms
         return running_ms if self._due_ms is None else max(self._due_ms, running_ms)
-
-    def slack_ms(self, now_ms: float) -> float:
-        """How long until the next piece is due; negative when it is late."""
-        return self.deadline_ms - now_ms

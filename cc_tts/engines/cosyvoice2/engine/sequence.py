@@ -3,7 +3,7 @@
 ::
 
     Stream     texts ─▸ Sequence ─▸ Sequence ─▸ …        one listener, one clock; audio goes out in this order
-    Sequence   inputs ─▸ [language model] ─▸ tokens ─▸ [flow · vocoder, hop by hop] ─▸ audio
+    Sequence   prefill ─▸ [language model] ─▸ tokens ─▸ [flow · vocoder, hop by hop] ─▸ audio
 """
 
 import bisect
@@ -15,10 +15,9 @@ from collections.abc import Sequence as Row
 from dataclasses import dataclass, field
 from typing import Final
 
-from cc_tts.engines.cosyvoice2.engine.bistream import SPEECH_GROUP, TEXT_GROUP, Bistream, BistreamState
 from cc_tts.engines.cosyvoice2.engine.device import SpeakJob
-from cc_tts.engines.cosyvoice2.engine.feed import Feed
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
+from cc_tts.engines.cosyvoice2.engine.prefill import SPEECH_GROUP, TEXT_GROUP, Bistream, BistreamState, Prefill
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS, hop_to_grid
 
 MS_PER_TOKEN: Final = 40.0
@@ -42,10 +41,10 @@ class Sequence:
     hop: int
     """Tokens of the next flow call, but for what they lack to the grid; ``ALL_AT_ONCE`` where the speed is changed (§6)."""
     silent_tokens: frozenset[int] = frozenset()
-    feed: Feed | None = None
-    """To be fed; None while the language model runs, waits for text, or is done."""
+    prefill: Prefill | None = None
+    """To be done next; None while the language model runs, waits for text, or is done."""
     is_running: bool = False
-    """It was fed and has not stopped."""
+    """It was prefilled and has not stopped."""
     is_sampled: bool = False
     """The language model is done."""
     tokens: list[int] = field(default_factory=list)
@@ -68,12 +67,12 @@ class Sequence:
     @property
     def is_ready(self) -> bool:
         """Whether the flow can be called."""
-        return bool(self.tokens) and (self.is_sampled or len(self.tokens) >= self.needed_tokens)
+        return bool(self.tokens) and (self.is_sampled or not self.is_last_call)
 
     @property
     def is_sampling(self) -> bool:
         """Whether a round of the language model brings it on."""
-        return not self.is_sampled and (self.is_running or self.feed is not None)
+        return not self.is_sampled and (self.is_running or self.prefill is not None)
 
     @property
     def is_empty(self) -> bool:
@@ -87,12 +86,12 @@ class Sequence:
 
     @property
     def is_well_ahead(self) -> bool:
-        """Whether its listener can do without more of it for now. What a next call needs counts for those behind it only:
-        a first sequence may sample as much as its call needs, and that can be much.
+        """Whether its listener can do without more of it for now. Unsent tokens count for sequences behind the first only:
+        the first may sample as much as its next call needs, and that can be much.
         """
-        if self.may_use_reserve:
-            return False
-        return self.stream.is_far_ahead if self is self.stream.head else self.stream.is_well_ahead
+        stream = self.stream
+        ahead_ms = stream.untaken_ms if self is stream.head else stream.ahead_ms
+        return ahead_ms >= MAX_AHEAD_MS and not self.may_use_reserve
 
     @property
     def deadline_ms(self) -> float:
@@ -111,6 +110,11 @@ class Sequence:
         return self.num_given + self.num_new + LOOKAHEAD_TOKENS
 
     @property
+    def is_last_call(self) -> bool:
+        """Whether a flow call now would take the rest."""
+        return len(self.tokens) < self.needed_tokens
+
+    @property
     def num_flowed(self) -> int:
         """Tokens that the flow has been given."""
         return self.num_given + LOOKAHEAD_TOKENS if self.num_given else 0
@@ -122,7 +126,7 @@ class Sequence:
 
     @property
     def num_next(self) -> int:
-        """Tokens that the next flow call would know, if it ran now."""
+        """Tokens that a flow call now would know."""
         return min(len(self.tokens), self.needed_tokens)
 
     @property
@@ -142,28 +146,28 @@ class Sequence:
         return -(-self.num_frames // (FRAMES_PER_TOKEN * CHUNK_TOKENS)) + 1
 
     @property
+    def text_chunk_index(self) -> int:
+        """The text chunk that it would speak; the last one, if it is the last call."""
+        num_text = sys.maxsize if self.is_last_call else self.num_given * TEXT_GROUP // SPEECH_GROUP
+        return self.marks[bisect.bisect_right(self.marks, (num_text, sys.maxsize)) - 1][1]
+
+    @property
     def unsent_ms(self) -> float:
         """Audio of the tokens that were sampled and not given out."""
         return (len(self.tokens) - self.num_given) * MS_PER_TOKEN / self.stream.speed
 
-    @property
-    def index_now(self) -> int:
-        """The text chunk whose audio comes next."""
-        num_text = self.num_given * TEXT_GROUP // SPEECH_GROUP
-        return self.marks[bisect.bisect_right(self.marks, (num_text, sys.maxsize)) - 1][1]
-
-    @property
-    def last_index(self) -> int:
-        """The last text chunk of it."""
-        return self.marks[-1][1]
-
     def next_job(self) -> SpeakJob:
         """The next call of flow and vocoder, which takes its tokens."""
-        end, is_last = self.num_next, len(self.tokens) < self.needed_tokens
+        end, is_last = self.num_next, self.is_last_call
         tokens, is_first = self.tokens[self.num_flowed : end], not self.num_given
         self.num_given = end if is_last else end - LOOKAHEAD_TOKENS
         speed = self.stream.speed
         return SpeakJob(slot=self.slot, tokens=tokens, is_first=is_first, is_last=is_last, seed=self.seed, speed=speed)
+
+    def was_prefilled(self) -> None:
+        """The language model has taken the prefill."""
+        self.prefill = None
+        self.is_running = True
 
     def take_sampled(self, ids: Row[int], *, stopped: bool) -> None:
         """Take what the language model has sampled.
@@ -174,27 +178,16 @@ class Sequence:
         """
         for sampled in ids:
             token = sampled if self.bistream is None else self.bistream.take(sampled)
-            if token is None:
+            if token is not None:
+                self.num_silent = self.num_silent + 1 if token in self.silent_tokens else 0
+            if token is None or self.num_silent > MAX_SILENT_IN_A_ROW:
                 self.num_unspoken += 1
             else:
-                self._take(token)
+                self.tokens.append(token)
         if stopped:
             self.is_running = False
             self.is_sampled = self.bistream is None
-            self._go_on()
-
-    def _take(self, token: int) -> None:
-        """A speech token, unless it is one silent token too many."""
-        self.num_silent = self.num_silent + 1 if token in self.silent_tokens else 0
-        if self.num_silent > MAX_SILENT_IN_A_ROW:
-            self.num_unspoken += 1
-        else:
-            self.tokens.append(token)
-
-    def was_fed(self) -> None:
-        """The language model has taken what was to be fed."""
-        self.feed = None
-        self.is_running = True
+            self._extend()
 
     def add_text(self, ids: Row[int], *, text_chunk_index: int) -> None:
         """More of an interleaved text, in tokens."""
@@ -202,20 +195,19 @@ class Sequence:
         self.marks.append((self.num_text, text_chunk_index))
         self.num_text += len(ids)
         self.bistream.add_text(ids)
-        self._go_on()
+        self._extend()
 
     def end_text(self) -> None:
         """An interleaved text has ended."""
         assert self.bistream is not None
         self.bistream.end_text()
-        self._go_on()
+        self._extend()
 
-    def _go_on(self) -> None:
-        """Look what an interleaved sequence is to be fed when it has stopped: more text may have come, or have ended."""
-        if self.bistream is None or self.is_sampled or self.is_running or self.feed is not None:
-            return
-        self.feed = self.bistream.next_feed()
-        self.is_sampled = self.bistream.state is BistreamState.DONE
+    def _extend(self) -> None:
+        """Prefill an interleaved sequence that has stopped, if more text has come or the text has ended."""
+        if self.bistream is not None and not (self.is_sampled or self.is_running or self.prefill is not None):
+            self.prefill = self.bistream.next_prefill()
+            self.is_sampled = self.bistream.state is BistreamState.DONE
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -227,7 +219,7 @@ class Stream:
     speed: float
     clock: ListenerClock
     is_interleaved: bool = False
-    """Its text chunks feed one sequence (§3.5)."""
+    """Its text chunks extend one sequence (§3.5)."""
     texts: deque[tuple[int, str]] = field(default_factory=deque)
     """Text chunks that are no sequence yet, with their indices."""
     held_text: str = ""
@@ -242,38 +234,32 @@ class Stream:
         return self.sequences[0] if self.sequences else None
 
     @property
-    def drawing(self) -> Sequence | None:
+    def sampling(self) -> Sequence | None:
         """The sequence that the language model is not done with; there is one at most."""
         return self.sequences[-1] if self.sequences and not self.sequences[-1].is_sampled else None
 
     @property
-    def is_far_ahead(self) -> bool:
-        """Whether so much audio was handed out and not taken that there shall be no more for now."""
-        return self.clock.sent_ms - self.taken_ms >= MAX_AHEAD_MS
+    def untaken_ms(self) -> float:
+        """Audio that was handed out and not taken."""
+        return self.clock.sent_ms - self.taken_ms
 
     @property
-    def is_well_ahead(self) -> bool:
+    def ahead_ms(self) -> float:
         """The same with the tokens that will be audio as soon as it is wanted."""
-        return self._ahead_ms >= MAX_AHEAD_MS
-
-    @property
-    def _ahead_ms(self) -> float:
-        return self.clock.sent_ms - self.taken_ms + sum(sequence.unsent_ms for sequence in self.sequences)
+        return self.untaken_ms + sum(sequence.unsent_ms for sequence in self.sequences)
 
     @property
     def owes_nothing(self) -> bool:
         """Whether only more text, or the end of it, brings the next audio."""
-        if self.texts:
-            return False
         head = self.head
-        return head is None or not (head.is_sampled or head.is_sampling or head.is_ready)
+        return not self.texts and (head is None or not (head.is_sampled or head.is_sampling or head.is_ready))
 
     @property
     def left_ms(self) -> float:
         """How long until its last audio is handed out; infinite while its length is not known."""
         if not self.has_ended or self.texts or not all(sequence.is_sampled for sequence in self.sequences):
             return math.inf
-        return max(0.0, self._ahead_ms - MAX_AHEAD_MS)
+        return max(0.0, self.ahead_ms - MAX_AHEAD_MS)
 
     @property
     def is_over(self) -> bool:

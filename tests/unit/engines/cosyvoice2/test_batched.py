@@ -89,7 +89,7 @@ def check_empty(engine: BatchedEngine) -> None:
     assert not runner._lm._used
     assert not runner._flow._sequences
     assert not runner._vocoder._num_done
-    assert engine._engine._table.num_free_slots == runner.num_slots
+    assert len(engine._engine._table.free_slots) == runner.num_slots
     assert runner.num_free_pages == runner.num_pages
     assert not engine.has_work
 

@@ -104,7 +104,6 @@ def test_deadlines(name: str) -> None:
         clock_does[what](now_ms, *arguments)
         seen = (clock.deadline_ms, max(0.0, clock.left_ms(now_ms)), clock.is_first)
         assert seen == (deadline_ms, ahead_ms, is_first), (now_ms, what)
-        assert clock.slack_ms(now_ms) == deadline_ms - now_ms
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def fingerprint(hall: Hall) -> object:
             len(each.tokens),
             each.num_given,
             each.prefill is None,
-            each.is_running,
+            each.is_sampling,
             each.is_sampled,
             each.takes_text,
         )

@@ -18,15 +18,12 @@ from typing import Final, NamedTuple
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
 
-MAX_FREE_CAPACITY: Final = 64
-"""The most new requests that are promised to be taken at once."""
-TYPICAL_POSITIONS: Final = 200
-"""Of a new request in the language model: prefix and text."""
+MAX_FREE_CAPACITY: Final = 64  # the most new requests that are promised to be taken at once
+TYPICAL_POSITIONS: Final = 200  # of a new request in the language model: prefix and text
 _ALPHA: Final = 0.2
 _MAX_RISE: Final = 4.0
 _LEAST_MS: Final = 1e-3  # a cost of nothing could never rise again under the bound above
 _KEYS_LIKE_ONE_FRAME: Final = 1160  # this many keys cost a frame as much attention as all else it costs (132 MFLOP)
-
 _TOKENS_PER_S: Final = 25
 _FIRST_TOKENS: Final = CHUNK_TOKENS + LOOKAHEAD_TOKENS
 _HOP_TOKENS: Final = 2 * CHUNK_TOKENS  # a usual later hop: they grow with the slack
@@ -44,8 +41,7 @@ class StageCost:
 
     The line is fitted to the mean cost of each power of two of the size, by least squares of the relative error; it never
     falls, and is never below zero. An observation counts as at most four times what was expected and moves its mean by a
-    fifth of the difference, so one spike leaves at most 1.6 times the cost behind. While nothing was observed, a call costs
-    ``fixed_ms``, and ``each_ms`` for each unit of its size.
+    fifth of the difference, so one spike leaves at most 1.6 times the cost behind.
     """
 
     def __init__(self, fixed_ms: float, each_ms: float = 0.0) -> None:
@@ -86,14 +82,10 @@ def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
 class StageCosts:
     """The costs of all stages; the defaults are what they are taken to cost while nothing is known."""
 
-    prefill: StageCost = field(default_factory=lambda: StageCost(10.0))
-    """By positions, all sequences together."""
-    lm_step: StageCost = field(default_factory=lambda: StageCost(5.0))
-    """By rows."""
-    flow: StageCost = field(default_factory=lambda: StageCost(30.0))
-    """By frames, weighted by their keys (:func:`weighted_frames`); all Euler steps."""
-    vocoder: StageCost = field(default_factory=lambda: StageCost(10.0))
-    """By frames."""
+    prefill: StageCost = field(default_factory=lambda: StageCost(10.0))  # by positions, all sequences together
+    lm_step: StageCost = field(default_factory=lambda: StageCost(5.0))  # by rows
+    flow: StageCost = field(default_factory=lambda: StageCost(30.0))  # by weighted frames, all Euler steps
+    vocoder: StageCost = field(default_factory=lambda: StageCost(10.0))  # by frames
 
     def call_ms(self, num_rows: int, max_frames: int, num_keys: int) -> float:
         """What a call of flow and vocoder costs whose longest row solves ``max_frames`` and attends to ``num_keys``."""
@@ -138,22 +130,14 @@ class EngineSnapshot:
     """The engine at an instant, as a new request finds it."""
 
     num_streams: int
-    num_first_pending: int
-    """Those of them whose listeners have heard nothing yet."""
-    spare_ms: float = math.inf
-    """The least time by which a started stream's next audio will be in time; infinite if there is none."""
-    measured_slack_ms: float = math.inf
-    """What listeners had left when their last audio came (``SlackWindow``)."""
-    num_lm_rows: int
-    """Rows that the language model computes in a step, those of the pending among them."""
-    pending_positions: int = 0
-    """Positions that are yet to be prefilled."""
-    num_free_pages: int
-    """Without those that are reserved for a sequence under way."""
-    pages_each: int
-    """Pages that a new request will take."""
-    next_end_in_ms: float = math.inf
-    """How long until the next stream ends, as far as is known."""
+    num_first_pending: int  # those of them whose listeners have heard nothing yet
+    spare_ms: float = math.inf  # the least time by which a started stream's next audio will be in time
+    measured_slack_ms: float = math.inf  # what listeners had left when their last audio came (SlackWindow)
+    num_lm_rows: int  # that the language model computes in a step, those of the pending among them
+    pending_positions: int = 0  # yet to be prefilled
+    num_free_pages: int  # without those that are reserved for a sequence under way
+    pages_each: int  # of a new request
+    next_end_in_ms: float = math.inf  # how long until the next stream ends, as far as is known
 
     @property
     def retry_after_s(self) -> int:
@@ -173,10 +157,8 @@ class Capacity:
     def admit(self, snapshot: EngineSnapshot) -> Refusal | None:
         """Whether one new request is taken, asked before its stream is opened; None if it is."""
         refusal = self.refusal(snapshot)
-        if refusal is None:
-            self._is_closed = False
-        elif refusal.code not in (RefusalCode.SLOTS, RefusalCode.MEMORY):
-            self._is_closed = True
+        if refusal is None or refusal.code not in (RefusalCode.SLOTS, RefusalCode.MEMORY):
+            self._is_closed = refusal is not None
         return refusal
 
     def free_capacity(self, snapshot: EngineSnapshot) -> int:
@@ -208,20 +190,15 @@ class Capacity:
         if first_audio_ms > limit_ms:
             late = f"after {first_audio_ms:.0f} ms instead of at most {limit_ms:.0f} ms"
             return Refusal(RefusalCode.FIRST_AUDIO, f"first audio would come {late}")
-        begin_share = self._work_ahead_ms(snapshot, num_new) / config.first_audio_target_ms
-        utilisation = begin_share + self.utilisation(snapshot.num_streams + num_new)
-        limit = within * config.max_utilisation
-        if utilisation > limit:
-            share = f"{100 * utilisation:.0f} % of the device would be needed where at most {100 * limit:.0f} % may be"
-            return Refusal(RefusalCode.UTILISATION, share)
+        limit, share = within * config.max_utilisation, self.utilisation(snapshot.num_streams + num_new)
+        share += self._work_ahead_ms(snapshot, num_new) / config.first_audio_target_ms
+        if share > limit:
+            needed = f"{100 * share:.0f} % of the device would be needed where at most {100 * limit:.0f} % may be"
+            return Refusal(RefusalCode.UTILISATION, needed)
         return None
 
     def first_audio_ms(self, snapshot: EngineSnapshot, num_new: int = 1) -> float:
-        """Predicted time to first audio of the last of so many new requests.
-
-        The prefills, the tokens of the first hop at the batch that is then running, and flow and vocoder of all first calls
-        together; longer by the share of time that the flow calls of the started streams take meanwhile.
-        """
+        """Predicted time to first audio of the last of so many new requests, with the calls of started streams."""
         steps_ms = _FIRST_TOKENS * self._costs.lm_step.ms(snapshot.num_lm_rows + num_new)
         own_ms = _FIRST_AUDIO_MARGIN * (self._work_ahead_ms(snapshot, num_new) + steps_ms)
         num_started = max(0, snapshot.num_streams - snapshot.num_first_pending)

@@ -19,10 +19,8 @@ class Sampled:
 
     ids: tuple[int, ...]
     """Speech tokens. With ``rules.reports_special`` the special id that stopped the slot is the last one: FILL, say."""
-    stopped: bool
-    """It samples no more until it is extended, if ever."""
-    failed: bool = False
-    """It stopped because its numbers were not finite, or because it filled its slot of the cache. Release it."""
+    stopped: bool  # it samples no more until it is extended, if ever
+    failed: bool = False  # stopped as its numbers were not finite or its slot of the cache was full; release it
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +66,12 @@ class Device(Protocol):
     """What runs the networks; see :class:`cc_tts.engines.cosyvoice2.runners.runner.ModelRunner`."""
 
     num_slots: int
-    max_tokens: int
-    """Speech tokens of a sequence, those of the flow's prompt among them."""
-    silent_tokens: frozenset[int]
-    """Speech tokens that sound of nothing."""
+    max_tokens: int  # of speech in a sequence, those of the flow's prompt among them
+    silent_tokens: frozenset[int]  # speech tokens that sound of nothing
 
     def start(self, prefills: Row[SlotPrefill]) -> None:
-        """Prefill slots of the language model; one that is not extended is opened, for the flow as well.
-
-        Raises ``CcTtsError`` when one of them does not fit; nothing has changed then. Here and below: ``DeviceLost``.
+        """Prefill slots of the language model; one that is not extended is opened, for the flow as well. Raises
+        ``CcTtsError`` when one of them does not fit, before anything changed; here and below ``DeviceLost``.
         """
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Sampled]:

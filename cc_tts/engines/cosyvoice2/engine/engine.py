@@ -28,13 +28,10 @@ from cc_tts.engines.cosyvoice2.engine.stream_table import StreamTable
 from cc_tts.engines.stepped import EngineLoad, StepOut, StreamRequest
 from cc_tts.errors import EngineOverloaded, TextTooLong
 
-TYPICAL_TOKENS: Final = 200
-"""Speech tokens of a sequence, for the memory that a new request is taken to need: 8 s."""
-MAX_WAITING_TEXTS: Final = 4096
-"""Text chunks of a stream that have not begun; a book of 200 pages in sentences."""
+TYPICAL_TOKENS: Final = 200  # of speech, for the memory that a new request is taken to need: 8 s
+MAX_WAITING_TEXTS: Final = 4096  # text chunks of a stream that have not begun; a book of 200 pages in sentences
 LOAD_REPORT_INTERVAL_MS: Final = 50.0
-_AIM: Final = 2 / 3
-"""Of the target for first audio: when the schedule has it due. Others come in between, and costs are predictions."""
+_AIM: Final = 2 / 3  # of the target for first audio, as others come in between and costs are predictions
 
 log = logs.get(__name__)
 
@@ -55,27 +52,11 @@ class Engine:
         self._scheduler = Scheduler(config, costs)
         self._capacity = Capacity(config, costs)
         self._load: tuple[float, EngineLoad] | None = None
-        self._table = StreamTable(
-            device, front, max_streams=config.max_streams, first_hop_tokens=config.first_hop_tokens
-        )
-        self._executor = Executor(
-            self._table,
-            device,
-            costs,
-            run_ahead_tokens=config.run_ahead_tokens,
-            choose_hop=self._choose_hop,
-            now_ms=self._now_ms,
-        )
-
-    # --- steps
+        self._table = StreamTable(device, front, config)
+        self._executor = Executor(self._table, device, costs, config, choose_hop=self._choose_hop, now_ms=self._now_ms)
 
     def step(self) -> Row[StepOut]:
-        """One round of each stage, the most urgent first.
-
-        Raises:
-            DeviceLost: there is nothing left to step.
-
-        """
+        """One round of each stage, the most urgent first. Raises ``DeviceLost`` when no stream can go on."""
         executor, scheduler = self._executor, self._scheduler
         self._table.begin_texts()
         scheduler.num_rows = self._device.num_rows
@@ -90,7 +71,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether :meth:`step` would do something; if not, only news from outside brings anything on."""
-        return bool(self._table.outs) or any(self._has_work(stream) for stream in self._table.streams.values())
+        return any(self._has_work(stream) for stream in self._table.streams.values())
 
     def _has_work(self, stream: Stream) -> bool:
         head = stream.head
@@ -113,43 +94,28 @@ class Engine:
             hops=hops,
         )
 
-    # --- streams
-
     def open(self, request: StreamRequest) -> None:
-        """Begin a stream.
-
-        Raises:
-            UnknownVoice: no voice has this id.
-            EngineOverloaded: admission refuses it.
-
-        """
+        """Begin a stream. Raises ``UnknownVoice``, and ``EngineOverloaded`` when admission refuses it."""
         self._front.num_flow_prompt(request.voice)
         if request.stream_id in self._table.streams:
             raise ValueError(f"stream {request.stream_id} is open already")
-        now_ms = self._now_ms()
         snapshot = self._snapshot(request.voice)
         refusal = self._capacity.admit(snapshot)
         if refusal is not None and (refusal.code is RefusalCode.SLOTS or not self._config.admits_all):
             log.info("stream_refused", code=refusal.code, reason=refusal.reason)
             raise EngineOverloaded(refusal.reason, retry_after_s=snapshot.retry_after_s)
-        config = self._config
-        listener = ListenerClock(
-            opened_ms=now_ms, first_audio_target_ms=_AIM * config.first_audio_target_ms, guard_ms=config.guard_ms
-        )
+        config, target_ms = self._config, _AIM * self._config.first_audio_target_ms
         self._table.streams[request.stream_id] = Stream(
             stream_id=request.stream_id,
             voice_id=request.voice,
             speed=request.speed,
             is_interleaved=config.interleaved and request.speed == 1.0,
-            clock=listener,
+            clock=ListenerClock(first_audio_target_ms=target_ms, guard_ms=config.guard_ms),
         )
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
-        """Append a text chunk; ignored when the stream is not there or has ended.
-
-        Raises:
-            TextTooLong: too many chunks wait to be spoken; the stream goes on without this one.
-
+        """Append a text chunk; ignored when the stream is not there or has ended. Raises ``TextTooLong`` when too many
+        wait to be spoken; the stream goes on without this one.
         """
         stream = self._table.streams.get(stream_id)
         if stream is None or stream.has_ended:
@@ -185,13 +151,8 @@ class Engine:
         for stream_id in list(self._table.streams):
             self._table.remove(stream_id)
 
-    # --- how busy it is
-
     def load_report(self, voice_id: str) -> EngineLoad:
-        """How busy it is; ``voice_id`` is that of a usual new request.
-
-        A report is repeated for :data:`LOAD_REPORT_INTERVAL_MS`, unless streams came or went.
-        """
+        """How busy it is for a new request with this voice; the same for 50 ms, unless streams came or went."""
         now_ms, table, device = self._now_ms(), self._table, self._device
         if self._load is not None:
             then_ms, load = self._load

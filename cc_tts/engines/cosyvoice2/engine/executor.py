@@ -11,6 +11,7 @@ from collections.abc import Sequence as Row
 from typing import Final
 
 from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.device import Device, Sampled, SlotPrefill, Spoken
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice2.engine.scheduler import FlowCandidate, LmCandidate, LmPlan
@@ -19,8 +20,7 @@ from cc_tts.engines.cosyvoice2.engine.stream_table import StreamTable
 from cc_tts.engines.stepped import SpeechOut
 from cc_tts.errors import CcTtsError, EngineFailed
 
-BYTES_PER_MS: Final = 48.0
-"""16-bit mono at 24 kHz."""
+BYTES_PER_MS: Final = 48.0  # 16-bit mono at 24 kHz
 _MAX_RESERVED_SHARE: Final = 4  # a quarter of few pages
 
 
@@ -32,22 +32,20 @@ class Executor:
         table: StreamTable,
         device: Device,
         costs: StageCosts,
+        config: EngineConfig,
         *,
-        run_ahead_tokens: int,
         choose_hop: Callable[[Sequence, float], None],
         now_ms: Callable[[], float],
     ) -> None:
         self._table = table
         self._device = device
         self._costs = costs
-        self._run_ahead_tokens = run_ahead_tokens
+        self._run_ahead_tokens = config.run_ahead_tokens
         self._choose_hop = choose_hop
         self._now_ms = now_ms
         longest = -(-device.max_tokens // CHUNK_TOKENS)
         self.num_reserved_pages = min(longest, device.num_pages // _MAX_RESERVED_SHARE)
         """So many are left free for a sequence under way: no longer speech than they hold ever lacks pages."""
-
-    # --- the language model
 
     def may_sample(self, sequence: Sequence) -> bool:
         """Whether it has tokens to sample and is not too far ahead of its listener."""
@@ -73,8 +71,7 @@ class Executor:
         """One round."""
         if not plan.decode:
             return
-        sequences = self._table.sequences
-        begin_ms = self._now_ms()
+        sequences, begin_ms = self._table.sequences, self._now_ms()
         num_positions = self._prefill([sequences[key] for key in plan.prefill])
         running = [(sequences[key], until) for key, until in plan.decode.items() if key in sequences]
         sampled: Mapping[int, Sampled] = {}
@@ -98,35 +95,29 @@ class Executor:
         num_positions = 0
         if not pairs:
             return 0
+        prefills = [SlotPrefill(each.slot, each.stream.voice_id, prefill, each.seed) for each, prefill in pairs]
         with table.failing("prefill", [sequence.stream for sequence, _ in pairs]):
             try:
-                self._device.start(
-                    [SlotPrefill(each.slot, each.stream.voice_id, prefill, each.seed) for each, prefill in pairs]
-                )
+                self._device.start(prefills)
             except CcTtsError:  # nothing has changed
                 if len(pairs) == 1:
                     raise
                 return sum(self._prefill([sequence]) for sequence, _ in pairs)
             for sequence, prefill in pairs:
-                sequence.was_prefilled()
+                sequence.prefill = None
                 num_positions += len(prefill.inputs)
         return num_positions
 
     def _take(self, sequence: Sequence, sampled: Sampled) -> None:
-        stream = sequence.stream
-        if sampled.failed:
-            reason = "its numbers were not finite, or the speech would not end"
-            self._table.fail(stream, EngineFailed(f"the language model broke off: {reason}"), wipe=True)
-            return
         try:
+            if sampled.failed:
+                reason = "its numbers were not finite, or the speech would not end"
+                raise EngineFailed(f"the language model broke off: {reason}")
             sequence.take_sampled(sampled.ids, stopped=sampled.stopped)
+            if sequence.num_prompt + len(sequence.tokens) > self._device.max_tokens:
+                raise EngineFailed("the speech would not end")
         except CcTtsError as error:
-            self._table.fail(stream, error)
-            return
-        if sequence.num_prompt + len(sequence.tokens) > self._device.max_tokens:
-            self._table.fail(stream, EngineFailed("the speech would not end"))
-
-    # --- flow and vocoder
+            self._table.fail(sequence.stream, error, wipe=sampled.failed)
 
     def flow_candidates(self) -> list[FlowCandidate]:
         """Sequences that a call could be for.
@@ -134,17 +125,18 @@ class Executor:
         A call that would take reserved pages waits. As long as one does, no other sequence begins, and the oldest under way
         may take them and is spoken to its end, which frees its pages: so every sequence gets its turn.
         """
-        ready = [head for head in self._table.heads if head.is_ready and not head.is_well_ahead]
+        heads = [stream.sequences[0] for stream in self._table.streams.values() if stream.sequences]
+        ready = [head for head in heads if head.is_ready and not head.is_well_ahead]
         num_free = self._device.num_free_pages
         fitting = [head for head in ready if self._fits(head, num_free)]
         if len(fitting) < len(ready):
-            turn = self._turn(num_free)
+            turn = _turn(heads, num_free)
             turn.may_use_reserve = True
-            fitting = [head for head in fitting if head.num_flowed and head is not turn] + [turn] * turn.is_ready
+            fitting = [head for head in fitting if head.num_given and head is not turn] + [turn] * turn.is_ready
         return [
             FlowCandidate(
                 key=head.key,
-                deadline_ms=head.stream.clock.deadline_ms,
+                deadline_ms=head.deadline_ms,
                 num_frames=head.num_frames,
                 num_keys=head.num_keys,
                 is_first=head.stream.clock.is_first,
@@ -155,13 +147,6 @@ class Executor:
     def _fits(self, sequence: Sequence, num_free: int) -> bool:
         num_reserved = 0 if sequence.may_use_reserve else self.num_reserved_pages
         return sequence.num_new_pages + num_reserved <= num_free
-
-    def _turn(self, num_free: int) -> Sequence:
-        """The oldest sequence under way for which there are pages, or else the oldest of all: it fails if there are none."""
-        moving = [head for head in self._table.heads if head.is_ready or head.is_sampling]
-        under_way = [head for head in moving if head.num_flowed]
-        fitting = [head for head in under_way if head.num_new_pages <= num_free]
-        return min(fitting or under_way or moving, key=lambda head: head.key)
 
     def speak(self, keys: Iterable[int]) -> None:
         """One call for these candidates, the most urgent first."""
@@ -204,3 +189,11 @@ class Executor:
             table.finish(sequence)
         else:
             self._choose_hop(sequence, now_ms)
+
+
+def _turn(heads: Row[Sequence], num_free: int) -> Sequence:
+    """The oldest sequence under way for which there are pages, or else the oldest of all: it fails if there are none."""
+    moving = [head for head in heads if head.is_ready or head.is_sampling]
+    under_way = [head for head in moving if head.num_given]
+    fitting = [head for head in under_way if head.num_new_pages <= num_free]
+    return min(fitting or under_way or moving, key=lambda head: head.key)

@@ -1,6 +1,6 @@
-"""What the language model is prefilled with, and which ids it may then sample (§3.3, §3.5). No network.
+"""What the language model is prefilled with, and which ids it may then sample (§3.3, §3.5).
 
-Streamed text is interleaved with speech::
+::
 
     text tokens ─▸ add_text ─▸ WAITING ─ five text tokens ─▸ INTERLEAVED ─ FILL ─▸ WAITING … end_text ─▸ LAST ─▸ DONE
 
@@ -12,7 +12,7 @@ that ends before anything was sampled is prefilled as a whole (§3.2), with that
 from collections import deque
 from collections.abc import Iterable
 from collections.abc import Sequence as Row
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
@@ -40,16 +40,11 @@ class SamplingRules:
     A special id can never be an input, so whichever is sampled ends the sampling until the sequence is extended.
     """
 
-    forbidden: ForbiddenIds
-    """Special ids that are never sampled."""
-    min_sampled: int = 0
-    """The end of speech is forbidden, too, before so many ids."""
-    max_sampled: int = UNLIMITED
-    """Sampling ends after so many ids."""
-    forced_fill_at: int | None = None
-    """After so many ids FILL is taken, and the sampler is not asked."""
-    reports_special: bool = False
-    """Whether a special id that ends the sampling is reported as the last of the ids."""
+    forbidden: ForbiddenIds  # special ids that are never sampled
+    min_sampled: int = 0  # the end of speech is forbidden, too, before so many ids
+    max_sampled: int = UNLIMITED  # sampling ends after so many ids
+    forced_fill_at: int | None = None  # after so many ids FILL is taken, and the sampler is not asked
+    reports_special: bool = False  # a special id that ends the sampling is reported as the last of the ids
 
     @classmethod
     def of_request(cls, limits: LengthLimits) -> "SamplingRules":
@@ -64,8 +59,7 @@ class Prefill:
 
     inputs: Row[LmInput]
     rules: SamplingRules
-    extends: bool = False
-    """The sequence has begun, and goes on with these inputs."""
+    extends: bool = False  # a sequence that has begun
 
 
 class BistreamState(Enum):
@@ -110,11 +104,8 @@ class Bistream:
         if len(self._queue) >= TEXT_GROUP:
             self.state = BistreamState.INTERLEAVED
             group = [self._queue.popleft() for _ in range(TEXT_GROUP)]
-            rules = SamplingRules(
-                forbidden=ForbiddenIds(end=True, unused=True, fill=False),
-                forced_fill_at=self._num_sampled + SPEECH_GROUP,
-                reports_special=True,
-            )
+            forbidden, fill_at = ForbiddenIds(end=True, unused=True, fill=False), self._num_sampled + SPEECH_GROUP
+            rules = SamplingRules(forbidden=forbidden, forced_fill_at=fill_at, reports_special=True)
             return Prefill(group if extends else [SOS, *group], rules, extends)
         if not self.has_all_text:
             return None
@@ -124,31 +115,22 @@ class Bistream:
         self.state = BistreamState.LAST
         limits = LengthLimits.of_text(len(self._text))
         self._max_sampled = self._num_sampled + limits.max_len
-        rules = SamplingRules(
-            forbidden=ForbiddenIds(end=False, unused=True, fill=True),
-            min_sampled=self._num_sampled if extends else limits.min_len,
-            max_sampled=self._max_sampled,
-            reports_special=True,
-        )
+        limits = LengthLimits(self._num_sampled if extends else limits.min_len, self._max_sampled)
+        rules = replace(SamplingRules.of_request(limits), reports_special=True)
         inputs = [*self._queue, TASK] if extends else unistream_inputs(self._prompt_text, self._text, ())
         return Prefill(inputs, rules, extends)
 
     def take(self, sampled: int) -> int | None:
-        """An id was sampled; returns the speech token, None if it is a special id.
-
-        Raises:
-            EngineFailed: an id that has no meaning here; only possible when it was not forbidden.
-
+        """An id was sampled; returns the speech token, None if it is a special id. Raises ``EngineFailed`` for one that
+        has no meaning here, which is only possible when it was not forbidden.
         """
         self._num_sampled += 1
-        if self.state is BistreamState.INTERLEAVED and sampled == self._ids.fill:
-            self.state = BistreamState.WAITING
-            return None
-        if self.state is BistreamState.LAST and sampled == self._ids.end:
-            self.state = BistreamState.DONE
+        is_last = self.state is BistreamState.LAST
+        if sampled == (self._ids.end if is_last else self._ids.fill):
+            self.state = BistreamState.DONE if is_last else BistreamState.WAITING
             return None
         if sampled >= self._ids.num_codes:
             raise EngineFailed(f"the language model sampled the special id {sampled} out of its place")
-        if self.state is BistreamState.LAST and self._num_sampled >= self._max_sampled:
+        if is_last and self._num_sampled >= self._max_sampled:
             self.state = BistreamState.DONE
         return sampled

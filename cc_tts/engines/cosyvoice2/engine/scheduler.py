@@ -12,25 +12,21 @@ stay short enough for what waits behind them. No clock, no device: the same in, 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence as Row
 from dataclasses import dataclass, field
 from typing import Final
 
 from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.schedule import (
-    CHUNK_TOKENS,
-    FRAMES_PER_TOKEN,
-    HOPS,
-    LOOKAHEAD_TOKENS,
-    hop_to_grid,
-)
+from cc_tts.engines.cosyvoice2.engine.schedule import FRAMES_PER_TOKEN, HOPS, LOOKAHEAD_TOKENS, hop_to_grid
 
 _HOP_MARGIN: Final = 1.65  # 1.5 refused 7 calls in three simulated runs of 128, this 3, with the same audio
 _LATE_GROWTH: Final = 1.5  # late rows may be held up by so much for rows that are not late
 _APART_MARGIN: Final = 1.1  # costs are predictions; what is about equal goes together
 _WAIT_MARGIN: Final = 1.5  # the same, for a call that waits for more rows
 _MAX_FIRST_LATE_MS: Final = 1000.0
+_LONGEST_CALL_FRAMES: Final = FRAMES_PER_TOKEN * (max(HOPS) + min(HOPS))  # the longest hop, filled up to the grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +36,9 @@ class LmCandidate:
     key: int
     deadline_ms: float
     num_sampled: int
-    num_needed: int
-    """How many must be sampled before its next flow call can run."""
-    is_first: bool
-    """Whether the listener waits for a first piece."""
-    num_prefill: int = 0
-    """Positions to be prefilled first; 0 once that is done."""
+    num_needed: int  # for its next flow call
+    is_first: bool  # the listener waits for a first piece
+    num_prefill: int = 0  # positions to be prefilled first; 0 once that is done
 
     @property
     def num_missing(self) -> int:
@@ -69,10 +62,8 @@ class FlowCandidate:
 
     key: int
     deadline_ms: float
-    num_frames: int
-    """Frames that the call solves."""
-    num_keys: int
-    """Frames that it attends to."""
+    num_frames: int  # that the call solves
+    num_keys: int  # frames that it attends to
     is_first: bool
 
 
@@ -92,17 +83,14 @@ class Scheduler:
     def __init__(self, config: EngineConfig, costs: StageCosts) -> None:
         self._config = config
         self._costs = costs
-        self.num_rows = 1
-        """Rows that a decode step computes now, whichever sequences are sampled (:attr:`Device.num_rows`)."""
+        self.num_rows = 1  # that a decode step computes now, whichever sequences are sampled (Device.num_rows)
 
-    def plan_lm(
-        self, now_ms: float, candidates: Sequence[LmCandidate], flow_waiting: Sequence[FlowCandidate] = ()
-    ) -> LmPlan:
+    def plan_lm(self, now_ms: float, candidates: Row[LmCandidate], flow_waiting: Row[FlowCandidate] = ()) -> LmPlan:
         """The next round; ``flow_waiting`` can run as soon as it is over, and at once if there is a first piece among them.
 
-        Sequences short of tokens for their next flow call come first. A new one is sampled in the round that prefills it.
-        At least one is prefilled if its turn comes, and at least one step is done, however urgent the flow calls are that
-        wait. Only the need of a first piece ends a round: short rounds make small flow calls (docs/engine-notes.md).
+        Sequences short of tokens for their next flow call come first. However urgent the flow calls are that wait, one new
+        sequence is prefilled if its turn comes, and one step is done. Only the need of a first piece ends a round: short
+        rounds make small flow calls (docs/engine-notes.md).
         """
         config = self._config
         if any(c.is_first for c in flow_waiting):
@@ -131,12 +119,12 @@ class Scheduler:
         return LmPlan(prefill=tuple(prefill), decode=until, num_steps=num_steps)
 
     def _left_ms(self, now_ms: float, waiting: FlowCandidate) -> float:
-        """How long a round may be; as long as the call that waits, if that is late anyway, or others would lack tokens."""
+        """How long a round may be: as long as the call that waits, if that is late, or others would lack tokens."""
         call_ms = self._call_ms(waiting)
         left_ms = waiting.deadline_ms - now_ms - call_ms
         return left_ms if left_ms >= 0.0 else call_ms
 
-    def _num_steps(self, chosen: Sequence[LmCandidate], left_ms: float) -> int:
+    def _num_steps(self, chosen: Row[LmCandidate], left_ms: float) -> int:
         ahead = max(c.num_needed + self._config.run_ahead_tokens - c.num_sampled for c in chosen)
         useful = min((c.num_missing for c in chosen if c.is_first and c.num_missing), default=ahead)
         num_steps = min(self._config.max_steps_per_round, useful)
@@ -144,23 +132,17 @@ class Scheduler:
         return num_steps if left_ms >= num_steps * step_ms else max(1, int(left_ms / step_ms))
 
     def plan_flow(
-        self,
-        now_ms: float,
-        candidates: Sequence[FlowCandidate],
-        lm_pending: Sequence[LmCandidate] = (),
-        *,
-        may_wait: bool = True,
+        self, now_ms: float, candidates: Row[FlowCandidate], sampling: Row[LmCandidate] = (), *, may_wait: bool = True
     ) -> tuple[int, ...]:
         """The keys of the next batched call, the most urgent first.
 
-        The most urgent candidate is taken; if all have time, the oldest. Others join in the order of their urgency, while
+        The most urgent candidate is taken; if all have time, the oldest. Others join in the order of their urgency, while no
+        deadline that could be met is missed for it, of its rows or of a piece whose tokens are still being sampled; while
+        together costs hardly more than one after the other (padding can cost more than a call of its own); and while rows
+        that are late already are not held up by rows that are not.
 
-        * no deadline that could be met is missed for it, of its rows or of a piece whose tokens are still being sampled;
-        * together costs hardly more than one after the other (padding can cost more than a call of its own);
-        * rows that are late already are not held up by rows that are not.
-
-        Empty if there is none, or if all can wait for more rows to share the call, and none is a first piece. ``lm_pending``
-        have tokens left to sample; they are sampled now if waiting ``may_wait`` for them.
+        Empty if there is none, or if all can wait for more rows to share the call, and none is a first piece. It
+        ``may_wait`` while tokens are sampled, of the sequences ``sampling``.
         """
         if not candidates:
             return ()
@@ -168,22 +150,20 @@ class Scheduler:
         order = sorted(candidates, key=lambda c: _urgency(c, now_ms, easy_slack_ms=config.easy_slack_ms))
         seed = order[0]
         batch = _Batch((seed.key,), seed.num_frames, seed.num_keys, self._call_ms(seed))
-        pending = [c for c in lm_pending if c.num_missing > 0]
+        pending = [c for c in sampling if c.num_missing > 0]
         if may_wait and pending and not any(c.is_first for c in order):
             frames, keys = max(c.num_frames for c in order), max(c.num_keys for c in order)
             together_ms = self._costs.calls_ms(len(order), frames, keys, max_rows=config.max_flow_rows)
             if seed.deadline_ms - now_ms - _WAIT_MARGIN * together_ms > config.wait_slack_ms:
                 return ()
-        deadlines_ms = [seed.deadline_ms, *(c.deadline_ms - self._piece_ms(c, len(lm_pending)) for c in pending)]
+        deadlines_ms = [seed.deadline_ms, *(c.deadline_ms - self._piece_ms(c, len(sampling)) for c in pending)]
         latest_ms = min((each_ms for each_ms in deadlines_ms if each_ms >= now_ms + batch.cost_ms), default=math.inf)
         return self._grown(now_ms, batch, order, latest_ms).keys
 
-    def _grown(self, now_ms: float, batch: _Batch, order: Sequence[FlowCandidate], latest_ms: float) -> _Batch:
+    def _grown(self, now_ms: float, batch: _Batch, order: Row[FlowCandidate], latest_ms: float) -> _Batch:
         """``batch``, which holds the first of ``order``, with those that may join it. It must end by ``latest_ms``."""
         late_cost_ms = batch.cost_ms if order[0].deadline_ms < now_ms + batch.cost_ms else math.inf
         for candidate in order[1 : 4 * self._config.max_flow_rows]:
-            if len(batch.keys) == self._config.max_flow_rows:
-                break
             joined = self._join(batch, candidate)
             if joined is None or now_ms + joined.cost_ms > latest_ms:
                 continue
@@ -200,7 +180,7 @@ class Scheduler:
         """The batch with one row more, or None when it is too large or not worth its padding."""
         keys = (*batch.keys, candidate.key)
         frames = max(batch.num_frames, candidate.num_frames)
-        if len(keys) * frames > self._config.max_flow_frames:
+        if len(keys) > self._config.max_flow_rows or len(keys) * frames > self._config.max_flow_frames:
             return None
         num_keys = max(batch.num_keys, candidate.num_keys)
         cost_ms = self._costs.call_ms(len(keys), frames, num_keys)
@@ -208,7 +188,7 @@ class Scheduler:
             return None
         return _Batch(keys, frames, num_keys, cost_ms)
 
-    def spare_ms(self, now_ms: float, sampling: Sequence[LmCandidate], ready: Sequence[FlowCandidate]) -> float:
+    def spare_ms(self, now_ms: float, sampling: Row[LmCandidate], ready: Row[FlowCandidate]) -> float:
         """The least time by which a started stream's next piece will be in time, all that is due before it done first.
 
         Tokens are sampled together, calls come in batches of a quarter of the rows. Negative when a listener will run dry;
@@ -232,7 +212,7 @@ class Scheduler:
         return spare_ms
 
     def choose_hop(
-        self, slack_ms: float, *, behind: int, num_ready: int, num_streams: int, hops: Sequence[int] = HOPS
+        self, slack_ms: float, *, behind: int, num_ready: int, num_streams: int, hops: Row[int] = HOPS
     ) -> int:
         """How many tokens the next flow call of a sequence should give out.
 
@@ -261,7 +241,7 @@ class Scheduler:
 
     def _piece_ms(self, candidate: LmCandidate, num_rows: int) -> float:
         """Device time from now to the next piece of a sequence that lacks tokens for it."""
-        frames = FRAMES_PER_TOKEN * min(candidate.num_needed, max(HOPS) + CHUNK_TOKENS)
+        frames = min(FRAMES_PER_TOKEN * candidate.num_needed, _LONGEST_CALL_FRAMES)
         steps_ms = candidate.num_missing * self._step_ms(num_rows)
         return self._costs.prefill.ms(candidate.num_prefill) + steps_ms + self._costs.call_ms(1, frames, frames)
 

@@ -23,46 +23,36 @@ from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_T
 MS_PER_TOKEN: Final = 40.0
 MAX_SILENT_IN_A_ROW: Final = 5
 """The rest of a longer run is left out: 200 ms of silence are a pause, seconds of it are a fault of the model."""
-MAX_AHEAD_MS: Final = 4000.0
-"""A stream whose audio is so far ahead of what its reader has taken gets no turn."""
+MAX_AHEAD_MS: Final = 4000.0  # a stream whose audio is so far ahead of what its reader has taken gets no turn
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sequence:
     """One run of the model. Counts are of generated speech tokens."""
 
-    key: int
-    """Rises with age."""
+    key: int  # the lower, the older
     stream: "Stream"
     slot: int
     seed: int
-    num_prompt: int
-    """Tokens of the flow's prompt."""
+    num_prompt: int  # tokens of the flow's prompt
     hop: int
     """Tokens of the next flow call, but for what they lack to the grid; ``ALL_AT_ONCE`` where the speed is changed (§6)."""
     silent_tokens: frozenset[int] = frozenset()
-    prefill: Prefill | None = None
-    """To be done next; None while the language model runs, waits for text, or is done."""
-    is_running: bool = False
-    """It was prefilled and has not stopped."""
-    is_sampled: bool = False
-    """The language model is done."""
+    prefill: Prefill | None = None  # to be done next
+    is_sampled: bool = False  # the language model is done
     tokens: list[int] = field(default_factory=list)
     num_unspoken: int = 0
     """Sampled ids that became no token: they ask for more text, or are silence beyond the fifth in a row."""
-    num_silent: int = 0
-    """Silent tokens sampled last, in a row."""
-    num_given: int = 0
-    """Tokens whose frames were given out."""
+    num_silent: int = 0  # sampled last, in a row
+    num_given: int = 0  # whose frames were given out
     may_use_reserve: bool = False
     """Its flow may take the reserved pages; it is then spoken to its end, however far ahead of its listener."""
     marks: list[tuple[int, int]]
     """Text tokens before each text chunk, and its index. The counts are 0 unless the text is interleaved."""
     bistream: Bistream | None = None
-    """Of an interleaved text, as the two below."""
-    last_text: str = ""
-    """What the next text chunk joins."""
+    """Of an interleaved text, as the two below: its text tokens so far, and what the next text chunk joins."""
     num_text: int = 0
+    last_text: str = ""
 
     @property
     def is_ready(self) -> bool:
@@ -72,7 +62,7 @@ class Sequence:
     @property
     def is_sampling(self) -> bool:
         """Whether a round of the language model brings it on."""
-        return not self.is_sampled and (self.is_running or self.prefill is not None)
+        return not self.is_sampled and (self.bistream is None or self.bistream.state is not BistreamState.WAITING)
 
     @property
     def is_empty(self) -> bool:
@@ -86,11 +76,9 @@ class Sequence:
 
     @property
     def is_well_ahead(self) -> bool:
-        """Whether its listener can do without more of it for now. Unsent tokens count for sequences behind the first only:
-        the first may sample as much as its next call needs, and that can be much.
-        """
+        """Whether its listener can do without more of it for now. The first may sample all that its next call needs."""
         stream = self.stream
-        ahead_ms = stream.untaken_ms if self is stream.head else stream.ahead_ms
+        ahead_ms = stream.clock.sent_ms - stream.taken_ms if self is stream.head else stream.ahead_ms
         return ahead_ms >= MAX_AHEAD_MS and not self.may_use_reserve
 
     @property
@@ -100,14 +88,10 @@ class Sequence:
         return self.stream.clock.deadline_ms + sum(each.unsent_ms for each in before)
 
     @property
-    def num_new(self) -> int:
-        """Tokens that the next flow call gives out. A hop shorter than a chunk is taken as it is (:func:`exact_hop`)."""
-        return self.hop if self.hop < CHUNK_TOKENS else hop_to_grid(self.num_prompt + self.num_given, self.hop)
-
-    @property
     def needed_tokens(self) -> int:
-        """Tokens that must be there for the next flow call, unless they end before."""
-        return self.num_given + self.num_new + LOOKAHEAD_TOKENS
+        """Tokens that must be there for the next flow call, unless they end before; a hop below a chunk is exact."""
+        hop = self.hop if self.hop < CHUNK_TOKENS else hop_to_grid(self.num_prompt + self.num_given, self.hop)
+        return self.num_given + hop + LOOKAHEAD_TOKENS
 
     @property
     def is_last_call(self) -> bool:
@@ -115,30 +99,20 @@ class Sequence:
         return len(self.tokens) < self.needed_tokens
 
     @property
-    def num_flowed(self) -> int:
-        """Tokens that the flow has been given."""
-        return self.num_given + LOOKAHEAD_TOKENS if self.num_given else 0
-
-    @property
     def num_needed(self) -> int:
         """Tokens that the next flow call waits for, as far as can be told."""
         return min(self.needed_tokens, len(self.tokens) + CHUNK_TOKENS)
 
     @property
-    def num_next(self) -> int:
-        """Tokens that a flow call now would know."""
-        return min(len(self.tokens), self.needed_tokens)
+    def num_keys(self) -> int:
+        """Frames that a flow call now would attend to."""
+        return FRAMES_PER_TOKEN * (self.num_prompt + min(len(self.tokens), self.needed_tokens))
 
     @property
     def num_frames(self) -> int:
         """Frames that it would solve: those since the last line of the chunk grid."""
-        behind = self.num_prompt + self.num_given
-        return FRAMES_PER_TOKEN * (self.num_prompt + self.num_next - behind // CHUNK_TOKENS * CHUNK_TOKENS)
-
-    @property
-    def num_keys(self) -> int:
-        """Frames that it would attend to."""
-        return FRAMES_PER_TOKEN * (self.num_prompt + self.num_next)
+        num_chunks = (self.num_prompt + self.num_given) // CHUNK_TOKENS
+        return self.num_keys - FRAMES_PER_TOKEN * CHUNK_TOKENS * num_chunks
 
     @property
     def num_new_pages(self) -> int:
@@ -158,24 +132,14 @@ class Sequence:
 
     def next_job(self) -> SpeakJob:
         """The next call of flow and vocoder, which takes its tokens."""
-        end, is_last = self.num_next, self.is_last_call
-        tokens, is_first = self.tokens[self.num_flowed : end], not self.num_given
-        self.num_given = end if is_last else end - LOOKAHEAD_TOKENS
+        begin = self.num_given + LOOKAHEAD_TOKENS if self.num_given else 0
+        tokens, is_first, is_last = self.tokens[begin : self.needed_tokens], not self.num_given, self.is_last_call
+        self.num_given = len(self.tokens) if is_last else self.needed_tokens - LOOKAHEAD_TOKENS
         speed = self.stream.speed
         return SpeakJob(slot=self.slot, tokens=tokens, is_first=is_first, is_last=is_last, seed=self.seed, speed=speed)
 
-    def was_prefilled(self) -> None:
-        """The language model has taken the prefill."""
-        self.prefill = None
-        self.is_running = True
-
     def take_sampled(self, ids: Row[int], *, stopped: bool) -> None:
-        """Take what the language model has sampled.
-
-        Raises:
-            EngineFailed: an id that has no meaning here.
-
-        """
+        """Take what the language model has sampled. Raises ``EngineFailed`` for an id that has no meaning here."""
         for sampled in ids:
             token = sampled if self.bistream is None else self.bistream.take(sampled)
             if token is not None:
@@ -185,7 +149,6 @@ class Sequence:
             else:
                 self.tokens.append(token)
         if stopped:
-            self.is_running = False
             self.is_sampled = self.bistream is None
             self._extend()
 
@@ -204,8 +167,8 @@ class Sequence:
         self._extend()
 
     def _extend(self) -> None:
-        """Prefill an interleaved sequence that has stopped, if more text has come or the text has ended."""
-        if self.bistream is not None and not (self.is_sampled or self.is_running or self.prefill is not None):
+        """Extend an interleaved sequence that has stopped, if more text has come or the text has ended."""
+        if self.bistream is not None and self.prefill is None:
             self.prefill = self.bistream.next_prefill()
             self.is_sampled = self.bistream.state is BistreamState.DONE
 
@@ -218,12 +181,9 @@ class Stream:
     voice_id: str
     speed: float
     clock: ListenerClock
-    is_interleaved: bool = False
-    """Its text chunks extend one sequence (§3.5)."""
-    texts: deque[tuple[int, str]] = field(default_factory=deque)
-    """Text chunks that are no sequence yet, with their indices."""
-    held_text: str = ""
-    """Interleaved text before the first word."""
+    is_interleaved: bool = False  # its text chunks extend one sequence (§3.5)
+    texts: deque[tuple[int, str]] = field(default_factory=deque)  # that are no sequence yet, with their indices
+    held_text: str = ""  # interleaved, before the first word
     sequences: deque[Sequence] = field(default_factory=deque)
     has_ended: bool = False
     taken_ms: float = 0.0
@@ -239,14 +199,9 @@ class Stream:
         return self.sequences[-1] if self.sequences and not self.sequences[-1].is_sampled else None
 
     @property
-    def untaken_ms(self) -> float:
-        """Audio that was handed out and not taken."""
-        return self.clock.sent_ms - self.taken_ms
-
-    @property
     def ahead_ms(self) -> float:
-        """The same with the tokens that will be audio as soon as it is wanted."""
-        return self.untaken_ms + sum(sequence.unsent_ms for sequence in self.sequences)
+        """Audio that was handed out and not taken, with the tokens that will be audio as soon as it is wanted."""
+        return self.clock.sent_ms - self.taken_ms + sum(sequence.unsent_ms for sequence in self.sequences)
 
     @property
     def owes_nothing(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from cc_tts import logs
+from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.device import Device, TextFront
 from cc_tts.engines.cosyvoice2.engine.listener_clock import SlackWindow
 from cc_tts.engines.cosyvoice2.engine.schedule import ALL_AT_ONCE, exact_hop
@@ -28,31 +29,20 @@ class StreamTable:
     to second sequences, so that the next text chunk is sampled while the one before is still spoken.
     """
 
-    def __init__(self, device: Device, front: TextFront, *, max_streams: int, first_hop_tokens: int) -> None:
+    def __init__(self, device: Device, front: TextFront, config: EngineConfig) -> None:
         self.streams: dict[int, Stream] = {}
         self.sequences: dict[int, Sequence] = {}
-        self.outs: list[StepOut] = []
-        """What came of the step, in its order."""
+        self.outs: list[StepOut] = []  # what came of the step, in its order
         self.num_underruns = 0
         self.slacks = SlackWindow()
         self.free_slots = list(range(device.num_slots))
         self._device = device
         self._front = front
-        self._max_streams = max_streams
-        self._first_hop_tokens = first_hop_tokens
+        self._config = config
         self._next_key = 0
 
-    @property
-    def heads(self) -> Iterator[Sequence]:
-        """Of each stream the sequence whose audio comes next."""
-        return (stream.sequences[0] for stream in self.streams.values() if stream.sequences)
-
-    # --- from text chunks to sequences
-
     def begin_texts(self) -> None:
-        """Turn text chunks into sequences, where nothing is to be sampled before them and there is a slot for them, the
-        most urgent stream first; or extend a sequence that is interleaved (§3.5).
-        """
+        """Turn text chunks into sequences, or extend one that is interleaved (§3.5), the most urgent stream first."""
         for stream in sorted(self.streams.values(), key=lambda each: each.clock.deadline_ms):
             with self.failing("text", [stream]):
                 while self._can_begin(stream):
@@ -74,18 +64,15 @@ class StreamTable:
             return stream.sampling.takes_text
         if stream.ahead_ms >= MAX_AHEAD_MS:
             return False
-        if not stream.sequences:
-            return bool(self.free_slots)
-        num_owed = self._max_streams - sum(1 for each in self.streams.values() if each.sequences)
-        return len(self.free_slots) > num_owed
+        num_owed = self._config.max_streams - sum(1 for each in self.streams.values() if each.sequences)
+        return not stream.sequences or len(self.free_slots) > num_owed
 
     def _begin_sequence(self, stream: Stream) -> None:
         index, whole = stream.texts.popleft()
         text, rest = self._front.cut(whole)
         if rest.strip():
             stream.texts.appendleft((index, rest))
-        more_follows = bool(stream.texts) or not stream.has_ended
-        prefill = self._front.prepare(stream.voice_id, text, more_follows=more_follows)
+        prefill = self._front.prepare(stream.voice_id, text, more_follows=bool(stream.texts) or not stream.has_ended)
         if prefill is not None:
             self._new_sequence(stream, index, text).prefill = prefill
 
@@ -93,8 +80,8 @@ class StreamTable:
         """The next text chunk, in the sequence that takes text; one that is as long as it may be gives way to a new one."""
         sequence = stream.sampling
         index, text = stream.texts.popleft()
-        before = "" if sequence is None else sequence.last_text
-        piece = stream.held_text + _joint(before or stream.held_text, text) + text
+        before = stream.held_text if sequence is None else sequence.last_text
+        piece = stream.held_text + _joint(before, text) + text
         if sequence is None and not any(character.isalnum() for character in piece):
             stream.held_text = piece  # nothing to say until a word comes
             return
@@ -112,14 +99,14 @@ class StreamTable:
 
     def _new_sequence(self, stream: Stream, text_chunk_index: int, text: str) -> Sequence:
         """A sequence in the lowest free slot."""
-        seed, num_prompt = self._front.seed(stream.voice_id, text), self._front.num_flow_prompt(stream.voice_id)
+        num_prompt = self._front.num_flow_prompt(stream.voice_id)
         sequence = Sequence(
             key=self._next_key,
             stream=stream,
             slot=heapq.heappop(self.free_slots),
-            seed=seed,
+            seed=self._front.seed(stream.voice_id, text),
             num_prompt=num_prompt,
-            hop=exact_hop(num_prompt, self._first_hop_tokens) if stream.speed == 1.0 else ALL_AT_ONCE,
+            hop=exact_hop(num_prompt, self._config.first_hop_tokens) if stream.speed == 1.0 else ALL_AT_ONCE,
             silent_tokens=self._device.silent_tokens,
             marks=[(0, text_chunk_index)],
         )
@@ -127,8 +114,6 @@ class StreamTable:
         self.sequences[sequence.key] = sequence
         stream.sequences.append(sequence)
         return sequence
-
-    # --- their end
 
     def finish(self, sequence: Sequence) -> None:
         """All of it was given out."""

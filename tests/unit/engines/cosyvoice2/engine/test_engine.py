@@ -228,7 +228,7 @@ def test_the_first_call_of_a_trimmed_reference_waits_for_15_tokens_and_gives_12(
         hall.step()
     assert len(heard.pieces[0][1].pcm) == 12 * BYTES_PER_TOKEN
     (sequence,) = hall.engine._table.sequences.values()
-    assert sequence.num_flowed == 15
+    assert len(hall.device.slots[sequence.slot].spoken) == 15
 
 
 def test_unknown_voices_and_known_streams_are_refused() -> None:

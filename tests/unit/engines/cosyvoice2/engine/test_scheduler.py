@@ -107,7 +107,7 @@ class FakeDevice:
         if refusal is not None and not self.is_open_to_all:
             self.refusals.append(refusal.code)
             return
-        clock = ListenerClock(opened_ms=asked_ms, first_audio_target_ms=self.target_ms, guard_ms=GUARD_MS)
+        clock = ListenerClock(first_audio_target_ms=self.target_ms, guard_ms=GUARD_MS)
         clock.text_came(asked_ms)
         self.streams[key] = Spoken(asked_ms, num_tokens, clock)
 

@@ -20,7 +20,8 @@ IDS = SpeechIds(num_codes=100)
 
 
 def make_stream(**fields: Any) -> Stream:
-    clock = ListenerClock(opened_ms=0.0, first_audio_target_ms=300.0, guard_ms=60.0)
+    clock = ListenerClock(first_audio_target_ms=300.0, guard_ms=60.0)
+    clock.text_came(0.0)
     return Stream(**{"stream_id": 1, "voice_id": "anna", "speed": 1.0, "clock": clock, **fields})
 
 
@@ -48,7 +49,7 @@ def plain_prefill() -> Prefill:
 def test_a_plain_sequence_goes_from_prefill_to_tokens() -> None:
     sequence = make_sequence(make_stream(), prefill=plain_prefill())
     assert sequence.is_sampling
-    sequence.was_prefilled()
+    sequence.prefill = None
     assert sequence.is_sampling
     assert sequence.prefill is None
     sequence.take_sampled([1] * 32, stopped=False)
@@ -67,7 +68,7 @@ def test_a_plain_sequence_goes_from_prefill_to_tokens() -> None:
 
 def test_a_sequence_without_tokens_is_empty() -> None:
     sequence = make_sequence(make_stream(), prefill=plain_prefill())
-    sequence.was_prefilled()
+    sequence.prefill = None
     sequence.take_sampled((), stopped=True)
     assert sequence.is_empty
     assert not sequence.is_ready
@@ -83,7 +84,7 @@ def test_an_interleaved_sequence_waits_for_text_and_is_never_extended_while_it_r
     assert sequence.prefill is not None
     assert not sequence.prefill.extends
     assert not stream.owes_nothing
-    sequence.was_prefilled()
+    sequence.prefill = None
     sequence.add_text((7, 8, 9, 10), text_chunk_index=2)
     sequence.end_text()
     assert sequence.prefill is None
@@ -93,9 +94,9 @@ def test_an_interleaved_sequence_waits_for_text_and_is_never_extended_while_it_r
     assert sequence.prefill is not None
     assert sequence.prefill.extends
     assert sequence.num_unspoken == 1
-    sequence.was_prefilled()
+    sequence.prefill = None
     sequence.take_sampled([8] * 15 + [IDS.fill], stopped=True)
-    sequence.was_prefilled()
+    sequence.prefill = None
     sequence.take_sampled([9, IDS.end], stopped=True)
     assert sequence.is_sampled
     assert len(sequence.tokens) == 31
@@ -153,18 +154,18 @@ def test_flow_calls_are_those_of_the_oracle_however_tokens_arrive(
 ) -> None:
     oracle = HopSchedule(num_prompt, hop=exact_hop(num_prompt))
     sequence = make_sequence(make_stream(), num_prompt=num_prompt, hop=exact_hop(num_prompt))
-    sequence.was_prefilled()
-    text = list(range(num_tokens))
+    sequence.prefill = None
+    text, num_flowed = list(range(num_tokens)), 0
     for step in [*steps, num_tokens]:
         sequence.take_sampled(text[len(sequence.tokens) :][:step], stopped=len(sequence.tokens) + step >= num_tokens)
         while sequence.is_ready and sequence.num_given < len(sequence.tokens):
             call = oracle.poll(len(sequence.tokens), finished=sequence.is_sampled)
             assert call is not None
-            start = sequence.num_flowed
             job = sequence.next_job()
-            assert list(job.tokens) == text[start : call.num_tokens]
+            assert list(job.tokens) == text[num_flowed : call.num_tokens]
             assert (job.is_first, job.is_last) == (call.num_given == 0, call.finalize)
             assert sequence.num_given == call.num_given + call.num_new
+            num_flowed = call.num_tokens
             sequence.hop = oracle.hop
         if sequence.is_sampled:
             break
@@ -183,7 +184,7 @@ def test_speech_whose_speed_is_changed_is_one_call() -> None:
 def test_when_a_stream_will_be_done_with_is_known_once_all_is_sampled() -> None:
     stream = make_stream()
     sequence = make_sequence(stream, prefill=plain_prefill())
-    sequence.was_prefilled()
+    sequence.prefill = None
     sequence.take_sampled([1] * 150, stopped=True)  # 6 s
     assert stream.left_ms == math.inf  # more text may come
     stream.has_ended = True
@@ -205,7 +206,7 @@ def test_a_stream_with_nothing_left_is_done_with_now() -> None:
 
 def test_the_sixth_silent_token_in_a_row_and_those_after_it_are_left_out() -> None:
     sequence = make_sequence(make_stream(), prefill=plain_prefill(), silent_tokens=frozenset({1, 2}))
-    sequence.was_prefilled()
+    sequence.prefill = None
     sequence.take_sampled([1, 2, 1, 2], stopped=False)
     sequence.take_sampled([1, 2, 1, 7, 2, 2, 2, 2, 2, 2, 9], stopped=True)
     assert sequence.tokens == [1, 2, 1, 2, 1, 7, 2, 2, 2, 2, 2, 9]
@@ -215,7 +216,7 @@ def test_the_sixth_silent_token_in_a_row_and_those_after_it_are_left_out() -> No
 def test_silence_of_an_interleaved_text_is_left_out_as_well() -> None:
     sequence = make_sequence(make_stream(), bistream=Bistream(speech_ids=IDS), silent_tokens=frozenset({3}))
     sequence.add_text((1, 2, 3, 4, 5), text_chunk_index=0)
-    sequence.was_prefilled()
+    sequence.prefill = None
     sequence.take_sampled([3] * 8 + [4], stopped=False)
     assert sequence.tokens == [3] * 5 + [4]
     assert sequence.num_unspoken == 3

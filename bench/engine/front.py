@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bench.engine.figures import TOKENS_PER_S
-from cc_tts.engines.cosyvoice2.engine.feed import Feed, SamplingRules
+from cc_tts.engines.cosyvoice2.engine.prefill import Prefill, SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits
 from cc_tts.engines.cosyvoice2.voice.text_front import TextFront
 from cc_tts.errors import Unprocessable
@@ -38,14 +38,14 @@ def num_tokens_of(text: str) -> int:
 class SizedFront(TextFront):
     """The front end of the engine, with the length of the speech given by the text."""
 
-    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> Feed | None:
-        """See ``TextFront.prepare``; drawing ends at the number the text begins with."""
-        prepared = super().prepare(voice_id, text, goes_on=goes_on)
+    def prepare(self, voice_id: str, text: str, *, more_follows: bool = False) -> Prefill | None:
+        """See ``TextFront.prepare``; sampling ends at the number the text begins with."""
+        prepared = super().prepare(voice_id, text, more_follows=more_follows)
         if prepared is None:
             return None
         length = num_tokens_of(text)
         rules = SamplingRules.of_request(LengthLimits(length, length))
-        return Feed(prepared.inputs, rules)
+        return Prefill(prepared.inputs, rules)
 
 
 def sentences(count: int, seed: int, seconds: tuple[float, float] = (2.0, 10.0)) -> Sequence[str]:

@@ -34,7 +34,7 @@ from cc_tts import logs
 from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS
 from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, Sampled, SlotFeed, SpeakJob, Spoken, SpokenBatch
+from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, Sampled, SlotPrefill, SpeakJob, Spoken, SpokenBatch
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SpeechIds
@@ -73,7 +73,7 @@ class _Slot:
     """What a sequence has had of the device."""
 
     num_prompt: int
-    to_draw: int
+    num_to_sample: int
     num_sampled: int = 0
     num_told: int = 0
     num_spoken: int = 0
@@ -100,18 +100,20 @@ class SimulatedDevice:
     def __post_init__(self) -> None:
         self.num_free_pages = self.num_pages - sum(_final(count) for count in self.num_prompts.values())
 
-    def start(self, feeds: Row[SlotFeed]) -> None:
+    def start(self, prefills: Row[SlotPrefill]) -> None:
         """Every text is a sequence of its own here."""
-        for each in feeds:
-            assert not each.feed.goes_on
-            self._slots[each.slot] = _Slot(self.num_prompts[each.voice_id], each.feed.rules.max_sampled, num_sampled=1)
-        self._pass(prefill_ms(sum(len(each.feed.inputs) for each in feeds)))
+        for each in prefills:
+            assert not each.prefill.extends
+            self._slots[each.slot] = _Slot(
+                self.num_prompts[each.voice_id], each.prefill.rules.max_sampled, num_sampled=1
+            )
+        self._pass(prefill_ms(sum(len(each.prefill.inputs) for each in prefills)))
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Sampled]:
         """So many tokens more for each."""
         for number, limit in until.items():
             slot = self._slots[number]
-            slot.num_sampled = min(slot.to_draw, limit, slot.num_sampled + num_steps)
+            slot.num_sampled = min(slot.num_to_sample, limit, slot.num_sampled + num_steps)
         self._pass(num_steps * lm_step_ms(self.num_rows))
         return {number: _news(slot) for number, slot in self._slots.items()}
 
@@ -148,7 +150,7 @@ class SimulatedDevice:
 
     @property
     def num_rows(self) -> int:
-        """All up to the highest slot in use, filled up: what a step computes, whoever draws."""
+        """All up to the highest slot in use, filled up: what a step computes, whichever are sampled."""
         return min(bucket_of(max(self._slots, default=0) + 1, ROW_BUCKETS), self.num_slots)
 
     @property
@@ -321,7 +323,7 @@ def main() -> None:
 
 def _news(slot: _Slot) -> Sampled:
     news, slot.num_told = slot.num_sampled - slot.num_told, slot.num_sampled
-    return Sampled((0,) * news, slot.num_sampled == slot.to_draw)
+    return Sampled((0,) * news, slot.num_sampled == slot.num_to_sample)
 
 
 def _own_pages(num_prompt: int, num_tokens: int) -> int:

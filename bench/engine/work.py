@@ -10,14 +10,14 @@ import torch
 
 from bench.engine.lab import Lab
 from bench.engine.model import NUM_CODES, PROMPT_TEXT, VOICE, voice
-from cc_tts.engines.cosyvoice2.engine.feed import SamplingRules
+from cc_tts.engines.cosyvoice2.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS
 from cc_tts.engines.cosyvoice2.model.loader import TOKENIZER_FOLDER, SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
-from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from tests.parity.schedule import FlowCall, HopSchedule, calls_for, calls_with_hops
@@ -170,7 +170,7 @@ class DrawWork:
         self._together(self._num_sequences, *self._graphed)
 
     def _together(self, count: int, runner: LmRunner, kept: LmVoice) -> None:
-        runner.start([LmFeed(slot, self._inputs, self._rules, slot, kept) for slot in range(count)])
+        runner.start([LmPrefill(slot, self._inputs, self._rules, slot, kept) for slot in range(count)])
         is_over = False
         while not is_over:
             drawn = runner.decode(dict.fromkeys(range(count), self._num_tokens), STEPS_PER_ROUND)

@@ -22,7 +22,7 @@ class StreamRequest:
     stream_id: int
     voice: str
     language: str | None = None
-    speed: float = 1.0
+    speed: float = 1.0  # 0.5 to 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +50,18 @@ class EngineLoad:
     """How busy the engine is, for admission and for metrics. Times in ms."""
 
     num_streams: int
-    first_audio_ms: float
-    """Predicted time to first audio of a stream opened now."""
+    first_audio_ms: float  # predicted, of a stream opened now
     utilisation: float
     """Share of the device's time that the running streams need to keep their listeners supplied, 0 to 1 and above."""
-    room: int = 1_000_000
-    """How many streams opened at this instant would be taken."""
-    refusal: str = ""
-    """Why a stream opened now would be refused; empty when it would be taken."""
+    room: int = 1_000_000  # how many streams opened at this instant would be taken
+    refusal: str = ""  # why a stream opened now would be refused; empty when it would be taken
     retry_after_s: int = 1
     slots_used: int = 0
     slots_total: int = 0
     pages_used: int = 0
     pages_total: int = 0
-    num_not_finite: int = 0
-    """Chunks whose numbers were not finite, since the start."""
-    num_underruns: int = 0
-    """How often audio came after its listener had run dry, as far as the engine knows, since the start."""
+    num_not_finite: int = 0  # chunks whose numbers were not finite, since the start
+    num_underruns: int = 0  # how often audio came after its listener had run dry, since the start
 
 
 class DeviceLost(Exception):
@@ -79,65 +74,42 @@ class SteppedEngine(Protocol):
     @property
     def voices(self) -> Sequence[Voice]:
         """Every voice, once loaded."""
-        ...
 
     @property
     def languages(self) -> Sequence[str]:
         """BCP 47 primary languages that every voice speaks, whatever its own is."""
-        ...
 
     def load(self, on_progress: Callable[[str], None]) -> None:
-        """Load the weights, warm up. ``on_progress`` is called with a few words on what comes next.
-
-        Raises:
-            CcTtsError: it cannot; the message says what to do.
+        """Load the weights, warm up. ``on_progress`` is called with a few words on what comes next. Raises ``CcTtsError``
+        when it cannot; the message says what to do.
         """
-        ...
 
     def open(self, request: StreamRequest) -> None:
-        """Begin a stream.
-
-        Raises:
-            UnknownVoice: no voice has this id.
-            EngineOverloaded: admission refuses it.
-        """
-        ...
+        """Begin a stream. Raises ``UnknownVoice``, and ``EngineOverloaded`` when admission refuses it."""
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
         """Append a text chunk. Unknown streams are ignored here and below: they may have ended a moment ago."""
-        ...
 
     def end(self, stream_id: int) -> None:
         """No more text will come."""
-        ...
 
     def cancel(self, stream_id: int) -> None:
         """Free all that the stream holds; nothing more is given out for it, no :class:`StreamDone` either."""
-        ...
 
     def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
-        """How much audio the listener's side has taken since the stream began, and what of that is not played yet, ms;
-        ``None`` where nobody knows.
+        """The listener's side has taken so much audio since the stream began, and not played ``ahead_ms`` of it yet; None
+        where nobody knows.
         """
-        ...
 
     def step(self) -> Sequence[StepOut]:
-        """Do the most urgent piece of work, or nothing; returns what came of it.
-
-        Raises:
-            DeviceLost: no stream can be spoken any more.
-        """
-        ...
+        """Do the most urgent piece of work, or nothing; returns what came of it. Raises ``DeviceLost``."""
 
     @property
     def has_work(self) -> bool:
         """Whether :meth:`step` would do something."""
-        ...
 
     def load_report(self) -> EngineLoad:
         """How busy it is."""
-        ...
 
     def close(self) -> None:
         """Free everything."""
-        ...

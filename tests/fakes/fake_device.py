@@ -1,11 +1,12 @@
-"""A device without a network: slots, pages and voices are counted, what is drawn follows from the seed, time is virtual.
+"""A device without a network: slots, pages and voices are counted, what is sampled follows from the seed, time is virtual.
 
 ::
 
     Engine ─▸ FakeDevice.start · decode · speak ─▸ VirtualClock goes on by what that costs
 
 The audio of a token is 40 ms of its number, so all audio of a stream is the same whatever the hops were.
-It asserts what the real device would refuse: a slot used twice, fed while it runs, spoken with tokens that were not drawn.
+It asserts what the real device would refuse: a slot that is used twice, extended while it runs, or spoken with tokens that
+were not sampled.
 """
 
 import random
@@ -14,16 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
 from cc_tts.engines.cosyvoice2.engine.device import (
     PagesExhausted,
     Sampled,
-    SlotFeed,
+    SlotPrefill,
     SpeakJob,
     Spoken,
     SpokenBatch,
 )
-from cc_tts.engines.cosyvoice2.engine.feed import Feed, SamplingRules
+from cc_tts.engines.cosyvoice2.engine.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, LOOKAHEAD_TOKENS
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds, Table, unistream_inputs
 from cc_tts.errors import UnknownVoice, Unprocessable
@@ -67,9 +67,9 @@ class _Slot:
     voice_id: str
     seed: int
     rules: SamplingRules
-    to_draw: int
+    num_to_sample: int
     """Until the end of speech."""
-    drawn: list[int] = field(default_factory=list)
+    sampled: list[int] = field(default_factory=list)
     news: list[int] = field(default_factory=list)
     is_stopped: bool = False
     has_failed: bool = False
@@ -84,7 +84,7 @@ class FakeFront:
 
     max_words = 60
 
-    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> Feed | None:
+    def prepare(self, voice_id: str, text: str, *, more_follows: bool = False) -> Prefill | None:
         if "<|" in text:
             raise Unprocessable("something that looks like a special token")
         ids = self.text_ids(voice_id, text)
@@ -92,7 +92,7 @@ class FakeFront:
             return None
         limits = LengthLimits(0 if MUTE in text else 2, 20 * len(ids))
         inputs = unistream_inputs((), ids, ())
-        return Feed(inputs, SamplingRules.of_request(limits))
+        return Prefill(inputs, SamplingRules.of_request(limits))
 
     def cut(self, text: str) -> tuple[str, str]:
         return text, ""
@@ -138,7 +138,7 @@ class FakeDevice:
         self.wiped: list[int] = []
         self.errors: dict[str, list[Exception]] = {"start": [], "decode": [], "speak": []}
         """Raised by the next calls."""
-        self.broken_draws: set[int] = set()
+        self.broken_sampling: set[int] = set()
         self.broken_speech: set[int] = set()
         """Seeds of sequences whose numbers are not finite."""
         self._clock = clock
@@ -168,31 +168,31 @@ class FakeDevice:
     def num_rows(self) -> int:
         return max(self.slots, default=0) + 1
 
-    def start(self, feeds: Sequence[SlotFeed]) -> None:
-        self._called("start", [feed.slot for feed in feeds])
-        for voice_id in {each.voice_id for each in feeds if not each.feed.goes_on} - self.voices.keys():
+    def start(self, prefills: Sequence[SlotPrefill]) -> None:
+        self._called("start", [prefill.slot for prefill in prefills])
+        for voice_id in {each.voice_id for each in prefills if not each.prefill.extends} - self.voices.keys():
             self._take(_final(VOICES[voice_id]))
             self.voices[voice_id] = _final(VOICES[voice_id])
-        for each in feeds:
-            rules = each.feed.rules
-            if each.feed.goes_on:
+        for each in prefills:
+            rules = each.prefill.rules
+            if each.prefill.extends:
                 slot = self.slots[each.slot]
-                assert slot.is_stopped, "fed while it runs"
+                assert slot.is_stopped, "extended while it runs"
                 slot.rules, slot.is_stopped = rules, False
             else:
                 assert each.slot not in self.slots, "a slot is used twice"
                 slot = self.slots[each.slot] = _Slot(each.voice_id, each.seed, rules, 0)
-            text = [given.row for given in each.feed.inputs if given.table is Table.TEXT]
-            length = random.Random(f"{each.seed}/{len(slot.drawn)}").randint(3, 7)
-            slot.to_draw = len(slot.drawn) + length * sum(1 for row in text if row)
-            self._draw(slot, 1)
+            text = [given.row for given in each.prefill.inputs if given.table is Table.TEXT]
+            length = random.Random(f"{each.seed}/{len(slot.sampled)}").randint(3, 7)
+            slot.num_to_sample = len(slot.sampled) + length * sum(1 for row in text if row)
+            self._sample(slot, 1)
         self._clock.pass_ms(self.costs.start_ms)
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, Sampled]:
         self._called("decode", list(until))
         for number, limit in until.items():
             slot = self.slots[number]
-            self._draw(slot, min(num_steps, limit - len(slot.drawn)))
+            self._sample(slot, min(num_steps, limit - len(slot.sampled)))
         self._clock.pass_ms(num_steps * self.costs.lm_step_ms)
         answers = {}
         for number, slot in self.slots.items():
@@ -200,25 +200,25 @@ class FakeDevice:
             slot.news.clear()
         return answers
 
-    def _draw(self, slot: _Slot, count: int) -> None:
+    def _sample(self, slot: _Slot, count: int) -> None:
         rules = slot.rules
         for _ in range(count):
             if slot.is_stopped:
                 return
-            if slot.seed in self.broken_draws and len(slot.drawn) >= 5:
+            if slot.seed in self.broken_sampling and len(slot.sampled) >= 5:
                 slot.is_stopped = slot.has_failed = True
                 self.num_not_finite += 1
                 return
-            number = len(slot.drawn)
-            drawn = zlib.crc32(f"{slot.seed}.{number}".encode()) % IDS.num_codes
+            number = len(slot.sampled)
+            sampled = zlib.crc32(f"{slot.seed}.{number}".encode()) % IDS.num_codes
             if rules.forced_fill_at == number:
-                drawn = IDS.fill
-            elif rules.forced_fill_at is None and number >= max(rules.min_sampled, slot.to_draw):
-                drawn = IDS.end
-            slot.drawn.append(drawn)
-            if drawn < IDS.num_codes or rules.reports_special:
-                slot.news.append(drawn)
-            slot.is_stopped = drawn >= IDS.num_codes or len(slot.drawn) >= rules.max_sampled
+                sampled = IDS.fill
+            elif rules.forced_fill_at is None and number >= max(rules.min_sampled, slot.num_to_sample):
+                sampled = IDS.end
+            slot.sampled.append(sampled)
+            if sampled < IDS.num_codes or rules.reports_special:
+                slot.news.append(sampled)
+            slot.is_stopped = sampled >= IDS.num_codes or len(slot.sampled) >= rules.max_sampled
 
     # --- flow and vocoder
 
@@ -245,8 +245,8 @@ class FakeDevice:
 
     def _piece(self, slot: _Slot, job: SpeakJob) -> Spoken:
         slot.spoken += job.tokens
-        drawn = [token for token in slot.drawn if token < IDS.num_codes]
-        assert slot.spoken == drawn[: len(slot.spoken)], "tokens lost or twice"
+        sampled = [token for token in slot.sampled if token < IDS.num_codes]
+        assert slot.spoken == sampled[: len(slot.spoken)], "tokens lost or twice"
         assert job.seed == slot.seed
         assert job.is_first == (slot.num_given == 0)
         end = len(slot.spoken) - (0 if job.is_last else LOOKAHEAD_TOKENS)

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cc_tts.engines.cosyvoice2.engine.bistream import SPEECH_GROUP, TEXT_GROUP, BistreamState
+from cc_tts.engines.cosyvoice2.engine.prefill import SPEECH_GROUP, TEXT_GROUP, BistreamState
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
     SOS,
     TASK,

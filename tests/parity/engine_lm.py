@@ -14,7 +14,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.feed import SamplingRules
+from cc_tts.engines.cosyvoice2.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
     NUM_SPECIAL_SPEECH_IDS,
     ForbiddenIds,
@@ -22,7 +22,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
     LmRequest,
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
-from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.sampler import RasParams, forbid
 from cc_tts.errors import EngineFailed
 from tests.parity.cases import Recorded
@@ -237,7 +237,7 @@ def _speak_together(runner: LmRunner, texts: Sequence[_Text], voice: LmVoice, dr
         fed = [(slot, texts[number]) for slot, number in begun.items()]
         runner.start(
             [
-                LmFeed(slot, each.request.inputs, each.rules, each.seed, voice if each.has_voice else None)
+                LmPrefill(slot, each.request.inputs, each.rules, each.seed, voice if each.has_voice else None)
                 for slot, each in fed
             ]
         )

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.bistream import BistreamState
+from cc_tts.engines.cosyvoice2.engine.prefill import BistreamState
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, TASK, LmInput, SpeechIds, Table
 from tests.parity.bistream import SteppedBistream
 from tests.parity.chunked_vocoder import ChunkedVocoder, Crossfade

@@ -107,11 +107,11 @@ class Hall:
         slots = {each.slot for each in table.sequences.values()}
         assert len(slots) == len(table.sequences)
         assert set(self.device.slots) <= slots
-        assert not slots & set(table._free_slots)
-        assert len(slots) + self.engine._table.num_free_slots == self.device.num_slots
+        assert not slots & set(table.free_slots)
+        assert len(slots) + len(self.engine._table.free_slots) == self.device.num_slots
         assert sum(len(each.sequences) for each in table.streams.values()) == len(slots)
         num_owed = self.engine._config.max_streams - sum(1 for stream in table.streams.values() if stream.sequences)
-        assert self.engine._table.num_free_slots >= num_owed, "a stream without the slot it is owed"
+        assert len(self.engine._table.free_slots) >= num_owed, "a stream without the slot it is owed"
 
     def check_empty(self) -> None:
         """Nothing is left."""
@@ -120,7 +120,7 @@ class Hall:
         assert not self.engine._table.streams
         assert not self.engine._table.sequences
         assert not self.device.slots
-        assert self.engine._table.num_free_slots == self.device.num_slots
+        assert len(self.engine._table.free_slots) == self.device.num_slots
         assert self.device.num_free_pages == self.device.num_pages
 
     def _hear(self, out: StepOut) -> None:
@@ -144,8 +144,8 @@ def fingerprint(hall: Hall) -> object:
             each.key,
             len(each.tokens),
             each.num_given,
-            each.feed is None,
-            each.is_running,
+            each.prefill is None,
+            each.is_sampling,
             each.is_sampled,
             each.takes_text,
         )

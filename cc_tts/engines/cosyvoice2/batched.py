@@ -41,20 +41,16 @@ from cc_tts.engines.cosyvoice2.runners.runner import COARSENESS, MIN_PAGES, Mode
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import TextFront
 from cc_tts.engines.stepped import EngineLoad, StepOut, StreamDone, StreamRequest
-from cc_tts.errors import ConfigError, EngineFailed, Unprocessable
+from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.voices.inline_ipa import without_pronunciations
 from cc_tts.voices.voice import Voice
 
-NUM_POSITIONS: Final = 1024
-"""Of a slot of the language model: 8 s of reference with its words, a text, and 24 s of speech."""
+NUM_POSITIONS: Final = 1024  # of a slot of the language model: 8 s of reference with its words, a text, 24 s of speech
 CALIBRATION_TEXT: Final = "This sentence is only said to find out how long it takes."
 CALIBRATION_PIECES: Final = 3
-CALIBRATION_TOKENS: Final = 125
-"""Of speech, at most, in the text above."""
+CALIBRATION_TOKENS: Final = 125  # of speech, at most, in the text above
 MAX_CALIBRATION_STEPS: Final = 2000
 
-MIN_SPEED: Final = 0.5
-MAX_SPEED: Final = 2.0
 log = logs.get(__name__)
 
 
@@ -65,16 +61,12 @@ class BatchedConfig:
     engine: EngineConfig
     device: torch.device
     policy: DtypePolicy | None = None
-    num_threads: int = 0
-    """Of torch; 0: as it is."""
-    memory_bytes: int = 0
-    """For the flow's pages; 0: what the device has left."""
+    num_threads: int = 0  # of torch; 0: as it is
+    memory_bytes: int = 0  # for the flow's pages; 0: what the device has left
     graphs: bool = True
-    checks_only: bool = False
-    """Load no networks: it can then list its voices and nothing else."""
+    checks_only: bool = False  # load no networks: it can then list its voices and nothing else
     num_positions: int = NUM_POSITIONS
-    calibration_rows: tuple[int, ...] = (1,)
-    """How many streams are spoken at a time to measure the stages."""
+    calibration_rows: tuple[int, ...] = (1,)  # how many streams are spoken at a time to measure the stages
 
 
 class BatchedEngine:
@@ -108,12 +100,7 @@ class BatchedEngine:
         return LANGUAGES
 
     def load(self, on_progress: Callable[[str], None]) -> None:
-        """Load the voices and the networks, allocate, warm up, measure.
-
-        Raises:
-            CcTtsError: something of it cannot be used; the message says what.
-
-        """
+        """Load the voices and the networks, allocate, warm up, measure. Raises ``CcTtsError`` for what cannot be used."""
         config = self._config
         if config.num_threads:
             torch.set_num_threads(config.num_threads)
@@ -124,10 +111,7 @@ class BatchedEngine:
             TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)
             return
         model, tokenizer = load_networks(
-            self._model_dir,
-            device=config.device,
-            policy=config.policy,
-            on_share=_in_tenths(on_progress),
+            self._model_dir, device=config.device, policy=config.policy, on_share=_in_tenths(on_progress)
         )
         for speaker in self._speakers.values():
             speaker.check_fits(model.lm.config, model.flow.config)
@@ -143,11 +127,8 @@ class BatchedEngine:
     def _warm_runner(
         self, model: SpeechModel, tokenizer: TextTokenizer, on_progress: Callable[[str], None]
     ) -> tuple[ModelRunner, MemoryPlan]:
-        """A runner with voices and graphs in it, with as many sizes of graphs as the memory holds.
-
-        Raises:
-            ConfigError: not even the fewest fit.
-
+        """A runner with voices and graphs in it, with as many sizes of graphs as the memory holds. Raises ``ConfigError``
+        when not even the fewest fit.
         """
         config = self._config
         has_graphs = config.graphs and can_record(config.device)
@@ -158,15 +139,19 @@ class BatchedEngine:
             if measured is not None:
                 free_bytes = device_free_bytes(config.device)
                 coarseness, graph_bytes = choose_coarseness(*measured, free_bytes, coarseness)
-            plan = self._plan(model, graph_bytes)
+            plan = plan_memory(
+                model,
+                max_streams=config.engine.max_streams,
+                num_positions=config.num_positions,
+                memory_bytes=config.memory_bytes,
+                graph_bytes=graph_bytes,
+            )
             on_progress(f"state: {plan}")
             runner = self._runner(model, tokenizer, plan)
             on_progress(f"prompts of {len(self._speakers)} voices")
-            left = runner.keep_voices()
-            if left:
-                log.warning(
-                    "voices_not_kept", num_voices=len(left), detail="their prompts are computed at their first use"
-                )
+            if left := runner.keep_voices():
+                detail = "their prompts are computed at their first use"
+                log.warning("voices_not_kept", num_voices=len(left), detail=detail)
             if not has_graphs:
                 return runner, plan
             try:
@@ -204,16 +189,6 @@ class BatchedEngine:
     def _max_rows(self, num_streams: int) -> int:
         return min(num_streams, self._config.engine.max_flow_rows)
 
-    def _plan(self, model: SpeechModel, graph_bytes: int) -> MemoryPlan:
-        config = self._config
-        return plan_memory(
-            model,
-            max_streams=config.engine.max_streams,
-            num_positions=config.num_positions,
-            memory_bytes=config.memory_bytes,
-            graph_bytes=graph_bytes,
-        )
-
     def _runner(self, model: SpeechModel, tokenizer: TextTokenizer, plan: MemoryPlan) -> ModelRunner:
         config = RunnerConfig(
             num_slots=plan.num_slots,
@@ -236,8 +211,7 @@ class BatchedEngine:
         own_pages = runner.pages_needed(voice_id, CALIBRATION_TOKENS)
         rows = [num_rows for num_rows in self._config.calibration_rows if num_rows <= config.max_streams]
         for number, num_rows in enumerate(rows, start=1):
-            has_pages = num_rows == 1 or num_rows * own_pages <= runner.num_free_pages
-            if not has_pages:  # without pages the flow runs in another way
+            if num_rows > 1 and num_rows * own_pages > runner.num_free_pages:  # they would wait for each other's pages
                 continue
             on_progress(f"measuring {number}/{len(rows)}")
             for costs, num_pieces in ((StageCosts(), 1), (self.costs, CALIBRATION_PIECES)):
@@ -247,16 +221,8 @@ class BatchedEngine:
                 finally:
                     engine.close()
 
-    # --- what a worker calls
-
     def open(self, request: StreamRequest) -> None:
-        """Begin a stream; see :meth:`Engine.open`.
-
-        Raises:
-            Unprocessable: the speed is out of bounds.
-
-        """
-        check_speed(request.speed)
+        """Begin a stream."""
         self._engine.open(request)
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
@@ -340,14 +306,3 @@ def _rehearse(engine: Engine, voice_id: str, num_rows: int, num_pieces: int) -> 
         if all(count <= 0 for count in left.values()):
             return
     raise EngineFailed("the rehearsal does not come to an end")
-
-
-def check_speed(speed: float) -> None:
-    """Raise if ``speed`` is out of bounds.
-
-    Raises:
-        Unprocessable: it is.
-
-    """
-    if not MIN_SPEED <= speed <= MAX_SPEED:
-        raise Unprocessable(f"a speed of {speed} is not between {MIN_SPEED} and {MAX_SPEED}")

@@ -35,18 +35,14 @@ log = logs.get(__name__)
 
 
 def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
-    """Build the engine, not yet loaded.
-
-    Raises:
-        ConfigError: the device is not there, or this PyTorch has no kernels for it.
-
-    """
+    """Build the engine, not yet loaded. Raises ``ConfigError`` when the device cannot be used."""
     tts = settings.tts
     device = choose_device(settings.device)
     check_build(device)
     model_dir = Path(tts.model_dir)
     voices_dir = Path(tts.voices_dir) if tts.voices_dir else None
     is_cuda = device.type == "cuda"
+    calibration_rows = CUDA_CALIBRATION_ROWS if is_cuda else CPU_CALIBRATION_ROWS
     config = BatchedConfig(
         engine=EngineConfig(
             first_audio_target_ms=tts.first_audio_target_ms,
@@ -63,24 +59,13 @@ def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
         memory_bytes=tts.state_memory_bytes,
         graphs=tts.graphs,
         checks_only=settings.purpose == "check",
-        calibration_rows=_calibration_rows(settings, is_cuda=is_cuda),
+        calibration_rows=() if settings.purpose == "say" else calibration_rows,  # nobody is refused there
     )
     return BatchedEngine(model_dir, lambda: load_speakers(model_dir, voices_dir), config)
 
 
-def _calibration_rows(settings: WorkerSettings, *, is_cuda: bool) -> tuple[int, ...]:
-    if settings.purpose == "say":  # nobody has to be kept waiting or refused
-        return ()
-    return CUDA_CALIBRATION_ROWS if is_cuda else CPU_CALIBRATION_ROWS
-
-
 def choose_device(wanted: str) -> torch.device:
-    """The device of a setting; ``auto`` is a CUDA device if there is one.
-
-    Raises:
-        ConfigError: it is not there.
-
-    """
+    """The device of a setting; ``auto`` is a CUDA device if there is one. Raises ``ConfigError`` when it is not there."""
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(wanted)
@@ -92,12 +77,7 @@ def choose_device(wanted: str) -> torch.device:
 
 
 def check_build(device: torch.device) -> None:
-    """Look whether this build of PyTorch has kernels for ``device``; without, each call would fail by itself.
-
-    Raises:
-        ConfigError: it has none; the message says which build has.
-
-    """
+    """Raise ``ConfigError`` if this build of PyTorch has no kernels for ``device``, with the build that has."""
     if device.type != "cuda":
         return
     major, minor = torch.cuda.get_device_capability(device)
@@ -132,12 +112,7 @@ def choose_policy(device: torch.device, dtype: str) -> DtypePolicy:
 
 
 def load_speakers(model_dir: Path, voices_dir: Path | None) -> Mapping[str, Speaker]:
-    """Every voice: those of the model, and those that were enrolled, which win.
-
-    Raises:
-        ConfigError: there is none.
-
-    """
+    """Every voice: those of the model, and those that were enrolled, which win. Raises ``ConfigError`` without any."""
     speakers = dict(built_in_speakers(model_dir))
     if voices_dir is not None:
         library = VoiceLibrary(voices_dir)

@@ -12,7 +12,7 @@ from bench.engine.gpu import Step, plan, run
 from bench.engine.model import PROMPT_TOKENS, VOICE, model_at, voice, voices
 from bench.engine.variants import DoublingHops
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
-from cc_tts.engines.cosyvoice2.engine.schedule import exact_hop
+from cc_tts.engines.cosyvoice2.engine.schedule import LOOKAHEAD_TOKENS, exact_hop
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream
 from cc_tts.errors import Unprocessable
 
@@ -54,7 +54,7 @@ def test_a_model_that_is_there_is_left_alone(tmp_path: Path) -> None:
     [(125, 25, [25, 50, 100, 100]), (113, 12, [12, 25, 50, 100]), (110, 15, [15, 25, 50]), (110, 25, [40, 50, 100])],
 )
 def test_hops_double_on_the_grid(num_prompt: int, first_hop: int, hops: list[int]) -> None:
-    clock = ListenerClock(opened_ms=0.0, first_audio_target_ms=300.0, guard_ms=60.0)
+    clock = ListenerClock(first_audio_target_ms=300.0, guard_ms=60.0)
     stream = Stream(stream_id=0, voice_id=VOICE, speed=1.0, is_interleaved=False, clock=clock)
     sequence = Sequence(
         key=0,
@@ -68,8 +68,8 @@ def test_hops_double_on_the_grid(num_prompt: int, first_hop: int, hops: list[int
     engine = DoublingHops.__new__(DoublingHops)
     found = []
     for _ in hops:
-        found.append(sequence.num_new)
-        sequence.num_given += sequence.num_new
+        found.append(sequence.needed_tokens - sequence.num_given - LOOKAHEAD_TOKENS)
+        sequence.num_given += found[-1]
         engine._choose_hop(sequence, 0.0)
     assert found == hops
 

@@ -13,21 +13,17 @@ import bisect
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS
 
-MAX_FREE_CAPACITY: Final = 64
-"""The most new requests that are promised to be taken at once."""
-TYPICAL_POSITIONS: Final = 200
-"""Of a new request in the language model: prefix and text."""
+MAX_FREE_CAPACITY: Final = 64  # the most new requests that are promised to be taken at once
+TYPICAL_POSITIONS: Final = 200  # of a new request in the language model: prefix and text
 _ALPHA: Final = 0.2
 _MAX_RISE: Final = 4.0
 _LEAST_MS: Final = 1e-3  # a cost of nothing could never rise again under the bound above
-_MAX_SIZE: Final = 2**40
 _KEYS_LIKE_ONE_FRAME: Final = 1160  # this many keys cost a frame as much attention as all else it costs (132 MFLOP)
-
 _TOKENS_PER_S: Final = 25
 _FIRST_TOKENS: Final = CHUNK_TOKENS + LOOKAHEAD_TOKENS
 _HOP_TOKENS: Final = 2 * CHUNK_TOKENS  # a usual later hop: they grow with the slack
@@ -46,31 +42,20 @@ class StageCost:
     The line is fitted to the mean cost of each power of two of the size, by least squares of the relative error; it never
     falls, and is never below zero. An observation counts as at most four times what was expected and moves its mean by a
     fifth of the difference, so one spike leaves at most 1.6 times the cost behind.
-
-    Args:
-        fixed_ms: of a call of any size, while nothing was observed.
-        each_ms: of each unit of the size besides.
-
-    Raises:
-        ValueError: here and below, for a size or a cost that is negative or not finite.
-
     """
 
     def __init__(self, fixed_ms: float, each_ms: float = 0.0) -> None:
-        self._fixed_ms = _checked(fixed_ms, math.inf)
-        self._each_ms = _checked(each_ms, math.inf)
+        self._fixed_ms = fixed_ms
+        self._each_ms = each_ms
         self._means: dict[int, tuple[float, float]] = {}
 
     def ms(self, size: float) -> float:
         """The predicted cost; 0 for a size of 0."""
-        return max(_LEAST_MS, self._fixed_ms + self._each_ms * size) if _checked(size, _MAX_SIZE) else 0.0
+        return max(_LEAST_MS, self._fixed_ms + self._each_ms * size) if size else 0.0
 
     def observe(self, size: float, cost_ms: float) -> None:
-        """A call of this size took ``cost_ms``."""
-        cost_ms, expected_ms = _checked(cost_ms, math.inf), self.ms(size)
-        if not size:
-            return
-        octave = math.frexp(size)[1]
+        """A call of this size, 1 or more, took ``cost_ms``."""
+        octave, expected_ms = math.frexp(size)[1], self.ms(size)
         if octave in self._means:
             mean_size, expected_ms = self._means[octave]
             size = mean_size + _ALPHA * (size - mean_size)
@@ -97,24 +82,13 @@ def _line(points: list[tuple[float, float]]) -> tuple[float, float]:
 class StageCosts:
     """The costs of all stages; the defaults are what they are taken to cost while nothing is known."""
 
-    prefill: StageCost = field(default_factory=lambda: StageCost(10.0))
-    """By positions, all sequences together."""
-    lm_step: StageCost = field(default_factory=lambda: StageCost(5.0))
-    """By rows."""
-    flow: StageCost = field(default_factory=lambda: StageCost(30.0))
-    """By frames, weighted by their keys (:func:`weighted_frames`); all Euler steps."""
-    vocoder: StageCost = field(default_factory=lambda: StageCost(10.0))
-    """By frames."""
+    prefill: StageCost = field(default_factory=lambda: StageCost(10.0))  # by positions, all sequences together
+    lm_step: StageCost = field(default_factory=lambda: StageCost(5.0))  # by rows
+    flow: StageCost = field(default_factory=lambda: StageCost(30.0))  # by weighted frames, all Euler steps
+    vocoder: StageCost = field(default_factory=lambda: StageCost(10.0))  # by frames
 
     def call_ms(self, num_rows: int, max_frames: int, num_keys: int) -> float:
-        """What a call of flow and vocoder costs.
-
-        Args:
-            num_rows: sequences in the call.
-            max_frames: frames that the longest row solves.
-            num_keys: frames that the longest row attends to.
-
-        """
+        """What a call of flow and vocoder costs whose longest row solves ``max_frames`` and attends to ``num_keys``."""
         num_frames = num_rows * max_frames
         return self.flow.ms(weighted_frames(num_frames, num_keys)) + self.vocoder.ms(num_frames)
 
@@ -134,12 +108,6 @@ def weighted_frames(num_frames: int, num_keys: int) -> float:
     return num_frames * (1.0 + num_keys / _KEYS_LIKE_ONE_FRAME)
 
 
-def _checked(number: float, limit: float) -> float:
-    if not 0.0 <= number <= limit or math.isinf(number):
-        raise ValueError(f"{number} is not a size or a cost")
-    return number
-
-
 class RefusalCode(StrEnum):
     """Why a stream is refused; labels of a metric."""
 
@@ -150,8 +118,7 @@ class RefusalCode(StrEnum):
     STARVING = "starving"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """Why a new request does not fit."""
 
     code: RefusalCode
@@ -162,32 +129,21 @@ class Refusal:
 class EngineSnapshot:
     """The engine at an instant, as a new request finds it."""
 
-    now_ms: float
     num_streams: int
-    num_first_pending: int
-    """Those of them whose listeners have heard nothing yet."""
-    spare_ms: float = math.inf
-    """The least time by which a started stream's next audio will be in time; infinite if there is none."""
-    measured_slack_ms: float = math.inf
-    """What listeners had left when their last audio came (``SlackWindow``)."""
-    num_lm_rows: int
-    """Rows that the language model computes in a step, those of the pending among them."""
-    pending_positions: int = 0
-    """Positions that are yet to be prefilled."""
-    num_free_pages: int
-    """Without those that are reserved for a sequence under way."""
-    pages_each: int
-    """Pages that a new request will take."""
-    next_end_ms: float = math.inf
-    """The instant at which the next stream ends, as far as is known."""
+    num_first_pending: int  # those of them whose listeners have heard nothing yet
+    spare_ms: float = math.inf  # the least time by which a started stream's next audio will be in time
+    measured_slack_ms: float = math.inf  # what listeners had left when their last audio came (SlackWindow)
+    num_lm_rows: int  # that the language model computes in a step, those of the pending among them
+    pending_positions: int = 0  # yet to be prefilled
+    num_free_pages: int  # without those that are reserved for a sequence under way
+    pages_each: int  # of a new request
+    next_end_in_ms: float = math.inf  # how long until the next stream ends, as far as is known
 
     @property
     def retry_after_s(self) -> int:
         """When to ask again, seconds, rounded up; 1 when nothing is known."""
-        until_end_ms = self.next_end_ms - self.now_ms
-        if not math.isfinite(until_end_ms):
-            return 1
-        return min(_MAX_RETRY_AFTER_S, max(1, math.ceil(until_end_ms / 1000.0)))
+        seconds = 1.0 if math.isinf(self.next_end_in_ms) else self.next_end_in_ms / 1000.0
+        return math.ceil(min(max(1.0, seconds), _MAX_RETRY_AFTER_S))
 
 
 class Capacity:
@@ -201,10 +157,8 @@ class Capacity:
     def admit(self, snapshot: EngineSnapshot) -> Refusal | None:
         """Whether one new request is taken, asked before its stream is opened; None if it is."""
         refusal = self.refusal(snapshot)
-        if refusal is None:
-            self._is_closed = False
-        elif refusal.code not in (RefusalCode.SLOTS, RefusalCode.MEMORY):
-            self._is_closed = True
+        if refusal is None or refusal.code not in (RefusalCode.SLOTS, RefusalCode.MEMORY):
+            self._is_closed = refusal is not None
         return refusal
 
     def free_capacity(self, snapshot: EngineSnapshot) -> int:
@@ -236,20 +190,15 @@ class Capacity:
         if first_audio_ms > limit_ms:
             late = f"after {first_audio_ms:.0f} ms instead of at most {limit_ms:.0f} ms"
             return Refusal(RefusalCode.FIRST_AUDIO, f"first audio would come {late}")
-        begin_share = self._work_ahead_ms(snapshot, num_new) / config.first_audio_target_ms
-        utilisation = begin_share + self.utilisation(snapshot.num_streams + num_new)
-        limit = within * config.max_utilisation
-        if utilisation > limit:
-            share = f"{100 * utilisation:.0f} % of the device would be needed where at most {100 * limit:.0f} % may be"
-            return Refusal(RefusalCode.UTILISATION, share)
+        limit, share = within * config.max_utilisation, self.utilisation(snapshot.num_streams + num_new)
+        share += self._work_ahead_ms(snapshot, num_new) / config.first_audio_target_ms
+        if share > limit:
+            needed = f"{100 * share:.0f} % of the device would be needed where at most {100 * limit:.0f} % may be"
+            return Refusal(RefusalCode.UTILISATION, needed)
         return None
 
     def first_audio_ms(self, snapshot: EngineSnapshot, num_new: int = 1) -> float:
-        """Predicted time to first audio of the last of so many new requests.
-
-        The prefills, the tokens of the first hop at the batch that is then running, and flow and vocoder of all first calls
-        together; longer by the share of time that the flow calls of the started streams take meanwhile.
-        """
+        """Predicted time to first audio of the last of so many new requests, with the calls of started streams."""
         steps_ms = _FIRST_TOKENS * self._costs.lm_step.ms(snapshot.num_lm_rows + num_new)
         own_ms = _FIRST_AUDIO_MARGIN * (self._work_ahead_ms(snapshot, num_new) + steps_ms)
         num_started = max(0, snapshot.num_streams - snapshot.num_first_pending)

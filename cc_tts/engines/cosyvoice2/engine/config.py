@@ -1,6 +1,5 @@
-"""How the engine decides."""
+"""How the engine decides. The values of a deployment are checked with its settings."""
 
-import math
 from dataclasses import dataclass
 
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FIRST_HOP_TOKENS
@@ -8,43 +7,23 @@ from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FIRST_HOP_TO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineConfig:
-    """Limits of admission, of the rounds of the language model, and of the flow calls.
+    """Limits of admission, of the rounds of the language model, and of the flow calls."""
 
-    Raises:
-        ValueError: nothing could ever run with these limits.
-
-    """
-
-    first_audio_target_ms: float = 300.0
-    """A stream whose first audio would come later than this is refused."""
-    guard_ms: float = 60.0
-    """How long before a listener runs dry its next audio must be handed out."""
+    first_audio_target_ms: float = 300.0  # a stream whose first audio would come later is refused
+    guard_ms: float = 60.0  # how long before a listener runs dry its next audio must be handed out
     max_streams: int = 256
-    max_utilisation: float = 0.9
-    """Share of the device's time that all streams together may need."""
+    max_utilisation: float = 0.9  # share of the device's time that all streams together may need
     first_hop_tokens: int = FIRST_HOP_TOKENS
     """Of the first flow call at least; it is filled up to the chunk grid (:func:`schedule.hop_to_grid`)."""
-    interleaved: bool = False
-    """The text chunks of a stream extend one sequence; not of those whose speed is changed."""
-    admits_all: bool = False
-    """Refuse only for want of a slot: for calibration and comparisons."""
+    interleaved: bool = False  # the text chunks of a stream extend one sequence, if its speed is not changed
+    admits_all: bool = False  # refuse only for want of a slot: for calibration and comparisons
 
-    max_prefill_positions: int = 16384
-    """Of one round; a single longer prefill is done all the same."""
+    max_prefill_positions: int = 16384  # of one round; a single longer prefill is done all the same
     max_steps_per_round: int = 8
     run_ahead_tokens: int = 2 * CHUNK_TOKENS
     """How far a sequence may sample beyond what its next flow call needs, while there are rows for it."""
-    wait_slack_ms: float = 300.0
-    """A flow call with more slack than this waits for more rows to share it."""
+    wait_slack_ms: float = 300.0  # a flow call with more slack waits for more rows to share it
     easy_slack_ms: float = 600.0
     """Of flow calls with more slack than this the oldest sequence's goes first: a sequence that ends frees its pages."""
     max_flow_rows: int = 32
-    max_flow_frames: int = 6400
-    """Of one call, with the padding; a single longer row is taken all the same."""
-
-    def __post_init__(self) -> None:
-        counts = (self.max_streams, self.max_steps_per_round, self.max_prefill_positions)
-        if min(*counts, self.max_flow_rows, self.max_flow_frames) < 1 or self.run_ahead_tokens < 0:
-            raise ValueError(f"limits that let nothing through: {self}")
-        if not 0.0 < self.first_audio_target_ms < math.inf or not self.max_utilisation > 0.0:
-            raise ValueError(f"limits that let nothing through: {self}")
+    max_flow_frames: int = 6400  # of one call, with the padding; a single longer row is taken all the same

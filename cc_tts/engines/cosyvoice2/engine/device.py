@@ -1,12 +1,11 @@
-"""What the engine asks of the one who touches tensors, and of the one who turns text into tokens."""
+"""What the engine asks of the networks, and of the one who turns text into tokens. No torch."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Row
 from dataclasses import dataclass
 from typing import Protocol
 
-from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
-from cc_tts.engines.cosyvoice2.engine.feed import Feed
+from cc_tts.engines.cosyvoice2.engine.prefill import Bistream, Prefill
 from cc_tts.errors import EngineOverloaded
 
 
@@ -20,19 +19,17 @@ class Sampled:
 
     ids: tuple[int, ...]
     """Speech tokens. With ``rules.reports_special`` the special id that stopped the slot is the last one: FILL, say."""
-    stopped: bool
-    """It samples no more until it is extended, if ever."""
-    failed: bool = False
-    """It stopped because its numbers were not finite, or because it filled its slot of the cache. Release it."""
+    stopped: bool  # it samples no more until it is extended, if ever
+    failed: bool = False  # stopped as its numbers were not finite or its slot of the cache was full; release it
 
 
 @dataclass(frozen=True, slots=True)
-class SlotFeed:
-    """A feeding of a slot."""
+class SlotPrefill:
+    """A prefill of a slot."""
 
     slot: int
     voice_id: str
-    feed: Feed
+    prefill: Prefill
     seed: int
 
 
@@ -58,7 +55,7 @@ class Spoken:
 
 @dataclass(frozen=True, slots=True)
 class SpokenBatch:
-    """The answers to a batch of jobs, in their order, and what its stages took, ms."""
+    """The audio of a batch of jobs, in their order, and what its stages took, ms."""
 
     pieces: Row[Spoken]
     flow_ms: float
@@ -69,15 +66,12 @@ class Device(Protocol):
     """What runs the networks; see :class:`cc_tts.engines.cosyvoice2.runners.runner.ModelRunner`."""
 
     num_slots: int
-    max_tokens: int
-    """Speech tokens of a sequence, those of the flow's prompt among them."""
-    silent_tokens: frozenset[int]
-    """Speech tokens that sound of nothing."""
+    max_tokens: int  # of speech in a sequence, those of the flow's prompt among them
+    silent_tokens: frozenset[int]  # speech tokens that sound of nothing
 
-    def start(self, feeds: Row[SlotFeed]) -> None:
-        """Feed slots of the language model; a slot that does not go on is opened, for the flow as well.
-
-        Raises ``CcTtsError`` when one of them cannot be fed; nothing has changed then. Here and below: ``DeviceLost``.
+    def start(self, prefills: Row[SlotPrefill]) -> None:
+        """Prefill slots of the language model; one that is not extended is opened, for the flow as well. Raises
+        ``CcTtsError`` when one of them does not fit, before anything changed; here and below ``DeviceLost``.
         """
 
     def decode(self, until: Mapping[int, int], num_steps: int) -> Mapping[int, Sampled]:
@@ -95,32 +89,25 @@ class Device(Protocol):
     @property
     def num_rows(self) -> int:
         """Rows that a decode step computes: up to the highest slot in use, filled up to a size that has a graph."""
-        ...
 
     @property
     def num_not_finite(self) -> int:
         """Pieces of work whose numbers were not finite, since the start."""
-        ...
 
     @property
     def num_free_pages(self) -> int:
         """Pages that can be taken."""
-        ...
 
     @property
     def num_pages(self) -> int:
         """All pages."""
-        ...
 
 
 class TextFront(Protocol):
-    """Turns text into what the language model is fed; see :class:`cc_tts.engines.cosyvoice2.voice.text_front.TextFront`."""
+    """Turns text into prefills; see :class:`cc_tts.engines.cosyvoice2.voice.text_front.TextFront`."""
 
-    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> Feed | None:
-        """A text chunk as a sequence of its own, with more text behind it if it ``goes_on``; None if it says nothing.
-
-        Raises ``Unprocessable``.
-        """
+    def prepare(self, voice_id: str, text: str, *, more_follows: bool = False) -> Prefill | None:
+        """A text chunk as a sequence of its own; None if it says nothing. Raises ``Unprocessable``."""
 
     def cut(self, text: str) -> tuple[str, str]:
         """As much of a text chunk as a sequence may have, and the rest. Raises ``Unprocessable``."""

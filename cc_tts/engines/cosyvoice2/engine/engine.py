@@ -2,7 +2,7 @@
 
 ::
 
-    open · push ─▸ admit ─▸ LM ─▸ flow ─▸ vocoder ─▸ emit        Engine.step(), again and again
+    open · push ─▸ admit ─▸ LM ─▸ flow ─▸ vocoder ─▸ emit        Engine.step(), again and again (executor)
                      ▲       ▲      ▲
     listener clocks ─┴───────┴──────┴── which are next (scheduler), and which are admitted (capacity)
 
@@ -19,24 +19,19 @@ from cc_tts.clock import Clock, ms_between
 from cc_tts.engines.cosyvoice2.engine.capacity import Capacity, EngineSnapshot, RefusalCode, StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.device import Device, TextFront
+from cc_tts.engines.cosyvoice2.engine.executor import Executor
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
-from cc_tts.engines.cosyvoice2.engine.lm_stage import LmStage
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, HOPS
 from cc_tts.engines.cosyvoice2.engine.scheduler import Scheduler
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream
-from cc_tts.engines.cosyvoice2.engine.speech_stage import SpeechStage
 from cc_tts.engines.cosyvoice2.engine.stream_table import StreamTable
-from cc_tts.engines.cosyvoice2.engine.text_stage import TextStage
 from cc_tts.engines.stepped import EngineLoad, StepOut, StreamRequest
 from cc_tts.errors import EngineOverloaded, TextTooLong
 
-TYPICAL_TOKENS: Final = 200
-"""Speech tokens of a sequence, for the memory that a new request is taken to need: 8 s."""
-MAX_WAITING_TEXTS: Final = 4096
-"""Text chunks of a stream that have not begun; a book of 200 pages in sentences."""
+TYPICAL_TOKENS: Final = 200  # of speech, for the memory that a new request is taken to need: 8 s
+MAX_WAITING_TEXTS: Final = 4096  # text chunks of a stream that have not begun; a book of 200 pages in sentences
 LOAD_REPORT_INTERVAL_MS: Final = 50.0
-_AIM: Final = 2 / 3
-"""Of the target for first audio: when the schedule has it due. Others come in between, and costs are predictions."""
+_AIM: Final = 2 / 3  # of the target for first audio, as others come in between and costs are predictions
 
 log = logs.get(__name__)
 
@@ -57,28 +52,18 @@ class Engine:
         self._scheduler = Scheduler(config, costs)
         self._capacity = Capacity(config, costs)
         self._load: tuple[float, EngineLoad] | None = None
-        self._table = table = StreamTable(
-            device, max_streams=config.max_streams, first_hop_tokens=config.first_hop_tokens
-        )
-        self._text = TextStage(table, front)
-        self._lm = LmStage(table, device, costs, run_ahead_tokens=config.run_ahead_tokens, clock=clock)
-        self._speech = SpeechStage(table, device, costs, choose_hop=self._choose_hop, now_ms=self._now_ms)
-
-    # --- steps
+        self._table = StreamTable(device, front, config)
+        self._executor = Executor(self._table, device, costs, config, choose_hop=self._choose_hop, now_ms=self._now_ms)
 
     def step(self) -> Row[StepOut]:
-        """One round of each stage, the most urgent first.
-
-        Raises:
-            DeviceLost: there is nothing left to step.
-
-        """
-        self._text.begin()
-        self._scheduler.num_rows = self._device.num_rows
-        round_ = self._scheduler.plan_lm(self._now_ms(), self._lm.candidates(), self._speech.candidates())
-        self._lm.sample(round_)
-        ready, drawing = self._speech.candidates(), self._lm.candidates()
-        self._speech.speak(self._scheduler.plan_flow(self._now_ms(), ready, drawing, may_wait=round_.num_steps > 0))
+        """One round of each stage, the most urgent first. Raises ``DeviceLost`` when no stream can go on."""
+        executor, scheduler = self._executor, self._scheduler
+        self._table.begin_texts()
+        scheduler.num_rows = self._device.num_rows
+        plan = scheduler.plan_lm(self._now_ms(), executor.lm_candidates(), executor.flow_candidates())
+        executor.sample(plan)
+        ready, sampling = executor.flow_candidates(), executor.lm_candidates()
+        executor.speak(scheduler.plan_flow(self._now_ms(), ready, sampling, may_wait=plan.num_steps > 0))
         self._table.settle()
         outs, self._table.outs = self._table.outs, []
         return outs
@@ -86,18 +71,17 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether :meth:`step` would do something; if not, only news from outside brings anything on."""
-        return bool(self._table.outs) or any(self._has_work(stream) for stream in self._table.streams.values())
+        return any(self._has_work(stream) for stream in self._table.streams.values())
 
     def _has_work(self, stream: Stream) -> bool:
-        if stream.is_over or self._text.has_work(stream):
-            return True
         head = stream.head
         if head is not None and (head.is_empty or (head.is_ready and not head.is_well_ahead)):
             return True
-        return any(self._lm.may_sample(sequence) for sequence in stream.sequences)
+        may_sample = any(self._executor.may_sample(sequence) for sequence in stream.sequences)
+        return may_sample or stream.is_over or self._table.has_text_work(stream)
 
     def _choose_hop(self, sequence: Sequence, now_ms: float) -> None:
-        slack_ms = sequence.stream.clock.slack_ms(now_ms)
+        slack_ms = sequence.stream.clock.deadline_ms - now_ms
         # The second piece is the tightest, and what hops cost that are far from those seen last is a guess.
         if sequence.num_given < 2 * CHUNK_TOKENS:
             slack_ms /= 2
@@ -110,43 +94,28 @@ class Engine:
             hops=hops,
         )
 
-    # --- streams
-
     def open(self, request: StreamRequest) -> None:
-        """Begin a stream.
-
-        Raises:
-            UnknownVoice: no voice has this id.
-            EngineOverloaded: admission refuses it.
-
-        """
+        """Begin a stream. Raises ``UnknownVoice``, and ``EngineOverloaded`` when admission refuses it."""
         self._front.num_flow_prompt(request.voice)
         if request.stream_id in self._table.streams:
             raise ValueError(f"stream {request.stream_id} is open already")
-        now_ms = self._now_ms()
         snapshot = self._snapshot(request.voice)
         refusal = self._capacity.admit(snapshot)
         if refusal is not None and (refusal.code is RefusalCode.SLOTS or not self._config.admits_all):
             log.info("stream_refused", code=refusal.code, reason=refusal.reason)
             raise EngineOverloaded(refusal.reason, retry_after_s=snapshot.retry_after_s)
-        config = self._config
-        listener = ListenerClock(
-            opened_ms=now_ms, first_audio_target_ms=_AIM * config.first_audio_target_ms, guard_ms=config.guard_ms
-        )
+        config, target_ms = self._config, _AIM * self._config.first_audio_target_ms
         self._table.streams[request.stream_id] = Stream(
             stream_id=request.stream_id,
             voice_id=request.voice,
             speed=request.speed,
             is_interleaved=config.interleaved and request.speed == 1.0,
-            clock=listener,
+            clock=ListenerClock(first_audio_target_ms=target_ms, guard_ms=config.guard_ms),
         )
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
-        """Append a text chunk; ignored when the stream is not there or has ended.
-
-        Raises:
-            TextTooLong: too many chunks wait to be spoken; the stream goes on without this one.
-
+        """Append a text chunk; ignored when the stream is not there or has ended. Raises ``TextTooLong`` when too many
+        wait to be spoken; the stream goes on without this one.
         """
         stream = self._table.streams.get(stream_id)
         if stream is None or stream.has_ended:
@@ -182,13 +151,8 @@ class Engine:
         for stream_id in list(self._table.streams):
             self._table.remove(stream_id)
 
-    # --- how busy it is
-
     def load_report(self, voice_id: str) -> EngineLoad:
-        """How busy it is; ``voice_id`` is that of a usual new request.
-
-        A report is repeated for :data:`LOAD_REPORT_INTERVAL_MS`, unless streams came or went.
-        """
+        """How busy it is for a new request with this voice; the same for 50 ms, unless streams came or went."""
         now_ms, table, device = self._now_ms(), self._table, self._device
         if self._load is not None:
             then_ms, load = self._load
@@ -203,7 +167,7 @@ class Engine:
             room=self._capacity.free_capacity(snapshot),
             refusal=refusal.reason if refusal else "",
             retry_after_s=snapshot.retry_after_s,
-            slots_used=device.num_slots - table.num_free_slots,
+            slots_used=device.num_slots - len(table.free_slots),
             slots_total=device.num_slots,
             pages_used=device.num_pages - device.num_free_pages,
             pages_total=device.num_pages,
@@ -217,16 +181,15 @@ class Engine:
         now_ms, table, device = self._now_ms(), self._table, self._device
         streams, sequences = table.streams.values(), table.sequences.values()
         return EngineSnapshot(
-            now_ms=now_ms,
             num_streams=len(streams),
             num_first_pending=sum(1 for stream in streams if stream.clock.is_first),
-            spare_ms=self._scheduler.spare_ms(now_ms, self._lm.candidates(), self._speech.candidates()),
+            spare_ms=self._scheduler.spare_ms(now_ms, self._executor.lm_candidates(), self._executor.flow_candidates()),
             measured_slack_ms=table.slacks.low_ms(now_ms),
             num_lm_rows=max(len(sequences), device.num_rows - 1),
-            pending_positions=sum(len(each.feed.inputs) for each in sequences if each.feed is not None),
-            num_free_pages=device.num_free_pages - self._speech.num_reserved_pages,
+            pending_positions=sum(len(each.prefill.inputs) for each in sequences if each.prefill is not None),
+            num_free_pages=device.num_free_pages - self._executor.num_reserved_pages,
             pages_each=device.pages_needed(voice_id, TYPICAL_TOKENS),
-            next_end_ms=now_ms + min((stream.left_ms for stream in streams), default=math.inf),
+            next_end_in_ms=min((stream.left_ms for stream in streams), default=math.inf),
         )
 
     def _now_ms(self) -> float:

@@ -2,9 +2,9 @@
 
 ::
 
-                 opened        first audio                                text all spoken    new text
-    deadline ─── + target ───▸ instant of running dry less the guard ───▸ none ───────────▸ dry instant less the guard,
-                                                                                            or + target when dry already
+             text came     first audio                                text all spoken    more text
+    deadline + target ───▸ instant of running dry less the guard ───▸ none ───────────▸ dry instant less the guard,
+                                                                                        or + target when dry already
 
 Playout is in real time from the first piece on; reports of the playout side correct that, and so a listener who is paused
 needs nothing. All instants are of one clock, ms; nothing here reads it.
@@ -39,25 +39,15 @@ class SlackWindow:
 
 
 class ListenerClock:
-    """The clock of one stream.
+    """The clock of one stream: a first piece is due so long after its text, later ones so long before silence."""
 
-    Args:
-        opened_ms: when the stream was opened.
-        first_audio_target_ms: how long after its text the first piece may take.
-        guard_ms: how long before the listener runs dry a piece must be handed out.
-
-    """
-
-    def __init__(self, *, opened_ms: float, first_audio_target_ms: float, guard_ms: float) -> None:
+    def __init__(self, *, first_audio_target_ms: float, guard_ms: float) -> None:
         self._target_ms = first_audio_target_ms
         self._guard_ms = guard_ms
-        self.sent_ms = 0.0
-        """All audio handed out so far."""
+        self.sent_ms = 0.0  # all audio handed out so far
         self._dry_ms = -math.inf  # the instant at which all that was sent is played
-        # of a first piece, for a listener who hears nothing
-        self._due_ms: float | None = opened_ms + first_audio_target_ms
-        self._has_text = False
-        self._is_spoken = False
+        self._due_ms: float | None = math.inf  # of a piece that ends a silence
+        self._is_spoken = True
 
     @property
     def is_first(self) -> bool:
@@ -66,24 +56,16 @@ class ListenerClock:
 
     def text_came(self, now_ms: float) -> None:
         """A text chunk was pushed. Matters for the first one and after :meth:`text_spoken`; no need to leave others out."""
-        if self._has_text and not self._is_spoken:
-            return
-        self._has_text = True
-        self._is_spoken = False
-        heard_until_ms = self._dry_ms - self._guard_ms
-        self._due_ms = None if heard_until_ms > now_ms else now_ms + self._target_ms
+        if self._is_spoken:
+            self._is_spoken = False
+            self._due_ms = None if self._dry_ms - self._guard_ms > now_ms else now_ms + self._target_ms
 
     def text_spoken(self) -> None:
         """All text that came is handed out as audio; nothing is due until more comes."""
         self._is_spoken = True
 
     def sent(self, now_ms: float, audio_ms: float) -> float:
-        """``audio_ms`` of audio was handed out.
-
-        Returns:
-            How long the listener had heard nothing though audio was owed, ms; 0 if none or if this is a first piece.
-
-        """
+        """So much audio was handed out; returns for how long, ms, the listener had lacked it: 0 for a first piece."""
         if audio_ms == 0.0:
             return 0.0
         underrun_ms = 0.0 if self.is_first else max(0.0, now_ms - self._dry_ms)
@@ -93,15 +75,8 @@ class ListenerClock:
         return underrun_ms
 
     def taken(self, now_ms: float, taken_ms: float, ahead_ms: float) -> None:
-        """The playout side reports.
-
-        Args:
-            now_ms: when the report came.
-            taken_ms: audio it has taken since the stream began; more than was sent is what resampling adds, and ignored.
-            ahead_ms: what of that is not played yet.
-
-        """
-        ahead_ms = min(ahead_ms, self.sent_ms)
+        """The playout side has taken so much audio since the stream began, and not played ``ahead_ms`` of it yet."""
+        ahead_ms = min(ahead_ms, self.sent_ms)  # resampling adds some
         left_ms = ahead_ms + max(0.0, self.sent_ms - max(taken_ms, ahead_ms))
         # one who is dry has been so since before the report
         self._dry_ms = now_ms + left_ms if left_ms > 0.0 else min(self._dry_ms, now_ms)
@@ -117,7 +92,3 @@ class ListenerClock:
             return math.inf
         running_ms = self._dry_ms - self._guard_ms
         return running_ms if self._due_ms is None else max(self._due_ms, running_ms)
-
-    def slack_ms(self, now_ms: float) -> float:
-        """How long until the next piece is due; negative when it is late."""
-        return self.deadline_ms - now_ms

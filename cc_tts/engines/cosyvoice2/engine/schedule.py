@@ -15,7 +15,6 @@ FIRST_HOP_TOKENS: Final = 12
 """With the 8 mel frames that the vocoder holds back, 320 ms of audio; the rest of a chunk is the end of the prompt."""
 HOPS: Final = (CHUNK_TOKENS, 2 * CHUNK_TOKENS, 4 * CHUNK_TOKENS)
 """Of later calls: a long hop is cheap to run, and only the first one is waited for."""
-
 ALL_AT_ONCE: Final = sys.maxsize
 """A hop that no sequence has the tokens for: one call when all tokens are there."""
 

@@ -12,25 +12,21 @@ stay short enough for what waits behind them. No clock, no device: the same in, 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence as Row
 from dataclasses import dataclass, field
 from typing import Final
 
 from cc_tts.engines.cosyvoice2.engine.capacity import StageCosts
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.schedule import (
-    CHUNK_TOKENS,
-    FRAMES_PER_TOKEN,
-    HOPS,
-    LOOKAHEAD_TOKENS,
-    hop_to_grid,
-)
+from cc_tts.engines.cosyvoice2.engine.schedule import FRAMES_PER_TOKEN, HOPS, LOOKAHEAD_TOKENS, hop_to_grid
 
 _HOP_MARGIN: Final = 1.65  # 1.5 refused 7 calls in three simulated runs of 128, this 3, with the same audio
 _LATE_GROWTH: Final = 1.5  # late rows may be held up by so much for rows that are not late
 _APART_MARGIN: Final = 1.1  # costs are predictions; what is about equal goes together
 _WAIT_MARGIN: Final = 1.5  # the same, for a call that waits for more rows
 _MAX_FIRST_LATE_MS: Final = 1000.0
+_LONGEST_CALL_FRAMES: Final = FRAMES_PER_TOKEN * (max(HOPS) + min(HOPS))  # the longest hop, filled up to the grid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +36,9 @@ class LmCandidate:
     key: int
     deadline_ms: float
     num_sampled: int
-    num_needed: int
-    """How many must be sampled before its next flow call can run."""
-    is_first: bool
-    """Whether the listener waits for a first piece."""
-    num_prefill: int = 0
-    """Positions to be prefilled first; 0 once that is done."""
+    num_needed: int  # for its next flow call
+    is_first: bool  # the listener waits for a first piece
+    num_prefill: int = 0  # positions to be prefilled first; 0 once that is done
 
     @property
     def num_missing(self) -> int:
@@ -69,11 +62,19 @@ class FlowCandidate:
 
     key: int
     deadline_ms: float
-    num_frames: int
-    """Frames that the call solves."""
-    num_keys: int
-    """Frames that it attends to."""
+    num_frames: int  # that the call solves
+    num_keys: int  # frames that it attends to
     is_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A flow call in the making."""
+
+    keys: tuple[int, ...]
+    num_frames: int  # of the longest row
+    num_keys: int
+    cost_ms: float
 
 
 class Scheduler:
@@ -82,19 +83,14 @@ class Scheduler:
     def __init__(self, config: EngineConfig, costs: StageCosts) -> None:
         self._config = config
         self._costs = costs
-        self.num_rows = 1
-        """Rows that a decode step computes now, whichever sequences are sampled (:attr:`Device.num_rows`)."""
+        self.num_rows = 1  # that a decode step computes now, whichever sequences are sampled (Device.num_rows)
 
-    def plan_lm(
-        self, now_ms: float, candidates: Sequence[LmCandidate], flow_waiting: Sequence[FlowCandidate] = ()
-    ) -> LmPlan:
+    def plan_lm(self, now_ms: float, candidates: Row[LmCandidate], flow_waiting: Row[FlowCandidate] = ()) -> LmPlan:
         """The next round; ``flow_waiting`` can run as soon as it is over, and at once if there is a first piece among them.
 
-        Sequences short of tokens for their next flow call come first. A new one is sampled in the round that prefills it.
-        At least one is prefilled if its turn comes, and at least one step is done, however urgent the flow calls are that
-        wait. A call that is late anyway leaves the round as much time as the call itself takes, as others would be late for
-        want of tokens. Only the need of a first piece ends a round: short rounds make small flow calls
-        (docs/engine-notes.md, "Fewer rules").
+        Sequences short of tokens for their next flow call come first. However urgent the flow calls are that wait, one new
+        sequence is prefilled if its turn comes, and one step is done. Only the need of a first piece ends a round: short
+        rounds make small flow calls (docs/engine-notes.md).
         """
         config = self._config
         if any(c.is_first for c in flow_waiting):
@@ -102,7 +98,7 @@ class Scheduler:
         left_ms = min((self._left_ms(now_ms, c) for c in flow_waiting), default=math.inf)
         order = sorted(
             (c for c in candidates if c.num_sampled < c.num_needed + config.run_ahead_tokens),
-            key=lambda c: (c.num_missing == 0, *_urgency(c, now_ms)),
+            key=lambda c: (c.num_missing == 0, _urgency(c, now_ms)),
         )
         prefill: list[int] = []
         chosen: list[LmCandidate] = []
@@ -123,65 +119,51 @@ class Scheduler:
         return LmPlan(prefill=tuple(prefill), decode=until, num_steps=num_steps)
 
     def _left_ms(self, now_ms: float, waiting: FlowCandidate) -> float:
-        """How long a round may be for what waits."""
+        """How long a round may be: as long as the call that waits, if that is late, or others would lack tokens."""
         call_ms = self._call_ms(waiting)
         left_ms = waiting.deadline_ms - now_ms - call_ms
         return left_ms if left_ms >= 0.0 else call_ms
 
-    def _num_steps(self, chosen: Sequence[LmCandidate], left_ms: float) -> int:
+    def _num_steps(self, chosen: Row[LmCandidate], left_ms: float) -> int:
         ahead = max(c.num_needed + self._config.run_ahead_tokens - c.num_sampled for c in chosen)
         useful = min((c.num_missing for c in chosen if c.is_first and c.num_missing), default=ahead)
         num_steps = min(self._config.max_steps_per_round, useful)
-        step_ms = self._costs.lm_step.ms(self._rows_of(len(chosen)))
+        step_ms = self._step_ms(len(chosen))
         return num_steps if left_ms >= num_steps * step_ms else max(1, int(left_ms / step_ms))
 
     def plan_flow(
-        self,
-        now_ms: float,
-        candidates: Sequence[FlowCandidate],
-        lm_pending: Sequence[LmCandidate] = (),
-        *,
-        may_wait: bool = True,
+        self, now_ms: float, candidates: Row[FlowCandidate], sampling: Row[LmCandidate] = (), *, may_wait: bool = True
     ) -> tuple[int, ...]:
         """The keys of the next batched call, the most urgent first.
 
-        The most urgent candidate is taken; if all have time, the oldest. Others join in the order of their urgency, while
+        The most urgent candidate is taken; if all have time, the oldest. Others join in the order of their urgency, while no
+        deadline that could be met is missed for it, of its rows or of a piece whose tokens are still being sampled; while
+        together costs hardly more than one after the other (padding can cost more than a call of its own); and while rows
+        that are late already are not held up by rows that are not.
 
-        * no deadline that could be met is missed for it, of its rows or of a piece whose tokens are still being sampled;
-        * together costs hardly more than one after the other (padding can cost more than a call of its own);
-        * rows that are late already are not held up by rows that are not.
-
-        Args:
-            now_ms: the instant.
-            candidates: in any order.
-            lm_pending: sequences that have tokens left to sample.
-            may_wait: whether they are sampled now, so that waiting brings anything.
-
-        Returns:
-            Empty if there is none, or if all can wait for more rows to share the call, and none is a first piece.
-
+        Empty if there is none, or if all can wait for more rows to share the call, and none is a first piece. It
+        ``may_wait`` while tokens are sampled, of the sequences ``sampling``.
         """
         if not candidates:
             return ()
-        order = sorted(candidates, key=lambda c: self._flow_urgency(now_ms, c))
+        config = self._config
+        order = sorted(candidates, key=lambda c: _urgency(c, now_ms, easy_slack_ms=config.easy_slack_ms))
         seed = order[0]
         batch = _Batch((seed.key,), seed.num_frames, seed.num_keys, self._call_ms(seed))
-        latest_ms = seed.deadline_ms if seed.deadline_ms >= now_ms + batch.cost_ms else math.inf
-        drawing = [(c, self._piece_of(c, len(lm_pending))) for c in lm_pending if c.num_missing > 0]
-        spare_ms = seed.deadline_ms - now_ms - _WAIT_MARGIN * self._together_ms(order)
-        can_wait = spare_ms > self._config.wait_slack_ms and not any(c.is_first for c in order)
-        if may_wait and drawing and can_wait:
-            return ()
-        starts_ms = [pending.deadline_ms - piece_ms for pending, piece_ms in drawing]
-        latest_ms = min([latest_ms, *(start_ms for start_ms in starts_ms if start_ms >= now_ms + batch.cost_ms)])
+        pending = [c for c in sampling if c.num_missing > 0]
+        if may_wait and pending and not any(c.is_first for c in order):
+            frames, keys = max(c.num_frames for c in order), max(c.num_keys for c in order)
+            together_ms = self._costs.calls_ms(len(order), frames, keys, max_rows=config.max_flow_rows)
+            if seed.deadline_ms - now_ms - _WAIT_MARGIN * together_ms > config.wait_slack_ms:
+                return ()
+        deadlines_ms = [seed.deadline_ms, *(c.deadline_ms - self._piece_ms(c, len(sampling)) for c in pending)]
+        latest_ms = min((each_ms for each_ms in deadlines_ms if each_ms >= now_ms + batch.cost_ms), default=math.inf)
         return self._grown(now_ms, batch, order, latest_ms).keys
 
-    def _grown(self, now_ms: float, batch: "_Batch", order: Sequence[FlowCandidate], latest_ms: float) -> "_Batch":
+    def _grown(self, now_ms: float, batch: _Batch, order: Row[FlowCandidate], latest_ms: float) -> _Batch:
         """``batch``, which holds the first of ``order``, with those that may join it. It must end by ``latest_ms``."""
         late_cost_ms = batch.cost_ms if order[0].deadline_ms < now_ms + batch.cost_ms else math.inf
         for candidate in order[1 : 4 * self._config.max_flow_rows]:
-            if len(batch.keys) == self._config.max_flow_rows:
-                break
             joined = self._join(batch, candidate)
             if joined is None or now_ms + joined.cost_ms > latest_ms:
                 continue
@@ -194,16 +176,11 @@ class Scheduler:
                 latest_ms = min(latest_ms, candidate.deadline_ms)
         return batch
 
-    def _together_ms(self, candidates: Sequence[FlowCandidate]) -> float:
-        """What it would take to call for all of them, in as large calls as rows allow."""
-        frames, keys = max(c.num_frames for c in candidates), max(c.num_keys for c in candidates)
-        return self._costs.calls_ms(len(candidates), frames, keys, max_rows=self._config.max_flow_rows)
-
-    def _join(self, batch: "_Batch", candidate: FlowCandidate) -> "_Batch | None":
+    def _join(self, batch: _Batch, candidate: FlowCandidate) -> _Batch | None:
         """The batch with one row more, or None when it is too large or not worth its padding."""
         keys = (*batch.keys, candidate.key)
         frames = max(batch.num_frames, candidate.num_frames)
-        if len(keys) * frames > self._config.max_flow_frames:
+        if len(keys) > self._config.max_flow_rows or len(keys) * frames > self._config.max_flow_frames:
             return None
         num_keys = max(batch.num_keys, candidate.num_keys)
         cost_ms = self._costs.call_ms(len(keys), frames, num_keys)
@@ -211,15 +188,15 @@ class Scheduler:
             return None
         return _Batch(keys, frames, num_keys, cost_ms)
 
-    def spare_ms(self, now_ms: float, drawing: Sequence[LmCandidate], ready: Sequence[FlowCandidate]) -> float:
+    def spare_ms(self, now_ms: float, sampling: Row[LmCandidate], ready: Row[FlowCandidate]) -> float:
         """The least time by which a started stream's next piece will be in time, all that is due before it done first.
 
         Tokens are sampled together, calls come in batches of a quarter of the rows. Negative when a listener will run dry;
         infinite when nobody listens. For admission.
         """
-        pieces = [(c.deadline_ms, c.is_first, c.num_missing, c.num_prefill, 2 * c.num_needed, 0) for c in drawing]
+        pieces = [(c.deadline_ms, c.is_first, c.num_missing, c.num_prefill, 2 * c.num_needed, 0) for c in sampling]
         pieces += [(c.deadline_ms, c.is_first, 0, 0, c.num_frames, c.num_keys) for c in ready]
-        step_ms = self._costs.lm_step.ms(self._rows_of(len(pieces)))
+        step_ms = self._step_ms(len(pieces))
         spare_ms = math.inf
         missing = positions = frames = keys = 0
         shape, call_ms = (0, 0, 0), 0.0
@@ -235,23 +212,17 @@ class Scheduler:
         return spare_ms
 
     def choose_hop(
-        self, slack_ms: float, *, behind: int, num_ready: int, num_streams: int, hops: Sequence[int] = HOPS
+        self, slack_ms: float, *, behind: int, num_ready: int, num_streams: int, hops: Row[int] = HOPS
     ) -> int:
         """How many tokens the next flow call of a sequence should give out.
 
-        Args:
-            slack_ms: until its next piece is due.
-            behind: tokens that were given out, the prompt included; the call ends on the grid of 25 (§6).
-            num_ready: tokens that were sampled and not given out.
-            num_streams: that are open: the missing tokens get half of the device's time, the call has half of them as rows.
-            hops: the choice, rising.
-
-        Returns:
-            The longest hop whose time the slack exceeds 1.65 times, else the shortest; filled up to the grid.
-
+        The longest of the rising ``hops`` whose time the slack until its next piece exceeds 1.65 times, else the shortest;
+        filled up to the grid. ``behind`` counts tokens that were given out, the prompt included, ``num_ready`` tokens that
+        were sampled and not given out. With more than one stream, the missing tokens get half of the device's time, and the
+        call has half of the streams as rows.
         """
         num_rows = min(self._config.max_flow_rows, (num_streams + 1) // 2)
-        step_ms = min(2, num_streams) * self._costs.lm_step.ms(self._rows_of(num_streams))
+        step_ms = min(2, num_streams) * self._step_ms(num_streams)
         chosen = hop_to_grid(behind, hops[0])
         for hop in hops[1:]:
             longer = hop_to_grid(behind, hop)
@@ -262,43 +233,29 @@ class Scheduler:
             chosen = longer
         return chosen
 
-    def _rows_of(self, num_drawing: int) -> int:
-        return max(1, self.num_rows, num_drawing)
-
-    def _flow_urgency(self, now_ms: float, candidate: FlowCandidate) -> "_Urgency":
-        """As :func:`_urgency`, but that those with time come last, the oldest first."""
-        if candidate.is_first or candidate.deadline_ms - now_ms <= self._config.easy_slack_ms:
-            return _urgency(candidate, now_ms)
-        return True, True, candidate.key, candidate.key
+    def _step_ms(self, num_sampling: int) -> float:
+        return self._costs.lm_step.ms(max(1, self.num_rows, num_sampling))
 
     def _call_ms(self, candidate: FlowCandidate) -> float:
         return self._costs.call_ms(1, candidate.num_frames, candidate.num_keys)
 
-    def _piece_of(self, candidate: LmCandidate, num_rows: int) -> float:
+    def _piece_ms(self, candidate: LmCandidate, num_rows: int) -> float:
         """Device time from now to the next piece of a sequence that lacks tokens for it."""
-        steps_ms = candidate.num_missing * self._costs.lm_step.ms(self._rows_of(num_rows))
-        frames = FRAMES_PER_TOKEN * min(candidate.num_needed, max(HOPS) + CHUNK_TOKENS)
+        frames = min(FRAMES_PER_TOKEN * candidate.num_needed, _LONGEST_CALL_FRAMES)
+        steps_ms = candidate.num_missing * self._step_ms(num_rows)
         return self._costs.prefill.ms(candidate.num_prefill) + steps_ms + self._costs.call_ms(1, frames, frames)
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """A flow call in the making."""
-
-    keys: tuple[int, ...]
-    num_frames: int  # of the longest row
-    num_keys: int
-    cost_ms: float
-
-
-_Urgency = tuple[bool, bool, float, int]
-
-
-def _urgency(candidate: LmCandidate | FlowCandidate, now_ms: float) -> _Urgency:
-    """What to sort by: started streams that are late, then all by deadline; keys make the order complete.
+def _urgency(
+    candidate: LmCandidate | FlowCandidate, now_ms: float, *, easy_slack_ms: float = math.inf
+) -> tuple[int, float, int]:
+    """What to sort by: started streams that are late, then all by deadline, then those with more slack than
+    ``easy_slack_ms``, the oldest first; keys make the order complete.
 
     A first piece that is very late counts as one of a started stream, so that it gets its turn even when all are late.
     """
-    late_ms = now_ms - candidate.deadline_ms
-    is_starving = late_ms > (_MAX_FIRST_LATE_MS if candidate.is_first else 0.0)
-    return not is_starving, False, candidate.deadline_ms, candidate.key
+    slack_ms = candidate.deadline_ms - now_ms
+    if not candidate.is_first and slack_ms > easy_slack_ms:
+        return 2, 0.0, candidate.key
+    is_starving = -slack_ms > (_MAX_FIRST_LATE_MS if candidate.is_first else 0.0)
+    return 0 if is_starving else 1, candidate.deadline_ms, candidate.key

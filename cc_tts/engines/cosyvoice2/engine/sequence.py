@@ -3,7 +3,7 @@
 ::
 
     Stream     texts ─▸ Sequence ─▸ Sequence ─▸ …        one listener, one clock; audio goes out in this order
-    Sequence   inputs ─▸ [language model] ─▸ tokens ─▸ [flow · vocoder, hop by hop] ─▸ audio
+    Sequence   prefill ─▸ [language model] ─▸ tokens ─▸ [flow · vocoder, hop by hop] ─▸ audio
 """
 
 import bisect
@@ -15,65 +15,54 @@ from collections.abc import Sequence as Row
 from dataclasses import dataclass, field
 from typing import Final
 
-from cc_tts.engines.cosyvoice2.engine.bistream import SPEECH_GROUP, TEXT_GROUP, Bistream, BistreamState
 from cc_tts.engines.cosyvoice2.engine.device import SpeakJob
-from cc_tts.engines.cosyvoice2.engine.feed import Feed
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
+from cc_tts.engines.cosyvoice2.engine.prefill import SPEECH_GROUP, TEXT_GROUP, Bistream, BistreamState, Prefill
 from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, FRAMES_PER_TOKEN, LOOKAHEAD_TOKENS, hop_to_grid
 
 MS_PER_TOKEN: Final = 40.0
 MAX_SILENT_IN_A_ROW: Final = 5
 """The rest of a longer run is left out: 200 ms of silence are a pause, seconds of it are a fault of the model."""
-MAX_AHEAD_MS: Final = 4000.0
-"""A stream whose audio is so far ahead of what its reader has taken gets no turn."""
+MAX_AHEAD_MS: Final = 4000.0  # a stream whose audio is so far ahead of what its reader has taken gets no turn
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Sequence:
     """One run of the model. Counts are of generated speech tokens."""
 
-    key: int
-    """Rises with age."""
+    key: int  # the lower, the older
     stream: "Stream"
     slot: int
     seed: int
-    num_prompt: int
-    """Tokens of the flow's prompt."""
+    num_prompt: int  # tokens of the flow's prompt
     hop: int
     """Tokens of the next flow call, but for what they lack to the grid; ``ALL_AT_ONCE`` where the speed is changed (§6)."""
     silent_tokens: frozenset[int] = frozenset()
-    feed: Feed | None = None
-    """To be fed; None while the language model runs, waits for text, or is done."""
-    is_running: bool = False
-    """It was fed and has not stopped."""
-    is_sampled: bool = False
-    """The language model is done."""
+    prefill: Prefill | None = None  # to be done next
+    is_sampled: bool = False  # the language model is done
     tokens: list[int] = field(default_factory=list)
     num_unspoken: int = 0
     """Sampled ids that became no token: they ask for more text, or are silence beyond the fifth in a row."""
-    num_silent: int = 0
-    """Silent tokens sampled last, in a row."""
-    num_given: int = 0
-    """Tokens whose frames were given out."""
+    num_silent: int = 0  # sampled last, in a row
+    num_given: int = 0  # whose frames were given out
     may_use_reserve: bool = False
     """Its flow may take the reserved pages; it is then spoken to its end, however far ahead of its listener."""
     marks: list[tuple[int, int]]
     """Text tokens before each text chunk, and its index. The counts are 0 unless the text is interleaved."""
     bistream: Bistream | None = None
-    """Of an interleaved text, as the two below."""
-    last_text: str = ""
-    """What the next text chunk joins."""
+    """Of an interleaved text, as the two below: its text tokens so far, and what the next text chunk joins."""
     num_text: int = 0
+    last_text: str = ""
 
     @property
     def is_ready(self) -> bool:
         """Whether the flow can be called."""
-        return bool(self.tokens) and (self.is_sampled or len(self.tokens) >= self.needed_tokens)
+        return bool(self.tokens) and (self.is_sampled or not self.is_last_call)
 
     @property
     def is_sampling(self) -> bool:
         """Whether a round of the language model brings it on."""
-        return not self.is_sampled and (self.is_running or self.feed is not None)
+        return not self.is_sampled and (self.bistream is None or self.bistream.state is not BistreamState.WAITING)
 
     @property
     def is_empty(self) -> bool:
@@ -87,12 +76,10 @@ class Sequence:
 
     @property
     def is_well_ahead(self) -> bool:
-        """Whether its listener can do without more of it for now. What a next call needs counts for those behind it only:
-        a first sequence may sample as much as its call needs, and that can be much.
-        """
-        if self.may_use_reserve:
-            return False
-        return self.stream.is_far_ahead if self is self.stream.head else self.stream.is_well_ahead
+        """Whether its listener can do without more of it for now. The first may sample all that its next call needs."""
+        stream = self.stream
+        ahead_ms = stream.clock.sent_ms - stream.taken_ms if self is stream.head else stream.ahead_ms
+        return ahead_ms >= MAX_AHEAD_MS and not self.may_use_reserve
 
     @property
     def deadline_ms(self) -> float:
@@ -101,19 +88,15 @@ class Sequence:
         return self.stream.clock.deadline_ms + sum(each.unsent_ms for each in before)
 
     @property
-    def num_new(self) -> int:
-        """Tokens that the next flow call gives out. A hop shorter than a chunk is taken as it is (:func:`exact_hop`)."""
-        return self.hop if self.hop < CHUNK_TOKENS else hop_to_grid(self.num_prompt + self.num_given, self.hop)
-
-    @property
     def needed_tokens(self) -> int:
-        """Tokens that must be there for the next flow call, unless they end before."""
-        return self.num_given + self.num_new + LOOKAHEAD_TOKENS
+        """Tokens that must be there for the next flow call, unless they end before; a hop below a chunk is exact."""
+        hop = self.hop if self.hop < CHUNK_TOKENS else hop_to_grid(self.num_prompt + self.num_given, self.hop)
+        return self.num_given + hop + LOOKAHEAD_TOKENS
 
     @property
-    def num_flowed(self) -> int:
-        """Tokens that the flow has been given."""
-        return self.num_given + LOOKAHEAD_TOKENS if self.num_given else 0
+    def is_last_call(self) -> bool:
+        """Whether a flow call now would take the rest."""
+        return len(self.tokens) < self.needed_tokens
 
     @property
     def num_needed(self) -> int:
@@ -121,20 +104,15 @@ class Sequence:
         return min(self.needed_tokens, len(self.tokens) + CHUNK_TOKENS)
 
     @property
-    def num_next(self) -> int:
-        """Tokens that the next flow call would know, if it ran now."""
-        return min(len(self.tokens), self.needed_tokens)
+    def num_keys(self) -> int:
+        """Frames that a flow call now would attend to."""
+        return FRAMES_PER_TOKEN * (self.num_prompt + min(len(self.tokens), self.needed_tokens))
 
     @property
     def num_frames(self) -> int:
         """Frames that it would solve: those since the last line of the chunk grid."""
-        behind = self.num_prompt + self.num_given
-        return FRAMES_PER_TOKEN * (self.num_prompt + self.num_next - behind // CHUNK_TOKENS * CHUNK_TOKENS)
-
-    @property
-    def num_keys(self) -> int:
-        """Frames that it would attend to."""
-        return FRAMES_PER_TOKEN * (self.num_prompt + self.num_next)
+        num_chunks = (self.num_prompt + self.num_given) // CHUNK_TOKENS
+        return self.num_keys - FRAMES_PER_TOKEN * CHUNK_TOKENS * num_chunks
 
     @property
     def num_new_pages(self) -> int:
@@ -142,59 +120,37 @@ class Sequence:
         return -(-self.num_frames // (FRAMES_PER_TOKEN * CHUNK_TOKENS)) + 1
 
     @property
+    def text_chunk_index(self) -> int:
+        """The text chunk that it would speak; the last one, if it is the last call."""
+        num_text = sys.maxsize if self.is_last_call else self.num_given * TEXT_GROUP // SPEECH_GROUP
+        return self.marks[bisect.bisect_right(self.marks, (num_text, sys.maxsize)) - 1][1]
+
+    @property
     def unsent_ms(self) -> float:
         """Audio of the tokens that were sampled and not given out."""
         return (len(self.tokens) - self.num_given) * MS_PER_TOKEN / self.stream.speed
 
-    @property
-    def index_now(self) -> int:
-        """The text chunk whose audio comes next."""
-        num_text = self.num_given * TEXT_GROUP // SPEECH_GROUP
-        return self.marks[bisect.bisect_right(self.marks, (num_text, sys.maxsize)) - 1][1]
-
-    @property
-    def last_index(self) -> int:
-        """The last text chunk of it."""
-        return self.marks[-1][1]
-
     def next_job(self) -> SpeakJob:
         """The next call of flow and vocoder, which takes its tokens."""
-        end, is_last = self.num_next, len(self.tokens) < self.needed_tokens
-        tokens, is_first = self.tokens[self.num_flowed : end], not self.num_given
-        self.num_given = end if is_last else end - LOOKAHEAD_TOKENS
+        begin = self.num_given + LOOKAHEAD_TOKENS if self.num_given else 0
+        tokens, is_first, is_last = self.tokens[begin : self.needed_tokens], not self.num_given, self.is_last_call
+        self.num_given = len(self.tokens) if is_last else self.needed_tokens - LOOKAHEAD_TOKENS
         speed = self.stream.speed
         return SpeakJob(slot=self.slot, tokens=tokens, is_first=is_first, is_last=is_last, seed=self.seed, speed=speed)
 
     def take_sampled(self, ids: Row[int], *, stopped: bool) -> None:
-        """Take what the language model has sampled.
-
-        Raises:
-            EngineFailed: an id that has no meaning here.
-
-        """
+        """Take what the language model has sampled. Raises ``EngineFailed`` for an id that has no meaning here."""
         for sampled in ids:
             token = sampled if self.bistream is None else self.bistream.take(sampled)
-            if token is None:
+            if token is not None:
+                self.num_silent = self.num_silent + 1 if token in self.silent_tokens else 0
+            if token is None or self.num_silent > MAX_SILENT_IN_A_ROW:
                 self.num_unspoken += 1
             else:
-                self._take(token)
+                self.tokens.append(token)
         if stopped:
-            self.is_running = False
             self.is_sampled = self.bistream is None
-            self._go_on()
-
-    def _take(self, token: int) -> None:
-        """A speech token, unless it is one silent token too many."""
-        self.num_silent = self.num_silent + 1 if token in self.silent_tokens else 0
-        if self.num_silent > MAX_SILENT_IN_A_ROW:
-            self.num_unspoken += 1
-        else:
-            self.tokens.append(token)
-
-    def was_fed(self) -> None:
-        """The language model has taken what was to be fed."""
-        self.feed = None
-        self.is_running = True
+            self._extend()
 
     def add_text(self, ids: Row[int], *, text_chunk_index: int) -> None:
         """More of an interleaved text, in tokens."""
@@ -202,20 +158,19 @@ class Sequence:
         self.marks.append((self.num_text, text_chunk_index))
         self.num_text += len(ids)
         self.bistream.add_text(ids)
-        self._go_on()
+        self._extend()
 
     def end_text(self) -> None:
         """An interleaved text has ended."""
         assert self.bistream is not None
         self.bistream.end_text()
-        self._go_on()
+        self._extend()
 
-    def _go_on(self) -> None:
-        """Look what an interleaved sequence is to be fed when it has stopped: more text may have come, or have ended."""
-        if self.bistream is None or self.is_sampled or self.is_running or self.feed is not None:
-            return
-        self.feed = self.bistream.next_feed()
-        self.is_sampled = self.bistream.state is BistreamState.DONE
+    def _extend(self) -> None:
+        """Extend an interleaved sequence that has stopped, if more text has come or the text has ended."""
+        if self.bistream is not None and self.prefill is None:
+            self.prefill = self.bistream.next_prefill()
+            self.is_sampled = self.bistream.state is BistreamState.DONE
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -226,12 +181,9 @@ class Stream:
     voice_id: str
     speed: float
     clock: ListenerClock
-    is_interleaved: bool = False
-    """Its text chunks feed one sequence (§3.5)."""
-    texts: deque[tuple[int, str]] = field(default_factory=deque)
-    """Text chunks that are no sequence yet, with their indices."""
-    held_text: str = ""
-    """Interleaved text before the first word."""
+    is_interleaved: bool = False  # its text chunks extend one sequence (§3.5)
+    texts: deque[tuple[int, str]] = field(default_factory=deque)  # that are no sequence yet, with their indices
+    held_text: str = ""  # interleaved, before the first word
     sequences: deque[Sequence] = field(default_factory=deque)
     has_ended: bool = False
     taken_ms: float = 0.0
@@ -242,38 +194,27 @@ class Stream:
         return self.sequences[0] if self.sequences else None
 
     @property
-    def drawing(self) -> Sequence | None:
+    def sampling(self) -> Sequence | None:
         """The sequence that the language model is not done with; there is one at most."""
         return self.sequences[-1] if self.sequences and not self.sequences[-1].is_sampled else None
 
     @property
-    def is_far_ahead(self) -> bool:
-        """Whether so much audio was handed out and not taken that there shall be no more for now."""
-        return self.clock.sent_ms - self.taken_ms >= MAX_AHEAD_MS
-
-    @property
-    def is_well_ahead(self) -> bool:
-        """The same with the tokens that will be audio as soon as it is wanted."""
-        return self._ahead_ms >= MAX_AHEAD_MS
-
-    @property
-    def _ahead_ms(self) -> float:
+    def ahead_ms(self) -> float:
+        """Audio that was handed out and not taken, with the tokens that will be audio as soon as it is wanted."""
         return self.clock.sent_ms - self.taken_ms + sum(sequence.unsent_ms for sequence in self.sequences)
 
     @property
     def owes_nothing(self) -> bool:
         """Whether only more text, or the end of it, brings the next audio."""
-        if self.texts:
-            return False
         head = self.head
-        return head is None or not (head.is_sampled or head.is_sampling or head.is_ready)
+        return not self.texts and (head is None or not (head.is_sampled or head.is_sampling or head.is_ready))
 
     @property
     def left_ms(self) -> float:
         """How long until its last audio is handed out; infinite while its length is not known."""
         if not self.has_ended or self.texts or not all(sequence.is_sampled for sequence in self.sequences):
             return math.inf
-        return max(0.0, self._ahead_ms - MAX_AHEAD_MS)
+        return max(0.0, self.ahead_ms - MAX_AHEAD_MS)
 
     @property
     def is_over(self) -> bool:

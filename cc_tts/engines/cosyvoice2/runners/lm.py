@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.engine.device import Sampled
-from cc_tts.engines.cosyvoice2.engine.feed import SamplingRules
+from cc_tts.engines.cosyvoice2.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, LmInput, Table, text_inputs
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, batches, bucket_of, buckets_up_to, thinned, upload
@@ -51,17 +51,17 @@ class LmVoice:
 
 
 @dataclass(frozen=True, slots=True)
-class LmFeed:
+class LmPrefill:
     """Inputs for a slot, and how ids are sampled after them."""
 
     slot: int
     inputs: Sequence[LmInput]
     rules: SamplingRules
     seed: int = 0
-    """Decides, with the inputs, which ids are sampled; a signed number of 64 bits. Unused with ``goes_on``."""
+    """Decides, with the inputs, which ids are sampled; a signed number of 64 bits. Unused with ``extends``."""
     voice: LmVoice | None = None
-    """Spares the inputs it has in common with these. Unused with ``goes_on``."""
-    goes_on: bool = False
+    """Spares the inputs it has in common with these. Unused with ``extends``."""
+    extends: bool = False
     """Extend the sequence of the slot, which must have stopped; otherwise the slot must be free, and begins."""
 
 
@@ -76,14 +76,14 @@ class _Used:
 
 @dataclass(frozen=True, slots=True)
 class _Prefill:
-    """A checked :class:`LmFeed`."""
+    """A checked :class:`LmPrefill`."""
 
-    feed: LmFeed
+    given: LmPrefill
     start: int  # positions that need not be run
 
     @property
     def new(self) -> Sequence[LmInput]:
-        return self.feed.inputs if self.feed.goes_on else self.feed.inputs[self.start :]
+        return self.given.inputs if self.given.extends else self.given.inputs[self.start :]
 
     @property
     def end(self) -> int:
@@ -195,19 +195,19 @@ class LmRunner:
         return LmVoice(inputs, cache[:, :, 0, :, : len(inputs)].clone())
 
     @torch.inference_mode()
-    def start(self, feeds: Sequence[LmFeed]) -> None:
+    def start(self, prefills: Sequence[LmPrefill]) -> None:
         """Prefill or extend slots and sample one id for each, which the next :meth:`decode` reports; all of them, or none.
 
         Raises:
-            ValueError: a slot is out of range or named twice; it is in use, or with ``goes_on`` it has not stopped or has
+            ValueError: a slot is out of range or named twice; it is in use, or with ``extends`` it has not stopped or has
                 failed; the inputs or the seed are out of range.
             EngineFailed: the inputs do not fit into their slot.
 
         """
-        if len({feed.slot for feed in feeds}) < len(feeds):
-            raise ValueError("a slot is fed twice")
-        prefills = [self._checked(feed) for feed in feeds]
-        for width, batch in batches(prefills, lambda each: len(each.new), WIDTH_BUCKETS, PREFILL_ROW_BUCKETS[-1]):
+        if len({each.slot for each in prefills}) < len(prefills):
+            raise ValueError("a slot is prefilled twice")
+        checked = [self._checked(each) for each in prefills]
+        for width, batch in batches(checked, lambda each: len(each.new), WIDTH_BUCKETS, PREFILL_ROW_BUCKETS[-1]):
             num_keys = self._num_keys(max(prefill.end for prefill in batch))
             key = self._prefill.fit((bucket_of(len(batch), PREFILL_ROW_BUCKETS), width, num_keys))
             self._run_batch(batch, *key)
@@ -270,22 +270,22 @@ class LmRunner:
         if unknown.any() or ((rows < 0) | (rows >= self._table_sizes[tables])).any():
             raise ValueError("an input past the end of its table")
 
-    def _checked(self, feed: LmFeed) -> _Prefill:
-        self._check_slot(feed.slot)
-        if not feed.inputs:
-            raise ValueError("nothing to feed")
-        self._check_inputs(feed.inputs)
-        if not -(2**63) <= feed.seed < 2**63:
+    def _checked(self, given: LmPrefill) -> _Prefill:
+        self._check_slot(given.slot)
+        if not given.inputs:
+            raise ValueError("no inputs")
+        self._check_inputs(given.inputs)
+        if not -(2**63) <= given.seed < 2**63:
             raise ValueError("a seed is a signed number of 64 bits")
-        used = self._used.get(feed.slot)
-        if feed.goes_on:
+        used = self._used.get(given.slot)
+        if given.extends:
             if used is None or used.flags != Flag.STOPPED:
-                raise ValueError(f"slot {feed.slot} cannot go on")
-            prefill = _Prefill(feed, used.length)
+                raise ValueError(f"slot {given.slot} cannot be extended")
+            prefill = _Prefill(given, used.length)
         else:
             if used is not None:
-                raise ValueError(f"slot {feed.slot} is in use")
-            prefill = _Prefill(feed, 0 if feed.voice is None else _num_common(feed.voice.inputs, feed.inputs[:-1]))
+                raise ValueError(f"slot {given.slot} is in use")
+            prefill = _Prefill(given, 0 if given.voice is None else _num_common(given.voice.inputs, given.inputs[:-1]))
         if prefill.end > self.num_positions:
             raise EngineFailed(f"a sequence of {prefill.end} positions does not fit into {self.num_positions}")
         return prefill
@@ -299,9 +299,9 @@ class LmRunner:
         for row, prefill in zip(packed, batch, strict=False):
             _pack(prefill, row)
         for prefill in batch:
-            slot, voice = prefill.feed.slot, prefill.feed.voice
+            slot, voice = prefill.given.slot, prefill.given.voice
             used = self._used.setdefault(slot, _Used())
-            if voice is not None and not prefill.feed.goes_on:
+            if voice is not None and not prefill.given.extends:
                 self._cache[:, :, slot, :, : prefill.start] = voice.cached[..., : prefill.start, :]
             used.length = prefill.end
             used.num_sampled += 1
@@ -361,8 +361,8 @@ def _as_rows(inputs: Sequence[LmInput]) -> npt.NDArray[np.int64]:
 
 def _pack(prefill: _Prefill, row: npt.NDArray[np.int64]) -> None:
     """Write a prefill to a row of zeros."""
-    feed, num_new = prefill.feed, len(prefill.new)
-    row[:_HEAD] = feed.slot, not feed.goes_on, prefill.start, num_new
+    given, num_new = prefill.given, len(prefill.new)
+    row[:_HEAD] = given.slot, not given.extends, prefill.start, num_new
     inputs = row[_HEAD + len(Column) :].reshape(2, -1)
-    row[_HEAD : _HEAD + len(Column)] = numbers_of(feed.rules, seed=feed.seed, length=prefill.end)
+    row[_HEAD : _HEAD + len(Column)] = numbers_of(given.rules, seed=given.seed, length=prefill.end)
     inputs[:, :num_new] = _as_rows(prefill.new)

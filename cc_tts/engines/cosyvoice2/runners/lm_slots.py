@@ -12,7 +12,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.engine.feed import SamplingRules
+from cc_tts.engines.cosyvoice2.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, SpeechIds
 from cc_tts.engines.cosyvoice2.runners.sampler import (
     NO_TOKEN,

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cc_tts.clock import Clock, ms_between
-from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, Sampled, SlotFeed, SpeakJob, Spoken, SpokenBatch
+from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted, Sampled, SlotPrefill, SpeakJob, Spoken, SpokenBatch
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
@@ -33,7 +33,7 @@ from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoic
 from cc_tts.engines.cosyvoice2.runners.flow_inputs import ROW_BUCKETS, FlowShape
 from cc_tts.engines.cosyvoice2.runners.graphs import buckets_up_to, can_record, thinned
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
-from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice
+from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
@@ -48,7 +48,7 @@ WARM_CHUNKS: Final = (1, 2, 4, 5)
 WARM_PAGES: Final = (8, 16, 24, 32)
 """Pages that it looks at: 8 s of reference and 24 s of speech are 32."""
 NUM_INPUT_MARKS: Final = 2
-"""In a feeding of the language model, besides text and speech."""
+"""In a prefill of the language model, besides text and speech."""
 COARSENESS: Final = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4))
 """How sparse the graphs may become where memory is short: every so many-th size of rows, and of pages. What lies between
 two sizes is filled up to the larger one, which costs time and no exactness.
@@ -156,17 +156,17 @@ class ModelRunner:
             return own
         return own + self._flow.pages_needed(0, num_prompt) - self._flow.pages_needed(num_prompt, 0)
 
-    def start(self, feeds: Row[SlotFeed]) -> None:
-        """Feed slots of the language model; a slot that does not go on is opened, for the flow as well.
+    def start(self, prefills: Row[SlotPrefill]) -> None:
+        """Prefill slots of the language model; a slot that is not extended is opened, for the flow as well.
 
         Raises:
-            CcTtsError: one of them cannot be fed, or its voice has no place (``PagesExhausted``); nothing has changed.
+            CcTtsError: one of them does not fit, or its voice has no place (``PagesExhausted``); nothing has changed.
 
         """
         opened: list[int] = []
         with self._guarded():
             try:
-                rows = [self._row(each, opened) for each in feeds]
+                rows = [self._row(each, opened) for each in prefills]
                 self._lm.start(rows)
             except CcTtsError:
                 for slot in opened:
@@ -260,7 +260,7 @@ class ModelRunner:
 
     @property
     def max_width(self) -> int:
-        """Inputs of the longest feeding of the language model: a text, and the speech of the longest reference."""
+        """Inputs of the longest prefill of the language model: a text, and the speech of the longest reference."""
         longest = max((len(speaker.llm_tokens) for speaker in self._speakers.values()), default=0)
         return longest + MAX_TEXT_TOKENS + NUM_INPUT_MARKS
 
@@ -313,17 +313,17 @@ class ModelRunner:
                 shared += max(0, taken[0] - taken[-1])
         return each, shared
 
-    def _row(self, each: SlotFeed, opened: list[int]) -> LmFeed:
-        """What the language model is fed, its slot of the flow opened if it begins."""
-        feed = each.feed
-        if feed.goes_on:
-            return LmFeed(each.slot, feed.inputs, feed.rules, goes_on=True)
+    def _row(self, each: SlotPrefill, opened: list[int]) -> LmPrefill:
+        """The prefill of the language model, with the slot of the flow opened if it begins."""
+        prefill = each.prefill
+        if prefill.extends:
+            return LmPrefill(each.slot, prefill.inputs, prefill.rules, extends=True)
         state = self._voice(each.voice_id)
         self._flow.open(each.slot, state.flow)
         opened.append(each.slot)
         state.num_users += 1
         self._voice_of[each.slot] = each.voice_id
-        return LmFeed(each.slot, feed.inputs, feed.rules, each.seed, state.lm)
+        return LmPrefill(each.slot, prefill.inputs, prefill.rules, each.seed, state.lm)
 
     def _close(self, slot: int, *, wipe: bool) -> None:
         self._flow.close(slot, wipe=wipe)

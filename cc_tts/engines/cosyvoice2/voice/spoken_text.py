@@ -18,16 +18,16 @@ _TERMINATORS_OTHER: Final = frozenset(".?!;:")
 _CLOSERS: Final = "\"'\u201d\u2019»›」』\uff09)】]》〉}"
 
 
-def as_sentence(text: str, *, goes_on: bool = False) -> str:
+def as_sentence(text: str, *, more_follows: bool = False) -> str:
     """``text`` with an end: commas at its end go, and a full stop is put there unless a terminator is.
 
-    Quotes and brackets may follow the terminator. A text without a letter or a digit is nothing to be said: "". With
-    ``goes_on`` more text follows, and a comma at the end is left as it is.
+    Quotes and brackets may follow the terminator. A text without a letter or a digit is nothing to be said: "". If
+    ``more_follows``, a comma at the end is left as it is.
     """
     if not any(character.isalnum() for character in text):
         return ""
     text = text.strip()
-    if goes_on and text.rstrip(_CLOSERS)[-1:] in _OPEN_MARKS:
+    if more_follows and text.rstrip(_CLOSERS)[-1:] in _OPEN_MARKS:
         return text
     text = _OPEN_END.sub("", text)
     is_chinese = _CHINESE.search(text) is not None
@@ -37,12 +37,12 @@ def as_sentence(text: str, *, goes_on: bool = False) -> str:
     return text + ("。" if is_chinese else ".")
 
 
-def text_ids(tokenizer: "TextTokenizer", text: str, *, goes_on: bool = False) -> tuple[int, ...]:
+def text_ids(tokenizer: "TextTokenizer", text: str, *, more_follows: bool = False) -> tuple[int, ...]:
     """The text tokens of ``text`` as a sentence (:func:`as_sentence`); none, when there is nothing to be said.
 
     Raises:
         Unprocessable: it holds something that looks like a special token and is none.
 
     """
-    sentence = as_sentence(text, goes_on=goes_on)
+    sentence = as_sentence(text, more_follows=more_follows)
     return tuple(tokenizer.encode(sentence)) if sentence else ()

@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
-from cc_tts.engines.cosyvoice2.engine.feed import Feed, SamplingRules
+from cc_tts.engines.cosyvoice2.engine.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
@@ -66,14 +65,14 @@ class TextFront:
             num_ids = len(self._tokenizer.encode(text[:end]))
         return text[:end], text[end:]
 
-    def prepare(self, voice_id: str, text: str, *, goes_on: bool = False) -> Feed | None:
-        """A text chunk as a sequence of its own, with more text behind it if it ``goes_on``; None if it says nothing.
+    def prepare(self, voice_id: str, text: str, *, more_follows: bool = False) -> Prefill | None:
+        """A text chunk as a sequence of its own, None if it says nothing; ``more_follows``: the text goes on after it.
 
         Raises:
             Unprocessable: it holds something that looks like a special token and is none, or is too long for the model.
 
         """
-        ids = text_ids(self._tokenizer, text, goes_on=goes_on)
+        ids = text_ids(self._tokenizer, text, more_follows=more_follows)
         if not ids:
             return None
         speaker = self._speaker(voice_id)
@@ -86,7 +85,7 @@ class TextFront:
                 f"{self._num_positions} positions; lower tts.chunk_max_chars"
             )
         limits = LengthLimits(limits.min_len, min(limits.max_len, free, MAX_SPEECH_TOKENS))
-        return Feed(inputs, SamplingRules.of_request(limits))
+        return Prefill(inputs, SamplingRules.of_request(limits))
 
     def begin_interleaved(self, voice_id: str) -> Bistream:
         """A sequence whose text comes in chunks (§3.5).

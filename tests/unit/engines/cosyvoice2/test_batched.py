@@ -89,7 +89,7 @@ def check_empty(engine: BatchedEngine) -> None:
     assert not runner._lm._used
     assert not runner._flow._sequences
     assert not runner._vocoder._num_done
-    assert engine._engine._table.num_free_slots == runner.num_slots
+    assert len(engine._engine._table.free_slots) == runner.num_slots
     assert runner.num_free_pages == runner.num_pages
     assert not engine.has_work
 
@@ -242,9 +242,6 @@ def test_a_lost_device_ends_the_loop(engine: BatchedEngine, monkeypatch: pytest.
 def test_what_cannot_be_opened_is_refused(engine: BatchedEngine) -> None:
     with pytest.raises(UnknownVoice):
         open_stream(engine, 0, "nobody", "hello")
-    for speed in (0.0, 0.4, 2.5, float("nan")):
-        with pytest.raises(Unprocessable):
-            open_stream(engine, 0, "builtin", "hello", speed=speed)
     open_stream(engine, 0, "builtin", "hello <|nonsense|> there")
     assert isinstance(endings(run(engine))[0].error, Unprocessable)
 

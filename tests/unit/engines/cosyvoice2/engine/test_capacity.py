@@ -97,24 +97,6 @@ def test_a_flow_call_costs_more_for_more_keys() -> None:
     assert costs.calls_ms(70, 25, 0, max_rows=32) == pytest.approx(2 * (80.0 + 4.0) + 15.0 + 4.0)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: StageCost(math.inf),
-        lambda: StageCost(-1.0),
-        lambda: StageCost(1.0).ms(-1),
-        lambda: StageCost(1.0).ms(2**41),
-        lambda: StageCost(1.0).ms(math.nan),
-        lambda: StageCost(1.0).observe(1, -0.5),
-        lambda: StageCost(1.0).observe(1, math.nan),
-        lambda: StageCost(1.0).observe(1, math.inf),
-    ],
-)
-def test_what_is_no_size_and_no_cost_is_refused(wrong: Callable[[], object]) -> None:
-    with pytest.raises(ValueError):
-        wrong()
-
-
 @given(st.lists(st.tuples(st.integers(1, 4096), costs_ms), max_size=12), st.integers(0, 4096), st.integers(0, 4096))
 def test_more_work_is_never_predicted_to_cost_less(seen: list[tuple[int, float]], size: int, more: int) -> None:
     cost = StageCost(5.0)
@@ -136,7 +118,6 @@ def test_each_observation_moves_the_prediction_towards_it_and_not_far(size: int,
 
 # --- whether a new request fits
 
-NOW: Final = 5000.0
 AT_BEST_MS: Final = 1.15 * 86.0
 """On an idle device: 10 for a prefill, 28 steps of 2, a call of 20, whatever the size."""
 
@@ -157,7 +138,6 @@ def capacity(*, target_ms: float = 500.0, slowness: float = 1.0, **config: Any) 
 
 def snapshot(**changed: Any) -> EngineSnapshot:
     usual = {
-        "now_ms": NOW,
         "num_streams": 8,
         "num_first_pending": 0,
         "spare_ms": 800.0,
@@ -252,11 +232,11 @@ def test_questions_and_want_of_slots_or_pages_close_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("next_end_ms", "retry_after_s"),
-    [(math.inf, 1), (NOW - 100, 1), (NOW + 1, 1), (NOW + 1001, 2), (NOW + 8000, 8), (NOW + 1e9, 60)],
+    ("next_end_in_ms", "retry_after_s"),
+    [(math.inf, 1), (0, 1), (1, 1), (1001, 2), (8000, 8), (1e9, 60)],
 )
-def test_when_to_try_again(next_end_ms: float, retry_after_s: int) -> None:
-    assert snapshot(next_end_ms=next_end_ms).retry_after_s == retry_after_s
+def test_when_to_try_again(next_end_in_ms: float, retry_after_s: int) -> None:
+    assert snapshot(next_end_in_ms=next_end_in_ms).retry_after_s == retry_after_s
 
 
 def test_a_burst_is_taken_until_the_last_would_be_heard_too_late() -> None:
@@ -273,23 +253,6 @@ def costs_of_frames() -> StageCosts:
     costs = constant_costs()
     costs.flow = StageCost(0.0, 10.0 / weighted_frames(56, 500))
     return costs
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("first_audio_target_ms", 0.0),
-        ("first_audio_target_ms", math.inf),
-        ("max_streams", 0),
-        ("max_utilisation", 0.0),
-        ("max_flow_rows", 0),
-        ("max_flow_frames", 0),
-        ("run_ahead_tokens", -1),
-    ],
-)
-def test_limits_must_let_something_through(name: str, value: Any) -> None:
-    with pytest.raises(ValueError):
-        EngineConfig(**{name: value})
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 60))

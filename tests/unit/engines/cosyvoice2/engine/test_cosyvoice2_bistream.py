@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.engines.cosyvoice2.engine.bistream import Bistream, BistreamState
-from cc_tts.engines.cosyvoice2.engine.feed import Feed, SamplingRules
+from cc_tts.engines.cosyvoice2.engine.prefill import Bistream, BistreamState, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
     SOS,
     TASK,
@@ -47,20 +46,20 @@ class Sampler:
         return sampled
 
 
-def run(bistream: Bistream, sampler: Sampler) -> list[tuple[Feed, list[int]]]:
-    """All that can be fed now, each with the speech tokens that a device samples after it."""
+def run(bistream: Bistream, sampler: Sampler) -> list[tuple[Prefill, list[int]]]:
+    """All prefills that are possible now, each with the speech tokens that a device samples after it."""
     steps = []
-    while (feed := bistream.next_feed()) is not None:
+    while (prefill := bistream.next_prefill()) is not None:
         tokens = []
         while bistream.state in (BistreamState.INTERLEAVED, BistreamState.LAST):
-            assert len(sampler.history) < feed.rules.max_sampled
-            token = bistream.take(sampler.sample(feed.rules))
+            assert len(sampler.history) < prefill.rules.max_sampled
+            token = bistream.take(sampler.sample(prefill.rules))
             tokens += [] if token is None else [token]
-        steps.append((feed, tokens))
+        steps.append((prefill, tokens))
     return steps
 
 
-def whole_run(bistream: Bistream, pieces: Sequence[Sequence[int]], sampler: Sampler) -> list[tuple[Feed, list[int]]]:
+def whole_run(bistream: Bistream, pieces: Sequence[Sequence[int]], sampler: Sampler) -> list[tuple[Prefill, list[int]]]:
     steps = []
     for piece in pieces:
         bistream.add_text(piece)
@@ -85,24 +84,24 @@ def cut(text: Sequence[int], sizes: Sequence[int]) -> list[Sequence[int]]:
 
 
 def by_the_rule(prompt_text: int, num_text: int) -> list[list[LmInput]]:
-    """The order of feeding as if all text were known from the start."""
+    """The prefills as if all text were known from the start."""
     text = [*text_inputs(range(prompt_text)), *text_inputs(range(100, 100 + num_text))]
     if num_text == 0 and len(text) < 5:
         return []
     if len(text) < 5:
         return [unistream_inputs(range(prompt_text), range(100, 100 + num_text), ())]
-    feeds = [text[start : start + 5] for start in range(0, len(text) // 5 * 5, 5)]
-    return [[SOS, *feeds[0]], *feeds[1:], [*text[len(text) // 5 * 5 :], TASK]]
+    prefills = [text[start : start + 5] for start in range(0, len(text) // 5 * 5, 5)]
+    return [[SOS, *prefills[0]], *prefills[1:], [*text[len(text) // 5 * 5 :], TASK]]
 
 
 @given(prompt_text=st.integers(0, 25), num_text=st.integers(1, 40), sizes=CUTS, fills=FILLS)
-def test_any_cutting_of_a_text_feeds_the_same(
+def test_any_cutting_of_a_text_prefills_the_same(
     prompt_text: int, num_text: int, sizes: list[int], fills: list[int]
 ) -> None:
     steps = whole_run(new(*range(prompt_text)), cut(range(100, 100 + num_text), sizes), Sampler(fills))
-    assert [list(feed.inputs) for feed, _ in steps] == by_the_rule(prompt_text, num_text)
-    assert [feed.goes_on for feed, _ in steps] == [False] + [True] * (len(steps) - 1)
-    items = [item for feed, _ in steps for item in feed.inputs]
+    assert [list(prefill.inputs) for prefill, _ in steps] == by_the_rule(prompt_text, num_text)
+    assert [prefill.extends for prefill, _ in steps] == [False] + [True] * (len(steps) - 1)
+    items = [item for prefill, _ in steps for item in prefill.inputs]
     assert [each.row for each in items if each.table is Table.TEXT] == [
         *range(prompt_text),
         *range(100, 100 + num_text),
@@ -111,10 +110,10 @@ def test_any_cutting_of_a_text_feeds_the_same(
 
 
 def test_a_text_that_ends_early_is_spoken_in_one_piece() -> None:
-    ((feed, tokens),) = whole_run(new(1, 2), [[3], [4]], Sampler(end_after=1))
-    assert feed.inputs == unistream_inputs([1, 2], [3, 4], ())
+    ((prefill, tokens),) = whole_run(new(1, 2), [[3], [4]], Sampler(end_after=1))
+    assert prefill.inputs == unistream_inputs([1, 2], [3, 4], ())
     assert len(tokens) == 4  # two tokens of speech for each of text at least
-    assert feed.rules.max_sampled == 40
+    assert prefill.rules.max_sampled == 40
 
 
 def test_no_text_is_no_speech() -> None:
@@ -123,7 +122,7 @@ def test_no_text_is_no_speech() -> None:
 
 
 def test_what_means_nothing_is_forbidden() -> None:
-    rules = [feed.rules for feed, _ in whole_run(new(), [range(6)], Sampler())]
+    rules = [prefill.rules for prefill, _ in whole_run(new(), [range(6)], Sampler())]
     assert [each.forbidden for each in rules] == [ForbiddenIds(True, True, False), ForbiddenIds(False, True, True)]
     assert all(each.reports_special for each in rules)
 
@@ -142,32 +141,32 @@ def test_fill_is_forced_and_then_text_is_waited_for() -> None:
     assert sampler.history == [*tokens, IDS.fill]
     assert bistream.state is BistreamState.WAITING
     bistream.add_text([9])
-    feed = bistream.next_feed()
-    assert feed is not None
-    assert feed.inputs == text_inputs(range(5, 10))
-    assert feed.rules.forced_fill_at == 31
-    assert bistream.next_feed() is None  # it is sampling
+    prefill = bistream.next_prefill()
+    assert prefill is not None
+    assert prefill.inputs == text_inputs(range(5, 10))
+    assert prefill.rules.forced_fill_at == 31
+    assert bistream.next_prefill() is None  # it is sampling
 
 
 @pytest.mark.parametrize("sampled", [IDS.end, IDS.unused])
 def test_an_id_out_of_its_place_fails(sampled: int) -> None:
     bistream = new()
     bistream.add_text(range(5))
-    assert bistream.next_feed() is not None
+    assert bistream.next_prefill() is not None
     with pytest.raises(EngineFailed, match=f"special id {sampled} "):
         bistream.take(sampled)
 
 
 def test_rules_count_from_the_start_of_the_sequence() -> None:
     bistream = new()
-    assert bistream.next_feed() is None
+    assert bistream.next_prefill() is None
     bistream.add_text(range(5))
-    first = bistream.next_feed()
+    first = bistream.next_prefill()
     assert first is not None
     assert first.rules.forced_fill_at == 15
     for sampled in (7, 8, IDS.fill):
         bistream.take(sampled)
     bistream.end_text()
-    last = bistream.next_feed()
+    last = bistream.next_prefill()
     assert last is not None
     assert (last.rules.min_sampled, last.rules.max_sampled, last.rules.forced_fill_at) == (3, 103, None)

@@ -6,7 +6,7 @@ import pytest
 
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import MAX_WAITING_TEXTS, Engine
-from cc_tts.engines.cosyvoice2.engine.feed import Feed
+from cc_tts.engines.cosyvoice2.engine.prefill import Prefill
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS
 from cc_tts.engines.stepped import StreamDone, StreamRequest
 from cc_tts.errors import EngineOverloaded, TextTooLong, UnknownVoice
@@ -228,7 +228,7 @@ def test_the_first_call_of_a_trimmed_reference_waits_for_15_tokens_and_gives_12(
         hall.step()
     assert len(heard.pieces[0][1].pcm) == 12 * BYTES_PER_TOKEN
     (sequence,) = hall.engine._table.sequences.values()
-    assert sequence.num_flowed == 15
+    assert len(hall.device.slots[sequence.slot].spoken) == 15
 
 
 def test_unknown_voices_and_known_streams_are_refused() -> None:
@@ -339,9 +339,9 @@ def test_a_text_chunk_is_prepared_as_one_that_goes_on_until_the_last() -> None:
     told: list[tuple[str, bool]] = []
     prepare = hall.front.prepare
 
-    def noting(voice_id: str, text: str, *, goes_on: bool = False) -> Feed | None:
-        told.append((text, goes_on))
-        return prepare(voice_id, text, goes_on=goes_on)
+    def noting(voice_id: str, text: str, *, more_follows: bool = False) -> Prefill | None:
+        told.append((text, more_follows))
+        return prepare(voice_id, text, more_follows=more_follows)
 
     hall.front.prepare = noting  # type: ignore[method-assign]
     hall.open(0, "one,", "two,", "three", end=False)

@@ -36,7 +36,7 @@ def error_of(hall: Hall, stream_id: int) -> Exception:
     return done.error
 
 
-@pytest.mark.parametrize("where", ["broken_draws", "broken_speech"])
+@pytest.mark.parametrize("where", ["broken_sampling", "broken_speech"])
 def test_numbers_that_are_not_finite_end_one_stream_and_are_wiped(where: str) -> None:
     hall = Hall()
     open_some(hall)
@@ -257,7 +257,7 @@ def stage_of(hall: Hall, stream_id: int) -> str:
     head = stream.head
     if head is None:
         return "waiting" if stream.texts else "silent"
-    if head.feed is not None:
+    if head.prefill is not None:
         return "begun"
     if hall.heard[stream_id].pieces:
         return "spoken" if len(stream.sequences) == 1 else "two sequences"

@@ -1,4 +1,4 @@
-"""Text that comes in pieces feeds one sequence (§3.5)."""
+"""Text that comes in pieces extends one sequence (§3.5)."""
 
 import random
 

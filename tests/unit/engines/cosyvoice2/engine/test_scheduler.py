@@ -95,11 +95,10 @@ class FakeDevice:
     def ask(self, key: int, asked_ms: float, num_tokens: int) -> None:
         started = [s for s in self.streams.values() if not s.clock.is_first]
         snapshot = EngineSnapshot(
-            now_ms=self.now_ms,
             num_streams=len(self.streams),
             num_first_pending=len(self.streams) - len(started),
-            spare_ms=self.scheduler.spare_ms(self.now_ms, self.drawing(), self.ready()),
-            num_lm_rows=len(self.drawing()),
+            spare_ms=self.scheduler.spare_ms(self.now_ms, self.sampling(), self.ready()),
+            num_lm_rows=len(self.sampling()),
             pending_positions=sum(s.num_prefill for s in self.streams.values()),
             num_free_pages=1000,
             pages_each=1,
@@ -108,11 +107,11 @@ class FakeDevice:
         if refusal is not None and not self.is_open_to_all:
             self.refusals.append(refusal.code)
             return
-        clock = ListenerClock(opened_ms=asked_ms, first_audio_target_ms=self.target_ms, guard_ms=GUARD_MS)
+        clock = ListenerClock(first_audio_target_ms=self.target_ms, guard_ms=GUARD_MS)
         clock.text_came(asked_ms)
         self.streams[key] = Spoken(asked_ms, num_tokens, clock)
 
-    def drawing(self) -> list[LmCandidate]:
+    def sampling(self) -> list[LmCandidate]:
         return [
             LmCandidate(
                 key=key,
@@ -140,7 +139,7 @@ class FakeDevice:
         ]
 
     def step(self) -> None:
-        plan = self.scheduler.plan_lm(self.now_ms, self.drawing(), self.ready())
+        plan = self.scheduler.plan_lm(self.now_ms, self.sampling(), self.ready())
         if plan.prefill:
             positions = sum(self.streams[key].num_prefill for key in plan.prefill)
             self.pass_time(self.prefill_ms(positions), self.costs.prefill.observe, positions)
@@ -152,7 +151,7 @@ class FakeDevice:
         for key, until in plan.decode.items():
             self.streams[key].num_sampled = min(until, self.streams[key].num_tokens)
         ready = {c.key: c for c in self.ready()}
-        chosen = self.scheduler.plan_flow(self.now_ms, list(ready.values()), self.drawing())
+        chosen = self.scheduler.plan_flow(self.now_ms, list(ready.values()), self.sampling())
         if chosen:
             rows, frames = len(chosen), len(chosen) * max(ready[key].num_frames for key in chosen)
             self.pass_time(self.flow_ms(frames), self.costs.flow.observe, frames)
@@ -175,7 +174,7 @@ class FakeDevice:
         if is_last:
             self.over.append(self.streams.pop(key))
             return
-        slack_ms = s.clock.slack_ms(self.now_ms)
+        slack_ms = s.clock.deadline_ms - self.now_ms
         behind, num_ready = PROMPT_TOKENS + s.num_given, s.num_sampled - s.num_given
         s.hop = self.scheduler.choose_hop(slack_ms, behind=behind, num_ready=num_ready, num_streams=len(self.streams))
 

@@ -47,7 +47,7 @@ def growing_costs(*, flow_ms_per_frame: float = 0.2) -> StageCosts:
     return StageCosts(prefill=free, lm_step=free, flow=StageCost(0.0, flow_ms_per_frame), vocoder=free)
 
 
-def drawing(
+def sampling(
     key: int, slack_ms: float, num_sampled: int, num_needed: int = 28, *, is_first: bool = False, num_prefill: int = 0
 ) -> LmCandidate:
     return LmCandidate(
@@ -66,65 +66,65 @@ def ready(key: int, slack_ms: float, num_frames: int = 50, *, is_first: bool = F
 
 LM_PLANS: dict[str, tuple[list[LmCandidate], list[FlowCandidate], LmPlan]] = {
     "nobody": ([], [], LmPlan()),
-    "one with time draws a full round": ([drawing(1, 2000, 0)], [], LmPlan(decode={1: 8}, num_steps=8)),
+    "one with time samples a full round": ([sampling(1, 2000, 0)], [], LmPlan(decode={1: 8}, num_steps=8)),
     "the need of a first piece ends the round however far its deadline": (
-        [drawing(1, 5000, 26, is_first=True), drawing(2, 2000, 10)],
+        [sampling(1, 5000, 26, is_first=True), sampling(2, 2000, 10)],
         [],
         LmPlan(decode={1: 28, 2: 12}, num_steps=2),
     ),
     "any other need does not": (
-        [drawing(1, 100, 27), drawing(2, 2000, 10)],
+        [sampling(1, 100, 27), sampling(2, 2000, 10)],
         [],
         LmPlan(decode={1: 35, 2: 18}, num_steps=8),
     ),
-    "ahead of its need up to the limit": ([drawing(1, 1000, 45)], [], LmPlan(decode={1: 48}, num_steps=3)),
-    "at the limit it yields": ([drawing(1, 1000, 48)], [], LmPlan()),
+    "ahead of its need up to the limit": ([sampling(1, 1000, 45)], [], LmPlan(decode={1: 48}, num_steps=3)),
+    "at the limit it yields": ([sampling(1, 1000, 48)], [], LmPlan()),
     "those that sample ahead take part": (
-        [drawing(1, 900, 30), drawing(2, 800, 40), *(drawing(key, 1000, 0) for key in (3, 4, 5))],
+        [sampling(1, 900, 30), sampling(2, 800, 40), *(sampling(key, 1000, 0) for key in (3, 4, 5))],
         [],
         LmPlan(decode={1: 38, 3: 8, 4: 8, 5: 8, 2: 48}, num_steps=8),
     ),
     "newcomers draw in the round of their prefill": (
-        [drawing(1, 200, 0, is_first=True, num_prefill=300), drawing(2, 1000, 10)],
+        [sampling(1, 200, 0, is_first=True, num_prefill=300), sampling(2, 1000, 10)],
         [],
         LmPlan(prefill=(1,), decode={1: 8, 2: 18}, num_steps=8),
     ),
     "prefills are bounded, the shorter may slip through": (
         [
-            drawing(key, key, 0, is_first=True, num_prefill=positions)
+            sampling(key, key, 0, is_first=True, num_prefill=positions)
             for key, positions in ((1, 300), (2, 300), (3, 150))
         ],
         [],
         LmPlan(prefill=(1, 3), decode={1: 8, 3: 8}, num_steps=8),
     ),
     "one prefill at least": (
-        [drawing(1, 1, 0, is_first=True, num_prefill=900), drawing(2, 2, 0, is_first=True, num_prefill=1)],
+        [sampling(1, 1, 0, is_first=True, num_prefill=900), sampling(2, 2, 0, is_first=True, num_prefill=1)],
         [],
         LmPlan(prefill=(1,), decode={1: 8}, num_steps=8),
     ),
     "a flow call that waits shortens the round": (  # 31 − 20 for the call − 5 for the prefill = 3 steps of 2
-        [drawing(1, 1000, 0, is_first=True, num_prefill=100)],
+        [sampling(1, 1000, 0, is_first=True, num_prefill=100)],
         [ready(7, 31)],
         LmPlan(prefill=(1,), decode={1: 3}, num_steps=3),
     ),
     "a flow call that waits puts off further prefills": (
-        [drawing(key, 1000, 0, is_first=True, num_prefill=100) for key in (1, 2)],
+        [sampling(key, 1000, 0, is_first=True, num_prefill=100) for key in (1, 2)],
         [ready(7, 24)],
         LmPlan(prefill=(1,), decode={1: 1}, num_steps=1),
     ),
-    "one step at least": ([drawing(1, 1000, 0)], [ready(7, 20.5)], LmPlan(decode={1: 1}, num_steps=1)),
+    "one step at least": ([sampling(1, 1000, 0)], [ready(7, 20.5)], LmPlan(decode={1: 1}, num_steps=1)),
     "a flow call that is late leaves as much time as it takes": (
-        [drawing(1, 1000, 0)],
+        [sampling(1, 1000, 0)],
         [ready(7, -500)],
         LmPlan(decode={1: 8}, num_steps=8),
     ),
     "a flow call with time shortens nothing": (
-        [drawing(1, 1000, 0)],
+        [sampling(1, 1000, 0)],
         [ready(7, 500)],
         LmPlan(decode={1: 8}, num_steps=8),
     ),
     "no round while a first piece can run": (
-        [drawing(1, 301, 0), drawing(2, 100, 30)],
+        [sampling(1, 301, 0), sampling(2, 100, 30)],
         [ready(7, 500), ready(8, 900, is_first=True)],
         LmPlan(),
     ),
@@ -161,13 +161,13 @@ FLOW_PLANS: dict[str, tuple[list[FlowCandidate], list[LmCandidate], tuple[int, .
     # the pending piece needs a call of 56 frames, about 12 ms
     "a first piece in the making bounds the batch": (
         [ready(key, 330) for key in (1, 2, 3)],
-        [drawing(9, 35, 20, is_first=True)],
+        [sampling(9, 35, 20, is_first=True)],
         (1, 2),
     ),
-    "those who cannot wait are taken all the same": ([ready(1, 16)], [drawing(9, 15, 20, is_first=True)], (1,)),
-    "those with the earlier deadline as well": ([ready(1, 14)], [drawing(9, 15, 20, is_first=True)], (1,)),
-    "with little time no more rows are waited for": ([ready(1, 330), ready(2, 500)], [drawing(9, 900, 20)], (1, 2)),
-    "with more time they are": ([ready(1, 400), ready(2, 500)], [drawing(9, 900, 20)], ()),
+    "those who cannot wait are taken all the same": ([ready(1, 16)], [sampling(9, 15, 20, is_first=True)], (1,)),
+    "those with the earlier deadline as well": ([ready(1, 14)], [sampling(9, 15, 20, is_first=True)], (1,)),
+    "with little time no more rows are waited for": ([ready(1, 330), ready(2, 500)], [sampling(9, 900, 20)], (1, 2)),
+    "with more time they are": ([ready(1, 400), ready(2, 500)], [sampling(9, 900, 20)], ()),
     "of those with time the oldest first": (
         [ready(key, 9000 - 900 * key) for key in (1, 2, 3, 4)] + [ready(5, 5400)],
         [],
@@ -177,11 +177,11 @@ FLOW_PLANS: dict[str, tuple[list[FlowCandidate], list[LmCandidate], tuple[int, .
     "and after first pieces": ([ready(1, 5001), ready(2, 9000, is_first=True)], [], (2, 1)),
     "a piece in the making is not for them to wait for that has as much time": (
         [ready(1, 6000, is_first=True)],
-        [drawing(9, 6500, 20)],
+        [sampling(9, 6500, 20)],
         (1,),
     ),
-    "unless there is nothing to draw": ([ready(1, 400)], [drawing(9, 900, 28)], (1,)),
-    "unless a first piece is ready": ([ready(1, 400), ready(2, 500, is_first=True)], [drawing(9, 900, 20)], (1, 2)),
+    "unless there is nothing to draw": ([ready(1, 400)], [sampling(9, 900, 28)], (1,)),
+    "unless a first piece is ready": ([ready(1, 400), ready(2, 500, is_first=True)], [sampling(9, 900, 20)], (1, 2)),
 }
 
 
@@ -198,8 +198,8 @@ def test_flow_calls(name: str) -> None:
 
 def test_what_can_be_spared_is_less_the_work_that_is_due_before() -> None:
     scheduler = Scheduler(LIMITS, constant_costs())
-    ready_soon, drawing_late = ready(1, 100), drawing(2, 400, 18)
-    first = drawing(3, 50, 0, is_first=True, num_prefill=100)
+    ready_soon, drawing_late = ready(1, 100), sampling(2, 400, 18)
+    first = sampling(3, 50, 0, is_first=True, num_prefill=100)
     assert scheduler.spare_ms(NOW, [], []) == math.inf
     assert scheduler.spare_ms(NOW, [first], []) == math.inf
     assert scheduler.spare_ms(NOW, [], [ready_soon]) == pytest.approx(80)
@@ -287,7 +287,7 @@ def test_in_the_end_everybody_was_taken(candidates: list[FlowCandidate]) -> None
 @given(
     st.lists(
         st.builds(
-            drawing,
+            sampling,
             st.just(0),
             slacks,
             st.integers(0, 60),
@@ -300,7 +300,7 @@ def test_in_the_end_everybody_was_taken(candidates: list[FlowCandidate]) -> None
 )
 def test_rounds_keep_their_limits_and_get_on(candidates: list[LmCandidate], waiting: list[FlowCandidate]) -> None:
     numbered = {
-        key: drawing(
+        key: sampling(
             key, c.deadline_ms - NOW, c.num_sampled, c.num_needed, is_first=c.is_first, num_prefill=c.num_prefill
         )
         for key, c in enumerate(candidates)

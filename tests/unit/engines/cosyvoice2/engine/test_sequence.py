@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.engines.cosyvoice2.engine.bistream import Bistream
-from cc_tts.engines.cosyvoice2.engine.feed import Feed, SamplingRules
 from cc_tts.engines.cosyvoice2.engine.listener_clock import ListenerClock
+from cc_tts.engines.cosyvoice2.engine.prefill import Bistream, Prefill, SamplingRules
 from cc_tts.engines.cosyvoice2.engine.schedule import ALL_AT_ONCE, exact_hop
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS, Sequence, Stream
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds, unistream_inputs
@@ -21,7 +20,8 @@ IDS = SpeechIds(num_codes=100)
 
 
 def make_stream(**fields: Any) -> Stream:
-    clock = ListenerClock(opened_ms=0.0, first_audio_target_ms=300.0, guard_ms=60.0)
+    clock = ListenerClock(first_audio_target_ms=300.0, guard_ms=60.0)
+    clock.text_came(0.0)
     return Stream(**{"stream_id": 1, "voice_id": "anna", "speed": 1.0, "clock": clock, **fields})
 
 
@@ -42,16 +42,16 @@ def make_sequence(stream: Stream, *, num_prompt: int = 45, **fields: Any) -> Seq
     return sequence
 
 
-def plain_feed() -> Feed:
-    return Feed(unistream_inputs((), (1, 2), ()), SamplingRules.of_request(LengthLimits(2, 40)))
+def plain_prefill() -> Prefill:
+    return Prefill(unistream_inputs((), (1, 2), ()), SamplingRules.of_request(LengthLimits(2, 40)))
 
 
-def test_a_plain_sequence_goes_from_feed_to_tokens() -> None:
-    sequence = make_sequence(make_stream(), feed=plain_feed())
+def test_a_plain_sequence_goes_from_prefill_to_tokens() -> None:
+    sequence = make_sequence(make_stream(), prefill=plain_prefill())
     assert sequence.is_sampling
-    sequence.was_fed()
+    sequence.prefill = None
     assert sequence.is_sampling
-    assert sequence.feed is None
+    assert sequence.prefill is None
     sequence.take_sampled([1] * 32, stopped=False)
     assert not sequence.is_ready  # 30 tokens fill the prompt's grid, three more are looked at
     sequence.take_sampled([2], stopped=False)
@@ -66,37 +66,37 @@ def test_a_plain_sequence_goes_from_feed_to_tokens() -> None:
     assert sequence.unsent_ms == 33 * 40
 
 
-def test_a_sequence_without_tokens_is_mute() -> None:
-    sequence = make_sequence(make_stream(), feed=plain_feed())
-    sequence.was_fed()
+def test_a_sequence_without_tokens_is_empty() -> None:
+    sequence = make_sequence(make_stream(), prefill=plain_prefill())
+    sequence.prefill = None
     sequence.take_sampled((), stopped=True)
     assert sequence.is_empty
     assert not sequence.is_ready
 
 
-def test_an_interleaved_sequence_waits_for_text_and_is_never_fed_while_it_runs() -> None:
+def test_an_interleaved_sequence_waits_for_text_and_is_never_extended_while_it_runs() -> None:
     stream = make_stream(is_interleaved=True)
     sequence = make_sequence(stream, bistream=Bistream(speech_ids=IDS))
     sequence.add_text((1, 2, 3), text_chunk_index=0)
-    assert sequence.feed is None
+    assert sequence.prefill is None
     assert stream.owes_nothing
     sequence.add_text((4, 5, 6), text_chunk_index=1)
-    assert sequence.feed is not None
-    assert not sequence.feed.goes_on
+    assert sequence.prefill is not None
+    assert not sequence.prefill.extends
     assert not stream.owes_nothing
-    sequence.was_fed()
+    sequence.prefill = None
     sequence.add_text((7, 8, 9, 10), text_chunk_index=2)
     sequence.end_text()
-    assert sequence.feed is None
+    assert sequence.prefill is None
     sequence.take_sampled([7] * 15, stopped=False)
-    assert sequence.feed is None
+    assert sequence.prefill is None
     sequence.take_sampled([IDS.fill], stopped=True)
-    assert sequence.feed is not None
-    assert sequence.feed.goes_on
+    assert sequence.prefill is not None
+    assert sequence.prefill.extends
     assert sequence.num_unspoken == 1
-    sequence.was_fed()
+    sequence.prefill = None
     sequence.take_sampled([8] * 15 + [IDS.fill], stopped=True)
-    sequence.was_fed()
+    sequence.prefill = None
     sequence.take_sampled([9, IDS.end], stopped=True)
     assert sequence.is_sampled
     assert len(sequence.tokens) == 31
@@ -106,9 +106,12 @@ def test_an_interleaved_sequence_waits_for_text_and_is_never_fed_while_it_runs()
 @pytest.mark.parametrize(("num_given", "index"), [(0, 0), (11, 0), (12, 1), (17, 1), (18, 3), (500, 3)])
 def test_audio_counts_for_the_text_chunk_that_is_spoken_then(num_given: int, index: int) -> None:
     """Four text tokens in chunk 0, two in chunk 1, none in chunk 2; three speech tokens to a text token."""
-    sequence = make_sequence(make_stream(), marks=[(0, 0), (4, 1), (6, 2), (6, 3)], num_given=num_given)
-    assert sequence.index_now == index
-    assert sequence.last_index == 3
+    sequence = make_sequence(
+        make_stream(), marks=[(0, 0), (4, 1), (6, 2), (6, 3)], num_given=num_given, tokens=[1] * 600
+    )
+    assert sequence.text_chunk_index == index
+    del sequence.tokens[num_given + 1 :]
+    assert sequence.text_chunk_index == 3  # the last call
 
 
 def test_an_interleaved_text_that_ends_without_a_word_is_over() -> None:
@@ -151,18 +154,18 @@ def test_flow_calls_are_those_of_the_oracle_however_tokens_arrive(
 ) -> None:
     oracle = HopSchedule(num_prompt, hop=exact_hop(num_prompt))
     sequence = make_sequence(make_stream(), num_prompt=num_prompt, hop=exact_hop(num_prompt))
-    sequence.was_fed()
-    text = list(range(num_tokens))
+    sequence.prefill = None
+    text, num_flowed = list(range(num_tokens)), 0
     for step in [*steps, num_tokens]:
         sequence.take_sampled(text[len(sequence.tokens) :][:step], stopped=len(sequence.tokens) + step >= num_tokens)
         while sequence.is_ready and sequence.num_given < len(sequence.tokens):
             call = oracle.poll(len(sequence.tokens), finished=sequence.is_sampled)
             assert call is not None
-            start = sequence.num_flowed
             job = sequence.next_job()
-            assert list(job.tokens) == text[start : call.num_tokens]
+            assert list(job.tokens) == text[num_flowed : call.num_tokens]
             assert (job.is_first, job.is_last) == (call.num_given == 0, call.finalize)
             assert sequence.num_given == call.num_given + call.num_new
+            num_flowed = call.num_tokens
             sequence.hop = oracle.hop
         if sequence.is_sampled:
             break
@@ -178,10 +181,10 @@ def test_speech_whose_speed_is_changed_is_one_call() -> None:
     assert (len(job.tokens), job.is_first, job.is_last, sequence.num_given) == (1000, True, True, 1000)
 
 
-def test_when_a_stream_will_be_done_with_is_known_once_all_is_drawn() -> None:
+def test_when_a_stream_will_be_done_with_is_known_once_all_is_sampled() -> None:
     stream = make_stream()
-    sequence = make_sequence(stream, feed=plain_feed())
-    sequence.was_fed()
+    sequence = make_sequence(stream, prefill=plain_prefill())
+    sequence.prefill = None
     sequence.take_sampled([1] * 150, stopped=True)  # 6 s
     assert stream.left_ms == math.inf  # more text may come
     stream.has_ended = True
@@ -193,7 +196,7 @@ def test_when_a_stream_will_be_done_with_is_known_once_all_is_drawn() -> None:
     stream.texts.append((1, "more"))
     assert stream.left_ms == math.inf
     stream.texts.clear()
-    make_sequence(stream, feed=plain_feed())
+    make_sequence(stream, prefill=plain_prefill())
     assert stream.left_ms == math.inf
 
 
@@ -202,8 +205,8 @@ def test_a_stream_with_nothing_left_is_done_with_now() -> None:
 
 
 def test_the_sixth_silent_token_in_a_row_and_those_after_it_are_left_out() -> None:
-    sequence = make_sequence(make_stream(), feed=plain_feed(), silent_tokens=frozenset({1, 2}))
-    sequence.was_fed()
+    sequence = make_sequence(make_stream(), prefill=plain_prefill(), silent_tokens=frozenset({1, 2}))
+    sequence.prefill = None
     sequence.take_sampled([1, 2, 1, 2], stopped=False)
     sequence.take_sampled([1, 2, 1, 7, 2, 2, 2, 2, 2, 2, 9], stopped=True)
     assert sequence.tokens == [1, 2, 1, 2, 1, 7, 2, 2, 2, 2, 2, 9]
@@ -213,7 +216,7 @@ def test_the_sixth_silent_token_in_a_row_and_those_after_it_are_left_out() -> No
 def test_silence_of_an_interleaved_text_is_left_out_as_well() -> None:
     sequence = make_sequence(make_stream(), bistream=Bistream(speech_ids=IDS), silent_tokens=frozenset({3}))
     sequence.add_text((1, 2, 3, 4, 5), text_chunk_index=0)
-    sequence.was_fed()
+    sequence.prefill = None
     sequence.take_sampled([3] * 8 + [4], stopped=False)
     assert sequence.tokens == [3] * 5 + [4]
     assert sequence.num_unspoken == 3

@@ -7,9 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.engine.bistream import Bistream, BistreamState  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.device import Sampled  # noqa: E402
-from cc_tts.engines.cosyvoice2.engine.feed import UNLIMITED, SamplingRules  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.prefill import UNLIMITED, Bistream, BistreamState, SamplingRules  # noqa: E402  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     TASK,
@@ -19,7 +18,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner, LmVoice  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner, LmVoice  # noqa: E402
 from tests.parity.generation import speak, speak_streamed  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
 from tests.support.networks import lm_of  # noqa: E402
@@ -61,9 +60,9 @@ def alone(lm: SpeechLm, request: LmRequest, seed: int, limits: LengthLimits | No
     return list(speak(lm, request, SeededRas(seed), limits=limits))
 
 
-def feed_of(slot: int, request: LmRequest, seed: int, limits: LengthLimits | None = None) -> LmFeed:
+def prefill_of(slot: int, request: LmRequest, seed: int, limits: LengthLimits | None = None) -> LmPrefill:
     rules = SamplingRules.of_request(request.limits if limits is None else limits)
-    return LmFeed(slot, request.inputs, rules, seed)
+    return LmPrefill(slot, request.inputs, rules, seed)
 
 
 def finish(runner: LmRunner, slots: Sequence[int], *, num_steps: int = 7) -> dict[int, list[int]]:
@@ -98,14 +97,16 @@ def test_sequences_that_come_and_go_draw_what_they_draw_alone(lm: SpeechLm, num_
     running: dict[int, int] = {}
     while waiting or running:
         free = [slot for slot in range(num_slots) if slot not in running]
-        feeds = []
+        prefills = []
         for slot in free[: rng.randint(0, num_slots)]:
             if waiting:
                 seed, request = waiting.pop()
-                feed = feed_of(slot, request, seed)
-                feeds.append(LmFeed(slot, feed.inputs, feed.rules, seed, voice if rng.random() < 0.5 else None))
+                prefill = prefill_of(slot, request, seed)
+                prefills.append(
+                    LmPrefill(slot, prefill.inputs, prefill.rules, seed, voice if rng.random() < 0.5 else None)
+                )
                 running[slot] = seed
-        runner.start(feeds)
+        runner.start(prefills)
         chosen = [slot for slot in running if rng.random() < 0.8]
         until = {slot: len(spoken[running[slot]]) + rng.randint(1, 12) for slot in chosen}
         for slot, drawn in runner.decode(until, rng.randint(0, 9)).items():
@@ -144,7 +145,7 @@ def replay(
     num_sampled = dict.fromkeys(streams, 0)
     idle = set(streams)
     while any(stream.state is not BistreamState.DONE for stream in streams.values()):
-        feeds = []
+        prefills = []
         for slot, stream in streams.items():
             if rest.get(slot) is not None and rng.random() < 0.5:
                 size = rng.randint(0, 6)
@@ -153,12 +154,12 @@ def replay(
                 if not rest[slot]:
                     stream.end_text()
                     del rest[slot]
-            step = stream.next_feed() if slot in idle else None
+            step = stream.next_prefill() if slot in idle else None
             if step is not None:
-                feeds.append(LmFeed(slot, step.inputs, step.rules, slot, voice, goes_on=step.goes_on))
+                prefills.append(LmPrefill(slot, step.inputs, step.rules, slot, voice, extends=step.extends))
                 begun.add(slot)
                 idle.remove(slot)
-        runner.start(feeds)
+        runner.start(prefills)
         until = {slot: num_sampled[slot] + rng.randint(1, 20) for slot in begun}
         for slot, drawn in runner.decode(until, rng.randint(0, 8)).items():
             num_sampled[slot] += len(drawn.ids)
@@ -171,10 +172,10 @@ def replay(
 def test_a_stopped_slot_reports_fill_and_goes_on(lm: SpeechLm) -> None:
     stream = Bistream(speech_ids=lm.config.speech_ids)
     stream.add_text([1, 2, 3, 4, 5])
-    step = stream.next_feed()
+    step = stream.next_prefill()
     assert step is not None
     runner = small_runner(lm)
-    runner.start([LmFeed(1, step.inputs, step.rules, 5)])
+    runner.start([LmPrefill(1, step.inputs, step.rules, 5)])
     drawn = runner.decode({1: 99}, 30)[1]
     assert drawn.stopped
     assert drawn.ids[-1] == FILL
@@ -183,10 +184,10 @@ def test_a_stopped_slot_reports_fill_and_goes_on(lm: SpeechLm) -> None:
     for drawn_id in drawn.ids:
         stream.take(drawn_id)
     stream.end_text()
-    step = stream.next_feed()
+    step = stream.next_prefill()
     assert step is not None
     assert step.inputs == [TASK]
-    runner.start([LmFeed(1, step.inputs, step.rules, goes_on=True)])
+    runner.start([LmPrefill(1, step.inputs, step.rules, extends=True)])
     assert len(runner.decode({}, 0)[1].ids) == 1
 
 
@@ -195,8 +196,8 @@ def test_a_voice_spares_what_the_inputs_have_in_common_with_it(lm: SpeechLm) -> 
     voices: list[LmVoice | None] = [None]
     runner = small_runner(lm, len(voices) + 4)
     voices += [runner.add_voice(PROMPT_TEXT), runner.add_voice(), runner.add_voice([30, 99]), runner.add_voice([7])]
-    feed = feed_of(0, request, 3)
-    runner.start([LmFeed(slot, feed.inputs, feed.rules, 3, voice) for slot, voice in enumerate(voices)])
+    prefill = prefill_of(0, request, 3)
+    runner.start([LmPrefill(slot, prefill.inputs, prefill.rules, 3, voice) for slot, voice in enumerate(voices)])
     spoken = finish(runner, range(5))
     assert all(ids == alone(lm, request, 3) for ids in spoken.values())
 
@@ -206,7 +207,7 @@ def test_inputs_that_are_a_part_of_the_voice_are_fed_all_the_same(lm: SpeechLm) 
     voice = runner.add_voice(PROMPT_TEXT)
     rules = SamplingRules.of_request(LengthLimits(2, 8))
     inputs = [SOS, *text_inputs(PROMPT_TEXT[:2])]
-    runner.start([LmFeed(0, inputs, rules, 3, voice), LmFeed(1, inputs, rules, 3)])
+    runner.start([LmPrefill(0, inputs, rules, 3, voice), LmPrefill(1, inputs, rules, 3)])
     spoken = finish(runner, (0, 1))
     assert spoken[0] == spoken[1]
 
@@ -218,7 +219,7 @@ def test_no_slot_runs_further_than_it_may(lm: SpeechLm) -> None:
     limits = LengthLimits(60, 60)
     requests = {slot: LmRequest([slot]) for slot in range(3)}
     runner = small_runner(lm)
-    runner.start([feed_of(slot, request, slot, limits) for slot, request in requests.items()])
+    runner.start([prefill_of(slot, request, slot, limits) for slot, request in requests.items()])
     spoken: dict[int, list[int]] = {slot: [] for slot in requests}
     for until, num_steps, counts in (
         ({}, 5, (1, 1, 1)),
@@ -246,7 +247,7 @@ def test_only_steps_that_somebody_wants_are_run(lm: SpeechLm, monkeypatch: pytes
 
     monkeypatch.setattr(runner._step, "call", counted)
     limits = LengthLimits(200, 200)
-    runner.start([feed_of(slot, LmRequest([1]), 0, limits) for slot in (0, 4)])
+    runner.start([prefill_of(slot, LmRequest([1]), 0, limits) for slot in (0, 4)])
     runner.decode({0: 3, 4: 3}, 50)
     assert calls == [(8, 128)] * 2
     runner.release(4)
@@ -266,7 +267,7 @@ def test_the_end_comes_neither_too_early_nor_too_late(limits: LengthLimits) -> N
     lm = biased([4.0, 9.0, 9.0])  # the end likes to come, and what is forbidden even more
     requests = {slot: LmRequest([slot, 4]) for slot in range(3)}
     runner = small_runner(lm)
-    runner.start([feed_of(slot, request, slot, limits) for slot, request in requests.items()])
+    runner.start([prefill_of(slot, request, slot, limits) for slot, request in requests.items()])
     spoken = finish(runner, range(3))
     assert spoken == {slot: alone(lm, request, slot, limits) for slot, request in requests.items()}
     assert all(limits.min_len <= len(ids) <= limits.max_len for ids in spoken.values())
@@ -275,7 +276,7 @@ def test_the_end_comes_neither_too_early_nor_too_late(limits: LengthLimits) -> N
 
 def test_speech_of_no_length_is_silent(lm: SpeechLm) -> None:
     runner = small_runner(lm)
-    runner.start([feed_of(0, LmRequest([]), 1), feed_of(1, LmRequest([1]), 1)])
+    runner.start([prefill_of(0, LmRequest([]), 1), prefill_of(1, LmRequest([1]), 1)])
     drawn = runner.decode({}, 0)
     assert drawn[0] == Sampled((), stopped=True)
     assert len(drawn[1].ids) == 1
@@ -289,7 +290,7 @@ def test_officially_every_special_id_ends_the_speech(special: tuple[float, float
     runner = small_runner(lm)
     anything = ForbiddenIds(end=False, unused=False, fill=False)
     rules = dataclasses.replace(SamplingRules.of_request(request.limits), forbidden=anything)
-    runner.start([LmFeed(0, request.inputs, rules, 8)])
+    runner.start([LmPrefill(0, request.inputs, rules, 8)])
     assert finish(runner, [0])[0] == expected
     assert len(expected) < request.limits.max_len
 
@@ -298,7 +299,7 @@ def test_fill_is_forced_where_the_rules_say_so(lm: SpeechLm) -> None:
     forbidden = ForbiddenIds(end=True, unused=True, fill=True)
     runner = small_runner(lm)
     rules = [SamplingRules(forbidden=forbidden, forced_fill_at=at, reports_special=True) for at in (0, 1, 6)]
-    runner.start([LmFeed(slot, [SOS, TASK], rule, 5) for slot, rule in enumerate(rules)])
+    runner.start([LmPrefill(slot, [SOS, TASK], rule, 5) for slot, rule in enumerate(rules)])
     spoken = finish(runner, range(3))
     assert [len(ids) for ids in spoken.values()] == [1, 2, 7]
     assert all(ids[-1] == FILL for ids in spoken.values())
@@ -315,19 +316,19 @@ def poison(runner: LmRunner, slot: int) -> None:
 def test_numbers_that_are_not_finite_stay_in_their_row(lm: SpeechLm) -> None:
     requests = {slot: LmRequest([slot, 9]) for slot in range(3)}
     runner = small_runner(lm)
-    runner.start([feed_of(slot, request, slot) for slot, request in requests.items()])
+    runner.start([prefill_of(slot, request, slot) for slot, request in requests.items()])
     before = runner.decode({}, 0)
     poison(runner, 1)
     after = runner.decode(dict.fromkeys(range(3), 4), 3)
     assert after[1] == Sampled((), stopped=True, failed=True)
     assert runner.decode(dict.fromkeys(range(3), 9), 3)[1] == Sampled((), stopped=True, failed=True)
     assert runner.num_not_finite == 1
-    with pytest.raises(ValueError, match="cannot go on"):
-        runner.start([LmFeed(1, [TASK], SamplingRules.of_request(LengthLimits(0, 9)), goes_on=True)])
+    with pytest.raises(ValueError, match="cannot be extended"):
+        runner.start([LmPrefill(1, [TASK], SamplingRules.of_request(LengthLimits(0, 9)), extends=True)])
     for slot in (0, 2):
         assert before[slot].ids + after[slot].ids == tuple(alone(lm, requests[slot], slot)[:4])
     runner.release(1)
-    runner.start([feed_of(1, requests[1], 1)])
+    runner.start([prefill_of(1, requests[1], 1)])
     assert finish(runner, [1])[1] == alone(lm, requests[1], 1)
 
 
@@ -336,12 +337,12 @@ def test_a_slot_that_is_released_leaves_nothing_behind(lm: SpeechLm) -> None:
     runner = small_runner(lm, 2)
     for seed in range(4):
         request = LmRequest([seed, 5, 6])
-        runner.start([feed_of(0, request, seed)])
+        runner.start([prefill_of(0, request, seed)])
         poison(runner, 0)
         runner.release(0)
         runner.release(0)
         assert runner.decode({}, 4) == {}
-        runner.start([feed_of(0, request, seed)])
+        runner.start([prefill_of(0, request, seed)])
         assert finish(runner, [0])[0] == alone(lm, request, seed)
         runner.release(0)
     assert runner.num_not_finite == 0
@@ -350,7 +351,7 @@ def test_a_slot_that_is_released_leaves_nothing_behind(lm: SpeechLm) -> None:
 def test_a_slot_that_is_full_fails(lm: SpeechLm) -> None:
     request, limits = LmRequest([1, 2]), LengthLimits(30, 30)
     runner = small_runner(lm, 2, 12)
-    runner.start([feed_of(0, request, 3, limits), feed_of(1, request, 4, LengthLimits(3, 3))])
+    runner.start([prefill_of(0, request, 3, limits), prefill_of(1, request, 4, LengthLimits(3, 3))])
     drawn = runner.decode({0: 30, 1: 30}, 40)
     assert drawn[1] == Sampled(tuple(alone(lm, request, 4, LengthLimits(3, 3))), stopped=True)
     assert drawn[0] == Sampled(tuple(alone(lm, request, 3, limits)[:9]), stopped=True, failed=True)
@@ -361,7 +362,7 @@ def test_warming_up_changes_nothing(lm: SpeechLm) -> None:
     request = LmRequest([1, 2])
     runner = small_runner(lm, 3)
     runner.warm_up(max_width=8)
-    runner.start([feed_of(2, request, 3)])
+    runner.start([prefill_of(2, request, 3)])
     with pytest.raises(ValueError, match="in use"):
         runner.warm_up()
     assert finish(runner, [2])[2] == alone(lm, request, 3)
@@ -372,14 +373,14 @@ def test_no_value_leaves_the_device(lm: SpeechLm) -> None:
     state = {key: value.to("meta") for key, value in lm.state_dict().items()}
     runner = small_runner(lm_of(state))
     runner.warm_up(max_width=8)
-    runner.start([feed_of(0, LmRequest([1]), 3)])
+    runner.start([prefill_of(0, LmRequest([1]), 3)])
 
 
 def test_half_precision_is_drawn_from_too(lm: SpeechLm) -> None:
     half = lm_of({key: value.bfloat16() for key, value in lm.state_dict().items()})
     runner = small_runner(half)
-    feed = feed_of(0, LmRequest([1, 2]), 5, LengthLimits(8, 8))
-    runner.start([LmFeed(0, feed.inputs, feed.rules, 5, runner.add_voice())])
+    prefill = prefill_of(0, LmRequest([1, 2]), 5, LengthLimits(8, 8))
+    runner.start([LmPrefill(0, prefill.inputs, prefill.rules, 5, runner.add_voice())])
     ids = finish(runner, [0])[0]
     assert len(ids) == 8
     assert max(ids) < NUM_CODES

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.engine.feed import SamplingRules  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.prefill import SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     SOS,
     LengthLimits,
@@ -15,7 +15,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (  # noqa: E402
     text_inputs,
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.lm import LmFeed, LmRunner  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from tests.parity.generation import speak  # noqa: E402
 from tests.parity.samplers import SeededRas  # noqa: E402
@@ -37,28 +37,28 @@ RULES: Final = SamplingRules.of_request(LengthLimits(0, 9))
 
 
 @pytest.mark.parametrize(
-    ("feed", "message"),
+    ("prefill", "message"),
     [
-        (LmFeed(-1, [SOS], RULES), "slot -1 of 3"),
-        (LmFeed(3, [SOS], RULES), "slot 3 of 3"),
-        (LmFeed(0, [], RULES), "nothing to feed"),
-        (LmFeed(0, text_inputs([512]), RULES), "past the end"),
-        (LmFeed(0, text_inputs([-1]), RULES), "past the end"),
-        (LmFeed(0, speech_inputs([NUM_CODES]), RULES), "past the end"),
-        (LmFeed(0, [LmInput(Table.SPECIAL, 2)], RULES), "past the end"),
-        (LmFeed(0, [SOS], RULES, 2**63), "64 bits"),
-        (LmFeed(0, [SOS], RULES, goes_on=True), "cannot go on"),
-        (LmFeed(1, [SOS], RULES), "in use"),
-        (LmFeed(1, [SOS], RULES, goes_on=True), "cannot go on"),
-        (LmFeed(2, [SOS], RULES), "twice"),
+        (LmPrefill(-1, [SOS], RULES), "slot -1 of 3"),
+        (LmPrefill(3, [SOS], RULES), "slot 3 of 3"),
+        (LmPrefill(0, [], RULES), "no inputs"),
+        (LmPrefill(0, text_inputs([512]), RULES), "past the end"),
+        (LmPrefill(0, text_inputs([-1]), RULES), "past the end"),
+        (LmPrefill(0, speech_inputs([NUM_CODES]), RULES), "past the end"),
+        (LmPrefill(0, [LmInput(Table.SPECIAL, 2)], RULES), "past the end"),
+        (LmPrefill(0, [SOS], RULES, 2**63), "64 bits"),
+        (LmPrefill(0, [SOS], RULES, extends=True), "cannot be extended"),
+        (LmPrefill(1, [SOS], RULES), "in use"),
+        (LmPrefill(1, [SOS], RULES, extends=True), "cannot be extended"),
+        (LmPrefill(2, [SOS], RULES), "twice"),
     ],
 )
-def test_a_feeding_that_cannot_be_is_refused_and_nothing_is_fed(lm: SpeechLm, feed: LmFeed, message: str) -> None:
+def test_a_prefill_that_cannot_be_is_refused_and_nothing_is_run(lm: SpeechLm, prefill: LmPrefill, message: str) -> None:
     runner = LmRunner(lm, num_slots=3, num_positions=200)
     request, limits = LmRequest([1]), LengthLimits(9, 9)
-    runner.start([LmFeed(1, request.inputs, SamplingRules.of_request(limits), 1)])
+    runner.start([LmPrefill(1, request.inputs, SamplingRules.of_request(limits), 1)])
     with pytest.raises(ValueError, match=message):
-        runner.start([LmFeed(2, request.inputs, RULES, 1), feed])
+        runner.start([LmPrefill(2, request.inputs, RULES, 1), prefill])
     drawn = runner.decode({1: 9}, 9)
     assert {slot: list(news.ids) for slot, news in drawn.items()} == {
         1: list(speak(lm, request, SeededRas(1), limits=limits))
@@ -68,7 +68,7 @@ def test_a_feeding_that_cannot_be_is_refused_and_nothing_is_fed(lm: SpeechLm, fe
 def test_inputs_that_do_not_fit_are_refused(lm: SpeechLm) -> None:
     runner = LmRunner(lm, num_slots=2, num_positions=4)
     with pytest.raises(EngineFailed, match="5 positions does not fit into 4"):
-        runner.start([LmFeed(0, [SOS] * 4, RULES), LmFeed(1, [SOS] * 5, RULES)])
+        runner.start([LmPrefill(0, [SOS] * 4, RULES), LmPrefill(1, [SOS] * 5, RULES)])
     with pytest.raises(ValueError, match="5 positions does not fit"):
         runner.add_voice(range(4))
     with pytest.raises(ValueError, match="past the end"):

@@ -11,10 +11,10 @@ pytest.importorskip("onnx")
 from cc_tts.clock import MonotonicClock  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.device import (  # noqa: E402
     PagesExhausted,
-    SlotFeed,
+    SlotPrefill,
     SpeakJob,
 )
-from cc_tts.engines.cosyvoice2.engine.feed import Feed, SamplingRules  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.prefill import Prefill, SamplingRules  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, unistream_inputs  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
@@ -52,10 +52,10 @@ def make_runner(model: tuple[SpeechModel, TextTokenizer], *, num_pages: int = 60
     return ModelRunner(*model, SPEAKERS, config, clock=MonotonicClock())
 
 
-def feed(slot: int, voice_id: str, num_inputs: int = 3, num_sampled: int = 40, **fields: Any) -> SlotFeed:
+def prefill(slot: int, voice_id: str, num_inputs: int = 3, num_sampled: int = 40, **fields: Any) -> SlotPrefill:
     inputs = unistream_inputs((), range(num_inputs), ())
     rules = SamplingRules.of_request(LengthLimits(num_sampled, num_sampled))
-    return SlotFeed(slot, voice_id, Feed(inputs, rules, **fields), seed=slot)
+    return SlotPrefill(slot, voice_id, Prefill(inputs, rules, **fields), seed=slot)
 
 
 def job(slot: int, num_tokens: int = 40, **fields: Any) -> SpeakJob:
@@ -70,7 +70,7 @@ def held(runner: ModelRunner) -> tuple[int, int, int, int]:
 
 def test_a_sequence_takes_its_slot_everywhere_and_gives_it_back(model: Any) -> None:
     runner = make_runner(model)
-    runner.start([feed(0, "short"), feed(2, "builtin")])
+    runner.start([prefill(0, "short"), prefill(2, "builtin")])
     assert held(runner) == (2, 2, 0, 2)
     drawn = runner.decode({0: 40, 2: 40}, 39)
     assert {slot: len(answer.ids) for slot, answer in drawn.items()} == {0: 40, 2: 40}
@@ -90,7 +90,7 @@ def test_pages_needed_are_the_pages_taken(model: Any) -> None:
     for voice_id in ("short", "builtin"):
         needed = runner.pages_needed(voice_id, 40)
         free = runner.num_free_pages
-        runner.start([feed(0, voice_id)])
+        runner.start([prefill(0, voice_id)])
         runner.speak([job(0)])
         shared = len(runner._voices[voice_id].flow.pages)
         assert free - runner.num_free_pages == needed
@@ -100,17 +100,17 @@ def test_pages_needed_are_the_pages_taken(model: Any) -> None:
 
 def test_voices_are_computed_once_and_make_room_when_nobody_speaks_with_them(model: Any) -> None:
     runner = make_runner(model, num_pages=MIN_PAGES)
-    runner.start([feed(0, "long")])
+    runner.start([prefill(0, "long")])
     with pytest.raises(PagesExhausted):
-        runner.start([feed(1, "builtin"), feed(2, "other")])
+        runner.start([prefill(1, "builtin"), prefill(2, "other")])
     assert held(runner) == (1, 1, 0, 1)
-    runner.start([feed(1, "long")])
+    runner.start([prefill(1, "long")])
     assert list(runner._voices) == ["builtin", "long"]
     runner.release(0)
     with pytest.raises(PagesExhausted):
-        runner.start([feed(2, "other")])
+        runner.start([prefill(2, "other")])
     runner.release(1)
-    runner.start([feed(2, "other")])
+    runner.start([prefill(2, "other")])
     assert list(runner._voices) == ["other"]
     runner.release(2)
     assert runner.num_free_pages == runner.num_pages
@@ -119,7 +119,7 @@ def test_voices_are_computed_once_and_make_room_when_nobody_speaks_with_them(mod
 def test_idle_voices_give_way_to_speech(model: Any) -> None:
     runner = make_runner(model, num_pages=MIN_PAGES)
     runner._voice("long")
-    runner.start([feed(0, "builtin", num_sampled=450)])
+    runner.start([prefill(0, "builtin", num_sampled=450)])
     runner.speak([job(0, 450)])
     assert "long" not in runner._voices
 
@@ -127,10 +127,10 @@ def test_idle_voices_give_way_to_speech(model: Any) -> None:
 def test_a_feeding_that_does_not_fit_changes_nothing(model: Any) -> None:
     runner = make_runner(model)
     with pytest.raises(EngineFailed, match="does not fit into 512"):
-        runner.start([feed(0, "short"), feed(1, "short", num_inputs=511)])
+        runner.start([prefill(0, "short"), prefill(1, "short", num_inputs=511)])
     assert held(runner) == (0, 0, 0, 0)
     assert runner.num_free_pages == runner.num_pages
-    runner.start([feed(0, "short"), feed(1, "short")])
+    runner.start([prefill(0, "short"), prefill(1, "short")])
 
 
 def test_as_many_prompts_are_kept_as_half_of_the_pages_hold(model: Any) -> None:

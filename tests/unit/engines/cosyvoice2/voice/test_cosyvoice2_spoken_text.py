@@ -70,6 +70,6 @@ def test_tokens_are_those_of_the_sentence() -> None:
     ],
 )
 def test_a_chunk_cut_at_a_comma_keeps_it_while_the_text_goes_on(text: str, spoken: str) -> None:
-    assert as_sentence(text, goes_on=True) == spoken
-    assert text_ids(LETTERS, text, goes_on=True) == tuple(map(ord, spoken))
+    assert as_sentence(text, more_follows=True) == spoken
+    assert text_ids(LETTERS, text, more_follows=True) == tuple(map(ord, spoken))
     assert not spoken or as_sentence(text)[-1] in ".。”"

@@ -1,4 +1,4 @@
-"""What the language model is fed for a text, by voice."""
+"""The prefill of the language model for a text, by voice."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice2.engine.bistream import BistreamState
+from cc_tts.engines.cosyvoice2.engine.prefill import BistreamState
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SpeechIds, Table
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.voice.text_front import (
@@ -45,7 +45,7 @@ def test_what_is_fed_depends_on_the_voice(tokenizer: TextTokenizer) -> None:
     for voice_id in ("zero_shot", "cross_lingual", "instruct", "builtin"):
         prepared = front.prepare(voice_id, TEXT)
         assert prepared is not None
-        assert not prepared.goes_on
+        assert not prepared.extends
         inputs = prepared.inputs
         counts[voice_id] = [sum(1 for each in inputs if each.table is table) for table in Table]
     num_text = len(tokenizer.encode(TEXT + "."))
@@ -97,7 +97,7 @@ def test_interleaved_speech_begins_after_five_tokens_whatever_the_prompt(tokeniz
     for voice_id in ("zero_shot", "cross_lingual", "instruct", "builtin"):
         bistream = front.begin_interleaved(voice_id)
         bistream.add_text(front.text_ids(voice_id, "hello and welcome to the service line")[:5])
-        assert bistream.next_feed() is not None
+        assert bistream.next_prefill() is not None
         assert bistream.state is BistreamState.INTERLEAVED
 
 

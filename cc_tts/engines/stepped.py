@@ -85,7 +85,9 @@ class SteppedEngine(Protocol):
         """
 
     def open(self, request: StreamRequest) -> None:
-        """Begin a stream. Raises ``UnknownVoice``, and ``EngineOverloaded`` when admission refuses it."""
+        """Begin a stream. Raises ``UnknownVoice``, ``Unprocessable`` for a speed out of bounds, and ``EngineOverloaded``
+        when admission refuses it.
+        """
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
         """Append a text chunk. Unknown streams are ignored here and below: they may have ended a moment ago."""

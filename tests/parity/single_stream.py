@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from cc_tts.clock import Clock, MonotonicClock, ms_between
+from cc_tts.engines.cosyvoice2.batched import check_speed
 from cc_tts.engines.cosyvoice2.model.loader import LANGUAGES, RATE_HZ, DtypePolicy, load_networks
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
 from cc_tts.engines.cosyvoice2.voice.text_front import seed_of
@@ -30,7 +31,7 @@ from cc_tts.voices.catalog import unknown_voice
 from cc_tts.voices.library import VoiceLibrary
 from cc_tts.voices.voice import Voice
 from tests.parity.audio_track import NotFinite
-from tests.parity.synthesizer import InterleavedSpeech, Synthesizer, check_speed, to_pcm
+from tests.parity.synthesizer import InterleavedSpeech, Synthesizer, to_pcm
 from tests.parity.whole_vocoder import with_coarse_phase
 
 MAX_AHEAD_MS: Final = 4000

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from cc_tts.engines.cosyvoice2.batched import check_speed
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
@@ -26,7 +27,6 @@ from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.spoken_text import text_ids
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED
 from cc_tts.errors import Unprocessable
-from cc_tts.speech.prompt import MAX_SPEED, MIN_SPEED
 from tests.parity.audio_track import (
     AudioTrack,
     NotFinite,
@@ -286,14 +286,3 @@ def to_pcm(audio: Tensor) -> bytes:
 def _check_seed(seed: int) -> None:
     if not 0 <= seed <= MAX_SEED:
         raise Unprocessable(f"a seed of {seed} is not between 0 and {MAX_SEED}")
-
-
-def check_speed(speed: float) -> None:
-    """Raise if ``speed`` is out of bounds.
-
-    Raises:
-        Unprocessable: it is.
-
-    """
-    if not MIN_SPEED <= speed <= MAX_SPEED:
-        raise Unprocessable(f"a speed of {speed} is not between {MIN_SPEED} and {MAX_SPEED}")

@@ -41,7 +41,7 @@ from cc_tts.engines.cosyvoice2.runners.runner import COARSENESS, MIN_PAGES, Mode
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import TextFront
 from cc_tts.engines.stepped import EngineLoad, StepOut, StreamDone, StreamRequest
-from cc_tts.errors import ConfigError, EngineFailed
+from cc_tts.errors import ConfigError, EngineFailed, Unprocessable
 from cc_tts.voices.inline_ipa import without_pronunciations
 from cc_tts.voices.voice import Voice
 
@@ -50,6 +50,8 @@ CALIBRATION_TEXT: Final = "This sentence is only said to find out how long it ta
 CALIBRATION_PIECES: Final = 3
 CALIBRATION_TOKENS: Final = 125  # of speech, at most, in the text above
 MAX_CALIBRATION_STEPS: Final = 2000
+MIN_SPEED: Final = 0.5
+MAX_SPEED: Final = 2.0
 
 log = logs.get(__name__)
 
@@ -222,7 +224,8 @@ class BatchedEngine:
                     engine.close()
 
     def open(self, request: StreamRequest) -> None:
-        """Begin a stream."""
+        """Begin a stream; ``Unprocessable`` if its speed is out of bounds."""
+        check_speed(request.speed)
         self._engine.open(request)
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
@@ -306,3 +309,9 @@ def _rehearse(engine: Engine, voice_id: str, num_rows: int, num_pieces: int) -> 
         if all(count <= 0 for count in left.values()):
             return
     raise EngineFailed("the rehearsal does not come to an end")
+
+
+def check_speed(speed: float) -> None:
+    """Raise ``Unprocessable`` if ``speed`` is out of bounds."""
+    if not MIN_SPEED <= speed <= MAX_SPEED:
+        raise Unprocessable(f"a speed of {speed} is not between {MIN_SPEED} and {MAX_SPEED}")

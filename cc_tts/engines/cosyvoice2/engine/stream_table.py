@@ -103,8 +103,8 @@ class StreamTable:
         sequence = Sequence(
             key=self._next_key,
             stream=stream,
-            slot=heapq.heappop(self.free_slots),
             seed=self._front.seed(stream.voice_id, text),
+            slot=heapq.heappop(self.free_slots),
             num_prompt=num_prompt,
             hop=exact_hop(num_prompt, self._config.first_hop_tokens) if stream.speed == 1.0 else ALL_AT_ONCE,
             silent_tokens=self._device.silent_tokens,

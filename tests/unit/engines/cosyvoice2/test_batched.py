@@ -242,6 +242,9 @@ def test_a_lost_device_ends_the_loop(engine: BatchedEngine, monkeypatch: pytest.
 def test_what_cannot_be_opened_is_refused(engine: BatchedEngine) -> None:
     with pytest.raises(UnknownVoice):
         open_stream(engine, 0, "nobody", "hello")
+    for speed in (0.0, 0.4, 2.5, float("nan")):
+        with pytest.raises(Unprocessable):
+            open_stream(engine, 0, "builtin", "hello", speed=speed)
     open_stream(engine, 0, "builtin", "hello <|nonsense|> there")
     assert isinstance(endings(run(engine))[0].error, Unprocessable)
 

@@ -16,6 +16,7 @@ _WORDS = {
     "misc": "miscellaneous", "etc": "et cetera", "mgr": "manager", "asst": "assistant", "assn": "association",
     "pkg": "package", "mfr": "manufacturer", "univ": "University", "intl": "International", "esq": "Esquire",
     "yr": "year", "wk": "week", "hr": "hour", "ea": "each",
+    "rte": "Route", "mgmt": "management", "mtg": "meeting", "pts": "points",
 }  # fmt: skip
 _NEVER_LAST = {
     "apt": "apartment", "ste": "Suite", "dept": "department", "est": "established", "approx": "approximately",
@@ -117,11 +118,12 @@ say_abbreviations = in_order(
     (r"\b[Nn]o\.(?:\s?(?=#?\d)|\s(?=(?:is|was)\b))", "number "),
     (r"(?i)\b(?:e\.\s?g|eg)\.(?!\w),?", "for example,"),
     (r"(?i)\b(?:i\.\s?e|ie)\.(?!\w),?", "that is,"),
+    (_PER, _per),
+    (r"\bEst\.(?=\s(?:delivery|arrival|time|cost|wait|total)\b)", "estimated"),
     (rf"(?i)\b({'|'.join([*_WORDS, *_NEVER_LAST])})\.(?!\w)", _word),
     (r"(?i)(?<!\w)c/o(?!\w)", "care of"),
     (r"(?<!\w)w/o(?!\w)(?=\s?\w|\s|$)", "without "),
     (r"(?<!\w)w/(?=\s?\w|\s|$)", "with "),
-    (_PER, _per),
     (r"(?<![\w.])(?:[A-Za-z]\.){2,8}(?!\w)", _dotted_letters),
 )
 """Abbreviations in words. The full stop of one that also ends a sentence is kept."""

@@ -103,9 +103,10 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             lambda match: f"{_weekday(match[1])} to {_weekday(match[2])}{kept_stop(match)}",
         ),
         (
-            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|\s(?:{'|'.join(_MONTHS)})\b)|,(?=\s))",
+            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|\s(?:{'|'.join(_MONTHS)})\b)|,(?=\s)|(?=\s(?:{'|'.join(_MONTHS)})\b))",
             lambda match: f"{_weekday(match[1])},",
         ),
+        (rf"(?<=\d)\s?[-–—]\s?(?=(?:{'|'.join(name[:3] for name in _MONTHS)})[a-z]{{0,6}}\.?\s\d)", " to "),
         (_MONTH_DAY, _month_day),
         (_DAY_MONTH, _day_month),
         (rf"(?i)\b{_MONTH}\.?,?\s{_YEAR}{_ENDS}", _month_year),

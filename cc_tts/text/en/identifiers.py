@@ -25,7 +25,7 @@ _FLIGHT = (
     r"(?P<number>\d{1,4})(?![\w-]|[.,:/]\d|\s?%)"
 )
 _ROOM = r"(?i)\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit)\s)(\d{1,2})(\d\d)(?![\w-]|[.,:/]\d|\s?[%°])"
-_ROOMS = {"Apt": "apartment", "Ste": "suite", "Rm": "room", "Bldg": "building"}
+_ROOMS = {"Acct": "account", "Apt": "apartment", "Ste": "suite", "Rm": "room", "Bldg": "building"}
 """Without a stop; those with one are in ``abbreviations``."""
 _LAST_DIGITS = (
     r"(?i)\b(last (?:4|four|5|five|6|six)(?: digits)?(?: (?:of|on|for) [\w' ]{1,30}?)?(?: (?:are|is))?:? )(\d{4,6})"
@@ -37,14 +37,15 @@ _LONG_RUN = (
 _MASK = "[*xX•·#…]"
 _MASKED = (
     rf"(?i)(?<!\w)(?P<before>end(?:ing|s)(?:\s(?:in|with))?:?\s)?(?:{_MASK}{{2,19}}"
-    rf"(?:[ -]?{_MASK}{{2,19}}){{0,4}}[ -]?(?P<digits>\d{{2,6}})|\*(?P<tail>\d{{4,6}}))(?!\w)"
+    rf"(?:[ -]?{_MASK}{{2,19}}){{0,4}}[ -]?(?P<digits>\d{{2,6}})|(?:\*|\.{{3}}\s?|(?<=ending )x|(?<=ending in )x)"
+    r"(?P<tail>\d{4,6}))(?!\w)"
 )
 
 _NAMED_STRONG = "passcode|password|code|pin|otp|zip|postcode|confirmation|reference|ref|extension|routing|tracking|iban"
 _NAMED_WEAK = (
     "accounts?|acct|cards?|orders?|tickets?|cases?|claims?|policy|invoice|booking|reservation|flight|member|membership|"
     "customer|employee|serial|p\\.?\\s?o\\.?\\s?box|po|part|lot|id|ids|identification|phone|telephone|fax|ssn|badge|agent"
-    "|transaction|itinerary|vin"
+    "|transaction|itinerary|vin|sku|item|batch|meter"
 )
 _CONNECTORS = (
     r"(?P<connector>(?:[ ]?(?:number|numbers|no\.|num|code|id|pin|\#))?"
@@ -171,7 +172,7 @@ def _spelled(run: str) -> str:
 
 
 say_identifiers = in_order(
-    (rf"\b((?i:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\s)[Nn]o\.\s?(?=#?[A-Z\d])", lambda match: f"{match[1]}number "),
+    (rf"\b((?i:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s)[Nn]o\.\s?(?=#?[A-Z\d])", lambda match: f"{match[1]}number "),
     (rf"\b({'|'.join(_ROOMS)})\s(?=#?\d|[A-Z]\b)", lambda match: f"{_ROOMS[match[1]]} "),
     (_MASKED, _masked),
     (r"(?<![\w-])[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){3,7}(?:\s?[A-Z0-9]{1,3})?(?![\w-])", _iban),
@@ -200,8 +201,9 @@ say_identifiers = in_order(
     ),
     (r"(?<!\w)(\d{3})\(([a-z])\)", lambda match: f"{house_number(match[1])} {match[2].upper()}"),  # 401(k)
     (_LAST_DIGITS, _digits_of),
-    (rf"(?i)\b(end(?:ing|s)(?: (?:in|with))? )(\d{{2,10}}){_NOT_COUNTED}(?!\s?%)", _digits_of),
+    (rf"(?i)\b(end(?:ing|s)(?: (?:in|with))? )(\d{{2,10}}){_NOT_COUNTED}(?!\s?%|\s[A-Z])", _digits_of),
     (rf"(?i)\b((?:call|dial|text|dialing|calling)\s)(\d{{3,6}}){_NOT_COUNTED}(?!\s?%)", _digits_of),
+    (r"(?<=\bor )([2-8]11)(?=[.,;!?]|\s(?:for|to)\b|$)", _each_digit),
     (rf"(?i)\b(text \w{{1,20}} to )(\d{{4,6}}){_NOT_COUNTED}", _digits_of),
     (r"(?i)\bext(?:\.|\b)\s?(\d{1,6})(?!\w)", lambda match: f"extension {digits(match[1])}"),
     (r"(?<![\w$£€.,/#-])(911|988)(?![\w%/-]|[.,]\d)", _each_digit),

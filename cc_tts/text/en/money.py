@@ -41,7 +41,7 @@ _SCALES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn
 _SCALE = r"(?:(?P<scale>(?:[ -]?(?:thousand|million|billion|trillion|lakh|crore)|[KkMmBbTt]|mn|bn))(?!\w))?"
 _BEFORE = rf"(?<![\w$])(?P<symbol>{_SYMBOL}) ?(?P<amount>{AMOUNT}){_SCALE}(?![.,]\d)(?!\d)"
 _RANGE = (
-    rf"(?<![\w$])(?P<symbol>[$£€¥₹])(?P<low>{AMOUNT})(?: to |\s?[-–—]\s?)(?P=symbol)?(?P<high>{AMOUNT})"
+    rf"(?<![\w$])(?P<symbol>[$£€¥₹])(?P<low>{AMOUNT})(?: to |\s?[-–—]\s?)(?P=symbol)?(?P<high>{AMOUNT}){_SCALE}"
     rf"(?=[\s.,;:!?)]|$){AMOUNT_ENDS}"
 )
 _CONTINENTAL = (
@@ -63,15 +63,20 @@ def _range(match: re.Match[str]) -> str | None:
     low, high = match["low"], match["high"]
     if "." in low or "." in high:
         return None
-    return f"{amount(low)} to {amount(high)} {_CURRENCIES[match['symbol']].many}"
+    scale = f"{_scale(match['scale'])} " if match["scale"] else ""
+    return f"{amount(low)} to {amount(high)} {scale}{_CURRENCIES[match['symbol']].many}"
+
+
+def _scale(written: str) -> str:
+    word = written.strip(" -")
+    return _SCALES.get(word.lower(), word)
 
 
 def _sum(match: re.Match[str]) -> str:
     currency = _CURRENCIES[match["symbol"]]
     written, scale = match["amount"], match["scale"]
     if scale:
-        word = scale.strip(" -")
-        return f"{amount(written)} {_SCALES.get(word.lower(), word)} {currency.many}"
+        return f"{amount(written)} {_scale(scale)} {currency.many}"
     whole, _, fraction = written.replace(",", "").partition(".")
     if fraction.endswith("0"):
         fraction = fraction[:_HUNDREDTHS] + fraction[_HUNDREDTHS:].rstrip("0")
@@ -89,6 +94,7 @@ def _sum(match: re.Match[str]) -> str:
 _say_sums = in_order(
     (_CONTINENTAL, _continental),
     (rf"(?<=\d[KkMmBb])\s?[-–—]\s?(?=[$£€¥₹]{AMOUNT}[KkMmBb])", " to "),
+    (r"([$£€])\s?(?:-|minus )(?=\d)", lambda match: f"minus {match[1]}"),
     (_RANGE, _range),
     (_BEFORE, _sum),
     (rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT}){_SCALE} ?(?P<symbol>{_SYMBOL})(?!\w)", _sum),

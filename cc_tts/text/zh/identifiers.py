@@ -29,7 +29,7 @@ _PHONES = tuple(
 _CARD = re.compile(r"(?<![\w-])\d{4}(?:[ -]\d{4}){2,4}(?:[ -]\d{1,3})?(?![\dA-Za-z-])", re.ASCII)
 _NAMED = re.compile(
     "(?P<name>卡号|卡號|账号|帐号|賬號|帳號|账户|帳戶|户号|单号|單號|订单|訂單|编号|編號|验证码|驗證碼|密码|密碼|尾号|尾號|工号|工號|"
-    "流水号|取件码|邮编|郵編|身份证|身份證|证件号|号码|號碼|电话|電話|手机|手機|热线|熱線|拨打|撥打|致电|致電|分机|分機|房间号|航班|车牌)"
+    "动态码|動態碼|短信码|口令|会员号|會員號|流水号|取件码|邮编|郵編|身份证|身份證|证件号|号码|號碼|电话|電話|手机|手機|热线|熱線|拨打|撥打|致电|致電|分机|分機|房间号|航班|车牌)"
     "(?P<joint>(?:号码|号|码)?[：: ]{0,2}(?:是|为|為)?[：: ]{0,2}|尾号为?)"
     r"(?P<value>\d{3,40}(?:[ -]\d{2,20}){0,5})(?![\d.,%％:/])"
 )
@@ -38,6 +38,11 @@ _LONG_RUN = re.compile(rf"(?<![\d.,A-Za-z¥$€£-])\d{{{_LONG},}}+(?![\d{_COUNT
 _LETTERS_AND_DIGITS = re.compile(
     r"(?<![A-Za-z0-9.])(?=[A-Z0-9-]*[A-Z])(?=[A-Z0-9-]*\d)(?:[A-Z0-9]{3,30}|[A-Z0-9]{1,2}(?=-[A-Z0-9]{3}))(?:-[A-Z0-9]{1,20}){0,5}(?![A-Za-z0-9])"
 )
+_SHORT_NUMBER = re.compile(
+    r"(?:(?<=[打转])|(?P<sent>发送[^，。]{1,8}到))(?P<number>\d{4,6})(?![\d.,%％:/年月日号元块点个位楼层室人])"
+    r"|(?<=[A-Z]{2} )(?P<flight>\d{3,4})(?![\d.,%％元块A-Za-z])"
+)
+"""A service number that is dialled or sent to, and the number of a flight."""
 _BUSINESS = re.compile(r"(?<![A-Za-z0-9])([BCOPGFH])2([BCOPGFH])(?![A-Za-z0-9])")
 """``B2B`` and its kind, in which the digit is the English "to"."""
 _RUN = re.compile(r"\d+|[A-Z]+")
@@ -53,6 +58,7 @@ def say_identifiers(text: str) -> str:
     for pattern in _PHONES:
         text = pattern.sub(_telephone, text)
     text = _NAMED.sub(lambda match: f"{match['name']}{match['joint']}{say_digits(match['value'])}", text)
+    text = _SHORT_NUMBER.sub(lambda match: (match["sent"] or "") + say_digits(match["number"] or match["flight"]), text)
     text = _LONG_RUN.sub(lambda match: say_digits(match.group()), text)
     return _LETTERS_AND_DIGITS.sub(_mixed_id, text)
 

@@ -21,6 +21,11 @@ _MONTH_DAY = re.compile(
     r"(?P<before>截止|截至|日期|生日|时间|時間|[于於在到至自从從])(?P<joint>[：: ]?)(?P<month>\d{1,2})/"
     r"(?P<day>\d{1,2})(?![\d/])"
 )
+_MONTH_DAY_BEFORE = re.compile(
+    r"(?P<before>(?<![\d/])|(?<=[周週期拜][一二三四五六日天])[(（]?)(?P<joint>)(?P<month>\d{1,2})/(?P<day>\d{1,2})"
+    r"(?=(?:之?前|后|後|起)(?!\w*分之)|[)）])"
+)
+_YEARS = re.compile(rf"(?<!\d)((?:1[5-9]|20)\d\d)\s?{_DASH}\s?(?=(?:1[5-9]|20)\d\d年)")
 _TWO_DIGITS = r"(?P<month>0[1-9]|1[0-2])(?P<mark>[-/])(?P<day>0[1-9]|[12]\d|3[01])"
 _PADDED_DATE = re.compile(rf"(?<![\d.:：/-]){_TWO_DIGITS}(?:(?P=mark)(?P<year>(?:19|20)\d\d))?(?![\d.:：/-])")
 _MONTH_YEAR = re.compile(r"(?<![\d.:：/-])(0[1-9]|1[0-2])[-/]((?:19|20)\d\d)(?![\d.:：/-])")
@@ -39,7 +44,7 @@ _WEEKDAYS = re.compile(
 )
 _PART_OF_DAY = "(?:凌晨|早上|上午|中午|下午|傍晚|晚上|次日|当天|當天)"
 _RANGE = re.compile(
-    rf"(?<=[\d%％元块塊点點时時分日号號月年岁歲万萬亿億千百折度℃])\s?{_DASH}\s?(?={_PART_OF_DAY}?[¥￥$€£]?\d)"
+    rf"(?:(?<=[\d%％元块塊点點时時分日号號月年岁歲万萬亿億千百折℃])|(?<=\d度))\s?{_DASH}\s?(?={_PART_OF_DAY}?[¥￥$€£]?\d)"
 )
 
 _SUMS = {
@@ -73,16 +78,18 @@ _HOUSE_PARTS = re.compile(r"(?<![\d.-])(\d{1,3})-(\d{1,3})-(\d{3,4})(?=室|房|$
 _FRACTION = re.compile(r"(?<![\d/.])(\d{1,4})/(\d{1,4})(?![\d/.])")
 _LESS_OR_GREATER = re.compile(r"([<>＜＞])\s?(?=[¥￥$]?\d)")
 _NUMBER_SIGN = re.compile(r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)")
+_PER_MILLE = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)‰")
 _GRAMS = re.compile(r"(?<=\d)\s?g(?![A-Za-z/])")
 
 _ORDINAL_TWO = re.compile(r"(?<=第)2(?![\d.])")
+_FLOOR_TWO = re.compile("(?<=[楼樓下院元])2(?=[层層门門])")
 _NAMED_TWO = re.compile(
     r"(?<![\d.,:/A-Za-z-])2(?=\s?(?:日|号|號|月(?!票)|楼|樓|单元|單元|栋|棟|室|班|路|线|線|级|級|年级|年級|期"
     r"|车间|車間|折|等|手|维|維|进制|維碼|维码|分之|代|环|環))"
 )
 _LETTER_TWO = re.compile(r"(?<=[A-Za-z])2(?=[\u4e00-\u9fff])")
 _COUNTED_TWO = re.compile(
-    r"(?<![\d.,:/A-Za-z第-])2(?=\s?(?:个|個|台|臺|次|位|天|年|周|週|小时|小時|分钟|分鐘|秒|元|块|塊|万|萬|千|亿"
+    r"(?<![\d.,:/A-Za-z第-])(?<!分之)2(?=\s?(?:个|個|台|臺|次|位|天|年|周|週|小时|小時|分钟|分鐘|秒|元|块|塊|万|萬|千|亿"
     r"|億|百|条|條|张|張|笔|筆|件|份|只|隻|辆|輛|套|名|本|家|间|間|"
     r"双|雙|对|對|瓶|杯|盒|包|箱|种|種|项|項|步|部|支|把|片|颗|顆|首|段|米|公里|斤|公斤|吨|噸|升|倍|人|岁|歲|晚"
     r"|层|層|户|戶|页|頁|行|口|点|點|封|通|枚|届|屆|组|組|座|场|場|句|遍|趟|顿|頓|门|門|款|类|類|批|克))"
@@ -96,7 +103,8 @@ def prepare_quantities(text: str) -> str:
     text = _dates(text)
     text = _HOURS_MINUTES.sub(r"\1小时\2分钟", _MIDNIGHT.sub(r"零点\1分", text))
     text = _LEADING_ZERO.sub("", text)
-    text = _SUM.sub(_sum, text)
+    text = _SUM.sub(_sum, text).replace("元/分钟", "元每分钟")
+    text = _PER_MILLE.sub(r"千分之\1", text)
     text = _HOUSE_PARTS.sub(lambda match: "杠".join(_digits(part) for part in match.groups()), text)
     text = _ROOM.sub(lambda match: _digits(match.group()), text)
     text = _LETTER_DASH_NUMBER.sub(_letters_and_number, text)
@@ -105,7 +113,7 @@ def prepare_quantities(text: str) -> str:
     text = _LESS_OR_GREATER.sub(lambda match: "小于" if match[1] in "<＜" else "大于", text)
     text = _NUMBER_SIGN.sub("编号", text)
     text = _MINUS.sub("负", text)
-    text = _FRACTION.sub(r"\2分之\1", text)
+    text = _FRACTION.sub(lambda match: f"{match[2]}分之{'二' if match[1] == '2' else match[1]}", text)
     text = _GRAMS.sub("克", text)
     return _twos(text)
 
@@ -130,6 +138,8 @@ def _dates(text: str) -> str:
     text = _YEAR_MONTH.sub(lambda match: f"{_digits(match[1])}年{int(match[2])}月", text)
     text = _MONTH_DAY_RANGE.sub(_month_day_range, text)
     text = _MONTH_DAY.sub(_month_day, text)
+    text = _MONTH_DAY_BEFORE.sub(_month_day, text)
+    text = _YEARS.sub(lambda match: f"{_digits(match[1])}到", text)
     return _YEAR.sub(lambda match: _digits(match[1]), text)
 
 
@@ -191,7 +201,7 @@ def _range(match: re.Match[str]) -> str:
 
 def _twos(text: str) -> str:
     text = _ORDINAL_TWO.sub("二", text)
-    text = _NAMED_TWO.sub("二", text)
+    text = _NAMED_TWO.sub("二", _FLOOR_TWO.sub("二", text))
     text = _LETTER_TWO.sub("二", text)
     return _COUNTED_TWO.sub("兩" if _TRADITIONAL.search(text) else "两", text)
 

@@ -16,7 +16,7 @@ _WORDS = {
     "misc": "miscellaneous", "etc": "et cetera", "mgr": "manager", "asst": "assistant", "assn": "association",
     "pkg": "package", "mfr": "manufacturer", "univ": "University", "intl": "International", "esq": "Esquire",
     "yr": "year", "wk": "week", "hr": "hour", "ea": "each",
-    "rte": "Route", "mgmt": "management", "mtg": "meeting", "pts": "points",
+    "rte": "Route", "mgmt": "management", "pts": "points",
 }  # fmt: skip
 _NEVER_LAST = {
     "apt": "apartment", "ste": "Suite", "dept": "department", "est": "established", "approx": "approximately",
@@ -24,6 +24,7 @@ _NEVER_LAST = {
     "max": "maximum", "min": "minimum", "incl": "including", "excl": "excluding", "ext": "extension", "vs": "versus",
     "qty": "quantity", "amt": "amount", "ref": "reference", "bldg": "building", "rm": "room", "fl": "floor",
     "temp": "temperature", "exp": "expires", "sq": "square", "attn": "attention",
+    "mtg": "meeting",
 }  # fmt: skip
 """Their full stop ends no sentence."""
 _ONLY_CAPITALISED = frozenset({"co", "ste", "est"})

@@ -180,6 +180,7 @@ say_identifiers = in_order(
     (rf"(?i)(?<![\w+])(?P<number>\+(?:[ .()-]{{0,2}}\d){{7,15}}){_EXTENSION}", _telephone),
     (rf"(?<![\w.-])(?P<number>0(?:11|0)[ -]\d{{1,3}}(?:[ -]\d{{2,5}}){{2,4}}){_EXTENSION}(?!-\d)", _telephone),
     (_NORTH_AMERICAN, _telephone),
+    (r"(?<![\w.-])[6-9]\d{4} \d{5}(?![\w-])", _groups),  # of India
     (rf"(?<![\w.-])(?P<number>0\d{{2,4}}[ -]\d{{3,4}}[ -]?\d{{3,4}}){_EXTENSION}(?!-\d)", _telephone),
     (rf"(?i)(?<![\w.-])(?P<number>\d{{3}}-\d{{4}}){_EXTENSION}(?!-\d)", _telephone),
     (  # 1-800-FLOWERS

@@ -16,7 +16,7 @@ _LONG = 7
 _PHONE_GROUPS = {7: (3, 4), 8: (4, 4), 10: (3, 3, 4), 11: (3, 4, 4)}
 
 _EXTENSION = r"(?:\s?(?:转|轉|分机|分機|-)\s?(?P<extension>\d{1,6}))?(?!\d)"
-_COUNTRY = r"(?P<country>(?:\+|00)\d{2}[ -]?)"
+_COUNTRY = r"(?P<country>(?:\+|00)\d{2,3}[ -]?)"
 _PHONES = tuple(
     re.compile(rf"(?<![\dA-Za-z.+-])(?:{number}){_EXTENSION}")
     for number in (
@@ -40,9 +40,10 @@ _LETTERS_AND_DIGITS = re.compile(
 )
 _SHORT_NUMBER = re.compile(
     r"(?:(?<=[打转])|(?P<sent>发送[^，。]{1,8}到))(?P<number>\d{4,6})(?![\d.,%％:/年月日号元块点个位楼层室人])"
-    r"|(?<=[A-Z]{2} )(?P<flight>\d{3,4})(?![\d.,%％元块A-Za-z])"
+    r"|(?:(?<=[^A-Za-z][A-Z]{2} )|(?<=^[A-Z]{2} ))(?P<flight>\d{3,4})(?![\d.,%％元块A-Za-z])"
 )
 """A service number that is dialled or sent to, and the number of a flight."""
+_PLATE_POINT = re.compile("(?<=[\u4e00-\u9fff][A-Z])[·•](?=[A-Z0-9]{5})")
 _BUSINESS = re.compile(r"(?<![A-Za-z0-9])([BCOPGFH])2([BCOPGFH])(?![A-Za-z0-9])")
 """``B2B`` and its kind, in which the digit is the English "to"."""
 _RUN = re.compile(r"\d+|[A-Z]+")
@@ -53,6 +54,7 @@ _AMOUNT_WITH_UNIT = re.compile(r"\d+[A-Z]+")
 
 def say_identifiers(text: str) -> str:
     """Telephone, card, account and order numbers in Chinese digits, a comma between groups."""
+    text = _PLATE_POINT.sub("", text)
     text = _BUSINESS.sub(r"\1 to \2", text)
     text = _CARD.sub(lambda match: say_digits(match.group()), text)
     for pattern in _PHONES:

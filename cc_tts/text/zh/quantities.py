@@ -73,7 +73,7 @@ _MASK = re.compile(
 _DIGITS_BEFORE = tuple("0123456789零幺二三四五六七八九")
 _MIN_CODE_DIGITS = 3
 _LETTER_DASH_NUMBER = re.compile(r"(?<![A-Za-z0-9-])([A-Za-z]{1,3})-(\d{1,12})(?![\dA-Za-z.-])")
-_ROOM = re.compile(r"(?<![\d.-])(\d{3,4})(?=室|房(?!间数|價|价))|(?<=房间|单元|單元)(\d{3,4})(?!\d)")
+_ROOM = re.compile(r"(?<![\d.-])(\d{3,4})(?=室|房(?!间数|價|价))|(?<=房间|单元|單元|\d[层層])(\d{3,4})(?!\d)")
 _HOUSE_PARTS = re.compile(r"(?<![\d.-])(\d{1,3})-(\d{1,3})-(\d{3,4})(?=室|房|$|[，。、,\s])")
 _FRACTION = re.compile(r"(?<![\d/.])(\d{1,4})/(\d{1,4})(?![\d/.])")
 _LESS_OR_GREATER = re.compile(r"([<>＜＞])\s?(?=[¥￥$]?\d)")

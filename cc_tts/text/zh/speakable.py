@@ -86,6 +86,7 @@ _RANGE = re.compile(
 _PERCENT_RANGE = re.compile(r"(?<![\d.])(\d{1,6}(?:\.\d{1,6})?)\s?[-~～〜–—]\s?(?=\d{1,6}(?:\.\d{1,6})?[%％])")
 _NEGATIVE_PERCENT = re.compile(r"(?<![\w)])-(?=\d{1,12}(?:\.\d{1,6})?[%％])", re.ASCII)
 _SCORE = re.compile(r"[\u4e00-\u9fff]+ ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])")
+_HALF_OF_DAY = re.compile(r"(?<![\d:：])(\d{1,2}[:：]\d\d)\s?([AaPp])\.?[Mm]\b\.?", re.ASCII)
 _TIME_RANGE = re.compile(r"(?<=:\d\d)\s?[-~～〜–—]\s?(?=\d{1,2}:\d\d)")
 _DOTTED = re.compile(r"(?<![\d.])\d{1,6}(?:\.\d{1,6}){2,9}(?![\d.])")
 _WIDE_COLON = re.compile(r"(?<=\d)：(?=\d)")
@@ -130,6 +131,7 @@ def warm_up() -> None:
 def speakable(text: str) -> str:
     """The words of a Chinese text that was cleaned by :func:`cc_tts.text.characters.clean`."""
     text = say_addresses(_folded(text), _ADDRESS_SIGNS, say_digits)
+    text = _HALF_OF_DAY.sub(lambda match: f"{'上' if match[2] in 'Aa' else '下'}午{match[1]}", text)
     text = _prepared(say_identifiers(text))
     text = "".join(_say_quantities(clause) for clause in _clauses(text))
     return _tidy(_PER.sub("每", say_leftover_digits(text)))

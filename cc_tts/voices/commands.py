@@ -17,7 +17,7 @@ import msgspec
 
 from cc_tts.config.schema import Config
 from cc_tts.errors import ConfigError
-from cc_tts.voices.download import fill_add
+from cc_tts.voices.download import fill_add, voices_folder
 from cc_tts.voices.enrolment import (
     MAX_CHARACTERS_PER_S,
     MAX_DURATION_S,
@@ -94,7 +94,7 @@ def run_enrol(
     normalize: Callable[[str, str], str],
 ) -> int:
     """Check what was given, compute the features, keep the voice under its name."""
-    library = _library(options, config)
+    library = VoiceLibrary(voices_folder(options, config))
     model = _model(options, config)
     transcript = _transcript(options)
     record = VoiceRecord(
@@ -137,7 +137,7 @@ def run_enrol(
 
 def run_remove(options: argparse.Namespace, config: Config) -> int:
     """Delete a voice."""
-    library = _library(options, config)
+    library = VoiceLibrary(voices_folder(options, config))
     library.remove(options.id)
     _print([f"removed {options.id} from {library.folder}"])
     return 0
@@ -145,7 +145,7 @@ def run_remove(options: argparse.Namespace, config: Config) -> int:
 
 def run_enrolled(options: argparse.Namespace, config: Config) -> int:
     """List the library, a line a voice and its warnings below; 1 if anything in it cannot be used."""
-    library = _library(options, config)
+    library = VoiceLibrary(voices_folder(options, config))
     records, faults = library.records(), list(library.faults())
     known = {entry.key: entry for entry in library.features.entries()}
     for record in records:
@@ -175,15 +175,8 @@ def _announced(name: str, duration_s: float) -> Iterator[None]:
         sys.stderr.write(f"{outcome}\n")
 
 
-def _library(options: argparse.Namespace, config: Config) -> VoiceLibrary:
-    folder = options.voices or config.tts.voices_dir
-    if not folder:
-        raise ConfigError("where are the voices kept? Give --voices DIR, or set tts.voices_dir")
-    return VoiceLibrary(Path(folder))
-
-
 def _model(options: argparse.Namespace, config: Config) -> Path:
-    model = Path(options.model or config.tts.model_dir)
+    model = Path(options.model or config.tts.model_dir).expanduser()
     if not options.model and not config.tts.model_dir:
         raise ConfigError(
             "which model is to encode the recording? Give --model DIR, or set tts.model_dir; `cc-tts model download` "

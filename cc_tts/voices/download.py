@@ -31,7 +31,7 @@ MAX_INDEX_BYTES: Final = 8 << 20
 MAX_FILE_BYTES: Final = 512 << 20
 READ_TIMEOUT_S: Final = 20.0
 """For the connection and for each read."""
-_PIECE_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 1 << 20
 _HIBARI: Final = "hibari-"
 _MAX_NAMES_SHOWN: Final = 20
 _PIPER_NAME: Final = re.compile(
@@ -81,9 +81,7 @@ def fill_add(add: argparse.ArgumentParser) -> None:
 
 def run_add(options: argparse.Namespace, config: Config) -> int:
     """Fetch a voice into the folder."""
-    folder = Path(options.voices or config.tts.voices_dir).expanduser()
-    if not (options.voices or config.tts.voices_dir):
-        raise ConfigError("where are the voices kept? Give --voices DIR, or set tts.voices_dir")
+    folder = voices_folder(options, config)
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such directory")
     files = files_of(options.name, options.base_url)
@@ -92,6 +90,18 @@ def run_add(options: argparse.Namespace, config: Config) -> int:
     sys.stdout.write(f"{options.name}: {', '.join(file.name for file in files)} in {folder}\n")
     sys.stdout.write(f"each voice has its own licence: {files[0].url.rpartition('/')[0]}/MODEL_CARD\n")
     return 0
+
+
+def voices_folder(options: argparse.Namespace, config: Config) -> Path:
+    """Where voices are kept: ``--voices``, else ``tts.voices_dir``.
+
+    Raises:
+        ConfigError: neither is given.
+    """
+    folder = options.voices or config.tts.voices_dir
+    if not folder:
+        raise ConfigError("where are the voices kept? Give --voices DIR, or set tts.voices_dir")
+    return Path(folder).expanduser()
 
 
 def files_of(name: str, base_url: str = PIPER_URL) -> list[VoiceFile]:
@@ -161,8 +171,8 @@ def fetch(file: VoiceFile, folder: Path, on_progress: OnProgress = lambda _name,
     data = bytearray()
     try:
         with urllib.request.urlopen(file.url, timeout=READ_TIMEOUT_S) as response:  # noqa: S310 - see files_of
-            while len(data) <= file.num_bytes and (piece := response.read(_PIECE_BYTES)):
-                data += piece
+            while len(data) <= file.num_bytes and (chunk := response.read(_READ_BYTES)):
+                data += chunk
                 on_progress(file.name, len(data), file.num_bytes)
     except (OSError, http.client.HTTPException) as error:
         raise _unreachable(file.url, error, [file.url]) from None

@@ -102,6 +102,19 @@ def test_a_voice_is_enrolled_and_found(run: Run, library: VoiceLibrary, capsys: 
     assert err.endswith("done\n")
 
 
+def test_a_tilde_in_a_setting_is_the_home_folder(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert run("enrol", "anna", voices="~/mine", model="~/model", transcript=TEXT) == 0
+    assert VoiceLibrary(tmp_path / "mine").has("anna")
+    assert run("enrolled", voices="~/mine") == 0
+    assert "anna" in capsys.readouterr().out
+    assert run("remove", "anna", voices="~/mine") == 0
+    assert not (tmp_path / "~").exists()
+
+
 def test_the_transcript_is_normalised_in_the_language_of_the_voice(run: Run, library: VoiceLibrary) -> None:
     assert run("enrol", "anna", transcript="Dr. Lee has 2 cats.") == 0
     assert library.load("anna")[1].transcript == "Doctor Lee has two cats."

@@ -106,9 +106,7 @@ def in_one_piece(work: SpeechWork, prompt: FlowReference, tokens: Sequence[int])
     mel = whole_mel(
         work.model.flow,
         row,
-        prompt.token,
-        prompt.feat,
-        prompt.embedding,
+        prompt,
         streaming=True,
         finalize=True,
         noise=work.noise,

@@ -215,9 +215,7 @@ class ChunkWork:
         whole_mel(
             speech.model.flow,
             known,
-            prompt.token,
-            prompt.feat,
-            prompt.embedding,
+            prompt,
             streaming=True,
             finalize=False,
             noise=speech.noise,

@@ -126,9 +126,7 @@ class AudioTrack:
         mel: Tensor = whole_mel(
             self._flow,
             known,
-            self._prompt.token,
-            self._prompt.feat,
-            self._prompt.embedding,
+            self._prompt,
             streaming=call.streaming,
             finalize=call.finalize,
             noise=self._noise,

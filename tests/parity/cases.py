@@ -178,9 +178,7 @@ def mel(model: SpeechModel, recorded: Recorded) -> Comparisons:
     voice, token = prompt_of(recorded), recorded.tensor("flow_token")
     start = fixed_noise().to(recorded.device)
     for key, streaming in (("mel_offline", False), ("mel_stream_final", True)):
-        out = whole_mel(
-            model.flow, token, voice.token, voice.feat, voice.embedding, streaming=streaming, finalize=True, noise=start
-        )
+        out = whole_mel(model.flow, token, voice, streaming=streaming, finalize=True, noise=start)
         yield recorded.compare(key, out[0])
 
 

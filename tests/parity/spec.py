@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, fold_weight_norm
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import fixed_noise
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid
 from cc_tts.engines.cosyvoice2.model.networks.layers import Span
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
@@ -221,8 +221,8 @@ def flow(data: SpecData) -> Comparisons:
         key = f"est_out_streaming{streaming}"
         yield Comparison(f"spec {key}", out.mT, golden[key], tolerance)
         for finalize in (False, True):
-            voice = (prompt, golden["prompt_feat"], golden["embedding"])
-            mel = whole_mel(network, token, *voice, streaming=bool(streaming), finalize=finalize, noise=start)
+            voice = FlowReference(prompt, golden["prompt_feat"], golden["embedding"])
+            mel = whole_mel(network, token, voice, streaming=bool(streaming), finalize=finalize, noise=start)
             key = f"mel_streaming{streaming}_finalize{int(finalize)}"
             yield Comparison(f"spec {key}", mel, golden[key], tolerance)
 

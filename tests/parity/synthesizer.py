@@ -163,9 +163,7 @@ class Synthesizer:
         mel = whole_mel(
             self.model.flow,
             torch.tensor([tokens], device=self.model.lm.device),
-            prompt.token,
-            prompt.feat,
-            prompt.embedding,
+            prompt,
             streaming=False,
             finalize=True,
             noise=self._noise,

@@ -33,7 +33,6 @@ def stream_mel(
             reference does. A call that is not streaming runs everything anyway.
 
     """
-    voice = (prompt.token, prompt.feat, prompt.embedding)
     runner = _runner(flow, prompt, tokens, noise) if incremental else None
     num_known = 0
     for call in calls:
@@ -43,7 +42,7 @@ def stream_mel(
             num_known = call.num_tokens
         else:
             known = tokens[:, : call.num_tokens]
-            mel = whole_mel(flow, known, *voice, streaming=call.streaming, finalize=call.finalize, noise=noise)
+            mel = whole_mel(flow, known, prompt, streaming=call.streaming, finalize=call.finalize, noise=noise)
             mel = mel[:, :, FRAMES_PER_TOKEN * call.num_given :]
         yield mel, call.finalize
 

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference
 from cc_tts.engines.cosyvoice2.model.networks.layers import Span, within
 
 
@@ -24,9 +24,7 @@ def encode(flow: Flow, token: Tensor, token_len: Tensor, *, streaming: bool, fin
 def whole_mel(
     flow: Flow,
     token: Tensor,
-    prompt_token: Tensor,
-    prompt_feat: Tensor,
-    embedding: Tensor,
+    prompt: FlowReference,
     *,
     streaming: bool,
     finalize: bool,
@@ -38,9 +36,7 @@ def whole_mel(
 
     Args:
         token: speech tokens, [B, N].
-        prompt_token: speech tokens of the prompt, [B, P]; P may be 0.
-        prompt_feat: mel of the prompt, [B, 2 P, mels].
-        embedding: speaker embedding, [B, embedding].
+        prompt: of each row: ``token`` [B, P], where P may be 0, ``feat`` [B, 2 P, mels], ``embedding`` [B, embedding].
         streaming: attention ends with the chunk (§4.4); otherwise every frame sees every frame.
         finalize: no tokens will follow; otherwise the last three are only looked at (§4.2).
         noise: what the frames start from, [1 or B, mels, at least 2 (P + N)], see :func:`fixed_noise`.
@@ -52,27 +48,27 @@ def whole_mel(
 
     """
     num_rows, num_tokens = token.shape
-    num_prompt = prompt_token.shape[1]
-    if prompt_feat.shape[1] != num_prompt * FRAMES_PER_TOKEN:  # everything after it would be shifted (§4)
-        raise ValueError(f"a prompt of {num_prompt} tokens cannot have {prompt_feat.shape[1]} mel frames")
+    num_prompt = prompt.token.shape[1]
+    if prompt.feat.shape[1] != num_prompt * FRAMES_PER_TOKEN:  # everything after it would be shifted (§4)
+        raise ValueError(f"a prompt of {num_prompt} tokens cannot have {prompt.feat.shape[1]} mel frames")
     lookahead = flow.config.encoder.lookahead
     lengths = token.new_full((num_rows,), num_tokens) if token_len is None else token_len
     prompts = token.new_full((num_rows,), num_prompt) if prompt_token_len is None else prompt_token_len
 
     places = torch.arange(num_prompt + num_tokens, device=token.device).expand(num_rows, -1)  # [B, P + N]
     source = torch.where(places < prompts[:, None], places, places + (num_prompt - prompts)[:, None])
-    joined = torch.cat((prompt_token, token), dim=1).gather(1, source.clamp(max=num_prompt + num_tokens - 1))
+    joined = torch.cat((prompt.token, token), dim=1).gather(1, source.clamp(max=num_prompt + num_tokens - 1))
     window = functional.pad(joined, (0, lookahead)) if finalize else joined
     known = within(prompts + lengths, window.shape[1])
     num_new = prompts + lengths if finalize else prompts + lengths - lookahead
     tokens, frames = _spans(flow, num_new, window.shape[1] - lookahead, streaming=streaming)
 
     num_frames = frames.visible.shape[2]
-    cond = functional.pad(prompt_feat, (0, 0, 0, num_frames - prompt_feat.shape[1]))
+    cond = functional.pad(prompt.feat, (0, 0, 0, num_frames - prompt.feat.shape[1]))
     cond = cond.masked_fill(~within(prompts * FRAMES_PER_TOKEN, num_frames)[..., None], 0.0)
     start = noise[:, :, :num_frames].transpose(1, 2).expand(num_rows, -1, -1)
     mu = flow.encoder_proj(flow._encode(window, known, tokens, frames, None))
-    mel = flow._solve(mu, flow.speaker(embedding), cond, start, frames, None)  # [B, 2 (P + N), mels]
+    mel = flow._solve(mu, flow.speaker(prompt.embedding), cond, start, frames, None)  # [B, 2 (P + N), mels]
 
     num_given = max(0, num_frames - num_prompt * FRAMES_PER_TOKEN)
     return _cut(mel, prompts * FRAMES_PER_TOKEN, (num_new - prompts) * FRAMES_PER_TOKEN, num_given)

@@ -68,9 +68,7 @@ def whole(flow: Flow, prompt: FlowReference, tokens: Sequence[int], *, finalize:
     mel: Tensor = whole_mel(
         flow,
         torch.tensor([tokens], dtype=torch.int64),
-        prompt.token,
-        prompt.feat,
-        prompt.embedding,
+        prompt,
         streaming=True,
         finalize=finalize,
         noise=NOISE,

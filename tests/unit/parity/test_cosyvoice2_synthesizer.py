@@ -125,9 +125,7 @@ def test_one_piece_is_that_of_the_reference(synthesizer: Synthesizer, mode: Mode
         mel = whole_mel(
             synthesizer.model.flow,
             torch.tensor([tokens]),
-            prompt.token,
-            prompt.feat,
-            prompt.embedding,
+            prompt,
             streaming=False,
             finalize=True,
             noise=fixed_noise(),

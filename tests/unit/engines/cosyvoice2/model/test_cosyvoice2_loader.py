@@ -29,6 +29,7 @@ from cc_tts.engines.cosyvoice2.model.loader import (  # noqa: E402
     dtype_policy,
     load_model,
 )
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, Part, VocoderConfig  # noqa: E402
 from cc_tts.errors import ConfigError  # noqa: E402
 from tests.parity.whole_flow import whole_mel  # noqa: E402
@@ -120,9 +121,7 @@ def test_the_networks_take_the_weights_and_run(published: Path) -> None:
     mel = whole_mel(
         model.flow,
         torch.arange(10)[None],
-        torch.arange(25)[None],
-        torch.zeros(1, 50, 80),
-        torch.ones(1, 192),
+        FlowReference(torch.arange(25)[None], torch.zeros(1, 50, 80), torch.ones(1, 192)),
         streaming=True,
         finalize=True,
         noise=torch.zeros(1, 80, 100),

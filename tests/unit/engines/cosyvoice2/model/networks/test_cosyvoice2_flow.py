@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice2.model.loader import new_network  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import relative_positions  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, fixed_noise  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference, fixed_noise  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.layers import Span  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.sizes import FlowConfig  # noqa: E402
@@ -97,7 +97,7 @@ class TestGolden:
     @pytest.mark.parametrize(("streaming", "name"), [(False, "mel_offline"), (True, "mel_stream_final")])
     def test_mel(self, tiny: Flow, golden: "dict[str, Tensor]", noise: "Tensor", streaming: bool, name: str) -> None:
         token, voice = golden["flow_token"], voice_of(golden)
-        mel = whole_mel(tiny, token, *voice, streaming=streaming, finalize=True, noise=noise)
+        mel = whole_mel(tiny, token, FlowReference(*voice), streaming=streaming, finalize=True, noise=noise)
         torch.testing.assert_close(mel[0], golden[name], **GOLDEN_CLOSE)
 
     def test_constants_at_hand_change_nothing(
@@ -105,11 +105,13 @@ class TestGolden:
     ) -> None:
         flow = flow_of(fill_by_kind(tiny_shapes("flow"), "flow."))
         token, voice = golden["flow_token"], voice_of(golden)
-        before = whole_mel(flow, token, *voice, streaming=True, finalize=True, noise=noise)
+        before = whole_mel(flow, token, FlowReference(*voice), streaming=True, finalize=True, noise=noise)
         flow.keep_constants(8)
         monkeypatch.setattr(flow.estimator, "shifts", lambda _t: pytest.fail("they are at hand"))
         torch.testing.assert_close(
-            whole_mel(flow, token, *voice, streaming=True, finalize=True, noise=noise), before, **GOLDEN_CLOSE
+            whole_mel(flow, token, FlowReference(*voice), streaming=True, finalize=True, noise=noise),
+            before,
+            **GOLDEN_CLOSE,
         )
 
     def test_mel_in_chunks(self, tiny: Flow, golden: "dict[str, Tensor]", noise: "Tensor") -> None:
@@ -117,7 +119,9 @@ class TestGolden:
         num_given = 0
         for index, hop in enumerate(golden["chunk_hops"].tolist()):
             num_known = num_given + hop + 3
-            whole = whole_mel(tiny, token[:, :num_known], *voice, streaming=True, finalize=False, noise=noise)
+            whole = whole_mel(
+                tiny, token[:, :num_known], FlowReference(*voice), streaming=True, finalize=False, noise=noise
+            )
             torch.testing.assert_close(whole[0, :, 2 * num_given :], golden[f"mel_chunk{index}"], **GOLDEN_CLOSE)
             num_given += hop
 
@@ -176,7 +180,9 @@ SMALL_NOISE: Final = fixed_noise(200, 4)
 
 
 def whole(flow: Flow, token: "Tensor", voice: "tuple[Tensor, Tensor, Tensor]", **kwargs: Any) -> "Tensor":
-    mel: Tensor = whole_mel(flow, token, *voice, noise=SMALL_NOISE, **{"streaming": True, "finalize": True, **kwargs})
+    mel: Tensor = whole_mel(
+        flow, token, FlowReference(*voice), noise=SMALL_NOISE, **{"streaming": True, "finalize": True, **kwargs}
+    )
     return mel
 
 
@@ -252,7 +258,9 @@ class TestTraps:
             voice = prompt, torch.zeros(2, 10, 4), torch.zeros(2, 6)
             how = {"noise": noise, "token_len": lengths, "prompt_token_len": lengths}
             for streaming in (True, False):
-                assert whole_mel(flow, token, *voice, streaming=streaming, finalize=False, **how).shape == (2, 4, 12)
+                assert whole_mel(
+                    flow, token, FlowReference(*voice), streaming=streaming, finalize=False, **how
+                ).shape == (2, 4, 12)
 
     def test_half_precision_inside_float32_outside(self) -> None:
         flow, voice, token = small_flow().to(torch.bfloat16), small_voice(6), small_tokens(9)

@@ -37,6 +37,15 @@ def pause_after_ms(text: str) -> float:
     return _CLAUSE_PAUSE_MS if stripped.endswith(tuple(CLAUSE_END)) else _OTHER_PAUSE_MS
 
 
+def split_pause_after(text: str, speed: float) -> tuple[float, float]:
+    """Of the pause after ``text``, at a factor on the natural speed: what ends its segment, and what comes before the next
+    one, ms.
+    """
+    pause_ms = pause_after_ms(text) / speed
+    tail_ms = min(pause_ms, MAX_TAIL_MS)
+    return tail_ms, pause_ms - tail_ms
+
+
 class SilenceTrimmer:
     """One segment. Silence inside it passes; silence before and after it is cut to what is to be kept.
 

@@ -40,10 +40,9 @@ from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.media.silence_trimmer import (
     CLAUSE_END,
     KEEP_LEAD_MS,
-    MAX_TAIL_MS,
     SENTENCE_END,
     SilenceTrimmer,
-    pause_after_ms,
+    split_pause_after,
 )
 from cc_tts.processes.liveness import Silence
 from cc_tts.voices.inline_ipa import replace_pronounced
@@ -432,9 +431,7 @@ class _PassageSynthesis:
         )
         if not self._trimmer.heard or stream.is_cancelled:
             return
-        pause_ms = pause_after_ms(self._passage.text) / stream.speed
-        tail_ms = min(pause_ms, MAX_TAIL_MS)
-        stream.carried_pause_ms = pause_ms - tail_ms
+        tail_ms, stream.carried_pause_ms = split_pause_after(self._passage.text, stream.speed)
         self._deliver(self._trimmer.finish(tail_ms), is_last=True)
 
     def _on_audio(self, pcm: bytes, words: tuple[WordEvent, ...]) -> bool:

@@ -27,7 +27,7 @@ from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, S
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.media.levels import active_level_dbfs
-from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
+from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, SilenceTrimmer, split_pause_after
 from cc_tts.voices.voice import Voice
 
 MAX_AHEAD_MS: Final = 4000.0
@@ -346,9 +346,8 @@ def _trimmed(stream: _Stream, sentence: Sentence, audio_format: AudioFormat) -> 
     speech = trimmer.process(pcm_of(sentence.samples))
     if not speech:
         return b""
-    pause_ms = pause_after_ms(sentence.mark) / stream.speed
-    tail_ms = min(pause_ms, MAX_TAIL_MS)
-    lead, stream.carried_pause_ms = bytes(audio_format.bytes_for_ms(stream.carried_pause_ms)), pause_ms - tail_ms
+    lead = bytes(audio_format.bytes_for_ms(stream.carried_pause_ms))
+    tail_ms, stream.carried_pause_ms = split_pause_after(sentence.mark, stream.speed)
     return lead + speech + trimmer.finish(tail_ms)
 
 

@@ -148,7 +148,7 @@ def guarded(route: Route) -> Handler:
                 if body and (decode := route.other_bodies.get(request.content_type)) is not None:
                     arguments.append(await asyncio.to_thread(decode, body))
                 else:
-                    empty = b"{}" if getattr(route.body, "may_be_left_out", False) else b""
+                    empty = b"{}" if route.body_is_optional else b""
                     arguments.append(bodies.decode(body or empty, route.body))
             return await _call(route, request, arguments, limit_s=None if route.streams else http.request_timeout_s)
 

@@ -76,7 +76,7 @@ def _operation(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
         operation["description"] = f"Needs the scope `{route.scope}` where tokens are configured."
     if route.body is not None:
         operation["requestBody"] = {
-            "required": not getattr(route.body, "may_be_left_out", False),
+            "required": not route.body_is_optional,
             "content": {JSON: {"schema": refs[route.body]}, **{name: {} for name in route.other_bodies}},
         }
     return operation

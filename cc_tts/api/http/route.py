@@ -33,9 +33,9 @@ class Route:
 
     ``scope`` ``None``: needs no token. ``body`` is what a request's JSON is decoded into, ``response`` what the response is
     made of; ``other_bodies`` decode bodies of other media types into the same; ``content_types`` is for responses that are
-    not JSON. ``location`` begins the path of what was made; its id
-    follows. A route that ``streams`` has no time limit of its own and stores no response for an Idempotency-Key.
-    ``errors`` are those of the handler; those of the guards are added.
+    not JSON. ``location`` begins the path of what was made; its id follows. A route that ``streams`` has no time limit of
+    its own and stores no response for an Idempotency-Key. ``errors`` are those of the handler; those of the guards are
+    added.
     """
 
     method: Method
@@ -52,6 +52,11 @@ class Route:
     query: tuple[Query, ...] = ()
     errors: tuple[type[CcTtsError], ...] = ()
     streams: bool = False
+
+    @property
+    def body_is_optional(self) -> bool:
+        """Whether a request may come without a body, which then is an empty object."""
+        return bool(getattr(self.body, "may_be_left_out", False))
 
 
 class RouteTable(list[Route]):

@@ -103,7 +103,7 @@ def prepare_quantities(text: str) -> str:
     text = _dates(text)
     text = _HOURS_MINUTES.sub(r"\1小时\2分钟", _MIDNIGHT.sub(r"零点\1分", text))
     text = _LEADING_ZERO.sub("", text)
-    text = _SUM.sub(_sum, text).replace("元/分钟", "元每分钟")
+    text = _SUM.sub(_sum, text).replace("元/分钟", "元每分钟")  # wetext takes 分 alone for the unit
     text = _PER_MILLE.sub(r"千分之\1", text)
     text = _HOUSE_PARTS.sub(lambda match: "杠".join(_digits(part) for part in match.groups()), text)
     text = _ROOM.sub(lambda match: _digits(match.group()), text)

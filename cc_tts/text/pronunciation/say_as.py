@@ -16,6 +16,7 @@ from cc_tts.text.en import speakable as en
 from cc_tts.text.language import rule_set, subtags, writes_day_first
 from cc_tts.text.zh import identifiers as zh_identifiers
 from cc_tts.text.zh import speakable as zh
+from cc_tts.text.zh.numbers import AS_QUANTITY
 
 KINDS: Final = dict.fromkeys(("characters", "spell-out", "spellout", "letters", "verbatim"), "characters") | {
     "digits": "digits", "number_digit": "digits", "telephone": "telephone", "cardinal": "cardinal",
@@ -33,10 +34,7 @@ _SIGN_NAMES: Final = {
         '"': "quote", "(": "open bracket", ")": "close bracket", "\\": "backslash", "|": "bar", "<": "less than",
         ">": "greater than",
     },
-    "zh": {
-        "@": "艾特", ".": "点", "-": "杠", "_": "下划线", "+": "加", "/": "斜杠", "?": "问号", "=": "等于", "&": "和",
-        "#": "井号", "%": "百分号", ":": "冒号", "*": "星号",
-    },
+    "zh": zh.ADDRESS_SIGNS | {"*": "星号"},
 }  # fmt: skip
 _MIXED_NUMBER: Final = re.compile(r"(?:(?P<whole>\d{1,9})[ +]{1,3})?(?P<top>\d{1,6})\s?/\s?(?P<bottom>\d{1,6})")
 _WHOLE: Final = re.compile(r"-?(\d[\d,. ]*)")
@@ -84,7 +82,7 @@ def _character(character: str, rules: str, names: dict[str, str]) -> str:
     if character.isascii() and character.isdigit():
         if rules == "en":
             return numbers.digits(character)
-        return zh_identifiers.say_leftover_digits(character) if rules == "zh" else character
+        return character.translate(AS_QUANTITY) if rules == "zh" else character
     return character.upper() if character.isalnum() else names.get(character, "")
 
 
@@ -100,8 +98,9 @@ def _digits(text: str, rules: str, *, grouped_as_telephone: bool) -> str:
     groups = re.findall(r"\d+", text)
     if len(groups) == 1 and len(groups[0]) > _MAX_GROUP_DIGITS:
         groups = re.findall(rf"\d{{1,{_DIGITS_OF_GROUP}}}", groups[0])
-    say = {"en": numbers.digits, "zh": zh_identifiers.say_leftover_digits}.get(rules, " ".join)
-    return plus + ", ".join(map(say, groups)) if groups else ""
+    if rules == "zh":
+        return plus + ", ".join(groups).translate(AS_QUANTITY) if groups else ""
+    return plus + ", ".join(map(numbers.digits if rules == "en" else " ".join, groups)) if groups else ""
 
 
 def _cardinal(text: str) -> str:

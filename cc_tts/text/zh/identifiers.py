@@ -9,9 +9,8 @@ Runs on: any thread; nothing here has state.
 import re
 
 from cc_tts.text.characters import digit_groups
+from cc_tts.text.zh.numbers import AS_NAME
 
-_DIGITS = dict(zip("0123456789", "零幺二三四五六七八九", strict=True))
-_QUANTITY_DIGITS = dict(zip("0123456789", "零一二三四五六七八九", strict=True))
 _LONG = 7
 _PHONE_GROUPS = {7: (3, 4), 8: (4, 4), 10: (3, 3, 4), 11: (3, 4, 4)}
 
@@ -70,14 +69,9 @@ def say_digits(written: str) -> str:
     return "，".join(_grouped(run) for run in re.findall(r"\d+", written))
 
 
-def say_leftover_digits(text: str) -> str:
-    """Digits nothing else took, one by one, 1 as 一."""
-    return "".join(_QUANTITY_DIGITS.get(character, character) for character in text)
-
-
 def _grouped(run: str) -> str:
     groups = [run] if len(run) < _LONG else digit_groups(run, _PHONE_GROUPS)
-    return "，".join("".join(_DIGITS[digit] for digit in group) for group in groups)
+    return "，".join(groups).translate(AS_NAME)
 
 
 def _telephone(match: re.Match[str]) -> str:
@@ -95,8 +89,4 @@ def _mixed_id(match: re.Match[str]) -> str:
     num_digits = sum(character.isdigit() for character in token)
     if (num_digits < _MIN_ID_DIGITS and len(runs) < _MIN_ID_RUNS) or _AMOUNT_WITH_UNIT.fullmatch(token):
         return token
-    return "，".join("".join(_spelled(run) for run in _RUN.findall(part)) for part in token.split("-"))
-
-
-def _spelled(run: str) -> str:
-    return "".join(_DIGITS[digit] for digit in run) if run.isdigit() else run
+    return token.replace("-", "，").translate(AS_NAME)

@@ -5,7 +5,8 @@ Runs on: any thread; nothing here has state.
 
 import re
 
-_YEAR_DIGITS = dict(zip("0123456789", "零一二三四五六七八九", strict=True))
+from cc_tts.text.zh.numbers import AS_QUANTITY
+
 _TRADITIONAL = re.compile("[個張筆條間臺輛層單號樓萬億員訂餘額請們這開關]")
 _DASH = "[-~～〜–—]"
 
@@ -48,17 +49,9 @@ _RANGE = re.compile(
 )
 
 _SUMS = {
-    "¥": "元",
-    "￥": "元",
-    "$": "美元",
-    "US$": "美元",
-    "€": "欧元",
-    "£": "英镑",
-    "HK$": "港元",
-    "NT$": "新台币",
-    "A$": "澳元",
-}
-_SUMS |= {"AU$": "澳元", "C$": "加元", "CA$": "加元", "S$": "新加坡元", "JP¥": "日元", "₩": "韩元", "₹": "卢比"}
+    "¥": "元", "￥": "元", "$": "美元", "US$": "美元", "€": "欧元", "£": "英镑", "HK$": "港元", "NT$": "新台币",
+    "A$": "澳元", "AU$": "澳元", "C$": "加元", "CA$": "加元", "S$": "新加坡元", "JP¥": "日元", "₩": "韩元", "₹": "卢比",
+}  # fmt: skip
 _SIGN = "|".join(re.escape(sign) for sign in sorted(_SUMS, key=len, reverse=True))
 _SUM = re.compile(
     rf"(?P<minus>(?<![\w)\d])[-−])?(?<![A-Za-z])(?P<sign>{_SIGN})\s?(?P<minus_inside>[-−])?(?P<amount>\d[\d,]*"
@@ -67,7 +60,7 @@ _SUM = re.compile(
 _MINUS = re.compile(r"(?<![\w)）])[-−](?=\d)", re.ASCII)
 
 _MASK = re.compile(
-    r"(?P<head>(?<![\d.])\d{2,6}[ -]?)?(?:[*•·]{2,19}|(?<![A-Za-z])[xX]{3,19})(?:[ -]?[*•·xX]{2,19}){0,4}"
+    r"(?:(?P<head>(?<![\d.])\d{2,6})[ -]?)?(?:[*•·]{2,19}|(?<![A-Za-z])[xX]{3,19})(?:[ -]?[*•·xX]{2,19}){0,4}"
     r"[ -]?(?P<digits>\d{2,6})(?!\d)|\*(?P<tail>\d{4})(?!\d)"
 )
 _DIGITS_BEFORE = tuple("0123456789零幺二三四五六七八九")
@@ -105,8 +98,8 @@ def prepare_quantities(text: str) -> str:
     text = _LEADING_ZERO.sub("", text)
     text = _SUM.sub(_sum, text).replace("元/分钟", "元每分钟")  # wetext takes 分 alone for the unit
     text = _PER_MILLE.sub(r"千分之\1", text)
-    text = _HOUSE_PARTS.sub(lambda match: "杠".join(_digits(part) for part in match.groups()), text)
-    text = _ROOM.sub(lambda match: _digits(match.group()), text)
+    text = _HOUSE_PARTS.sub(lambda match: "杠".join(part.translate(AS_QUANTITY) for part in match.groups()), text)
+    text = _ROOM.sub(lambda match: match.group().translate(AS_QUANTITY), text)
     text = _LETTER_DASH_NUMBER.sub(_letters_and_number, text)
     text = _WEEKDAYS.sub(r"\1到", text)
     text = _RANGE.sub(_range, text)
@@ -120,13 +113,13 @@ def prepare_quantities(text: str) -> str:
 
 def _masked(match: re.Match[str]) -> str:
     follows_digits = match.string[: match.start()].endswith(_DIGITS_BEFORE)
-    head = _digits(match["head"] or "")
-    return head + ("，" if head or follows_digits else "") + _digits(match["digits"] or match["tail"])
+    head = (match["head"] or "").translate(AS_QUANTITY)
+    return head + ("，" if head or follows_digits else "") + (match["digits"] or match["tail"]).translate(AS_QUANTITY)
 
 
 def _letters_and_number(match: re.Match[str]) -> str:
     number = match[2]
-    return f"{match[1]}杠{number if len(number) < _MIN_CODE_DIGITS else _digits(number)}"
+    return f"{match[1]}杠{number if len(number) < _MIN_CODE_DIGITS else number.translate(AS_QUANTITY)}"
 
 
 def _dates(text: str) -> str:
@@ -134,20 +127,20 @@ def _dates(text: str) -> str:
     text = _YEAR_MONTH_DAY.sub(_full_date, text)
     text = _EXPIRY.sub(_expiry, text)
     text = _PADDED_DATE.sub(_padded_date, text)
-    text = _MONTH_YEAR.sub(lambda match: f"{_digits(match[2])}年{int(match[1])}月", text)
-    text = _YEAR_MONTH.sub(lambda match: f"{_digits(match[1])}年{int(match[2])}月", text)
+    text = _MONTH_YEAR.sub(lambda match: f"{match[2].translate(AS_QUANTITY)}年{int(match[1])}月", text)
+    text = _YEAR_MONTH.sub(lambda match: f"{match[1].translate(AS_QUANTITY)}年{int(match[2])}月", text)
     text = _MONTH_DAY_RANGE.sub(_month_day_range, text)
     text = _MONTH_DAY.sub(_month_day, text)
     text = _MONTH_DAY_BEFORE.sub(_month_day, text)
-    text = _YEARS.sub(lambda match: f"{_digits(match[1])}到", text)
-    return _YEAR.sub(lambda match: _digits(match[1]), text)
+    text = _YEARS.sub(lambda match: f"{match[1].translate(AS_QUANTITY)}到", text)
+    return _YEAR.sub(lambda match: match[1].translate(AS_QUANTITY), text)
 
 
 def _padded_date(match: re.Match[str]) -> str:
     """``08-08`` and ``08/08/2026``, the month first; a number with a zero before it is no end of a range."""
     if not match["year"] and match["month"][0] != "0" and match["day"][0] != "0":
         return match.group()
-    in_year = f"{_digits(match['year'])}年" if match["year"] else ""
+    in_year = f"{match['year'].translate(AS_QUANTITY)}年" if match["year"] else ""
     return f"{in_year}{int(match['month'])}月{int(match['day'])}日"
 
 
@@ -155,7 +148,7 @@ def _full_date(match: re.Match[str]) -> str:
     month, day = int(match["month"]), int(match["day"])
     if not _is_day(month, day):
         return match.group()
-    return f"{_digits(match['year'])}年{month}月{day}日"
+    return f"{match['year'].translate(AS_QUANTITY)}年{month}月{day}日"
 
 
 def _month_day_range(match: re.Match[str]) -> str:
@@ -171,7 +164,8 @@ def _month_day(match: re.Match[str]) -> str:
 
 
 def _expiry(match: re.Match[str]) -> str:
-    return f"{match['name']}{_digits(match['year'].rjust(4, ' ').replace('  ', '20'))}年{int(match['month'])}月"
+    year = f"20{match['year'][-2:]}".translate(AS_QUANTITY)
+    return f"{match['name']}{year}年{int(match['month'])}月"
 
 
 def _is_day(month: int, day: int) -> bool:
@@ -204,7 +198,3 @@ def _twos(text: str) -> str:
     text = _NAMED_TWO.sub("二", _FLOOR_TWO.sub("二", text))
     text = _LETTER_TWO.sub("二", text)
     return _COUNTED_TWO.sub("兩" if _TRADITIONAL.search(text) else "两", text)
-
-
-def _digits(run: str) -> str:
-    return "".join(_YEAR_DIGITS.get(character, "") for character in run)

@@ -12,56 +12,29 @@ from typing import Any
 
 from cc_tts.text.characters import digits_to_ascii, one_line
 from cc_tts.text.web_addresses import say_addresses
-from cc_tts.text.zh.identifiers import say_digits, say_identifiers, say_leftover_digits
+from cc_tts.text.zh.identifiers import say_digits, say_identifiers
+from cc_tts.text.zh.numbers import AS_QUANTITY, say_plain_numbers
 from cc_tts.text.zh.quantities import prepare_quantities
 
 _MAX_CLAUSE_CHARS = 64
 _WETEXT_LOCK = threading.Lock()
-_ADDRESS_SIGNS = {
-    "@": "艾特",
-    ".": "点",
-    "-": "杠",
-    "_": "下划线",
-    "+": "加",
-    "/": "斜杠",
-    "?": "问号",
-    "=": "等于",
-    "&": "和",
-    "#": "井号",
-    "%": "百分号",
-    ":": "冒号",
-}
+ADDRESS_SIGNS = {
+    "@": "艾特", ".": "点", "-": "杠", "_": "下划线", "+": "加", "/": "斜杠", "?": "问号", "=": "等于", "&": "和",
+    "#": "井号", "%": "百分号", ":": "冒号",
+}  # fmt: skip
 _COMPATIBILITY = re.compile("[０-９Ａ-Ｚａ-ｚ＋－＃＊＠％＄￥￡＝～㌀-㏿①-⒛Ⅰ-ⅿ¼-¾⅐-⅞]+")
 _AFTER_WHOLE = re.compile(r"(?<=\d)(?=[¼-¾⅐-⅞])")
 _SUPERSCRIPTS = str.maketrans({"²": "平方", "³": "立方", "№": "编号"})
 _SQUARED_UNIT = re.compile("(?<=[A-Za-z])([²³])")
 _SQUARED_AND_CUBED = {
-    "mm²": "平方毫米",
-    "cm²": "平方厘米",
-    "m²": "平方米",
-    "km²": "平方千米",
-    "cm³": "立方厘米",
-    "m³": "立方米",
-}
+    "mm²": "平方毫米", "cm²": "平方厘米", "m²": "平方米", "km²": "平方千米", "cm³": "立方厘米", "m³": "立方米",
+}  # fmt: skip
 _QUANTITY_SQUARED = re.compile(r"(?<=\d)\s?(mm²|cm²|km²|m²|cm³|m³)(?![A-Za-z])")
 _UNITS = {
-    "mAh": "毫安时",
-    "kWh": "千瓦时",
-    "kW": "千瓦",
-    "MHz": "兆赫兹",
-    "GHz": "吉赫兹",
-    "kHz": "千赫兹",
-    "Hz": "赫兹",
-    "Mbps": "兆比特每秒",
-    "Gbps": "吉比特每秒",
-    "MB": "兆",
-    "GB": "G",
-    "mph": "英里每小时",
-    "V": "伏",
-    "W": "瓦",
-    "min": "分钟",
-    "°F": "华氏度",
-}
+    "mAh": "毫安时", "kWh": "千瓦时", "kW": "千瓦", "MHz": "兆赫兹", "GHz": "吉赫兹", "kHz": "千赫兹", "Hz": "赫兹",
+    "Mbps": "兆比特每秒", "Gbps": "吉比特每秒", "MB": "兆", "GB": "G", "mph": "英里每小时", "V": "伏", "W": "瓦",
+    "min": "分钟", "°F": "华氏度",
+}  # fmt: skip
 _UNIT = re.compile(rf"(?<=\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z])")
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|,\d)")
 _YUAN_CODE = re.compile(r"(?<![A-Za-z])(?:RMB\s?(?=\d)|CNY\s?(?=\d[\d,.]*\s?[万萬亿億千]))")
@@ -71,14 +44,8 @@ _NAMED_CURRENCY = re.compile(r"(?P<code>JPY|HK\$|US\$)(?P<amount>\d{1,15}(?:\.\d
 _CURRENCY_NAMES = {"JPY": "日元", "HK$": "港元", "US$": "美元"}
 _CURRENCY_LAST = re.compile(r"(?<=\d)\s?(USD|EUR|GBP|JPY|CNY|RMB|HKD)(?![A-Za-z])")
 _CURRENCY_WORDS = {
-    "USD": "美元",
-    "EUR": "欧元",
-    "GBP": "英镑",
-    "JPY": "日元",
-    "CNY": "人民币",
-    "RMB": "元",
-    "HKD": "港元",
-}
+    "USD": "美元", "EUR": "欧元", "GBP": "英镑", "JPY": "日元", "CNY": "人民币", "RMB": "元", "HKD": "港元",
+}  # fmt: skip
 _YEAR_MONTH = r"(?!(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?!\d))"
 _RANGE = re.compile(
     rf"(?<![\d:.：/-]){_YEAR_MONTH}(\d{{1,12}}(?:\.\d{{1,6}})?[%％]?)\s?[-~～〜–—]\s?(?=\d{{1,12}}(?:\.\d{{1,6}})?(?![\d:：/-]))"
@@ -98,21 +65,9 @@ _KEYS = (
     (re.compile(r"星号\s?[号號]"), "星号"),
 )
 _SIGNS = {
-    "&": "和",
-    "@": "艾特",
-    "#": "井号",
-    "+": "加",
-    "=": "等于",
-    "%": "百分号",
-    "％": "百分号",
-    "×": "乘",
-    "÷": "除以",
-    "$": "美元",
-    "€": "欧元",
-    "£": "英镑",
-    "¥": "元",
-    "°": "度",
-}
+    "&": "和", "@": "艾特", "#": "井号", "+": "加", "=": "等于", "%": "百分号", "％": "百分号", "×": "乘",
+    "÷": "除以", "$": "美元", "€": "欧元", "£": "英镑", "¥": "元", "°": "度",
+}  # fmt: skip
 _SIGN = re.compile(f"[{''.join(re.escape(sign) for sign in _SIGNS)}]")
 _DROPPED = re.compile(r"[（）()【】\[\]{}「」『』《》〈〉<>“”\"‘’`*_^|\\~～•·#]")
 _FULL_STOP = re.compile(r"(?<![A-Za-z. ])\.|\.(?=\s*$)|\.(?=[\u3400-\u9fff])")
@@ -130,11 +85,11 @@ def warm_up() -> None:
 
 def speakable(text: str) -> str:
     """The words of a Chinese text that was cleaned by :func:`cc_tts.text.characters.clean`."""
-    text = say_addresses(_folded(text), _ADDRESS_SIGNS, say_digits)
+    text = say_addresses(_folded(text), ADDRESS_SIGNS, say_digits)
     text = _HALF_OF_DAY.sub(lambda match: f"{'上' if match[2] in 'Aa' else '下'}午{match[1]}", text)
     text = _prepared(say_identifiers(text))
     text = "".join(_say_quantities(clause) for clause in _clauses(text))
-    return _tidy(_PER.sub("每", say_leftover_digits(text)))
+    return _tidy(_PER.sub("每", text.translate(AS_QUANTITY)))
 
 
 @cache
@@ -147,12 +102,12 @@ def _wetext() -> Any:
 def _say_quantities(clause: str) -> str:
     if not any(character.isdigit() for character in clause):
         return clause
-    stripped = clause.strip()
-    lead = clause[: len(clause) - len(clause.lstrip())]
-    trail = clause[len(clause.rstrip()) :]
-    with _WETEXT_LOCK:
-        said = str(_wetext().normalize(stripped.replace("\\", " ").replace('"', " ")))
-    return f"{lead}{said}{trail}"
+    written = clause.strip()
+    said = say_plain_numbers(written)
+    if said is None:
+        with _WETEXT_LOCK:
+            said = str(_wetext().normalize(written.replace("\\", " ").replace('"', " ")))
+    return clause.replace(written, said)
 
 
 def _folded(text: str) -> str:
@@ -173,7 +128,7 @@ def _prepared(text: str) -> str:
     text = _CURRENCY_FIRST.sub(lambda match: _CURRENCY_SIGNS[match[1]], text)
     text = _NAMED_CURRENCY.sub(lambda match: f"{match['amount']}{_CURRENCY_NAMES[match['code']]}", text)
     text = _CURRENCY_LAST.sub(lambda match: _CURRENCY_WORDS[match[1]], text)
-    text = _DOTTED.sub(lambda match: "点".join(say_leftover_digits(part) for part in match.group().split(".")), text)
+    text = _DOTTED.sub(lambda match: match.group().replace(".", "点").translate(AS_QUANTITY), text)
     text = _TIME_RANGE.sub("到", text)
     text = _NEGATIVE_PERCENT.sub("负", text)
     text = _PERCENT_RANGE.sub(r"\1%到", text)

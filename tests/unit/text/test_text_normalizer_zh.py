@@ -1,8 +1,10 @@
 """What Chinese text sounds like on the telephone, class by class."""
 
 import pytest
+from wetext import Normalizer as Wetext
 
 from cc_tts.text.normalizer import Normalizer
+from cc_tts.text.zh.numbers import say_plain_numbers
 
 pytestmark = pytest.mark.unit
 
@@ -117,3 +119,15 @@ def test_every_class_has_at_least_six_cases(cases: list[tuple[str, str]]) -> Non
 @pytest.mark.parametrize("tag", ["zh", "cmn", "yue", "zh-CN", "cmn-Hans-CN", "zh_TW", "ZH", None])
 def test_tags_of_chinese(normalizer: Normalizer, tag: str | None) -> None:
     assert normalizer.normalize("请按1", tag) == "请按一"
+
+
+def test_plain_numbers_are_said_as_wetext_says_them() -> None:
+    wetext = Wetext(lang="zh", operator="tn", remove_erhua=False)
+    numbers = [*range(130), 200, 202, 1000, 1001, 1010, 2000, 2200, 20202, 100000, 202000, 1234567, 9000009]
+    clauses = [f"余额{number}元" for number in numbers] + [f"共{number}次" for number in numbers]
+    clauses += [f"{hour}:{minute:02}开始" for hour in range(1, 25) for minute in (0, 5, 10, 22, 59)]
+    clauses += [f"增长{amount}%" for amount in ("0", "2", "10", "0.5", "12345")]
+    clauses += ["80后", "11.11活动", "2008.08", "2026年", "10.50元", "12.125", "尾号 A 3个", "1 kg", "CNY 1.25"]
+    said = {clause: say_plain_numbers(clause) for clause in clauses}
+    assert sum(words is not None for words in said.values()) > 300
+    assert {clause: words for clause, words in said.items() if words not in (None, wetext.normalize(clause))} == {}

@@ -62,6 +62,7 @@ _DECIBELS: Final = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{1,4})?|\.\d{1,4})dB", re.
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{1,8}(?:[-_][A-Za-z0-9]{1,8}){0,4}")
 _FORMAT: Final = re.compile(r"[A-Za-z0-9]{0,16}")
 
+_MARKS: Final = frozenset({"mark", "bookmark"})
 _NOT_SPOKEN: Final = frozenset({"desc", "metadata", "meta", "lexicon"})
 _WITHOUT_EFFECT: Final = frozenset({"emphasis", "w", "token", "lookup", "audio"})
 
@@ -155,7 +156,8 @@ class _Reader:
         parent = self._elements[-1] if self._elements else _Element("", self.base)
         element = _Element(name, parent.style, is_spoken=parent.is_spoken and name not in _NOT_SPOKEN)
         self._elements.append(element)
-        if not element.is_spoken or self._replaced is not None:
+        is_in_replaced = self._replaced is not None and name not in _MARKS
+        if not element.is_spoken or is_in_replaced:
             if name not in _NOT_SPOKEN:
                 self._warn(f"<{name}> has no effect here")
         elif name in self._KNOWN:
@@ -293,7 +295,7 @@ class _Reader:
         name = attributes.get("name", attributes.get("mark", "")).strip()
         if not name or len(name) > MAX_NAME_CHARS:
             self._warn(f"mark: a name of 1 to {MAX_NAME_CHARS} characters is needed")
-        elif self._text.strip() and not self._implied_ms and self._break_ms is None:
+        elif self._replaced or (self._text.strip() and not self._implied_ms and self._break_ms is None):
             self._marks.append((len(self._text), name))
         else:
             self._close_text()
@@ -311,6 +313,8 @@ class _Reader:
         assert replaced is not None
         start, end = replaced.start, len(self._text.rstrip())
         start += len(self._text[start:]) - len(self._text[start:].lstrip())
+        # a mark inside comes before or behind what is said instead
+        self._marks = [(max(start, end) if offset > start else offset, mark) for offset, mark in self._marks]
         if replaced.spoken and end <= start:
             self._text += replaced.spoken  # an empty <sub>: its alias is the text
         elif end > start and len(self._replacements) < MAX_REPLACEMENTS:

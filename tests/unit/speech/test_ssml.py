@@ -97,6 +97,26 @@ def test_marks_have_their_place_in_the_words() -> None:
 
 
 @pytest.mark.parametrize(
+    ("document", "marks"),
+    [
+        ('a <sub alias="x"><mark name="m"/>bar</sub> c', ((2, "m"),)),
+        ('a <sub alias="x"> <mark name="m"/> bar</sub> c', ((2, "m"),)),
+        ('a <sub alias="x">b<mark name="m"/>ar</sub> c', ((5, "m"),)),
+        ('a <say-as interpret-as="digits">1<bookmark mark="m"/>2<mark name="n"/></say-as> c', ((4, "m"), (4, "n"))),
+        ('a <sub alias="x">bar <mark name="m"/></sub> c', ((5, "m"),)),
+        ('<phoneme ph="bɑː"><mark name="m"/>bar</phoneme>', ((0, "m"),)),
+        ('a <sub alias="bar"><mark name="m"/></sub> c', ((2, "m"),)),
+    ],
+)
+def test_marks_in_replaced_words_come_before_or_behind_what_is_said_instead(
+    document: str, marks: tuple[tuple[int, str], ...]
+) -> None:
+    content = read(document)
+    assert texts_of(content)[0].marks == marks
+    assert content.warnings == ()
+
+
+@pytest.mark.parametrize(
     ("element", "replacement"),
     [
         ('<sub alias="World Wide Web">W3C</sub>', Replacement(2, 5, "World Wide Web")),

@@ -7,7 +7,9 @@ _TWO_LETTER_LABEL = 2
 _TOP_LEVEL = (
     "com|org|net|edu|gov|mil|info|biz|app|dev|shop|online|site|cloud|tech|io|ai|eu|uk|de|fr|es|nl|ch|ca|cn|hk|jp|au|nz"
 )
-_EMAIL = re.compile(r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+")
+_EMAIL = re.compile(
+    r"(?<![A-Za-z0-9_.+-])[A-Za-z0-9_.+-]++(?:\*{1,9}[A-Za-z0-9_.+-]*)?@[A-Za-z0-9-]++(?:\.[A-Za-z0-9-]++)+"
+)
 _PATH = r"[A-Za-z0-9/?=&#%~_.:+@,;!$-]*+"
 _URL = re.compile(rf"(?<![A-Za-z0-9@])(?:[Hh][Tt][Tt][Pp][Ss]?://|www\.)(?=[A-Za-z0-9]){_PATH}")
 _BARE = re.compile(

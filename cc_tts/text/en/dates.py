@@ -47,6 +47,7 @@ _EXPIRY = (
     r"|good\sth(?:ru|rough)|exp\.?\sdate)"
     r"(?:\s(?:is|on|in|of))?:?\s)(?P<month>0?[1-9]|1[0-2])/(?P<year>\d\d|20\d\d)(?![\w/-]|[.,:]\d)"
 )
+_EXPIRES_AFTER = r"(?i)(?<![\w/.-])(0[1-9]|1[0-2])/(2[4-9]|3\d)(?=\s(?:is\s|as\s)?(?:the|your|its)\s(?:card's\s)?expir)"
 _EXP = re.compile(r"exp[.:]{0,2}\s", re.IGNORECASE)
 _CARD = re.compile(r"\b(?:cards?|visa|mastercard|amex)\b", re.IGNORECASE)
 _EXPIRY_DATE = re.compile(r"\bexpir(?:y|ation)|\bexp\b", re.IGNORECASE)
@@ -92,6 +93,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         (_EXPIRY, _expiry),
         (r"(?<!\w)((?:1[1-9]|20)\d0)'?s\s?[-–—]\s?'?((?:1[1-9]|20)?\d0)'?s\b", _decades),
         (r"(?<=[/-]\d{4})\s?[-–—]\s?(?=\d{1,2}/\d{1,2}/\d{2,4})", " to "),
+        (_EXPIRES_AFTER, _expiry_before),
         (_DAY_RANGE, day_range),
         (_YEAR_FIRST, _year_first),
         (_YEAR_LAST, numeric),
@@ -103,8 +105,12 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             lambda match: f"{_weekday(match[1])} to {_weekday(match[2])}{kept_stop(match)}",
         ),
         (
-            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|\s(?:{'|'.join(_MONTHS)})\b)|,(?=\s)|(?=\s(?:{'|'.join(_MONTHS)})\b))",
+            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|\s(?:{'|'.join(_MONTHS)})\b)|,(?=\s)|(?=\s(?:{'|'.join(_MONTHS)})\b|\s\d{{1,2}}(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b|\s?[-–]\s?\d)))",
             lambda match: f"{_weekday(match[1])},",
+        ),
+        (
+            rf"\b{_WEEKDAY}\.(?!\w)(?=\s(?:at|from|to|through|and|or|is|was|by|until|morning|afternoon|evening|night)\b|[,;)]|$)",
+            lambda match: _weekday(match[1]) + kept_stop(match),
         ),
         (rf"(?<=\d)\s?[-–—]\s?(?=(?:{'|'.join(name[:3] for name in _MONTHS)})[a-z]{{0,6}}\.?\s\d)", " to "),
         (_MONTH_DAY, _month_day),
@@ -166,6 +172,10 @@ def _expiry(match: re.Match[str]) -> str | None:
     is_short = match["month"][0] == "0" or re.search(r"\bthru\b", context, re.IGNORECASE)
     is_card = _CARD.search(before) or (not says_through and (is_short or _EXPIRY_DATE.search(before)))
     return said if is_card and int(match["year"]) >= _FIRST_EXPIRY_YEAR else None
+
+
+def _expiry_before(match: re.Match[str]) -> str:
+    return f"{_MONTHS[int(match[1]) - 1]} {year(full_year(match[2]))}"
 
 
 def _is_verb(match: re.Match[str]) -> bool:

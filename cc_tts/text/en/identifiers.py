@@ -17,11 +17,12 @@ from cc_tts.text.substitution import in_order
 
 _EXTENSION = r"(?:,?\s?(?:ext\.?|extension|x)\s?(?P<extension>\d{1,6}))?(?!\w)"
 _NORTH_AMERICAN = (
-    rf"(?i)(?<![\w.-])(?P<number>(?:1[ .-])?(?:\(\d{{3}}\)[ -]?|\d{{3}}[ .-])\d{{3}}[ .-]\d{{4}}){_EXTENSION}(?!-\d)"
+    rf"(?i)(?<![\w.-])(?P<number>(?:1[ .-])?(?:\(\d{{3}}\)[ -]?|\d{{3}}[ ./-])\d{{3}}[ .-]\d{{4}}){_EXTENSION}(?!-\d)"
 )
 _NOT_COUNTED = r"(?![\w-]|[.,:/]\d)"
+_CARRIER = r"(?:[Ff]lights?|Train|train(?=\s(?:number|no|#))|Amtrak|Acela)"
 _FLIGHT = (
-    r"\b(?P<flight>[Ff]lights?\s(?:number\s|no\.?\s|#)?)(?:(?P<airline>[A-Z]{2}|[A-Z]\d|\d[A-Z])[ -]?)?"
+    rf"\b(?P<flight>{_CARRIER}\s(?:number\s|no\.?\s|#)?)(?:(?P<airline>[A-Z]{{2}}|[A-Z]\d|\d[A-Z])[ -]?)?"
     r"(?P<number>\d{1,4})(?![\w-]|[.,:/]\d|\s?%)"
 )
 _ROOM = r"(?i)\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit)\s)(\d{1,2})(\d\d)(?![\w-]|[.,:/]\d|\s?[%°])"
@@ -60,6 +61,8 @@ _NAMED_MIXED = (
 )
 _RUNS = re.compile(r"[A-Za-z]+|\d+")
 _NUMBER_WITH_SUFFIX = re.compile(r"\d+(?:st|nd|rd|th|s|am|pm|k|m|b|bn|x)", re.IGNORECASE)
+_DIALLED = re.compile(r"\b(?:emergenc|call|dial|911|nine one one)", re.IGNORECASE)
+_KEYS = {"*": "star", "#": "pound"}
 _MIN_ID_DIGITS = 3
 _MIN_ID_RUNS = 3
 _MIN_ID_CHARACTERS = 5
@@ -118,6 +121,11 @@ def _iban(match: re.Match[str]) -> str | None:
     return spelled(" ".join(written[start : start + 4] for start in range(0, len(written), 4)))
 
 
+def _dialled(match: re.Match[str]) -> str:
+    """``*#06#`` as "star pound zero six pound"."""
+    return " ".join(_KEYS.get(key) or digits(key) for key in re.findall(r"[*#]|\d+", match.group()))
+
+
 def _flight(match: re.Match[str]) -> str:
     """``Flight UA 1549`` as "Flight U A fifteen forty-nine"."""
     number = match["number"]
@@ -173,14 +181,17 @@ def _spelled(run: str) -> str:
 
 say_identifiers = in_order(
     (rf"\b((?i:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s)[Nn]o\.\s?(?=#?[A-Z\d])", lambda match: f"{match[1]}number "),
+    (rf"(?i)(\b(?:{_NAMED_STRONG}|code),\s)(\d{{4,8}})(?=[,.;]|$)", _digits_of),  # your PIN, 1234, is set
     (rf"\b({'|'.join(_ROOMS)})\s(?=#?\d|[A-Z]\b)", lambda match: f"{_ROOMS[match[1]]} "),
+    (r"(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _dialled),
     (_MASKED, _masked),
     (r"(?<![\w-])[A-Z]{2}\d{2}(?:\s?[A-Z0-9]{4}){3,7}(?:\s?[A-Z0-9]{1,3})?(?![\w-])", _iban),
     (r"\b(ISBN(?:-1[03])?:?\s)([\dX-]{10,17})(?!\w)", lambda match: match[1] + spelled(match[2])),
     (rf"(?i)(?<![\w+])(?P<number>\+(?:[ .()-]{{0,2}}\d){{7,15}}){_EXTENSION}", _telephone),
     (rf"(?<![\w.-])(?P<number>0(?:11|0)[ -]\d{{1,3}}(?:[ -]\d{{2,5}}){{2,4}}){_EXTENSION}(?!-\d)", _telephone),
     (_NORTH_AMERICAN, _telephone),
-    (r"(?<![\w.-])[6-9]\d{4} \d{5}(?![\w-])", _groups),  # of India
+    (r"(?<![\w.-])(?:[6-9]\d{4} \d{5}|1[38]00[ -]\d{3}[ -]\d{3})(?![\w-])", _groups),  # of India, of Australia
+    (r"(?<=\b[Cc]all )(13 \d\d \d\d)(?![\w-])", _groups),
     (rf"(?<![\w.-])(?P<number>0\d{{2,4}}[ -]\d{{3,4}}[ -]?\d{{3,4}}){_EXTENSION}(?!-\d)", _telephone),
     (rf"(?i)(?<![\w.-])(?P<number>\d{{3}}-\d{{4}}){_EXTENSION}(?!-\d)", _telephone),
     (  # 1-800-FLOWERS
@@ -204,12 +215,14 @@ say_identifiers = in_order(
     (_LAST_DIGITS, _digits_of),
     (rf"(?i)\b(end(?:ing|s)(?: (?:in|with))? )(\d{{2,10}}){_NOT_COUNTED}(?!\s?%|\s[A-Z])", _digits_of),
     (rf"(?i)\b((?:call|dial|text|dialing|calling)\s)(\d{{3,6}}){_NOT_COUNTED}(?!\s?%)", _digits_of),
-    (r"(?<=\bor )([2-8]11)(?=[.,;!?]|\s(?:for|to)\b|$)", _each_digit),
+    (r"(?<=\bor )[2-8]11(?=[.,;!?]|\s(?:for|to)\b|$)", _each_digit),
+    (r"(?<=, )[2-8]11(?=[.,;!?]|$)", lambda match: _each_digit(match) if _DIALLED.search(match.string) else None),
     (rf"(?i)\b(text \w{{1,20}} to )(\d{{4,6}}){_NOT_COUNTED}", _digits_of),
     (r"(?i)\bext(?:\.|\b)\s?(\d{1,6})(?!\w)", lambda match: f"extension {digits(match[1])}"),
     (r"(?<![\w$£€.,/#-])(911|988)(?![\w%/-]|[.,]\d)", _each_digit),
     (r"(?<![\w*])\*(\d{1,3})(#?)(?![\w*])", lambda match: f"star {digits(match[1])}{' pound' if match[2] else ''}"),
     (r"(?<![\w#])#(\d{1,3})#(?!\w)", lambda match: f"pound {digits(match[1])} pound"),
+    (r"(?<!\w)#\s?(?=\d{4,}(?!\w|#))", "number "),
     (_LONG_RUN, lambda match: grouped_digits(match.group())),
     (_ROOM, _room),
     (r"#(?=[A-Z]{1,4}-?\d)|(?<=\w )#\s(?=[A-Z]*\d|[A-Z]\b)", "number "),

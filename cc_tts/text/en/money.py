@@ -34,6 +34,17 @@ _BY_SYMBOLS = {
     "CNY RMB": _Currency("yuan", "yuan", ""),
     "₩": _Currency("won", "won", ""),
     "CHF": _Currency("Swiss franc", "Swiss francs", "centime", "centimes"),
+    "AED": _Currency("dirham", "dirhams", "fils", "fils"),
+    "SAR": _Currency("riyal", "riyals", "halala", "halalas"),
+    "ZAR": _Currency("rand", "rand"),
+    "THB": _Currency("baht", "baht", "satang", "satang"),
+    "PHP": _Currency("Philippine peso", "Philippine pesos", "centavo", "centavos"),
+    "MYR": _Currency("ringgit", "ringgit", "sen", "sen"),
+    "KRW": _Currency("won", "won", ""),
+    "PLN": _Currency("zloty", "zloty", "grosz", "groszy"),
+    "SEK": _Currency("Swedish krona", "Swedish kronor", ""),
+    "NOK": _Currency("Norwegian krone", "Norwegian kroner", ""),
+    "DKK": _Currency("Danish krone", "Danish kroner", ""),
 }
 _CURRENCIES = {symbol: currency for symbols, currency in _BY_SYMBOLS.items() for symbol in symbols.split()}
 _SYMBOL = "|".join(re.escape(symbol) for symbol in sorted(_CURRENCIES, key=len, reverse=True))

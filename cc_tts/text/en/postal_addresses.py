@@ -41,7 +41,10 @@ _STREET = (
     rf"(?:(?P<short>{_SHORT_STREET}|{_SHORT_STREET.lower()})\b(?P<dot>\.?)|(?P<full>{_FULL_STREETS})\b)"
     rf"(?:\s(?P<quadrant>{_POINT})\b\.?(?!\w))?"
 )
-_STREET_ALONE = rf"(?P<name>\b(?:[A-Z][a-z][\w'-]*|\d{{1,3}}(?:st|nd|rd|th)))\s(?P<short>{_SHORT_STREET})\b(?P<dot>\.?)"
+_STREET_ALONE = (
+    rf"(?P<name>\b(?:[A-Z][a-z][\w'-]*|\d{{1,3}}(?:st|nd|rd|th)))(?P<junior> [JS]r\.?)?"
+    rf"\s(?P<short>{_SHORT_STREET})\b(?P<dot>\.?)"
+)
 _POINT_BEFORE_NAME = (
     r"(?<![\w.])([NSEW])\.?\s(?=(?:[A-Z][a-z]+|\d{1,3}(?:st|nd|rd|th))\s(?:Street|Avenue|Road|Drive|Boulevard|St"
     r"|Ave|Rd|Dr|Blvd)\b)"
@@ -95,7 +98,8 @@ def _street_alone(match: re.Match[str]) -> str | None:
     short = match["short"]
     if short not in _ONLY_STREETS and not (match["name"][0].isdigit() or (short not in {"St", "Dr"} and match["dot"])):
         return None
-    return f"{match['name']} {_STREETS[short]}{kept_stop(match)}"
+    junior = {"J": " Junior", "S": " Senior"}.get((match["junior"] or "")[1:2], "")
+    return f"{match['name']}{junior} {_STREETS[short]}{kept_stop(match)}"
 
 
 def _road(match: re.Match[str]) -> str:
@@ -109,7 +113,10 @@ def _state(match: re.Match[str]) -> str | None:
     name = _STATES[match["state"]]
     if match["zip"]:
         return f"{name} {digit_groups(match['zip'])}"
-    is_after_place = re.search(r"\b[A-Z][a-z]+\.?, $", match.string[: match.start()])
+    before = match.string[: match.start()]
+    if match["state"] == "MD" and re.search(r"(?:\bDr\.?|\b[A-Z]\.)(?: [A-Z][\w.]*){0,3}, $", before):
+        return None  # a degree
+    is_after_place = re.search(r"\b[A-Z][a-z]+\.?, $", before)
     return name + kept_stop(match) if is_after_place else None
 
 

@@ -20,7 +20,7 @@ from cc_tts.text.web_addresses import say_addresses
 
 ADDRESS_SIGNS = {
     "@": "at", ".": "dot", "-": "dash", "_": "underscore", "+": "plus", "/": "slash", "?": "question mark",
-    "=": "equals", "&": "and", "#": "hash", "%": "percent", "~": "tilde", ":": "colon",
+    "=": "equals", "&": "and", "#": "hash", "%": "percent", "~": "tilde", ":": "colon", "*": "star",
 }  # fmt: skip
 _BEFORE_NFKC = str.maketrans({"²": " squared", "³": " cubed", "№": "No. ", "−": "-", "´": "'", "‘": "'", "’": "'"})
 _VULGAR_FRACTION = re.compile("(?<=\\d)(?=[¼½¾⅐-⅞])")
@@ -57,11 +57,16 @@ def _number(match: re.Match[str]) -> str:
     return amount(written) if "," in written or "." in written else integer(written)
 
 
-_say_all_day = in_order(
+_say_all_day_and_user_names = in_order(
+    (
+        r"(?:(?<!\w)@|\b(?:[Uu]ser ?name|[Ll]ogin|[Hh]andle)(?: is|:)? )\w+(?:_\w+)+(?!\w|[.-]\w)",
+        lambda match: match.group().replace("_", " underscore "),
+    ),
     (r"(?<![\w/])24\s?[/x×]\s?7\s?[/x×]\s?365(?![\w/])", "twenty-four seven three sixty-five"),
     (r"(?<![\w/])24\s?[/x×]\s?7(?![\w/])", "twenty-four seven"),
 )
 _say_ranges_and_minus = in_order(
+    (r"(?<!\w)~\s?(?=[$£€¥]?\.?\d)", "about "),
     (r"\s?(<=|>=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {_COMPARISONS[match[1]]} "),
     (r"(?<=\d)\s?-\s?(?=\d[\d.,]{0,15}\s?=)", " minus "),
     (_RANGE, " to "),
@@ -74,13 +79,16 @@ _say_fractions_and_ordinals = in_order(
         lambda match: ordinal(int(match[1].replace(",", ""))),
     ),
     (r"(?<![\w/.,])(\d{1,4}\.\d{1,3})/(?=\d{1,4}(?![\w/⁄]|[.,]\d))", lambda match: f"{amount(match[1])} out of "),
+    (
+        r"(?i)\b((?:score|scored|rate|rated|rating|gave|graded?)\s(?:[a-z]{1,8}\s){0,3})(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d))",
+        lambda match: f"{match[1]}{cardinal(int(match[2]))} out of ",
+    ),
     (_FRACTION, _fraction),
 )
 _say_keys_and_cardinals = in_order(
     (r"#\s?(?=\d)", "number "),
     (r"(?i)#(?=\s*(?:key|sign|button)\b|\s*[.,;!?)\"']|\s|$)", "pound"),
     (r"(?i)(?:(?<=\bpress )|(?<=\bthe )|(?<=\bor )|(?<=\band ))\*(?![\w*])|\*(?=\s(?:key|button)\b)", "star"),
-    (r"(?<!\w)~\s?(?=[$£€¥]?\d)", "about "),
     (r"(?<=\d)\s?[*×]\s?(?=\d)", " times "),
     (r"(?<!\S)(\d{1,2})\)(?=\s)", r"\1,"),
     (r"(?<!\d)\d{1,6}(?:\.\d{1,6}){2,9}(?!\d)", _version),
@@ -88,6 +96,7 @@ _say_keys_and_cardinals = in_order(
     (_CARDINAL, _number),
 )
 _say_slashes = in_order(
+    (r"(?<![\w-])([A-D])-(?=\s(?:credit|grade|average|rating|student|in)\b|[.,;!?]|$)", r"\1 minus"),
     (r"(?<!\w)[:;]['-]?[()DP](?!\w)", " "),  # an emoticon
     (r"(?i)\band/or\b", "and or"),
     (r"(?<![\w/])([A-Z])/(?=[A-Z](?![\w/]))", r"\1 "),
@@ -103,7 +112,7 @@ def speakable(text: str, *, day_first: bool = False) -> str:
 
     ``day_first``: 3/4/2026 is the third of April.
     """
-    text = _say_all_day(_folded(text))
+    text = _say_all_day_and_user_names(_folded(text))
     text = say_addresses(text, ADDRESS_SIGNS, digits)
     text = say_postal_addresses(text)
     text = say_identifiers(text)

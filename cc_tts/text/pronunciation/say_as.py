@@ -30,11 +30,11 @@ _MAX_GROUP_DIGITS: Final = 4
 _MAX_ORDINAL_DIGITS: Final = 9
 _SIGN_NAMES: Final = {
     "en": en.ADDRESS_SIGNS | {
-        "*": "star", "$": "dollar", "!": "exclamation mark", ",": "comma", ";": "semicolon", "'": "apostrophe",
+        "$": "dollar", "!": "exclamation mark", ",": "comma", ";": "semicolon", "'": "apostrophe",
         '"': "quote", "(": "open bracket", ")": "close bracket", "\\": "backslash", "|": "bar", "<": "less than",
         ">": "greater than",
     },
-    "zh": zh.ADDRESS_SIGNS | {"*": "星号"},
+    "zh": zh.ADDRESS_SIGNS,
 }  # fmt: skip
 _MIXED_NUMBER: Final = re.compile(r"(?:(?P<whole>\d{1,9})[ +]{1,3})?(?P<top>\d{1,6})\s?/\s?(?P<bottom>\d{1,6})")
 _WHOLE: Final = re.compile(r"-?(\d[\d,. ]*)")

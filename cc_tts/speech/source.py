@@ -44,18 +44,13 @@ from cc_tts.speech.sequence import SequenceStream
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.voice_levels import VoiceLevels
 from cc_tts.text.characters import has_speech
-from cc_tts.text.chunker import Chunker, Chunking, TextChunk
+from cc_tts.text.chunker import SLICE_CHARS, Chunker, Chunking, TextChunk
 from cc_tts.text.language import detect_language, latin_language, rule_set, subtags
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextPreparation, TextProcess
 from cc_tts.text.pronunciation.lexicon import replacements_by
-from cc_tts.text.pronunciation.replacements import with_stand_ins
 from cc_tts.voices.voice import Voice
 
-TEXT_SLICE_CHARS: Final = 100
-"""Where there is no text process, the text is prepared in slices of this size, with turns of the event loop in between.
-Where there is one, a text of one such slice is prepared here if that takes about as long as handing it over.
-"""
 RETRY_AFTER_S: Final = 1
 """Retry-After while the engine takes no prompt."""
 
@@ -249,7 +244,7 @@ class SpeechSource:
 
     def _prepare(self, prompt: SpokenPrompt) -> "_TextHere | TextPreparation":
         if self._text_process is None or _is_quick(prompt):
-            return _TextHere(with_stand_ins(prompt.text, prompt.replacements), self._chunker(prompt))
+            return _TextHere(self._chunker(prompt))
         return self._text_process.prepare(prompt.text, prompt.chunking, prompt.replacements)
 
     def _chunker(self, prompt: SpokenPrompt) -> Chunker:
@@ -280,23 +275,20 @@ def _is_quick(prompt: SpokenPrompt) -> bool:
     """Whether a text is prepared sooner than it is handed to another process: about a millisecond, without wetext."""
     text, language = prompt.text, prompt.chunking.language or prompt.chunking.detected_language or ""
     num_chars = len(text) + sum(len(each.spoken) for each in prompt.replacements)
-    return num_chars <= TEXT_SLICE_CHARS and text.isascii() and rule_set(language) != "zh"
+    return num_chars <= SLICE_CHARS and text.isascii() and rule_set(language) != "zh"
 
 
 class _TextHere:
     """A text that is prepared in this process; see :class:`cc_tts.text.process.client.TextPreparation`."""
 
-    def __init__(self, text: str, chunker: Chunker) -> None:
-        self._text = text
+    def __init__(self, chunker: Chunker) -> None:
         self._chunker = chunker
 
     async def feed(self, take: Callable[[TextChunk], None]) -> None:
-        for start in range(0, len(self._text), TEXT_SLICE_CHARS):
-            for chunk in self._chunker.push(self._text[start : start + TEXT_SLICE_CHARS], next_is_there=True):
+        for chunks, _ in self._chunker.slices():
+            for chunk in chunks:
                 take(chunk)
             await asyncio.sleep(0)
-        for chunk in self._chunker.flush():
-            take(chunk)
 
     def cancel(self) -> None:
         """Nothing to do: whoever feeds is cancelled."""

@@ -7,10 +7,10 @@
 Runs on: any thread; one :class:`Chunker` belongs to one utterance.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -18,9 +18,18 @@ from cc_tts.text.cuts import CLAUSE_LOOKAHEAD_CHARS, clause_cuts, long_cut
 from cc_tts.text.language import detect_language, has_letters, rule_set
 from cc_tts.text.markdown import MarkupStripper
 from cc_tts.text.other_numbers import say_numbers
-from cc_tts.text.pronunciation.replacements import Replaced, Replacement, has_stand_in, source_chars, speak_replaced
+from cc_tts.text.pronunciation.replacements import (
+    Replaced,
+    Replacement,
+    has_stand_in,
+    source_chars,
+    speak_replaced,
+    with_stand_ins,
+)
 from cc_tts.text.sentences import SentenceSplitter
 
+SLICE_CHARS: Final = 100
+"""Of a text that is prepared: then it is the next one's turn."""
 _MIN_FIRST_CHUNK_CHARS = 12
 _LETTERS_PER_HAN_CHARACTER = 3
 """A Han character is a syllable and takes about as long to say as three letters."""
@@ -95,8 +104,7 @@ class Chunker:
 
     Without a language a chunk of digits alone is in the language of the chunk before.
 
-    With ``replacements`` of parts of ``text`` what is pushed is ``with_stand_ins`` of it
-    (:mod:`cc_tts.text.pronunciation.replacements`).
+    A ``text`` that is there as a whole, with ``replacements`` of parts of it, is taken by :meth:`slices`.
     """
 
     def __init__(
@@ -106,11 +114,7 @@ class Chunker:
         self._text = text
         self._replacements = replacements
         self._position = 0
-        self._language = chunking.language or None
-        self._latin_language = chunking.latin_language
-        self._first_chunk_max_chars = chunking.first_chunk_max_chars
-        self._chunk_max_chars = chunking.chunk_max_chars
-        self._says_numbers = chunking.says_numbers
+        self._chunking = chunking
         self._markup = MarkupStripper() if chunking.strips_markup else None
         self._splitter = SentenceSplitter()
         self._index = 0
@@ -121,7 +125,7 @@ class Chunker:
         self._has_text = False
 
     def __str__(self) -> str:
-        return f"chunker {self._first_chunk_max_chars}/{self._chunk_max_chars} characters"
+        return f"chunker {self._chunking.first_chunk_max_chars}/{self._chunking.chunk_max_chars} characters"
 
     @property
     def has_placeholder(self) -> bool:
@@ -133,18 +137,26 @@ class Chunker:
         """Source behind the last chunk that holds nothing to say, such as white space. It belongs to no chunk yet."""
         return self._silent
 
+    def slices(self) -> Iterator[tuple[list[TextChunk], bool]]:
+        """The chunks that each slice of the text completes, and whether it is the last slice."""
+        text = with_stand_ins(self._text, self._replacements)
+        for end in range(SLICE_CHARS, max(len(text), 1) + SLICE_CHARS, SLICE_CHARS):
+            chunks = self.push(text[end - SLICE_CHARS : end], next_is_there=True)
+            is_last = end >= len(text)
+            yield (chunks + self.flush() if is_last else chunks), is_last
+
     def push(self, text: str, *, next_is_there: bool = False) -> list[TextChunk]:
         """Append text; returns the chunks that became complete. ``next_is_there``: do not cut it at a word."""
         comes_in_pieces = self._has_text and not next_is_there
         self._has_text = self._has_text or bool(text)
-        chunks = self._from_sentences([sentence.source for sentence in self._splitter.push(text)])
+        chunks = self._from_sentences(self._splitter.push(text))
         if self._index == 0:
             self._emit_first_early(chunks, at_a_word=comes_in_pieces)
         return chunks
 
     def flush(self) -> list[TextChunk]:
         """Give out everything that is held. More may be pushed afterwards; indices go on."""
-        chunks = self._from_sentences([sentence.source for sentence in self._splitter.flush()])
+        chunks = self._from_sentences(self._splitter.flush())
         self._emit_held(chunks)
         return chunks
 
@@ -162,7 +174,7 @@ class Chunker:
         """Give out the beginning of a sentence that is still growing: clauses, where its end would make no difference."""
         while self._index == 0:
             beginning = self._splitter.settled[self._num_taken :]
-            limit = self._first_limit(self._first_chunk_max_chars, beginning)
+            limit = self._first_limit(self._chunking.first_chunk_max_chars, beginning)
             cut = self._first_cut(beginning)
             if at_a_word and not cut and len(beginning) >= limit + CLAUSE_LOOKAHEAD_CHARS:
                 cut = long_cut(beginning, limit)
@@ -174,7 +186,7 @@ class Chunker:
     def _emit_first(self, sentence: str, chunks: list[TextChunk]) -> int:
         """Give out the beginning of a sentence; returns how many of its characters that were."""
         cut = self._first_cut(sentence)
-        limit = self._first_limit(self._chunk_max_chars, sentence)
+        limit = self._first_limit(self._chunking.chunk_max_chars, sentence)
         if not cut and len(sentence) > limit:
             cut = long_cut(sentence, limit)
         cut = cut or len(sentence)
@@ -188,7 +200,7 @@ class Chunker:
         """
         shortest, short, longest = (
             self._first_limit(limit, sentence)
-            for limit in (_MIN_FIRST_CHUNK_CHARS, self._first_chunk_max_chars, self._chunk_max_chars)
+            for limit in (_MIN_FIRST_CHUNK_CHARS, self._chunking.first_chunk_max_chars, self._chunking.chunk_max_chars)
         )
         if len(sentence) <= short:
             return 0
@@ -197,10 +209,10 @@ class Chunker:
 
     def _first_limit(self, limit: int, sentence: str) -> int:
         """The limit for the script in which the sentence begins; what comes later makes no difference."""
-        return _limit_for(limit, sentence[: self._first_chunk_max_chars // _LETTERS_PER_HAN_CHARACTER])
+        return _limit_for(limit, sentence[: self._chunking.first_chunk_max_chars // _LETTERS_PER_HAN_CHARACTER])
 
     def _hold(self, source: str, chunks: list[TextChunk]) -> None:
-        limit = _limit_for(self._chunk_max_chars, source)
+        limit = _limit_for(self._chunking.chunk_max_chars, source)
         if self._held and (len(self._held) + len(source) > limit or self._switches_language(source)):
             self._emit_held(chunks)
         self._held += source
@@ -212,12 +224,12 @@ class Chunker:
             self._emit_held(chunks)
 
     def _switches_language(self, source: str) -> bool:
-        if self._language or not has_letters(source) or not has_letters(self._held):
+        if self._chunking.language or not has_letters(source) or not has_letters(self._held):
             return False
         return self._detected(source) != self._detected(self._held)
 
     def _detected(self, source: str) -> str:
-        return detect_language(source, latin=self._latin_language)
+        return detect_language(source, latin=self._chunking.latin_language)
 
     def _emit_held(self, chunks: list[TextChunk]) -> None:
         held, self._held = self._held, ""
@@ -246,7 +258,7 @@ class Chunker:
 
     def _read(self, text: str, language: str) -> str:
         spoken = self._normalizer.normalize(text, language)
-        return say_numbers(spoken, language) if self._says_numbers and rule_set(language) == "none" else spoken
+        return say_numbers(spoken, language) if self._chunking.says_numbers and rule_set(language) == "none" else spoken
 
     def _own_words(self, source: str) -> str:
         """The caller's words for the next part of the text with stand-ins."""
@@ -256,8 +268,8 @@ class Chunker:
         return self._text[start : self._position]
 
     def _language_of(self, source: str) -> str:
-        if self._language:
-            return self._language
+        if self._chunking.language:
+            return self._chunking.language
         if has_letters(source) or self._latest_language is None:
             return self._detected(source)
         return self._latest_language

@@ -4,7 +4,6 @@ Runs on: any thread; one :class:`SentenceSplitter` belongs to one stream.
 """
 
 import re
-from dataclasses import dataclass
 
 from cc_tts.text.cuts import long_cut
 
@@ -47,28 +46,17 @@ _LAST_UNLESS_NUMBER = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """``source`` is a stretch of the input, character for character; ``start`` is its offset in the stream, characters.
-
-    White space between two sentences stands at the beginning of the second.
-    """
-
-    start: int
-    source: str
-
-
 class SentenceSplitter:
     """Cuts a growing text into sentences. How the text is divided when it arrives makes no difference to the result.
 
-    The sources of all sentences, :meth:`flush` included, join to the input. A sentence is given out as soon as the
-    character after its end shows that it has ended. Lines end sentences too.
+    The sentences, those of :meth:`flush` included, join to the input, character for character; white space between two
+    stands at the beginning of the second. A sentence is given out as soon as the character after its end shows that it
+    has ended. Lines end sentences too.
     """
 
     def __init__(self, *, max_chars: int = MAX_SENTENCE_CHARS) -> None:
         self._max_chars = max_chars
         self._pending = ""
-        self._start = 0
         self._num_settled = 0
 
     @property
@@ -76,25 +64,24 @@ class SentenceSplitter:
         """What has arrived of the sentence that is under way and certainly belongs to it."""
         return self._pending[: self._num_settled]
 
-    def push(self, text: str) -> list[Sentence]:
+    def push(self, text: str) -> list[str]:
         """Append text; returns the sentences it completed."""
         self._pending += text
         return self._taken(is_last=False)
 
-    def flush(self) -> list[Sentence]:
+    def flush(self) -> list[str]:
         """Give out the rest. More may be pushed afterwards and begins a new sentence."""
         return self._taken(is_last=True)
 
-    def _taken(self, *, is_last: bool) -> list[Sentence]:
-        sentences: list[Sentence] = []
+    def _taken(self, *, is_last: bool) -> list[str]:
+        sentences: list[str] = []
         text, begin = self._pending, 0
         while begin < len(text):
             window = text[begin : begin + self._max_chars + 1]
             end, self._num_settled = self._sentence_end(window, is_last=is_last)
             if not end:
                 break
-            sentences.append(Sentence(self._start, window[:end]))
-            self._start += end
+            sentences.append(window[:end])
             begin += end
         self._pending = text[begin:]
         if not self._pending:

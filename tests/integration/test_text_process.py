@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"),
 
 TIMEOUT_S = 100.0
 CHINESE = "您好，您的账户余额是12345.67元，请在2026年11月20日前缴费，电话13800138000。"
-SLOW = "①" * 5000
+SLOW = "②" * 5000
 TEXTS = (
     ("Call 1-800-555-0199 on 11/20/2026, pay $1,234.56. Dr. Smith will see you at 5:30 p.m. " * 12, None),
     (CHINESE * 12, "zh"),

@@ -1,8 +1,8 @@
 """The text process: ``python -m cc_tts.text.process --channel-fd N``, its settings as JSON on standard input.
 
 It is a process because a thread does not help: wetext keeps Python's lock for some 40 ms a clause, and the rules are Python.
-Texts take turns, a slice of :data:`SLICE_CHARS` characters each, and one that is new goes before those that have begun: a
-long text holds up nobody's first words.
+Texts take turns, a slice each, and one that is new goes before those that have begun: a long text holds up nobody's first
+words.
 
 Threads: this one prepares the texts; the reader thread takes records off the channel.
 """
@@ -12,8 +12,8 @@ import queue
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from cc_tts import logs
 from cc_tts.errors import ProcessFailed
@@ -31,9 +31,6 @@ from cc_tts.processes.channel import (
 from cc_tts.text.chunker import Chunker, TextChunk
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.messages import TO_TEXT, CancelText, PreparedChunk, PrepareText, TextPrepared, TextSettings
-from cc_tts.text.pronunciation.replacements import with_stand_ins
-
-SLICE_CHARS: Final = 100
 
 Inbox = queue.SimpleQueue[Record | None]
 """What the reader thread took off the channel; ``None`` means the server is gone."""
@@ -46,9 +43,9 @@ class _Text:
     """One that is being prepared."""
 
     request_id: int
-    text: str
+    num_chars: int
     chunker: Chunker
-    position: int = 0
+    slices: Iterator[tuple[list[TextChunk], bool]]
 
 
 class Preparer:
@@ -67,7 +64,7 @@ class Preparer:
     def open(self, request: PrepareText, text: str) -> None:
         """Queue a text."""
         chunker = Chunker(self._normalizer, request.chunking, text, request.replacements)
-        self._new.append(_Text(request.request_id, with_stand_ins(text, request.replacements), chunker))
+        self._new.append(_Text(request.request_id, len(text), chunker, chunker.slices()))
 
     def cancel(self, request_id: int) -> None:
         """Stop preparing a text."""
@@ -78,16 +75,11 @@ class Preparer:
     def turn(self) -> TextPrepared:
         """One slice of the text whose turn it is."""
         text = (self._new or self._begun).popleft()
-        end = text.position + SLICE_CHARS
-        is_whole = end >= len(text.text)
         try:
-            chunks = text.chunker.push(text.text[text.position : end], next_is_there=True)
-            if is_whole:
-                chunks += text.chunker.flush()
+            chunks, is_whole = next(text.slices)
         except Exception:  # one text's trouble must not end the process
-            log.exception("text_not_prepared", text_chars=len(text.text))
+            log.exception("text_not_prepared", text_chars=text.num_chars)
             return TextPrepared(text.request_id, (), is_whole=True, has_failed=True)
-        text.position = end
         if not is_whole:
             self._begun.append(text)
         return TextPrepared(

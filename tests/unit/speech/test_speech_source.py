@@ -19,7 +19,8 @@ from cc_tts.errors import (
 from cc_tts.media.tones import MAX_TONE_MS
 from cc_tts.speech.chunks import CHUNK_MS, SpeechChunk
 from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
-from cc_tts.speech.source import TEXT_SLICE_CHARS, SpeechSource
+from cc_tts.speech.source import SpeechSource
+from cc_tts.text.chunker import SLICE_CHARS
 from cc_tts.text.normalizer import Normalizer
 from tests.fakes.fake_engine import FakeEngine
 
@@ -57,9 +58,9 @@ async def test_a_long_text_is_prepared_in_slices_while_it_is_spoken() -> None:
     stream = source.open(TextContent(text), rate_hz=RATE_HZ)
     chunks = aiter(stream)
     await anext(chunks)
-    assert sum(len(each) for each in engine.streams[0].pushed) <= 2 * TEXT_SLICE_CHARS
+    assert sum(len(each) for each in engine.streams[0].pushed) <= 2 * SLICE_CHARS
     heard = [chunk async for chunk in chunks]
-    assert len(text) > 5 * TEXT_SLICE_CHARS
+    assert len(text) > 5 * SLICE_CHARS
     assert len(heard) > 100
     await stream.cancel()
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.text.characters import has_speech
-from cc_tts.text.sentences import MAX_SENTENCE_CHARS, Sentence, SentenceSplitter
+from cc_tts.text.sentences import MAX_SENTENCE_CHARS, SentenceSplitter
 from tests.parity.splitting import split_paragraph
 
 pytestmark = pytest.mark.unit
@@ -25,13 +25,9 @@ texts = st.lists(
 ).map("".join)
 
 
-def all_at_once(text: str, max_chars: int = MAX_SENTENCE_CHARS) -> list[Sentence]:
+def all_at_once(text: str, max_chars: int = MAX_SENTENCE_CHARS) -> list[str]:
     splitter = SentenceSplitter(max_chars=max_chars)
     return splitter.push(text) + splitter.flush()
-
-
-def sources(text: str) -> list[str]:
-    return [sentence.source for sentence in all_at_once(text)]
 
 
 @pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: case["text"][:20])
@@ -78,7 +74,7 @@ def test_split_paragraph_at_commas_when_asked() -> None:
     ],
 )
 def test_sentences(text: str, expected: list[str]) -> None:
-    assert sources(text) == expected
+    assert all_at_once(text) == expected
 
 
 @given(
@@ -87,14 +83,13 @@ def test_sentences(text: str, expected: list[str]) -> None:
 def test_the_pieces_make_no_difference_and_nothing_is_lost(text: str, cuts: list[int], max_chars: int) -> None:
     splitter = SentenceSplitter(max_chars=max_chars)
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    streamed: list[Sentence] = []
+    streamed: list[str] = []
     for begin, end in pairwise(edges):
         streamed += splitter.push(text[begin:end])
     streamed += splitter.flush()
     assert streamed == all_at_once(text, max_chars)
-    assert "".join(sentence.source for sentence in streamed) == text
-    assert all(text.startswith(sentence.source, sentence.start) for sentence in streamed)
-    assert all(0 < len(sentence.source) <= max_chars for sentence in streamed)
+    assert "".join(streamed) == text
+    assert all(0 < len(sentence) <= max_chars for sentence in streamed)
 
 
 @given(text=texts)
@@ -109,11 +104,11 @@ def test_a_sentence_is_given_out_when_the_next_character_shows_its_end() -> None
     assert splitter.push("Hello the") == []
     assert splitter.push("re.") == []
     assert splitter.settled == "Hello there"
-    assert splitter.push(" ") == [Sentence(0, "Hello there.")]
+    assert splitter.push(" ") == ["Hello there."]
     assert splitter.push("It is 3.") == []
     assert splitter.push("14 now") == []
-    assert splitter.flush() == [Sentence(12, " It is 3.14 now")]
-    assert splitter.push("Again. ") == [Sentence(27, "Again.")]
+    assert splitter.flush() == [" It is 3.14 now"]
+    assert splitter.push("Again. ") == ["Again."]
 
 
 @pytest.mark.parametrize("unit", ["word ", "x", "字", "1", "\U0001f600", ". ", "\n", "."])
@@ -121,12 +116,12 @@ def test_text_without_an_end_is_bounded(unit: str) -> None:
     splitter = SentenceSplitter()
     text = unit * 2_000
     given_out = splitter.push(text)
-    assert sum(len(sentence.source) for sentence in given_out) >= len(text) - MAX_SENTENCE_CHARS
-    assert "".join(sentence.source for sentence in given_out + splitter.flush()) == text
+    assert sum(len(sentence) for sentence in given_out) >= len(text) - MAX_SENTENCE_CHARS
+    assert "".join(given_out + splitter.flush()) == text
 
 
 def test_a_long_sentence_is_cut_between_words() -> None:
-    parts = sources("alpha beta gamma delta " * 40)
+    parts = all_at_once("alpha beta gamma delta " * 40)
     assert len(parts) > 1
     assert all(set(part.split()) <= {"alpha", "beta", "gamma", "delta"} for part in parts)
     assert all(has_speech(part) for part in parts[:-1])

@@ -18,14 +18,7 @@ from cc_tts.text.cuts import CLAUSE_LOOKAHEAD_CHARS, clause_cuts, long_cut
 from cc_tts.text.language import detect_language, has_letters, rule_set
 from cc_tts.text.markdown import MarkupStripper
 from cc_tts.text.other_numbers import say_numbers
-from cc_tts.text.pronunciation.replacements import (
-    Replaced,
-    Replacement,
-    has_stand_in,
-    source_chars,
-    speak_replaced,
-    with_stand_ins,
-)
+from cc_tts.text.pronunciation.replacements import Replaced, Replacement, source_chars, speak_replaced, with_stand_ins
 from cc_tts.text.sentences import SentenceSplitter
 
 SLICE_CHARS: Final = 100
@@ -242,7 +235,7 @@ class Chunker:
         words = source if self._markup is None else self._markup.strip(source)
         read = partial(self._read, language=language)
         places: tuple[Replaced, ...] = ()
-        if self._replacements and has_stand_in(words):
+        if self._replacements:
             spoken, places = speak_replaced(words, self._text, self._replacements, language, read)
         else:
             spoken = read(words)

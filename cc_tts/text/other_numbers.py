@@ -68,7 +68,6 @@ def _sum(match: re.Match[str], code: str) -> str:
 
 
 def _amount(match: re.Match[str], code: str) -> str:
-    """A number with its decimals."""
     whole, part = re.sub(r"\D", "", match["whole"]), match["part"]
     if not part:
         return _whole(match["whole"], code)

@@ -2,15 +2,7 @@
 
 import re
 
-from cc_tts.text.en.numbers import (
-    DIGIT_BY_DIGIT_FROM,
-    digit_groups,
-    digits,
-    grouped_digits,
-    integer,
-    two_digits,
-    year,
-)
+from cc_tts.text.en.numbers import DIGIT_BY_DIGIT_FROM, digit_groups, digits, grouped_digits, integer, two_digits, year
 from cc_tts.text.en.postal_addresses import house_number, spelled
 from cc_tts.text.en.units import UNIT_SYMBOLS
 from cc_tts.text.substitution import in_order

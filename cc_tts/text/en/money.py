@@ -15,8 +15,7 @@ class _Currency(NamedTuple):
 
 
 _BY_SYMBOLS = {
-    "$": _Currency("dollar", "dollars"),
-    "US$ USD": _Currency("US dollar", "US dollars"),
+    "$": _Currency("dollar", "dollars"), "US$ USD": _Currency("US dollar", "US dollars"),
     "C$ CA$ CAD": _Currency("Canadian dollar", "Canadian dollars"),
     "A$ AU$ AUD": _Currency("Australian dollar", "Australian dollars"),
     "HK$ HKD": _Currency("Hong Kong dollar", "Hong Kong dollars"),
@@ -27,25 +26,17 @@ _BY_SYMBOLS = {
     "R$ BRL": _Currency("Brazilian real", "Brazilian reais", "centavo", "centavos"),
     "₹ Rs. Rs INR": _Currency("rupee", "rupees", "paisa", "paise"),
     "£": _Currency("pound", "pounds", "penny", "pence"),
-    "GBP": _Currency("British pound", "British pounds", "penny", "pence"),
-    "€ EUR": _Currency("euro", "euros"),
-    "¥": _Currency("yen", "yen", ""),
-    "JPY": _Currency("Japanese yen", "Japanese yen", ""),
-    "CNY RMB": _Currency("yuan", "yuan", ""),
-    "₩": _Currency("won", "won", ""),
+    "GBP": _Currency("British pound", "British pounds", "penny", "pence"), "€ EUR": _Currency("euro", "euros"),
+    "¥": _Currency("yen", "yen", ""), "JPY": _Currency("Japanese yen", "Japanese yen", ""),
+    "CNY RMB": _Currency("yuan", "yuan", ""), "₩": _Currency("won", "won", ""),
     "CHF": _Currency("Swiss franc", "Swiss francs", "centime", "centimes"),
-    "AED": _Currency("dirham", "dirhams", "fils", "fils"),
-    "SAR": _Currency("riyal", "riyals", "halala", "halalas"),
-    "ZAR": _Currency("rand", "rand"),
-    "THB": _Currency("baht", "baht", "satang", "satang"),
+    "AED": _Currency("dirham", "dirhams", "fils", "fils"), "SAR": _Currency("riyal", "riyals", "halala", "halalas"),
+    "ZAR": _Currency("rand", "rand"), "THB": _Currency("baht", "baht", "satang", "satang"),
     "PHP": _Currency("Philippine peso", "Philippine pesos", "centavo", "centavos"),
-    "MYR": _Currency("ringgit", "ringgit", "sen", "sen"),
-    "KRW": _Currency("won", "won", ""),
-    "PLN": _Currency("zloty", "zloty", "grosz", "groszy"),
-    "SEK": _Currency("Swedish krona", "Swedish kronor", ""),
-    "NOK": _Currency("Norwegian krone", "Norwegian kroner", ""),
-    "DKK": _Currency("Danish krone", "Danish kroner", ""),
-}
+    "MYR": _Currency("ringgit", "ringgit", "sen", "sen"), "KRW": _Currency("won", "won", ""),
+    "PLN": _Currency("zloty", "zloty", "grosz", "groszy"), "SEK": _Currency("Swedish krona", "Swedish kronor", ""),
+    "NOK": _Currency("Norwegian krone", "Norwegian kroner", ""), "DKK": _Currency("Danish krone", "Danish kroner", ""),
+}  # fmt: skip
 _CURRENCIES = {symbol: currency for symbols, currency in _BY_SYMBOLS.items() for symbol in symbols.split()}
 _SYMBOL = "|".join(re.escape(symbol) for symbol in sorted(_CURRENCIES, key=len, reverse=True))
 _SCALES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion", "t": "trillion"}

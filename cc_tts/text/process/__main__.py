@@ -18,16 +18,7 @@ from dataclasses import dataclass
 from cc_tts import logs
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import child
-from cc_tts.processes.channel import (
-    PROTOCOL_VERSION,
-    ChildChannel,
-    Hello,
-    Ping,
-    Pong,
-    Ready,
-    Record,
-    Shutdown,
-)
+from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Ping, Pong, Ready, Record, Shutdown
 from cc_tts.text.chunker import Chunker, TextChunk
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.messages import TO_TEXT, CancelText, PreparedChunk, PrepareText, TextPrepared, TextSettings

@@ -53,15 +53,8 @@ def with_stand_ins(text: str, replacements: Sequence[Replacement]) -> str:
 
 def source_chars(chunk: str, replacements: Sequence[Replacement]) -> int:
     """Characters of the text itself that a chunk of the text with stand-ins stands for."""
-    if not replacements:
-        return len(chunk)
     found = [replacements[ord(each) - _FIRST] for each in _STAND_INS.findall(chunk)]
     return len(chunk) + sum(each.end - each.start - 1 for each in found)
-
-
-def has_stand_in(chunk: str) -> bool:
-    """Whether a part of the chunk is replaced."""
-    return _STAND_INS.search(chunk) is not None
 
 
 Replaced = tuple[int, int, int, int]
@@ -75,6 +68,8 @@ def speak_replaced(
     replaced parts are.
     """
     parts = _STAND_INS.split(chunk)
+    if len(parts) == 1:
+        return read(chunk), ()
     last = _read_between(parts[0], read)
     said = " ".join(last.split()) + (" " if last[-1:].isspace() and last.strip() else "")
     places: list[Replaced] = []

@@ -7,6 +7,7 @@ reentrant.
 import re
 import threading
 import unicodedata
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -78,20 +79,16 @@ def _score(match: re.Match[str]) -> str:
     return said if "比" in said and "比" not in match.group() else match.group()
 
 
-def _clauses(text: str) -> list[str]:
+def _clauses(text: str) -> Iterator[str]:
     """The clauses that wetext reads one at a time: cut at punctuation, too long ones between words."""
-    clauses: list[str] = []
     for clause in _CLAUSE.findall(text):
         rest = clause
         while len(rest) > _MAX_CLAUSE_CHARS:
-            cut = max(
-                (i for i in range(_MAX_CLAUSE_CHARS // 2, _MAX_CLAUSE_CHARS) if _is_seam(rest, i)),
-                default=_MAX_CLAUSE_CHARS,
-            )
-            clauses.append(rest[:cut])
+            seams = (at for at in range(_MAX_CLAUSE_CHARS - 1, _MAX_CLAUSE_CHARS // 2 - 1, -1) if _is_seam(rest, at))
+            cut = next(seams, _MAX_CLAUSE_CHARS)
+            yield rest[:cut]
             rest = rest[cut:]
-        clauses.append(rest)
-    return clauses
+        yield rest
 
 
 def _is_seam(text: str, position: int) -> bool:

@@ -62,6 +62,9 @@ _DAY_MONTH = (
     rf"(?:,?\s{_YEAR}{_ENDS})?"
 )
 _WEEKDAY = r"(Mon|Tues?|Wed|Thur?s?|Fri|Sat|Sun)"
+_IN_MONTH = rf"\s(?:{'|'.join(_MONTHS)})\b"
+_HOUR = r"\s\d{1,2}(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b|\s?[-–]\s?\d)"
+_AFTER_DAY = "at|from|to|through|and|or|is|was|by|until|morning|afternoon|evening|night"
 _DAY = re.compile(r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?:/(?P<year>\d{4}|\d{2}))?")
 _AGE = (
     r"(?i)\b(?P<before>(?:in|into|past) (?:his|her|their|my|your|our|its|the) (?:(?:early|mid|late|middle)[ -])?|\b"
@@ -105,11 +108,11 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
             lambda match: f"{_weekday(match[1])} to {_weekday(match[2])}{kept_stop(match)}",
         ),
         (
-            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|\s(?:{'|'.join(_MONTHS)})\b)|,(?=\s)|(?=\s(?:{'|'.join(_MONTHS)})\b|\s\d{{1,2}}(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b|\s?[-–]\s?\d)))",
+            rf"\b{_WEEKDAY}(?:\.,?(?=\s(?:[A-Z][a-z]{{2,8}}\.?\s)?\d|{_IN_MONTH})|,(?=\s)|(?={_IN_MONTH}|{_HOUR}))",
             lambda match: f"{_weekday(match[1])},",
         ),
         (
-            rf"\b{_WEEKDAY}\.(?!\w)(?=\s(?:at|from|to|through|and|or|is|was|by|until|morning|afternoon|evening|night)\b|[,;)]|$)",
+            rf"\b{_WEEKDAY}\.(?!\w)(?=\s(?:{_AFTER_DAY})\b|[,;)]|$)",
             lambda match: _weekday(match[1]) + kept_stop(match),
         ),
         (rf"(?<=\d)\s?[-–—]\s?(?=(?:{'|'.join(name[:3] for name in _MONTHS)})[a-z]{{0,6}}\.?\s\d)", " to "),

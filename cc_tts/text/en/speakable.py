@@ -28,6 +28,9 @@ _RANGE = (
     r"(?:(?<=\d)|(?<=\d%)|(?<=\d[apAP][mM])|(?<=:\d\d[ap])|(?<=[ap]\.m\.)|(?<= [apAP][mM])|(?<=\bnoon)|(?<=\bmidnight))"
     r"(?:[-–—]| [-–—] )(?=[$£€¥]?\d(?!/[248]\b)|noon\b|midnight\b)"
 )
+_RATING = (
+    r"(?i)\b((?:scored?|rated|rating|gave|graded?)\s(?:[a-z]{1,8}\s){0,3})(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d|\sof\b))"
+)
 _FRACTION = r"(?<![\w/.,⁄])(?:(?P<whole>\d{1,9})[ -])?(?P<top>\d{1,4})\s?[/⁄]\s?(?P<bottom>\d{1,4})(?![\w/⁄]|[.,]\d)"
 _CARDINAL = r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,7}(?!\d|,\d)|\d++)(?:\.\d++)?"
 _NUM_IP_PARTS = 4
@@ -59,7 +62,7 @@ def _number(match: re.Match[str]) -> str:
 
 _say_all_day_and_user_names = in_order(
     (
-        r"(?:(?<!\w)@|\b(?:[Uu]ser ?name|[Ll]ogin|[Hh]andle)(?: is|:)? )\w+(?:_\w+)+(?!\w|[.-]\w)",
+        r"(?:(?<!\w)@|\b(?:[Uu]ser ?name|[Ll]ogin|[Hh]andle)(?: is|:)? )[A-Za-z0-9]++(?:_[A-Za-z0-9]++)+(?![.-]?\w)",
         lambda match: match.group().replace("_", " underscore "),
     ),
     (r"(?<![\w/])24\s?[/x×]\s?7\s?[/x×]\s?365(?![\w/])", "twenty-four seven three sixty-five"),
@@ -79,10 +82,7 @@ _say_fractions_and_ordinals = in_order(
         lambda match: ordinal(int(match[1].replace(",", ""))),
     ),
     (r"(?<![\w/.,])(\d{1,4}\.\d{1,3})/(?=\d{1,4}(?![\w/⁄]|[.,]\d))", lambda match: f"{amount(match[1])} out of "),
-    (
-        r"(?i)\b((?:score|scored|rate|rated|rating|gave|graded?)\s(?:[a-z]{1,8}\s){0,3})(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d))",
-        lambda match: f"{match[1]}{cardinal(int(match[2]))} out of ",
-    ),
+    (_RATING, lambda match: f"{match[1]}{cardinal(int(match[2]))} out of "),
     (_FRACTION, _fraction),
 )
 _say_keys_and_cardinals = in_order(

@@ -22,7 +22,7 @@ _ONLY_WORDS_AND_NUMBERS = re.compile(
 
 
 def say_plain_numbers(clause: str) -> str | None:
-    """A clause of words and plain numbers as wetext says it, in a hundredth of the time; ``None`` if it needs wetext."""
+    """A clause of words and plain numbers as wetext says it, but 100 times as fast; ``None`` if it needs wetext."""
     if not _ONLY_WORDS_AND_NUMBERS.fullmatch(clause):
         return None
     said = _PLAIN.sub(_plain, clause)

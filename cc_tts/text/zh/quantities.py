@@ -16,6 +16,7 @@ _DATE = (
     r"|-\d)(?:日(?!\w))?"
 )
 _DAYS_OF = "(?:活动|活動|假期|放假|展期|活动时间|时间|日期|期间|档期|自|从|於|于)"
+_NO_MEASURE = r"(?=$|[^\w.%％~～〜–—\s-]|起|期间|放假|全场|每|举|开|之?[前后])"
 _DOTTED_DAY = r"(1[0-2]|0?[1-9])\.([12]\d|3[01]|0?[1-9])(?:日|号)?"
 _EXPIRY = (
     r"(?P<name>(?:有效期|到期|过期)[限至到日为為是：: ]{0,3})(?P<month>0[1-9]|1[0-2])/(?P<year>\d\d|20\d\d)(?![\d/])"
@@ -139,7 +140,7 @@ prepare_quantities = rewriter(
         lambda match: f"{match[1]}{int(match[2])}小时{int(match[3])}分{int(match[4])}秒",
     ),
     (
-        rf"({_DAYS_OF}[：:为]?\s?){_DOTTED_DAY}(?:\s?(?:{_DASH}|到|至)\s?{_DOTTED_DAY})?(?!\d|\.\d|[%％万亿元倍公米英寸])",
+        rf"({_DAYS_OF}[：:为]?\s?){_DOTTED_DAY}(?:\s?(?:{_DASH}|到|至)\s?{_DOTTED_DAY})?{_NO_MEASURE}",
         _dotted_days,
     ),
     (rf"(?<=\d)\s?{_DASH}\s?(?=(?:19|20)\d\d[./-]\d{{1,2}}[./-]\d)", "到"),

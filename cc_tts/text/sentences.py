@@ -34,7 +34,7 @@ _NEVER_LAST = frozenset(
     re.findall(
         r"\w+",
         "dr mr mrs ms prof st ste apt mt rev hon capt lt col gen sgt jr sr inc ltd corp co bros vs approx dept est appt "
-        "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr",
+        "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte",
     )
 )
 _LAST_UNLESS_NUMBER = frozenset(

@@ -72,7 +72,7 @@ def _word(match: re.Match[str]) -> str | None:
     written = match[1].lower()
     if written in _ONLY_CAPITALISED and not match[1][0].isupper():
         return None
-    return _NEVER_LAST.get(written) or _WORDS[written] + kept_stop(match)
+    return _NEVER_LAST.get(written) or (_WORDS[written] + kept_stop(match) if written in _WORDS else None)
 
 
 def _per(match: re.Match[str]) -> str:
@@ -121,7 +121,7 @@ say_abbreviations = in_order(
     (r"(?i)\b(?:i\.\s?e|ie)\.(?!\w),?", "that is,"),
     (_PER, _per),
     (r"\bEst\.(?=\s(?:delivery|arrival|time|cost|wait|total)\b)", "estimated"),
-    (rf"(?i)\b({'|'.join([*_WORDS, *_NEVER_LAST])})\.(?!\w)", _word),
+    (r"\b([A-Za-z]{2,6})\.(?!\w)", _word),
     (r"(?i)(?<!\w)c/o(?!\w)", "care of"),
     (r"(?<!\w)w/o(?!\w)(?=\s?\w|\s|$)", "without "),
     (r"(?<!\w)w/(?=\s?\w|\s|$)", "with "),

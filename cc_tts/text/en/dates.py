@@ -96,7 +96,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         (_EXPIRY, _expiry),
         (r"(?<!\w)((?:1[1-9]|20)\d0)'?s\s?[-–—]\s?'?((?:1[1-9]|20)?\d0)'?s\b", _decades),
         (r"(?<=[/-]\d{4})\s?[-–—]\s?(?=\d{1,2}/\d{1,2}/\d{2,4})", " to "),
-        (_EXPIRES_AFTER, _expiry_before),
+        (_EXPIRES_AFTER, lambda match: f"{_MONTHS[int(match[1]) - 1]} {year(full_year(match[2]))}"),
         (_DAY_RANGE, day_range),
         (_YEAR_FIRST, _year_first),
         (_YEAR_LAST, numeric),
@@ -175,10 +175,6 @@ def _expiry(match: re.Match[str]) -> str | None:
     is_short = match["month"][0] == "0" or re.search(r"\bthru\b", context, re.IGNORECASE)
     is_card = _CARD.search(before) or (not says_through and (is_short or _EXPIRY_DATE.search(before)))
     return said if is_card and int(match["year"]) >= _FIRST_EXPIRY_YEAR else None
-
-
-def _expiry_before(match: re.Match[str]) -> str:
-    return f"{_MONTHS[int(match[1]) - 1]} {year(full_year(match[2]))}"
 
 
 def _is_verb(match: re.Match[str]) -> bool:

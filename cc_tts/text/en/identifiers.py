@@ -5,7 +5,7 @@ import re
 from cc_tts.text.en.numbers import DIGIT_BY_DIGIT_FROM, digit_groups, digits, grouped_digits, integer, two_digits, year
 from cc_tts.text.en.postal_addresses import house_number, spelled
 from cc_tts.text.en.units import UNIT_SYMBOLS
-from cc_tts.text.substitution import in_order
+from cc_tts.text.substitution import Say, in_order
 
 _EXTENSION = r"(?:,?\s?(?:ext\.?|extension|x)\s?(?P<extension>\d{1,6}))?(?!\w)"
 _NORTH_AMERICAN = (
@@ -47,6 +47,9 @@ _CONNECTORS = (
 _VALUE = r"(?P<value>\d+(?:-\d+){1,5}|\d{2,6}(?:[ ]\d{2,6}){1,6}|\d+)(?![\w-])(?![.,:/]\d)(?![ ]?%)"
 _STRONG = re.compile(_NAMED_STRONG, re.IGNORECASE)
 _MIN_WEAK_DIGITS = 4
+_NAME_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s$", re.IGNORECASE)
+_NAMED_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK})\b{_CONNECTORS}$", re.IGNORECASE)
+_STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}),\s$", re.IGNORECASE)
 
 _NAMED_MIXED = (
     rf"\b(?P<name>{_NAMED_STRONG})\b\.?{_CONNECTORS}(?P<value>(?=[a-z]*\d)(?=\d*[a-z])[a-z\d]{{4,20}})(?![\w-]|[.@]\w)"
@@ -60,6 +63,11 @@ _MIN_ID_RUNS = 3
 _MIN_ID_CHARACTERS = 5
 _MIN_IBAN_DIGITS = 10
 _MIN_WORD_LETTERS = 4
+
+
+def _after(before: re.Pattern[str], say: Say) -> Say:
+    """Only where ``before`` stands in front of the match."""
+    return lambda match: say(match) if before.search(match.string, max(0, match.start() - 40), match.start()) else None
 
 
 def _each_digit(match: re.Match[str]) -> str:
@@ -172,8 +180,13 @@ def _spelled(run: str) -> str:
 
 
 say_identifiers = in_order(
-    (rf"\b((?i:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s)[Nn]o\.\s?(?=#?[A-Z\d])", lambda match: f"{match[1]}number "),
-    (rf"(?i)(\b(?:{_NAMED_STRONG}|code),\s)(\d{{4,8}})(?=[,.;]|$)", _digits_of),  # your PIN, 1234, is set
+    (r"\b[Nn]o\.\s(?=#?\d+-?[A-Z])", "number "),
+    (  # Member ID: XJH 882 910
+        r"(?<= )([A-Z]{1,5}) (\d{2,6}(?: \d{2,6}){1,5})(?![\w-])",
+        _after(_NAMED_BEFORE, lambda match: f"{spelled(match[1])}, {digit_groups(match[2])}"),
+    ),
+    (r"\b[Nn]o\.\s?(?=#?[A-Z\d])", _after(_NAME_BEFORE, lambda _: "number ")),
+    (r"(?<=, )\d{4,8}(?=[,.;]|$)", _after(_STRONG_BEFORE, _each_digit)),
     (rf"\b({'|'.join(_ROOMS)})\s(?=#?\d|[A-Z]\b)", lambda match: f"{_ROOMS[match[1]]} "),
     (r"(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _dialled),
     (_MASKED, _masked),
@@ -218,6 +231,6 @@ say_identifiers = in_order(
     (_LONG_RUN, lambda match: grouped_digits(match.group())),
     (_ROOM, _room),
     (r"#(?=[A-Z]{1,4}-?\d)|(?<=\w )#\s(?=[A-Z]*\d|[A-Z]\b)", "number "),
-    (r"(?<![\w-])(?!\d{4}-\d\d-\d\dT\d\d:)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])", _mixed_id),
+    (r"(?<![\w-])(?=[A-Za-z-]*\d)(?!\d{4}-\d\d-\d\dT\d\d:)[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+(?![\w-])", _mixed_id),
 )
 """Telephone, card, account and reference numbers and ids of letters and digits in words."""

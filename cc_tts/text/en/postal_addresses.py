@@ -126,6 +126,10 @@ say_postal_addresses = in_order(
         lambda match: spelled(match.group()),
     ),
     (_STREET, _street),
+    (
+        r"(?<![\w.,$#-])\d{3,5}(?=\s(?:Hwy\.?|Highway|Rte\.?|Route|County Road|SR|CR|US)[ -]\d)",
+        lambda match: house_number(match.group()),
+    ),
     (_ROAD_NUMBER, _road),
     (rf"(?<=[a-z.], )(?P<state>{_STATE})\.?(?:,?\s(?P<zip>\d{{5}}(?:-\d{{4}})?))?(?![\w-])(?!\.\w)", _state),
     (rf"\b(?P<state>{_STATE})\s(?P<zip>\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d)", _state),

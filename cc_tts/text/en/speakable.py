@@ -25,8 +25,8 @@ ADDRESS_SIGNS = {
 _BEFORE_NFKC = str.maketrans({"²": " squared", "³": " cubed", "№": "No. ", "−": "-", "´": "'", "‘": "'", "’": "'"})
 _VULGAR_FRACTION = re.compile("(?<=\\d)(?=[¼½¾⅐-⅞])")
 _RANGE = (
-    r"(?:(?<=\d)|(?<=\d%)|(?<=\d[apAP][mM])|(?<=:\d\d[ap])|(?<=[ap]\.m\.)|(?<= [apAP][mM])|(?<=\bnoon)|(?<=\bmidnight))"
-    r"(?:[-–—]| [-–—] )(?=[$£€¥]?\d(?!/[248]\b)|noon\b|midnight\b)"
+    r"(?=[ –—-])(?:(?<=\d)|(?<=\d%)|(?<=\d[apAP][mM])|(?<=:\d\d[ap])|(?<=[ap]\.m\.)|(?<= [apAP][mM])|(?<=\bnoon)"
+    r"|(?<=\bmidnight))(?:[-–—]| [-–—] )(?=[$£€¥]?\d(?!/[248]\b)|noon\b|midnight\b)"
 )
 _RATING = (
     r"(?i)\b((?:scored?|rated|rating|gave|graded?)\s(?:[a-z]{1,8}\s){0,3})(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d|\sof\b))"
@@ -88,7 +88,7 @@ _say_fractions_and_ordinals = in_order(
 _say_keys_and_cardinals = in_order(
     (r"#\s?(?=\d)", "number "),
     (r"(?i)#(?=\s*(?:key|sign|button)\b|\s*[.,;!?)\"']|\s|$)", "pound"),
-    (r"(?i)(?:(?<=\bpress )|(?<=\bthe )|(?<=\bor )|(?<=\band ))\*(?![\w*])|\*(?=\s(?:key|button)\b)", "star"),
+    (r"(?i)\*(?:(?<=\bpress \*)|(?<=\bthe \*)|(?<=\bor \*)|(?<=\band \*))(?![\w*])|\*(?=\s(?:key|button)\b)", "star"),
     (r"(?<=\d)\s?[*×]\s?(?=\d)", " times "),
     (r"(?<!\S)(\d{1,2})\)(?=\s)", r"\1,"),
     (r"(?<!\d)\d{1,6}(?:\.\d{1,6}){2,9}(?!\d)", _version),

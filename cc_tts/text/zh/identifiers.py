@@ -2,8 +2,6 @@
 
 wetext does this for mobile numbers without separators and for short service numbers only, and reads others as
 quantities.
-
-Runs on: any thread; nothing here has state.
 """
 
 import re
@@ -58,12 +56,9 @@ def _each_digit(match: re.Match[str]) -> str:
     return say_digits(match.group())
 
 
-def _user_name(match: re.Match[str]) -> str:
-    return match.group().replace("_", "下划线").translate(AS_NAME)
-
-
-def _dialled(match: re.Match[str]) -> str:
-    return match.group().replace("*", "星号").replace("#", "井号").translate(AS_NAME)
+def _with_signs(match: re.Match[str]) -> str:
+    said = match.group().replace("_", "下划线").replace("*", "星号").replace("#", "井号")
+    return said.translate(AS_NAME)
 
 
 def _telephone(match: re.Match[str]) -> str:
@@ -88,13 +83,13 @@ say_identifiers = rewriter(
     ("(?<=[\u4e00-\u9fff][A-Z])[·•](?=[A-Z0-9]{5})", ""),  # on a number plate
     (r"(?<![A-Za-z0-9])([BCOPGFH])2([BCOPGFH])(?![A-Za-z0-9])", r"\1 to \2"),  # B2B
     (r"(?a)(?<![\w-])\d{4}(?:[ -]\d{4}){2,4}(?:[ -]\d{1,3})?(?![\dA-Za-z-])", _each_digit),  # a card
-    (r"(?a)(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _dialled),  # *#06#
+    (r"(?a)(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _with_signs),  # *#06#
     *((rf"(?<![\dA-Za-z.+-])(?:{number}){_EXTENSION}", _telephone) for number in _PHONE_NUMBERS),
     (r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)", "编号"),
     (_NAMED, lambda match: match[1] + say_digits(match[2])),
-    (r"(?a)\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+){1,9}(?![\w@])", _user_name),
-    (r"(?a)(?:(?<=微信)|(?<=微信号)|(?<=账号)|(?<=用户名)|(?<=ID))[：: ]?[A-Za-z]+\d+(?!\w)", _user_name),
-    (r"(?<![A-Za-z0-9.-])[A-Z]{1,2}0\d{1,2}(?![A-Za-z0-9.-])", _user_name),  # A02, of a queue
+    (r"(?a)\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+){1,9}(?![\w@])", _with_signs),
+    (r"(?a)(?:(?<=微信)|(?<=微信号)|(?<=账号)|(?<=用户名)|(?<=ID))[：: ]?[A-Za-z]+\d+(?!\w)", _with_signs),
+    (r"(?<![A-Za-z0-9.-])[A-Z]{1,2}0\d{1,2}(?![A-Za-z0-9.-])", _with_signs),  # A02, of a queue
     (  # of a service that is dialled or sent to
         r"((?<=[打转])|发送[^，。]{1,8}到)(\d{4,6})(?![\d.,%％:/年月日号元块点个位楼层室人])",
         lambda match: match[1] + say_digits(match[2]),

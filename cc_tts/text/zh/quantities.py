@@ -1,7 +1,4 @@
-"""Chinese dates, ranges, sums and counts that wetext reads wrongly, rewritten so that it reads them right.
-
-Runs on: any thread; nothing here has state.
-"""
+"""Chinese dates, ranges, sums and counts that wetext reads wrongly, rewritten so that it reads them right."""
 
 import re
 
@@ -24,7 +21,7 @@ _EXPIRY = (
 _TWO_DIGITS = r"(?P<month>0[1-9]|1[0-2])(?P<mark>[-/])(?P<day>0[1-9]|[12]\d|3[01])"
 _PADDED_DATE = rf"(?<![\d.:：/-]){_TWO_DIGITS}(?:(?P=mark)(?P<year>(?:19|20)\d\d))?(?![\d.:：/-])"
 _MONTH_DAY_RANGE = rf"(?<![\d/])(\d{{1,2}})/(\d{{1,2}})\s?(?:{_DASH}|到|至)\s?(\d{{1,2}})/(\d{{1,2}})(?![\d/])"
-_ON = "截止|截至|日期|生日|时间|時間|[于於在到至自从從]"
+_ON = "截止|截至|日期|生日|时间|時間|[于於在到至自从從]|(?<!每)日"
 _MONTH_DAY = rf"(?P<before>(?:{_ON})[：: ]?)(?P<month>\d{{1,2}})/(?P<day>\d{{1,2}})(?![\d/])"
 _MONTH_DAY_BEFORE = (
     r"(?P<before>(?<![\d/])|(?<=[周週期拜][一二三四五六日天])[(（]?)(?P<month>\d{1,2})/(?P<day>\d{1,2})"
@@ -178,6 +175,8 @@ prepare_quantities = rewriter(
     (r"[<＜]\s?(?=[¥￥$]?\d)", "小于"),
     (r"[>＞]\s?(?=[¥￥$]?\d)", "大于"),
     (r"(?a)(?<![\w)）])[-−](?=\d)", "负"),
+    (r"(?<=血压)([：:为是]?\s?\d{2,3})/(?=\d{2,3})", r"\1，"),
+    (r"\d{3,6}(?=号(?:客服|坐席|话务员|专员|接线员|工作人员|技师|师傅))", _digits),
     (r"(?<![\d/.])(\d{1,3}\.\d{1,2})/(\d{1,3})(?![\d/.])", r"\1分，满分\2分"),
     (
         r"(?<![\d/.])(\d{1,4})/(\d{1,4})(?![\d/.])",

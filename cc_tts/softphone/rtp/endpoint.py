@@ -208,8 +208,7 @@ class RtpEndpoint:
         self._last_report_ns, self._answers_report = now_ns, False
         sender = b""
         if self.packets_sent:
-            ntp = rtcp.ntp_of(self._clock.wall_s())
-            sender = rtcp.sender_info(ntp, timestamp, self.packets_sent, self._octets_sent)
+            sender = rtcp.sender_info(self._clock.wall_s(), timestamp, self.packets_sent, self._octets_sent)
         report = rtcp.compound(self._stream.ssrc, self._cname, sender, self._block(now_ns))
         with contextlib.suppress(OSError, OverflowError):
             sock.sendto(report, (remote.address, remote.port + 1))
@@ -235,9 +234,7 @@ class RtpEndpoint:
 
     def _drain(self) -> None:
         offset_ns = wall_offset_ns(self._clock)
-        with contextlib.suppress(
-            OSError
-        ):  # nothing left, or an ICMP error of an earlier packet, which this call has cleared
+        with contextlib.suppress(OSError):  # nothing left, or an ICMP error of an earlier packet, which is cleared now
             while True:
                 data, control, _flags, source = self._sock.recvmsg(_MAX_DATAGRAM, 64)
                 arrival_ns = now_ns = self._clock.now_ns()

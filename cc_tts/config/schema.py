@@ -12,13 +12,13 @@ from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from cc_tts.config.security import AuthConfig, SrtpUse, TlsConfig
 from cc_tts.errors import ConfigError
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Scope = Literal["read", "call", "admin"]
+DigestAlgorithm = Literal["SHA-256", "MD5"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
 MAX_PORT = 65_535
 MAX_LEAD_IN_MS = 10_000
@@ -77,6 +77,43 @@ class UaConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """``[tls]``: SIP over TLS (RFC 3261 §26.2, RFC 5922), at ``sip.tls_port`` when ``sip.transports`` has it.
+
+    TLS 1.2 or 1.3. Files are in PEM form. ``cc_tts/config/tls.py`` looks at them.
+    """
+
+    certificate_file: str = ""
+    private_key_file: str = ""
+    private_key_password: str = field(default="", repr=False)
+    ca_file: str = ""
+    verify_client: bool = False
+    verify_server: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class UserConfig:
+    """A user name and password that a caller may authenticate with."""
+
+    username: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^:\x00-\x1f\x7f]+$")]
+    password: Annotated[str, msgspec.Meta(min_length=8, max_length=256)] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthConfig:
+    """``[auth]``: digest authentication of inbound INVITEs (RFC 3261 §22.1, RFC 8760). No users: no challenges.
+
+    ``algorithms`` are offered in this order, the strongest first.
+    """
+
+    realm: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")] = "cc-tts"
+    users: tuple[UserConfig, ...] = field(default=(), repr=False)
+    exempt_peers: tuple[str, ...] = ()
+    algorithms: tuple[DigestAlgorithm, ...] = ("SHA-256", "MD5")
+    nonce_lifetime_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationConfig:
     """``[registration]``: register with a PBX (RFC 3261 §10) and answer its digest challenges. Empty registrar: off."""
 
@@ -96,7 +133,7 @@ class RtpConfig:
     port_min: Annotated[int, msgspec.Meta(ge=1024, le=65534)] = 16384
     port_max: Annotated[int, msgspec.Meta(ge=1025, le=65535)] = 16584
     codecs: tuple[Literal["PCMU", "PCMA", "G722", "L16"], ...] = ("PCMU", "PCMA", "G722", "L16")
-    srtp: SrtpUse = "off"
+    srtp: Literal["off", "optional", "required"] = "off"
     inactivity_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
     quarantine_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 5.0
     unacked_ms: Annotated[int, msgspec.Meta(ge=0, le=32_000)] = 2000

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from cc_tts.config.security import TlsConfig
+from cc_tts.config.schema import TlsConfig
 from cc_tts.errors import ConfigError
 
 WARN_DAYS: Final = 30

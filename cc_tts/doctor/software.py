@@ -151,11 +151,9 @@ def _device(what: str, name: str, devices: list[dict[str, Any]]) -> Finding:
 def check_model(subject: Subject) -> Iterator[Finding]:
     """Whether the model's files are there and of the published size; with ``deep``, whether they hold what they should."""
     tts = subject.config.tts
-    if COSYVOICE2 not in engine_names(tts) or not tts.model_dir:
-        return
     folder = Path(tts.model_dir).expanduser()
-    if not folder.is_dir():
-        return  # check_configuration says so
+    if COSYVOICE2 not in engine_names(tts) or not tts.model_dir or not folder.is_dir():
+        return  # check_configuration says if there is no such folder
     sizes = {file: path.stat().st_size for file in PUBLISHED if (path := folder / file.name).is_file()}
     yield from _missing_files(folder, sizes)
     if subject.deep and (wrong := _deep_fault(subject, folder)):

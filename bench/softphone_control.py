@@ -25,12 +25,14 @@ from cc_tts.softphone.call import SoftphoneCall
 from cc_tts.softphone.command import begin
 from cc_tts.softphone.phone import MAX_CALLS, Phone
 from cc_tts.softphone.plan import DialPlan, PhoneSettings
-from cc_tts.softphone.rtp.packets import MAX_EVENT_MS, Keypress, event_code
+from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, event_code
 
 _QUIT_TIMEOUT_NS: Final = 6_000_000_000
 """Time ``quit`` waits for calls to end. Longer than a call waits for the response to its BYE."""
 
 _READ_BYTES: Final = 65_536
+_MAX_EVENT_MS: Final = 0xFFFF * 1000 // RATE_HZ
+"""A longer event would need a second segment (RFC 4733 §2.5.1.3)."""
 
 CallId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
@@ -50,7 +52,7 @@ class Dtmf(_OnCall, kw_only=True):
     """Press keys now, one after the other."""
 
     digits: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    duration_ms: Annotated[int, msgspec.Meta(ge=40, le=MAX_EVENT_MS)] = 100
+    duration_ms: Annotated[int, msgspec.Meta(ge=40, le=_MAX_EVENT_MS)] = 100
     """ITU-T Q.24: 40 ms must be recognised."""
 
 

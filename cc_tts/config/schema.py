@@ -360,7 +360,9 @@ def _check_playout(config: Config) -> None:
 
 
 def _check_http(config: Config) -> None:
-    if not config.http.tokens and not _is_loopback(config.http.host):
+    host = config.http.host
+    is_loopback = ipaddress.ip_address(host).is_loopback if is_ip_address(host) else host == "localhost"
+    if not config.http.tokens and not is_loopback:
         raise ConfigError(
             f"http.host is {config.http.host} but no token is configured: anybody there could make calls. "
             "Set http.tokens, or bind 127.0.0.1"
@@ -419,10 +421,3 @@ def is_ip_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -16,7 +16,6 @@ from cc_tts.errors import ConfigError
 
 WARN_DAYS: Final = 30
 """A certificate that expires sooner than this gets a warning."""
-_SECONDS_A_DAY: Final = 86_400
 _MAX_FLIGHTS: Final = 8
 """Round trips of a handshake at most; TLS 1.2 takes two."""
 _NOT_YET_VALID: Final = 9
@@ -131,12 +130,9 @@ def _validity(path: str, server: ssl.SSLContext, client: ssl.SSLContext, now_s: 
         return [f"{path}: peers that verify will refuse it: {error.verify_message}"]
     except ssl.SSLError as error:
         raise ConfigError(f"{path}: TLS does not work with it: {error.reason or error}") from None
-    ends_s = ssl.cert_time_to_seconds(str(seen["notAfter"]))
-    days = int((ends_s - now_s) // _SECONDS_A_DAY)
-    if days < WARN_DAYS:
-        day = datetime.fromtimestamp(ends_s, UTC).date().isoformat()
-        return [f"{path} expires in {days} days, on {day}; have it renewed"]
-    return []
+    ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(seen["notAfter"])), UTC)
+    days = (ends - datetime.fromtimestamp(now_s, UTC)).days
+    return [f"{path} expires in {days} days, on {ends.date()}; have it renewed"] if days < WARN_DAYS else []
 
 
 def _client() -> ssl.SSLContext:

@@ -58,8 +58,10 @@ def _run_call(arguments: CallArguments, phone: Phone, clock: Clock, is_interrupt
 
     def write(events: Iterator[dict[str, Any]]) -> None:
         for event in events:
-            if not arguments.is_quiet and not arguments.is_json:
-                sys.stderr.write(_progress_line(origin_ns, event))
+            words = (event.get(key) for key in ("event", "digit", "result", "sip_code", "reason", "detail"))
+            at_s = ms_between(origin_ns, event["at_ns"]) / 1000
+            if not (arguments.is_quiet or arguments.is_json):
+                sys.stderr.write(f"{at_s:8.3f} s  {' '.join(str(word) for word in words if word)}\n")
 
     call = phone.dial(arguments.plan)
     while True:
@@ -76,11 +78,6 @@ def _run_call(arguments: CallArguments, phone: Phone, clock: Clock, is_interrupt
             if event["event"] == "answered" and speak is not None:
                 speak.start(event["sip_call_id"], clock)
         write(progress.due(clock.now_ns()))
-
-
-def _progress_line(origin_ns: int, event: dict[str, Any]) -> str:
-    detail = " ".join(str(event[key]) for key in ("digit", "result", "sip_code", "reason", "detail") if event.get(key))
-    return f"{ms_between(origin_ns, event['at_ns']) / 1000:8.3f} s  {event['event']} {detail}".rstrip() + "\n"
 
 
 def _write_report(report: CallReport, out: IO[bytes], *, is_json: bool) -> int:

@@ -23,8 +23,6 @@ DTMF_DIGITS: Final = "0123456789*#ABCD"
 """Index = event code (RFC 4733 §3.2, table 3)."""
 END_PACKETS: Final = 3
 """RFC 4733 §2.5.1.4: the final packet of an event is sent three times."""
-MAX_EVENT_MS: Final = 0xFFFF * 1000 // RATE_HZ
-"""A longer event would need a second segment (RFC 4733 §2.5.1.3)."""
 
 _HEADER: Final = struct.Struct("!BBHII")
 _EVENT: Final = struct.Struct("!BBH")

@@ -21,11 +21,8 @@ ENV_PREFIX = "CC_TTS_"
 def load(
     path: Path | None = None, *, environ: Mapping[str, str] | None = None, overrides: Iterable[str] = ()
 ) -> Config:
-    """Build the configuration from a TOML file, names ``CC_TTS_SECTION__KEY`` and texts ``section.key=value``.
-
-    Raises:
-        ConfigError: a key is unknown (the nearest one is named), a value has the wrong type or is out of range, or two
-            values contradict each other.
+    """Build the configuration from a TOML file, names ``CC_TTS_SECTION__KEY`` and texts ``section.key=value``; raises
+    ``ConfigError`` for an unknown key (the nearest one is named), a wrong value, and values that contradict each other.
     """
     tree = {} if path is None else _read_toml(path)
     for name, value in sorted((environ or {}).items()):

@@ -6,6 +6,7 @@ which fails for the same reasons as one with a peer that verifies, validity date
 
 import contextlib
 import hashlib
+import re
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,11 +27,8 @@ SYSTEM_CA_FILES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/ce
 
 
 def check(tls: TlsConfig, *, now_s: float) -> list[str]:
-    """Look at every file of ``[tls]`` that is named: what still works and should be looked after, a sentence each (an
-    expired certificate, one that soon will be…). ``now_s``: seconds since the epoch.
-
-    Raises:
-        ConfigError: a file is missing or cannot be used; the message names it and says what to do.
+    """Look at every file of ``[tls]`` that is named: what still works and should be looked after, a sentence each. Raises
+    ``ConfigError``, which says what to do, if a file cannot be used. ``now_s``: seconds since the epoch.
     """
     warnings: list[str] = []
     if tls.certificate_file:
@@ -108,13 +106,11 @@ def _pair_fault(tls: TlsConfig, reason: str) -> str:
 
 def _leaf(path: str) -> str:
     """The first certificate of a file, the one the server is known by."""
-    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     text = Path(path).read_text(encoding="ascii", errors="replace")
-    _, found, rest = text.partition(begin)
-    body, ended, _ = rest.partition(end)
-    if not found or not ended:
+    match = re.search("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
+    if match is None:
         raise ConfigError(f"tls.certificate_file: {path} holds no certificate in PEM form")
-    return f"{begin}{body}{end}\n"
+    return match[0]
 
 
 def _validity(path: str, server: ssl.SSLContext, client: ssl.SSLContext, now_s: float) -> list[str]:

@@ -360,17 +360,14 @@ class Supervisor:
         self.hello = None
         if process is None:
             return reason
-        if process.returncode is None:
-            timeout_s = EXIT_TIMEOUT_S if reason == CLOSED_BY_CHILD else HUNG_TIMEOUT_S
-            try:
-                await asyncio.wait_for(process.wait(), timeout_s)
-            except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-                return reason
-        assert process.returncode is not None
-        exit_reason = _exit_reason(process.returncode)
+        timeout_s = EXIT_TIMEOUT_S if reason == CLOSED_BY_CHILD else HUNG_TIMEOUT_S
+        try:
+            exit_reason = _exit_reason(await asyncio.wait_for(process.wait(), timeout_s))
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            return reason
         return exit_reason if reason in (CLOSED_BY_CHILD, exit_reason) else f"{reason}; {exit_reason}"
 
 

@@ -84,7 +84,6 @@ class SoftphoneCall:
             header = pj.SipHeader()
             header.hName, header.hValue = name, value
             param.txOption.headers.append(header)
-        self._rtp.start()
         self.facts.invite_ns = self._clock.now_ns()
         try:
             self._pj.makeCall(f"<{self.plan.uri}>", param)  # so that ;parameters stay the URI's own

@@ -1,9 +1,7 @@
 """The softphone's pjsua2 library: SIP only. Started, polled and ended on one thread.
 
-pjsua2 gets a loop media transport and a null sound device: it opens no RTP or RTCP socket and sends no
-packet, while offer/answer, hold and codecs work as ever. RTP is ours (:mod:`cc_tts.softphone.rtp.endpoint`).
-
-Runs on: the SIP thread.
+pjsua2 gets a loop media transport and a null sound device: it opens no RTP or RTCP socket and sends no packet, while
+offer/answer, hold and codecs work as ever. RTP is ours (:mod:`cc_tts.softphone.rtp.endpoint`). Runs on: the SIP thread.
 """
 
 import contextlib
@@ -72,10 +70,7 @@ class Phone:
         return call
 
     def poll(self) -> list[dict[str, Any]]:
-        """Let the library work for a few ms, settle the calls, and return what happened.
-
-        The report of a call that has ended is its last event.
-        """
+        """Let the library work for a few ms and return what happened; a call's last event is its report."""
         SipThread.check()
         self._endpoint.libHandleEvents(POLL_MS)
         for name, call in list(self.calls.items()):
@@ -131,11 +126,7 @@ def _account_config(settings: PhoneSettings, transport_id: int) -> Any:
 
 
 def local_address_towards(host: str, port: int) -> str:
-    """Address of this machine from which ``host`` is reached. No packet is sent.
-
-    Raises:
-        ProcessFailed: the name does not resolve or there is no route.
-    """
+    """Address of this machine from which ``host`` is reached; raises ``ProcessFailed`` if it is not. No packet is sent."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.connect((host, port))

@@ -18,11 +18,7 @@ _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9.!%*_+`'~-]+", re.ASCII)  # token o
 
 
 class DialPlan(msgspec.Struct, kw_only=True):
-    """What to dial and how.
-
-    Raises:
-        ValueError: the URI, a header, the DTMF plan or the name of the recording is wrong.
-    """
+    """What to dial and how; raises ``ValueError`` if the URI, a header, the DTMF plan or the recording's name is wrong."""
 
     uri: str
     call: str = "1"
@@ -55,11 +51,7 @@ class PhoneSettings:
 
 
 def parse_uri(text: str) -> tuple[str, str, int]:
-    """A SIP URI (RFC 3261 §19.1) with its host and port. ``user@host`` is taken as ``sip:user@host``.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A SIP URI (RFC 3261 §19.1), or ``user@host``, as URI, host and port; raises ``ValueError`` if it is none."""
     if re.fullmatch(r"(sip:)?\+?[\d*#-]+|\w+", text, re.ASCII):
         user = text.removeprefix("sip:")
         raise ValueError(
@@ -87,11 +79,7 @@ def _is_broken_address(host: str) -> bool:
 
 
 def parse_header(text: str) -> tuple[str, str]:
-    """``Name: value`` as one SIP header.
-
-    Raises:
-        ValueError: no name, or a value that would break the message.
-    """
+    """``Name: value``; raises ``ValueError`` for what has no name, or a value that would break the message."""
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon or not _HEADER_NAME.fullmatch(name):
         raise ValueError(f"{text!r} is no header; right is 'X-Name: value'")
@@ -107,10 +95,8 @@ def seconds_of(text: str) -> float | None:
 
 
 def parse_key_plan(text: str) -> list[Keypress]:
-    """``12@2.5s,#@4s``: digits and when to press them, counted from the answer; digits without a time at once.
-
-    Raises:
-        ValueError: a digit or a time cannot be read.
+    """``12@2.5s,#@4s``: digits and when to press them, counted from the answer; digits without a time at once. Raises
+    ``ValueError`` if a digit or a time cannot be read.
     """
     plan: list[Keypress] = []
     for item in (part.strip() for part in text.split(",") if text):

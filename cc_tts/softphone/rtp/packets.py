@@ -143,9 +143,8 @@ class Source:
     """Expected and received packets at the last report."""
 
     def update(self, sequence: int) -> int | None:
-        """Take a sequence number in; returns it extended beyond 16 bits.
-
-        None for a duplicate and for a wild one, which counts only if its successor follows (§A.1).
+        """Take a sequence number in; returns it extended beyond 16 bits, or ``None`` for a duplicate and for a wild one,
+        which counts only if its successor follows (§A.1).
         """
         ahead = (sequence - self.highest + self.MAX_MISORDER) % _SEQ_MOD - self.MAX_MISORDER
         extended = self.highest + ahead

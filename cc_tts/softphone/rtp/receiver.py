@@ -33,10 +33,7 @@ ReportEvent = Callable[..., None]
 
 @dataclass(slots=True)
 class Talkspurt:
-    """Speech without a pause: arrival of its first packet, and the end of what its last packet holds.
-
-    The report fills in ``start_ms`` and ``end_ms``.
-    """
+    """Speech without a pause, from the arrival of its first packet to the end of its last; the report fills in the ms."""
 
     start_at_ns: int
     end_at_ns: int

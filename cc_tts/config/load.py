@@ -127,21 +127,18 @@ def _set(tree: dict[str, Any], keys: list[str], text: str, *, origin: str) -> No
         if not isinstance(child, dict):
             raise ConfigError(f"{origin}: {key} is a value, not a section")
         node = child
-    node[keys[-1]] = _parse_value(text, is_text=_field_is_text(keys))
+    node[keys[-1]] = _parse_value(keys, text)
 
 
-def _parse_value(text: str, *, is_text: bool) -> Any:
+def _parse_value(keys: list[str], text: str) -> Any:
     """Read a value as TOML would; anything that is not TOML, and anything meant for a text field, is text."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError):
         return text
-    return text if is_text and not isinstance(value, str) else value
-
-
-def _field_is_text(keys: list[str]) -> bool:
     section = RouteConfig if keys[0] == "routes" else get_type_hints(Config).get(keys[0])
-    return section is not None and get_type_hints(section).get(keys[-1]) is str
+    is_text = section is not None and get_type_hints(section).get(keys[-1]) is str
+    return text if is_text and not isinstance(value, str) else value
 
 
 def _check_keys(tree: object, kind: Any, where: str) -> None:

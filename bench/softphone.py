@@ -1,4 +1,4 @@
-"""The softphone as a child process, for tests and benches: the other end of :mod:`cc_tts.softphone.control`.
+"""The softphone as a child process, for tests and benches: the other end of :mod:`bench.softphone_control`.
 
 Its own process, so that neither the test's event loop nor its GIL stands between the wire and the figures.
 """
@@ -45,7 +45,7 @@ class SoftphoneProcess:
         log_path: Path | None = None,
     ) -> "SoftphoneProcess":
         """Start the child and wait until it is ready. Its standard error goes to ``log_path``."""
-        argv = [sys.executable, "-m", "cc_tts.softphone", "--control", "--transport", transport]
+        argv = [sys.executable, "-m", "bench.softphone_control", "--transport", transport]
         log = log_path.open("wb") if log_path is not None else None
         process = await asyncio.create_subprocess_exec(
             *argv,

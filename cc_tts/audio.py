@@ -44,9 +44,7 @@ class AudioFormat:
 
 @dataclass(frozen=True, slots=True)
 class WordMark:
-    """A word begins ``offset_ms`` after the start of its text chunk's audio; ``position`` counts characters of the
-    chunk's spoken text.
-    """
+    """A word: its first character in the text chunk's spoken text, and when it begins in that chunk's audio."""
 
     position: int
     offset_ms: float
@@ -54,10 +52,7 @@ class WordMark:
 
 @dataclass(frozen=True, slots=True)
 class PcmChunk:
-    """A chunk of synthesised audio. The chunks of one stream follow each other without gap or overlap.
-
-    ``text_chunk_index`` says which text chunk of the utterance the audio belongs to.
-    """
+    """Synthesised audio of one text chunk of the utterance. The chunks of a stream follow without gap or overlap."""
 
     audio_format: AudioFormat
     data: bytes

@@ -1,8 +1,7 @@
 """Every Prometheus series of the server, declared once. Base units: seconds, bytes, counts.
 
-One :class:`Metrics` object is built by the composition root and handed down; nothing here is global, so that two
-servers in one test do not share counts. Label values come from closed sets (engines, routes, causes): an id is never
-a label.
+Nothing here is global, so that two servers in one test do not share counts. Label values come from closed sets (engines,
+routes, causes): an id is never a label.
 """
 
 from collections.abc import Sequence

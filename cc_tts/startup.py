@@ -7,15 +7,17 @@ check-config`` and ``cc-tts doctor``.
     SpeechSource.check_voices    default voice · the routes' voices, languages, greetings    once the engine knows its voices
 """
 
+import contextlib
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from cc_tts import port_owner
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config
+from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.metrics import Metrics
@@ -39,15 +41,22 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
         except CcTtsError as error:
             faults.append(error)
     try:
-        engine = make_engine(config, purpose="check")
-        await engine.start()
-        try:
+        async with engine_without_model(config) as engine:
             warnings += SpeechSource(engine, Normalizer(), config.tts).check_voices(config.routes)
-        finally:
-            await engine.stop()
     except CcTtsError as error:
         faults.append(error)
     return warnings, faults
+
+
+@contextlib.asynccontextmanager
+async def engine_without_model(config: Config) -> AsyncIterator[Engine]:
+    """The configured engine, which knows its voices but cannot speak; ended with the context."""
+    engine = make_engine(config, purpose="check")
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
 
 
 def check_machine(config: Config) -> list[str]:
@@ -94,7 +103,7 @@ def _check_addresses(config: Config) -> list[str]:
 
 
 def listeners(config: Config) -> Iterator[tuple[str, Kind, str, int]]:
-    """The addresses that SIP and HTTP listen on: the port's key, UDP or TCP, host, port."""
+    """The addresses that SIP and, last, HTTP listen on: the port's key, UDP or TCP, host, port."""
     sip, http = config.sip, config.http
     for name in sip.transports:
         if name == "tls":
@@ -109,13 +118,15 @@ def listeners(config: Config) -> Iterator[tuple[str, Kind, str, int]]:
 
 def _check_ports(config: Config) -> list[str]:
     sip, rtp, http = config.sip, config.rtp, config.http
-    warnings = []
-    for key, kind, host, port in listeners(config):
-        if key == "sip.port" and kind == "udp" and rtp.port_min <= port <= rtp.port_max:
-            warnings.append(f"sip.port {port} lies between rtp.port_min and rtp.port_max: calls cannot use that port")
-        if key != "http.port" and kind == "tcp" and port == http.port != 0 and _overlap(host, http.host):
+    *of_sip, _ = listeners(config)
+    for key, kind, host, port in of_sip:
+        if kind == "tcp" and port == http.port != 0 and _overlap(host, http.host):
             raise ConfigError(f"{key} and http.port are both {port}, but each needs a TCP port of its own")
-    if config.ua.processes > 1 and any(rtp.port_min <= own <= rtp.port_max for own in config.ua.own_ports):
+    warnings = []
+    among_media = {key for key, kind, _, port in of_sip if kind == "udp" and rtp.port_min <= port <= rtp.port_max}
+    if "sip.port" in among_media:
+        warnings.append(f"sip.port {sip.port} lies between rtp.port_min and rtp.port_max: calls cannot use that port")
+    if "ua.first_port" in among_media:
         warnings.append("the ports from ua.first_port on lie between rtp.port_min and rtp.port_max")
     if rtp.num_pairs < sip.max_calls:
         warnings.append(

@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -21,11 +21,8 @@ ENV_PREFIX = "CC_TTS_"
 def load(
     path: Path | None = None, *, environ: Mapping[str, str] | None = None, overrides: Iterable[str] = ()
 ) -> Config:
-    """Build the configuration from a TOML file, names ``CC_TTS_SECTION__KEY`` and texts ``section.key=value``.
-
-    Raises:
-        ConfigError: a key is unknown (the nearest one is named), a value has the wrong type or is out of range, or two
-            values contradict each other.
+    """Build the configuration from a TOML file, names ``CC_TTS_SECTION__KEY`` and texts ``section.key=value``; raises
+    ``ConfigError`` for an unknown key (the nearest one is named), a wrong value, and values that contradict each other.
     """
     tree = {} if path is None else _read_toml(path)
     for name, value in sorted((environ or {}).items()):
@@ -130,35 +127,34 @@ def _set(tree: dict[str, Any], keys: list[str], text: str, *, origin: str) -> No
         if not isinstance(child, dict):
             raise ConfigError(f"{origin}: {key} is a value, not a section")
         node = child
-    node[keys[-1]] = _parse_value(text, is_text=_field_is_text(keys))
+    node[keys[-1]] = _parse_value(keys, text)
 
 
-def _parse_value(text: str, *, is_text: bool) -> Any:
+def _parse_value(keys: list[str], text: str) -> Any:
     """Read a value as TOML would; anything that is not TOML, and anything meant for a text field, is text."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError):
         return text
+    section = RouteConfig if keys[0] == "routes" else get_type_hints(Config).get(keys[0])
+    is_text = section is not None and get_type_hints(section).get(keys[-1]) is str
     return text if is_text and not isinstance(value, str) else value
 
 
-def _field_is_text(keys: list[str]) -> bool:
-    section = RouteConfig if keys[0] == "routes" else get_type_hints(Config).get(keys[0])
-    return section is not None and get_type_hints(section).get(keys[-1]) is str
-
-
-def _check_keys(tree: Mapping[str, Any], cls: Any, where: str) -> None:
-    hints = get_type_hints(cls)
+def _check_keys(tree: object, kind: Any, where: str) -> None:
+    """Refuse what ``kind`` has no field for; a value that is no table is left to msgspec."""
+    if not isinstance(tree, Mapping):
+        return
+    if get_origin(kind) is dict:  # the routes
+        known = dict.fromkeys(tree, get_args(kind)[1])
+    elif dataclasses.is_dataclass(kind):
+        known = get_type_hints(kind)
+    else:
+        return
     for key, value in tree.items():
-        if key not in hints:
-            raise ConfigError(_unknown_key(where, key, hints))
-        if key == "routes" and cls is Config:
-            if isinstance(value, Mapping):
-                for user, route in value.items():
-                    if isinstance(route, Mapping):
-                        _check_keys(route, RouteConfig, f"routes.{user}.")
-        elif dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
-            _check_keys(value, hints[key], f"{where}{key}.")
+        if key not in known:
+            raise ConfigError(_unknown_key(where, key, known))
+        _check_keys(value, known[key], f"{where}{key}.")
 
 
 def _unknown_key(where: str, key: str, known: Iterable[str]) -> str:
@@ -170,15 +166,16 @@ def _unknown_key(where: str, key: str, known: Iterable[str]) -> str:
     return f"unknown key {where}{key}; known here: {', '.join(sorted(known))}"
 
 
-def _expand_tokens(tree: Mapping[str, Any]) -> dict[str, Any]:
+def _expand_tokens(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     """A token given as plain text has every scope."""
-    result = {key: dict(value) if isinstance(value, Mapping) else value for key, value in tree.items()}
-    tokens = result.get("http", {}).get("tokens") if isinstance(result.get("http"), dict) else None
+    http = tree.get("http")
+    tokens = http.get("tokens") if isinstance(http, Mapping) else None
     if isinstance(tokens, str):
         tokens = [part for part in tokens.split(",") if part]
-    if isinstance(tokens, list):
-        result["http"]["tokens"] = [{"token": t} if isinstance(t, str) else t for t in tokens]
-    return result
+    if not isinstance(tokens, list):
+        return tree
+    tokens = [{"token": each} if isinstance(each, str) else each for each in tokens]
+    return {**tree, "http": {**tree["http"], "tokens": tokens}}
 
 
 def _readable(message: str) -> str:

@@ -6,19 +6,19 @@
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from cc_tts.config.security import AuthConfig, SrtpUse, TlsConfig
 from cc_tts.errors import ConfigError
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 Scope = Literal["read", "call", "admin"]
+DigestAlgorithm = Literal["SHA-256", "MD5"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
 MAX_PORT = 65_535
 MAX_LEAD_IN_MS = 10_000
@@ -77,6 +77,43 @@ class UaConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """``[tls]``: SIP over TLS (RFC 3261 §26.2, RFC 5922), at ``sip.tls_port`` when ``sip.transports`` has it.
+
+    TLS 1.2 or 1.3. Files are in PEM form. ``cc_tts/config/tls.py`` looks at them.
+    """
+
+    certificate_file: str = ""
+    private_key_file: str = ""
+    private_key_password: str = field(default="", repr=False)
+    ca_file: str = ""
+    verify_client: bool = False
+    verify_server: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class UserConfig:
+    """A user name and password that a caller may authenticate with."""
+
+    username: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^:\x00-\x1f\x7f]+$")]
+    password: Annotated[str, msgspec.Meta(min_length=8, max_length=256)] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthConfig:
+    """``[auth]``: digest authentication of inbound INVITEs (RFC 3261 §22.1, RFC 8760). No users: no challenges.
+
+    ``algorithms`` are offered in this order, the strongest first.
+    """
+
+    realm: Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]+$")] = "cc-tts"
+    users: tuple[UserConfig, ...] = field(default=(), repr=False)
+    exempt_peers: tuple[str, ...] = ()
+    algorithms: tuple[DigestAlgorithm, ...] = ("SHA-256", "MD5")
+    nonce_lifetime_s: Annotated[float, msgspec.Meta(ge=1, le=3600)] = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrationConfig:
     """``[registration]``: register with a PBX (RFC 3261 §10) and answer its digest challenges. Empty registrar: off."""
 
@@ -96,7 +133,7 @@ class RtpConfig:
     port_min: Annotated[int, msgspec.Meta(ge=1024, le=65534)] = 16384
     port_max: Annotated[int, msgspec.Meta(ge=1025, le=65535)] = 16584
     codecs: tuple[Literal["PCMU", "PCMA", "G722", "L16"], ...] = ("PCMU", "PCMA", "G722", "L16")
-    srtp: SrtpUse = "off"
+    srtp: Literal["off", "optional", "required"] = "off"
     inactivity_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
     quarantine_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 5.0
     unacked_ms: Annotated[int, msgspec.Meta(ge=0, le=32_000)] = 2000
@@ -251,128 +288,125 @@ class Config:
 
 def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
-    _check_sip(config)
-    _check_ua(config)
-    _check_tls(config)
-    _check_rtp(config)
-    _check_tts(config)
-    _check_playout(config)
-    _check_http(config)
-    _check_routes(config)
-    _check_registration(config)
-    _check_peers("sip.trusted_peers", config.sip.trusted_peers)
-    _check_peers("sip.allowed_peers", config.sip.allowed_peers)
-    _check_auth(config.auth)
+    for faults_of in (_sip, _ua, _tls, _rtp, _tts, _playout, _http, _routes, _registration, _peers, _auth):
+        for fault in faults_of(config):
+            raise ConfigError(fault)
 
 
-def _check_sip(config: Config) -> None:
-    if not config.sip.transports:
-        raise ConfigError('sip.transports is empty; use any of "udp", "tcp", "tls"')
-    for key, host in (("sip.host", config.sip.host), ("sip.public_address", config.sip.public_address)):
+def _sip(config: Config) -> Iterator[str]:
+    sip = config.sip
+    if not sip.transports:
+        yield 'sip.transports is empty; use any of "udp", "tcp", "tls"'
+    for key, host in (("sip.host", sip.host), ("sip.public_address", sip.public_address)):
         if host and (":" in host or not is_ip_address(host)):
-            raise ConfigError(f"{key}: {host!r} is not an IPv4 address, and SIP and RTP are spoken over IPv4 only")
-    for address in config.sip.nameservers:
+            yield f"{key}: {host!r} is not an IPv4 address, and SIP and RTP are spoken over IPv4 only"
+    for address in sip.nameservers:
         if not is_ip_address(address):
-            raise ConfigError(f"sip.nameservers: {address!r} is not an IP address")
+            yield f"sip.nameservers: {address!r} is not an IP address"
 
 
-def _check_ua(config: Config) -> None:
+def _ua(config: Config) -> Iterator[str]:
     num, ports, sip, rtp = config.ua.processes, config.ua.own_ports, config.sip, config.rtp
     if num == 1:
         return
     if sip.transports != ("udp",):
-        raise ConfigError(
+        yield (
             f'ua.processes is {num}: calls are spread over UDP only, so set sip.transports = ["udp"], or ua.processes = 1'
         )
     if sip.port == 0 or ports[0] == 0 or ports[-1] > MAX_PORT or sip.port in ports:
-        raise ConfigError(
+        yield (
             f"ua.first_port: {num} processes need ports {ports[0]} to {ports[-1]}, between 1 and {MAX_PORT}, and sip.port "
             f"({sip.port}) must be another one"
         )
     if 0 < sip.max_calls < num:
-        raise ConfigError(f"sip.max_calls is {sip.max_calls}, fewer than the {num} of ua.processes")
+        yield f"sip.max_calls is {sip.max_calls}, fewer than the {num} of ua.processes"
     if rtp.num_pairs < num:
-        raise ConfigError(f"rtp.port_min to rtp.port_max has ports for fewer calls than the {num} of ua.processes")
+        yield f"rtp.port_min to rtp.port_max has ports for fewer calls than the {num} of ua.processes"
 
 
-def _check_rtp(config: Config) -> None:
-    if config.rtp.port_max - config.rtp.port_min < 1:
-        raise ConfigError("rtp.port_max must be above rtp.port_min; a call needs two ports")
-    if not config.rtp.codecs:
-        raise ConfigError('rtp.codecs is empty; use any of "PCMU", "PCMA", "G722", "L16"')
-    if set(config.rtp.codecs) == {"L16"}:
-        raise ConfigError('rtp.codecs has "L16" alone, which is answered but not offered; add "PCMU", "PCMA" or "G722"')
+def _rtp(config: Config) -> Iterator[str]:
+    rtp = config.rtp
+    if rtp.port_max - rtp.port_min < 1:
+        yield "rtp.port_max must be above rtp.port_min; a call needs two ports"
+    if not rtp.codecs:
+        yield 'rtp.codecs is empty; use any of "PCMU", "PCMA", "G722", "L16"'
+    if set(rtp.codecs) == {"L16"}:
+        yield 'rtp.codecs has "L16" alone, which is answered but not offered; add "PCMU", "PCMA" or "G722"'
 
 
-def _check_tts(config: Config) -> None:
+def _tts(config: Config) -> Iterator[str]:
     if not config.tts.devices:
-        raise ConfigError('tts.devices is empty; use ["auto"], ["cuda:0"] or ["cpu"]')
+        yield 'tts.devices is empty; use ["auto"], ["cuda:0"] or ["cpu"]'
     for device in config.tts.devices:
         if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", device):
-            raise ConfigError(f"tts.devices: {device!r} is not a device; use auto, cpu, cuda or cuda:N")
+            yield f"tts.devices: {device!r} is not a device; use auto, cpu, cuda or cuda:N"
 
 
-def _check_playout(config: Config) -> None:
-    if config.playout.start_threshold_min_ms > config.playout.start_threshold_max_ms:
-        raise ConfigError("playout.start_threshold_min_ms is above playout.start_threshold_max_ms")
-    if config.playout.start_threshold_max_ms > config.playout.window_ms:
-        raise ConfigError(
+def _playout(config: Config) -> Iterator[str]:
+    playout = config.playout
+    if playout.start_threshold_min_ms > playout.start_threshold_max_ms:
+        yield "playout.start_threshold_min_ms is above playout.start_threshold_max_ms"
+    if playout.start_threshold_max_ms > playout.window_ms:
+        yield (
             "playout.start_threshold_max_ms is above playout.window_ms: a prompt that waits for so much audio would never "
             "start; raise playout.window_ms"
         )
 
 
-def _check_http(config: Config) -> None:
-    if not config.http.tokens and not _is_loopback(config.http.host):
-        raise ConfigError(
-            f"http.host is {config.http.host} but no token is configured: anybody there could make calls. "
+def _http(config: Config) -> Iterator[str]:
+    host = config.http.host
+    is_loopback = ipaddress.ip_address(host).is_loopback if is_ip_address(host) else host == "localhost"
+    if not config.http.tokens and not is_loopback:
+        yield (
+            f"http.host is {host} but no token is configured: anybody there could make calls. "
             "Set http.tokens, or bind 127.0.0.1"
         )
 
 
-def _check_routes(config: Config) -> None:
+def _routes(config: Config) -> Iterator[str]:
     for user, route in config.routes.items():
         if route.unanswered_greeting and route.answer != "manual":
-            raise ConfigError(
-                f'routes.{user}.unanswered_greeting is for answer = "manual"; with "{route.answer}" every call is answered'
-            )
+            yield f'routes.{user}.unanswered_greeting is for answer = "manual"; with "{route.answer}" every call is answered'
 
 
-def _check_registration(config: Config) -> None:
+def _registration(config: Config) -> Iterator[str]:
     if config.registration.registrar and not config.registration.username:
-        raise ConfigError("registration.registrar is set but registration.username is empty")
+        yield "registration.registrar is set but registration.username is empty"
 
 
-def _check_tls(config: Config) -> None:
+def _tls(config: Config) -> Iterator[str]:
     sip, tls = config.sip, config.tls
     if "tls" in sip.transports:
         if "tcp" in sip.transports and sip.port == sip.tls_port != 0:
-            raise ConfigError(f"sip.port and sip.tls_port are both {sip.port}, but TCP and TLS need a port each")
+            yield f"sip.port and sip.tls_port are both {sip.port}, but TCP and TLS need a port each"
         if not (tls.certificate_file and tls.private_key_file):
-            raise ConfigError(
-                'sip.transports has "tls": set tls.certificate_file and tls.private_key_file, or take "tls" out'
-            )
+            yield 'sip.transports has "tls": set tls.certificate_file and tls.private_key_file, or take "tls" out'
     if bool(tls.certificate_file) != bool(tls.private_key_file):
-        raise ConfigError("tls.certificate_file and tls.private_key_file are set together or not at all")
+        yield "tls.certificate_file and tls.private_key_file are set together or not at all"
     if tls.verify_client and not tls.ca_file:
-        raise ConfigError("tls.verify_client is on but tls.ca_file is empty: name the CA whose clients are let in")
+        yield "tls.verify_client is on but tls.ca_file is empty: name the CA whose clients are let in"
 
 
-def _check_peers(key: str, peers: Iterable[str]) -> None:
-    for peer in peers:
+def _peers(config: Config) -> Iterator[str]:
+    sip, auth = config.sip, config.auth
+    named = {
+        "sip.trusted_peers": sip.trusted_peers,
+        "sip.allowed_peers": sip.allowed_peers,
+        "auth.exempt_peers": auth.exempt_peers,
+    }
+    for key, peer in ((key, peer) for key, peers in named.items() for peer in peers):
         try:
             ipaddress.ip_network(peer)
         except ValueError as error:
-            raise ConfigError(f"{key}: {error}; write an address or a network such as 10.0.0.0/8") from None
+            yield f"{key}: {error}; write an address or a network such as 10.0.0.0/8"
 
 
-def _check_auth(auth: AuthConfig) -> None:
-    _check_peers("auth.exempt_peers", auth.exempt_peers)
-    names = [user.username for user in auth.users]
+def _auth(config: Config) -> Iterator[str]:
+    names = [user.username for user in config.auth.users]
     if len(set(names)) < len(names):
-        raise ConfigError("auth.users names a user twice")
-    if not auth.algorithms:
-        raise ConfigError('auth.algorithms is empty; use any of "SHA-256", "MD5"')
+        yield "auth.users names a user twice"
+    if not config.auth.algorithms:
+        yield 'auth.algorithms is empty; use any of "SHA-256", "MD5"'
 
 
 def is_ip_address(text: str) -> bool:
@@ -382,10 +416,3 @@ def is_ip_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

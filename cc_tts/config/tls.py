@@ -6,17 +6,17 @@ which fails for the same reasons as one with a peer that verifies, validity date
 
 import contextlib
 import hashlib
+import re
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from cc_tts.config.security import TlsConfig
+from cc_tts.config.schema import TlsConfig
 from cc_tts.errors import ConfigError
 
 WARN_DAYS: Final = 30
 """A certificate that expires sooner than this gets a warning."""
-_SECONDS_A_DAY: Final = 86_400
 _MAX_FLIGHTS: Final = 8
 """Round trips of a handshake at most; TLS 1.2 takes two."""
 _NOT_YET_VALID: Final = 9
@@ -27,11 +27,8 @@ SYSTEM_CA_FILES: Final = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/ce
 
 
 def check(tls: TlsConfig, *, now_s: float) -> list[str]:
-    """Look at every file of ``[tls]`` that is named: what still works and should be looked after, a sentence each (an
-    expired certificate, one that soon will be…). ``now_s``: seconds since the epoch.
-
-    Raises:
-        ConfigError: a file is missing or cannot be used; the message names it and says what to do.
+    """Look at every file of ``[tls]`` that is named: what still works and should be looked after, a sentence each. Raises
+    ``ConfigError``, which says what to do, if a file cannot be used. ``now_s``: seconds since the epoch.
     """
     warnings: list[str] = []
     if tls.certificate_file:
@@ -109,13 +106,11 @@ def _pair_fault(tls: TlsConfig, reason: str) -> str:
 
 def _leaf(path: str) -> str:
     """The first certificate of a file, the one the server is known by."""
-    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
     text = Path(path).read_text(encoding="ascii", errors="replace")
-    _, found, rest = text.partition(begin)
-    body, ended, _ = rest.partition(end)
-    if not found or not ended:
+    match = re.search("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", text, re.DOTALL)
+    if match is None:
         raise ConfigError(f"tls.certificate_file: {path} holds no certificate in PEM form")
-    return f"{begin}{body}{end}\n"
+    return match[0]
 
 
 def _validity(path: str, server: ssl.SSLContext, client: ssl.SSLContext, now_s: float) -> list[str]:
@@ -131,12 +126,9 @@ def _validity(path: str, server: ssl.SSLContext, client: ssl.SSLContext, now_s: 
         return [f"{path}: peers that verify will refuse it: {error.verify_message}"]
     except ssl.SSLError as error:
         raise ConfigError(f"{path}: TLS does not work with it: {error.reason or error}") from None
-    ends_s = ssl.cert_time_to_seconds(str(seen["notAfter"]))
-    days = int((ends_s - now_s) // _SECONDS_A_DAY)
-    if days < WARN_DAYS:
-        day = datetime.fromtimestamp(ends_s, UTC).date().isoformat()
-        return [f"{path} expires in {days} days, on {day}; have it renewed"]
-    return []
+    ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(str(seen["notAfter"])), UTC)
+    days = (ends - datetime.fromtimestamp(now_s, UTC)).days
+    return [f"{path} expires in {days} days, on {ends.date()}; have it renewed"] if days < WARN_DAYS else []
 
 
 def _client() -> ssl.SSLContext:

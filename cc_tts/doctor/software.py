@@ -151,33 +151,27 @@ def _device(what: str, name: str, devices: list[dict[str, Any]]) -> Finding:
 def check_model(subject: Subject) -> Iterator[Finding]:
     """Whether the model's files are there and of the published size; with ``deep``, whether they hold what they should."""
     tts = subject.config.tts
-    if COSYVOICE2 not in engine_names(tts) or not tts.model_dir:
-        return
     folder = Path(tts.model_dir).expanduser()
-    if not folder.is_dir():
-        return  # check_configuration says so
+    if COSYVOICE2 not in engine_names(tts) or not tts.model_dir or not folder.is_dir():
+        return  # check_configuration says if there is no such folder
     sizes = {file: path.stat().st_size for file in PUBLISHED if (path := folder / file.name).is_file()}
-    yield from _missing_files(folder, sizes)
-    if subject.deep and (wrong := _deep_fault(subject, folder)):
-        yield fail("model", wrong, f"`cc-tts model check {folder}` says more")
-        return
-    others = [file.name for file, size in sizes.items() if file.need == "engine" and size != file.num_bytes]
-    note = f"; not of the published size: {', '.join(others)}" if others else ""
-    yield ok("model", f"{folder}: {'read and checked' if subject.deep else 'sizes compared'}{note}")
-
-
-def _missing_files(folder: Path, sizes: Mapping[PublishedFile, int]) -> Iterator[Finding]:
     for need, make in (("engine", fail), ("enrolment", warn)):
         if missing := [file.name for file in PUBLISHED if file.need == need and not sizes.get(file)]:
             detail = f"{folder}: {', '.join(missing)} missing or empty, needed for the {need}"
             yield make("model", detail, "`cc-tts model download` fetches the model")
+    yield _content(subject, folder, sizes)
 
 
-def _deep_fault(subject: Subject, folder: Path) -> str:
-    """What ``cc-tts model check`` says is wrong; empty if nothing is."""
-    ran = subject.probes.run((*MODEL_CHECK, str(folder)), timeout_s=DEEP_S)
-    faults = [line for line in ran.output.splitlines() if line.startswith("wrong: ")]
-    return "" if ran.status == 0 else faults[0] if faults else _why(ran)
+def _content(subject: Subject, folder: Path, sizes: Mapping[PublishedFile, int]) -> Finding:
+    """What ``cc-tts model check`` says with ``deep``, else what the sizes say."""
+    if subject.deep:
+        ran = subject.probes.run((*MODEL_CHECK, str(folder)), timeout_s=DEEP_S)
+        if ran.status != 0:
+            faults = (line for line in ran.output.splitlines() if line.startswith("wrong: "))
+            return fail("model", next(faults, None) or _why(ran), f"`cc-tts model check {folder}` says more")
+    others = [file.name for file, size in sizes.items() if file.need == "engine" and size != file.num_bytes]
+    note = f"; not of the published size: {', '.join(others)}" if others else ""
+    return ok("model", f"{folder}: {'read and checked' if subject.deep else 'sizes compared'}{note}")
 
 
 def check_voices(subject: Subject) -> Iterator[Finding]:

@@ -110,23 +110,11 @@ class ChildSpec:
 
 
 def python_child(
-    name: str,
-    module: str,
-    *,
-    messages: Sequence[type[Message]],
-    settings: object,
-    start_timeout_s: float = START_TIMEOUT_S,
-    heartbeat_timeout_s: float = HEARTBEAT_TIMEOUT_S,
+    name: str, module: str, *, messages: Sequence[type[Message]], settings: object, **timeouts_s: float
 ) -> ChildSpec:
     """A module of this package as a child; ``settings`` (a struct or dataclass) goes to its standard input as JSON."""
-    return ChildSpec(
-        name=name,
-        argv=(sys.executable, "-m", module),
-        messages=messages,
-        stdin=msgspec.json.encode(settings),
-        start_timeout_s=start_timeout_s,
-        heartbeat_timeout_s=heartbeat_timeout_s,
-    )
+    argv, stdin = (sys.executable, "-m", module), msgspec.json.encode(settings)
+    return ChildSpec(name=name, argv=argv, messages=messages, stdin=stdin, **timeouts_s)
 
 
 class Supervisor:
@@ -372,17 +360,14 @@ class Supervisor:
         self.hello = None
         if process is None:
             return reason
-        if process.returncode is None:
-            timeout_s = EXIT_TIMEOUT_S if reason == CLOSED_BY_CHILD else HUNG_TIMEOUT_S
-            try:
-                await asyncio.wait_for(process.wait(), timeout_s)
-            except TimeoutError:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-                return reason
-        assert process.returncode is not None
-        exit_reason = _exit_reason(process.returncode)
+        timeout_s = EXIT_TIMEOUT_S if reason == CLOSED_BY_CHILD else HUNG_TIMEOUT_S
+        try:
+            exit_reason = _exit_reason(await asyncio.wait_for(process.wait(), timeout_s))
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            return reason
         return exit_reason if reason in (CLOSED_BY_CHILD, exit_reason) else f"{reason}; {exit_reason}"
 
 

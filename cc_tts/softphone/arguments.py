@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from cc_tts.softphone.plan import TIME, DialPlan, PhoneSettings, parse_header, parse_uri
-from cc_tts.softphone.speak import SpeakOrder
+from cc_tts.softphone.plan import DialPlan, PhoneSettings, parse_header, parse_uri, seconds_of
+from cc_tts.softphone.speak import SpeakRequest
 
 PASSWORD_VARIABLE: Final = "CC_TTS_CALL_PASSWORD"  # noqa: S105 - a name, not a password
 TOKEN_VARIABLE: Final = "CC_TTS_CALL_TOKEN"  # noqa: S105
@@ -22,7 +22,7 @@ class CallArguments:
 
     plan: DialPlan
     phone: PhoneSettings
-    speak: SpeakOrder | None
+    speak: SpeakRequest | None
     is_json: bool
     is_quiet: bool
 
@@ -34,15 +34,13 @@ def _port(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    match = TIME.fullmatch(text)
-    value = 0.0 if match is None else float(match[1]) / (1000 if match[2] == "ms" else 1)
+    value = seconds_of(text) or 0.0
     if not 0 < value <= 86_400:  # noqa: PLR2004 - a day
         raise argparse.ArgumentTypeError(f"{text!r} is no length of time; right is seconds, as in 10 or 2.5s")
     return value
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Every argument, with help."""
+def _build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="cc-tts call",
         description="Dial a SIP URI, record, and report packets and timing.",
@@ -60,12 +58,15 @@ def build_parser() -> argparse.ArgumentParser:
     add("--local-port", type=_port, default=0, metavar="PORT", help="SIP port (0: any)")
     add("--rtp-port", type=_port, default=0, metavar="PORT", help="RTP port (0: any)")
     add("--username", default="", help="for digest authentication")
-    add("--password", default=None, help=f"better in the environment: {PASSWORD_VARIABLE}")
+    add(
+        "--password", default=environ.get(PASSWORD_VARIABLE, ""), help=f"better in the environment: {PASSWORD_VARIABLE}"
+    )
     add("--header", action="append", default=[], metavar="'X-Foo: bar'", help="extra INVITE header")
     add("--timeout", type=_seconds, default=30.0, metavar="S", help="give up if not answered in S (30)")
     add("--speak", default="", metavar="TEXT", help="after the answer, ask the server to speak TEXT")
     add("--api", default="", metavar="URL", help="the server's REST address, for --speak")
-    add("--token", default=None, metavar="T", help=f"for --api; better in {TOKEN_VARIABLE}")
+    token_help = f"for --api; better in {TOKEN_VARIABLE}"
+    add("--token", default=environ.get(TOKEN_VARIABLE, ""), metavar="T", help=token_help)
     add("--voice", default="", help="for --speak")
     add("--json", action="store_true", help="print the report as one JSON document")
     add("--quiet", action="store_true", help="print no progress")
@@ -74,12 +75,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> CallArguments:
     """Read the command line; a fault ends the process with status 2, as argparse does."""
-    parser = build_parser()
+    parser = _build_parser(environ)
     given = parser.parse_args(argv)
-    if given.token is None:
-        given.token = environ.get(TOKEN_VARIABLE, "")
-    if given.password is None:
-        given.password = environ.get(PASSWORD_VARIABLE, "")
     try:
         if given.from_uri:
             given.from_uri = parse_uri(given.from_uri)[0]
@@ -88,7 +85,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> CallArguments:
             codec=given.codec,
             headers=dict(parse_header(text) for text in given.header),
             rtp_port=given.rtp_port,
-            record="" if given.record is None else str(given.record),
+            record=str(given.record or ""),
             dtmf=given.dtmf,
             timeout_s=given.timeout,
             max_talk_s=given.duration,
@@ -102,7 +99,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> CallArguments:
     return CallArguments(plan, phone, speak, given.json, given.quiet)
 
 
-def _speak_order(text: str, api: str, token: str, voice: str) -> SpeakOrder | None:
+def _speak_order(text: str, api: str, token: str, voice: str) -> SpeakRequest | None:
     if not text.strip():
         if text:
             raise ValueError("--speak: empty text")
@@ -112,4 +109,4 @@ def _speak_order(text: str, api: str, token: str, voice: str) -> SpeakOrder | No
     url = urllib.parse.urlsplit(api)
     if url.scheme not in {"http", "https"} or not url.netloc:
         raise ValueError(f"--speak needs --api URL; right is http://HOST:PORT, got {api!r}")
-    return SpeakOrder(text=text, api=api, token=token, voice=voice)
+    return SpeakRequest(text=text, api=api, token=token, voice=voice)

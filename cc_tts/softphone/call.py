@@ -19,11 +19,12 @@ from cc_tts.softphone.plan import DialPlan, parse_key_plan
 from cc_tts.softphone.report import CallReport, Ending, RecordingReport, rtp_report
 from cc_tts.softphone.rtp.endpoint import RtpEndpoint, open_socket
 from cc_tts.softphone.rtp.packets import PAYLOAD_TYPES, RATE_HZ, Keypress
-from cc_tts.softphone.rtp.receiver import Key, RtpReceiver, Talkspurt
+from cc_tts.softphone.rtp.receiver import RtpReceiver
 from cc_tts.ua.sip_thread import SipThread, callback, pj_detail
 
 _HANGUP_TIMEOUT_NS: Final = 5_000_000_000
 """Time to wait for the response to our BYE or CANCEL before the call counts as ended."""
+_HELD_BY: Final = {pj.PJSUA_CALL_MEDIA_LOCAL_HOLD: {"by": "us"}, pj.PJSUA_CALL_MEDIA_REMOTE_HOLD: {"by": "them"}}
 
 
 class _PjCall(pj.Call):  # type: ignore[misc]  # pjsua2 has no types
@@ -67,13 +68,8 @@ class SoftphoneCall:
         self._emit = emit
         self._address = address
         self._receiver = RtpReceiver(self._report_event)
-        self._rtp = RtpEndpoint(
-            open_socket(address, plan.rtp_port),
-            PAYLOAD_TYPES[plan.codec],
-            self._receiver,
-            clock,
-            self._report_event,
-        )
+        sock, payload_type = open_socket(address, plan.rtp_port), PAYLOAD_TYPES[plan.codec]
+        self._rtp = RtpEndpoint(sock, payload_type, self._receiver, clock, self._report_event)
         self._is_held = False
         self._pj: _PjCall | None = _PjCall(account, self)
 
@@ -84,13 +80,10 @@ class SoftphoneCall:
         SipThread.check()
         assert self._pj is not None
         param = _audio_param()
-        headers = pj.SipHeaderVector()
         for name, value in self.plan.headers.items():
             header = pj.SipHeader()
             header.hName, header.hValue = name, value
-            headers.append(header)
-        param.txOption.headers = headers
-        self._rtp.start()
+            param.txOption.headers.append(header)
         self.facts.invite_ns = self._clock.now_ns()
         try:
             self._pj.makeCall(f"<{self.plan.uri}>", param)  # so that ;parameters stay the URI's own
@@ -147,20 +140,21 @@ class SoftphoneCall:
         now_ns = self._clock.now_ns()
         facts = self.facts
         self._note_message(event)
-        if info.state == pj.PJSIP_INV_STATE_EARLY and facts.ringing_ns is None:
-            facts.ringing_ns = now_ns
-            self._report_event("ringing", now_ns)
-        if info.state == pj.PJSIP_INV_STATE_CONNECTING and facts.answered_ns is None:
-            facts.answered_ns = now_ns
-        if info.state == pj.PJSIP_INV_STATE_CONFIRMED:
-            self._answered()
-        if info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
-            facts.ended_ns = now_ns
-            facts.last_code, facts.last_reason = info.lastStatusCode, info.lastReason
+        match info.state:
+            case pj.PJSIP_INV_STATE_EARLY if facts.ringing_ns is None:
+                facts.ringing_ns = now_ns
+                self._report_event("ringing", now_ns)
+            case pj.PJSIP_INV_STATE_CONNECTING if facts.answered_ns is None:
+                facts.answered_ns = now_ns
+            case pj.PJSIP_INV_STATE_CONFIRMED:
+                self._answered(facts.answered_ns or now_ns)
+            case pj.PJSIP_INV_STATE_DISCONNECTED:
+                facts.ended_ns = now_ns
+                facts.last_code, facts.last_reason = info.lastStatusCode, info.lastReason
 
-    def _answered(self) -> None:
+    def _answered(self, answered_ns: int) -> None:
         self.facts.is_connected = True
-        answered_ns = self.facts.answered_ns = self.facts.answered_ns or self._clock.now_ns()
+        self.facts.answered_ns = answered_ns
         self._report_event("answered", answered_ns, sip_call_id=self.facts.sip_call_id)
         keys = parse_key_plan(self.plan.dtmf)
         try:
@@ -182,8 +176,7 @@ class SoftphoneCall:
         facts = self.facts
         if message.startswith("SIP/2.0 "):
             facts.has_any_response = True
-            if (retry_after_s := sdp.retry_after_s(message)) is not None:
-                facts.retry_after_s = retry_after_s
+            facts.retry_after_s = sdp.retry_after_s(message)
             if message.startswith("SIP/2.0 100") and facts.trying_ns is None:
                 facts.trying_ns = self._clock.now_ns()
         facts.remote_sdp = sdp.body_of(message) or facts.remote_sdp
@@ -201,12 +194,10 @@ class SoftphoneCall:
         is_active = media.status == pj.PJSUA_CALL_MEDIA_ACTIVE and bool(media.dir & pj.PJMEDIA_DIR_ENCODING)
         is_ours = PAYLOAD_TYPES[self.plan.codec] in remote.payload_types
         self._rtp.set_remote(remote, is_sending=is_active and remote.port > 0 and is_ours)
-        held_by = {pj.PJSUA_CALL_MEDIA_LOCAL_HOLD: "us", pj.PJSUA_CALL_MEDIA_REMOTE_HOLD: "them"}.get(media.status)
-        if held_by is not None and not self._is_held:
-            self._report_event("held", self._clock.now_ns(), by=held_by)
-        elif held_by is None and self._is_held:
-            self._report_event("unheld", self._clock.now_ns())
-        self._is_held = held_by is not None
+        held_by = _HELD_BY.get(media.status, {})
+        if bool(held_by) != self._is_held:
+            self._is_held = bool(held_by)
+            self._report_event("held" if held_by else "unheld", self._clock.now_ns(), **held_by)
 
     def _report_event(self, event: str, at_ns: int, **values: Any) -> None:
         """On any thread: only enqueues."""
@@ -217,13 +208,10 @@ class SoftphoneCall:
     def settle(self) -> None:
         """Act on what the callbacks recorded; watch the named timeouts."""
         SipThread.check()
-        if self.ending is not None:
-            return
-        facts = self.facts
-        if not facts.ended_ns:
+        if not self.facts.ended_ns:
             self._watch_time(self._clock.now_ns())
-        if facts.ended_ns:
-            self._end(ending_of(facts, self.plan))
+        if self.facts.ended_ns and self.ending is None:
+            self._end(ending_of(self.facts, self.plan))
 
     def _watch_time(self, now_ns: int) -> None:
         facts, plan = self.facts, self.plan
@@ -256,9 +244,10 @@ class SoftphoneCall:
         origin_ns = facts.invite_ns if facts.answered_ns is None else facts.answered_ns
         spurts = receiver.detector.talkspurts
         first_speech_ns = spurts[0].start_at_ns if spurts else None
-        timed: list[Talkspurt | Key] = [*spurts, *self._rtp.keys_sent, *receiver.keys]
-        for each in timed:
-            each.count_from(origin_ns)
+        for spurt in spurts:
+            spurt.start_ms, spurt.end_ms = (ms_between(origin_ns, at) for at in (spurt.start_at_ns, spurt.end_at_ns))
+        for key in (*self._rtp.keys_sent, *receiver.keys):
+            key.at_ms = ms_between(origin_ns, key.at_ns)
         return CallReport(
             call=self.plan.call,
             uri=self.plan.uri,
@@ -288,7 +277,7 @@ class SoftphoneCall:
             return None
         recording = self._receiver.recording
         try:
-            wav_file.write(Path(self.plan.record), recording.pcm, rate_hz=RATE_HZ)
+            wav_file.write(Path(self.plan.record), bytes(recording.pcm), rate_hz=RATE_HZ)
         except OSError as error:
             self._report_event("error", self._clock.now_ns(), detail=f"{self.plan.record}: {error.strerror}")
             return None

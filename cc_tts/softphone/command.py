@@ -3,20 +3,19 @@
 ::
 
     command              command line ▸ one call ▸ report        arguments, report, speak
-    control              or: JSON lines from another program     bench/softphone is its other end
       └ phone            pjsua2: SIP only, no media of its own   call (one call), sdp
           └ rtp.endpoint our socket: kernel receive times        rtp.receiver, rtp.recording, rtp.packets (bytes ↔ values)
 
 Runs on: the SIP thread (this process's main thread).
 """
 
-import argparse
 import bisect
+import dataclasses
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import IO, Any, Final
 
 import msgspec
@@ -25,12 +24,10 @@ from cc_tts import logs
 from cc_tts.clock import NS_PER_MS, Clock, MonotonicClock, ms_between
 from cc_tts.errors import CcTtsError
 from cc_tts.softphone.arguments import CallArguments, parse
-from cc_tts.softphone.control import Control
 from cc_tts.softphone.phone import Phone, local_address_towards
-from cc_tts.softphone.plan import PhoneSettings, parse_uri
+from cc_tts.softphone.plan import parse_uri
 from cc_tts.softphone.report import CallReport, table
 from cc_tts.softphone.rtp.receiver import PAUSE_MS
-from cc_tts.softphone.speak import SpeakRequest
 
 EXIT_WRONG: Final = 2
 
@@ -57,12 +54,14 @@ def _run_call(arguments: CallArguments, phone: Phone, clock: Clock, is_interrupt
     """Dial and stay until the call is over, progress to standard error; every wait in it has a named timeout."""
     origin_ns = clock.now_ns()
     progress = Progress()
-    speak = None if arguments.speak is None else SpeakRequest(arguments.speak, clock)
+    speak = arguments.speak
 
     def write(events: Iterator[dict[str, Any]]) -> None:
         for event in events:
-            if not arguments.is_quiet and not arguments.is_json:
-                sys.stderr.write(_progress_line(origin_ns, event))
+            words = (event.get(key) for key in ("event", "digit", "result", "sip_code", "reason", "detail"))
+            at_s = ms_between(origin_ns, event["at_ns"]) / 1000
+            if not (arguments.is_quiet or arguments.is_json):
+                sys.stderr.write(f"{at_s:8.3f} s  {' '.join(str(word) for word in words if word)}\n")
 
     call = phone.dial(arguments.plan)
     while True:
@@ -77,13 +76,8 @@ def _run_call(arguments: CallArguments, phone: Phone, clock: Clock, is_interrupt
                 return report
             progress.add(event)
             if event["event"] == "answered" and speak is not None:
-                speak.start(event["sip_call_id"])
+                speak.start(event["sip_call_id"], clock)
         write(progress.due(clock.now_ns()))
-
-
-def _progress_line(origin_ns: int, event: dict[str, Any]) -> str:
-    detail = " ".join(str(event[key]) for key in ("digit", "result", "sip_code", "reason", "detail") if event.get(key))
-    return f"{ms_between(origin_ns, event['at_ns']) / 1000:8.3f} s  {event['event']} {detail}".rstrip() + "\n"
 
 
 def _write_report(report: CallReport, out: IO[bytes], *, is_json: bool) -> int:
@@ -96,46 +90,35 @@ def _write_report(report: CallReport, out: IO[bytes], *, is_json: bool) -> int:
     return ending.exit_code
 
 
-def _control_settings(words: Sequence[str]) -> PhoneSettings:
-    parser = argparse.ArgumentParser(prog="softphone --control", description="JSON lines on stdin and stdout.")
-    parser.add_argument("--control", action="store_true", required=True)
-    parser.add_argument("--transport", choices=("udp", "tcp"), default="udp")
-    return PhoneSettings(transport=parser.parse_args(words).transport)
+def begin() -> tuple[IO[bytes], Callable[[], bool]]:
+    """Set up the process: its log, our own way to standard output, and whether SIGINT or SIGTERM has come.
 
-
-def _split_stdout() -> IO[bytes]:
-    """Our own way to standard output. PJLIB prints to file descriptor 1 while it starts and ends: that goes nowhere."""
+    PJLIB prints to file descriptor 1 while it starts and ends: that goes nowhere.
+    """
+    logs.configure(level="warning", json=False, process="softphone")
     out = os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)
-    return out
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the softphone; the return value is the exit status."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    arguments = None if "--control" in words else parse(words, os.environ)
-    settings = _control_settings(words) if arguments is None else arguments.phone
-    logs.configure(level="warning", json=False, process="softphone")
-    out = _split_stdout()
     interrupted = threading.Event()  # acted on between two polls
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: interrupted.set())
+    return out, interrupted.is_set
+
+
+def main() -> int:
+    """Run ``cc-tts call``; the return value is the exit status."""
+    arguments = parse(sys.argv[1:], os.environ)
+    settings = arguments.phone
+    out, is_interrupted = begin()
     clock = MonotonicClock()
     try:
-        if arguments is not None and not settings.local_address:
+        if not settings.local_address:
             address = local_address_towards(*parse_uri(arguments.plan.uri)[1:])
-            settings = msgspec.structs.replace(settings, local_address=address)
-        phone = Phone(settings, clock)
-        phone.start()
-        try:
-            if arguments is None:
-                return Control(phone, clock, out=out).run(sys.stdin.fileno(), interrupted.is_set)
-            report = _run_call(arguments, phone, clock, interrupted.is_set)
-        finally:
-            phone.close()
-        return _write_report(report, out, is_json=arguments.is_json)
+            settings = dataclasses.replace(settings, local_address=address)
+        with Phone(settings, clock) as phone:
+            report = _run_call(arguments, phone, clock, is_interrupted)
     except CcTtsError as error:
         sys.stderr.write(f"cc-tts call: {error}\n")
         return EXIT_WRONG
+    return _write_report(report, out, is_json=arguments.is_json)

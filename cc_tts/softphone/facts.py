@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from cc_tts.softphone.plan import DialPlan
-from cc_tts.softphone.report import Ending
+from cc_tts.softphone.report import Ending, Party
 
 
 @dataclass(slots=True)
@@ -30,20 +30,16 @@ class CallFacts:
 def ending_of(facts: CallFacts, plan: DialPlan) -> Ending:
     """The ending of a call that is over, from its observed state."""
     code, reason = facts.last_code, facts.last_reason
-    if facts.answered_ns is not None and facts.is_connected:
-        if facts.has_remote_bye:
-            return Ending("completed", "them", code, reason)
-        if facts.hangup_ns is not None:
-            return Ending("completed", "us", code, reason)
-        return Ending("failed", "nobody", code, reason)
-    if not facts.has_any_response:
-        if facts.is_timed_out:
-            reason = f"no SIP answer from {plan.uri} within {plan.timeout_s:g} s"
-        elif facts.hangup_ns is not None:
-            return Ending("cancelled", "us", code, reason)
-        return Ending("unreachable", "nobody", reason=reason)
+    if facts.is_connected:
+        by: Party = "them" if facts.has_remote_bye else "us" if facts.hangup_ns is not None else "nobody"
+        return Ending("failed" if by == "nobody" else "completed", by, code, reason)
     if facts.is_timed_out:
+        if not facts.has_any_response:
+            reason = f"no SIP answer from {plan.uri} within {plan.timeout_s:g} s"
+            return Ending("unreachable", "nobody", reason=reason)
         return Ending("no_answer", "us", code, f"not answered within {plan.timeout_s:g} s")
     if facts.hangup_ns is not None:
         return Ending("cancelled", "us", code, reason)
+    if not facts.has_any_response:
+        return Ending("unreachable", "nobody", reason=reason)
     return Ending("refused", "them", code, reason, facts.retry_after_s)

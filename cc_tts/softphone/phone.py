@@ -1,20 +1,18 @@
 """The softphone's pjsua2 library: SIP only. Started, polled and ended on one thread.
 
-pjsua2 gets a loop media transport and a null sound device: it opens no RTP or RTCP socket and sends no
-packet, while offer/answer, hold and codecs work as ever. RTP is ours (:mod:`cc_tts.softphone.rtp.endpoint`).
-
-Runs on: the SIP thread.
+pjsua2 gets a loop media transport and a null sound device: it opens no RTP or RTCP socket and sends no packet, while
+offer/answer, hold and codecs work as ever. RTP is ours (:mod:`cc_tts.softphone.rtp.endpoint`). Runs on: the SIP thread.
 """
 
 import contextlib
 import socket
 from collections import deque
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pjsua2 as pj
 
 from cc_tts.clock import Clock
-from cc_tts.errors import CapacityExceeded, ProcessFailed
+from cc_tts.errors import ProcessFailed
 from cc_tts.softphone.call import SoftphoneCall
 from cc_tts.softphone.plan import DialPlan, PhoneSettings
 from cc_tts.ua.sip_thread import SipThread, pj_detail
@@ -38,7 +36,7 @@ class Phone:
         self._endpoint: Any = None
         self._account: Any = None
 
-    def start(self) -> None:
+    def __enter__(self) -> Self:
         """Start the library, its transport and a local account."""
         SipThread.enter()
         settings = self._settings
@@ -57,66 +55,46 @@ class Phone:
             self._account = pj.Account()
             self._account.create(_account_config(settings, transport_id))
         except pj.Error as error:
-            self.close()
+            self.__exit__()
             where = f"{settings.local_address}:{settings.local_port} over {settings.transport}"
             raise ProcessFailed(f"the softphone cannot start on {where}: {pj_detail(error)}") from error
+        return self
 
     def dial(self, plan: DialPlan) -> SoftphoneCall:
-        """Begin a call."""
+        """Begin a call, whose id no other one has that is up."""
         SipThread.check()
-        if len(self.calls) >= MAX_CALLS:
-            raise CapacityExceeded(f"the softphone holds {MAX_CALLS} calls at a time")
-        if plan.call in self.calls:
-            raise ValueError(f"call {plan.call!r} is still up; use another id")
-        call = SoftphoneCall(
-            plan,
-            account=self._account,
-            address=self._settings.local_address,
-            clock=self._clock,
-            emit=self._events.append,
-        )
+        address, emit = self._settings.local_address, self._events.append
+        call = SoftphoneCall(plan, account=self._account, address=address, clock=self._clock, emit=emit)
         self.calls[plan.call] = call
         call.dial()
         return call
 
-    def call(self, call_id: str) -> SoftphoneCall:
-        """A call that is up."""
-        if call_id not in self.calls:
-            raise ValueError(f"no call {call_id!r}; calls up: {', '.join(self.calls) or 'none'}")
-        return self.calls[call_id]
-
     def poll(self) -> list[dict[str, Any]]:
-        """Let the library work for a few ms, settle the calls, and return what happened.
-
-        The report of a call that has ended is its last event.
-        """
+        """Let the library work for a few ms and return what happened; a call's last event is its report."""
         SipThread.check()
         self._endpoint.libHandleEvents(POLL_MS)
-        for call in list(self.calls.values()):
+        for name, call in list(self.calls.items()):
             call.settle()
-            if call.ending is None:
-                continue
-            del self.calls[call.plan.call]
-            call.dispose()
-            report = call.report()
-            at_ns = self._clock.now_ns()
-            self._events.append({"event": "report", "call": call.plan.call, "at_ns": at_ns, "report": report})
+            if call.ending is not None:
+                del self.calls[name]
+                call.dispose()
+                event = {"event": "report", "call": name, "report": call.report(), "at_ns": self._clock.now_ns()}
+                self._events.append(event)
         return [self._events.popleft() for _ in range(len(self._events))]
 
-    def close(self) -> None:
+    def __exit__(self, *_exception: object) -> None:
         """End the library. Calls still up are dropped; hang them up and poll first to end them politely."""
         SipThread.check()
         for call in self.calls.values():
             call.dispose()
         self.calls.clear()
-        if self._endpoint is None:
-            return
         with contextlib.suppress(pj.Error):
             if self._account is not None:
                 self._account.shutdown()
         self._account = None
         with contextlib.suppress(pj.Error):
-            self._endpoint.libDestroy(pj.PJSUA_DESTROY_NO_NETWORK)
+            if self._endpoint is not None:
+                self._endpoint.libDestroy(pj.PJSUA_DESTROY_NO_NETWORK)
         self._endpoint = None
 
 
@@ -148,11 +126,7 @@ def _account_config(settings: PhoneSettings, transport_id: int) -> Any:
 
 
 def local_address_towards(host: str, port: int) -> str:
-    """Address of this machine from which ``host`` is reached. No packet is sent.
-
-    Raises:
-        ProcessFailed: the name does not resolve or there is no route.
-    """
+    """Address of this machine from which ``host`` is reached; raises ``ProcessFailed`` if it is not. No packet is sent."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.connect((host, port))

@@ -1,42 +1,34 @@
-"""What to dial, from which address, and which keys to press when; checked, whether it comes as JSON or as arguments."""
+"""What to dial, from which address, and which keys to press when."""
 
 import ipaddress
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
 from cc_tts import wav_file
-from cc_tts.clock import NS_PER_MS
 from cc_tts.softphone.rtp.packets import Keypress, event_code
 
 _URI: Final = re.compile(
     r"sip:(?:[^@\s<>\"]+@)?(?P<host>[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?(?:[;?][^\s<>\"]*)?", re.ASCII
 )
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9.!%*_+`'~-]+", re.ASCII)  # token of RFC 3261 §25.1
-TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s)?", re.ASCII)
-
-CallId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-_Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
-class DialPlan(msgspec.Struct, tag_field="cmd", tag="dial", forbid_unknown_fields=True, kw_only=True):
-    """What to dial and how; the command ``dial`` of :mod:`cc_tts.softphone.control`.
-
-    Raises:
-        ValueError: the URI, a header, the DTMF plan or the name of the recording is wrong.
-    """
+class DialPlan(msgspec.Struct, kw_only=True):
+    """What to dial and how; raises ``ValueError`` if the URI, a header, the DTMF plan or the recording's name is wrong."""
 
     uri: str
-    call: CallId = "1"
+    call: str = "1"
     codec: Literal["pcmu", "pcma"] = "pcmu"
     headers: dict[str, str] = {}
-    rtp_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
+    rtp_port: int = 0
     record: str = ""
     dtmf: str = ""
-    timeout_s: _Seconds = 30.0
-    max_talk_s: _Seconds = 3600.0
+    timeout_s: float = 30.0
+    max_talk_s: float = 3600.0
 
     def __post_init__(self) -> None:
         self.uri = parse_uri(self.uri)[0]
@@ -46,7 +38,8 @@ class DialPlan(msgspec.Struct, tag_field="cmd", tag="dial", forbid_unknown_field
             wav_file.check_path(Path(self.record))
 
 
-class PhoneSettings(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneSettings:
     """Local addresses, the From URI and credentials."""
 
     local_address: str = "127.0.0.1"
@@ -54,18 +47,11 @@ class PhoneSettings(msgspec.Struct, frozen=True, kw_only=True):
     transport: Literal["udp", "tcp"] = "udp"
     from_uri: str = ""
     username: str = ""
-    password: str = ""
-
-    def __repr__(self) -> str:
-        return f"PhoneSettings({self.transport}, {self.local_address}:{self.local_port})"
+    password: str = field(default="", repr=False)
 
 
 def parse_uri(text: str) -> tuple[str, str, int]:
-    """A SIP URI (RFC 3261 §19.1) with its host and port. ``user@host`` is taken as ``sip:user@host``.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A SIP URI (RFC 3261 §19.1), or ``user@host``, as URI, host and port; raises ``ValueError`` if it is none."""
     if re.fullmatch(r"(sip:)?\+?[\d*#-]+|\w+", text, re.ASCII):
         user = text.removeprefix("sip:")
         raise ValueError(
@@ -93,11 +79,7 @@ def _is_broken_address(host: str) -> bool:
 
 
 def parse_header(text: str) -> tuple[str, str]:
-    """``Name: value`` as one SIP header.
-
-    Raises:
-        ValueError: no name, or a value that would break the message.
-    """
+    """``Name: value``; raises ``ValueError`` for what has no name, or a value that would break the message."""
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon or not _HEADER_NAME.fullmatch(name):
         raise ValueError(f"{text!r} is no header; right is 'X-Name: value'")
@@ -106,18 +88,21 @@ def parse_header(text: str) -> tuple[str, str]:
     return name, value
 
 
-def parse_key_plan(text: str) -> list[Keypress]:
-    """``12@2.5s,#@4s``: digits and when to press them, counted from the answer; digits without a time at once.
+def seconds_of(text: str) -> float | None:
+    """``2.5``, ``2.5s`` or ``300ms`` in seconds; ``None`` if it is no length of time."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)?", text, re.ASCII)
+    return None if match is None else float(match[1]) / (1000 if match[2] == "ms" else 1)
 
-    Raises:
-        ValueError: a digit or a time cannot be read.
+
+def parse_key_plan(text: str) -> list[Keypress]:
+    """``12@2.5s,#@4s``: digits and when to press them, counted from the answer; digits without a time at once. Raises
+    ``ValueError`` if a digit or a time cannot be read.
     """
     plan: list[Keypress] = []
     for item in (part.strip() for part in text.split(",") if text):
         digits, at, when = item.partition("@")
-        match = TIME.fullmatch(when)
-        if not digits or (at and match is None):
+        at_s = seconds_of(when) if at else 0.0
+        if not digits or at_s is None:
             raise ValueError(f"{item!r} in the DTMF plan; right is DIGITS@TIME, as in 12@2.5s or #@300ms")
-        at_ms = 0.0 if match is None else float(match[1]) * (1 if match[2] == "ms" else 1000)
-        plan += (Keypress(event_code(digit), not_before_ns=round(at_ms * NS_PER_MS)) for digit in digits)
+        plan += (Keypress(event_code(digit), not_before_ns=round(at_s * 1e9)) for digit in digits)
     return plan

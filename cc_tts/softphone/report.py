@@ -199,10 +199,7 @@ def _signalling_rows(report: CallReport) -> list[tuple[str, str]]:
 def _media_rows(report: CallReport) -> list[tuple[str, str]]:
     rtp, gaps = report.rtp, report.rtp.gap_ms
     counts = f"{rtp.lost} lost, {rtp.duplicates} duplicate, {rtp.reordered} reordered, {rtp.late} late"
-    keys = [
-        *(("DTMF sent", key) for key in report.dtmf_sent),
-        *(("DTMF received", key) for key in report.dtmf_received),
-    ]
+    keys = [("DTMF sent", key) for key in report.dtmf_sent] + [("DTMF received", key) for key in report.dtmf_received]
     return [
         ("200 to first RTP", _ms(report.answer_to_first_rtp_ms)),
         ("200 to first speech", _ms(report.answer_to_first_speech_ms)),

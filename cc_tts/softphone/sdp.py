@@ -10,18 +10,14 @@ from typing import Final
 
 from cc_tts.softphone.rtp.packets import EVENT_PAYLOAD_TYPE, PAYLOAD_TYPES
 
-_OWN_LINES: Final = (
-    "b=",
-    *(f"a={name}" for name in ("rtpmap:", "fmtp:", "rtcp:", "ssrc:", "ptime:", "X-nat:", "rtcp-mux")),
-)
+_OWN_LINES: Final = ("b=", "a=rtpmap:", "a=fmtp:", "a=rtcp:", "a=ssrc:", "a=ptime:", "a=X-nat:", "a=rtcp-mux")
 _AUDIO: Final = re.compile(r"m=audio (\d{1,5})(?:/\d+)? RTP/AVP((?: \d{1,3})+)\s*", re.ASCII)
 
 
 def _sections(sdp: str) -> list[list[str]]:
     """Lines of the session part and of each m= section."""
     return [
-        [line for line in part.replace("\r\n", "\n").split("\n") if line]
-        for part in re.split(r"^(?=m=)", sdp, flags=re.MULTILINE)
+        [line for line in re.split(r"\r?\n", part) if line] for part in re.split(r"^(?=m=)", sdp, flags=re.MULTILINE)
     ]
 
 
@@ -32,19 +28,19 @@ def with_own_media(sdp: str, *, address: str, port: int, codec: str) -> str:
     pjmedia asserts, which ends the process, on a description that lacks one.
     """
     payload_type = PAYLOAD_TYPES[codec]
+    own_media = [
+        f"m=audio {port} RTP/AVP {payload_type} {EVENT_PAYLOAD_TYPE}",
+        f"c=IN IP4 {address}",
+        f"a=rtpmap:{payload_type} {codec.upper()}/8000",
+        f"a=rtpmap:{EVENT_PAYLOAD_TYPE} telephone-event/8000",
+        f"a=fmtp:{EVENT_PAYLOAD_TYPE} 0-15",
+        "a=ptime:20",
+    ]
     lines: list[str] = []
     for section in _sections(sdp):
         kept = [line for line in section if not line.startswith(_OWN_LINES)]
-        if kept and kept[0].startswith("m=audio ") and not kept[0].startswith("m=audio 0 "):
-            lines += [
-                f"m=audio {port} RTP/AVP {payload_type} {EVENT_PAYLOAD_TYPE}",
-                f"c=IN IP4 {address}",
-                f"a=rtpmap:{payload_type} {codec.upper()}/8000",
-                f"a=rtpmap:{EVENT_PAYLOAD_TYPE} telephone-event/8000",
-                f"a=fmtp:{EVENT_PAYLOAD_TYPE} 0-15",
-                "a=ptime:20",
-            ]
-            kept = [line for line in kept[1:] if not line.startswith("c=")]
+        if re.match("m=audio (?!0 )", "".join(kept[:1])):
+            kept = own_media + [line for line in kept[1:] if not line.startswith("c=")]
         lines += kept
     return "\r\n".join(lines) + "\r\n"
 
@@ -84,11 +80,9 @@ def _address(lines: list[str]) -> str:
 
 
 def _event_payload_type(lines: list[str], payload_types: tuple[int, ...]) -> int | None:
-    for line in lines:
-        match = re.match(r"a=rtpmap:(\d{1,3}) telephone-event/8000", line, re.ASCII | re.IGNORECASE)
-        if match is not None and int(match[1]) in payload_types:
-            return int(match[1])
-    return None
+    matches = (re.match(r"a=rtpmap:(\d{1,3}) telephone-event/8000", line, re.ASCII | re.IGNORECASE) for line in lines)
+    numbers = (int(match[1]) for match in matches if match is not None)
+    return next((number for number in numbers if number in payload_types), None)
 
 
 def body_of(message: str) -> str:

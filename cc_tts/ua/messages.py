@@ -7,8 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from cc_tts.config.schema import LogConfig, RegistrationConfig, RtpConfig, SipConfig
-from cc_tts.config.security import AuthConfig, TlsConfig
+from cc_tts.config.schema import AuthConfig, LogConfig, RegistrationConfig, RtpConfig, SipConfig, TlsConfig
 from cc_tts.media.playout_events import PlayoutEvent
 from cc_tts.media.quality import Quality
 from cc_tts.processes.channel import Message, kinds_of

@@ -308,6 +308,23 @@ def test_files_and_disks(fit: Machine, tmp_path: Path) -> None:
     assert statuses(machine.check_files(subject(fit, file=config_file))) == {}
 
 
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "http.tokens=a-secret-token",
+        "registration.password=secret",
+        'auth.users=[{username="pbx", password="a-secret"}]',
+        "tls.private_key_password=secret",
+    ],
+)
+def test_a_configuration_with_secrets_that_everybody_can_read(secret: str, fit: Machine, tmp_path: Path) -> None:
+    config_file = tmp_path / "c.toml"
+    config_file.touch()
+    config_file.chmod(0o644)
+    assert statuses(machine.check_files(subject(fit, secret, file=config_file)))["config file"] == "warn"
+    assert "config file" not in statuses(machine.check_files(subject(fit, file=config_file)))
+
+
 # --- software
 
 

@@ -86,7 +86,7 @@ def open_rtcp_socket(address: str, port: int) -> socket.socket | None:
 
 
 class RtpEndpoint:
-    """Receives into a :class:`RtpReceiver`, sends a :class:`SilenceStream`, and reports on both by RTCP."""
+    """Receives into a :class:`RtpReceiver`, sends a :class:`SilenceStream`, and reports on both by RTCP, until closed."""
 
     def __init__(
         self, sock: socket.socket, payload_type: int, receiver: RtpReceiver, clock: Clock, report_event: ReportEvent
@@ -114,16 +114,13 @@ class RtpEndpoint:
         self._next_tick_ns = clock.now_ns() + _TICK_NS
         self.packets_sent = 0
         self.keys_sent: list[Key] = []
+        self._thread.start()
 
     @property
     def can_press(self) -> bool:
         """Whether the far side takes telephone-events and packets are being sent."""
         with self._lock:
             return self._is_sending and self._remote is not None and self._remote.event_payload_type is not None
-
-    def start(self) -> None:
-        """Begin to receive."""
-        self._thread.start()
 
     def set_remote(self, remote: RemoteAudio, *, is_sending: bool) -> None:
         """Begin, redirect or suspend sending (hold, re-INVITE)."""
@@ -138,8 +135,7 @@ class RtpEndpoint:
     def close(self) -> None:
         """Stop the thread and close the sockets. What the kernel still holds is taken in first."""
         self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(_CLOSE_TIMEOUT_S)
+        self._thread.join(_CLOSE_TIMEOUT_S)
         self._receiver.detector.finish()
         for sock in self._sockets:
             sock.close()
@@ -208,8 +204,7 @@ class RtpEndpoint:
         self._last_report_ns, self._answers_report = now_ns, False
         sender = b""
         if self.packets_sent:
-            ntp = rtcp.ntp_of(self._clock.wall_s())
-            sender = rtcp.sender_info(ntp, timestamp, self.packets_sent, self._octets_sent)
+            sender = rtcp.sender_info(self._clock.wall_s(), timestamp, self.packets_sent, self._octets_sent)
         report = rtcp.compound(self._stream.ssrc, self._cname, sender, self._block(now_ns))
         with contextlib.suppress(OSError, OverflowError):
             sock.sendto(report, (remote.address, remote.port + 1))
@@ -235,9 +230,7 @@ class RtpEndpoint:
 
     def _drain(self) -> None:
         offset_ns = wall_offset_ns(self._clock)
-        with contextlib.suppress(
-            OSError
-        ):  # nothing left, or an ICMP error of an earlier packet, which this call has cleared
+        with contextlib.suppress(OSError):  # nothing left, or an ICMP error of an earlier packet, which is cleared now
             while True:
                 data, control, _flags, source = self._sock.recvmsg(_MAX_DATAGRAM, 64)
                 arrival_ns = now_ns = self._clock.now_ns()

@@ -23,8 +23,6 @@ DTMF_DIGITS: Final = "0123456789*#ABCD"
 """Index = event code (RFC 4733 §3.2, table 3)."""
 END_PACKETS: Final = 3
 """RFC 4733 §2.5.1.4: the final packet of an event is sent three times."""
-MAX_EVENT_MS: Final = 0xFFFF * 1000 // RATE_HZ
-"""A longer event would need a second segment (RFC 4733 §2.5.1.3)."""
 
 _HEADER: Final = struct.Struct("!BBHII")
 _EVENT: Final = struct.Struct("!BBH")
@@ -145,9 +143,8 @@ class Source:
     """Expected and received packets at the last report."""
 
     def update(self, sequence: int) -> int | None:
-        """Take a sequence number in; returns it extended beyond 16 bits.
-
-        None for a duplicate and for a wild one, which counts only if its successor follows (§A.1).
+        """Take a sequence number in; returns it extended beyond 16 bits, or ``None`` for a duplicate and for a wild one,
+        which counts only if its successor follows (§A.1).
         """
         ahead = (sequence - self.highest + self.MAX_MISORDER) % _SEQ_MOD - self.MAX_MISORDER
         extended = self.highest + ahead
@@ -256,26 +253,22 @@ class SilenceStream:
     def tick(self, now_ns: int, *, event_payload_type: int | None) -> tuple[RtpPacket, Keypress | None]:
         """Packet of this ptime, and the key when this packet is its first. No key leaves without a payload type for it."""
         started: Keypress | None = None
-        packet = RtpPacket(self._payload_type, self._sequence, self.timestamp, self.ssrc, SILENCE[self._payload_type])
-        if event_payload_type is not None and not self._event_payloads and not self._pause and self._is_due(now_ns):
-            started = self._keys.pop(0)
-            self._event_payloads = started.payloads()
-            self._event_timestamp = self.timestamp
+        if event_payload_type is not None and not self._event_payloads and not self._pause:
+            started = self._start_key(now_ns)
+        kind, timestamp, payload = self._payload_type, self.timestamp, SILENCE[self._payload_type]
         if event_payload_type is not None and self._event_payloads:
-            packet = RtpPacket(
-                event_payload_type,
-                self._sequence,
-                self._event_timestamp,
-                self.ssrc,
-                self._event_payloads.pop(0),
-                marker=started is not None,
-            )
+            kind, timestamp, payload = event_payload_type, self._event_timestamp, self._event_payloads.pop(0)
             self._pause = 0 if self._event_payloads else self.PAUSE_TICKS
         else:
             self._pause = max(0, self._pause - 1)
+        packet = RtpPacket(kind, self._sequence, timestamp, self.ssrc, payload, marker=started is not None)
         self._sequence = (self._sequence + 1) % _SEQ_MOD
         self.skip()
         return packet, started
 
-    def _is_due(self, now_ns: int) -> bool:
-        return bool(self._keys) and self._keys[0].not_before_ns <= now_ns
+    def _start_key(self, now_ns: int) -> Keypress | None:
+        if not self._keys or self._keys[0].not_before_ns > now_ns:
+            return None
+        key = self._keys.pop(0)
+        self._event_payloads, self._event_timestamp = key.payloads(), self.timestamp
+        return key

@@ -4,9 +4,9 @@ from array import array
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
-from cc_tts.clock import NS_PER_MS, ms_between
+from cc_tts.clock import NS_PER_MS
 from cc_tts.media import g711
 from cc_tts.media.speech_activity import is_audible
 from cc_tts.softphone.rtp.packets import (
@@ -27,26 +27,18 @@ _DECODERS: Final[dict[int, Callable[[bytes], bytes]]] = {0: g711.ulaw_decode, 8:
 _TS_MOD: Final = 1 << 32
 
 
-class ReportEvent(Protocol):
-    """Reports an event of the call; callable on any thread."""
-
-    def __call__(self, event: str, at_ns: int, **values: Any) -> None:
-        """``at_ns``: instant on CLOCK_MONOTONIC."""
+ReportEvent = Callable[..., None]
+"""Reports an event of the call, on any thread: its name, its instant on CLOCK_MONOTONIC in ns, and values by name."""
 
 
 @dataclass(slots=True)
 class Talkspurt:
-    """Speech without a pause: arrival of its first packet, and the end of what its last packet holds."""
+    """Speech without a pause, from the arrival of its first packet to the end of its last; the report fills in the ms."""
 
     start_at_ns: int
     end_at_ns: int
     start_ms: float = 0.0
     end_ms: float = 0.0
-
-    def count_from(self, origin_ns: int) -> None:
-        """Fill in ``start_ms`` and ``end_ms``."""
-        self.start_ms = ms_between(origin_ns, self.start_at_ns)
-        self.end_ms = ms_between(origin_ns, self.end_at_ns)
 
 
 class TalkspurtDetector:
@@ -82,16 +74,12 @@ class TalkspurtDetector:
 
 @dataclass(slots=True)
 class Key:
-    """A key that was sent or received: instant of its first packet, and the duration it stated."""
+    """A key that was sent or received: instant of its first packet (the report fills in ``at_ms``), and its duration."""
 
     digit: str
     at_ns: int
     duration_ms: float
     at_ms: float = 0.0
-
-    def count_from(self, origin_ns: int) -> None:
-        """Fill in ``at_ms``."""
-        self.at_ms = ms_between(origin_ns, self.at_ns)
 
 
 class RtpReceiver:

@@ -22,9 +22,9 @@ MAX_SECONDS: Final = 3600
 class RtpRecording:
     """16-bit PCM at 8 kHz on the sender's timeline. One SSRC after the other."""
 
-    def __init__(self, *, max_seconds: int = MAX_SECONDS) -> None:
-        self._pcm = bytearray()
-        self._max_bytes = max_seconds * RATE_HZ * BYTES_PER_SAMPLE
+    def __init__(self) -> None:
+        self.pcm = bytearray()
+        """Everything heard."""
         self._ssrc: int | None = None
         self._timestamp = 0
         self._arrival_ns = 0
@@ -35,14 +35,9 @@ class RtpRecording:
         self.starts_at_ns = 0
 
     @property
-    def pcm(self) -> bytes:
-        """Everything heard."""
-        return bytes(self._pcm)
-
-    @property
     def num_samples(self) -> int:
         """Length in samples."""
-        return len(self._pcm) // BYTES_PER_SAMPLE
+        return len(self.pcm) // BYTES_PER_SAMPLE
 
     def add(self, *, ssrc: int, timestamp: int, pcm: bytes, arrival_ns: int) -> None:
         """Place one packet's audio. Duplicates must not come here; packets out of order may."""
@@ -71,12 +66,12 @@ class RtpRecording:
     def _place(self, offset: int, pcm: bytes) -> None:
         start = offset * BYTES_PER_SAMPLE
         end = start + len(pcm)
-        if end > self._max_bytes:
+        if end > MAX_SECONDS * RATE_HZ * BYTES_PER_SAMPLE:
             self.is_truncated = True
             return
-        if start > len(self._pcm):
-            self.filled_samples += (start - len(self._pcm)) // BYTES_PER_SAMPLE
-            self._pcm.extend(bytes(start - len(self._pcm)))
-        elif end <= len(self._pcm):  # a reordered packet goes into the silence that was left for it
+        if start > len(self.pcm):
+            self.filled_samples += (start - len(self.pcm)) // BYTES_PER_SAMPLE
+            self.pcm.extend(bytes(start - len(self.pcm)))
+        elif end <= len(self.pcm):  # a reordered packet goes into the silence that was left for it
             self.filled_samples -= len(pcm) // BYTES_PER_SAMPLE
-        self._pcm[start:end] = pcm
+        self.pcm[start:end] = pcm

@@ -13,13 +13,9 @@ _HEADER: Final = struct.Struct("!BBH")
 _SENDER: Final = struct.Struct("!QIII")
 
 
-def ntp_of(wall_s: float) -> int:
-    """Seconds since 1970 as a 64-bit NTP timestamp."""
-    return int((wall_s + _NTP_EPOCH_S) * 2**32) & 0xFFFF_FFFF_FFFF_FFFF
-
-
-def sender_info(ntp: int, timestamp: int, packets: int, octets: int) -> bytes:
-    """What was sent so far (§6.4.1); ``ntp`` is the instant as :func:`ntp_of` gives it."""
+def sender_info(wall_s: float, timestamp: int, packets: int, octets: int) -> bytes:
+    """What was sent until ``wall_s``, in seconds since 1970 (§6.4.1)."""
+    ntp = int((wall_s + _NTP_EPOCH_S) * 2**32) & 0xFFFF_FFFF_FFFF_FFFF
     return _SENDER.pack(ntp, timestamp, packets & 0xFFFF_FFFF, octets & 0xFFFF_FFFF)
 
 

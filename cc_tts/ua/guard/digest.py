@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.config.security import AuthConfig
+from cc_tts.config.schema import AuthConfig
 
 MAX_CREDENTIALS_CHARS: Final = 2048
 """Of one Authorization header."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pjsua2 as pj
 
 from cc_tts import logs, port_owner
-from cc_tts.config.security import TlsConfig
+from cc_tts.config.schema import TlsConfig
 from cc_tts.ua.messages import UaSettings
 from cc_tts.ua.pjsua2_build import NO_TLS, START_SERVER_BUILD
 from cc_tts.ua.sip_thread import pj_detail

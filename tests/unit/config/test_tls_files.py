@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cc_tts.config import tls as tls_files
-from cc_tts.config.security import TlsConfig
+from cc_tts.config.schema import TlsConfig
 from cc_tts.errors import ConfigError
 from tests.support.certificates import Authority, Pair
 

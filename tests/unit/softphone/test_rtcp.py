@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.softphone.rtp.rtcp import compound, last_sender_report, ntp_of, report_block, sender_info
+from cc_tts.softphone.rtp.rtcp import compound, last_sender_report, report_block, sender_info
 
 pytestmark = pytest.mark.unit
 
-SENDER = sender_info(ntp_of(0.5), timestamp=160, packets=7, octets=1120)
+SENDER = sender_info(0.5, timestamp=160, packets=7, octets=1120)
 BLOCK = report_block(0xABCD, fraction_lost=64, lost=-1, highest=70_000, jitter_ticks=9, lsr=1, dlsr=2)
 
 

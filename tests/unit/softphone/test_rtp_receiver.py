@@ -94,8 +94,9 @@ def test_clock_jump_of_one_ssrc_does_not_make_hours_of_silence() -> None:
     assert recording.num_samples == 320
 
 
-def test_recording_has_a_ceiling() -> None:
-    recording = RtpRecording(max_seconds=1)
+def test_recording_has_a_ceiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cc_tts.softphone.rtp.recording.MAX_SECONDS", 1)
+    recording = RtpRecording()
     for index in range(60):
         recording.add(ssrc=1, timestamp=index * 160, pcm=bytes(320), arrival_ns=index * 20 * MS)
     assert recording.num_samples == 8000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cc_tts.config.security import AuthConfig, DigestAlgorithm, UserConfig
+from cc_tts.config.schema import AuthConfig, DigestAlgorithm, UserConfig
 from cc_tts.ua.guard import digest as module
 from cc_tts.ua.guard.digest import (
     MAX_CREDENTIALS_CHARS,

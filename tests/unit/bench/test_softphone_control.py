@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from cc_tts.softphone.control import Command
+from bench.softphone_control import Command
 from cc_tts.softphone.plan import DialPlan
 
 pytestmark = pytest.mark.unit

@@ -1,4 +1,5 @@
-"""The softphone driven by another program: JSON lines on standard input and output.
+"""``python -m bench.softphone_control``: the softphone driven by :mod:`bench.softphone`, JSON lines on standard input and
+output.
 
 Commands: ``{"cmd": "dial", "call": "a", "uri": "sip:…", …}``, ``dtmf``, ``hold``, ``unhold``, ``hangup``, ``mark-now``,
 ``quit`` (the types below). Events: ``{"event": …, "call": …, "at_ns": …}`` with ready, dialing, ringing, answered,
@@ -9,23 +10,38 @@ Runs on: the SIP thread. Standard input is looked at between two polls of the li
 be in the way at exit.
 """
 
+import argparse
 import os
 import select
+import sys
 from collections.abc import Callable
 from typing import IO, Annotated, Any, Final
 
 import msgspec
 
-from cc_tts.clock import Clock
+from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.errors import CcTtsError
-from cc_tts.softphone.phone import Phone
-from cc_tts.softphone.plan import CallId, DialPlan
-from cc_tts.softphone.rtp.packets import MAX_EVENT_MS, Keypress, event_code
+from cc_tts.softphone.call import SoftphoneCall
+from cc_tts.softphone.command import begin
+from cc_tts.softphone.phone import MAX_CALLS, Phone
+from cc_tts.softphone.plan import DialPlan, PhoneSettings
+from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, event_code
 
 _QUIT_TIMEOUT_NS: Final = 6_000_000_000
 """Time ``quit`` waits for calls to end. Longer than a call waits for the response to its BYE."""
 
 _READ_BYTES: Final = 65_536
+_MAX_EVENT_MS: Final = 0xFFFF * 1000 // RATE_HZ
+"""A longer event would need a second segment (RFC 4733 §2.5.1.3)."""
+
+CallId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+
+
+class Dial(DialPlan, tag_field="cmd", tag="dial", forbid_unknown_fields=True, kw_only=True):
+    """Begin a call."""
+
+    call: CallId = "1"
+    rtp_port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 0
 
 
 class _OnCall(msgspec.Struct, tag_field="cmd", tag=str.lower, forbid_unknown_fields=True, kw_only=True):
@@ -36,7 +52,7 @@ class Dtmf(_OnCall, kw_only=True):
     """Press keys now, one after the other."""
 
     digits: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-    duration_ms: Annotated[int, msgspec.Meta(ge=40, le=MAX_EVENT_MS)] = 100
+    duration_ms: Annotated[int, msgspec.Meta(ge=40, le=_MAX_EVENT_MS)] = 100
     """ITU-T Q.24: 40 ms must be recognised."""
 
 
@@ -62,7 +78,7 @@ class Quit(msgspec.Struct, tag_field="cmd", tag="quit", forbid_unknown_fields=Tr
     """Hang everything up and end."""
 
 
-Command = DialPlan | Dtmf | Hold | Unhold | Hangup | MarkNow | Quit
+Command = Dial | Dtmf | Hold | Unhold | Hangup | MarkNow | Quit
 
 
 class Control:
@@ -77,7 +93,7 @@ class Control:
         self._encoder = msgspec.json.Encoder()
         self._quit_ns: int | None = None
 
-    def run(self, source_fd: int, is_ending: Callable[[], bool]) -> int:
+    def run(self, source_fd: int, is_ending: Callable[[], bool]) -> None:
         """Serve commands from a file descriptor until quit, its end, or ``is_ending``."""
         self._write("ready")
         while not self._is_over():
@@ -87,7 +103,6 @@ class Control:
             for event in self._phone.poll():
                 self._write_event(event)
         self._write("bye")
-        return 0
 
     def _is_over(self) -> bool:
         if self._quit_ns is None:
@@ -122,21 +137,34 @@ class Control:
 
     def _do(self, command: Command) -> None:
         match command:
-            case DialPlan():
-                self._phone.dial(command)
+            case Dial():
+                self._dial(command)
             case Dtmf():
                 keys = [Keypress(event_code(digit), command.duration_ms) for digit in command.digits]
-                self._phone.call(command.call).press(keys)
+                self._call(command.call).press(keys)
             case Hold():
-                self._phone.call(command.call).hold()
+                self._call(command.call).hold()
             case Unhold():
-                self._phone.call(command.call).unhold()
+                self._call(command.call).unhold()
             case Hangup():
-                self._phone.call(command.call).hang_up()
+                self._call(command.call).hang_up()
             case MarkNow():
                 self._write("mark", id=command.id)
             case Quit():
                 self._begin_quit()
+
+    def _dial(self, command: Dial) -> None:
+        calls = self._phone.calls
+        if len(calls) >= MAX_CALLS:
+            raise ValueError(f"the softphone holds {MAX_CALLS} calls at a time")
+        if command.call in calls:
+            raise ValueError(f"call {command.call!r} is still up; use another id")
+        self._phone.dial(command)
+
+    def _call(self, call_id: str) -> SoftphoneCall:
+        if call_id not in self._phone.calls:
+            raise ValueError(f"no call {call_id!r}; calls up: {', '.join(self._phone.calls) or 'none'}")
+        return self._phone.calls[call_id]
 
     def _write(self, event: str, **values: str) -> None:
         self._write_event({"event": event, "at_ns": self._clock.now_ns(), **values})
@@ -147,3 +175,18 @@ class Control:
             self._out.flush()
         except BrokenPipeError:  # the controlling program has ended
             self._begin_quit()
+
+
+def main() -> None:
+    """Serve commands until ``quit``."""
+    parser = argparse.ArgumentParser(prog="bench.softphone_control", description="JSON lines on stdin and stdout.")
+    parser.add_argument("--transport", choices=("udp", "tcp"), default="udp")
+    settings = PhoneSettings(transport=parser.parse_args().transport)
+    out, is_interrupted = begin()
+    clock = MonotonicClock()
+    with Phone(settings, clock) as phone:
+        Control(phone, clock, out=out).run(sys.stdin.fileno(), is_interrupted)
+
+
+if __name__ == "__main__":
+    main()

@@ -52,7 +52,6 @@ def add_voice_commands(
         make_encoder: from a model directory to the networks that encode a recording.
         normalize: from a transcript and its language to the words that are spoken.
         parents: parsers of options that every command takes (``--config``, ``--set``).
-
     """
     commands = voices.add_subparsers(title="your own voices", metavar="COMMAND")
     folder = argparse.ArgumentParser(add_help=False)

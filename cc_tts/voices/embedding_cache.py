@@ -88,7 +88,6 @@ class EmbeddingCache:
 
         Raises:
             ConfigError: the folder cannot be written.
-
         """
         from safetensors.numpy import save
 

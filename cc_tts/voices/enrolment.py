@@ -126,7 +126,6 @@ def enrol(
 
     Raises:
         PromptUnusable: the recording or the transcript cannot be used.
-
     """
     try:
         data = wav.read_bytes()
@@ -218,7 +217,6 @@ def check_transcript(transcript: str, duration_s: float) -> list[str]:
 
     Raises:
         PromptUnusable: it is empty or holds neither letters nor digits.
-
     """
     if not transcript.strip():
         raise PromptUnusable("the transcript is empty; write down what is said in the recording, word for word")
@@ -234,7 +232,6 @@ def check_recording(recording: Recording, *, name: str = "recording") -> list[st
 
     Raises:
         PromptUnusable: too short, too long, too low a rate, silent, overdriven, or not numbers.
-
     """
     _check_form(recording, name)
     levels = _levels_dbfs(recording.audio, recording.rate_hz)
@@ -297,7 +294,6 @@ def read_wav(data: bytes, *, name: str = "recording") -> Recording:
 
     Raises:
         PromptUnusable: it is no such file, or not all of it is there.
-
     """
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise PromptUnusable(f"{name}: not a WAV file{_looks_like(data)}; convert it to WAV, 16 bit, mono")

@@ -65,7 +65,6 @@ def check_plain(text: str, what: str, *, max_chars: int) -> str:
 
     Raises:
         ConfigError: it is not such a text; the message begins with ``what``.
-
     """
     if len(text) > max_chars:
         raise ConfigError(f"{what} has {len(text)} characters; {max_chars} are the most")
@@ -119,7 +118,6 @@ class VoiceLibrary:
         Raises:
             UnknownVoice: there is none of this id; the message names the nearest ones.
             ConfigError: its file cannot be read, or its features are missing.
-
         """
         self._must_have(voice_id)
         record = _read(self._path(voice_id))
@@ -135,7 +133,6 @@ class VoiceLibrary:
 
         Raises:
             ConfigError: the record makes no sense, or the folder cannot be written.
-
         """
         path = self._path(check_record(record).id)
         old_key = self._key_at(path)
@@ -152,7 +149,6 @@ class VoiceLibrary:
         Raises:
             UnknownVoice: there is none of this id.
             ConfigError: the folder cannot be written.
-
         """
         self._must_have(voice_id)
         path = self._path(voice_id)

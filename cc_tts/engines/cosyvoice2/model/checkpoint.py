@@ -96,7 +96,6 @@ def refuse_stand_in(path: Path) -> None:
     Raises:
         ModelFileMissing: there is no such file.
         ModelFileDamaged: it is empty, a Git LFS pointer or a web page.
-
     """
     if not path.is_file():
         raise ModelFileMissing(f"{path}: no such file")
@@ -118,7 +117,6 @@ def read_saved(path: Path) -> object:
     Raises:
         ModelFileMissing, ModelFileDamaged: there is no whole checkpoint in this place.
         UnsafeCheckpoint: reading it would call a function of somebody's choice.
-
     """
     import pickle
 
@@ -151,7 +149,6 @@ def read_checkpoint(path: Path) -> dict[str, "Tensor"]:
 
     Raises:
         TensorMismatch: it holds something besides floating-point tensors.
-
     """
     import torch
 
@@ -174,7 +171,6 @@ def canonical_names(file: str, state: Mapping[str, "Tensor"]) -> dict[str, "Tens
 
     Raises:
         TensorMismatch: two tensors get the same name.
-
     """
     result: dict[str, Tensor] = {}
     for key, value in state.items():

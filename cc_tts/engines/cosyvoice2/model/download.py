@@ -41,7 +41,6 @@ def download_model(directory: Path, *, files: Sequence[str], model_id: str = MOD
     Raises:
         DownloaderMissing: the message says how to install it, or to do without.
         DownloadFailed: the network, the disk or the site refused.
-
     """
     fetch = _snapshot_download()
     try:

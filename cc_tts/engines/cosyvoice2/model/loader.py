@@ -97,7 +97,6 @@ def dtype_policy(device: str | torch.device, capability: tuple[int, int] | None 
     Args:
         device: ``cpu``, ``cuda`` or ``cuda:1``.
         capability: CUDA compute capability; asked of the device if not given.
-
     """
     device = torch.device(device)
     if device.type != "cuda":
@@ -125,7 +124,6 @@ def load_networks(
 
     Raises:
         CcTtsError: something of it cannot be used; the message says what.
-
     """
     model = load_model(model_dir, device=device, policy=policy, on_share=on_share)
     tokenizer = TextTokenizer.from_directory(model_dir / TOKENIZER_FOLDER)
@@ -152,7 +150,6 @@ def load_model(
 
     Raises:
         ModelError: the directory cannot be used. The subclass says how, the message which file and what is wrong.
-
     """
     device = torch.device(device)
     claim(device)
@@ -224,7 +221,6 @@ def check_part(file: str, part: Part, found: Shapes, head_dim: int = HEAD_DIM) -
     Raises:
         WrongModelVersion: the file is of CosyVoice 1 or 3.
         TensorMismatch: the tensors are not those of the specification.
-
     """
     checkpoint.refuse_other_version(file, part, found)
     network = new_network(part, found, head_dim)
@@ -275,7 +271,6 @@ def estimator_head_dim(directory: Path) -> int:
 
     Raises:
         ModelFileDamaged: the description cannot be read, or names widths that contradict each other.
-
     """
     path = directory / DESCRIPTION
     try:

@@ -54,7 +54,6 @@ class TextTokenizer:
 
         Raises:
             ConfigError: a file is missing, cannot be read, or belongs to another tokenizer.
-
         """
         missing = [name for name in FILES if not (directory / name).is_file()]
         if missing:
@@ -87,7 +86,6 @@ class TextTokenizer:
 
         Raises:
             Unprocessable: the text holds something of the form ``<|...|>`` that is not a special token.
-
         """
         for spelling in _LOOKS_SPECIAL.findall(text):
             if spelling not in SPECIAL_TOKENS:

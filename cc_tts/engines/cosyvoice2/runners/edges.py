@@ -25,7 +25,6 @@ def soften(pcm: bytes, *, is_first: bool, is_last: bool) -> bytes:
         pcm: a chunk of audio.
         is_first: the sequence begins with it: it is faded in.
         is_last: the sequence ends with it: what is quiet at its end is cut short, and the rest is faded out.
-
     """
     if not pcm or not (is_first or is_last):
         return pcm

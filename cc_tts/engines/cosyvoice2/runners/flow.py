@@ -93,7 +93,6 @@ class FlowRunner:
         noise: see :meth:`Flow.forward`; [1, mels, at least ``2 max_tokens``].
         max_tokens: most tokens of a sequence, the reference included.
         graphs: fill shapes up to buckets, see :class:`FlowShape`, and on a CUDA device record a graph of each.
-
     """
 
     def __init__(
@@ -146,7 +145,6 @@ class FlowRunner:
         Raises:
             ValueError: the parts do not fit together or the model, or P is more than ``max_tokens``.
             PagesExhausted: there are not enough pages; nothing has changed.
-
         """
         config = self.flow.config
         num_reference = reference.token.shape[-1]
@@ -191,7 +189,6 @@ class FlowRunner:
 
         Raises:
             ValueError: there is no such slot, it is in use, or the voice has been dropped.
-
         """
         if not 0 <= slot < self.num_slots or slot in self._sequences:
             raise ValueError(f"slot {slot} is not free")
@@ -227,7 +224,6 @@ class FlowRunner:
         Raises:
             ValueError: a slot is not open, named twice or over, or a token or their number is beyond the model.
             PagesExhausted: there are not enough pages for all rows. Nothing has changed, in this case as in the other.
-
         """
         if len({row.slot for row in rows}) < len(rows):
             raise ValueError("a sequence can be stepped once at a time")

@@ -89,7 +89,6 @@ class GraphedCall:
     Args:
         fn: the work.
         enabled: record graphs; needs CUDA. Otherwise every call is a plain one.
-
     """
 
     def __init__(self, fn: Work, *, enabled: bool) -> None:

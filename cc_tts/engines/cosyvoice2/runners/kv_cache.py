@@ -30,7 +30,6 @@ class PagePool:
 
     Args:
         num_pages: pages of the arena, the scratch page included.
-
     """
 
     def __init__(self, num_pages: int) -> None:
@@ -55,7 +54,6 @@ class PagePool:
 
         Raises:
             PagesExhausted: there are not so many; none is taken.
-
         """
         if num_pages < 0:
             raise ValueError(f"{num_pages} pages cannot be taken")
@@ -70,7 +68,6 @@ class PagePool:
 
         Raises:
             ValueError: nobody holds one of them; none is shared.
-
         """
         wanted = Counter(pages)
         self._check(wanted, dict.fromkeys(wanted, 1))
@@ -81,7 +78,6 @@ class PagePool:
 
         Raises:
             ValueError: one of them is not held so often; none is released.
-
         """
         given = Counter(pages)
         self._check(given, given)

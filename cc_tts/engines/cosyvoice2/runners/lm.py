@@ -99,7 +99,6 @@ class LmRunner:
         num_positions: how long each can become, inputs and speech tokens together.
         params: how to sample.
         graphs: record CUDA graphs.
-
     """
 
     def __init__(
@@ -137,7 +136,6 @@ class LmRunner:
 
         Raises:
             ValueError: a slot is in use.
-
         """
         if self._used:
             raise ValueError("slots are in use")
@@ -184,7 +182,6 @@ class LmRunner:
 
         Raises:
             ValueError: no such text tokens, or more than a slot holds.
-
         """
         inputs = (SOS, *text_inputs(prompt_text_ids or ()))
         if len(inputs) > self.num_positions:
@@ -202,7 +199,6 @@ class LmRunner:
             ValueError: a slot is out of range or named twice; it is in use, or with ``extends`` it has not stopped or has
                 failed; the inputs or the seed are out of range.
             EngineFailed: the inputs do not fit into their slot.
-
         """
         if len({each.slot for each in prefills}) < len(prefills):
             raise ValueError("a slot is prefilled twice")
@@ -226,7 +222,6 @@ class LmRunner:
 
         Raises:
             ValueError: a slot that is not in use, or too many steps.
-
         """
         if not 0 <= num_steps <= MAX_STEPS:
             raise ValueError(f"{num_steps} steps at a time; there are 0 to {MAX_STEPS}")
@@ -253,7 +248,6 @@ class LmRunner:
 
         Raises:
             ValueError: the slot is out of range.
-
         """
         self._check_slot(slot)
         if self._used.pop(slot, None) is not None:

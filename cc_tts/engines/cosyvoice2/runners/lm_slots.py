@@ -91,7 +91,6 @@ class SlotRows:
             ordered: their numbers as :func:`numbers_of` gives them, [B, columns].
             fresh: rows that begin, [B]; the others are extended.
             extended: columns that stay when a sequence is extended, [columns].
-
         """
         numbers = torch.where(fresh[:, None] | ~extended, ordered, self.numbers[slots])
         history = self.history[slots].masked_fill(fresh[:, None], NO_TOKEN)

@@ -60,7 +60,6 @@ def choose_coarseness(
 
     Raises:
         ConfigError: not even the fewest fit.
-
     """
     totals = [shared_bytes + sum(num * each_bytes[stage] for stage, num in each.items()) for each in counts]
     for coarseness, total in enumerate(totals):
@@ -79,7 +78,6 @@ def plan_memory(
 
     Raises:
         ConfigError: not even one stream fits.
-
     """
     free_bytes = _free_bytes(model.lm.device) - graph_bytes
     cache = model.lm.new_cache(1, 1)

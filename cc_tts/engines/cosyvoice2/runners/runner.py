@@ -90,7 +90,6 @@ class ModelRunner:
 
     Raises:
         ConfigError: the memory does not hold the least number of pages.
-
     """
 
     def __init__(
@@ -161,7 +160,6 @@ class ModelRunner:
 
         Raises:
             CcTtsError: one of them does not fit, or its voice has no place (``PagesExhausted``); nothing has changed.
-
         """
         opened: list[int] = []
         with self._guarded():
@@ -184,7 +182,6 @@ class ModelRunner:
 
         Raises:
             PagesExhausted: there are not enough pages; nothing has changed.
-
         """
         with self._guarded():
             return self._speak(jobs)
@@ -246,7 +243,6 @@ class ModelRunner:
         Raises:
             ValueError: a slot is in use.
             OutOfDeviceMemory: the graphs do not fit.
-
         """
         row_step, _ = COARSENESS[coarseness]
         with self._guarded():
@@ -292,7 +288,6 @@ class ModelRunner:
 
         Raises:
             OutOfDeviceMemory: not even these fit.
-
         """
         each: dict[str, int] = {}
         shared = 0
@@ -370,7 +365,6 @@ class ModelRunner:
         Raises:
             OutOfDeviceMemory: it is full.
             DeviceLost: it is gone.
-
         """
         try:
             yield

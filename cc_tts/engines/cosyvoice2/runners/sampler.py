@@ -61,7 +61,6 @@ def sample_ras(log_probs: Tensor, history: Tensor, seeds: Tensor, steps: Tensor,
 
     Returns:
         Ids [B].
-
     """
     vocab_size = log_probs.shape[-1]
     probs, candidates = torch.softmax(log_probs, dim=-1).topk(min(params.top_k, vocab_size), dim=-1)  # [B, top_k] each

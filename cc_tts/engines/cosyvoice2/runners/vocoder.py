@@ -105,7 +105,6 @@ def crossfade(new: Tensor, old: Tensor, window: Tensor) -> Tensor:
         new: audio whose beginning fades in.
         old: audio whose end fades out.
         window: rise and fall, float64; half of it is faded over.
-
     """
     half = window.shape[0] // 2
     rise, fall = window.to(new.device).chunk(2)
@@ -120,7 +119,6 @@ class VocoderRunner:
         vocoder: the network.
         num_slots: how many streams there can be at a time.
         graphs: fill shapes up to buckets, and on a CUDA device record a graph of each.
-
     """
 
     def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False) -> None:
@@ -174,7 +172,6 @@ class VocoderRunner:
             ValueError: a slot is out of range or there twice, a stream goes on that never began, a first chunk is shorter
                 than the crossfade and not the last, the mel has another shape, or the seed is out of range. Nothing is run
                 then.
-
         """
         if len({row.slot for row in rows}) < len(rows):
             raise ValueError("a slot is there twice")
@@ -196,7 +193,6 @@ class VocoderRunner:
 
         Raises:
             ValueError: the slot is out of range.
-
         """
         self._check_slot(slot)
         self._num_done.pop(slot, None)

@@ -91,7 +91,6 @@ class Speaker:
         Raises:
             Unprocessable: the prompt's text holds something that looks like a special token and is none.
             ModelError: the speaker's text tokens are not of this tokenizer.
-
         """
         if self.mode in {"builtin", "cross_lingual"}:
             return LmRequest(ids)
@@ -181,7 +180,6 @@ def built_in_speakers(model_dir: Path) -> dict[str, Speaker]:
 
     Raises:
         ModelError: the file is damaged, would run code, or an entry is of neither kind.
-
     """
     path = model_dir / SPK2INFO
     if not path.exists():

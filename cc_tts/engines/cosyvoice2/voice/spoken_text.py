@@ -42,7 +42,6 @@ def text_ids(tokenizer: "TextTokenizer", text: str, *, more_follows: bool = Fals
 
     Raises:
         Unprocessable: it holds something that looks like a special token and is none.
-
     """
     sentence = as_sentence(text, more_follows=more_follows)
     return tuple(tokenizer.encode(sentence)) if sentence else ()

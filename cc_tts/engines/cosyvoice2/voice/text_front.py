@@ -35,7 +35,6 @@ class TextFront:
         speakers: by id.
         speech_ids: the ids of the model's head.
         num_positions: how long a sequence may become, inputs and speech together.
-
     """
 
     def __init__(
@@ -70,7 +69,6 @@ class TextFront:
 
         Raises:
             Unprocessable: it holds something that looks like a special token and is none, or is too long for the model.
-
         """
         ids = text_ids(self._tokenizer, text, more_follows=more_follows)
         if not ids:

@@ -75,7 +75,6 @@ class Span:
                 least ``max(starts + num_new)``. Behind those that a row has there may be any, say 0. Left out: attention
                 looks at the new positions.
             slots: where the contexts of each row lie, [B]; needed with pages.
-
         """
         page_len, num_keys = 0, width
         if pages is not None:
@@ -245,7 +244,6 @@ class CausalConv(nn.Conv1d):
                 zeros, when left out.
             num_kept: how many of the new positions the next call has behind it, [B]; needed with a context.
             slots: where in ``context`` those of each row lie, [B]; needed with a context.
-
         """
         if context is None or num_kept is None or slots is None:
             return self.over(functional.pad(x, (0, 0, self.num_past, 0)))

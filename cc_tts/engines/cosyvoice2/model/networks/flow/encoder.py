@@ -216,7 +216,6 @@ class FlowEncoder(nn.Module):
 
         Returns:
             [B, 2 T, width]
-
         """
         x = self.embed(x).masked_fill(~known[..., None], 0.0)
         context = None if cache is None else cache.lookahead_context

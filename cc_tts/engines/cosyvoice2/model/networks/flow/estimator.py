@@ -265,7 +265,6 @@ class Estimator(nn.Module):
 
         Returns:
             [B, T, mels]
-
         """
         past = None if cache is None else _Past(cache, span, self._conv_widths)
         h = torch.cat((x, mu, speaker[:, None].expand(-1, x.shape[1], -1), cond), dim=-1)  # [B, T, in]

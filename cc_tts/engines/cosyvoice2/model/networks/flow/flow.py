@@ -105,7 +105,6 @@ class Flow(nn.Module):
 
         Returns:
             [B, 2 T, mels], float32
-
         """
         starts, known, run, kept = counts.unbind()
         width = window.shape[1] - self.config.encoder.lookahead

@@ -246,7 +246,6 @@ class SpeechLm(nn.Module):
 
         Returns:
             Log-probabilities [B, codes + 3] in float32 after each row's last real position, and the cache.
-
         """
         starts = torch.zeros_like(num_new) if starts is None else starts
         num_keys = cache_capacity(cache) if num_keys is None else num_keys
@@ -273,7 +272,6 @@ class SpeechLm(nn.Module):
             cache: keys and values of the past; written in place.
             active: rows that are really there, [B]; the others leave their slot as it was.
             num_keys: at least ``max(starts) + 1``.
-
         """
         num_new = torch.ones_like(starts) if active is None else active.to(starts.dtype)
         x = self.speech_embedding(speech_ids)[:, None]  # [B, 1, hidden]

@@ -51,7 +51,6 @@ class Source(nn.Module):
 
         Returns:
             [B, 1, hop T]
-
         """
         hop = self.config.hop_samples
         phase = self._phase(f0)  # [B, harmonics, hop T]

@@ -21,7 +21,6 @@ def stft(samples: Tensor, lengths: Tensor, n_fft: int) -> Tensor:
         samples: float32.
         lengths: how many samples of each row are real, [B]; a row is mirrored at its own end.
         n_fft: samples in a window.
-
     """
     half = n_fft // 2
     places = torch.arange(-half, samples.shape[1] + half, device=samples.device).abs()  # [S + n_fft]

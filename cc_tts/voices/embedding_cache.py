@@ -25,9 +25,9 @@ from cc_tts.errors import ConfigError
 
 EMBEDDING_SIZE: Final = 192
 MEL_BINS: Final = 80
+KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 _VERSION: Final = 1
-_KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SHARED: Final = ("key", "transcript", "fingerprint", "duration_s", "warnings")
 _TENSORS: Final = {"llm_tokens": np.int32, "flow_tokens": np.int32, "flow_mel": np.float32, "embedding": np.float32}
 
@@ -84,11 +84,7 @@ class EmbeddingCache:
         return EnrolledVoice(**{name: getattr(metadata, name) for name in _SHARED}, **tensors)
 
     def store(self, voice: EnrolledVoice) -> None:
-        """Write a voice; a concurrent reader sees all of it or nothing.
-
-        Raises:
-            ConfigError: the folder cannot be written.
-        """
+        """Write a voice; a concurrent reader sees all of it or nothing. ``ConfigError`` if that cannot be written."""
         from safetensors.numpy import save
 
         tensors = {name: getattr(voice, name) for name in _TENSORS}
@@ -116,7 +112,7 @@ class EmbeddingCache:
     def entries(self) -> Iterator[VoiceMetadata]:
         """List the voices, without their tensors, in the order of their keys."""
         for path in sorted(self._folder.glob("*.json")):
-            metadata = self._metadata(path.stem) if _KEY.fullmatch(path.stem) else None
+            metadata = self._metadata(path.stem) if KEY.fullmatch(path.stem) else None
             if metadata is not None:
                 yield metadata
 
@@ -140,7 +136,7 @@ class EmbeddingCache:
         return tensors
 
     def _path(self, key: str, kind: str) -> Path:
-        if not _KEY.fullmatch(key):
+        if not KEY.fullmatch(key):
             raise ValueError(f"{key[:80]!r} is not the key of a voice")
         return self._folder / f"{key}.{kind}"
 

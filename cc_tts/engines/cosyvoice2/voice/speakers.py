@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 ENGINE: Final = "cosyvoice2"
 SPK2INFO: Final = "spk2info.pt"
-MAX_PROMPT_TOKENS: Final = 750
-"""30 s, all that the speech tokenizer takes (§7.3)."""
+MAX_PROMPT_TOKENS: Final = 750  # 30 s, all that the speech tokenizer takes (§7.3)
 MAX_PROMPT_TEXT_TOKENS: Final = 1000
 MAX_SPEAKERS: Final = 1000
 MAX_TABLE_BYTES: Final = 512 * 1024 * 1024
@@ -43,12 +42,8 @@ Mode = VoiceMode | Literal["builtin"]
 
 _LANGUAGES: Final = {"英文": "en", "日语": "ja", "韩语": "ko", "粤语": "yue"}
 _ZERO_SHOT_KEYS: Final = (
-    "prompt_text",
-    "llm_prompt_speech_token",
-    "flow_prompt_speech_token",
-    "prompt_speech_feat",
-    "flow_embedding",
-)
+    "prompt_text", "llm_prompt_speech_token", "flow_prompt_speech_token", "prompt_speech_feat", "flow_embedding",
+)  # fmt: skip
 
 
 def _no_tokens() -> npt.NDArray[np.int32]:
@@ -68,8 +63,9 @@ class Speaker:
     mode: Mode
     embedding: npt.NDArray[np.float32]  # [192]
     prompt_text: str = ""
-    prompt_text_ids: tuple[int, ...] | None = None
-    """The tokens of ``prompt_text``, where only those are known, as in a ``spk2info.pt``."""
+    prompt_text_ids: tuple[int, ...] | None = (
+        None  # of ``prompt_text``, where only they are known, as in ``spk2info.pt``
+    )
     llm_tokens: npt.NDArray[np.int32] = field(default_factory=_no_tokens)  # [P]
     flow_tokens: npt.NDArray[np.int32] = field(default_factory=_no_tokens)  # [P']
     flow_mel: npt.NDArray[np.float32] = field(default_factory=_no_mel)  # [2P', 80]
@@ -176,10 +172,8 @@ def _with_short_reference(speaker: Speaker) -> Speaker:
 def built_in_speakers(model_dir: Path) -> dict[str, Speaker]:
     """The speakers of ``spk2info.pt``, by id; none, when the file is not there, as in the published model.
 
-    An entry with a prompt becomes a zero-shot speaker, one with an ``embedding`` only a speaker known by that.
-
-    Raises:
-        ModelError: the file is damaged, would run code, or an entry is of neither kind.
+    An entry with a prompt becomes a zero-shot speaker, one with an ``embedding`` only a speaker known by that. Raises
+    ``ModelError`` if the file is damaged, would run code, or an entry is of neither kind.
     """
     path = model_dir / SPK2INFO
     if not path.exists():

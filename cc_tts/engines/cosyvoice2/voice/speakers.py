@@ -63,9 +63,7 @@ class Speaker:
     mode: Mode
     embedding: npt.NDArray[np.float32]  # [192]
     prompt_text: str = ""
-    prompt_text_ids: tuple[int, ...] | None = (
-        None  # of ``prompt_text``, where only they are known, as in ``spk2info.pt``
-    )
+    prompt_text_ids: tuple[int, ...] | None = None  # where only they are known, as in a ``spk2info.pt``
     llm_tokens: npt.NDArray[np.int32] = field(default_factory=_no_tokens)  # [P]
     flow_tokens: npt.NDArray[np.int32] = field(default_factory=_no_tokens)  # [P']
     flow_mel: npt.NDArray[np.float32] = field(default_factory=_no_mel)  # [2P', 80]

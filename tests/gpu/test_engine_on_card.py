@@ -77,7 +77,7 @@ def test_streams_sound_the_same_from_graphs(directory: Path, device: str, from_g
 
 
 def test_streams_end_well_in_the_type_of_the_card(directory: Path, device: str) -> None:
-    engine = load_engine(directory, graphs=True, device=device, policy=dtype_policy(device))
+    engine = load_engine(directory, graphs=True, device=device, policy=dtype_policy(torch.device(device)))
     assert all(len(samples) > 0 for samples in say(engine))
     assert engine.load_report().num_not_finite == 0
 

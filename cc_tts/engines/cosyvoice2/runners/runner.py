@@ -29,8 +29,7 @@ from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.edges import soften
-from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
-from cc_tts.engines.cosyvoice2.runners.flow_inputs import ROW_BUCKETS, FlowShape
+from cc_tts.engines.cosyvoice2.runners.flow import ROW_BUCKETS, FlowRow, FlowRunner, FlowShape, FlowVoice
 from cc_tts.engines.cosyvoice2.runners.graphs import buckets_up_to, can_record, thinned
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner, LmVoice

@@ -54,10 +54,6 @@ class TestRefusals:
     def test_voices(self, flow: Flow, num_prompt: int) -> None:
         prompt, runner = prompt_of(num_prompt), new_runner(flow)
         if num_prompt == 20:
-            with pytest.raises(ValueError, match="cannot have a mel"):
-                runner.add_voice(FlowReference(prompt.token, prompt.feat[:, 1:], prompt.embedding))
-            with pytest.raises(ValueError, match="embedding"):
-                runner.add_voice(FlowReference(prompt.token, prompt.feat, prompt.embedding[:, 1:]))
             with pytest.raises(ValueError, match="no speech token"):
                 runner.add_voice(FlowReference(prompt.token + 6561, prompt.feat, prompt.embedding))
         else:
@@ -68,5 +64,3 @@ class TestRefusals:
     def test_runners(self, flow: Flow) -> None:
         with pytest.raises(ValueError, match="noise"):
             FlowRunner(flow, num_slots=1, num_pages=1, noise=NOISE, max_tokens=201)
-        with pytest.raises(ValueError, match="slot"):
-            FlowRunner(flow, num_slots=0, num_pages=1, noise=NOISE, max_tokens=20)

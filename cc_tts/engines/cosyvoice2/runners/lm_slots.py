@@ -14,14 +14,7 @@ from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, SpeechIds
-from cc_tts.engines.cosyvoice2.runners.sampler import (
-    NO_TOKEN,
-    RasParams,
-    empty_history,
-    forbid,
-    push_history,
-    sample_ras,
-)
+from cc_tts.engines.cosyvoice2.runners.sampler import NO_TOKEN, empty_history, forbid, push_history, sample_ras
 
 
 class Column(IntEnum):
@@ -73,11 +66,11 @@ class SlotRows:
     out: Tensor  # [B, max_out + 1], int64: ids the host has not read; the last place is scratch
 
     @classmethod
-    def new(cls, num_rows: int, *, max_out: int, params: RasParams, device: torch.device) -> "SlotRows":
+    def new(cls, num_rows: int, *, max_out: int, device: torch.device) -> "SlotRows":
         """Slots that hold nothing."""
         numbers = torch.zeros((num_rows, len(Column)), dtype=torch.int64, device=device)
         out = torch.zeros((num_rows, max_out + 1), dtype=torch.int64, device=device)
-        return cls(numbers, empty_history(num_rows, params, device), out)
+        return cls(numbers, empty_history(num_rows, device), out)
 
     def first(self, num_rows: int) -> "SlotRows":
         """The first slots; what is written there is written here."""
@@ -106,7 +99,7 @@ class SlotRows:
         """One number of each slot, [B], a view."""
         return self.numbers[:, column]
 
-    def sample(self, log_probs: Tensor, sampling: Tensor, ids: SpeechIds, params: RasParams) -> None:
+    def sample(self, log_probs: Tensor, sampling: Tensor, ids: SpeechIds) -> None:
         """Sample the next id of the rows that are ``sampling`` [B] from ``log_probs`` [B, codes + 3], by their rules.
 
         A row whose numbers are not all finite is flagged and stopped.
@@ -116,8 +109,8 @@ class SlotRows:
         finite = log_probs.isfinite().all(dim=-1)
         log_probs = log_probs.masked_fill(~finite[:, None], 0.0)
         masked = forbid(log_probs, self._forbidden())
-        seeds, steps = self.column(Column.SEED), self.column(Column.SAMPLER_STEP)
-        sampled = sample_ras(masked, self.history, seeds, steps, params)
+        steps = self.column(Column.SAMPLER_STEP)
+        sampled = sample_ras(masked, self.history, self.column(Column.SEED), steps)
         forced = num_ids == self.column(Column.FILL_AT)
         next_ids = torch.where(forced, ids.fill, sampled)
 

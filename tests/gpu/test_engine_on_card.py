@@ -115,4 +115,4 @@ def test_a_full_card_ends_the_streams_that_needed_more_and_no_later_ones(device:
     assert endings(run(engine)) == {0: StreamDone(0), 1: StreamDone(1)}
     runner = engine.runner
     assert runner is not None
-    assert (runner.num_slots_in_use, runner.num_free_pages) == (0, runner.num_pages)
+    assert (len(runner._voice_of), runner.num_free_pages) == (0, runner.num_pages)

@@ -121,7 +121,7 @@ class _Stage:
     @property
     def num_pages_held(self) -> int:
         """Pages that somebody holds."""
-        return self._flow.pool.num_used
+        return len(self._flow.pool._holders)
 
     def run(self, draw: random.Random) -> tuple[list[Tensor], list[bytes]]:
         """Mel [mels, n] and PCM of each call of the golden stream."""

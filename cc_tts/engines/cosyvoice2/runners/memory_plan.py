@@ -14,6 +14,8 @@ from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.errors import ConfigError
 
+MIN_PAGES: Final = 32
+MAX_PAGES_PER_SLOT: Final = 40  # 40 s of a sequence: memory beyond that would never be used
 CUDA_SHARE: Final = 0.85
 """Of the free memory of a GPU, graphs apart; the rest is for what the networks need while they run."""
 GRAPH_SHARE: Final = 0.4
@@ -23,8 +25,7 @@ the flow has 9,000 kernels.
 CPU_SHARE: Final = 0.4
 CPU_MAX_BYTES: Final = 4 * 2**30
 """A CPU keeps pace with few streams; memory for more would only be touched in vain."""
-SLOT_SHARE: Final = 0.5
-"""Of that at most for slots."""
+SLOT_SHARE: Final = 0.5  # of that at most for slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class MemoryPlan:
     num_streams: int
     num_slots: int
     slot_bytes: int
-    page_bytes: int
+    num_pages: int
+    page_bytes: int  # that may be used for pages, which is more than they take where they are as many as can be of use
 
     def __str__(self) -> str:
         gib = 2**30
@@ -82,7 +84,8 @@ def plan_memory(
     free_bytes = _free_bytes(model.lm.device) - graph_bytes
     cache = model.lm.new_cache(1, 1)
     lm_bytes = cache.nbytes // 2 * (num_positions + 1)  # a cache of one position has two places
-    slot_bytes = lm_bytes + FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_slot
+    arena = FlowArena.of(model.flow, num_slots=1, num_pages=1)
+    slot_bytes = lm_bytes + arena.bytes_per_slot
     fitting = int(free_bytes * SLOT_SHARE) // slot_bytes
     wanted = max_streams + spare_slots(max_streams)
     num_slots = min(wanted, fitting)
@@ -93,7 +96,14 @@ def plan_memory(
         )
     num_streams = max_streams if num_slots == wanted else max(1, num_slots - spare_slots(num_slots))
     page_bytes = memory_bytes or free_bytes - num_slots * slot_bytes
-    return MemoryPlan(num_streams, num_slots, slot_bytes, page_bytes)
+    num_pages = page_bytes // arena.bytes_per_page
+    if num_pages < MIN_PAGES:
+        raise ConfigError(
+            f"tts.state_memory_bytes: {page_bytes:,} hold {num_pages} pages of {arena.bytes_per_page:,} bytes, a second of "
+            f"speech each; at least {MIN_PAGES} are needed"
+        )
+    num_pages = min(num_pages, MAX_PAGES_PER_SLOT * num_slots)
+    return MemoryPlan(num_streams, num_slots, slot_bytes, num_pages, page_bytes)
 
 
 def spare_slots(num_streams: int) -> int:

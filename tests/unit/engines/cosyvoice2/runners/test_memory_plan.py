@@ -51,7 +51,9 @@ def test_with_enough_there_is_a_slot_for_each_stream_and_some_more(model: Speech
     full = plan(model)
     assert (full.num_streams, full.num_slots) == (16, 18)
     assert full.page_bytes == free[0] - 18 * full.slot_bytes
-    assert plan(model, memory_bytes=123).page_bytes == 123
+    assert full.num_pages == 40 * 18, "no more than can be of use"
+    page_bytes = FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_page
+    assert plan(model, memory_bytes=50 * page_bytes + 1).num_pages == 50
     assert "16 streams, 18 slots" in str(full)
 
 
@@ -70,6 +72,12 @@ def test_too_little_for_one_stream_is_told(model: SpeechModel, free: list[int]) 
     free[0] = 1000
     with pytest.raises(ConfigError, match="1,000 bytes are free, and a stream needs"):
         plan(model)
+
+
+def test_too_little_memory_for_pages_is_refused(model: SpeechModel, free: list[int]) -> None:
+    free[0] = 1 << 30
+    with pytest.raises(ConfigError, match=r"hold 31 pages of .* at least 32 are needed"):
+        plan(model, memory_bytes=32 * FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_page - 1)
 
 
 def test_what_is_free_here_is_some_of_the_machine() -> None:

@@ -32,18 +32,11 @@ _MAX_TRANSCRIPT_BYTES: Final = 4 * MAX_TRANSCRIPT_CHARS
 def add_voice_commands(
     voices: argparse.ArgumentParser,
     *,
-    make_encoder: Callable[[Path], ReferenceEncoder],
-    normalize: Callable[[str, str], str],
-    parents: Sequence[argparse.ArgumentParser],
+    make_encoder: Callable[[Path], ReferenceEncoder],  # from a model directory
+    normalize: Callable[[str, str], str],  # from a transcript and its language to the words that are spoken
+    parents: Sequence[argparse.ArgumentParser],  # of options that every command takes (``--config``, ``--set``)
 ) -> None:
-    """Add ``enrol``, ``add``, ``remove`` and ``enrolled`` to ``cc-tts voices``, which still runs without any of them.
-
-    Args:
-        voices: the parser of ``cc-tts voices``.
-        make_encoder: from a model directory to the networks that encode a recording.
-        normalize: from a transcript and its language to the words that are spoken.
-        parents: parsers of options that every command takes (``--config``, ``--set``).
-    """
+    """Add ``enrol``, ``add``, ``remove`` and ``enrolled`` to ``cc-tts voices``, which still runs without any of them."""
     commands = voices.add_subparsers(title="your own voices", metavar="COMMAND")
     folder = argparse.ArgumentParser(add_help=False)
     folder.add_argument("--voices", type=Path, metavar="DIR", help="where voices are kept (tts.voices_dir)")

@@ -96,10 +96,8 @@ def voices_folder(options: argparse.Namespace, config: Config) -> Path:
 
 
 def files_of(name: str, base_url: str = PIPER_URL) -> list[VoiceFile]:
-    """The files of a voice, in the order in which they are to be put into place.
-
-    Raises:
-        ConfigError: no voice has this name (the nearest are named), or the list cannot be fetched.
+    """The files of a voice, in the order in which they are to be put into place. ``ConfigError`` if no voice has this name,
+    with the nearest ones, or the list cannot be fetched.
     """
     if name.startswith(_HIBARI):
         return _hibari_files(name.removeprefix(_HIBARI))
@@ -150,10 +148,8 @@ def _read_index(name: str, base_url: str) -> dict[str, _IndexEntry]:
 
 
 def fetch(file: VoiceFile, folder: Path) -> Path:
-    """Put a file into the folder, unless it is there already.
-
-    Raises:
-        ConfigError: it cannot be fetched or written, or is not what the list says; nothing is left behind.
+    """Put a file into the folder, unless it is there already. ``ConfigError``, and nothing left behind, if it cannot be
+    fetched or written, or is not what the list says.
     """
     path = folder / file.name
     if path.is_file() and _digest(file, path.read_bytes()) == file.digest:

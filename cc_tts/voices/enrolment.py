@@ -91,32 +91,21 @@ class Recording:
 
 
 def enrol(
-    wav: Path,
-    transcript: str | None,
+    wav: Path,  # 1 to 30 s of one person speaking, at 16 kHz or more
+    transcript: str | None,  # what is said in it; None for a voice whose language model is given none (spec §3.2)
     encoder: ReferenceEncoder,
     cache: EmbeddingCache,
     *,
     trim_to_chunk: bool = True,
-    normalize: Callable[[str], str] = str,
+    normalize: Callable[[str], str] = str,  # to the words that are heard, from which the language model goes on
     announced: Callable[[str, float], AbstractContextManager[None]] = lambda _name, _duration_s: nullcontext(),
 ) -> EnrolledVoice:
     """Make a voice of a recording, or take it from the cache if it was made before.
 
     Tokens and mel come to one length, two frames a token (spec §7.3). A recording that is too long for the language model
     is not cut, since nothing says which words of the transcript would go: the model is given none of it, with a warning.
-
-    Args:
-        wav: 1 to 30 s of one person speaking, at 16 kHz or more.
-        transcript: what is said in it, word for word; None for a voice whose language model is given none (spec §3.2).
-        encoder: computes the features; not called if the cache has them.
-        cache: where the result is kept.
-        trim_to_chunk: shorten the reference of the *flow* to :func:`num_flow_tokens`. The oldest tokens go: the end, which
-            the new speech follows, stays.
-        normalize: from a transcript to the words that are heard, from which the language model goes on.
-        announced: entered with the recording's name and length in seconds while ``encoder`` works.
-
-    Raises:
-        PromptUnusable: the recording or the transcript cannot be used.
+    ``trim_to_chunk`` shortens the reference of the *flow* to :func:`num_flow_tokens`: the oldest tokens go. ``announced`` is
+    entered with the recording's name and length in seconds while ``encoder`` works. Raises ``PromptUnusable``.
     """
     try:
         data = wav.read_bytes()

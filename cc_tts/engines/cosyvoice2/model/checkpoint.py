@@ -51,15 +51,13 @@ class TensorMismatch(ModelError, code="tensor_mismatch", title="A model file has
         self, file: str, *, missing: Sequence[str] = (), unexpected: Sequence[str] = (), wrong: Sequence[str] = ()
     ) -> None:
         parts = (("missing", missing), ("unexpected", unexpected), ("wrong shape", wrong))
-        super().__init__(
-            f"{file}: " + "; ".join(f"{len(names)} {what}: {_some(names)}" for what, names in parts if names)
-        )
-        self.file, self.missing, self.unexpected, self.wrong = file, tuple(missing), tuple(unexpected), tuple(wrong)
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - _NAMES_SHOWN
-    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+        said = []
+        for what, names in parts:
+            if names:
+                rest = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+                said.append(f"{len(names)} {what}: {', '.join(names[:_NAMES_SHOWN])}{rest}")
+        super().__init__(f"{file}: {'; '.join(said)}")
+        self.missing, self.unexpected, self.wrong = tuple(missing), tuple(unexpected), tuple(wrong)
 
 
 def refuse_stand_in(path: Path) -> None:
@@ -117,12 +115,10 @@ def read_checkpoint(path: Path, part: Part) -> dict[str, "Tensor"]:
     content = read_saved(path)
     if not isinstance(content, dict):
         raise TensorMismatch(path.name, unexpected=[f"a {type(content).__name__} in place of named tensors"])
-    odd = [f"{key} ({type(value).__name__})" for key, value in content.items() if not isinstance(value, torch.Tensor)]
-    odd += [
-        f"{key} ({value.dtype})"
-        for key, value in content.items()
-        if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
-    ]
+    kinds = {
+        key: value.dtype if isinstance(value, torch.Tensor) else type(value).__name__ for key, value in content.items()
+    }
+    odd = [f"{key} ({kind})" for key, kind in kinds.items() if isinstance(kind, str) or not kind.is_floating_point]
     if odd:
         raise TensorMismatch(path.name, unexpected=odd)
     state = {str(key): value for key, value in content.items()}

@@ -30,11 +30,8 @@ def default_directory() -> Path:
 
 
 def download_model(directory: Path, *, files: Sequence[str]) -> Path:
-    """Fetch ``files`` of the model into ``directory``; those that are there already are not fetched again.
-
-    Raises:
-        DownloaderMissing: the message says how to install it, or to do without.
-        DownloadFailed: the network, the disk or the site refused.
+    """Fetch ``files`` of the model into ``directory``; those that are there already are not fetched again. Raises
+    ``DownloaderMissing``, or ``DownloadFailed`` when the network, the disk or the site refused.
     """
     try:
         fetch: Any = importlib.import_module("modelscope").snapshot_download

@@ -100,19 +100,17 @@ class _Work:
 
 
 class FlowRunner:
-    """Steps of the flow over sequences of any age.
-
-    Args:
-        flow: the flow, on its device; arena and caches have the dtype of its weights.
-        num_slots: sequences that can be open at a time; slots are 0 to ``num_slots - 1``.
-        num_pages: pages that can be given out, of one chunk each; see :attr:`FlowArena.bytes_per_page`.
-        noise: see :meth:`Flow.forward`; [1, mels, at least ``2 max_tokens``].
-        max_tokens: most tokens of a sequence, the reference included.
-        graphs: fill shapes up to buckets, see :class:`FlowShape`, and on a CUDA device record a graph of each.
-    """
+    """Steps of the flow over sequences of any age. Slots are 0 to ``num_slots - 1``."""
 
     def __init__(
-        self, flow: Flow, *, num_slots: int, num_pages: int, noise: Tensor, max_tokens: int, graphs: bool = False
+        self,
+        flow: Flow,  # on its device; arena and caches have the dtype of its weights
+        *,
+        num_slots: int,
+        num_pages: int,  # that can be given out, of one chunk each
+        noise: Tensor,  # what frames start from, [1, mels, at least ``2 max_tokens``]
+        max_tokens: int,  # of a sequence, the reference included
+        graphs: bool = False,  # fill shapes up to buckets, and on a CUDA device record a graph of each
     ) -> None:
         if noise.shape[2] < max_tokens * FRAMES_PER_TOKEN:
             raise ValueError(f"noise for {noise.shape[2]} frames is not enough for {max_tokens} tokens")
@@ -150,10 +148,7 @@ class FlowRunner:
 
     @torch.inference_mode()
     def add_voice(self, reference: FlowReference) -> FlowVoice:
-        """Run the final chunks of a reference into pages that its sequences share.
-
-        Args:
-            reference: tokens [1, P] with their mel [1, 2 P, mels] and an embedding [1, embedding]; P may be 0.
+        """Run the final chunks of a reference, whose P may be 0, into pages that its sequences share.
 
         Raises:
             ValueError: a token is beyond the model, or P is more than ``max_tokens``.
@@ -191,11 +186,7 @@ class FlowRunner:
 
     @torch.inference_mode()
     def open(self, slot: int, voice: FlowVoice) -> None:
-        """Begin a sequence; takes no pages yet.
-
-        Raises:
-            ValueError: there is no such slot, it is in use, or the voice has been dropped.
-        """
+        """Begin a sequence; takes no pages yet. ``ValueError`` if the slot is not free or the voice has been dropped."""
         if not 0 <= slot < self.num_slots or slot in self._sequences:
             raise ValueError(f"slot {slot} is not free")
         if voice.is_dropped:
@@ -222,10 +213,7 @@ class FlowRunner:
 
     @torch.inference_mode()
     def step(self, rows: Sequence[FlowRow]) -> list[Tensor]:
-        """Run the new tokens of each row, all rows at once.
-
-        Returns:
-            The new frames of each row, [mels, n], float32, n perhaps 0.
+        """Run the new tokens of all rows at once; the new frames of each, [mels, n], float32, n perhaps 0.
 
         Raises:
             ValueError: a slot is not open, named twice or over, or a token or their number is beyond the model.

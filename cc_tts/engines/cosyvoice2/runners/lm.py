@@ -84,13 +84,8 @@ class _Prefill:
 
 
 class LmRunner:
-    """The language model with a fixed number of slots; whoever uses it chooses them, the lowest free one at best.
-
-    Args:
-        lm: the network.
-        num_slots: how many sequences there can be at a time.
-        num_positions: how long each can become, inputs and speech tokens together.
-        graphs: record CUDA graphs.
+    """The language model with a fixed number of slots; whoever uses it chooses them, the lowest free one at best. A sequence
+    can have ``num_positions``, inputs and speech tokens together.
     """
 
     def __init__(self, lm: SpeechLm, *, num_slots: int, num_positions: int, graphs: bool = False) -> None:
@@ -153,11 +148,7 @@ class LmRunner:
 
     @torch.inference_mode()
     def add_voice(self, prompt_text_ids: Iterable[int] | None = None) -> LmVoice:
-        """Run what each text of a voice begins with, once.
-
-        Raises:
-            ValueError: no such text tokens, or more than a slot holds.
-        """
+        """Run what each text of a voice begins with, once. ``ValueError``: no such tokens, or more than a slot holds."""
         inputs = (SOS, *text_inputs(prompt_text_ids or ()))
         if len(inputs) > self.num_positions:
             raise ValueError(f"a prompt of {len(inputs)} positions does not fit into {self.num_positions}")
@@ -185,15 +176,12 @@ class LmRunner:
 
     @torch.inference_mode()
     def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, Sampled]:
-        """Sample up to ``num_steps`` ids for each slot that has not stopped.
+        """Sample up to ``num_steps`` ids for each slot that has not stopped; what each in use has sampled since the last call.
 
         Args:
             until: how many ids each slot may have sampled since it began, FILL among them; a slot that is not there pauses.
                 The id that :meth:`start` samples comes in any case.
             num_steps: at most :data:`MAX_STEPS`; with 0 only what :meth:`start` sampled is reported.
-
-        Returns:
-            What each slot in use has sampled since the last call.
         """
         wanted = {
             slot: min(num_steps, until[slot] - used.num_sampled)

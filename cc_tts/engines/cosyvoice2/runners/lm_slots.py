@@ -36,8 +36,7 @@ class Column(IntEnum):
 
 
 NUM_REPORTED: Final = 4
-EXTENDED: Final = (Column.NUM_IDS, Column.NUM_OUT, Column.SAMPLER_STEP, Column.SEED)
-"""Columns that stay when a sequence is extended."""
+EXTENDED: Final = (Column.NUM_IDS, Column.NUM_OUT, Column.SAMPLER_STEP, Column.SEED)  # stay when a sequence is extended
 
 
 class Flag(IntFlag):
@@ -77,13 +76,8 @@ class SlotRows:
         return SlotRows(self.numbers[:num_rows], self.history[:num_rows], self.out[:num_rows])
 
     def prefilled(self, slots: Tensor, ordered: Tensor, fresh: Tensor, extended: Tensor) -> "SlotRows":
-        """Copies of ``slots`` after a prefill.
-
-        Args:
-            slots: which, [B].
-            ordered: their numbers as :func:`numbers_of` gives them, [B, columns].
-            fresh: rows that begin, [B]; the others are extended.
-            extended: columns that stay when a sequence is extended, [columns].
+        """Copies of ``slots`` [B] after a prefill: with the numbers ``ordered`` [B, columns] of :func:`numbers_of`, but that
+        rows that are not ``fresh`` [B] keep the columns that are ``extended`` [columns].
         """
         numbers = torch.where(fresh[:, None] | ~extended, ordered, self.numbers[slots])
         history = self.history[slots].masked_fill(fresh[:, None], NO_TOKEN)

@@ -45,24 +45,13 @@ class MemoryPlan:
 
 
 def choose_coarseness(
-    counts: Sequence[Mapping[str, int]],
-    each_bytes: Mapping[str, int],
-    shared_bytes: int,
-    free_bytes: int,
-    least: int = 0,
+    counts: Sequence[Mapping[str, int]],  # graphs of each stage, by coarseness
+    each_bytes: Mapping[str, int],  # what one of each stage takes, as measured
+    shared_bytes: int,  # what all of them share
+    free_bytes: int,  # of the device
+    least: int = 0,  # the coarseness to begin with
 ) -> tuple[int, int]:
-    """How sparse the graphs must be to fit, and what they take then.
-
-    Args:
-        counts: graphs of each stage, by coarseness.
-        each_bytes: what one of each stage takes, as measured.
-        shared_bytes: what all of them share.
-        free_bytes: of the device.
-        least: the coarseness to begin with.
-
-    Raises:
-        ConfigError: not even the fewest fit.
-    """
+    """How sparse the graphs must be to fit, and what they take then. ``ConfigError`` if not even the fewest fit."""
     totals = [shared_bytes + sum(num * each_bytes[stage] for stage, num in each.items()) for each in counts]
     for coarseness, total in enumerate(totals):
         if coarseness >= least and total <= GRAPH_SHARE * free_bytes:
@@ -76,10 +65,8 @@ def choose_coarseness(
 def plan_memory(
     model: SpeechModel, *, max_streams: int, num_positions: int, memory_bytes: int, graph_bytes: int = 0
 ) -> MemoryPlan:
-    """Share out what is free; ``memory_bytes`` is for the pages when it is not 0, ``graph_bytes`` for graphs.
-
-    Raises:
-        ConfigError: not even one stream fits.
+    """Share out what is free; ``memory_bytes`` is for the pages when it is not 0, ``graph_bytes`` for graphs. Raises
+    ``ConfigError`` if not even one stream fits, or too few pages.
     """
     free_bytes = _free_bytes(model.lm.device) - graph_bytes
     cache = model.lm.new_cache(1, 1)

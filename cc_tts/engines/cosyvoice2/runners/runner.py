@@ -136,10 +136,8 @@ class ModelRunner:
         return own + self._flow.pages_needed(0, num_prompt) - self._flow.pages_needed(num_prompt, 0)
 
     def start(self, prefills: Row[SlotPrefill]) -> None:
-        """Prefill slots of the language model; a slot that is not extended is opened, for the flow as well.
-
-        Raises:
-            CcTtsError: one of them does not fit, or its voice has no place (``PagesExhausted``); nothing has changed.
+        """Prefill slots of the language model; a slot that is not extended is opened, for the flow as well. ``CcTtsError``
+        if one of them does not fit, or its voice has no place (``PagesExhausted``); nothing has changed then.
         """
         opened: list[int] = []
         with self._guarded():
@@ -197,15 +195,8 @@ class ModelRunner:
         return tuple(left)
 
     def warm_up(self, on_progress: Callable[[str], None], *, max_rows: int, coarseness: int = 0) -> None:
-        """Run every shape that there can be at speed 1 once, and record its graph; ``max_rows`` streams at a time.
-
-        Args:
-            on_progress: called with what is recorded now.
-            max_rows: of a call of flow and vocoder.
-            coarseness: an index of :data:`COARSENESS`.
-
-        Raises:
-            OutOfDeviceMemory: the graphs do not fit.
+        """Run every shape once that there can be at speed 1 with ``max_rows`` in a call of flow and vocoder, and record its
+        graph; ``coarseness`` is an index of :data:`COARSENESS`. Raises ``OutOfDeviceMemory`` if the graphs do not fit.
         """
         row_step, _ = COARSENESS[coarseness]
         with self._guarded():
@@ -247,10 +238,8 @@ class ModelRunner:
         }
 
     def graph_bytes(self, free_bytes: Callable[[], int]) -> tuple[dict[str, int], int]:
-        """What a graph of each stage takes, and what all of them share: two of each are recorded and looked at.
-
-        Raises:
-            OutOfDeviceMemory: not even these fit.
+        """What a graph of each stage takes, and what all of them share: two of each are recorded and looked at. Raises
+        ``OutOfDeviceMemory`` if not even these fit.
         """
         each: dict[str, int] = {}
         shared = 0
@@ -311,21 +300,19 @@ class ModelRunner:
         try:
             return work()
         except PagesExhausted:
-            idle = [voice_id for voice_id, voice in self._voices.items() if not voice.num_users]
-            if not idle:
+            if not self._drop_idle_voices():
                 raise
-            for voice_id in idle:
-                self._flow.drop_voice(self._voices.pop(voice_id).flow)
             return work()
+
+    def _drop_idle_voices(self) -> bool:
+        idle = [voice_id for voice_id, voice in self._voices.items() if not voice.num_users]
+        for voice_id in idle:
+            self._flow.drop_voice(self._voices.pop(voice_id).flow)
+        return bool(idle)
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Distinguish a device that is full from one that is gone.
-
-        Raises:
-            OutOfDeviceMemory: it is full.
-            DeviceLost: it is gone.
-        """
+        """Distinguish a device that is full, ``OutOfDeviceMemory``, from one that is gone, ``DeviceLost``."""
         try:
             yield
         except torch.OutOfMemoryError:

@@ -40,16 +40,13 @@ def push_history(history: Tensor, ids: Tensor) -> Tensor:
 
 
 def sample_ras(log_probs: Tensor, history: Tensor, seeds: Tensor, steps: Tensor) -> Tensor:
-    """Sample one id for each row; no value leaves the device.
+    """Sample one id for each row, [B]; no value leaves the device.
 
     Args:
         log_probs: [B, V], forbidden ids at -inf.
         history: the last ``window`` ids of each row, oldest first, [B, window]; :data:`NO_TOKEN` where there is none.
         seeds: of each sequence, [B], int64.
         steps: how many ids were sampled for each sequence, [B], int64.
-
-    Returns:
-        Ids [B].
     """
     vocab_size = log_probs.shape[-1]
     probs, candidates = torch.softmax(log_probs, dim=-1).topk(min(TOP_K, vocab_size), dim=-1)  # [B, top_k] each

@@ -81,12 +81,8 @@ def crossfade_window(num_samples: int = CROSSFADE_SAMPLES) -> Tensor:
 
 
 def crossfade(new: Tensor, old: Tensor, window: Tensor) -> Tensor:
-    """Fade the end of ``old`` [B, n] out under the beginning of ``new`` [B, m], which comes back whole.
-
-    Args:
-        new: audio whose beginning fades in.
-        old: audio whose end fades out.
-        window: rise and fall, float64; half of it is faded over.
+    """Fade the end of ``old`` [B, n] out under the beginning of ``new`` [B, m], which comes back whole; ``window``: rise and
+    fall, float64, half of which is faded over.
     """
     half = window.shape[0] // 2
     rise, fall = window.to(new.device).chunk(2)
@@ -95,12 +91,8 @@ def crossfade(new: Tensor, old: Tensor, window: Tensor) -> Tensor:
 
 
 class VocoderRunner:
-    """The vocoder with the crossfades of a fixed number of slots; whoever uses it chooses them.
-
-    Args:
-        vocoder: the network.
-        num_slots: how many streams there can be at a time.
-        graphs: fill shapes up to buckets, and on a CUDA device record a graph of each.
+    """The vocoder with the crossfades of a fixed number of slots; whoever uses it chooses them. With ``graphs`` shapes are
+    filled up to buckets, and on a CUDA device a graph of each is recorded.
     """
 
     def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False) -> None:

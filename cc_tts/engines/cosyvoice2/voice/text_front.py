@@ -25,13 +25,8 @@ _SPACE: Final = re.compile(r"\s")
 
 
 class TextFront:
-    """See :class:`cc_tts.engines.cosyvoice2.engine.device.TextFront`.
-
-    Args:
-        tokenizer: of the model.
-        speakers: by id.
-        speech_ids: the ids of the model's head.
-        num_positions: how long a sequence may become, inputs and speech together.
+    """See :class:`cc_tts.engines.cosyvoice2.engine.device.TextFront`. ``num_positions``: how long a sequence may become,
+    inputs and speech together.
     """
 
     def __init__(

@@ -75,10 +75,16 @@ class EmbeddingCache:
         metadata = self._metadata(key)
         if metadata is None:
             return None
-        from safetensors import SafetensorError
+        from safetensors import SafetensorError, safe_open
 
+        path = self._path(key, "safetensors")
         try:
-            tensors = self._read_tensors(key, metadata.tensors_sha256)
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != metadata.tensors_sha256:
+                    return None
+            with safe_open(path, framework="np") as mapped:
+                tensors = {name: mapped.get_tensor(name) for name in _TENSORS}
+            _check_shapes(tensors)
         except (OSError, ValueError, SafetensorError):
             return None
         return EnrolledVoice(**{name: getattr(metadata, name) for name in _SHARED}, **tensors)
@@ -122,18 +128,6 @@ class EmbeddingCache:
         except (OSError, msgspec.DecodeError):
             return None
         return metadata if metadata.key == key and metadata.version == _VERSION else None
-
-    def _read_tensors(self, key: str, sha256: str) -> dict[str, Any]:
-        from safetensors import safe_open
-
-        path = self._path(key, "safetensors")
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-                raise ValueError(f"{path.name} is not the file that was written")
-        with safe_open(path, framework="np") as file:  # mapped, not read
-            tensors = {name: file.get_tensor(name) for name in _TENSORS}
-        _check_shapes(tensors)
-        return tensors
 
     def _path(self, key: str, kind: str) -> Path:
         if not KEY.fullmatch(key):

@@ -120,7 +120,7 @@ class FlowRunner:
         self.num_slots = num_slots
         flow.keep_constants(min(-(-max_tokens // config.chunk_tokens), PAGE_BUCKETS[-1]))
         self.pool = PagePool(num_pages + 1)
-        self.arena = FlowArena.of(flow, num_slots=num_slots + 1, num_pages=num_pages + 1)
+        self.arena = FlowArena(flow, num_slots=num_slots + 1, num_pages=num_pages + 1)
         self._device = weight.device
         self._noise = noise.to(self._device)
         self._noise_rows = self._noise[0].transpose(0, 1).contiguous()  # [frames, mels]

@@ -10,16 +10,13 @@ Runs on: the thread that owns the device.
 import heapq
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import EncoderCache
-    from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import EstimatorCache
     from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow
 
 SCRATCH: Final = 0
@@ -66,28 +63,18 @@ class PagePool:
                 raise ValueError(f"page {page} is held {self._holders[page]} times, not {least[page]}")
 
 
-@dataclass(frozen=True, slots=True)
 class FlowArena:
     """The tensors behind the pages and the slots, allocated once and written in place, in the dtype of the weights.
 
-    Slots are counted here with the scratch slot, so sequence i of the engine has slot i + 1.
+    Slots and pages are counted with those of scratch, so sequence i of the engine has slot i + 1.
     """
 
-    encoder: "EncoderCache"
-    estimator: "EstimatorCache"
-    num_pages: int
-    num_slots: int
-
-    @classmethod
-    def of(cls, flow: "Flow", *, num_slots: int, num_pages: int) -> Self:
-        """An arena on the device of the weights; the scratch slot and the scratch page are counted."""
+    def __init__(self, flow: "Flow", *, num_slots: int, num_pages: int) -> None:
         config = flow.config
-        return cls(
-            flow.encoder.new_pages(num_slots, num_pages, config.chunk_tokens),
-            flow.estimator.new_pages(config.num_steps, num_slots, num_pages, config.chunk_frames),
-            num_pages,
-            num_slots,
-        )
+        self.encoder = flow.encoder.new_pages(num_slots, num_pages, config.chunk_tokens)
+        self.estimator = flow.estimator.new_pages(config.num_steps, num_slots, num_pages, config.chunk_frames)
+        self.num_pages = num_pages
+        self.num_slots = num_slots
 
     @property
     def bytes_per_page(self) -> int:

@@ -176,7 +176,7 @@ class LmRunner:
 
     @torch.inference_mode()
     def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, Sampled]:
-        """Sample up to ``num_steps`` ids for each slot that has not stopped; what each in use has sampled since the last call.
+        """Sample up to ``num_steps`` ids for each slot that has not stopped; what each in use has sampled since then.
 
         Args:
             until: how many ids each slot may have sampled since it began, FILL among them; a slot that is not there pauses.

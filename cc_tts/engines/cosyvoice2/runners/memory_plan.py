@@ -71,7 +71,7 @@ def plan_memory(
     free_bytes = _free_bytes(model.lm.device) - graph_bytes
     cache = model.lm.new_cache(1, 1)
     lm_bytes = cache.nbytes // 2 * (num_positions + 1)  # a cache of one position has two places
-    arena = FlowArena.of(model.flow, num_slots=1, num_pages=1)
+    arena = FlowArena(model.flow, num_slots=1, num_pages=1)
     slot_bytes = lm_bytes + arena.bytes_per_slot
     fitting = int(free_bytes * SLOT_SHARE) // slot_bytes
     wanted = max_streams + spare_slots(max_streams)

@@ -103,7 +103,7 @@ class TestFlowArena:
 
     def test_sizes(self) -> None:
         flow = flow_of(tiny_states()["flow"])
-        arena = FlowArena.of(flow, num_slots=3, num_pages=5)
+        arena = FlowArena(flow, num_slots=3, num_pages=5)
         config, encoder = flow.config, flow.config.encoder
         num_attentions = arena.estimator.attention.shape[1]
         assert arena.estimator.attention.shape == (10, num_attentions, 10, 50, 2, 2, 16)
@@ -117,7 +117,7 @@ class TestFlowArena:
 
     def test_contexts_of_a_slot_are_views(self) -> None:
         flow = flow_of(tiny_states()["flow"])
-        arena = FlowArena.of(flow, num_slots=3, num_pages=2)
+        arena = FlowArena(flow, num_slots=3, num_pages=2)
         for context in arena.contexts(1):
             context.fill_(1.0)
         assert arena.estimator.contexts.mean(dim=(0, 2, 3)).tolist() == [0, 0, 1, 1, 0, 0]
@@ -125,7 +125,7 @@ class TestFlowArena:
 
     def test_wiping_leaves_the_others(self) -> None:
         flow = flow_of(tiny_states()["flow"])
-        arena = FlowArena.of(flow, num_slots=2, num_pages=3)
+        arena = FlowArena(flow, num_slots=2, num_pages=3)
         encoder, attention = arena.encoder, arena.estimator.attention
         for tensor in (encoder.tokens, encoder.frames, attention):
             tensor.fill_(float("nan"))

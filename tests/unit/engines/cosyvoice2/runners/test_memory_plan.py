@@ -42,7 +42,7 @@ def test_a_slot_costs_what_it_takes(model: SpeechModel, free: list[int]) -> None
     free[0] = 1 << 30
     slot_bytes = plan(model).slot_bytes
     runner = LmRunner(model.lm, num_slots=3, num_positions=NUM_POSITIONS)
-    arena = FlowArena.of(model.flow, num_slots=4, num_pages=1)
+    arena = FlowArena(model.flow, num_slots=4, num_pages=1)
     assert slot_bytes * 4 == pytest.approx(runner._cache.nbytes + 4 * arena.bytes_per_slot, rel=0.02)
 
 
@@ -52,7 +52,7 @@ def test_with_enough_there_is_a_slot_for_each_stream_and_some_more(model: Speech
     assert (full.num_streams, full.num_slots) == (16, 18)
     assert full.page_bytes == free[0] - 18 * full.slot_bytes
     assert full.num_pages == 40 * 18, "no more than can be of use"
-    page_bytes = FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_page
+    page_bytes = FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page
     assert plan(model, memory_bytes=50 * page_bytes + 1).num_pages == 50
     assert "16 streams, 18 slots" in str(full)
 
@@ -77,7 +77,7 @@ def test_too_little_for_one_stream_is_told(model: SpeechModel, free: list[int]) 
 def test_too_little_memory_for_pages_is_refused(model: SpeechModel, free: list[int]) -> None:
     free[0] = 1 << 30
     with pytest.raises(ConfigError, match=r"hold 31 pages of .* at least 32 are needed"):
-        plan(model, memory_bytes=32 * FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_page - 1)
+        plan(model, memory_bytes=32 * FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page - 1)
 
 
 def test_what_is_free_here_is_some_of_the_machine() -> None:

@@ -54,9 +54,7 @@ class LmPrefill:
     slot: int
     inputs: Sequence[LmInput]
     rules: SamplingRules
-    seed: int = (
-        0  # decides, with the inputs, which ids are sampled; a signed number of 64 bits; unused with ``extends``
-    )
+    seed: int = 0  # signed, 64 bits; decides, with the inputs, which ids are sampled; unused with ``extends``
     voice: LmVoice | None = None  # spares the inputs it has in common with these; unused with ``extends``
     extends: bool = False  # extend the sequence of the slot, which must have stopped; otherwise the slot must be free
 

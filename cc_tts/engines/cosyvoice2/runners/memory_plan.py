@@ -23,8 +23,7 @@ GRAPH_SHARE: Final = 0.4
 the flow has 9,000 kernels.
 """
 CPU_SHARE: Final = 0.4
-CPU_MAX_BYTES: Final = 4 * 2**30
-"""A CPU keeps pace with few streams; memory for more would only be touched in vain."""
+CPU_MAX_BYTES: Final = 4 * 2**30  # a CPU keeps pace with few streams; memory for more would only be touched in vain
 SLOT_SHARE: Final = 0.5  # of that at most for slots
 
 

@@ -40,8 +40,7 @@ from cc_tts.errors import CcTtsError
 
 WARM_CHUNKS: Final = (1, 2, 4, 5)
 """Chunks that a flow call runs: hops of 25 to 100 tokens, and up to two tokens more in the last call."""
-WARM_PAGES: Final = (8, 16, 24, 32)
-"""Pages that it looks at: 8 s of reference and 24 s of speech are 32."""
+WARM_PAGES: Final = (8, 16, 24, 32)  # pages that it looks at: 8 s of reference and 24 s of speech are 32
 NUM_INPUT_MARKS: Final = 2  # in a prefill of the language model, besides text and speech
 COARSENESS: Final = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4))
 """How sparse the graphs may become where memory is short: every so many-th size of rows, and of pages. What lies between

@@ -26,8 +26,7 @@ from cc_tts.engines.cosyvoice2.model.networks.layers import (
 from cc_tts.engines.cosyvoice2.model.sizes import EstimatorConfig
 
 _KERNEL: Final = 3
-NUM_PAST: Final = _KERNEL - 1
-"""Inputs before the new ones that each convolution sees."""
+NUM_PAST: Final = _KERNEL - 1  # inputs before the new ones that each convolution sees
 _TIME_SCALE: Final = 1000.0
 _TIME_BASE: Final = 10_000.0
 

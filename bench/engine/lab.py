@@ -150,7 +150,8 @@ class Rig:
     def memory(self) -> Json:
         """Bytes of pages and slots, and on a card the most that torch has held."""
         arena = self.runner._flow.arena  # noqa: SLF001 - its size is of interest here only
-        result: Json = {"state_mib": round(arena.bytes_total / 2**20, 1), "pages": self.runner.num_pages}
+        num_bytes = arena.bytes_per_page * arena.num_pages + arena.bytes_per_slot * arena.num_slots
+        result: Json = {"state_mib": round(num_bytes / 2**20, 1), "pages": self.runner.num_pages}
         if self.lab.is_cuda:
             result["device_max_gib"] = round(torch.cuda.max_memory_allocated(self.lab.device) / 2**30, 2)
         return result

@@ -9,12 +9,8 @@ from cc_tts.voices.voice import Voice
 
 _SAME_LANGUAGE: Final = {"zh": "cmn", "no": "nb", "nn": "nb", "iw": "he", "in": "id"}
 """Primary subtags that people write → the ones that voices carry (ISO 639-3: zh is a group, Mandarin is cmn)."""
-
 _CANTONESE: Final = frozenset({"hk", "mo", "yue"})
-
-_MAX_LISTED: Final = 12
-"""Voices that a message names."""
-
+_MAX_LISTED: Final = 12  # voices that a message names
 _LIKELY: Final = {"en": "en-us", "fr": "fr-fr"}
 """The tag meant by a bare primary subtag (Unicode CLDR, likely subtags), where no voice carries the bare one."""
 
@@ -61,7 +57,5 @@ def unknown_voice(voice_id: str, voices: Iterable[Voice]) -> UnknownVoice:
     known = [voice.id for voice in voices]
     near = difflib.get_close_matches(voice_id.lower(), known, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
-    all_of_them = (
-        f"Known: {', '.join(known)}" if len(known) <= _MAX_LISTED else f"`cc-tts voices` lists all {len(known)}"
-    )
-    return UnknownVoice(f"no voice is called {voice_id[:80]!r}{hint} {all_of_them if known else ''}".strip())
+    listed = f"Known: {', '.join(known)}" if len(known) <= _MAX_LISTED else f"`cc-tts voices` lists all {len(known)}"
+    return UnknownVoice(f"no voice is called {voice_id[:80]!r}{hint} {listed if known else ''}".strip())

@@ -18,22 +18,13 @@ import msgspec
 from cc_tts.config.schema import Config
 from cc_tts.errors import ConfigError
 from cc_tts.voices.download import fill_add, voices_folder
-from cc_tts.voices.enrolment import (
-    MAX_CHARACTERS_PER_S,
-    MAX_DURATION_S,
-    PromptUnusable,
-    ReferenceEncoder,
-    enrol,
-)
-from cc_tts.voices.library import MODES, VoiceLibrary, VoiceMode, VoiceRecord, check_id, check_plain, check_record
+from cc_tts.voices.enrolment import MAX_CHARACTERS_PER_S, MAX_DURATION_S, PromptUnusable, ReferenceEncoder, enrol
+from cc_tts.voices.library import MODES, VoiceLibrary, VoiceRecord, check_id, check_plain, check_record
 
-MAX_WAV_BYTES: Final = 100_000_000
-"""Thirty seconds in stereo at the highest rate and width that are read are 92 MB."""
-MAX_TRANSCRIPT_CHARS: Final = int(MAX_CHARACTERS_PER_S * MAX_DURATION_S)
-"""No longer transcript fits the longest recording; the engine takes no prompt of more than 1000 text tokens."""
+MAX_WAV_BYTES: Final = 100_000_000  # thirty seconds in stereo at the highest rate and width that are read are 92 MB
+MAX_TRANSCRIPT_CHARS: Final = int(MAX_CHARACTERS_PER_S * MAX_DURATION_S)  # no longer one fits the longest recording
 
-_ENGINE: Final = "cosyvoice2"
-"""The engine that speaks with these voices."""
+_ENGINE: Final = "cosyvoice2"  # which speaks with these voices
 _NO_KEY: Final = "0" * 64
 _MAX_TRANSCRIPT_BYTES: Final = 4 * MAX_TRANSCRIPT_CHARS
 
@@ -41,19 +32,11 @@ _MAX_TRANSCRIPT_BYTES: Final = 4 * MAX_TRANSCRIPT_CHARS
 def add_voice_commands(
     voices: argparse.ArgumentParser,
     *,
-    make_encoder: Callable[[Path], ReferenceEncoder],
-    normalize: Callable[[str, str], str],
-    parents: Sequence[argparse.ArgumentParser],
+    make_encoder: Callable[[Path], ReferenceEncoder],  # from a model directory
+    normalize: Callable[[str, str], str],  # from a transcript and its language to the words that are spoken
+    parents: Sequence[argparse.ArgumentParser],  # of options that every command takes (``--config``, ``--set``)
 ) -> None:
-    """Add ``enrol``, ``add``, ``remove`` and ``enrolled`` to ``cc-tts voices``, which still runs without any of them.
-
-    Args:
-        voices: the parser of ``cc-tts voices``.
-        make_encoder: from a model directory to the networks that encode a recording.
-        normalize: from a transcript and its language to the words that are spoken.
-        parents: parsers of options that every command takes (``--config``, ``--set``).
-
-    """
+    """Add ``enrol``, ``add``, ``remove`` and ``enrolled`` to ``cc-tts voices``, which still runs without any of them."""
     commands = voices.add_subparsers(title="your own voices", metavar="COMMAND")
     folder = argparse.ArgumentParser(add_help=False)
     folder.add_argument("--voices", type=Path, metavar="DIR", help="where voices are kept (tts.voices_dir)")
@@ -125,13 +108,8 @@ def run_enrol(
     library.store(msgspec.structs.replace(record, key=voice.key))
     _print(f"warning: {warning}" for warning in voice.warnings)
     tokens = f"{len(voice.llm_tokens)} speech tokens ({len(voice.flow_tokens)} for the flow)"
-    _print(
-        [
-            f"{record.id}: {record.language}, {record.mode}, {voice.duration_s:.1f} s, {tokens}",
-            f"kept in:  {library.folder}",
-            f"try it:   {_next_command(options, config, record.id)}",
-        ]
-    )
+    form = f"{record.id}: {record.language}, {record.mode}, {voice.duration_s:.1f} s, {tokens}"
+    _print([form, f"kept in:  {library.folder}", f"try it:   {_next_command(options, config, record.id)}"])
     return 0
 
 
@@ -189,12 +167,9 @@ def _model(options: argparse.Namespace, config: Config) -> Path:
 
 def _transcript(options: argparse.Namespace) -> str:
     """What is said in the recording, on one line; empty only where the mode does without."""
-    mode: VoiceMode = options.mode
-    text: str | None = options.transcript
-    if options.transcript_file is not None:
-        text = _read_text(options.transcript_file)
+    text: str | None = _read_text(options.transcript_file) if options.transcript_file else options.transcript
     if text is None:
-        if mode == "zero_shot":
+        if options.mode == "zero_shot":
             raise ConfigError(
                 "what is said in the recording? Give --transcript TEXT or --transcript-file FILE, or choose "
                 "--mode cross_lingual, which does without"

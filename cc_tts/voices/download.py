@@ -13,7 +13,6 @@ import re
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,8 +28,7 @@ PIPER_URL: Final = "https://huggingface.co/rhasspy/piper-voices/resolve/v1.0.0"
 INDEX: Final = "voices.json"
 MAX_INDEX_BYTES: Final = 8 << 20
 MAX_FILE_BYTES: Final = 512 << 20
-READ_TIMEOUT_S: Final = 20.0
-"""For the connection and for each read."""
+READ_TIMEOUT_S: Final = 20.0  # for the connection and for each read
 _READ_BYTES: Final = 1 << 20
 _HIBARI: Final = "hibari-"
 _MAX_NAMES_SHOWN: Final = 20
@@ -38,9 +36,6 @@ _PIPER_NAME: Final = re.compile(
     r"(?P<locale>(?P<family>[a-z]{2,3})_[A-Z]{2})-(?P<voice>[^-/]{1,60})-(?P<quality>x_low|low|medium|high)"
 )
 _SUFFIXES: Final = (".onnx", ".onnx.json")
-
-OnProgress = Callable[[str, int, int], None]
-"""The file's name, bytes so far, bytes in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +81,14 @@ def run_add(options: argparse.Namespace, config: Config) -> int:
         raise ConfigError(f"{folder}: no such directory")
     files = files_of(options.name, options.base_url)
     for file in files:
-        fetch(file, folder, _show)
+        fetch(file, folder)
     sys.stdout.write(f"{options.name}: {', '.join(file.name for file in files)} in {folder}\n")
     sys.stdout.write(f"each voice has its own licence: {files[0].url.rpartition('/')[0]}/MODEL_CARD\n")
     return 0
 
 
 def voices_folder(options: argparse.Namespace, config: Config) -> Path:
-    """Where voices are kept: ``--voices``, else ``tts.voices_dir``.
-
-    Raises:
-        ConfigError: neither is given.
-    """
+    """Where voices are kept; raises ``ConfigError`` if neither an option nor a setting says it."""
     folder = options.voices or config.tts.voices_dir
     if not folder:
         raise ConfigError("where are the voices kept? Give --voices DIR, or set tts.voices_dir")
@@ -105,17 +96,15 @@ def voices_folder(options: argparse.Namespace, config: Config) -> Path:
 
 
 def files_of(name: str, base_url: str = PIPER_URL) -> list[VoiceFile]:
-    """The files of a voice, in the order in which they are to be put into place.
-
-    Raises:
-        ConfigError: no voice has this name (the nearest are named), or the list cannot be fetched.
+    """The files of a voice, in the order in which they are to be put into place. ``ConfigError`` if no voice has this name,
+    with the nearest ones, or the list cannot be fetched.
     """
     if name.startswith(_HIBARI):
         return _hibari_files(name.removeprefix(_HIBARI))
     if urlsplit(base_url).scheme not in ("http", "https"):
         raise ConfigError(f"--from {base_url}: an http or https address is needed")
     base_url = base_url.rstrip("/")
-    index = _read_index(f"{base_url}/{INDEX}", name, base_url)
+    index = _read_index(name, base_url)
     by_name = {alias: entry for entry in index.values() for alias in entry.aliases} | index
     entry = by_name.get(name)
     if entry is None:
@@ -146,7 +135,8 @@ def _hibari_files(name: str) -> list[VoiceFile]:
     return [VoiceFile(voices.BASE_URL + entry["file"], entry["file"], entry["bytes"], "sha256", entry["sha256"])]
 
 
-def _read_index(url: str, name: str, base_url: str) -> dict[str, _IndexEntry]:
+def _read_index(name: str, base_url: str) -> dict[str, _IndexEntry]:
+    url = f"{base_url}/{INDEX}"
     try:
         with urllib.request.urlopen(url, timeout=READ_TIMEOUT_S) as response:  # noqa: S310 - http or https, see files_of
             document = response.read(MAX_INDEX_BYTES)
@@ -157,11 +147,9 @@ def _read_index(url: str, name: str, base_url: str) -> dict[str, _IndexEntry]:
         raise ConfigError(f"{url}: not the list of Piper voices: {error}") from None
 
 
-def fetch(file: VoiceFile, folder: Path, on_progress: OnProgress = lambda _name, _done, _all: None) -> Path:
-    """Put a file into the folder, unless it is there already.
-
-    Raises:
-        ConfigError: it cannot be fetched or written, or is not what the list says; nothing is left behind.
+def fetch(file: VoiceFile, folder: Path) -> Path:
+    """Put a file into the folder, unless it is there already. ``ConfigError``, and nothing left behind, if it cannot be
+    fetched or written, or is not what the list says.
     """
     path = folder / file.name
     if path.is_file() and _digest(file, path.read_bytes()) == file.digest:
@@ -173,7 +161,9 @@ def fetch(file: VoiceFile, folder: Path, on_progress: OnProgress = lambda _name,
         with urllib.request.urlopen(file.url, timeout=READ_TIMEOUT_S) as response:  # noqa: S310 - see files_of
             while len(data) <= file.num_bytes and (chunk := response.read(_READ_BYTES)):
                 data += chunk
-                on_progress(file.name, len(data), file.num_bytes)
+                end = "\n" if len(data) >= file.num_bytes else ""
+                sys.stderr.write(f"\r{file.name}: {len(data) / 1e6:.1f} of {file.num_bytes / 1e6:.1f} MB{end}")
+                sys.stderr.flush()
     except (OSError, http.client.HTTPException) as error:
         raise _unreachable(file.url, error, [file.url]) from None
     if len(data) != file.num_bytes or _digest(file, bytes(data)) != file.digest:
@@ -199,19 +189,10 @@ def _likely_urls(name: str, base_url: str) -> list[str]:
 
 
 def _unreachable(url: str, error: Exception, wanted: list[str]) -> ConfigError:
-    return ConfigError(
-        f"{url} cannot be fetched: {_reason(error)}. Where the network does not allow it, put these files into the folder "
-        f"of your voices, or give --from URL of a copy: {' '.join(wanted)}"
-    )
-
-
-def _reason(error: Exception) -> str:
+    reason = str(getattr(error, "reason", "") or error) or type(error).__name__
     if isinstance(error, urllib.error.HTTPError):
-        return f"HTTP {error.code}"
-    return str(getattr(error, "reason", "") or error or type(error).__name__)
-
-
-def _show(name: str, done: int, whole: int) -> None:
-    end = "\n" if done >= whole else ""
-    sys.stderr.write(f"\r{name}: {done / 1e6:.1f} of {whole / 1e6:.1f} MB{end}")
-    sys.stderr.flush()
+        reason = f"HTTP {error.code}"
+    return ConfigError(
+        f"{url} cannot be fetched: {reason}. Where the network does not allow it, put these files into the folder of your "
+        f"voices, or give --from URL of a copy: {' '.join(wanted)}"
+    )

@@ -25,9 +25,9 @@ from cc_tts.errors import ConfigError
 
 EMBEDDING_SIZE: Final = 192
 MEL_BINS: Final = 80
+KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 _VERSION: Final = 1
-_KEY: Final = re.compile(r"[0-9a-f]{64}")
 _SHARED: Final = ("key", "transcript", "fingerprint", "duration_s", "warnings")
 _TENSORS: Final = {"llm_tokens": np.int32, "flow_tokens": np.int32, "flow_mel": np.float32, "embedding": np.float32}
 
@@ -75,21 +75,22 @@ class EmbeddingCache:
         metadata = self._metadata(key)
         if metadata is None:
             return None
-        from safetensors import SafetensorError
+        from safetensors import SafetensorError, safe_open
 
+        path = self._path(key, "safetensors")
         try:
-            tensors = self._read_tensors(key, metadata.tensors_sha256)
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != metadata.tensors_sha256:
+                    return None
+            with safe_open(path, framework="np") as mapped:
+                tensors = {name: mapped.get_tensor(name) for name in _TENSORS}
+            _check_shapes(tensors)
         except (OSError, ValueError, SafetensorError):
             return None
         return EnrolledVoice(**{name: getattr(metadata, name) for name in _SHARED}, **tensors)
 
     def store(self, voice: EnrolledVoice) -> None:
-        """Write a voice; a concurrent reader sees all of it or nothing.
-
-        Raises:
-            ConfigError: the folder cannot be written.
-
-        """
+        """Write a voice; a concurrent reader sees all of it or nothing. ``ConfigError`` if that cannot be written."""
         from safetensors.numpy import save
 
         tensors = {name: getattr(voice, name) for name in _TENSORS}
@@ -117,7 +118,7 @@ class EmbeddingCache:
     def entries(self) -> Iterator[VoiceMetadata]:
         """List the voices, without their tensors, in the order of their keys."""
         for path in sorted(self._folder.glob("*.json")):
-            metadata = self._metadata(path.stem) if _KEY.fullmatch(path.stem) else None
+            metadata = self._metadata(path.stem) if KEY.fullmatch(path.stem) else None
             if metadata is not None:
                 yield metadata
 
@@ -128,20 +129,8 @@ class EmbeddingCache:
             return None
         return metadata if metadata.key == key and metadata.version == _VERSION else None
 
-    def _read_tensors(self, key: str, sha256: str) -> dict[str, Any]:
-        from safetensors import safe_open
-
-        path = self._path(key, "safetensors")
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
-                raise ValueError(f"{path.name} is not the file that was written")
-        with safe_open(path, framework="np") as file:  # mapped, not read
-            tensors = {name: file.get_tensor(name) for name in _TENSORS}
-        _check_shapes(tensors)
-        return tensors
-
     def _path(self, key: str, kind: str) -> Path:
-        if not _KEY.fullmatch(key):
+        if not KEY.fullmatch(key):
             raise ValueError(f"{key[:80]!r} is not the key of a voice")
         return self._folder / f"{key}.{kind}"
 

@@ -1,7 +1,5 @@
-"""A voice from a recording and its transcript: checked, turned into numbers once, kept (spec §7.3, §12).
-
-``enrol`` is the way in. It knows nothing of networks: a ``ReferenceEncoder`` (``engines/cosyvoice2/voice/encoder``) computes
-tokens, mel and embedding; ``embedding_cache`` keeps them under a key made of all that they depend on.
+"""A voice from a recording and its transcript: checked, turned into numbers once, kept (spec §7.3, §12). No network here: a
+``ReferenceEncoder`` computes the numbers, and ``embedding_cache`` keeps them under a key made of all that they depend on.
 """
 
 import hashlib
@@ -21,23 +19,20 @@ from cc_tts.errors import Unprocessable
 from cc_tts.voices.embedding_cache import EmbeddingCache, EnrolledVoice
 
 MIN_DURATION_S: Final = 1.0
-MAX_DURATION_S: Final = 30.0
-"""The speech tokenizer takes no more (spec §7.3)."""
+MAX_DURATION_S: Final = 30.0  # the speech tokenizer takes no more (spec §7.3)
 MIN_RATE_HZ: Final = 16_000
 MAX_RATE_HZ: Final = 192_000
 
 FULL_SCALE: Final = 0.999
 MAX_CLIPPED_SHARE: Final = 0.005
 WARN_CLIPPED_SHARE: Final = 0.0005
-SILENCE_DBFS: Final = -45.0
-"""A recording whose loudest 20 ms are below this is refused as silent."""
+SILENCE_DBFS: Final = -45.0  # of the loudest 20 ms of a recording, below which it is refused as silent
 QUIET_DBFS: Final = -30.0
 SPEECH_BELOW_LOUDEST_DB: Final = 35.0
 MIN_SPEECH_S: Final = 0.5
 MAX_CHARACTERS_PER_S: Final = 30.0
 TOKENS_PER_S: Final = 25
-TOKENS_PER_CHUNK: Final = 25
-"""The flow works in chunks of this many speech tokens, counted from the start of the prompt (spec §2, §4.4)."""
+TOKENS_PER_CHUNK: Final = 25  # of the flow, counted from the start of the prompt (spec §2, §4.4)
 FLOW_RESIDUE_TOKENS: Final = 13
 """Of the flow's reference in its last chunk: the 12 tokens that are left of it are the first hop of what is spoken."""
 MAX_LM_TOKENS: Final = 200
@@ -58,11 +53,8 @@ _TOO_FAST: Final = (
 Samples = npt.NDArray[np.float32]
 
 
-class PromptUnusable(Unprocessable):
+class PromptUnusable(Unprocessable, code="prompt_unusable", title="The recording cannot be used as a voice"):
     """The recording or its transcript cannot be used for a voice; the message says what to change."""
-
-    code = "prompt_unusable"
-    title = "The recording cannot be used as a voice"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +72,9 @@ class ReferenceEncoder(Protocol):
     @property
     def fingerprint(self) -> str:
         """Identifies the networks; features of another fingerprint are not comparable."""
-        ...
 
     def encode(self, audio: Samples, rate_hz: int) -> ReferenceFeatures:
         """Compute tokens, mel and embedding of mono audio."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,32 +91,21 @@ class Recording:
 
 
 def enrol(
-    wav: Path,
-    transcript: str | None,
+    wav: Path,  # 1 to 30 s of one person speaking, at 16 kHz or more
+    transcript: str | None,  # what is said in it; None for a voice whose language model is given none (spec §3.2)
     encoder: ReferenceEncoder,
     cache: EmbeddingCache,
     *,
     trim_to_chunk: bool = True,
-    normalize: Callable[[str], str] = str,
+    normalize: Callable[[str], str] = str,  # to the words that are heard, from which the language model goes on
     announced: Callable[[str, float], AbstractContextManager[None]] = lambda _name, _duration_s: nullcontext(),
 ) -> EnrolledVoice:
     """Make a voice of a recording, or take it from the cache if it was made before.
 
-    Args:
-        wav: 1 to 30 s of one person speaking, at 16 kHz or more.
-        transcript: what is said in it, word for word; None for a voice whose language model is given no transcript
-            (spec §3.2).
-        encoder: computes the features; not called if the cache has them.
-        cache: where the result is kept.
-        trim_to_chunk: shorten the reference of the *flow*, see :func:`num_flow_tokens`. The oldest tokens go: the end, which
-            the new speech follows, stays. The language model's must agree with the transcript and is not cut.
-        normalize: writes the digits and abbreviations of the transcript out, as it is done with every text that is spoken;
-            the language model goes on from the words that are heard.
-        announced: entered with the recording's name and length in seconds while ``encoder`` works.
-
-    Raises:
-        PromptUnusable: the recording or the transcript cannot be used.
-
+    Tokens and mel come to one length, two frames a token (spec §7.3). A recording that is too long for the language model
+    is not cut, since nothing says which words of the transcript would go: the model is given none of it, with a warning.
+    ``trim_to_chunk`` shortens the reference of the *flow* to :func:`num_flow_tokens`: the oldest tokens go. ``announced`` is
+    entered with the recording's name and length in seconds while ``encoder`` works. Raises ``PromptUnusable``.
     """
     try:
         data = wav.read_bytes()
@@ -139,19 +118,28 @@ def enrol(
     if known is not None:
         return known
     recording = read_wav(data, name=wav.name)
-    warnings = list(check_recording(recording, name=wav.name))
+    warnings = check_recording(recording, name=wav.name)
     if transcript is not None:
         warnings += check_transcript(words, recording.duration_s)
     with announced(wav.name, recording.duration_s):
         features = encoder.encode(recording.audio, recording.rate_hz)
-    voice = assemble(
-        key,
-        words,
-        features,
+    num_tokens = min(len(features.mel) // 2, len(features.tokens))
+    if num_tokens == 0:
+        raise PromptUnusable("the recording gives no speech tokens; it is too short")
+    is_too_long = bool(words) and num_tokens > MAX_LM_TOKENS
+    if is_too_long:
+        warnings.append(_TOO_LONG_FOR_LM.format(num_tokens / TOKENS_PER_S))
+    surplus = num_tokens - num_flow_tokens(num_tokens) if trim_to_chunk else 0
+    voice = EnrolledVoice(
+        key=key,
+        transcript=words,
         fingerprint=encoder.fingerprint,
         duration_s=recording.duration_s,
         warnings=tuple(warnings),
-        trim_to_chunk=trim_to_chunk,
+        llm_tokens=np.ascontiguousarray(features.tokens[: 0 if is_too_long else num_tokens], dtype=np.int32),
+        flow_tokens=np.ascontiguousarray(features.tokens[surplus:num_tokens], dtype=np.int32),
+        flow_mel=np.ascontiguousarray(features.mel[2 * surplus : 2 * num_tokens], dtype=np.float32),
+        embedding=np.ascontiguousarray(features.embedding, dtype=np.float32),
     )
     cache.store(voice)
     return voice
@@ -176,50 +164,8 @@ def voice_key(data: bytes, transcript: str, fingerprint: str, *, trim_to_chunk: 
     return digest.hexdigest()
 
 
-def assemble(
-    key: str,
-    transcript: str,
-    features: ReferenceFeatures,
-    *,
-    fingerprint: str,
-    duration_s: float,
-    warnings: tuple[str, ...] = (),
-    trim_to_chunk: bool,
-) -> EnrolledVoice:
-    """Bring tokens and mel to one length (two frames a token, spec §7.3) and cut the flow's prompt if asked to.
-
-    A recording that is too long for the language model is not cut, since nothing says which words of the transcript would
-    go: the model is given none of it, with a warning, and the voice comes from the flow alone.
-    """
-    num_tokens = min(len(features.mel) // 2, len(features.tokens))
-    if num_tokens == 0:
-        raise PromptUnusable("the recording gives no speech tokens; it is too short")
-    tokens, mel = features.tokens[:num_tokens], features.mel[: 2 * num_tokens]
-    llm_tokens = tokens
-    if transcript and num_tokens > MAX_LM_TOKENS:
-        llm_tokens = tokens[:0]
-        warnings = (*warnings, _TOO_LONG_FOR_LM.format(num_tokens / TOKENS_PER_S))
-    surplus = num_tokens - num_flow_tokens(num_tokens) if trim_to_chunk else 0
-    return EnrolledVoice(
-        key=key,
-        transcript=transcript,
-        fingerprint=fingerprint,
-        duration_s=duration_s,
-        warnings=warnings,
-        llm_tokens=np.ascontiguousarray(llm_tokens, dtype=np.int32),
-        flow_tokens=np.ascontiguousarray(tokens[surplus:], dtype=np.int32),
-        flow_mel=np.ascontiguousarray(mel[2 * surplus :], dtype=np.float32),
-        embedding=np.ascontiguousarray(features.embedding, dtype=np.float32),
-    )
-
-
 def check_transcript(transcript: str, duration_s: float) -> list[str]:
-    """Refuse a transcript that says nothing; warn of one that does not fit the recording's length.
-
-    Raises:
-        PromptUnusable: it is empty or holds neither letters nor digits.
-
-    """
+    """Raise ``PromptUnusable`` for a transcript without words; returns a warning if it is too long for the recording."""
     if not transcript.strip():
         raise PromptUnusable("the transcript is empty; write down what is said in the recording, word for word")
     if not any(character.isalnum() for character in transcript):
@@ -230,11 +176,8 @@ def check_transcript(transcript: str, duration_s: float) -> list[str]:
 
 
 def check_recording(recording: Recording, *, name: str = "recording") -> list[str]:
-    """Refuse a recording that no voice can come of; returns warnings about one that is merely poor.
-
-    Raises:
-        PromptUnusable: too short, too long, too low a rate, silent, overdriven, or not numbers.
-
+    """Raise ``PromptUnusable`` for a recording that no voice can come of: too short, too long, of too low a rate, silent,
+    overdriven, or not numbers. Returns warnings about one that is merely poor.
     """
     _check_form(recording, name)
     levels = _levels_dbfs(recording.audio, recording.rate_hz)
@@ -285,22 +228,18 @@ def _levels_dbfs(audio: Samples, rate_hz: int) -> npt.NDArray[np.float64]:
 
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
-_UNKNOWN_SIZE: Final = 0xFFFFFFFF
-"""What a program writes that did not know the length when it began."""
+_UNKNOWN_SIZE: Final = 0xFFFFFFFF  # what a program writes that did not know the length when it began
 
 
 def read_wav(data: bytes, *, name: str = "recording") -> Recording:
     """Decode a RIFF WAVE file: PCM of 16, 24 or 32 bit, or float of 32 or 64; channels are averaged (spec §7.3).
 
     Our own reader since the standard library's knows neither floats nor, before Python 3.12, the extensible header that
-    most editors write for 24 bit.
-
-    Raises:
-        PromptUnusable: it is no such file, or not all of it is there.
-
+    most editors write for 24 bit. Raises ``PromptUnusable`` for another or a truncated file.
     """
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
-        raise PromptUnusable(f"{name}: not a WAV file{_looks_like(data)}; convert it to WAV, 16 bit, mono")
+        kinds = (f" but {kind} file" for (at, mark), kind in _OTHER_FORMATS.items() if data.startswith(mark, at))
+        raise PromptUnusable(f"{name}: not a WAV file{next(kinds, '')}; convert it to WAV, 16 bit, mono")
     file = io.BytesIO(data)
     file.seek(12)
     layout: tuple[int, int, int, int] | None = None
@@ -324,18 +263,9 @@ def read_wav(data: bytes, *, name: str = "recording") -> Recording:
 
 
 _OTHER_FORMATS: Final = {
-    b"ID3": "an MP3",
-    b"\xff\xfb": "an MP3",
-    b"fLaC": "a FLAC",
-    b"OggS": "an Ogg",
-    b"RF64": "an RF64",
-}
-
-
-def _looks_like(data: bytes) -> str:
-    kind = "an MP4" if data[4:8] == b"ftyp" else ""
-    kind = next((kind for start, kind in _OTHER_FORMATS.items() if data.startswith(start)), kind)
-    return f" but {kind} file" if kind else ""
+    (0, b"ID3"): "an MP3", (0, b"\xff\xfb"): "an MP3", (0, b"fLaC"): "a FLAC", (0, b"OggS"): "an Ogg",
+    (0, b"RF64"): "an RF64", (4, b"ftyp"): "an MP4",
+}  # fmt: skip
 
 
 def _wav_format(header: bytes, name: str) -> tuple[int, int, int, int]:

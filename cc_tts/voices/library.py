@@ -19,7 +19,7 @@ import msgspec
 from cc_tts import atomic_file
 from cc_tts.errors import ConfigError
 from cc_tts.voices.catalog import unknown_voice
-from cc_tts.voices.embedding_cache import EmbeddingCache, EnrolledVoice
+from cc_tts.voices.embedding_cache import KEY, EmbeddingCache, EnrolledVoice
 from cc_tts.voices.voice import Voice
 
 VoiceMode = Literal["zero_shot", "cross_lingual", "instruct"]
@@ -34,7 +34,6 @@ _SUFFIX: Final = ".voice.json"
 _MAX_RECORD_BYTES: Final = 65_536
 _VERSION: Final = 1
 _ID: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_KEY: Final = re.compile(r"[0-9a-f]{64}")
 _LANGUAGE: Final = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8}){0,5}")
 
 
@@ -61,11 +60,8 @@ def check_id(voice_id: str) -> str:
 
 
 def check_plain(text: str, what: str, *, max_chars: int) -> str:
-    """A text of one line that is no longer than ``max_chars`` and holds none of the model's marks.
-
-    Raises:
-        ConfigError: it is not such a text; the message begins with ``what``.
-
+    """A text of one line that is no longer than ``max_chars`` and holds none of the model's marks; ``ConfigError`` if it is
+    not, beginning with ``what``.
     """
     if len(text) > max_chars:
         raise ConfigError(f"{what} has {len(text)} characters; {max_chars} are the most")
@@ -83,7 +79,7 @@ def check_record(record: VoiceRecord) -> VoiceRecord:
     check_id(record.id)
     if not _LANGUAGE.fullmatch(record.language):
         raise ConfigError(f"{record.language[:80]!r} is not a language tag; write it as in en-GB, de or zh")
-    if not _KEY.fullmatch(record.key):
+    if not KEY.fullmatch(record.key):
         raise ConfigError(f"{record.key[:80]!r} is not the key of a voice")
     check_plain(record.instruction, "the instruction", max_chars=MAX_INSTRUCTION_CHARS)
     check_plain(record.description, "the description", max_chars=MAX_DESCRIPTION_CHARS)
@@ -114,12 +110,8 @@ class VoiceLibrary:
         return _ID.fullmatch(voice_id) is not None and self._path(voice_id).exists()
 
     def load(self, voice_id: str) -> tuple[VoiceRecord, EnrolledVoice]:
-        """Read a voice with its features.
-
-        Raises:
-            UnknownVoice: there is none of this id; the message names the nearest ones.
-            ConfigError: its file cannot be read, or its features are missing.
-
+        """Read a voice with its features. Raises ``UnknownVoice``, which names the nearest ones, or ``ConfigError`` if its
+        file cannot be read or its features are missing.
         """
         self._must_have(voice_id)
         record = _read(self._path(voice_id))
@@ -131,11 +123,8 @@ class VoiceLibrary:
         return record, features
 
     def store(self, record: VoiceRecord) -> None:
-        """Write a voice, replacing one of the same id; its former features are deleted if no other voice uses them.
-
-        Raises:
-            ConfigError: the record makes no sense, or the folder cannot be written.
-
+        """Write a voice, replacing one of the same id; its former features are deleted if no other voice uses them. Raises
+        ``ConfigError`` if the record makes no sense, or the folder cannot be written.
         """
         path = self._path(check_record(record).id)
         old_key = self._key_at(path)
@@ -147,12 +136,8 @@ class VoiceLibrary:
         self._forget_unused(old_key)
 
     def remove(self, voice_id: str) -> None:
-        """Delete a voice, also one whose file cannot be read; its features stay while another voice uses them.
-
-        Raises:
-            UnknownVoice: there is none of this id.
-            ConfigError: the folder cannot be written.
-
+        """Delete a voice, also one whose file cannot be read; its features stay while another voice uses them. Raises
+        ``UnknownVoice``, or ``ConfigError`` if the folder cannot be written.
         """
         self._must_have(voice_id)
         path = self._path(voice_id)

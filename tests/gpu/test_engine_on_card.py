@@ -77,7 +77,7 @@ def test_streams_sound_the_same_from_graphs(directory: Path, device: str, from_g
 
 
 def test_streams_end_well_in_the_type_of_the_card(directory: Path, device: str) -> None:
-    engine = load_engine(directory, graphs=True, device=device, policy=dtype_policy(device))
+    engine = load_engine(directory, graphs=True, device=device, policy=dtype_policy(torch.device(device)))
     assert all(len(samples) > 0 for samples in say(engine))
     assert engine.load_report().num_not_finite == 0
 
@@ -115,4 +115,4 @@ def test_a_full_card_ends_the_streams_that_needed_more_and_no_later_ones(device:
     assert endings(run(engine)) == {0: StreamDone(0), 1: StreamDone(1)}
     runner = engine.runner
     assert runner is not None
-    assert (runner.num_slots_in_use, runner.num_free_pages) == (0, runner.num_pages)
+    assert (len(runner._voice_of), runner.num_free_pages) == (0, runner.num_pages)

@@ -103,7 +103,7 @@ class _Stage:
         self._calls = list(calls_with_hops(recorded.numbers("chunk_hops"), len(self._tokens)))
         num_golden = self._prompt.token.shape[1] + len(self._tokens)
         self._golden_pages = -(-num_golden // self._chunk)
-        bytes_per_page = FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_page
+        bytes_per_page = FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page
         least, most = ((NUM_SLOTS - 1) * count for count in (_MIN_CHUNKS, _MAX_CHUNKS))
         num_others = min(max(_BATCH_BYTES // bytes_per_page, least), most)
         self._flow = FlowRunner(
@@ -121,7 +121,7 @@ class _Stage:
     @property
     def num_pages_held(self) -> int:
         """Pages that somebody holds."""
-        return self._flow.pool.num_used
+        return len(self._flow.pool._holders)
 
     def run(self, draw: random.Random) -> tuple[list[Tensor], list[bytes]]:
         """Mel [mels, n] and PCM of each call of the golden stream."""

@@ -6,8 +6,10 @@ would have thought. All else is the runner's: slots, ragged prefills, what is ke
 Runs on: the thread that owns the device.
 """
 
+import math
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,8 +24,9 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import (
     LmRequest,
 )
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
+from cc_tts.engines.cosyvoice2.runners import sampler
 from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner, LmVoice
-from cc_tts.engines.cosyvoice2.runners.sampler import RasParams, forbid
+from cc_tts.engines.cosyvoice2.runners.sampler import forbid
 from cc_tts.errors import EngineFailed
 from tests.parity.cases import Recorded
 from tests.parity.generation import speak
@@ -36,7 +39,6 @@ NUM_SPOKEN: Final = 10
 """Requests whose ids are compared: two find the slot of one that has gone."""
 
 _NUM_BYSTANDERS: Final = 12
-_WITHOUT_REPEATS: Final = RasParams(max_repeats=2.0)  # what a teacher gives may occur as often as it likes
 _NEVER: Final = (
     -1e4
 )  # finite, for the runner stops a sequence whose numbers are not; its probability is zero all the same
@@ -176,18 +178,28 @@ def lm_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Compariso
     taught = TaughtLm(lm, num_slots=NUM_SLOTS, num_positions=num_positions)
     for each, (_, request, steps) in zip(texts, lessons, strict=False):
         taught.teach(each.slot, len(request.inputs), forced[: max(steps) + 1])
-    runner = LmRunner(
-        taught, num_slots=NUM_SLOTS, num_positions=num_positions, params=_WITHOUT_REPEATS, graphs=batch.graphs
-    )
+    runner = LmRunner(taught, num_slots=NUM_SLOTS, num_positions=num_positions, graphs=batch.graphs)
     voice = runner.add_voice(prompt_text)
-    for _ in range(batch.num_runs):
-        taught.forget()
-        _speak_together(runner, texts, voice, batch.draw("taught rounds"))
+    with _any_repeats():
+        for _ in range(batch.num_runs):
+            taught.forget()
+            _speak_together(runner, texts, voice, batch.draw("taught rounds"))
     for each, (key, request, steps) in zip(texts, lessons, strict=False):
         thoughts = taught.thoughts(each.slot, [len(request.inputs) + step for step in steps])
         early = [[step < each.rules.min_sampled, False, False] for step in steps]
         log_probs = forbid(thoughts, torch.tensor(early, device=lm.device))
         yield recorded.compare(key, log_probs, case=f"engine {key}")
+
+
+@contextmanager
+def _any_repeats() -> Iterator[None]:
+    """What a teacher gives may occur as often as it likes."""
+    before = sampler.NUM_REPEATS
+    vars(sampler)["NUM_REPEATS"] = math.inf
+    try:
+        yield
+    finally:
+        vars(sampler)["NUM_REPEATS"] = before
 
 
 def ids_in_batch(lm: SpeechLm, recorded: Recorded, batch: BatchPlan) -> Comparisons:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import ForbiddenIds
-from cc_tts.engines.cosyvoice2.runners.sampler import NO_TOKEN, RasParams, sample_ras
+from cc_tts.engines.cosyvoice2.runners.sampler import NO_TOKEN, NUM_REPEATS, TOP_K, TOP_P, WINDOW, sample_ras
 
 
 class Sampler(Protocol):
@@ -26,22 +26,20 @@ def forbidden_row(forbidden: ForbiddenIds, device: torch.device) -> Tensor:
 class SeededRas:
     """The sampler of one sequence on its own: :func:`sample_ras` with a batch of one."""
 
-    def __init__(self, seed: int, params: RasParams | None = None) -> None:
+    def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._params = RasParams() if params is None else params
         self._num_drawn = 0
 
     def __call__(self, log_probs: Tensor, history: Sequence[int]) -> int:
         """Draw with the next step of the seed."""
         device = log_probs.device
-        window = list(history[-self._params.window :])
-        padded = [NO_TOKEN] * (self._params.window - len(window)) + window
+        window = list(history[-WINDOW:])
+        padded = [NO_TOKEN] * (WINDOW - len(window)) + window
         drawn = sample_ras(
             log_probs[None],
             torch.tensor([padded], device=device),
             torch.tensor([self._seed], device=device),
             torch.tensor([self._num_drawn], device=device),
-            self._params,
         )
         self._num_drawn += 1
         return int(drawn)
@@ -62,23 +60,19 @@ class OfficialRas:
     ``exponentials`` makes the numbers of a race; a comparison across machines puts recorded or recomputed ones there.
     """
 
-    def __init__(
-        self, params: RasParams | None = None, *, exponentials: Callable[[Tensor], Tensor] = torch_exponentials
-    ) -> None:
-        self._params = RasParams() if params is None else params
+    def __init__(self, *, exponentials: Callable[[Tensor], Tensor] = torch_exponentials) -> None:
         self._exponentials = exponentials
 
     def __call__(self, log_probs: Tensor, history: Sequence[int]) -> int:
         """Draw from the global generator of the device of ``log_probs``."""
-        params = self._params
         probs, candidates = log_probs.softmax(dim=0).sort(descending=True, stable=True)
         num_kept = 0
         mass = torch.zeros((), dtype=probs.dtype, device=probs.device)
-        while num_kept < min(params.top_k, len(probs)) and mass < params.top_p:
+        while num_kept < min(TOP_K, len(probs)) and mass < TOP_P:
             mass = mass + probs[num_kept]
             num_kept += 1
         drawn = int(candidates[self._race(probs[:num_kept])])
-        if list(history[-params.window :]).count(drawn) >= params.num_repeats:
+        if list(history[-WINDOW:]).count(drawn) >= NUM_REPEATS:
             others = log_probs.clone()
             others[drawn] = -torch.inf
             drawn = int(self._race(others.softmax(dim=0)))

@@ -10,6 +10,7 @@ batched: this engine is for machines without a GPU and a few calls, and what the
 Runs on: the thread that owns the device.
 """
 
+import hashlib
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from cc_tts.clock import Clock, MonotonicClock, ms_between
 from cc_tts.engines.cosyvoice2.batched import check_speed
 from cc_tts.engines.cosyvoice2.model.loader import LANGUAGES, RATE_HZ, DtypePolicy, load_networks
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
-from cc_tts.engines.cosyvoice2.voice.text_front import seed_of
+from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED
 from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.voices.catalog import unknown_voice
@@ -311,7 +312,8 @@ class SingleStreamEngine:
         return f"{len(self._streams)} streams are open, {self._max_streams} are the most"
 
     def _seed_of(self, speaker: Speaker, text: str) -> int:
-        return seed_of(self._seed, speaker.id, text)
+        key = f"{self._seed}\0{speaker.id}\0{text}".encode(errors="surrogatepass")
+        return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") & MAX_SEED
 
     def _note(self, work_ms: float, audio_ms: float) -> None:
         weight = _WEIGHT_OF_NEWEST if self._piece_ms else 1.0

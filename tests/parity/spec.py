@@ -21,7 +21,7 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid
 from cc_tts.engines.cosyvoice2.model.networks.layers import Span
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest
 from cc_tts.engines.cosyvoice2.model.sizes import TEXT_EMBEDDING, TIED_HEAD, FlowConfig, LmConfig, Part, VocoderConfig
-from cc_tts.engines.cosyvoice2.runners.sampler import NO_TOKEN, RasParams, sample_ras
+from cc_tts.engines.cosyvoice2.runners.sampler import NO_TOKEN, WINDOW, sample_ras
 from cc_tts.engines.cosyvoice2.runners.vocoder import crossfade, crossfade_window
 from cc_tts.engines.cosyvoice2.voice import features
 from tests.parity.cases import FEATURE_TOLERANCE, WAV_TOLERANCE
@@ -149,15 +149,14 @@ def fade_of_features(data: SpecData) -> Comparisons:
 def sampler_frequencies(data: SpecData) -> Comparisons:
     """How often each token is drawn: the chi-square sum as a share of what chance allows at 3.5 deviations."""
     golden = data.arrays("features.npz")
-    params = RasParams()
     for number in range(sum(key.startswith("ras") and key.endswith("_counts") for key in golden)):
         log_probs = torch.from_numpy(golden[f"ras{number}_logp"]).to(data.device)
         counts = golden[f"ras{number}_counts"]
-        history = [NO_TOKEN] * params.window + [int(token) for token in golden[f"ras{number}_decoded"]]
+        history = [NO_TOKEN] * WINDOW + [int(token) for token in golden[f"ras{number}_decoded"]]
         num_draws = int(counts.sum())
         steps = torch.arange(num_draws, device=data.device)
-        window = torch.tensor([history[-params.window :]], device=data.device).expand(num_draws, -1)
-        drawn = sample_ras(log_probs.expand(num_draws, -1), window, torch.full_like(steps, 7), steps, params)
+        window = torch.tensor([history[-WINDOW:]], device=data.device).expand(num_draws, -1)
+        drawn = sample_ras(log_probs.expand(num_draws, -1), window, torch.full_like(steps, 7), steps)
         ours = drawn.bincount(minlength=len(counts)).cpu().numpy()
         yield Comparison(f"ras{number} frequencies", np.array([_strangeness(ours, counts)]), np.zeros(1), 1.0)
 

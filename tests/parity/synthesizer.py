@@ -24,7 +24,7 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, LmR
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.sampler import forbid
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
-from cc_tts.engines.cosyvoice2.voice.spoken_text import text_ids
+from cc_tts.engines.cosyvoice2.voice.spoken_text import as_sentence
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED
 from cc_tts.errors import Unprocessable
 from tests.parity.audio_track import (
@@ -112,7 +112,7 @@ class Synthesizer:
         """
         check_speed(speed)
         _check_seed(seed)
-        request = speaker.lm_request(self.tokenizer, text_ids(self.tokenizer, text))
+        request = speaker.lm_request(self.tokenizer, self.tokenizer.encode(as_sentence(text)))
         speaker.check_fits(self.model.lm.config, self.model.flow.config)
         self._check_length(request, speaker, request.limits.max_len)
         if stream and speed == 1.0:

@@ -11,6 +11,7 @@ from torch import Tensor
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.sizes import EncoderConfig, EstimatorConfig, FlowConfig
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner
+from cc_tts.engines.cosyvoice2.runners.kv_cache import PagePool
 from tests.parity.whole_flow import whole_mel
 from tests.support.tiny_model import FLOW, tiny_states
 
@@ -50,6 +51,11 @@ def new_flow(*, half: bool = False) -> Flow:
 
 def new_runner(flow: Flow, *, num_pages: int = 40, num_slots: int = 4, graphs: bool = False) -> FlowRunner:
     return FlowRunner(flow, num_slots=num_slots, num_pages=num_pages, noise=NOISE, max_tokens=MAX_TOKENS, graphs=graphs)
+
+
+def num_used(pool: PagePool) -> int:
+    """Pages that somebody holds, each counted once."""
+    return len(pool._holders)
 
 
 def prompt_of(num_prompt: int, seed: int = 1) -> FlowReference:

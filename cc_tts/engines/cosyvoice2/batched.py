@@ -28,8 +28,8 @@ from cc_tts.engines.cosyvoice2.model.loader import (
 )
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.graphs import can_record
-from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.engines.cosyvoice2.runners.memory_plan import (
+    MIN_PAGES,
     MemoryPlan,
     can_measure,
     choose_coarseness,
@@ -37,7 +37,7 @@ from cc_tts.engines.cosyvoice2.runners.memory_plan import (
     plan_memory,
     spare_slots,
 )
-from cc_tts.engines.cosyvoice2.runners.runner import COARSENESS, MIN_PAGES, ModelRunner, OutOfDeviceMemory, RunnerConfig
+from cc_tts.engines.cosyvoice2.runners.runner import COARSENESS, ModelRunner, OutOfDeviceMemory
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import TextFront
 from cc_tts.engines.stepped import EngineLoad, StepOut, StreamDone, StreamRequest
@@ -149,7 +149,7 @@ class BatchedEngine:
                 graph_bytes=graph_bytes,
             )
             on_progress(f"state: {plan}")
-            runner = self._runner(model, tokenizer, plan)
+            runner = self._runner(model, tokenizer, plan.num_slots, plan.num_pages)
             on_progress(f"prompts of {len(self._speakers)} voices")
             if left := runner.keep_voices():
                 detail = "their prompts are computed at their first use"
@@ -172,8 +172,7 @@ class BatchedEngine:
         """How many graphs there are by coarseness, what one of each stage takes, and what all share; of a small runner."""
         config = self._config
         on_progress("memory of a graph")
-        page_bytes = FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_page
-        runner = self._runner(model, tokenizer, MemoryPlan(1, 2, 0, MIN_PAGES * page_bytes))
+        runner = self._runner(model, tokenizer, 2, MIN_PAGES)
         num_streams = config.engine.max_streams
         num_slots = num_streams + spare_slots(num_streams)
         counts = [
@@ -191,15 +190,18 @@ class BatchedEngine:
     def _max_rows(self, num_streams: int) -> int:
         return min(num_streams, self._config.engine.max_flow_rows)
 
-    def _runner(self, model: SpeechModel, tokenizer: TextTokenizer, plan: MemoryPlan) -> ModelRunner:
-        config = RunnerConfig(
-            num_slots=plan.num_slots,
-            num_positions=self._config.num_positions,
-            memory_bytes=plan.page_bytes,
-            graphs=self._config.graphs,
-        )
+    def _runner(self, model: SpeechModel, tokenizer: TextTokenizer, num_slots: int, num_pages: int) -> ModelRunner:
         try:
-            return ModelRunner(model, tokenizer, self._speakers, config, clock=self._clock)
+            return ModelRunner(
+                model,
+                tokenizer,
+                self._speakers,
+                num_slots=num_slots,
+                num_positions=self._config.num_positions,
+                num_pages=num_pages,
+                graphs=self._config.graphs,
+                clock=self._clock,
+            )
         except torch.OutOfMemoryError:
             raise ConfigError(
                 "the device's memory does not hold the state of the streams; lower tts.max_streams or tts.state_memory_bytes"

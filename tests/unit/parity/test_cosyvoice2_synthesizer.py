@@ -17,7 +17,7 @@ from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fi
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LmRequest  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.speakers import Mode, Speaker  # noqa: E402
-from cc_tts.engines.cosyvoice2.voice.spoken_text import text_ids  # noqa: E402
+from cc_tts.engines.cosyvoice2.voice.spoken_text import as_sentence  # noqa: E402
 from cc_tts.errors import EngineFailed, Unprocessable  # noqa: E402
 from tests.parity import synthesizer as synthesizer_module  # noqa: E402
 from tests.parity.audio_track import NotFinite, SourceDraws  # noqa: E402
@@ -67,7 +67,7 @@ def synthesizer(model: SpeechModel, tokenizer: TextTokenizer) -> Synthesizer:
 
 
 def tokens_of(synthesizer: Synthesizer, who: Speaker, text: str = TEXT, *, seed: int = SEED) -> list[int]:
-    request = who.lm_request(synthesizer.tokenizer, text_ids(synthesizer.tokenizer, text))
+    request = who.lm_request(synthesizer.tokenizer, synthesizer.tokenizer.encode(as_sentence(text)))
     return list(speak(synthesizer.model.lm, request, SeededRas(seed)))
 
 
@@ -169,7 +169,7 @@ def test_twice_as_fast_is_half_as_long(synthesizer: Synthesizer) -> None:
 def test_compat_hears_everything_in_its_last_piece(model: SpeechModel, tokenizer: TextTokenizer) -> None:
     who = tiny_speaker("cross_lingual")
     compat = Synthesizer(model, tokenizer, compat=True)
-    request = who.lm_request(tokenizer, text_ids(tokenizer, TEXT))
+    request = who.lm_request(tokenizer, tokenizer.encode(as_sentence(TEXT)))
     tokens = list(speak(model.lm, request, SeededRas(SEED), compat=True))
     calls = list(calls_for(HopSchedule(len(who.flow_tokens), compat=True), len(tokens)))
     assert not calls[-1].streaming

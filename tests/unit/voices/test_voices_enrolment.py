@@ -14,7 +14,6 @@ from cc_tts.voices.enrolment import (
     PromptUnusable,
     Recording,
     ReferenceFeatures,
-    assemble,
     check_recording,
     check_transcript,
     enrol,
@@ -66,6 +65,19 @@ class CountingEncoder:
         tokens = np.arange(int(seconds * 25) + 1, dtype=np.int32)
         mel = np.repeat(np.arange(int(seconds * 50), dtype=np.float32)[:, None], 80, axis=1)
         return ReferenceFeatures(tokens, mel, np.full(192, audio[1000], dtype=np.float32))
+
+
+class FixedEncoder:
+    """Makes the same features of any recording."""
+
+    fingerprint = "networks"
+
+    def __init__(self, num_tokens: int, num_frames: int) -> None:
+        tokens, mel = np.zeros(num_tokens, np.int32), np.zeros((num_frames, 80), np.float32)
+        self._features = ReferenceFeatures(tokens, mel, np.zeros(192, np.float32))
+
+    def encode(self, audio: Samples, rate_hz: int) -> ReferenceFeatures:
+        return self._features
 
 
 @pytest.fixture
@@ -127,21 +139,17 @@ def test_the_flows_prompt_keeps_its_end_and_the_language_models_is_whole(wav: Pa
         (749, 1498, 188),
     ],
 )
-def test_tokens_and_mel_come_to_one_length(num_tokens: int, num_frames: int, kept: int) -> None:
-    made = ReferenceFeatures(
-        np.zeros(num_tokens, dtype=np.int32),
-        np.zeros((num_frames, 80), dtype=np.float32),
-        np.zeros(192, dtype=np.float32),
-    )
-    voice = assemble("0" * 64, "", made, fingerprint="", duration_s=1.0, trim_to_chunk=True)
+def test_tokens_and_mel_come_to_one_length(
+    wav: Path, cache: EmbeddingCache, num_tokens: int, num_frames: int, kept: int
+) -> None:
+    voice = enrol(wav, None, FixedEncoder(num_tokens, num_frames), cache)
     assert (len(voice.flow_tokens), len(voice.flow_mel)) == (kept, 2 * kept)
     assert len(voice.llm_tokens) == min(num_tokens, num_frames // 2)
 
 
-def test_no_tokens_at_all_are_refused() -> None:
-    made = ReferenceFeatures(np.zeros(0, np.int32), np.zeros((60, 80), np.float32), np.zeros(192, np.float32))
+def test_no_tokens_at_all_are_refused(wav: Path, cache: EmbeddingCache) -> None:
     with pytest.raises(PromptUnusable, match="too short"):
-        assemble("0" * 64, TEXT, made, fingerprint="", duration_s=1.0, trim_to_chunk=True)
+        enrol(wav, TEXT, FixedEncoder(0, 60), cache)
 
 
 @pytest.mark.parametrize(("bits", "tag"), [(16, 1), (24, 1), (32, 1), (32, 3), (64, 3)])
@@ -300,12 +308,11 @@ def test_the_transcript_is_kept_as_the_words_that_are_heard(wav: Path, cache: Em
 
 
 @pytest.mark.parametrize(("num_tokens", "num_kept"), [(200, 200), (201, 0), (750, 0)])
-def test_a_long_recording_is_not_given_to_the_language_model(num_tokens: int, num_kept: int) -> None:
-    made = ReferenceFeatures(
-        np.zeros(num_tokens, np.int32), np.zeros((2 * num_tokens, 80), np.float32), np.zeros(192, np.float32)
-    )
-    voice = assemble("0" * 64, TEXT, made, fingerprint="", duration_s=1.0, trim_to_chunk=True)
+def test_a_long_recording_is_not_given_to_the_language_model(
+    wav: Path, cache: EmbeddingCache, num_tokens: int, num_kept: int
+) -> None:
+    encoder = FixedEncoder(num_tokens, 2 * num_tokens)
+    voice = enrol(wav, TEXT, encoder, cache)
     assert len(voice.llm_tokens) == num_kept
     assert ("3 to 8 s" in "".join(voice.warnings)) == (num_kept == 0)
-    without = assemble("0" * 64, "", made, fingerprint="", duration_s=1.0, trim_to_chunk=True)
-    assert without.warnings == ()
+    assert enrol(wav, None, encoder, cache).warnings == ()

@@ -6,7 +6,6 @@ from a few sizes, which are read off the file itself (:mod:`sizes`), so small mo
 torch is imported by the functions that read tensors; the rest works without it.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,86 +17,51 @@ from cc_tts.errors import ConfigError
 if TYPE_CHECKING:
     from torch import Tensor
 
-DESCRIPTION: Final = "cosyvoice2.yaml"
-"""The file that describes the modules (spec §1)."""
-_OTHER_DESCRIPTIONS: Final = {"cosyvoice.yaml": 1, "cosyvoice3.yaml": 3}
-"""Its names in other versions (§8)."""
-
+DESCRIPTION: Final = "cosyvoice2.yaml"  # the file that describes the modules (spec §1)
+_OTHER_DESCRIPTIONS: Final = {"cosyvoice.yaml": 1, "cosyvoice3.yaml": 3}  # its names in other versions (§8)
 _LFS_POINTER: Final = b"version https://git-lfs.github.com/spec/"
 _ZIP: Final = b"PK\x03\x04"
 _NAMES_SHOWN: Final = 5
 
 
-class ModelError(ConfigError):
+class ModelError(ConfigError, code="model", title="The model cannot be used"):
     """The model directory cannot be used; the message says which file and why."""
 
-    code = "model"
-    title = "The model cannot be used"
 
-
-class ModelFileMissing(ModelError):
+class ModelFileMissing(ModelError, code="model_file_missing", title="A model file is missing"):
     """A file that the engine needs is not there."""
 
-    code = "model_file_missing"
-    title = "A model file is missing"
 
-
-class ModelFileDamaged(ModelError):
+class ModelFileDamaged(ModelError, code="model_file_damaged", title="A model file is damaged"):
     """A file is there, but cut short, empty, or something else under the right name."""
 
-    code = "model_file_damaged"
-    title = "A model file is damaged"
 
-
-class UnsafeCheckpoint(ModelError):
+class UnsafeCheckpoint(ModelError, code="unsafe_checkpoint", title="A model file contains code"):
     """The file would run code on being read. It was not run."""
 
-    code = "unsafe_checkpoint"
-    title = "A model file contains code"
 
-
-class WrongModelVersion(ModelError):
+class WrongModelVersion(ModelError, code="wrong_model_version", title="Not a CosyVoice 2 model"):
     """The directory holds CosyVoice 1 or 3."""
 
-    code = "wrong_model_version"
-    title = "Not a CosyVoice 2 model"
 
-
-class TensorMismatch(ModelError):
+class TensorMismatch(ModelError, code="tensor_mismatch", title="A model file has the wrong tensors"):
     """A weight file lacks tensors, has others than it should, or has them in other shapes."""
-
-    code = "tensor_mismatch"
-    title = "A model file has the wrong tensors"
 
     def __init__(
         self, file: str, *, missing: Sequence[str] = (), unexpected: Sequence[str] = (), wrong: Sequence[str] = ()
     ) -> None:
         parts = (("missing", missing), ("unexpected", unexpected), ("wrong shape", wrong))
-        super().__init__(
-            f"{file}: " + "; ".join(f"{len(names)} {what}: {_some(names)}" for what, names in parts if names)
-        )
-        self.file, self.missing, self.unexpected, self.wrong = file, tuple(missing), tuple(unexpected), tuple(wrong)
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - _NAMES_SHOWN
-    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def sha256_of(path: Path) -> str:
-    """Hash a file of any size without holding it in memory."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        said = []
+        for what, names in parts:
+            if names:
+                rest = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+                said.append(f"{len(names)} {what}: {', '.join(names[:_NAMES_SHOWN])}{rest}")
+        super().__init__(f"{file}: {'; '.join(said)}")
+        self.missing, self.unexpected, self.wrong = tuple(missing), tuple(unexpected), tuple(wrong)
 
 
 def refuse_stand_in(path: Path) -> None:
-    """Raise if ``path`` is missing, empty, or holds a stand-in for what its name promises.
-
-    Raises:
-        ModelFileMissing: there is no such file.
-        ModelFileDamaged: it is empty, a Git LFS pointer or a web page.
-
-    """
+    """Raise ``ModelFileMissing``, or ``ModelFileDamaged`` for an empty file, a Git LFS pointer or a web page."""
     if not path.is_file():
         raise ModelFileMissing(f"{path}: no such file")
     with path.open("rb") as file:
@@ -113,12 +77,8 @@ def refuse_stand_in(path: Path) -> None:
 
 
 def read_saved(path: Path) -> object:
-    """What ``torch.save`` wrote, without running code; tensors stay on disk (mmap) until they are used.
-
-    Raises:
-        ModelFileMissing, ModelFileDamaged: there is no whole checkpoint in this place.
-        UnsafeCheckpoint: reading it would call a function of somebody's choice.
-
+    """What ``torch.save`` wrote, without running code; tensors stay on disk (mmap) until they are used. Errors are those of
+    :func:`refuse_stand_in`, and ``UnsafeCheckpoint`` if reading it would call a function of somebody's choice.
     """
     import pickle
 
@@ -146,35 +106,28 @@ def read_saved(path: Path) -> object:
     return content
 
 
-def read_checkpoint(path: Path) -> dict[str, "Tensor"]:
-    """Read a state dict; errors as of :func:`read_saved`.
-
-    Raises:
-        TensorMismatch: it holds something besides floating-point tensors.
-
+def read_checkpoint(path: Path, part: Part) -> dict[str, "Tensor"]:
+    """Read a state dict, with canonical names; errors as of :func:`read_saved`, and ``TensorMismatch`` if it holds something
+    besides floating-point tensors or a tensor twice.
     """
     import torch
 
     content = read_saved(path)
     if not isinstance(content, dict):
         raise TensorMismatch(path.name, unexpected=[f"a {type(content).__name__} in place of named tensors"])
-    odd = [f"{key} ({type(value).__name__})" for key, value in content.items() if not isinstance(value, torch.Tensor)]
-    odd += [
-        f"{key} ({value.dtype})"
-        for key, value in content.items()
-        if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
-    ]
+    kinds = {
+        key: value.dtype if isinstance(value, torch.Tensor) else type(value).__name__ for key, value in content.items()
+    }
+    odd = [f"{key} ({kind})" for key, kind in kinds.items() if isinstance(kind, str) or not kind.is_floating_point]
     if odd:
         raise TensorMismatch(path.name, unexpected=odd)
-    return {str(key): value for key, value in content.items()}
+    state = {str(key): value for key, value in content.items()}
+    return canonical_names(path.name, state) if part == "hift" else state
 
 
 def canonical_names(file: str, state: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
-    """Name the tensors of ``hift.pt`` in one way: no ``generator.``, weight norm as parametrizations (spec §1).
-
-    Raises:
-        TensorMismatch: two tensors get the same name.
-
+    """Name the tensors of ``hift.pt`` in one way: no ``generator.``, weight norm as parametrizations (spec §1). Raises
+    ``TensorMismatch`` if two tensors get the same name.
     """
     result: dict[str, Tensor] = {}
     for key, value in state.items():

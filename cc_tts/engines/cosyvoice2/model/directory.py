@@ -7,6 +7,7 @@ not a fault: fine-tuned weights are such files.
 
 import argparse
 import contextlib
+import hashlib
 import importlib.util
 import json
 import sys
@@ -23,8 +24,7 @@ from cc_tts.engines.cosyvoice2.model.sizes import PARTS, Part
 Need = Literal["engine", "enrolment", "check", "none"]
 State = Literal["published", "differs", "missing", "unused", "wrong"]
 
-STOCK_MERGES_BYTES: Final = 1_600_000
-"""The stock Qwen2 merges are 1.67 MB; CosyVoice's file has fewer (spec §1)."""
+STOCK_MERGES_BYTES: Final = 1_600_000  # the stock Qwen2 merges are 1.67 MB; CosyVoice's file has fewer (spec §1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +104,13 @@ def check_model_dir(directory: Path) -> ModelDirReport:
     if not _installed("torch"):
         remarks.append("torch is not installed here, so the tensors in the weight files were not looked at")
     elif not faults:
-        faults += _check_together(directory)
+        from cc_tts.engines.cosyvoice2.model import loader
+
+        try:  # whether the files are of one model, as the engine will find them
+            loader.check_weights(directory)
+        except ModelError as error:
+            faults.append(error.detail)
     return ModelDirReport(directory, tuple(files), tuple(faults), tuple(remarks))
-
-
-def _check_together(directory: Path) -> list[str]:
-    """Whether the files are of one model, as the engine will find them."""
-    from cc_tts.engines.cosyvoice2.model import loader
-
-    try:
-        loader.check_weights(directory)
-    except ModelError as error:
-        return [error.detail]
-    return []
 
 
 def _installed(package: str) -> bool:
@@ -138,7 +132,8 @@ def _check_file(path: Path, published: PublishedFile, remarks: list[str]) -> Fil
     if size is None:
         return report("missing", f"not there; needed for {_WHY[published.need]}")
     try:
-        sha256 = checkpoint.sha256_of(path)
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         if size == published.num_bytes and sha256.startswith(published.sha256):
             return report("published", sha256=sha256)
         remarks += _check_content(path)
@@ -175,12 +170,10 @@ def _check_content(path: Path) -> list[str]:
 def _check_weights(path: Path, part: Part) -> list[str]:
     if not _installed("torch"):
         return []
-    state = checkpoint.read_checkpoint(path)
-    if part == "hift":
-        state = checkpoint.canonical_names(path.name, state)
     from cc_tts.engines.cosyvoice2.model import loader
 
-    differences = sizes.differences(loader.check_part(path.name, part, checkpoint.shapes_of(state)).config)
+    shapes = checkpoint.shapes_of(checkpoint.read_checkpoint(path, part))
+    differences = sizes.differences(loader.check_part(path.name, part, shapes).config)
     return [f"{path.name} is of another size of model: {', '.join(differences)}"] if differences else []
 
 

@@ -15,18 +15,12 @@ from cc_tts.errors import ConfigError, ProcessFailed
 MODEL_ID: Final = "iic/CosyVoice2-0.5B"
 
 
-class DownloaderMissing(ConfigError):
+class DownloaderMissing(ConfigError, code="downloader_missing", title="modelscope is not installed"):
     """The package ``modelscope`` is not installed."""
 
-    code = "downloader_missing"
-    title = "modelscope is not installed"
 
-
-class DownloadFailed(ProcessFailed):
+class DownloadFailed(ProcessFailed, code="download_failed", title="The download failed"):
     """The download broke off; what was fetched is kept."""
-
-    code = "download_failed"
-    title = "The download failed"
 
 
 def default_directory() -> Path:
@@ -35,34 +29,26 @@ def default_directory() -> Path:
     return (Path(cache) if cache else Path("~/.cache").expanduser()) / "cc-tts" / "models" / MODEL_ID.rpartition("/")[2]
 
 
-def download_model(directory: Path, *, files: Sequence[str], model_id: str = MODEL_ID) -> Path:
-    """Fetch ``files`` of ``model_id`` into ``directory``; those that are there already are not fetched again.
-
-    Raises:
-        DownloaderMissing: the message says how to install it, or to do without.
-        DownloadFailed: the network, the disk or the site refused.
-
+def download_model(directory: Path, *, files: Sequence[str]) -> Path:
+    """Fetch ``files`` of the model into ``directory``; those that are there already are not fetched again. Raises
+    ``DownloaderMissing``, or ``DownloadFailed`` when the network, the disk or the site refused.
     """
-    fetch = _snapshot_download()
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        fetch(model_id, local_dir=str(directory), allow_patterns=list(files))
-    except KeyboardInterrupt:
-        raise DownloadFailed(f"stopped; the same command resumes in {directory}") from None
-    except Exception as error:  # the package raises what its many parts raise
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise DownloadFailed(
-            f"{model_id}: {reason}. What was fetched is in {directory}; the same command resumes"
-        ) from error
-    return directory
-
-
-def _snapshot_download() -> Any:
-    try:
-        return importlib.import_module("modelscope").snapshot_download
+        fetch: Any = importlib.import_module("modelscope").snapshot_download
     except (ImportError, AttributeError):
         raise DownloaderMissing(
             "the model is fetched with the package modelscope, which is not installed: pip install 'cc-tts[gpu]', or "
             f"`pip install modelscope` alone. Or get the files of https://modelscope.cn/models/{MODEL_ID} in another way "
             "and check them with `cc-tts model check DIR`"
         ) from None
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        fetch(MODEL_ID, local_dir=str(directory), allow_patterns=list(files))
+    except KeyboardInterrupt:
+        raise DownloadFailed(f"stopped; the same command resumes in {directory}") from None
+    except Exception as error:  # the package raises what its many parts raise
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise DownloadFailed(
+            f"{MODEL_ID}: {reason}. What was fetched is in {directory}; the same command resumes"
+        ) from error
+    return directory

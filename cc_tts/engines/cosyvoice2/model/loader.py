@@ -48,20 +48,16 @@ from cc_tts.engines.cosyvoice2.model.sizes import (
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.graphs import claim
 
-OnShare = Callable[[float], None]
-"""Called with the share of the weights that is on the device, 0 to 1, as it grows."""
+OnShare = Callable[[float], None]  # called with the share of the weights that is on the device, 0 to 1, as it grows
 Network = SpeechLm | Flow | Vocoder
 
 RATE_HZ: Final = 24_000
 TOKENIZER_FOLDER: Final = "CosyVoice-BlankEN"
 LLM_CONFIG: Final = f"{TOKENIZER_FOLDER}/config.json"
-LANGUAGES: Final = ("zh", "en", "ja", "ko", "yue")
-"""Those the model was trained on; a cloned voice speaks them all."""
-HEAD_DIM: Final = 64
-"""Of the published estimator (spec §2), for a directory without a description."""
+LANGUAGES: Final = ("zh", "en", "ja", "ko", "yue")  # those the model was trained on; a cloned voice speaks them all
+HEAD_DIM: Final = 64  # of the published estimator (spec §2), for a directory without a description
 JOINED_ON_CPU_BYTES: Final = 32 << 20
 """So much of a network may be memory of each process on the CPU, instead of pages of the file that all share."""
-
 ALWAYS_FLOAT32: Final = ("f0_predictor.", "m_source.")
 """Of the vocoder, whatever its type: pitch is in Hz and the phase is a running sum of it (spec §5.1, §5.2)."""
 
@@ -88,21 +84,13 @@ class DtypePolicy:
         return {"llm": self.llm, "flow": self.flow, "hift": self.hift}[part]
 
 
-def dtype_policy(device: str | torch.device, capability: tuple[int, int] | None = None) -> DtypePolicy:
+def dtype_policy(device: torch.device) -> DtypePolicy:
     """Choose the types for a device: bfloat16 from Ampere on, float16 on Volta and Turing, else float32.
 
     The vocoder is float32 everywhere, as the reference keeps it even in half precision (spec §3.8): its output goes
     through exp and sine, and it is a small part of the work (§9.4). Before Volta, half precision is slower than float32.
-
-    Args:
-        device: ``cpu``, ``cuda`` or ``cuda:1``.
-        capability: CUDA compute capability; asked of the device if not given.
-
     """
-    device = torch.device(device)
-    if device.type != "cuda":
-        return DtypePolicy()
-    major, _ = capability or torch.cuda.get_device_capability(device)
+    major = torch.cuda.get_device_capability(device)[0] if device.type == "cuda" else 0
     if major < _VOLTA:
         return DtypePolicy()
     half = torch.bfloat16 if major >= _AMPERE else torch.float16
@@ -121,12 +109,7 @@ class SpeechModel:
 def load_networks(
     model_dir: Path, *, device: str | torch.device, policy: DtypePolicy | None, on_share: OnShare = lambda _share: None
 ) -> tuple[SpeechModel, TextTokenizer]:
-    """The networks of a directory and the tokenizer that belongs to them; see :func:`load_model`.
-
-    Raises:
-        CcTtsError: something of it cannot be used; the message says what.
-
-    """
+    """The networks of a directory and the tokenizer that belongs to them; see :func:`load_model`."""
     model = load_model(model_dir, device=device, policy=policy, on_share=on_share)
     tokenizer = TextTokenizer.from_directory(model_dir / TOKENIZER_FOLDER)
     num_rows = model.lm.config.text_vocab_size
@@ -145,19 +128,15 @@ def load_model(
     """The networks of a CosyVoice 2 directory.
 
     Args:
-        directory: laid out as published (spec §1).
+        directory: laid out as published (spec §1); otherwise ``ModelError`` says which file is wrong in which way.
         device: where the networks shall run.
         policy: types to use; ``dtype_policy(device)`` if not given.
         on_share: see :data:`OnShare`.
-
-    Raises:
-        ModelError: the directory cannot be used. The subclass says how, the message which file and what is wrong.
-
     """
     device = torch.device(device)
     claim(device)
     policy = policy or dtype_policy(device)
-    networks, states = _read(directory)
+    networks, states = check_weights(directory)
     num_bytes, done_bytes = sum(value.nbytes for state in states.values() for value in state.values()), 0
     for part, network in networks.items():
         weights = {}
@@ -175,13 +154,8 @@ def load_model(
     )
 
 
-def check_weights(directory: Path) -> None:
-    """Check what :func:`load_model` checks, without a device; raises ``ModelError`` as it does."""
-    _read(directory)
-
-
-def _read(directory: Path) -> tuple[dict[Part, Network], dict[Part, dict[str, Tensor]]]:
-    """The networks without weights, and the weights on disk as the networks name them."""
+def check_weights(directory: Path) -> tuple[dict[Part, Network], dict[Part, dict[str, Tensor]]]:
+    """The networks of a directory without weights, and the weights on disk as they name them. ``ModelError`` for a fault."""
     refuse_other_directory(directory)
     files = {part: directory / f"{part}.pt" for part in PARTS}
     absent = [
@@ -194,9 +168,7 @@ def _read(directory: Path) -> tuple[dict[Part, Network], dict[Part, dict[str, Te
     networks: dict[Part, Network] = {}
     states: dict[Part, dict[str, Tensor]] = {}
     for part, path in files.items():
-        state = checkpoint.read_checkpoint(path)
-        if part == "hift":
-            state = checkpoint.canonical_names(path.name, state)
+        state = checkpoint.read_checkpoint(path, part)
         networks[part] = check_part(str(path), part, checkpoint.shapes_of(state), head_dims.get(part, HEAD_DIM))
         states[part] = state
     config = networks["llm"].config
@@ -214,17 +186,16 @@ def _read(directory: Path) -> tuple[dict[Part, Network], dict[Part, dict[str, Te
             f"queries of {estimator.num_attention} are not whole heads of that"
         )
     _drop_tied_head(str(files["llm"]), states["llm"])
-    states["hift"] = _fold(str(files["hift"]), states["hift"])
+    hift = states["hift"] = fold_weight_norm(states["hift"])
+    bad = [f"{key} has rows that are zero or not numbers" for key, value in hift.items() if not value.isfinite().all()]
+    if bad:
+        raise TensorMismatch(str(files["hift"]), wrong=bad)
     return networks, states
 
 
 def check_part(file: str, part: Part, found: Shapes, head_dim: int = HEAD_DIM) -> Network:
-    """Check the tensors of one weight file; returns the network they are for, on the meta device.
-
-    Raises:
-        WrongModelVersion: the file is of CosyVoice 1 or 3.
-        TensorMismatch: the tensors are not those of the specification.
-
+    """The network for the tensors of one weight file, on the meta device. Raises ``WrongModelVersion`` for those of
+    CosyVoice 1 or 3, and ``TensorMismatch`` if they are not those of the specification.
     """
     checkpoint.refuse_other_version(file, part, found)
     network = new_network(part, found, head_dim)
@@ -271,11 +242,8 @@ def refuse_other_directory(directory: Path) -> None:
 
 
 def estimator_head_dim(directory: Path) -> int:
-    """Width of an attention head of the flow's estimator; it does not follow from shapes (spec §2).
-
-    Raises:
-        ModelFileDamaged: the description cannot be read, or names widths that contradict each other.
-
+    """Width of an attention head of the flow's estimator, which does not follow from shapes (spec §2). ``ModelFileDamaged``
+    if the description cannot be read, or names widths that contradict each other.
     """
     path = directory / DESCRIPTION
     try:
@@ -339,15 +307,4 @@ def fold_weight_norm(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
             folded[name + ".weight"] = value * (state[name + _MAGNITUDE] / norm)
         elif not key.endswith(_MAGNITUDE):
             folded[key] = value
-    return folded
-
-
-def _fold(file: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weight norm folded; a direction of zeros would become weights that are not numbers."""
-    folded = fold_weight_norm(state)
-    bad = [
-        f"{key} has rows that are zero or not numbers" for key, value in folded.items() if not value.isfinite().all()
-    ]
-    if bad:
-        raise TensorMismatch(file, wrong=bad)
     return folded

@@ -4,7 +4,7 @@ The defaults are those of CosyVoice2-0.5B. A size that the tensors of a file do 
 that lacks tensors is reported with the names of those. No torch here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, Self
 
@@ -39,8 +39,7 @@ class LmConfig:
     num_layers: int = 24
     query_size: int = 896
     key_size: int = 128
-    head_dim: int = 64
-    """Leaves no trace in the tensors."""
+    head_dim: int = 64  # leaves no trace in the tensors
     text_vocab_size: int = 151_936
     num_speech_codes: int = 6561
     rope_theta: float = 1_000_000.0
@@ -102,8 +101,7 @@ class EstimatorConfig:
     num_time: int = 1024
     num_hidden: int = 1024
     num_attention: int = 512
-    head_dim: int = 64
-    """Leaves no trace in the tensors."""
+    head_dim: int = 64  # leaves no trace in the tensors
     num_blocks: int = 4
     num_mid_blocks: int = 12
 
@@ -162,8 +160,7 @@ class VocoderConfig:
     """Sizes and constants of the vocoder; tuples have one entry a stage of upsampling, or one a residual block."""
 
     num_mels: int = 80
-    channels: int = 512
-    """Before the first stage; each stage halves them."""
+    channels: int = 512  # before the first stage; each stage halves them
     up_kernels: tuple[int, ...] = (16, 11, 7)
     up_rates: tuple[int, ...] = (8, 5, 3)
     res_kernels: tuple[int, ...] = (3, 7, 11)
@@ -204,14 +201,8 @@ def _dim(found: Shapes, key: str, axis: int) -> int:
 
 def _count(found: Shapes, prefix: str) -> int:
     """One more than the highest number that follows ``prefix``."""
-    return 1 + max(_numbers(found, prefix), default=-1)
-
-
-def _numbers(found: Shapes, prefix: str) -> Iterator[int]:
-    for key in found:
-        number = key[len(prefix) :].partition(".")[0] if key.startswith(prefix) else ""
-        if number.isdecimal() and len(number) <= _MAX_DIGITS:
-            yield int(number)
+    numbers = (key.removeprefix(prefix).partition(".")[0] for key in found if key.startswith(prefix))
+    return 1 + max((int(number) for number in numbers if number.isdecimal() and len(number) <= _MAX_DIGITS), default=-1)
 
 
 def differences(config: LmConfig | FlowConfig | VocoderConfig) -> list[str]:

@@ -50,11 +50,8 @@ class TextTokenizer:
 
     @classmethod
     def from_directory(cls, directory: Path) -> Self:
-        """The tokenizer whose files lie in ``directory`` (``CosyVoice-BlankEN`` of the model).
-
-        Raises:
-            ConfigError: a file is missing, cannot be read, or belongs to another tokenizer.
-
+        """The tokenizer whose files lie in ``directory`` (``CosyVoice-BlankEN`` of the model). ``ConfigError`` if one is
+        missing, cannot be read, or belongs to another tokenizer.
         """
         missing = [name for name in FILES if not (directory / name).is_file()]
         if missing:
@@ -83,11 +80,8 @@ class TextTokenizer:
         return self._tokenizer.get_vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        """The text's tokens. Special tokens are recognised by their spelling.
-
-        Raises:
-            Unprocessable: the text holds something of the form ``<|...|>`` that is not a special token.
-
+        """The text's tokens. Special tokens are recognised by their spelling; ``Unprocessable`` if the text holds something
+        else of the form ``<|...|>``.
         """
         for spelling in _LOOKS_SPECIAL.findall(text):
             if spelling not in SPECIAL_TOKENS:

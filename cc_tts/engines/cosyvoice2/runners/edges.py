@@ -6,26 +6,21 @@ The reference leaves both as the vocoder makes them, so this is outside of what 
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 RATE_HZ: Final = 24_000
 FADE_IN_MS: Final = 5
 FADE_OUT_MS: Final = 15
 QUIET_DBFS: Final = -50.0
-KEPT_QUIET_MS: Final = 200
-"""Of what is quiet at the end: the pause before the next sentence. What is quiet beyond that is left out."""
+KEPT_QUIET_MS: Final = 200  # of what is quiet at the end: the pause before the next sentence; the rest is left out
 
 _FRAME: Final = RATE_HZ // 100
 _QUIET: Final = 32768.0 * 10.0 ** (QUIET_DBFS / 20.0)
 
 
 def soften(pcm: bytes, *, is_first: bool, is_last: bool) -> bytes:
-    """Signed 16-bit little-endian mono at 24 kHz with its ends made soft.
-
-    Args:
-        pcm: a chunk of audio.
-        is_first: the sequence begins with it: it is faded in.
-        is_last: the sequence ends with it: what is quiet at its end is cut short, and the rest is faded out.
-
+    """A chunk of signed 16-bit little-endian mono at 24 kHz with its ends made soft: a first chunk is faded in; what is
+    quiet at the end of a last one is cut short, and the rest is faded out.
     """
     if not pcm or not (is_first or is_last):
         return pcm
@@ -40,7 +35,7 @@ def soften(pcm: bytes, *, is_first: bool, is_last: bool) -> bytes:
     return np.round(samples).astype("<i2").tobytes()
 
 
-def _end(samples: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> int:
+def _end(samples: npt.NDArray[np.float32]) -> int:
     """Samples that are kept: up to the last 10 ms that are not quiet, and what follows them at most."""
     num_frames = len(samples) // _FRAME
     power = np.mean(samples[: num_frames * _FRAME].reshape(num_frames, _FRAME) ** 2, axis=1)

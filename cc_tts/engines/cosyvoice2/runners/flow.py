@@ -13,15 +13,35 @@ Runs on: the thread that owns the device.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference
-from cc_tts.engines.cosyvoice2.runners.flow_inputs import PAGE_BUCKETS, FlowInputs, FlowShape, RowCounts
-from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, can_record
+from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, bucket_of, can_record, upload
 from cc_tts.engines.cosyvoice2.runners.kv_cache import SCRATCH, FlowArena, PagePool
+
+ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+CHUNK_BUCKETS: Final = (1, 2, 3, 4, 5, 6, 8)
+PAGE_BUCKETS: Final = (8, 16, 24, 32, 48, 64)
+"""Few, for each is a graph of its own; multiples of 4 keep the keys of attention aligned."""
+
+
+class FlowShape(NamedTuple):
+    """What the shapes of all tensors of a call depend on."""
+
+    num_rows: int
+    num_tokens: int  # that are run, without the lookahead
+    num_pages: int  # that each row looks at
+
+    def bucket(self, chunk: int) -> "FlowShape":
+        """The smallest shape of the buckets that this one fits in."""
+        num_chunks = bucket_of(-(-self.num_tokens // chunk), CHUNK_BUCKETS)
+        return FlowShape(
+            bucket_of(self.num_rows, ROW_BUCKETS), num_chunks * chunk, bucket_of(self.num_pages, PAGE_BUCKETS)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +53,7 @@ class FlowRow:
 
     slot: int
     new_tokens: Sequence[int] | Tensor  # a tensor on another device is waited for
-    is_last: bool
-    """No tokens will follow."""
+    is_last: bool  # no tokens will follow
     partial: bool = False
     """Run the begun chunk too and give its frames out. It is not kept but run again when it is whole, so the frames that
     follow are those of the whole chunk: a hop that ends within a chunk costs exactness there (§4.9).
@@ -68,14 +87,11 @@ class _Work:
     """One row of a batch. The window of a row begins where its pages end; counts are of tokens."""
 
     slot: int  # of the arena
-    voice: FlowVoice
+    sequence: _Sequence
     tokens: list[int]  # from the start of the reference
-    pages: list[int]  # of the sequence, or of the voice
-    start: int  # tokens kept so far
     run: int  # tokens of the window that are run: the others are looked at, or wait
     kept: int  # those that stay in the pages: whole chunks
-    num_skipped: int = 0  # frames of the window that have been given out before, or belong to the reference
-    num_frames: int = 0  # frames of the window that are new
+    num_frames: int = 0  # that are new, behind those given out before
 
     @property
     def is_due(self) -> bool:
@@ -84,32 +100,27 @@ class _Work:
 
 
 class FlowRunner:
-    """Steps of the flow over sequences of any age.
-
-    Args:
-        flow: the flow, on its device; arena and caches have the dtype of its weights.
-        num_slots: sequences that can be open at a time; slots are 0 to ``num_slots - 1``.
-        num_pages: pages that can be given out, of one chunk each; see :attr:`FlowArena.bytes_per_page`.
-        noise: see :meth:`Flow.forward`; [1, mels, at least ``2 max_tokens``].
-        max_tokens: most tokens of a sequence, the reference included.
-        graphs: fill shapes up to buckets, see :class:`FlowShape`, and on a CUDA device record a graph of each.
-
-    """
+    """Steps of the flow over sequences of any age. Slots are 0 to ``num_slots - 1``."""
 
     def __init__(
-        self, flow: Flow, *, num_slots: int, num_pages: int, noise: Tensor, max_tokens: int, graphs: bool = False
+        self,
+        flow: Flow,  # on its device; arena and caches have the dtype of its weights
+        *,
+        num_slots: int,
+        num_pages: int,  # that can be given out, of one chunk each
+        noise: Tensor,  # what frames start from, [1, mels, at least ``2 max_tokens``]
+        max_tokens: int,  # of a sequence, the reference included
+        graphs: bool = False,  # fill shapes up to buckets, and on a CUDA device record a graph of each
     ) -> None:
         if noise.shape[2] < max_tokens * FRAMES_PER_TOKEN:
             raise ValueError(f"noise for {noise.shape[2]} frames is not enough for {max_tokens} tokens")
-        if num_slots < 1 or max_tokens < 1:
-            raise ValueError("a runner needs a slot, and sequences a token")
         config, weight = flow.config, flow.encoder_proj.weight
         self.flow = flow
         self.max_tokens = max_tokens
         self.num_slots = num_slots
         flow.keep_constants(min(-(-max_tokens // config.chunk_tokens), PAGE_BUCKETS[-1]))
         self.pool = PagePool(num_pages + 1)
-        self.arena = FlowArena.of(flow, num_slots=num_slots + 1, num_pages=num_pages + 1)
+        self.arena = FlowArena(flow, num_slots=num_slots + 1, num_pages=num_pages + 1)
         self._device = weight.device
         self._noise = noise.to(self._device)
         self._noise_rows = self._noise[0].transpose(0, 1).contiguous()  # [frames, mels]
@@ -126,37 +137,24 @@ class FlowRunner:
     @torch.inference_mode()
     def warm_up(self, shapes: Iterable[FlowShape]) -> None:
         """Run the buckets that ``shapes`` fall in once, on scratch, the largest first; only these have graphs then."""
-        buckets = {shape.bucket(self.flow.config.chunk_tokens) for shape in shapes}
-        for bucket in sorted(filter(None, buckets), reverse=True):
+        for bucket in sorted({shape.bucket(self.flow.config.chunk_tokens) for shape in shapes}, reverse=True):
             self.record(bucket)
         self._graphs.freeze()
 
     @torch.inference_mode()
     def record(self, bucket: FlowShape) -> None:
         """Run and record one shape, on scratch."""
-        self._graphs.call(bucket, **self._inputs(bucket, ())._asdict())
+        self._graphs.call(bucket, **self._inputs(bucket, ()))
 
     @torch.inference_mode()
     def add_voice(self, reference: FlowReference) -> FlowVoice:
-        """Run the final chunks of a reference into pages that its sequences share.
-
-        Args:
-            reference: tokens [1, P] with their mel [1, 2 P, mels] and an embedding [1, embedding]; P may be 0.
+        """Run the final chunks of a reference, whose P may be 0, into pages that its sequences share.
 
         Raises:
-            ValueError: the parts do not fit together or the model, or P is more than ``max_tokens``.
+            ValueError: a token is beyond the model, or P is more than ``max_tokens``.
             PagesExhausted: there are not enough pages; nothing has changed.
-
         """
-        config = self.flow.config
         num_reference = reference.token.shape[-1]
-        mel_shape = (1, num_reference * FRAMES_PER_TOKEN, config.estimator.num_mels)
-        if reference.token.shape != (1, num_reference) or tuple(reference.feat.shape) != mel_shape:
-            raise ValueError(
-                f"a reference of {num_reference} tokens cannot have a mel of {tuple(reference.feat.shape)}"
-            )
-        if reference.embedding.shape != (1, config.num_embedding):
-            raise ValueError(f"not a speaker embedding: {tuple(reference.embedding.shape)}")
         tokens = self._ids(reference.token)
         if num_reference > self.max_tokens:
             raise ValueError(f"a reference of {num_reference} tokens is more than {self.max_tokens}")
@@ -171,8 +169,9 @@ class FlowRunner:
                 context.zero_()
             if pages:
                 self._speakers[SCRATCH] = voice.speaker
-                run = len(pages) * config.chunk_tokens
-                self._run([_Work(SCRATCH, voice, tokens, pages, 0, run, run)], has_buckets=False)
+                run = len(pages) * self.flow.config.chunk_tokens
+                sequence = _Sequence(voice, tokens, pages, num_kept=0, num_given=num_reference)
+                self._run([_Work(SCRATCH, sequence, tokens, run, run)], has_buckets=False)
             voice.contexts = tuple(context.clone() for context in contexts)
         except BaseException:
             self.pool.release(pages)
@@ -187,12 +186,7 @@ class FlowRunner:
 
     @torch.inference_mode()
     def open(self, slot: int, voice: FlowVoice) -> None:
-        """Begin a sequence; takes no pages yet.
-
-        Raises:
-            ValueError: there is no such slot, it is in use, or the voice has been dropped.
-
-        """
+        """Begin a sequence; takes no pages yet. ``ValueError`` if the slot is not free or the voice has been dropped."""
         if not 0 <= slot < self.num_slots or slot in self._sequences:
             raise ValueError(f"slot {slot} is not free")
         if voice.is_dropped:
@@ -219,15 +213,11 @@ class FlowRunner:
 
     @torch.inference_mode()
     def step(self, rows: Sequence[FlowRow]) -> list[Tensor]:
-        """Run the new tokens of each row, all rows at once.
-
-        Returns:
-            The new frames of each row, [mels, n], float32, n perhaps 0.
+        """Run the new tokens of all rows at once; the new frames of each, [mels, n], float32, n perhaps 0.
 
         Raises:
             ValueError: a slot is not open, named twice or over, or a token or their number is beyond the model.
             PagesExhausted: there are not enough pages for all rows. Nothing has changed, in this case as in the other.
-
         """
         if len({row.slot for row in rows}) < len(rows):
             raise ValueError("a sequence can be stepped once at a time")
@@ -257,65 +247,66 @@ class FlowRunner:
         ready = known if row.is_last else max(0, known - config.encoder.lookahead)
         kept = ready // config.chunk_tokens * config.chunk_tokens
         run = ready if row.is_last or row.partial else kept
-        return _Work(
-            slot=row.slot + 1,
-            voice=sequence.voice,
-            tokens=tokens,
-            pages=sequence.pages,
-            start=sequence.num_kept,
-            run=run,
-            kept=kept,
-            num_skipped=(sequence.num_given - sequence.num_kept) * FRAMES_PER_TOKEN,
-            num_frames=max(0, sequence.num_kept + run - sequence.num_given) * FRAMES_PER_TOKEN,
-        )
+        num_new = max(0, sequence.num_kept + run - sequence.num_given)
+        return _Work(row.slot + 1, sequence, tokens, run, kept, num_new * FRAMES_PER_TOKEN)
 
     def _take_pages(self, works: Sequence[_Work]) -> None:
         """Extend the pages of the sequences in place; their works see them."""
         chunk = self.flow.config.chunk_tokens
-        needs = [max(0, -(-(work.start + work.run) // chunk) - len(work.pages)) for work in works]
+        needs = [max(0, -(-(work.sequence.num_kept + work.run) // chunk) - len(work.sequence.pages)) for work in works]
         taken = iter(self.pool.take(sum(needs)))
         for work, need in zip(works, needs, strict=True):
-            work.pages.extend(next(taken) for _ in range(need))
+            work.sequence.pages.extend(next(taken) for _ in range(need))
 
     def _run(self, works: Sequence[_Work], *, has_buckets: bool) -> list[Tensor]:
         """What the rows give out, with what their pages remember."""
-        wanted = FlowShape(len(works), max(work.run for work in works), max(len(work.pages) for work in works))
-        bucket = wanted.bucket(self.flow.config.chunk_tokens) if has_buckets else None
-        if bucket is not None:
-            bucket = FlowShape(*self._graphs.fit(bucket))
-        inputs = self._inputs(bucket or wanted, works)._asdict()
-        (mel,) = self._graphs.call(bucket, **inputs) if bucket else self._solve(**inputs)  # [B, 2 T, mels]
-        return [
-            mel[row, work.num_skipped : work.num_skipped + work.num_frames].transpose(0, 1)
-            for row, work in enumerate(works)
-        ]
-
-    def _inputs(self, shape: FlowShape, works: Sequence[_Work]) -> FlowInputs:
-        config = self.flow.config
-        width = shape.num_tokens + config.encoder.lookahead
-        windows = [work.tokens[work.start : work.start + width] for work in works]
-        pairs = zip(works, windows, strict=True)
-        inputs = FlowInputs.of(
-            shape,
-            windows=windows,
-            counts=[RowCounts(work.start, len(window), work.run, work.kept) for work, window in pairs],
-            # Behind its last page a row sees nothing; with that page again it has no part in another row's faults either.
-            pages=[[*work.pages, *[work.pages[-1]] * (shape.num_pages - len(work.pages))] for work in works],
-            slots=[work.slot for work in works],
-            lookahead=config.encoder.lookahead,
-            num_mels=config.estimator.num_mels,
-            device=self._device,
-        )
+        num_pages = max(len(work.sequence.pages) for work in works)
+        shape = FlowShape(len(works), max(work.run for work in works), num_pages)
+        if has_buckets:
+            shape = FlowShape(*self._graphs.fit(shape.bucket(self.flow.config.chunk_tokens)))
+            (mel,) = self._graphs.call(shape, **self._inputs(shape, works))  # [B, 2 T, mels]
+        else:
+            (mel,) = self._solve(**self._inputs(shape, works))
+        mels = []
         for row, work in enumerate(works):
-            part = work.voice.reference.feat[0, work.start * FRAMES_PER_TOKEN :][: inputs.cond.shape[1]]
-            if part.shape[0]:
-                inputs.cond[row, : part.shape[0]] = part
-        return inputs
+            first = (work.sequence.num_given - work.sequence.num_kept) * FRAMES_PER_TOKEN
+            mels.append(mel[row, first : first + work.num_frames].transpose(0, 1))
+        return mels
+
+    def _inputs(self, shape: FlowShape, works: Sequence[_Work]) -> dict[str, Tensor]:
+        """Tensors for :meth:`_solve`; rows without work are zeros and touch nothing but scratch."""
+        num_rows, num_tokens, num_pages = shape
+        config = self.flow.config
+        width, num_frames = num_tokens + config.encoder.lookahead, num_tokens * FRAMES_PER_TOKEN
+        cond = torch.zeros((num_rows, num_frames, config.estimator.num_mels), device=self._device)
+        windows, counts, pages = [], [], []
+        for row, work in enumerate(works):
+            sequence, start = work.sequence, work.sequence.num_kept
+            windows.append(work.tokens[start : start + width])
+            counts.append((start, len(windows[-1]), work.run, work.kept))
+            # Behind its last page a row sees nothing; with that page again it has no part in another row's faults either.
+            pages.append([*sequence.pages, *[sequence.pages[-1]] * (num_pages - len(sequence.pages))])
+            part = sequence.voice.reference.feat[0, start * FRAMES_PER_TOKEN :][:num_frames]
+            if len(part):
+                cond[row, : len(part)] = part
+        return {
+            "window": self._upload(windows, num_rows, width),  # [B, T + lookahead]
+            "counts": self._upload(list(zip(*counts, strict=True)), 4, num_rows),  # [4, B]
+            "pages": self._upload(pages, num_rows, num_pages),  # [B, n]
+            "slots": self._upload([[work.slot for work in works]], 1, num_rows)[0],  # [B]
+            "cond": cond,  # [B, 2 T, mels]
+        }
+
+    def _upload(self, rows: Sequence[Sequence[int]], num_rows: int, width: int) -> Tensor:
+        """Rows on the device, [num_rows, width], with zeros behind and below them."""
+        filled = [[*row, *[0] * (width - len(row))] for row in rows]
+        filled += [[0] * width] * (num_rows - len(filled))
+        return upload(torch.tensor(filled, dtype=torch.int64, device="cpu"), self._device)
 
     def _solve(
         self, *_shape: int, window: Tensor, counts: Tensor, pages: Tensor, slots: Tensor, cond: Tensor
     ) -> tuple[Tensor, ...]:
-        """Mel [B, 2 T, mels]; see :class:`FlowInputs`. Made of tensors only."""
+        """Mel [B, 2 T, mels]; see :meth:`Flow.run_pages`. Made of tensors only."""
         places = torch.arange(cond.shape[1], device=self._device)
         places = counts[0][:, None] * FRAMES_PER_TOKEN + places
         mel = self.flow.run_pages(

@@ -84,12 +84,8 @@ class GraphedCall:
 
     The key is the numbers of the host that decide about shapes, and the function gets them: ``fn(*key, **tensors)``. All
     tensors of a key have the same shapes each time. The function may change tensors of its own in place; it does so once a
-    call, for its first run is the warm-up and gives the result. It must not ask a tensor for its value.
-
-    Args:
-        fn: the work.
-        enabled: record graphs; needs CUDA. Otherwise every call is a plain one.
-
+    call, for its first run is the warm-up and gives the result. It must not ask a tensor for its value. If not ``enabled``,
+    which needs CUDA, every call is a plain one.
     """
 
     def __init__(self, fn: Work, *, enabled: bool) -> None:

@@ -10,33 +10,22 @@ Runs on: the thread that owns the device.
 import heapq
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from cc_tts.engines.cosyvoice2.engine.device import PagesExhausted
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import EncoderCache
-    from cc_tts.engines.cosyvoice2.model.networks.flow.estimator import EstimatorCache
     from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow
 
 SCRATCH: Final = 0
 
 
 class PagePool:
-    """Which pages are free, and by how many each of the others is held. Page 0 is scratch and never given out.
-
-    Args:
-        num_pages: pages of the arena, the scratch page included.
-
-    """
+    """Which pages are free, and by how many each of the others is held. Page 0 is scratch, counted and never given out."""
 
     def __init__(self, num_pages: int) -> None:
-        if num_pages < 1:
-            raise ValueError(f"a pool of {num_pages} pages lacks the scratch page")
-        self.num_pages = num_pages
         self._free = list(range(1, num_pages))
         self._holders: Counter[int] = Counter()
 
@@ -45,20 +34,8 @@ class PagePool:
         """Pages that can be taken."""
         return len(self._free)
 
-    @property
-    def num_used(self) -> int:
-        """Pages that somebody holds, each counted once."""
-        return len(self._holders)
-
     def take(self, num_pages: int) -> list[int]:
-        """The lowest free pages, held once.
-
-        Raises:
-            PagesExhausted: there are not so many; none is taken.
-
-        """
-        if num_pages < 0:
-            raise ValueError(f"{num_pages} pages cannot be taken")
+        """The lowest free pages, held once. Raises ``PagesExhausted`` before any is taken if there are not so many."""
         if num_pages > len(self._free):
             raise PagesExhausted(f"{num_pages} pages are needed and {len(self._free)} are free")
         pages = [heapq.heappop(self._free) for _ in range(num_pages)]
@@ -66,23 +43,13 @@ class PagePool:
         return pages
 
     def share(self, pages: Iterable[int]) -> None:
-        """Hold ``pages`` once more.
-
-        Raises:
-            ValueError: nobody holds one of them; none is shared.
-
-        """
+        """Hold ``pages`` once more; ``ValueError`` if nobody holds one of them."""
         wanted = Counter(pages)
         self._check(wanted, dict.fromkeys(wanted, 1))
         self._holders.update(wanted)
 
     def release(self, pages: Iterable[int]) -> None:
-        """Hold ``pages`` once less; those that nobody holds any more are free.
-
-        Raises:
-            ValueError: one of them is not held so often; none is released.
-
-        """
+        """Hold ``pages`` once less; those that nobody holds any more are free; ``ValueError`` if one is not held."""
         given = Counter(pages)
         self._check(given, given)
         self._holders -= given  # drops those that reach zero
@@ -96,30 +63,18 @@ class PagePool:
                 raise ValueError(f"page {page} is held {self._holders[page]} times, not {least[page]}")
 
 
-@dataclass(frozen=True, slots=True)
 class FlowArena:
     """The tensors behind the pages and the slots, allocated once and written in place, in the dtype of the weights.
 
-    Slots are counted here with the scratch slot, so sequence i of the engine has slot i + 1.
+    Slots and pages are counted with those of scratch, so sequence i of the engine has slot i + 1.
     """
 
-    encoder: "EncoderCache"
-    estimator: "EstimatorCache"
-    num_pages: int
-    num_slots: int
-
-    @classmethod
-    def of(cls, flow: "Flow", *, num_slots: int, num_pages: int) -> Self:
-        """An arena on the device of the weights; the scratch slot and the scratch page are counted."""
-        if num_slots < 1 or num_pages < 1:
-            raise ValueError("an arena needs a scratch slot and a scratch page")
+    def __init__(self, flow: "Flow", *, num_slots: int, num_pages: int) -> None:
         config = flow.config
-        return cls(
-            flow.encoder.new_pages(num_slots, num_pages, config.chunk_tokens),
-            flow.estimator.new_pages(config.num_steps, num_slots, num_pages, config.chunk_frames),
-            num_pages,
-            num_slots,
-        )
+        self.encoder = flow.encoder.new_pages(num_slots, num_pages, config.chunk_tokens)
+        self.estimator = flow.estimator.new_pages(config.num_steps, num_slots, num_pages, config.chunk_frames)
+        self.num_pages = num_pages
+        self.num_slots = num_slots
 
     @property
     def bytes_per_page(self) -> int:
@@ -133,11 +88,6 @@ class FlowArena:
         encoder = self.encoder
         contexts = (encoder.lookahead_context, encoder.up_context, self.estimator.contexts)
         return sum(tensor.nbytes for tensor in contexts) // self.num_slots
-
-    @property
-    def bytes_total(self) -> int:
-        """Memory of everything."""
-        return self.bytes_per_page * self.num_pages + self.bytes_per_slot * self.num_slots
 
     def contexts(self, slot: int) -> "tuple[Tensor, ...]":
         """The contexts of a slot, as views; the slots of the estimator are two rows each."""

@@ -28,7 +28,6 @@ from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import SOS, LmInput, Tab
 from cc_tts.engines.cosyvoice2.model.networks.lm.lm import SpeechLm
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall, batches, bucket_of, buckets_up_to, thinned, upload
 from cc_tts.engines.cosyvoice2.runners.lm_slots import EXTENDED, NUM_REPORTED, Column, Flag, SlotRows, numbers_of
-from cc_tts.engines.cosyvoice2.runners.sampler import RasParams
 from cc_tts.errors import EngineFailed
 
 ROW_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
@@ -36,9 +35,7 @@ PREFILL_ROW_BUCKETS: Final = (1, 2, 4, 8, 16)
 WIDTH_BUCKETS: Final = (8, 16, 32, 64, 128, 256, 512)
 KEY_BUCKETS: Final = (128, 256, 512, 1024, 2048, 4096)
 
-MAX_STEPS: Final = 64
-"""Of one decode."""
-
+MAX_STEPS: Final = 64  # of one decode
 _HEAD: Final = 4  # of a packed prefill: slot, fresh, start, num_new; then the numbers of the slot, tables and rows
 
 
@@ -57,12 +54,9 @@ class LmPrefill:
     slot: int
     inputs: Sequence[LmInput]
     rules: SamplingRules
-    seed: int = 0
-    """Decides, with the inputs, which ids are sampled; a signed number of 64 bits. Unused with ``extends``."""
-    voice: LmVoice | None = None
-    """Spares the inputs it has in common with these. Unused with ``extends``."""
-    extends: bool = False
-    """Extend the sequence of the slot, which must have stopped; otherwise the slot must be free, and begins."""
+    seed: int = 0  # signed, 64 bits; decides, with the inputs, which ids are sampled; unused with ``extends``
+    voice: LmVoice | None = None  # spares the inputs it has in common with these; unused with ``extends``
+    extends: bool = False  # extend the sequence of the slot, which must have stopped; otherwise the slot must be free
 
 
 @dataclass(slots=True)
@@ -80,10 +74,7 @@ class _Prefill:
 
     given: LmPrefill
     start: int  # positions that need not be run
-
-    @property
-    def new(self) -> Sequence[LmInput]:
-        return self.given.inputs if self.given.extends else self.given.inputs[self.start :]
+    new: Sequence[LmInput]  # inputs that are run
 
     @property
     def end(self) -> int:
@@ -91,38 +82,19 @@ class _Prefill:
 
 
 class LmRunner:
-    """The language model with a fixed number of slots; whoever uses it chooses them, the lowest free one at best.
-
-    Args:
-        lm: the network.
-        num_slots: how many sequences there can be at a time.
-        num_positions: how long each can become, inputs and speech tokens together.
-        params: how to sample.
-        graphs: record CUDA graphs.
-
+    """The language model with a fixed number of slots; whoever uses it chooses them, the lowest free one at best. A sequence
+    can have ``num_positions``, inputs and speech tokens together.
     """
 
-    def __init__(
-        self,
-        lm: SpeechLm,
-        *,
-        num_slots: int,
-        num_positions: int,
-        params: RasParams | None = None,
-        graphs: bool = False,
-    ) -> None:
-        if min(num_slots, num_positions) < 1:
-            raise ValueError("slots and positions must be at least 1")
+    def __init__(self, lm: SpeechLm, *, num_slots: int, num_positions: int, graphs: bool = False) -> None:
         self.num_slots = num_slots
         self.num_positions = num_positions
-        self.num_not_finite = 0
-        """Sequences that stopped because their numbers were not finite."""
+        self.num_not_finite = 0  # sequences that stopped because their numbers were not
         self._lm = lm
         self._ids = lm.config.speech_ids
-        self._params = params or RasParams()
         # One slot more than there are: rows that only fill a batch up read and write there.
         self._cache = lm.new_cache(num_slots + 1, num_positions)
-        self._rows = SlotRows.new(num_slots + 1, max_out=MAX_STEPS + 1, params=self._params, device=lm.device)
+        self._rows = SlotRows.new(num_slots + 1, max_out=MAX_STEPS + 1, device=lm.device)
         self._extended = torch.tensor([column in EXTENDED for column in Column], device=lm.device)
         self._table_sizes = np.array([2, lm.config.text_vocab_size, lm.config.num_speech_codes])
         self._used: dict[int, _Used] = {}
@@ -133,14 +105,8 @@ class LmRunner:
     def warm_up(self, *, max_width: int = 128, step: int = 1) -> None:
         """Run each shape of decodes, and of prefills of up to ``max_width`` inputs, once; only these have graphs then.
 
-        ``step``: every so many-th number of rows is enough.
-
-        Raises:
-            ValueError: a slot is in use.
-
+        ``step``: every so many-th number of rows is enough. No slot may be in use.
         """
-        if self._used:
-            raise ValueError("slots are in use")
         for key in self.step_keys(step=step):
             self.record_step(key)
         for num_rows, width, num_keys in self.prefill_keys(max_width, step=step):
@@ -180,12 +146,7 @@ class LmRunner:
 
     @torch.inference_mode()
     def add_voice(self, prompt_text_ids: Iterable[int] | None = None) -> LmVoice:
-        """Run what each text of a voice begins with, once.
-
-        Raises:
-            ValueError: no such text tokens, or more than a slot holds.
-
-        """
+        """Run what each text of a voice begins with, once. ``ValueError``: no such tokens, or more than a slot holds."""
         inputs = (SOS, *text_inputs(prompt_text_ids or ()))
         if len(inputs) > self.num_positions:
             raise ValueError(f"a prompt of {len(inputs)} positions does not fit into {self.num_positions}")
@@ -199,10 +160,9 @@ class LmRunner:
         """Prefill or extend slots and sample one id for each, which the next :meth:`decode` reports; all of them, or none.
 
         Raises:
-            ValueError: a slot is out of range or named twice; it is in use, or with ``extends`` it has not stopped or has
-                failed; the inputs or the seed are out of range.
+            ValueError: a slot is named twice; it is in use, or with ``extends`` it has not stopped or has failed; an input
+                is out of range.
             EngineFailed: the inputs do not fit into their slot.
-
         """
         if len({each.slot for each in prefills}) < len(prefills):
             raise ValueError("a slot is prefilled twice")
@@ -214,24 +174,13 @@ class LmRunner:
 
     @torch.inference_mode()
     def decode(self, until: Mapping[int, int], num_steps: int) -> dict[int, Sampled]:
-        """Sample up to ``num_steps`` ids for each slot that has not stopped.
+        """Sample up to ``num_steps`` ids for each slot that has not stopped; what each in use has sampled since then.
 
         Args:
             until: how many ids each slot may have sampled since it began, FILL among them; a slot that is not there pauses.
                 The id that :meth:`start` samples comes in any case.
             num_steps: at most :data:`MAX_STEPS`; with 0 only what :meth:`start` sampled is reported.
-
-        Returns:
-            What each slot in use has sampled since the last call.
-
-        Raises:
-            ValueError: a slot that is not in use, or too many steps.
-
         """
-        if not 0 <= num_steps <= MAX_STEPS:
-            raise ValueError(f"{num_steps} steps at a time; there are 0 to {MAX_STEPS}")
-        if not self._used.keys() >= until.keys():
-            raise ValueError("a slot that is not in use cannot be decoded")
         wanted = {
             slot: min(num_steps, until[slot] - used.num_sampled)
             for slot, used in self._used.items()
@@ -249,19 +198,9 @@ class LmRunner:
 
     @torch.inference_mode()
     def release(self, slot: int) -> None:
-        """Free a slot, whatever it is doing. A free slot stays free.
-
-        Raises:
-            ValueError: the slot is out of range.
-
-        """
-        self._check_slot(slot)
+        """Free a slot, whatever it is doing. A free slot stays free."""
         if self._used.pop(slot, None) is not None:
             self._cache[:, :, slot].zero_()  # numbers that are not finite would reach the next sequence past any mask
-
-    def _check_slot(self, slot: int) -> None:
-        if not 0 <= slot < self.num_slots:
-            raise ValueError(f"slot {slot} of {self.num_slots}")
 
     def _check_inputs(self, inputs: Sequence[LmInput]) -> None:
         """An index past a table would take the whole device down."""
@@ -271,21 +210,17 @@ class LmRunner:
             raise ValueError("an input past the end of its table")
 
     def _checked(self, given: LmPrefill) -> _Prefill:
-        self._check_slot(given.slot)
-        if not given.inputs:
-            raise ValueError("no inputs")
         self._check_inputs(given.inputs)
-        if not -(2**63) <= given.seed < 2**63:
-            raise ValueError("a seed is a signed number of 64 bits")
         used = self._used.get(given.slot)
         if given.extends:
             if used is None or used.flags != Flag.STOPPED:
                 raise ValueError(f"slot {given.slot} cannot be extended")
-            prefill = _Prefill(given, used.length)
+            prefill = _Prefill(given, used.length, given.inputs)
+        elif used is not None:
+            raise ValueError(f"slot {given.slot} is in use")
         else:
-            if used is not None:
-                raise ValueError(f"slot {given.slot} is in use")
-            prefill = _Prefill(given, 0 if given.voice is None else _num_common(given.voice.inputs, given.inputs[:-1]))
+            start = 0 if given.voice is None else _num_common(given.voice.inputs, given.inputs[:-1])
+            prefill = _Prefill(given, start, given.inputs[start:])
         if prefill.end > self.num_positions:
             raise EngineFailed(f"a sequence of {prefill.end} positions does not fit into {self.num_positions}")
         return prefill
@@ -314,7 +249,7 @@ class LmRunner:
         x = self._lm.embed(tables, rows)  # [B, T, hidden]
         log_probs, _ = self._lm.prefill(x, num_new, self._cache, starts=starts, slots=slots, num_keys=num_keys)
         prefilled = self._rows.prefilled(slots, numbers, fresh.bool(), self._extended)
-        prefilled.sample(log_probs, num_new > 0, self._ids, self._params)
+        prefilled.sample(log_probs, num_new > 0, self._ids)
         self._rows.put(slots, prefilled)
         return ()
 
@@ -326,7 +261,7 @@ class LmRunner:
         rows.raise_flags(Flag.STOPPED | Flag.FULL, waiting & ~active)
         last = rows.column(Column.LAST)
         log_probs, _ = self._lm.decode(last, lengths, self._cache, active=active, num_keys=num_keys)
-        rows.sample(log_probs, active, self._ids, self._params)
+        rows.sample(log_probs, active, self._ids)
         lengths.add_(active)
         return ()
 

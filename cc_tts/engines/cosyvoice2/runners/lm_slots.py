@@ -14,14 +14,7 @@ from torch import Tensor
 
 from cc_tts.engines.cosyvoice2.engine.prefill import SamplingRules
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import NUM_SPECIAL_SPEECH_IDS, SpeechIds
-from cc_tts.engines.cosyvoice2.runners.sampler import (
-    NO_TOKEN,
-    RasParams,
-    empty_history,
-    forbid,
-    push_history,
-    sample_ras,
-)
+from cc_tts.engines.cosyvoice2.runners.sampler import NO_TOKEN, empty_history, forbid, push_history, sample_ras
 
 
 class Column(IntEnum):
@@ -43,8 +36,7 @@ class Column(IntEnum):
 
 
 NUM_REPORTED: Final = 4
-EXTENDED: Final = (Column.NUM_IDS, Column.NUM_OUT, Column.SAMPLER_STEP, Column.SEED)
-"""Columns that stay when a sequence is extended."""
+EXTENDED: Final = (Column.NUM_IDS, Column.NUM_OUT, Column.SAMPLER_STEP, Column.SEED)  # stay when a sequence is extended
 
 
 class Flag(IntFlag):
@@ -73,25 +65,19 @@ class SlotRows:
     out: Tensor  # [B, max_out + 1], int64: ids the host has not read; the last place is scratch
 
     @classmethod
-    def new(cls, num_rows: int, *, max_out: int, params: RasParams, device: torch.device) -> "SlotRows":
+    def new(cls, num_rows: int, *, max_out: int, device: torch.device) -> "SlotRows":
         """Slots that hold nothing."""
         numbers = torch.zeros((num_rows, len(Column)), dtype=torch.int64, device=device)
         out = torch.zeros((num_rows, max_out + 1), dtype=torch.int64, device=device)
-        return cls(numbers, empty_history(num_rows, params, device), out)
+        return cls(numbers, empty_history(num_rows, device), out)
 
     def first(self, num_rows: int) -> "SlotRows":
         """The first slots; what is written there is written here."""
         return SlotRows(self.numbers[:num_rows], self.history[:num_rows], self.out[:num_rows])
 
     def prefilled(self, slots: Tensor, ordered: Tensor, fresh: Tensor, extended: Tensor) -> "SlotRows":
-        """Copies of ``slots`` after a prefill.
-
-        Args:
-            slots: which, [B].
-            ordered: their numbers as :func:`numbers_of` gives them, [B, columns].
-            fresh: rows that begin, [B]; the others are extended.
-            extended: columns that stay when a sequence is extended, [columns].
-
+        """Copies of ``slots`` [B] after a prefill: with the numbers ``ordered`` [B, columns] of :func:`numbers_of`, but that
+        rows that are not ``fresh`` [B] keep the columns that are ``extended`` [columns].
         """
         numbers = torch.where(fresh[:, None] | ~extended, ordered, self.numbers[slots])
         history = self.history[slots].masked_fill(fresh[:, None], NO_TOKEN)
@@ -107,7 +93,7 @@ class SlotRows:
         """One number of each slot, [B], a view."""
         return self.numbers[:, column]
 
-    def sample(self, log_probs: Tensor, sampling: Tensor, ids: SpeechIds, params: RasParams) -> None:
+    def sample(self, log_probs: Tensor, sampling: Tensor, ids: SpeechIds) -> None:
         """Sample the next id of the rows that are ``sampling`` [B] from ``log_probs`` [B, codes + 3], by their rules.
 
         A row whose numbers are not all finite is flagged and stopped.
@@ -117,8 +103,8 @@ class SlotRows:
         finite = log_probs.isfinite().all(dim=-1)
         log_probs = log_probs.masked_fill(~finite[:, None], 0.0)
         masked = forbid(log_probs, self._forbidden())
-        seeds, steps = self.column(Column.SEED), self.column(Column.SAMPLER_STEP)
-        sampled = sample_ras(masked, self.history, seeds, steps, params)
+        steps = self.column(Column.SAMPLER_STEP)
+        sampled = sample_ras(masked, self.history, self.column(Column.SEED), steps)
         forced = num_ids == self.column(Column.FILL_AT)
         next_ids = torch.where(forced, ids.fill, sampled)
 

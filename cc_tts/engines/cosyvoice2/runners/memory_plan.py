@@ -14,6 +14,8 @@ from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.errors import ConfigError
 
+MIN_PAGES: Final = 32
+MAX_PAGES_PER_SLOT: Final = 40  # 40 s of a sequence: memory beyond that would never be used
 CUDA_SHARE: Final = 0.85
 """Of the free memory of a GPU, graphs apart; the rest is for what the networks need while they run."""
 GRAPH_SHARE: Final = 0.4
@@ -21,10 +23,8 @@ GRAPH_SHARE: Final = 0.4
 the flow has 9,000 kernels.
 """
 CPU_SHARE: Final = 0.4
-CPU_MAX_BYTES: Final = 4 * 2**30
-"""A CPU keeps pace with few streams; memory for more would only be touched in vain."""
-SLOT_SHARE: Final = 0.5
-"""Of that at most for slots."""
+CPU_MAX_BYTES: Final = 4 * 2**30  # a CPU keeps pace with few streams; memory for more would only be touched in vain
+SLOT_SHARE: Final = 0.5  # of that at most for slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ class MemoryPlan:
     num_streams: int
     num_slots: int
     slot_bytes: int
-    page_bytes: int
+    num_pages: int
+    page_bytes: int  # that may be used for pages, which is more than they take where they are as many as can be of use
 
     def __str__(self) -> str:
         gib = 2**30
@@ -43,25 +44,13 @@ class MemoryPlan:
 
 
 def choose_coarseness(
-    counts: Sequence[Mapping[str, int]],
-    each_bytes: Mapping[str, int],
-    shared_bytes: int,
-    free_bytes: int,
-    least: int = 0,
+    counts: Sequence[Mapping[str, int]],  # graphs of each stage, by coarseness
+    each_bytes: Mapping[str, int],  # what one of each stage takes, as measured
+    shared_bytes: int,  # what all of them share
+    free_bytes: int,  # of the device
+    least: int = 0,  # the coarseness to begin with
 ) -> tuple[int, int]:
-    """How sparse the graphs must be to fit, and what they take then.
-
-    Args:
-        counts: graphs of each stage, by coarseness.
-        each_bytes: what one of each stage takes, as measured.
-        shared_bytes: what all of them share.
-        free_bytes: of the device.
-        least: the coarseness to begin with.
-
-    Raises:
-        ConfigError: not even the fewest fit.
-
-    """
+    """How sparse the graphs must be to fit, and what they take then. ``ConfigError`` if not even the fewest fit."""
     totals = [shared_bytes + sum(num * each_bytes[stage] for stage, num in each.items()) for each in counts]
     for coarseness, total in enumerate(totals):
         if coarseness >= least and total <= GRAPH_SHARE * free_bytes:
@@ -75,16 +64,14 @@ def choose_coarseness(
 def plan_memory(
     model: SpeechModel, *, max_streams: int, num_positions: int, memory_bytes: int, graph_bytes: int = 0
 ) -> MemoryPlan:
-    """Share out what is free; ``memory_bytes`` is for the pages when it is not 0, ``graph_bytes`` for graphs.
-
-    Raises:
-        ConfigError: not even one stream fits.
-
+    """Share out what is free; ``memory_bytes`` is for the pages when it is not 0, ``graph_bytes`` for graphs. Raises
+    ``ConfigError`` if not even one stream fits, or too few pages.
     """
     free_bytes = _free_bytes(model.lm.device) - graph_bytes
     cache = model.lm.new_cache(1, 1)
     lm_bytes = cache.nbytes // 2 * (num_positions + 1)  # a cache of one position has two places
-    slot_bytes = lm_bytes + FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_slot
+    arena = FlowArena(model.flow, num_slots=1, num_pages=1)
+    slot_bytes = lm_bytes + arena.bytes_per_slot
     fitting = int(free_bytes * SLOT_SHARE) // slot_bytes
     wanted = max_streams + spare_slots(max_streams)
     num_slots = min(wanted, fitting)
@@ -95,7 +82,14 @@ def plan_memory(
         )
     num_streams = max_streams if num_slots == wanted else max(1, num_slots - spare_slots(num_slots))
     page_bytes = memory_bytes or free_bytes - num_slots * slot_bytes
-    return MemoryPlan(num_streams, num_slots, slot_bytes, page_bytes)
+    num_pages = page_bytes // arena.bytes_per_page
+    if num_pages < MIN_PAGES:
+        raise ConfigError(
+            f"tts.state_memory_bytes: {page_bytes:,} hold {num_pages} pages of {arena.bytes_per_page:,} bytes, a second of "
+            f"speech each; at least {MIN_PAGES} are needed"
+        )
+    num_pages = min(num_pages, MAX_PAGES_PER_SLOT * num_slots)
+    return MemoryPlan(num_streams, num_slots, slot_bytes, num_pages, page_bytes)
 
 
 def spare_slots(num_streams: int) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Sequence as Row
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,32 +29,23 @@ from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.runners.edges import soften
-from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice
-from cc_tts.engines.cosyvoice2.runners.flow_inputs import ROW_BUCKETS, FlowShape
+from cc_tts.engines.cosyvoice2.runners.flow import ROW_BUCKETS, FlowRow, FlowRunner, FlowShape, FlowVoice
 from cc_tts.engines.cosyvoice2.runners.graphs import buckets_up_to, can_record, thinned
-from cc_tts.engines.cosyvoice2.runners.kv_cache import FlowArena
 from cc_tts.engines.cosyvoice2.runners.lm import LmPrefill, LmRunner, LmVoice
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRow, VocoderRunner
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS
 from cc_tts.engines.stepped import DeviceLost
-from cc_tts.errors import CcTtsError, ConfigError
+from cc_tts.errors import CcTtsError
 
-MAX_PAGES_PER_SLOT: Final = 40
-"""40 s of a sequence: memory beyond that would never be used."""
-MIN_PAGES: Final = 32
 WARM_CHUNKS: Final = (1, 2, 4, 5)
 """Chunks that a flow call runs: hops of 25 to 100 tokens, and up to two tokens more in the last call."""
-WARM_PAGES: Final = (8, 16, 24, 32)
-"""Pages that it looks at: 8 s of reference and 24 s of speech are 32."""
-NUM_INPUT_MARKS: Final = 2
-"""In a prefill of the language model, besides text and speech."""
+WARM_PAGES: Final = (8, 16, 24, 32)  # pages that it looks at: 8 s of reference and 24 s of speech are 32
+NUM_INPUT_MARKS: Final = 2  # in a prefill of the language model, besides text and speech
 COARSENESS: Final = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4))
 """How sparse the graphs may become where memory is short: every so many-th size of rows, and of pages. What lies between
 two sizes is filled up to the larger one, which costs time and no exactness.
 """
-
-
 PUBLISHED_CODES: Final = 6561
 SILENT_TOKENS: Final = frozenset((1, 2, 28, 29, 55, 248, 494, 2241, 2242, 2322, 2323))
 """Of the published codebook. The reference knows the list since its version 3, and leaves it empty for version 2."""
@@ -64,16 +55,7 @@ class OutOfDeviceMemory(Exception):
     """What a stage needed while it ran did not fit; what it had taken has been given back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerConfig:
-    """How much there is of everything."""
-
-    num_slots: int
-    num_positions: int = 1024
-    """Of a sequence: inputs and speech tokens of the language model; prompt and speech of the flow."""
-    memory_bytes: int
-    """For the flow's pages."""
-    graphs: bool = False
+_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
@@ -88,9 +70,8 @@ class _VoiceState:
 class ModelRunner:
     """See :class:`cc_tts.engines.cosyvoice2.engine.device.Device`.
 
-    Raises:
-        ConfigError: the memory does not hold the least number of pages.
-
+    ``num_positions`` are those of a sequence: inputs and speech tokens of the language model, reference and speech of the
+    flow.
     """
 
     def __init__(
@@ -98,13 +79,16 @@ class ModelRunner:
         model: SpeechModel,
         tokenizer: TextTokenizer,
         speakers: Mapping[str, Speaker],
-        config: RunnerConfig,
         *,
+        num_slots: int,
+        num_positions: int,
+        num_pages: int,
+        graphs: bool = False,
         clock: Clock,
-        noise: Tensor | None = None,
     ) -> None:
-        self.num_slots = config.num_slots
-        self.max_tokens = config.num_positions
+        self.num_slots = num_slots
+        self.num_pages = num_pages
+        self.max_tokens = num_positions
         is_published = model.lm.config.num_speech_codes == PUBLISHED_CODES
         self.silent_tokens = SILENT_TOKENS if is_published else frozenset()
         self._model = model
@@ -112,25 +96,19 @@ class ModelRunner:
         self._speakers = speakers
         self._clock = clock
         self._device = model.lm.device
-        num_pages = _num_pages(model, config)
-        graphs = config.graphs and can_record(self._device)
-        self._lm = LmRunner(model.lm, num_slots=config.num_slots, num_positions=config.num_positions, graphs=graphs)
+        graphs = graphs and can_record(self._device)
+        self._lm = LmRunner(model.lm, num_slots=num_slots, num_positions=num_positions, graphs=graphs)
         self._flow = FlowRunner(
             model.flow,
-            num_slots=config.num_slots,
+            num_slots=num_slots,
             num_pages=num_pages,
-            noise=fixed_noise() if noise is None else noise,
-            max_tokens=config.num_positions,
+            noise=fixed_noise(),
+            max_tokens=num_positions,
             graphs=graphs,
         )
-        self._vocoder = VocoderRunner(model.vocoder, num_slots=config.num_slots, graphs=graphs)
+        self._vocoder = VocoderRunner(model.vocoder, num_slots=num_slots, graphs=graphs)
         self._voices: OrderedDict[str, _VoiceState] = OrderedDict()
         self._voice_of: dict[int, str] = {}
-
-    @property
-    def num_pages(self) -> int:
-        """All pages but the scratch page."""
-        return self._flow.pool.num_pages - 1
 
     @property
     def num_free_pages(self) -> int:
@@ -157,11 +135,8 @@ class ModelRunner:
         return own + self._flow.pages_needed(0, num_prompt) - self._flow.pages_needed(num_prompt, 0)
 
     def start(self, prefills: Row[SlotPrefill]) -> None:
-        """Prefill slots of the language model; a slot that is not extended is opened, for the flow as well.
-
-        Raises:
-            CcTtsError: one of them does not fit, or its voice has no place (``PagesExhausted``); nothing has changed.
-
+        """Prefill slots of the language model; a slot that is not extended is opened, for the flow as well. ``CcTtsError``
+        if one of them does not fit, or its voice has no place (``PagesExhausted``); nothing has changed then.
         """
         opened: list[int] = []
         with self._guarded():
@@ -180,37 +155,25 @@ class ModelRunner:
 
     @torch.inference_mode()
     def speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
-        """Flow and vocoder of all jobs together.
-
-        Raises:
-            PagesExhausted: there are not enough pages; nothing has changed.
-
-        """
+        """Flow and vocoder of all jobs together. Raises ``PagesExhausted`` before anything has changed."""
         with self._guarded():
-            return self._speak(jobs)
-
-    def _speak(self, jobs: Row[SpeakJob]) -> SpokenBatch:
-        begin_ns = self._clock.now_ns()
-        rows = [FlowRow(job.slot, job.tokens, job.is_last) for job in jobs]
-        try:
-            mels = self._flow.step(rows)
-        except PagesExhausted:
-            if not self._drop_idle_voices():
-                raise
-            mels = self._flow.step(rows)
-        self._wait()
-        flow_ns = self._clock.now_ns()
-        chunks = [
-            VocoderRow(job.slot, _at_speed(mel, job.speed), job.is_first, job.is_last, job.seed)
-            for job, mel in zip(jobs, mels, strict=True)
-        ]
-        audio = self._vocoder.synthesise(chunks)
-        pieces = [
-            Spoken(soften(piece.pcm, is_first=job.is_first, is_last=job.is_last), piece.failed)
-            for job, piece in zip(jobs, audio, strict=True)
-        ]
-        end_ns = self._clock.now_ns()
-        return SpokenBatch(pieces, ms_between(begin_ns, flow_ns), ms_between(flow_ns, end_ns))
+            begin_ns = self._clock.now_ns()
+            rows = [FlowRow(job.slot, job.tokens, job.is_last) for job in jobs]
+            mels = self._with_pages(lambda: self._flow.step(rows))
+            if self._device.type == "cuda":
+                torch.cuda.current_stream().synchronize()
+            flow_ns = self._clock.now_ns()
+            chunks = [
+                VocoderRow(job.slot, _at_speed(mel, job.speed), job.is_first, job.is_last, job.seed)
+                for job, mel in zip(jobs, mels, strict=True)
+            ]
+            audio = self._vocoder.synthesise(chunks)
+            pieces = [
+                Spoken(soften(piece.pcm, is_first=job.is_first, is_last=job.is_last), piece.failed)
+                for job, piece in zip(jobs, audio, strict=True)
+            ]
+            end_ns = self._clock.now_ns()
+            return SpokenBatch(pieces, ms_between(begin_ns, flow_ns), ms_between(flow_ns, end_ns))
 
     def release(self, slot: int, *, wipe: bool = False) -> None:
         """Free all that a slot holds; a slot that holds nothing stays so."""
@@ -218,11 +181,6 @@ class ModelRunner:
             self._lm.release(slot)
             self._vocoder.release(slot)
             self._close(slot, wipe=wipe)
-
-    @property
-    def num_slots_in_use(self) -> int:
-        """Slots that hold something; for tests of leaks."""
-        return len(self._voice_of)
 
     def keep_voices(self) -> tuple[str, ...]:
         """Compute the prompts of as many voices as half of the pages hold; those that are left wait for their first use."""
@@ -236,17 +194,8 @@ class ModelRunner:
         return tuple(left)
 
     def warm_up(self, on_progress: Callable[[str], None], *, max_rows: int, coarseness: int = 0) -> None:
-        """Run every shape that there can be at speed 1 once, and record its graph; ``max_rows`` streams at a time.
-
-        Args:
-            on_progress: called with what is recorded now.
-            max_rows: of a call of flow and vocoder.
-            coarseness: an index of :data:`COARSENESS`.
-
-        Raises:
-            ValueError: a slot is in use.
-            OutOfDeviceMemory: the graphs do not fit.
-
+        """Run every shape once that there can be at speed 1 with ``max_rows`` in a call of flow and vocoder, and record its
+        graph; ``coarseness`` is an index of :data:`COARSENESS`. Raises ``OutOfDeviceMemory`` if the graphs do not fit.
         """
         row_step, _ = COARSENESS[coarseness]
         with self._guarded():
@@ -288,11 +237,8 @@ class ModelRunner:
         }
 
     def graph_bytes(self, free_bytes: Callable[[], int]) -> tuple[dict[str, int], int]:
-        """What a graph of each stage takes, and what all of them share: two of each are recorded and looked at.
-
-        Raises:
-            OutOfDeviceMemory: not even these fit.
-
+        """What a graph of each stage takes, and what all of them share: two of each are recorded and looked at. Raises
+        ``OutOfDeviceMemory`` if not even these fit.
         """
         each: dict[str, int] = {}
         shared = 0
@@ -336,42 +282,36 @@ class ModelRunner:
         state = self._voices.get(voice_id)
         if state is None:
             speaker = self._speakers[voice_id]
-            prompt = self._prompt(speaker)
-            try:
-                flow = self._flow.add_voice(prompt)
-            except PagesExhausted:
-                if not self._drop_idle_voices():
-                    raise
-                flow = self._flow.add_voice(prompt)
+            dtype = self._model.flow.encoder_proj.weight.dtype
+            reference = FlowReference(
+                torch.from_numpy(speaker.flow_tokens).long()[None],
+                torch.from_numpy(speaker.flow_mel)[None].to(dtype),
+                torch.from_numpy(speaker.embedding)[None].to(dtype),
+            )
+            flow = self._with_pages(lambda: self._flow.add_voice(reference))
             text = speaker.lm_request(self._tokenizer, ()).prompt_text
             state = self._voices[voice_id] = _VoiceState(flow, self._lm.add_voice(text) if text else None)
         self._voices.move_to_end(voice_id)
         return state
 
+    def _with_pages(self, work: Callable[[], _Result]) -> _Result:
+        """Do ``work``; if pages lack, once more with those of the voices that nobody speaks with."""
+        try:
+            return work()
+        except PagesExhausted:
+            if not self._drop_idle_voices():
+                raise
+            return work()
+
     def _drop_idle_voices(self) -> bool:
-        """Free the pages of voices that nobody speaks with; whether there were any."""
         idle = [voice_id for voice_id, voice in self._voices.items() if not voice.num_users]
         for voice_id in idle:
             self._flow.drop_voice(self._voices.pop(voice_id).flow)
         return bool(idle)
 
-    def _prompt(self, speaker: Speaker) -> FlowReference:
-        weight = self._model.flow.encoder_proj.weight
-        return FlowReference(
-            torch.from_numpy(speaker.flow_tokens).long()[None].to(self._device),
-            torch.from_numpy(speaker.flow_mel)[None].to(self._device, weight.dtype),
-            torch.from_numpy(speaker.embedding)[None].to(self._device, weight.dtype),
-        )
-
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Distinguish a device that is full from one that is gone.
-
-        Raises:
-            OutOfDeviceMemory: it is full.
-            DeviceLost: it is gone.
-
-        """
+        """Distinguish a device that is full, ``OutOfDeviceMemory``, from one that is gone, ``DeviceLost``."""
         try:
             yield
         except torch.OutOfMemoryError:
@@ -387,25 +327,9 @@ class ModelRunner:
             torch.cuda.empty_cache()
         raise OutOfDeviceMemory
 
-    def _wait(self) -> None:
-        if self._device.type == "cuda":
-            torch.cuda.current_stream().synchronize()
-
 
 def _at_speed(mel: Tensor, speed: float) -> Tensor:
     """Stretch ``mel`` [mels, n] in time, as the reference does with speech that is there as a whole (§6)."""
     if speed == 1.0 or not mel.shape[1]:
         return mel
     return functional.interpolate(mel[None], size=max(1, int(mel.shape[1] / speed)), mode="linear")[0]
-
-
-def _num_pages(model: SpeechModel, config: RunnerConfig) -> int:
-    """Pages that the memory holds, as many as can be of use at most."""
-    bytes_per_page = FlowArena.of(model.flow, num_slots=1, num_pages=1).bytes_per_page
-    fitting = config.memory_bytes // bytes_per_page
-    if fitting < MIN_PAGES:
-        raise ConfigError(
-            f"tts.state_memory_bytes: {config.memory_bytes:,} hold {fitting} pages of {bytes_per_page:,} bytes, a second of "
-            f"speech each; at least {MIN_PAGES} are needed"
-        )
-    return int(min(fitting, MAX_PAGES_PER_SLOT * config.num_slots))

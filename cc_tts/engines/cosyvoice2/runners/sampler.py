@@ -5,7 +5,6 @@ races, ``argmax p / q`` with ``q ~ Exp(1)``, so a batch of sequences is sampled 
 sequence depend on its seed and its step only (:mod:`counted_random`), not on its batch.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -17,19 +16,10 @@ from cc_tts.engines.cosyvoice2.runners.counted_random import counted_exponential
 NO_TOKEN: Final = -1  # fills the window of a sequence that is shorter than it
 
 
-@dataclass(frozen=True, slots=True)
-class RasParams:
-    """Constants of the repetition-aware sampler (§2)."""
-
-    top_p: float = 0.8
-    top_k: int = 25
-    window: int = 10
-    max_repeats: float = 0.1  # share of the window from which on a token counts as repeated
-
-    @property
-    def num_repeats(self) -> float:
-        """A token that occurs so often in the window is replaced."""
-        return self.window * self.max_repeats
+TOP_P: Final = 0.8
+TOP_K: Final = 25
+WINDOW: Final = 10
+NUM_REPEATS: Final = 1  # a token that occurs so often in the window is replaced: 0.1 of it (§2)
 
 
 def forbid(log_probs: Tensor, forbidden: Tensor) -> Tensor:
@@ -39,9 +29,9 @@ def forbid(log_probs: Tensor, forbidden: Tensor) -> Tensor:
     return torch.cat((log_probs[..., :num_codes], special), dim=-1)
 
 
-def empty_history(num_rows: int, params: RasParams, device: torch.device | str = "cpu") -> Tensor:
+def empty_history(num_rows: int, device: torch.device | str = "cpu") -> Tensor:
     """The windows of sequences without ids, [B, window]."""
-    return torch.full((num_rows, params.window), NO_TOKEN, dtype=torch.int64, device=device)
+    return torch.full((num_rows, WINDOW), NO_TOKEN, dtype=torch.int64, device=device)
 
 
 def push_history(history: Tensor, ids: Tensor) -> Tensor:
@@ -49,29 +39,24 @@ def push_history(history: Tensor, ids: Tensor) -> Tensor:
     return torch.cat((history[:, 1:], ids[:, None]), dim=1)
 
 
-def sample_ras(log_probs: Tensor, history: Tensor, seeds: Tensor, steps: Tensor, params: RasParams) -> Tensor:
-    """Sample one id for each row; no value leaves the device.
+def sample_ras(log_probs: Tensor, history: Tensor, seeds: Tensor, steps: Tensor) -> Tensor:
+    """Sample one id for each row, [B]; no value leaves the device.
 
     Args:
         log_probs: [B, V], forbidden ids at -inf.
         history: the last ``window`` ids of each row, oldest first, [B, window]; :data:`NO_TOKEN` where there is none.
         seeds: of each sequence, [B], int64.
         steps: how many ids were sampled for each sequence, [B], int64.
-        params: how to sample.
-
-    Returns:
-        Ids [B].
-
     """
     vocab_size = log_probs.shape[-1]
-    probs, candidates = torch.softmax(log_probs, dim=-1).topk(min(params.top_k, vocab_size), dim=-1)  # [B, top_k] each
-    kept = probs.cumsum(dim=-1) - probs < params.top_p  # the mass before a candidate; the one that crosses stays
+    probs, candidates = torch.softmax(log_probs, dim=-1).topk(min(TOP_K, vocab_size), dim=-1)  # [B, top_k] each
+    kept = probs.cumsum(dim=-1) - probs < TOP_P  # the mass before a candidate; the one that crosses stays
     counts = [candidates.shape[-1], vocab_size]
     log_first, log_second = torch.split(counted_exponentials(seeds, steps, counts).log(), counts, dim=-1)
     race = torch.where(kept, probs.log(), -torch.inf) - log_first
     first = candidates.gather(-1, race.argmax(dim=-1, keepdim=True))  # [B, 1]
 
-    repeated = (history == first).sum(dim=-1, keepdim=True) >= params.num_repeats  # [B, 1]
+    repeated = (history == first).sum(dim=-1, keepdim=True) >= NUM_REPEATS  # [B, 1]
     others = log_probs.scatter(-1, first, -torch.inf)  # [B, V]
     second = (others - log_second).argmax(dim=-1, keepdim=True)  # [B, 1]
     return torch.where(repeated, second, first)[:, 0]

@@ -59,35 +59,17 @@ class VocoderRow:
     mel: Tensor  # [mels, frames], on the device; there may be no frames in the last chunk
     is_first: bool
     is_last: bool
-    seed: int = 0
-    """Of the noise; a signed number of 64 bits, the same for all chunks of a stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """A row with the crossfade before it."""
-
-    row: VocoderRow
-    num_done: int  # frames of the stream before the new ones
+    seed: int = 0  # of the noise; a signed number of 64 bits, the same for all chunks of a stream
 
     @property
     def num_crossfade(self) -> int:
-        return 0 if self.row.is_first else CROSSFADE_FRAMES
+        """Frames of the chunk before that are run again."""
+        return 0 if self.is_first else CROSSFADE_FRAMES
 
     @property
     def num_frames(self) -> int:
-        return self.num_crossfade + self.row.mel.shape[1]
-
-    @property
-    def num_given(self) -> int:
-        """Frames whose audio is given out."""
-        return self.num_frames - (0 if self.row.is_last else CROSSFADE_FRAMES)
-
-    @property
-    def numbers(self) -> list[int]:
-        """Slot, frames, whether there is a crossfade, the first frame's place in the speech, seed."""
-        row, num_crossfade = self.row, self.num_crossfade
-        return [row.slot, self.num_frames, int(num_crossfade > 0), self.num_done - num_crossfade, row.seed]
+        """All that are run."""
+        return self.num_crossfade + self.mel.shape[1]
 
 
 def crossfade_window(num_samples: int = CROSSFADE_SAMPLES) -> Tensor:
@@ -99,13 +81,8 @@ def crossfade_window(num_samples: int = CROSSFADE_SAMPLES) -> Tensor:
 
 
 def crossfade(new: Tensor, old: Tensor, window: Tensor) -> Tensor:
-    """Fade the end of ``old`` [B, n] out under the beginning of ``new`` [B, m], which comes back whole.
-
-    Args:
-        new: audio whose beginning fades in.
-        old: audio whose end fades out.
-        window: rise and fall, float64; half of it is faded over.
-
+    """Fade the end of ``old`` [B, n] out under the beginning of ``new`` [B, m], which comes back whole; ``window``: rise and
+    fall, float64, half of which is faded over.
     """
     half = window.shape[0] // 2
     rise, fall = window.to(new.device).chunk(2)
@@ -114,21 +91,13 @@ def crossfade(new: Tensor, old: Tensor, window: Tensor) -> Tensor:
 
 
 class VocoderRunner:
-    """The vocoder with the crossfades of a fixed number of slots; whoever uses it chooses them.
-
-    Args:
-        vocoder: the network.
-        num_slots: how many streams there can be at a time.
-        graphs: fill shapes up to buckets, and on a CUDA device record a graph of each.
-
+    """The vocoder with the crossfades of a fixed number of slots; whoever uses it chooses them. With ``graphs`` shapes are
+    filled up to buckets, and on a CUDA device a graph of each is recorded.
     """
 
     def __init__(self, vocoder: Vocoder, *, num_slots: int, graphs: bool = False) -> None:
-        if num_slots < 1:
-            raise ValueError("there must be a slot")
-        self.num_slots = num_slots
-        self.num_not_finite = 0
-        """Chunks whose numbers were not finite."""
+        self.num_not_finite = 0  # chunks whose numbers were not
+        self._num_slots = num_slots
         self._vocoder = vocoder
         self._config = vocoder.config
         self._hop = vocoder.config.hop_samples
@@ -171,72 +140,48 @@ class VocoderRunner:
         A row whose numbers are not finite fails, and its slot is free again.
 
         Raises:
-            ValueError: a slot is out of range or there twice, a stream goes on that never began, a first chunk is shorter
-                than the crossfade and not the last, the mel has another shape, or the seed is out of range. Nothing is run
-                then.
-
+            ValueError: a slot is there twice, a stream goes on that never began, or a first chunk is shorter than the
+                crossfade and not the last. Nothing is run then.
         """
         if len({row.slot for row in rows}) < len(rows):
             raise ValueError("a slot is there twice")
+        for row in rows:
+            if not row.is_first and row.slot not in self._num_done:
+                raise ValueError(f"nothing was begun in slot {row.slot}")
+            if not row.is_last and row.num_frames < CROSSFADE_FRAMES:
+                raise ValueError(f"a chunk of {row.num_frames} frames is shorter than the crossfade")
         started = []
-        placed_rows = [self._placed(row) for row in rows]
-        for bucket, batch in batches(placed_rows, lambda each: each.num_frames, FRAME_BUCKETS, ROW_BUCKETS[-1]):
+        for bucket, batch in batches(rows, lambda row: row.num_frames, FRAME_BUCKETS, ROW_BUCKETS[-1]):
             num_rows, num_frames, _ = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket, 0))
             if not self._has_buckets:
-                num_rows, num_frames = len(batch), max(CROSSFADE_FRAMES, *(placed.num_frames for placed in batch))
-            is_even = all(placed.num_frames == num_frames for placed in batch)
+                num_rows, num_frames = len(batch), max(CROSSFADE_FRAMES, *(row.num_frames for row in batch))
+            is_even = all(row.num_frames == num_frames for row in batch)
             started.append((batch, self._call(batch, num_rows, num_frames, is_even=is_even)))
         done: dict[int, Spoken] = {}
         for batch, samples in started:  # all are under way before the first is waited for
-            done.update(zip((placed.row.slot for placed in batch), self._to_pcm(batch, samples), strict=True))
+            done.update(zip((row.slot for row in batch), self._to_pcm(batch, samples), strict=True))
         return [done[row.slot] for row in rows]
 
     def release(self, slot: int) -> None:
-        """Forget the stream of a slot, whatever it is doing. A free slot stays free.
-
-        Raises:
-            ValueError: the slot is out of range.
-
-        """
-        self._check_slot(slot)
+        """Forget the stream of a slot, whatever it is doing. A free slot stays free."""
         self._num_done.pop(slot, None)
 
-    def _check_slot(self, slot: int) -> None:
-        if not 0 <= slot < self.num_slots:
-            raise ValueError(f"slot {slot} of {self.num_slots}")
-
-    def _placed(self, row: VocoderRow) -> _Placed:
-        self._check_slot(row.slot)
-        if row.mel.ndim != 2 or row.mel.shape[0] != self._config.num_mels:  # noqa: PLR2004 - mels and frames
-            raise ValueError(f"mel of shape {tuple(row.mel.shape)}, which is not [{self._config.num_mels}, frames]")
-        if not -(2**63) <= row.seed < 2**63:
-            raise ValueError("a seed is a signed number of 64 bits")
-        if row.is_first:
-            num_frames = row.mel.shape[1]
-            if num_frames < CROSSFADE_FRAMES and not row.is_last:
-                raise ValueError(f"a chunk of {num_frames} frames is shorter than the crossfade")
-            return _Placed(row, 0)
-        if row.slot not in self._num_done:
-            raise ValueError(f"nothing was begun in slot {row.slot}")
-        return _Placed(row, self._num_done[row.slot])
-
-    def _call(self, batch: Sequence[_Placed], num_rows: int, num_frames: int, *, is_even: bool) -> Tensor:
+    def _call(self, batch: Sequence[VocoderRow], num_rows: int, num_frames: int, *, is_even: bool) -> Tensor:
         """Samples of a batch, and behind those of each row whether they are finite: [rows, samples + 1], int16.
 
         ``is_even``: no row is shorter than ``num_frames``, so nothing needs to be blanked behind its end.
         """
         mel = torch.zeros((num_rows, self._config.num_mels, num_frames), device=self._device)
-        for place, placed in enumerate(batch):
-            row = placed.row
-            mel[place, :, placed.num_crossfade : placed.num_frames] = row.mel
-            if row.is_last:
-                self._num_done.pop(row.slot, None)
-            else:
-                self._num_done[row.slot] = placed.num_done + row.mel.shape[1]
-        filler = [self.num_slots, 0, 0, 0, 0]
-        packed = torch.tensor([placed.numbers for placed in batch] + [filler] * (num_rows - len(batch)))
-        numbers = upload(packed, self._device)
-        return self._run.call((num_rows, num_frames, int(is_even)), mel=mel, numbers=numbers)[0][: len(batch)]
+        numbers = [[self._num_slots, 0, 0, 0, 0]] * num_rows
+        for place, row in enumerate(batch):
+            num_done = self._num_done.pop(row.slot, 0)
+            num_done = 0 if row.is_first else num_done
+            mel[place, :, row.num_crossfade : row.num_frames] = row.mel
+            numbers[place] = [row.slot, row.num_frames, not row.is_first, num_done - row.num_crossfade, row.seed]
+            if not row.is_last:
+                self._num_done[row.slot] = num_done + row.mel.shape[1]
+        packed = upload(torch.tensor(numbers), self._device)
+        return self._run.call((num_rows, num_frames, int(is_even)), mel=mel, numbers=packed)[0][: len(batch)]
 
     def _run_batch(
         self, num_rows: int, num_frames: int, is_even: int, *, mel: Tensor, numbers: Tensor
@@ -275,14 +220,15 @@ class VocoderRunner:
         normals = counted_normals(*of_each, self._hop * self._config.num_harmonics)
         return normals.view(len(seeds), -1, self._config.num_harmonics)
 
-    def _to_pcm(self, batch: Sequence[_Placed], samples: Tensor) -> list[Spoken]:
+    def _to_pcm(self, batch: Sequence[VocoderRow], samples: Tensor) -> list[Spoken]:
         """Bring a batch to the host, in one copy; here it waits for the device."""
         on_host = samples.cpu().numpy().astype("<i2", copy=False)
         result = []
-        for placed, row in zip(batch, on_host, strict=True):
-            failed = not row[-1]
+        for row, pcm in zip(batch, on_host, strict=True):
+            failed = not pcm[-1]
             if failed:
                 self.num_not_finite += 1
-                self.release(placed.row.slot)
-            result.append(Spoken(b"" if failed else row[: placed.num_given * self._hop].tobytes(), failed=failed))
+                self.release(row.slot)
+            num_given = row.num_frames - (0 if row.is_last else CROSSFADE_FRAMES)
+            result.append(Spoken(b"" if failed else pcm[: num_given * self._hop].tobytes(), failed=failed))
         return result

@@ -26,21 +26,16 @@ from cc_tts.voices.enrolment import ReferenceFeatures
 SPEAKER_FILE: Final = "campplus.onnx"
 TOKENIZER_FILE: Final = "speech_tokenizer_v2.onnx"
 
-NUM_CODES: Final = 6561
-"""3⁸, the codebook of the tokenizer (spec §1)."""
+NUM_CODES: Final = 6561  # 3⁸, the codebook of the tokenizer (spec §1)
 MAX_TOKENIZER_S: Final = 30
 
-_FEATURES_VERSION: Final = 1
-"""To be raised when ``features`` computes other numbers, so that voices are enrolled anew."""
+_FEATURES_VERSION: Final = 1  # to be raised when ``features`` computes other numbers, so that voices are enrolled anew
 _SAMPLED_BLOCKS: Final = 64
 _BLOCK_BYTES: Final = 1 << 16
 
 
-class EncoderFailed(ProcessFailed):
+class EncoderFailed(ProcessFailed, code="prompt_encoder_failed", title="The networks that encode the reference failed"):
     """A graph ran and gave something that it must not."""
-
-    code = "prompt_encoder_failed"
-    title = "The networks that encode the reference failed"
 
 
 class _Graph:
@@ -60,9 +55,8 @@ class _Graph:
             )
         except Exception as error:  # noqa: BLE001 - its exceptions have no common class of their own
             reason = str(error).splitlines()[0][-160:]
-            raise ModelFileDamaged(
-                f"{path}: not a whole ONNX graph, {path.stat().st_size:,} bytes ({reason})"
-            ) from None
+            size = path.stat().st_size
+            raise ModelFileDamaged(f"{path}: not a whole ONNX graph, {size:,} bytes ({reason})") from None
         inputs = self._graph.get_inputs()
         found = [list(value.shape) for value in inputs]
         if len(found) != len(input_shapes) or not all(map(_fits, found, input_shapes)):
@@ -125,10 +119,9 @@ class SpeechTokenizer(_Graph):
         result = self._run(mel[None], np.array([mel.shape[1]], dtype=np.int32)).reshape(-1)
         if not np.issubdtype(result.dtype, np.integer) or len(result) == 0:
             raise EncoderFailed(f"{self._path.name} gave {len(result)} values of {result.dtype}, wanted token ids")
-        if result.min() < 0 or result.max() >= NUM_CODES:
-            raise EncoderFailed(
-                f"{self._path.name} gave tokens from {result.min()} to {result.max()}, wanted 0 to {NUM_CODES - 1}"
-            )
+        low, high = result.min(), result.max()
+        if low < 0 or high >= NUM_CODES:
+            raise EncoderFailed(f"{self._path.name} gave tokens from {low} to {high}, wanted 0 to {NUM_CODES - 1}")
         return result.astype(np.int32)
 
 

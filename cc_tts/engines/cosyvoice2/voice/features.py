@@ -21,8 +21,7 @@ import numpy as np
 from cc_tts.engines.cosyvoice2.voice import numpy_features
 from cc_tts.engines.cosyvoice2.voice.numpy_features import Audio, Features, Floats
 
-TOKENIZER_RATE_HZ: Final = 16_000
-"""Rate of the speech tokenizer and of the speaker encoder."""
+TOKENIZER_RATE_HZ: Final = 16_000  # of the speech tokenizer and of the speaker encoder
 MEL_RATE_HZ: Final = 24_000
 WHISPER_BINS: Final = 128
 FBANK_BINS: Final = 80
@@ -37,19 +36,15 @@ class FeatureLibrary(Protocol):
 
     def resample(self, audio: Audio, from_hz: int, to_hz: int) -> Audio:
         """Change the sample rate, between two different rates."""
-        ...
 
     def kaldi_fbank(self, audio: Audio) -> Features:
         """Kaldi's log filter bank of 16 kHz audio, ``[frames, 80]``."""
-        ...
 
     def spectrum(self, audio: Audio, *, length: int, hop: int) -> Floats:
         """Power spectrum ``[frames, length / 2 + 1]``, under a periodic Hann window."""
-        ...
 
     def mel_filters(self, rate_hz: int, fft_length: int, num_bins: int, top_hz: float) -> Floats:
         """Triangles ``[frequencies, num_bins]`` from 0 to ``top_hz`` on Slaney's mel scale, each of area 1."""
-        ...
 
 
 @cache

@@ -15,23 +15,17 @@ Audio = npt.NDArray[np.float32]
 Features = npt.NDArray[np.float32]
 Floats = npt.NDArray[np.float64]
 
-SINC_ZEROS: Final = 6
-"""Zero crossings of the resampling filter on either side."""
-ROLLOFF: Final = 0.99
-"""Cut-off of the resampling filter, as a share of the lower Nyquist frequency."""
-_RESAMPLE_BLOCK: Final = 1 << 15
-"""Output samples computed at once; bounds the memory that a long recording needs."""
+SINC_ZEROS: Final = 6  # zero crossings of the resampling filter on either side
+ROLLOFF: Final = 0.99  # cut-off of the resampling filter, as a share of the lower Nyquist frequency
+_RESAMPLE_BLOCK: Final = 1 << 15  # output samples computed at once; bounds the memory that a long recording needs
 
 _FBANK_RATE_HZ: Final = 16_000
 _FBANK_BINS: Final = 80
-_FLOAT32_EPSILON: Final = float(np.finfo(np.float32).eps)
-"""Kaldi's floor under the energies."""
+_FLOAT32_EPSILON: Final = float(np.finfo(np.float32).eps)  # Kaldi's floor under the energies
 
 
 def resample(audio: Audio, from_hz: int, to_hz: int) -> Audio:
-    """Change the sample rate. Each output sample reads only the inputs under its window, so any pair of rates costs the
-    same.
-    """
+    """Change the sample rate. Only the inputs under its window are read for each output sample, whatever the rates."""
     divisor = math.gcd(from_hz, to_hz)
     source, target = from_hz // divisor, to_hz // divisor
     kernel, first, reach = _resampling_kernel(source, target)

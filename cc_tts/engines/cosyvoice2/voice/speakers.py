@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 ENGINE: Final = "cosyvoice2"
 SPK2INFO: Final = "spk2info.pt"
-MAX_PROMPT_TOKENS: Final = 750
-"""30 s, all that the speech tokenizer takes (§7.3)."""
+MAX_PROMPT_TOKENS: Final = 750  # 30 s, all that the speech tokenizer takes (§7.3)
 MAX_PROMPT_TEXT_TOKENS: Final = 1000
 MAX_SPEAKERS: Final = 1000
 MAX_TABLE_BYTES: Final = 512 * 1024 * 1024
@@ -43,20 +42,10 @@ Mode = VoiceMode | Literal["builtin"]
 
 _LANGUAGES: Final = {"英文": "en", "日语": "ja", "韩语": "ko", "粤语": "yue"}
 _ZERO_SHOT_KEYS: Final = (
-    "prompt_text",
-    "llm_prompt_speech_token",
-    "flow_prompt_speech_token",
-    "prompt_speech_feat",
-    "flow_embedding",
-)
-
-
-def _no_tokens() -> npt.NDArray[np.int32]:
-    return np.empty(0, np.int32)
-
-
-def _no_mel() -> npt.NDArray[np.float32]:
-    return np.empty((0, MEL_BINS), np.float32)
+    "prompt_text", "llm_prompt_speech_token", "flow_prompt_speech_token", "prompt_speech_feat", "flow_embedding",
+)  # fmt: skip
+_NO_TOKENS: Final = np.empty(0, np.int32)
+_NO_MEL: Final = np.empty((0, MEL_BINS), np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -68,16 +57,30 @@ class Speaker:
     mode: Mode
     embedding: npt.NDArray[np.float32]  # [192]
     prompt_text: str = ""
-    prompt_text_ids: tuple[int, ...] | None = None
-    """The tokens of ``prompt_text``, where only those are known, as in a ``spk2info.pt``."""
-    llm_tokens: npt.NDArray[np.int32] = field(default_factory=_no_tokens)  # [P]
-    flow_tokens: npt.NDArray[np.int32] = field(default_factory=_no_tokens)  # [P']
-    flow_mel: npt.NDArray[np.float32] = field(default_factory=_no_mel)  # [2P', 80]
+    prompt_text_ids: tuple[int, ...] | None = None  # where only they are known, as in a ``spk2info.pt``
+    llm_tokens: npt.NDArray[np.int32] = field(default_factory=lambda: _NO_TOKENS)  # [P]
+    flow_tokens: npt.NDArray[np.int32] = field(default_factory=lambda: _NO_TOKENS)  # [P']
+    flow_mel: npt.NDArray[np.float32] = field(default_factory=lambda: _NO_MEL)  # [2P', 80]
     description: str = ""
 
     def __post_init__(self) -> None:
         """Raise ``ModelError`` if the numbers do not go together."""
-        _check(self)
+        tokens = {"llm_tokens": self.llm_tokens, "flow_tokens": self.flow_tokens}
+        wrong = [
+            f"{name} {value.shape} of {value.dtype}"
+            for name, value in tokens.items()
+            if value.ndim != 1 or value.dtype != np.int32 or len(value) > MAX_PROMPT_TOKENS or (value < 0).any()
+        ]
+        shapes = {"flow_mel": (2 * len(self.flow_tokens), MEL_BINS), "embedding": (EMBEDDING_SIZE,)}
+        for name, shape in shapes.items():
+            value = getattr(self, name)
+            if value.shape != shape or value.dtype != np.float32 or not np.isfinite(value).all():
+                wrong.append(f"{name} {value.shape} of {value.dtype}")
+        ids = self.prompt_text_ids or ()
+        if len(ids) > MAX_PROMPT_TEXT_TOKENS or min(ids, default=0) < 0:
+            wrong.append(f"prompt_text of {len(ids)} tokens")
+        if wrong:
+            raise ModelError(f"the speaker {self.id[:80]!r} cannot be used: {', '.join(wrong)}")
 
     @property
     def voice(self) -> Voice:
@@ -88,25 +91,20 @@ class Speaker:
     def lm_request(self, tokenizer: "TextTokenizer", ids: Sequence[int]) -> LmRequest:
         """What the language model gets to speak the text tokens ``ids``, see the table above.
 
-        Raises:
-            Unprocessable: the prompt's text holds something that looks like a special token and is none.
-            ModelError: the speaker's text tokens are not of this tokenizer.
-
+        Raises ``Unprocessable`` if the prompt's text holds what looks like a special token and is none.
         """
         if self.mode in {"builtin", "cross_lingual"}:
             return LmRequest(ids)
-        prompt_text = tuple(self._prompt_ids(tokenizer))
+        if self.prompt_text_ids is None:
+            prompt_text = tuple(tokenizer.encode(self.prompt_text))
+        elif max(self.prompt_text_ids, default=0) < tokenizer.num_tokens:
+            prompt_text = self.prompt_text_ids
+        else:
+            raise ModelError(f"the speaker {self.id!r} has text tokens that are not of this model")
         if self.mode == "zero_shot":
             return LmRequest(ids, prompt_text, tuple(self.llm_tokens.tolist()))
         end = tokenizer.end_of_prompt
         return LmRequest(ids, prompt_text if prompt_text[-1:] == (end,) else (*prompt_text, end))
-
-    def _prompt_ids(self, tokenizer: "TextTokenizer") -> Sequence[int]:
-        if self.prompt_text_ids is None:
-            return tokenizer.encode(self.prompt_text)
-        if max(self.prompt_text_ids, default=0) >= tokenizer.num_tokens:
-            raise ModelError(f"the speaker {self.id!r} has text tokens that are not of this model")
-        return self.prompt_text_ids
 
     def check_fits(self, lm: LmConfig, flow: FlowConfig) -> None:
         """Raise ``ModelError`` if the speaker was made for another model."""
@@ -115,29 +113,6 @@ class Speaker:
             raise ModelError(f"the speaker {self.id!r} has speech tokens that this model does not know")
         if len(self.embedding) != flow.num_embedding or self.flow_mel.shape[1] != flow.estimator.num_mels:
             raise ModelError(f"the speaker {self.id!r} was made for another model")
-
-
-def _check(speaker: Speaker) -> None:
-    tokens = {"llm_tokens": speaker.llm_tokens, "flow_tokens": speaker.flow_tokens}
-    wrong = [
-        f"{name} {value.shape} of {value.dtype}"
-        for name, value in tokens.items()
-        if value.ndim != 1 or value.dtype != np.int32 or len(value) > MAX_PROMPT_TOKENS or (value < 0).any()
-    ]
-    numbers = {
-        "flow_mel": (speaker.flow_mel, (2 * len(speaker.flow_tokens), MEL_BINS)),
-        "embedding": (speaker.embedding, (EMBEDDING_SIZE,)),
-    }
-    wrong += [
-        f"{name} {value.shape} of {value.dtype}"
-        for name, (value, shape) in numbers.items()
-        if value.shape != shape or value.dtype != np.float32 or not np.isfinite(value).all()
-    ]
-    ids = speaker.prompt_text_ids or ()
-    if len(ids) > MAX_PROMPT_TEXT_TOKENS or min(ids, default=0) < 0:
-        wrong.append(f"prompt_text of {len(ids)} tokens")
-    if wrong:
-        raise ModelError(f"the speaker {speaker.id[:80]!r} cannot be used: {', '.join(wrong)}")
 
 
 def enrolled_speakers(library: VoiceLibrary, *, on_fault: Callable[[str], None]) -> dict[str, Speaker]:
@@ -153,52 +128,45 @@ def enrolled_speakers(library: VoiceLibrary, *, on_fault: Callable[[str], None])
 
 def _enrolled_speaker(record: VoiceRecord, voice: EnrolledVoice) -> Speaker:
     prompt_text = {"zero_shot": voice.transcript, "cross_lingual": "", "instruct": record.instruction}[record.mode]
-    speaker = Speaker(
-        id=record.id,
-        language=record.language,
-        mode=record.mode,
-        prompt_text=prompt_text,
-        llm_tokens=voice.llm_tokens if record.mode == "zero_shot" else _no_tokens(),
-        flow_tokens=voice.flow_tokens,
-        flow_mel=voice.flow_mel,
-        embedding=voice.embedding,
-        description=record.description,
+    return _with_short_reference(
+        Speaker(
+            id=record.id,
+            language=record.language,
+            mode=record.mode,
+            prompt_text=prompt_text,
+            llm_tokens=voice.llm_tokens if record.mode == "zero_shot" else _NO_TOKENS,
+            flow_tokens=voice.flow_tokens,
+            flow_mel=voice.flow_mel,
+            embedding=voice.embedding,
+            description=record.description,
+        )
     )
-    return _with_short_reference(speaker)
 
 
 def _with_short_reference(speaker: Speaker) -> Speaker:
     """The speaker, but that a reference which is none or too long for the language model is not given to it."""
     if speaker.mode != "zero_shot" or 0 < len(speaker.llm_tokens) <= MAX_LM_TOKENS:
         return speaker
-    return replace(speaker, mode="cross_lingual", prompt_text="", prompt_text_ids=None, llm_tokens=_no_tokens())
+    return replace(speaker, mode="cross_lingual", prompt_text="", prompt_text_ids=None, llm_tokens=_NO_TOKENS)
 
 
 def built_in_speakers(model_dir: Path) -> dict[str, Speaker]:
     """The speakers of ``spk2info.pt``, by id; none, when the file is not there, as in the published model.
 
-    An entry with a prompt becomes a zero-shot speaker, one with an ``embedding`` only a speaker known by that.
-
-    Raises:
-        ModelError: the file is damaged, would run code, or an entry is of neither kind.
-
+    An entry with a prompt becomes a zero-shot speaker, one with an ``embedding`` only a speaker known by that. Raises
+    ``ModelError`` if the file is damaged, would run code, or an entry is of neither kind.
     """
     path = model_dir / SPK2INFO
     if not path.exists():
         return {}
-    table = _read_table(path)
+    if path.stat().st_size > MAX_TABLE_BYTES:
+        raise ModelFileDamaged(f"{path}: {path.stat().st_size:,} bytes are too many for a table of speakers")
+    table = read_saved(path)
+    if not isinstance(table, dict) or not all(isinstance(key, str) and key for key in table):
+        raise ModelError(f"{path}: not a table of speakers by name")
     if len(table) > MAX_SPEAKERS:
         raise ModelError(f"{path}: {len(table)} speakers, there may be {MAX_SPEAKERS}")
     return {speaker_id: _speaker(path, speaker_id, entry) for speaker_id, entry in table.items()}
-
-
-def _read_table(path: Path) -> Mapping[str, Any]:
-    if path.stat().st_size > MAX_TABLE_BYTES:
-        raise ModelFileDamaged(f"{path}: {path.stat().st_size:,} bytes are too many for a table of speakers")
-    content = read_saved(path)
-    if not isinstance(content, dict) or not all(isinstance(key, str) and key for key in content):
-        raise ModelError(f"{path}: not a table of speakers by name")
-    return content
 
 
 def _speaker(path: Path, speaker_id: str, entry: object) -> Speaker:

@@ -1,14 +1,11 @@
-"""The end of a text chunk, as the front end of CosyVoice2 leaves it, and its text tokens (§7.2, §7.4).
+"""The end of a text chunk, as the front end of CosyVoice2 leaves it (§7.2).
 
 The model was trained on sentences that end; a text without a mark at its end tends to be cut short or to ramble. A chunk
 that was cut off in mid-sentence keeps its comma, unlike in the reference: a full stop there makes the voice fall.
 """
 
 import re
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
+from typing import Final
 
 _CHINESE: Final = re.compile(r"[\u4e00-\u9fff]")
 _OPEN_END: Final = re.compile(r"[\s,\uff0c\u3001]+$")
@@ -35,14 +32,3 @@ def as_sentence(text: str, *, more_follows: bool = False) -> str:
     if last in (_TERMINATORS_CHINESE if is_chinese else _TERMINATORS_OTHER):
         return text
     return text + ("。" if is_chinese else ".")
-
-
-def text_ids(tokenizer: "TextTokenizer", text: str, *, more_follows: bool = False) -> tuple[int, ...]:
-    """The text tokens of ``text`` as a sentence (:func:`as_sentence`); none, when there is nothing to be said.
-
-    Raises:
-        Unprocessable: it holds something that looks like a special token and is none.
-
-    """
-    sentence = as_sentence(text, more_follows=more_follows)
-    return tuple(tokenizer.encode(sentence)) if sentence else ()

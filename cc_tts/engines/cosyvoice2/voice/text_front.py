@@ -12,39 +12,25 @@ from cc_tts.engines.cosyvoice2.engine.prefill import Bistream, Prefill, Sampling
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, SpeechIds
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
-from cc_tts.engines.cosyvoice2.voice.spoken_text import text_ids
+from cc_tts.engines.cosyvoice2.voice.spoken_text import as_sentence
 from cc_tts.errors import Unprocessable
 from cc_tts.voices.catalog import unknown_voice
 
-LIKELY_SPEECH_PER_TEXT: Final = 8
-"""Speech tokens that a text token becomes at most, as a rule; the hard limit is 20 (§3.3)."""
-MAX_SPEECH_TOKENS: Final = 600
-"""Of a sequence, 24 s: twice what its text takes as a rule. Sampling ends there."""
-MAX_TEXT_TOKENS: Final = MAX_SPEECH_TOKENS // LIKELY_SPEECH_PER_TEXT
-"""Of a sequence; a longer text chunk becomes several."""
+LIKELY_SPEECH_PER_TEXT: Final = 8  # speech tokens of a text token, at most as a rule; the hard limit is 20 (§3.3)
+MAX_SPEECH_TOKENS: Final = 600  # of a sequence, 24 s: twice what its text takes as a rule; sampling ends there
+MAX_TEXT_TOKENS: Final = MAX_SPEECH_TOKENS // LIKELY_SPEECH_PER_TEXT  # a longer text chunk becomes several sequences
 MAX_SEED: Final = 2**63 - 1
 _CLAUSE_END: Final = re.compile(r"[.?!,;:](?=\s)|[。？！，、；：]")
 _SPACE: Final = re.compile(r"\s")
 
 
 class TextFront:
-    """See :class:`cc_tts.engines.cosyvoice2.engine.device.TextFront`.
-
-    Args:
-        tokenizer: of the model.
-        speakers: by id.
-        speech_ids: the ids of the model's head.
-        num_positions: how long a sequence may become, inputs and speech together.
-
+    """See :class:`cc_tts.engines.cosyvoice2.engine.device.TextFront`. ``num_positions``: how long a sequence may become,
+    inputs and speech together.
     """
 
     def __init__(
-        self,
-        tokenizer: TextTokenizer,
-        speakers: Mapping[str, Speaker],
-        *,
-        speech_ids: SpeechIds,
-        num_positions: int,
+        self, tokenizer: TextTokenizer, speakers: Mapping[str, Speaker], *, speech_ids: SpeechIds, num_positions: int
     ) -> None:
         self._tokenizer = tokenizer
         self._speakers = speakers
@@ -68,11 +54,9 @@ class TextFront:
     def prepare(self, voice_id: str, text: str, *, more_follows: bool = False) -> Prefill | None:
         """A text chunk as a sequence of its own, None if it says nothing; ``more_follows``: the text goes on after it.
 
-        Raises:
-            Unprocessable: it holds something that looks like a special token and is none, or is too long for the model.
-
+        Raises ``Unprocessable`` if it holds what looks like a special token and is none, or is too long for the model.
         """
-        ids = text_ids(self._tokenizer, text, more_follows=more_follows)
+        ids = tuple(self._tokenizer.encode(as_sentence(text, more_follows=more_follows)))
         if not ids:
             return None
         speaker = self._speaker(voice_id)
@@ -114,8 +98,9 @@ class TextFront:
         return speaker.lm_request(self._tokenizer, ()).prompt_text if speaker.mode == "instruct" else ()
 
     def seed(self, voice_id: str, text: str) -> int:
-        """The same voice says the same text in the same way."""
-        return seed_of(0, voice_id, text)
+        """From 0 to :data:`MAX_SEED`: the same voice says the same text in the same way."""
+        key = f"0\0{voice_id}\0{text}".encode(errors="surrogatepass")
+        return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") & MAX_SEED
 
     def num_flow_prompt(self, voice_id: str) -> int:
         """Speech tokens of the flow's prompt; raises ``UnknownVoice``."""
@@ -126,9 +111,3 @@ class TextFront:
         if speaker is None:
             raise unknown_voice(voice_id, [each.voice for each in self._speakers.values()])
         return speaker
-
-
-def seed_of(seed: int, voice_id: str, text: str) -> int:
-    """The seed of a text in a voice, 0 to :data:`MAX_SEED`: the same voice says the same text in the same way."""
-    key = "\0".join((str(seed), voice_id, text)).encode(errors="surrogatepass")
-    return int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "big") & MAX_SEED

@@ -85,7 +85,7 @@ def engine(loaded: BatchedEngine) -> Iterator[BatchedEngine]:
 def check_empty(engine: BatchedEngine) -> None:
     runner = engine.runner
     assert runner is not None
-    assert runner.num_slots_in_use == 0
+    assert not runner._voice_of
     assert not runner._lm._used
     assert not runner._flow._sequences
     assert not runner._vocoder._num_done

@@ -42,9 +42,7 @@ class Span:
     visible: Tensor  # [B, 1, T, K]
     written: Tensor  # [B, T]: the place in the cache of each new position; padding goes to the scratch page
     lowest: int  # no visible key is further ahead than this, a negative distance
-    pages: Tensor | None = (
-        None  # [B, n]: the pages of each row, from the start of its sequence; None: there is no cache
-    )
+    pages: Tensor | None = None  # [B, n]: of each row, from the start of its sequence; None: there is no cache
     slots: Tensor | None = None  # [B]: where the contexts of each row lie; with pages
     page_len: int = 0  # positions of a page
     bias: Tensor | None = None  # ``visible`` as what is added to scores, where many layers need it
@@ -53,29 +51,19 @@ class Span:
     @classmethod
     def of(
         cls,
-        num_new: Tensor,
-        width: int,
+        num_new: Tensor,  # real positions of each row, [B]
+        width: int,  # positions of the tensors, the same for all rows
         *,
-        chunk: int | None,
-        num_kept: Tensor | None = None,
-        starts: Tensor | None = None,
-        pages: Tensor | None = None,
-        slots: Tensor | None = None,
+        chunk: int | None,  # a query sees to the end of its own chunk, from the start of the sequence; None: everything
+        num_kept: Tensor | None = None,  # real positions that are past for the next call, [B]; all, when left out
+        starts: Tensor | None = None,  # how many positions each row has in the cache already, [B]; none, when left out
+        pages: Tensor | None = None,  # [B, n], each as long as a chunk; attention looks at all of them
+        slots: Tensor | None = None,  # where the contexts of each row lie, [B]; needed with pages
     ) -> Self:
-        """A span of ``width`` positions, of which ``num_new`` [B] are real.
+        """A span of new positions. What is not kept is run again, from the same place.
 
-        Args:
-            num_new: real positions of each row.
-            width: positions of the tensors, the same for all rows.
-            chunk: a query sees to the end of its own chunk, counted from the start of the sequence; None: everything.
-            num_kept: how many of the real positions are past for the next call, [B]; all, when left out. The others are run
-                again then, from the same place.
-            starts: how many positions each row has in the cache already, [B]; none, when left out.
-            pages: the pages of each row, [B, n], each as long as a chunk; attention looks at all of them, and they hold at
-                least ``max(starts + num_new)``. Behind those that a row has there may be any, say 0. Left out: attention
-                looks at the new positions.
-            slots: where the contexts of each row lie, [B]; needed with pages.
-
+        The pages of a row hold at least ``max(starts + num_new)`` positions; behind those that it has there may be any, say
+        0. Without pages attention looks at the new positions.
         """
         page_len, num_keys = 0, width
         if pages is not None:
@@ -232,20 +220,13 @@ class CausalConv(nn.Conv1d):
 
     def forward(
         self,
-        x: Tensor,
-        context: Tensor | None = None,
-        num_kept: Tensor | None = None,
-        slots: Tensor | None = None,
+        x: Tensor,  # the new positions
+        context: Tensor | None = None,  # the last inputs before them, [slots, kernel - 1, C]; zeros, when left out
+        num_kept: Tensor | None = None,  # how many of the new positions the next call has behind it, [B]
+        slots: Tensor | None = None,  # where in ``context`` those of each row lie, [B]
     ) -> Tensor:
-        """Convolve ``x`` [B, T, C].
-
-        Args:
-            x: the new positions.
-            context: the last inputs before them, [slots, kernel - 1, C], replaced in place by those before the next call;
-                zeros, when left out.
-            num_kept: how many of the new positions the next call has behind it, [B]; needed with a context.
-            slots: where in ``context`` those of each row lie, [B]; needed with a context.
-
+        """Convolve ``x`` [B, T, C]. ``context``, which comes with the numbers after it, is replaced in place by the inputs
+        before the next call.
         """
         if context is None or num_kept is None or slots is None:
             return self.over(functional.pad(x, (0, 0, self.num_past, 0)))

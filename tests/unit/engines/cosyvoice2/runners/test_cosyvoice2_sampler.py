@@ -1,6 +1,6 @@
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch")
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import ForbiddenIds  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.sampler import (  # noqa: E402
     NO_TOKEN,
-    RasParams,
     empty_history,
     forbid,
     push_history,
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 pytestmark = pytest.mark.unit
-
-PARAMS: Final = RasParams()
 
 
 def exponentials_of_intel(seed: int) -> "Callable[[Tensor], Tensor]":
@@ -101,7 +98,7 @@ def draws(log_probs: "Tensor", history: list[int], count: int, *, one_seed: bool
     window = torch.tensor([[NO_TOKEN] * (10 - len(history)) + history]).expand(count, -1)
     numbers, same = torch.arange(count), torch.full((count,), 7)
     seeds, steps = (same, numbers) if one_seed else (numbers, same)
-    return sample_ras(log_probs.expand(count, -1), window, seeds, steps, PARAMS)
+    return sample_ras(log_probs.expand(count, -1), window, seeds, steps)
 
 
 @pytest.mark.parametrize("one_seed", [True, False], ids=["steps of one seed", "seeds at one step"])
@@ -130,11 +127,11 @@ def test_a_sequence_draws_the_same_in_any_company() -> None:
     log_probs = torch.log_softmax(2.0 * torch.randn(12, 300), dim=-1)
     history = torch.randint(0, 300, (12, 10))
     seeds, steps = torch.randint(-(2**62), 2**62, (12,)), torch.randint(0, 500, (12,))
-    together = sample_ras(log_probs, history, seeds, steps, PARAMS)
+    together = sample_ras(log_probs, history, seeds, steps)
     order = torch.randperm(12)
-    shuffled = sample_ras(log_probs[order], history[order], seeds[order], steps[order], PARAMS)
+    shuffled = sample_ras(log_probs[order], history[order], seeds[order], steps[order])
     rows = [slice(row, row + 1) for row in range(12)]
-    alone = [sample_ras(log_probs[row], history[row], seeds[row], steps[row], PARAMS) for row in rows]
+    alone = [sample_ras(log_probs[row], history[row], seeds[row], steps[row]) for row in rows]
     assert torch.equal(together[order], shuffled)
     assert torch.equal(together, torch.cat(alone))
 
@@ -158,19 +155,13 @@ def test_a_token_before_the_window_may_come_again() -> None:
     assert sampler(peaked(4), [4, *range(10, 19)]) != 4
 
 
-def test_more_repeats_can_be_allowed() -> None:
-    params = RasParams(max_repeats=0.2)
-    assert SeededRas(1, params)(peaked(4), [4]) == 4
-    assert SeededRas(1, params)(peaked(4), [4, 4]) != 4
-
-
 def test_the_sampler_of_one_sequence_is_the_batch_with_its_steps() -> None:
     torch.manual_seed(5)
     history: list[int] = []
-    sampler, window = SeededRas(99), empty_history(1, PARAMS)
+    sampler, window = SeededRas(99), empty_history(1)
     for step in range(30):
         log_probs = torch.log_softmax(2.0 * torch.randn(1, 40), dim=-1)
-        batch = sample_ras(log_probs, window, torch.tensor([99]), torch.tensor([step]), PARAMS)
+        batch = sample_ras(log_probs, window, torch.tensor([99]), torch.tensor([step]))
         history.append(sampler(log_probs[0], history))
         assert history[-1] == int(batch)
         window = push_history(window, batch)
@@ -184,7 +175,7 @@ def test_forbidden_ids_are_never_drawn_and_others_keep_their_scores() -> None:
     assert masked[1, 3] == log_probs[1, 3]
     assert torch.equal(masked[:, :2], log_probs[:, :2])
     steps = torch.arange(500)
-    drawn = sample_ras(masked[:1].expand(500, -1), empty_history(500, PARAMS), steps, steps, PARAMS)
+    drawn = sample_ras(masked[:1].expand(500, -1), empty_history(500), steps, steps)
     assert set(drawn.tolist()) == {0, 1}
     assert drawn.bincount()[0] > 200
 
@@ -203,7 +194,6 @@ def test_no_value_leaves_the_device() -> None:
         torch.empty(4, 10, **rows),
         torch.empty(4, **rows),
         torch.empty(4, **rows),
-        PARAMS,
     )
     assert ids.shape == (4,)
     assert push_history(torch.empty(4, 10, **rows), ids).shape == (4, 10)

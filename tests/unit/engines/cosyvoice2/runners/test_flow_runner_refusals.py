@@ -4,7 +4,7 @@ torch = pytest.importorskip("torch")
 
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import Flow, FlowReference  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner  # noqa: E402
-from tests.support.flow_cases import CLOSE, NOISE, new_flow, new_runner, prompt_of, run, tokens_of, whole  # noqa: E402
+from tests.support.flow_cases import CLOSE, NOISE, new_flow, new_runner, num_used, prompt_of, run, tokens_of, whole  # noqa: E402
 from tests.support.torch_threads import one_thread_without_gradients  # noqa: E402
 
 pytestmark = pytest.mark.unit
@@ -48,25 +48,19 @@ class TestRefusals:
                 runner.open(slot, voice)
         runner.close(1)
         runner.close(0)
-        assert runner.pool.num_used == 1
+        assert num_used(runner.pool) == 1
 
     @pytest.mark.parametrize("num_prompt", [201, 20])
     def test_voices(self, flow: Flow, num_prompt: int) -> None:
         prompt, runner = prompt_of(num_prompt), new_runner(flow)
         if num_prompt == 20:
-            with pytest.raises(ValueError, match="cannot have a mel"):
-                runner.add_voice(FlowReference(prompt.token, prompt.feat[:, 1:], prompt.embedding))
-            with pytest.raises(ValueError, match="embedding"):
-                runner.add_voice(FlowReference(prompt.token, prompt.feat, prompt.embedding[:, 1:]))
             with pytest.raises(ValueError, match="no speech token"):
                 runner.add_voice(FlowReference(prompt.token + 6561, prompt.feat, prompt.embedding))
         else:
             with pytest.raises(ValueError, match="more than 200"):
                 runner.add_voice(prompt)
-        assert runner.pool.num_used == 0
+        assert num_used(runner.pool) == 0
 
     def test_runners(self, flow: Flow) -> None:
         with pytest.raises(ValueError, match="noise"):
             FlowRunner(flow, num_slots=1, num_pages=1, noise=NOISE, max_tokens=201)
-        with pytest.raises(ValueError, match="slot"):
-            FlowRunner(flow, num_slots=0, num_pages=1, noise=NOISE, max_tokens=20)

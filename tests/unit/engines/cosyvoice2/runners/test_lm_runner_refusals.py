@@ -39,14 +39,10 @@ RULES: Final = SamplingRules.of_request(LengthLimits(0, 9))
 @pytest.mark.parametrize(
     ("prefill", "message"),
     [
-        (LmPrefill(-1, [SOS], RULES), "slot -1 of 3"),
-        (LmPrefill(3, [SOS], RULES), "slot 3 of 3"),
-        (LmPrefill(0, [], RULES), "no inputs"),
         (LmPrefill(0, text_inputs([512]), RULES), "past the end"),
         (LmPrefill(0, text_inputs([-1]), RULES), "past the end"),
         (LmPrefill(0, speech_inputs([NUM_CODES]), RULES), "past the end"),
         (LmPrefill(0, [LmInput(Table.SPECIAL, 2)], RULES), "past the end"),
-        (LmPrefill(0, [SOS], RULES, 2**63), "64 bits"),
         (LmPrefill(0, [SOS], RULES, extends=True), "cannot be extended"),
         (LmPrefill(1, [SOS], RULES), "in use"),
         (LmPrefill(1, [SOS], RULES, extends=True), "cannot be extended"),
@@ -74,16 +70,3 @@ def test_inputs_that_do_not_fit_are_refused(lm: SpeechLm) -> None:
     with pytest.raises(ValueError, match="past the end"):
         runner.add_voice([512])
     assert runner.decode({}, 0) == {}
-
-
-def test_what_cannot_be_decoded_is_refused(lm: SpeechLm) -> None:
-    runner = LmRunner(lm, num_slots=2, num_positions=9)
-    for num_steps in (-1, 65):
-        with pytest.raises(ValueError, match="0 to 64"):
-            runner.decode({}, num_steps)
-    with pytest.raises(ValueError, match="not in use"):
-        runner.decode({0: 1}, 1)
-    with pytest.raises(ValueError, match="slot 2"):
-        runner.release(2)
-    with pytest.raises(ValueError, match="at least 1"):
-        LmRunner(lm, num_slots=0, num_positions=9)

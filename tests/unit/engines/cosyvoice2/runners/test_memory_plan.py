@@ -42,7 +42,7 @@ def test_a_slot_costs_what_it_takes(model: SpeechModel, free: list[int]) -> None
     free[0] = 1 << 30
     slot_bytes = plan(model).slot_bytes
     runner = LmRunner(model.lm, num_slots=3, num_positions=NUM_POSITIONS)
-    arena = FlowArena.of(model.flow, num_slots=4, num_pages=1)
+    arena = FlowArena(model.flow, num_slots=4, num_pages=1)
     assert slot_bytes * 4 == pytest.approx(runner._cache.nbytes + 4 * arena.bytes_per_slot, rel=0.02)
 
 
@@ -51,7 +51,9 @@ def test_with_enough_there_is_a_slot_for_each_stream_and_some_more(model: Speech
     full = plan(model)
     assert (full.num_streams, full.num_slots) == (16, 18)
     assert full.page_bytes == free[0] - 18 * full.slot_bytes
-    assert plan(model, memory_bytes=123).page_bytes == 123
+    assert plan(model, memory_bytes=1 << 50).num_pages == 40 * 18, "no more than can be of use"
+    page_bytes = FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page
+    assert plan(model, memory_bytes=50 * page_bytes + 1).num_pages == 50
     assert "16 streams, 18 slots" in str(full)
 
 
@@ -62,7 +64,7 @@ def test_with_less_there_are_fewer_streams(
     free[0] = 1 << 30
     slot_bytes = plan(model).slot_bytes
     free[0] = 2 * num_fitting * slot_bytes + 2
-    small = plan(model)
+    small = plan(model, memory_bytes=1 << 30)
     assert (small.num_slots, small.num_streams) == (num_fitting, num_streams)
 
 
@@ -70,6 +72,12 @@ def test_too_little_for_one_stream_is_told(model: SpeechModel, free: list[int]) 
     free[0] = 1000
     with pytest.raises(ConfigError, match="1,000 bytes are free, and a stream needs"):
         plan(model)
+
+
+def test_too_little_memory_for_pages_is_refused(model: SpeechModel, free: list[int]) -> None:
+    free[0] = 1 << 30
+    with pytest.raises(ConfigError, match=r"hold 31 pages of .* at least 32 are needed"):
+        plan(model, memory_bytes=32 * FlowArena(model.flow, num_slots=1, num_pages=1).bytes_per_page - 1)
 
 
 def test_what_is_free_here_is_some_of_the_machine() -> None:

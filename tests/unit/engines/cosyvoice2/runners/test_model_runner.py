@@ -18,8 +18,8 @@ from cc_tts.engines.cosyvoice2.engine.prefill import Prefill, SamplingRules  # n
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel, load_model  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.networks.lm.inputs import LengthLimits, unistream_inputs  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.tokenizer import TextTokenizer  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.runner import MIN_PAGES, ModelRunner, RunnerConfig  # noqa: E402
-from cc_tts.errors import ConfigError, EngineFailed  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner  # noqa: E402
+from cc_tts.errors import EngineFailed  # noqa: E402
 from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
@@ -45,11 +45,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[SpeechModel, TextTo
 
 
 def make_runner(model: tuple[SpeechModel, TextTokenizer], *, num_pages: int = 60) -> ModelRunner:
-    page_bytes = ModelRunner(
-        *model, {}, RunnerConfig(num_slots=1, num_positions=512, memory_bytes=1 << 30), clock=MonotonicClock()
-    )._flow.arena.bytes_per_page
-    config = RunnerConfig(num_slots=NUM_SLOTS, num_positions=512, memory_bytes=num_pages * page_bytes)
-    return ModelRunner(*model, SPEAKERS, config, clock=MonotonicClock())
+    return ModelRunner(
+        *model, SPEAKERS, num_slots=NUM_SLOTS, num_positions=512, num_pages=num_pages, clock=MonotonicClock()
+    )
 
 
 def prefill(slot: int, voice_id: str, num_inputs: int = 3, num_sampled: int = 40, **fields: Any) -> SlotPrefill:
@@ -65,7 +63,7 @@ def job(slot: int, num_tokens: int = 40, **fields: Any) -> SpeakJob:
 
 def held(runner: ModelRunner) -> tuple[int, int, int, int]:
     used = (len(runner._lm._used), len(runner._flow._sequences), len(runner._vocoder._num_done))
-    return (*used, runner.num_slots_in_use)
+    return (*used, len(runner._voice_of))
 
 
 def test_a_sequence_takes_its_slot_everywhere_and_gives_it_back(model: Any) -> None:
@@ -99,7 +97,7 @@ def test_pages_needed_are_the_pages_taken(model: Any) -> None:
 
 
 def test_voices_are_computed_once_and_make_room_when_nobody_speaks_with_them(model: Any) -> None:
-    runner = make_runner(model, num_pages=MIN_PAGES)
+    runner = make_runner(model, num_pages=32)
     runner.start([prefill(0, "long")])
     with pytest.raises(PagesExhausted):
         runner.start([prefill(1, "builtin"), prefill(2, "other")])
@@ -117,7 +115,7 @@ def test_voices_are_computed_once_and_make_room_when_nobody_speaks_with_them(mod
 
 
 def test_idle_voices_give_way_to_speech(model: Any) -> None:
-    runner = make_runner(model, num_pages=MIN_PAGES)
+    runner = make_runner(model, num_pages=32)
     runner._voice("long")
     runner.start([prefill(0, "builtin", num_sampled=450)])
     runner.speak([job(0, 450)])
@@ -135,7 +133,7 @@ def test_a_feeding_that_does_not_fit_changes_nothing(model: Any) -> None:
 
 def test_as_many_prompts_are_kept_as_half_of_the_pages_hold(model: Any) -> None:
     assert make_runner(model, num_pages=100).keep_voices() == ()
-    runner = make_runner(model, num_pages=MIN_PAGES)
+    runner = make_runner(model, num_pages=32)
     assert runner.keep_voices() == ("long", "other")
     assert list(runner._voices) == ["short", "builtin"]
 
@@ -153,8 +151,3 @@ def test_warming_up_leaves_nothing(model: Any, monkeypatch: pytest.MonkeyPatch) 
     ]
     assert held(runner) == (0, 0, 0, 0)
     assert runner.num_free_pages == runner.num_pages
-
-
-def test_too_little_memory_is_refused(model: Any) -> None:
-    with pytest.raises(ConfigError, match=r"hold 31 pages of .* at least 32 are needed"):
-        make_runner(model, num_pages=MIN_PAGES - 1)

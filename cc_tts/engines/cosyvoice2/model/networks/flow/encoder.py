@@ -202,21 +202,16 @@ class FlowEncoder(nn.Module):
         )
 
     def forward(
-        self, x: Tensor, known: Tensor, tokens: Span, frames: Span, cache: EncoderCache | None = None
+        self,
+        x: Tensor,  # embedded tokens, the lookahead included, [B, T + lookahead, width]
+        known: Tensor,  # which of them are tokens and not padding, [B, T + lookahead]
+        tokens: Span,  # where the T tokens lie
+        frames: Span,  # where their 2 T frames lie
+        cache: EncoderCache | None = None,
     ) -> Tensor:
-        """Hidden frames of the new tokens.
+        """Hidden frames of the new tokens, [B, 2 T, width].
 
-        Args:
-            x: embedded tokens, the lookahead included, [B, T + lookahead, width].
-            known: which of them are tokens and not padding, [B, T + lookahead]. Where a sequence ends, zeros stand for its
-                lookahead, after the first linear map (§4.2).
-            tokens: where the T tokens lie.
-            frames: where their 2 T frames lie.
-            cache: the past; none, when left out.
-
-        Returns:
-            [B, 2 T, width]
-
+        Where a sequence ends, zeros stand for its lookahead, after the first linear map (§4.2).
         """
         x = self.embed(x).masked_fill(~known[..., None], 0.0)
         context = None if cache is None else cache.lookahead_context

@@ -26,8 +26,7 @@ from cc_tts.engines.cosyvoice2.model.networks.layers import (
 from cc_tts.engines.cosyvoice2.model.sizes import EstimatorConfig
 
 _KERNEL: Final = 3
-NUM_PAST: Final = _KERNEL - 1
-"""Inputs before the new ones that each convolution sees."""
+NUM_PAST: Final = _KERNEL - 1  # inputs before the new ones that each convolution sees
 _TIME_SCALE: Final = 1000.0
 _TIME_BASE: Final = 10_000.0
 
@@ -244,29 +243,15 @@ class Estimator(nn.Module):
 
     def forward(
         self,
-        x: Tensor,
-        mu: Tensor,
-        shifts: Sequence[Tensor],
-        speaker: Tensor,
-        cond: Tensor,
-        span: Span,
-        cache: EstimatorCache | None = None,
+        x: Tensor,  # the state, [B, T, mels]
+        mu: Tensor,  # the encoder's frames, [B, T, mels]
+        shifts: Sequence[Tensor],  # :meth:`shifts` of the moment of each row, or of one for all
+        speaker: Tensor,  # the projected speaker vector, [B, speaker]
+        cond: Tensor,  # the prompt's mel where there is a prompt, zeros elsewhere, [B, T, mels]
+        span: Span,  # where the frames lie
+        cache: EstimatorCache | None = None,  # the past at this Euler step
     ) -> Tensor:
-        """Velocity at ``x``.
-
-        Args:
-            x: the state, [B, T, mels].
-            mu: the encoder's frames, [B, T, mels].
-            shifts: :meth:`shifts` of the moment of each row, or of one for all.
-            speaker: the projected speaker vector, [B, speaker].
-            cond: the prompt's mel where there is a prompt, zeros elsewhere, [B, T, mels].
-            span: where the frames lie.
-            cache: the past at this Euler step; none, when left out.
-
-        Returns:
-            [B, T, mels]
-
-        """
+        """Velocity at ``x``, [B, T, mels]."""
         past = None if cache is None else _Past(cache, span, self._conv_widths)
         h = torch.cat((x, mu, speaker[:, None].expand(-1, x.shape[1], -1), cond), dim=-1)  # [B, T, in]
         down, up = cast("Stage", self.down_blocks[0]), cast("Stage", self.up_blocks[0])

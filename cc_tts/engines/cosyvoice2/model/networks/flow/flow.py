@@ -78,34 +78,18 @@ class Flow(nn.Module):
         self,
         encoder: EncoderCache,
         estimator: EstimatorCache,
-        window: Tensor,
-        counts: Tensor,
+        window: Tensor,  # the T tokens that are run and those of the lookahead, [B, T + lookahead]
+        counts: Tensor,  # [4, B]: tokens kept so far; tokens of the window that are known, are run, will be kept
         *,
-        pages: Tensor,
-        slots: Tensor,
-        speaker: Tensor,
-        cond: Tensor,
-        noise: Tensor,
+        pages: Tensor,  # of each row, from the start of its sequence, [B, n]; any, say 0, behind the last one
+        slots: Tensor,  # where the contexts of each row lie, [B]
+        speaker: Tensor,  # vector of each row, [B, speaker]
+        cond: Tensor,  # the prompt's mel at those of the 2 T frames that belong to it, zeros elsewhere, [B, 2 T, mels]
+        noise: Tensor,  # what the frames start from, [B, 2 T, mels]
     ) -> Tensor:
-        """Run new tokens of sequences of any age, whose past lies in pages.
+        """Run new tokens of sequences of any age, whose past lies in pages: [B, 2 T, mels], float32.
 
-        Made of tensors only, so that it can be captured in a CUDA graph.
-
-        Args:
-            encoder: see :meth:`FlowEncoder.new_pages`.
-            estimator: see :meth:`Estimator.new_pages`.
-            window: the T tokens that are run and those of the lookahead, [B, T + lookahead].
-            counts: of each row, [4, B]: tokens kept so far; tokens of the window that are known, are run, will be kept. Rows
-                that only fill the batch have zeros.
-            pages: the pages of each row, from the start of its sequence, [B, n]; any, say 0, behind the last one.
-            slots: where the contexts of each row lie, [B].
-            speaker: speaker vector of each row, [B, speaker].
-            cond: the prompt's mel at those of the 2 T frames that belong to it, zeros at the others, [B, 2 T, mels].
-            noise: what the frames start from, [B, 2 T, mels].
-
-        Returns:
-            [B, 2 T, mels], float32
-
+        Made of tensors only, so that it can be captured in a CUDA graph. Rows that only fill the batch have counts of zero.
         """
         starts, known, run, kept = counts.unbind()
         width = window.shape[1] - self.config.encoder.lookahead

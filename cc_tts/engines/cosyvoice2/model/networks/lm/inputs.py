@@ -30,8 +30,6 @@ class LmInput(NamedTuple):
 
 SOS: Final = LmInput(Table.SPECIAL, 0)
 TASK: Final = LmInput(Table.SPECIAL, 1)
-
-
 _input = functools.lru_cache(maxsize=2**14)(LmInput)  # every text of a voice begins with the same ones
 
 

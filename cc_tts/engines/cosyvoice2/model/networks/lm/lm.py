@@ -225,28 +225,19 @@ class SpeechLm(nn.Module):
 
     def prefill(
         self,
-        x: Tensor,
-        num_new: Tensor,
-        cache: Tensor,
+        x: Tensor,  # embeddings [B, T, hidden], each row padded on the right
+        num_new: Tensor,  # how many of the T are real, [B]
+        cache: Tensor,  # keys and values of the past; written in place
         *,
-        starts: Tensor | None = None,
-        slots: Tensor | None = None,
+        starts: Tensor | None = None,  # how many positions each row has in the cache already, [B]; none, when left out
+        slots: Tensor | None = None,  # of each row, [B], all different; row i has slot i, when left out
         num_keys: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Run rows of several new positions.
+        """Log-probabilities [B, codes + 3] in float32 after each row's last real position, and the cache.
 
-        Args:
-            x: embeddings [B, T, hidden], each row padded on the right.
-            num_new: how many of the T are real, [B]; a row with 0 leaves its slot as it was; its result means nothing.
-            cache: keys and values of the past; written in place.
-            starts: how many positions each row has in the cache already, [B]; none, when left out.
-            slots: the slot of each row, [B], all different; row i has slot i, when left out.
-            num_keys: look at the first so many positions of the slots only; at least ``max(starts + num_new)``. A number of
-                the host, so a bucket of it means a graph of its own. Left out: at all.
-
-        Returns:
-            Log-probabilities [B, codes + 3] in float32 after each row's last real position, and the cache.
-
+        A row without real positions leaves its slot as it was; its result means nothing. ``num_keys``: look at the first so
+        many positions of the slots only, at least ``max(starts + num_new)``; at all, when left out. It is a number of the
+        host, so a bucket of it means a graph of its own.
         """
         starts = torch.zeros_like(num_new) if starts is None else starts
         num_keys = cache_capacity(cache) if num_keys is None else num_keys
@@ -258,23 +249,14 @@ class SpeechLm(nn.Module):
 
     def decode(
         self,
-        speech_ids: Tensor,
+        speech_ids: Tensor,  # the tokens sampled last, [B]
         starts: Tensor,
         cache: Tensor,
         *,
-        active: Tensor | None = None,
+        active: Tensor | None = None,  # rows that are really there, [B]; the others leave their slot as it was
         num_keys: int | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Run one speech token of each row, rows at different lengths: :meth:`prefill` of slots from the first on.
-
-        Args:
-            speech_ids: the tokens sampled last, [B].
-            starts: how many positions each row has in the cache already, [B].
-            cache: keys and values of the past; written in place.
-            active: rows that are really there, [B]; the others leave their slot as it was.
-            num_keys: at least ``max(starts) + 1``.
-
-        """
+        """Run one speech token of each row, rows at different lengths: :meth:`prefill` of slots from the first on."""
         num_new = torch.ones_like(starts) if active is None else active.to(starts.dtype)
         x = self.speech_embedding(speech_ids)[:, None]  # [B, 1, hidden]
         return self.prefill(x, num_new, cache, starts=starts, num_keys=num_keys)

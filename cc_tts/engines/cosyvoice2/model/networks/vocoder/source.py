@@ -43,15 +43,8 @@ class Source(nn.Module):
         self.l_linear = nn.Linear(config.num_harmonics, 1)
 
     def forward(self, f0: Tensor, noise: Tensor | None) -> Tensor:
-        """Excitation of a pitch.
-
-        Args:
-            f0: pitch in Hz, [B, T]; zero behind the end of a row.
-            noise: standard normal numbers, [B, hop T, harmonics]; None for zeros.
-
-        Returns:
-            [B, 1, hop T]
-
+        """Excitation [B, 1, hop T] of a pitch ``f0`` in Hz, [B, T], zero behind the end of a row. ``noise``: standard normal
+        numbers, [B, hop T, harmonics]; None for zeros.
         """
         hop = self.config.hop_samples
         phase = self._phase(f0)  # [B, harmonics, hop T]

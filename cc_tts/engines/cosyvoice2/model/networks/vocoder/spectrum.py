@@ -15,13 +15,8 @@ _HOPS: Final = 4  # in a window
 
 
 def stft(samples: Tensor, lengths: Tensor, n_fft: int) -> Tensor:
-    """Spectra around every hop, [B, n_fft + 2, S / hop + 1], of ``samples`` [B, S] mirrored at their ends.
-
-    Args:
-        samples: float32.
-        lengths: how many samples of each row are real, [B]; a row is mirrored at its own end.
-        n_fft: samples in a window.
-
+    """Spectra around every hop, [B, n_fft + 2, S / hop + 1], of float32 ``samples`` [B, S], each row mirrored at its
+    own end, which ``lengths`` [B] says. ``n_fft``: samples in a window.
     """
     half = n_fft // 2
     places = torch.arange(-half, samples.shape[1] + half, device=samples.device).abs()  # [S + n_fft]

@@ -81,7 +81,7 @@ class SequenceStream:
 
     async def _text(self, part: TextContent, following: Part | None) -> AsyncIterator[SpeechChunk]:
         """The part without silence at its edges, and the pause behind it unless a break follows."""
-        trimmer = SilenceTrimmer(self._format, keep_lead_ms=KEEP_LEAD_MS)
+        trimmer = SilenceTrimmer(self._format)
         marks = list(part.marks)
         num_chars = 0
         held = SpeechChunk(b"")

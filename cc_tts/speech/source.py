@@ -25,7 +25,7 @@ from cc_tts.errors import (
 )
 from cc_tts.media import tones
 from cc_tts.media.levels import Leveller
-from cc_tts.media.silence_trimmer import EdgeTrimmer
+from cc_tts.media.silence_trimmer import MAX_TAIL_MS, SilenceTrimmer
 from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpeechChunk, SpokenPrompt, cut, fixed
 from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import (
@@ -324,7 +324,7 @@ class _Synthesis:
         self._format = AudioFormat(resampler.target_rate_hz)
         self._resampler = resampler
         self._leveller = leveller
-        self._trimmer = EdgeTrimmer(self._format)
+        self._trimmer = SilenceTrimmer(self._format, tail_ms=MAX_TAIL_MS)
         self._meter = meter
         self._text_chunks: list[TextChunk] = []
         self._source: str | None = None

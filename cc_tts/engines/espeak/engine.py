@@ -37,13 +37,7 @@ from cc_tts.engines.espeak.library import (
 from cc_tts.engines.letters import with_joined_letters
 from cc_tts.engines.phonemes import to_espeak
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
-from cc_tts.media.silence_trimmer import (
-    CLAUSE_END,
-    KEEP_LEAD_MS,
-    SENTENCE_END,
-    SilenceTrimmer,
-    split_pause_after,
-)
+from cc_tts.media.silence_trimmer import CLAUSE_END, SENTENCE_END, SilenceTrimmer, split_pause_after
 from cc_tts.processes.liveness import Silence
 from cc_tts.voices.inline_ipa import replace_pronounced
 from cc_tts.voices.voice import Voice
@@ -414,7 +408,7 @@ class _PassageSynthesis:
         self._format = audio_format
         self._stream = stream
         self._passage = passage
-        self._trimmer = SilenceTrimmer(audio_format, keep_lead_ms=KEEP_LEAD_MS)
+        self._trimmer = SilenceTrimmer(audio_format)
         self._words: deque[WordEvent] = deque()
         if passage.position == 0:
             stream.chunk_ms = 0.0

@@ -27,7 +27,7 @@ from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, S
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.media.levels import active_level_dbfs
-from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, SilenceTrimmer, split_pause_after
+from cc_tts.media.silence_trimmer import SilenceTrimmer, split_pause_after
 from cc_tts.voices.voice import Voice
 
 MAX_AHEAD_MS: Final = 4000.0
@@ -342,7 +342,7 @@ class OnnxEngine:
 
 def _trimmed(stream: _Stream, sentence: Sentence, audio_format: AudioFormat) -> bytes:
     """PCM of a sentence without the silence that the voice puts around it, and with the pause that its mark asks for."""
-    trimmer = SilenceTrimmer(audio_format, keep_lead_ms=KEEP_LEAD_MS)
+    trimmer = SilenceTrimmer(audio_format)
     speech = trimmer.process(pcm_of(sentence.samples))
     if not speech:
         return b""

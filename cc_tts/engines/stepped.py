@@ -12,16 +12,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cc_tts.errors import CcTtsError
+from cc_tts.processes.channel import Message
 from cc_tts.voices.voice import Voice
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamRequest:
-    """One utterance to be spoken. ``stream_id`` is unique for the life of the worker."""
+class Command(Message, frozen=True):
+    """Server → worker, about one stream. ``stream_id`` is never used twice in the life of a server."""
 
     stream_id: int
+
+
+class StreamRequest(Command, frozen=True):
+    """One utterance to be spoken."""
+
     voice: str
-    language: str | None = None
     speed: float = 1.0  # 0.5 to 2
 
 

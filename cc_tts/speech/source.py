@@ -10,7 +10,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig, TtsConfig
-from cc_tts.engines.engine import Engine, SpeechStream, SynthesisRequest
+from cc_tts.engines.engine import Engine, SpeechStream
 from cc_tts.engines.factory import COSYVOICE2
 from cc_tts.errors import (
     CcTtsError,
@@ -165,7 +165,7 @@ class SpeechSource:
         if not (texts := texts_of(content)):
             return
         first = texts[0]
-        if (reason := self.engine.not_ready_for(self._voice(first).id)) is None:
+        if (reason := self.engine.not_ready_because(self._voice(first).id)) is None:
             return
         cache = self._cache if first.may_cache else None
         if cache is None or not cache.has(self._spoken(first, self._line_rate_hz)):
@@ -219,7 +219,6 @@ class SpeechSource:
             text=content.text,
             engine=voice.engine,
             voice=voice.id,
-            asked_language=content.language or "",
             chunking=Chunking(
                 language=self._asked_language(content),
                 detected_language=detect_language(content.text),
@@ -237,10 +236,9 @@ class SpeechSource:
         )
 
     def _speak(self, prompt: SpokenPrompt, utterance_id: str) -> ChunkStream:
-        request = SynthesisRequest(prompt.voice, prompt.asked_language or None, prompt.speed, utterance_id)
         text = self._prepare(prompt)
         try:
-            stream = self.engine.open(request)
+            stream = self.engine.open(prompt.voice, prompt.speed)
         except CcTtsError:
             text.cancel()
             raise

@@ -25,7 +25,6 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk, WordMark
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.engines.espeak.library import (
     ENGINE_NAME,
     MAX_RATE_WPM,
@@ -222,6 +221,10 @@ class _Turns:
         """Whether the turn given out last is under way."""
         self._is_closed = False
 
+    def is_busy_with(self, turn: int) -> bool:
+        """Whether the turn of this number is under way."""
+        return self.is_busy and self.num_turns == turn
+
     def close(self) -> None:
         """Let :meth:`next` return ``None`` from now on."""
         with self.lock:
@@ -262,20 +265,14 @@ class EspeakEngine:
         self._clock = clock or MonotonicClock()
         self._open_library = open_library
         self._watch: asyncio.Task[None] | None = None
-        self._format = AudioFormat(22050)  # espeak-ng's; start() asks it
         self._voices: EspeakVoices | None = None
-        self._turns: _Turns | None = None
+        self._turns = _Turns()
         self._thread: threading.Thread | None = None
         self._not_ready_because: str | None = "not started"
 
-    def not_ready_for(self, voice_id: str) -> str | None:  # noqa: ARG002 - one thread speaks with every voice
-        """The same for any voice as :attr:`not_ready_because`."""
-        return self.not_ready_because
-
-    @property
-    def not_ready_because(self) -> str | None:
+    def not_ready_because(self, voice: str | None = None) -> str | None:  # noqa: ARG002 - one thread has every voice
         """Why a stream could not be opened now; ``None`` when it could."""
-        if self._not_ready_because is None and self._turns is not None and len(self._turns.streams) >= MAX_STREAMS:
+        if self._not_ready_because is None and len(self._turns.streams) >= MAX_STREAMS:
             return f"{len(self._turns.streams)} streams are open, as many as configured"
         return self._not_ready_because
 
@@ -300,9 +297,9 @@ class EspeakEngine:
         self._not_ready_because = None
 
     async def stop(self) -> None:
-        """Cancel every stream, end the thread and free espeak-ng. Safe to call twice; the engine can start again."""
+        """Cancel every stream and end the thread. Safe to call twice; the engine can start again."""
         self._not_ready_because = "stopped"
-        if self._thread is None or self._turns is None:
+        if self._thread is None:
             return
         for stream in tuple(self._turns.streams):
             await stream.cancel()
@@ -322,18 +319,18 @@ class EspeakEngine:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
         return self._voices.resolve(voice, language)
 
-    def open(self, request: SynthesisRequest) -> EspeakStream:
+    def open(self, voice: str, speed: float = 1.0) -> EspeakStream:
         """Begin one utterance; see the contract."""
-        if self._not_ready_because is not None or self._voices is None or self._turns is None:
+        if self._not_ready_because is not None or self._voices is None:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
-        voice = self._voices.resolve(request.voice, None)
+        found = self._voices.resolve(voice, None)
         if len(self._turns.streams) >= MAX_STREAMS:
-            raise EngineOverloaded(self.not_ready_because or "", retry_after_s=_RETRY_AFTER_S)
-        rate_wpm = min(max(round(NATURAL_RATE_WPM * request.speed), MIN_RATE_WPM), MAX_RATE_WPM)
+            raise EngineOverloaded(self.not_ready_because() or "", retry_after_s=_RETRY_AFTER_S)
+        rate_wpm = min(max(round(NATURAL_RATE_WPM * speed), MIN_RATE_WPM), MAX_RATE_WPM)
         stream = EspeakStream(
             self._turns,
-            identifier=self._voices.identifier(voice),
-            is_english=voice.language.startswith("en"),
+            identifier=self._voices.identifier(found),
+            is_english=found.language.startswith("en"),
             rate_wpm=rate_wpm,
         )
         with self._turns.lock:
@@ -350,55 +347,41 @@ class EspeakEngine:
         last_turn = 0
         while turns.streams and self._not_ready_because is None:
             await asyncio.sleep(STALL_LOOK_S)
-            silence.count(owed=turns.is_busy and turns.num_turns == last_turn)
+            silence.count(owed=turns.is_busy_with(last_turn))
             last_turn = turns.num_turns
             if silence.seconds * 1000 > self._stall_timeout_ms:
                 self._not_ready_because = f"espeak-ng has been busy with one passage for {silence.seconds:.1f} s"
                 log.error("engine_stalled", engine=self.name, num_streams=len(turns.streams))
                 for stream in tuple(turns.streams):
                     stream.break_off(EngineFailed(self._not_ready_because, retry_after_s=_RETRY_AFTER_S))
-                while turns.is_busy and turns.num_turns == last_turn and self._thread is not None:  # noqa: ASYNC110 - a thread
+                while turns.is_busy_with(last_turn) and self._thread is not None:  # noqa: ASYNC110 - a thread
                     await asyncio.sleep(STALL_LOOK_S)
                 if self._thread is not None:
                     self._not_ready_because = None
 
     def _run(self, turns: _Turns, loaded: Future[None]) -> None:
-        """Load, serve turns until closed, free. Runs on: the espeak thread, which this is."""
+        """Load, serve turns until closed. Runs on: the espeak thread, which this is."""
         try:
-            library = self._load()
+            library = self._open_library()
+            rate_hz = library.sample_rate_hz
+            voices = EspeakVoices(library.voices(), library.variants(), self._default_voice, rate_hz=rate_hz)
+            warm_up = voices.identifier(voices.resolve(None, None))
+            library.synthesise("1", voice=warm_up, rate_wpm=NATURAL_RATE_WPM, on_audio=lambda _pcm, _words: True)
         except Exception as error:  # noqa: BLE001 whatever a C library's data may cause
             is_ours = isinstance(error, CcTtsError)
             loaded.set_exception(error if is_ours else EngineFailed(f"espeak-ng did not start: {error!r}"))
             return
+        self._voices = voices
         loaded.set_result(None)
-        try:
-            while (turn := turns.next()) is not None:
-                self._serve(library, *turn)
-        finally:
-            library.close()
-
-    def _load(self) -> EspeakLibrary:
-        library = self._open_library()
-        try:
-            voices = EspeakVoices(
-                library.voices(), library.variants(), self._default_voice, rate_hz=library.sample_rate_hz
-            )
-            warm_up = voices.identifier(voices.resolve(None, None))
-            library.synthesise("1", voice=warm_up, rate_wpm=NATURAL_RATE_WPM, on_audio=lambda _pcm, _words: True)
-        except BaseException:
-            library.close()
-            raise
-        self._voices, self._format = voices, AudioFormat(library.sample_rate_hz)
-        return library
-
-    def _serve(self, library: EspeakLibrary, stream: EspeakStream, passage: _Passage) -> None:
-        try:
-            _PassageSynthesis(self._format, stream, passage).run(library)
-        except Exception as error:  # noqa: BLE001 one stream's trouble must not end the thread
-            failure = error if isinstance(error, EngineFailed) else EngineFailed(f"espeak-ng: {error!r}")
-            log.error("synthesis_failed", engine=self.name, detail=failure.detail, text_chars=len(passage.text))
-            stream.break_off(failure)
-        stream.turn_over()
+        while (turn := turns.next()) is not None:
+            stream, passage = turn
+            try:
+                _PassageSynthesis(AudioFormat(rate_hz), stream, passage).run(library)
+            except Exception as error:  # noqa: BLE001 one stream's trouble must not end the thread
+                failure = error if isinstance(error, EngineFailed) else EngineFailed(f"espeak-ng: {error!r}")
+                log.error("synthesis_failed", engine=self.name, detail=failure.detail, text_chars=len(passage.text))
+                stream.break_off(failure)
+            stream.turn_over()
 
 
 class _PassageSynthesis:

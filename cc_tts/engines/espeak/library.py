@@ -104,8 +104,8 @@ OnAudio = Callable[[bytes, tuple[WordEvent, ...]], bool]
 """Takes PCM (may be empty) and the words that begin in or near it; ``False`` stops the synthesis."""
 
 _process_lock = threading.Lock()
-_num_open = 0
 _sample_rate_hz = 0
+"""Of the C library; 0 until it is initialised, once in the life of the process."""
 _voice_set = ""
 """The voice that the C library has loaded and has not been interrupted with; loading takes 0.1 to 3 ms."""
 
@@ -130,7 +130,7 @@ class EspeakLibrary:
         self._error: BaseException | None = None
         self._is_stopped = False
         self._callback = _Callback(self._on_callback)  # kept: the C side holds only the address
-        self._open()
+        self.sample_rate_hz = self._initialise()
 
     def _declare(self) -> None:
         """Argument types of the functions used."""
@@ -146,36 +146,17 @@ class EspeakLibrary:
         lib.espeak_TextToPhonemes.restype = c_char_p
         lib.espeak_Synth.argtypes = [c_char_p, c_size_t, c_uint, c_int, c_uint, c_uint, POINTER(c_uint), c_void_p]
 
-    def _open(self) -> None:
-        global _num_open, _sample_rate_hz, _voice_set  # noqa: PLW0603 the state of the C library belongs to the process
+    def _initialise(self) -> int:
+        global _sample_rate_hz  # noqa: PLW0603 the state of the C library belongs to the process
         with _process_lock:
-            if _num_open == 0:
-                path = str(self._data)
-                rate_hz = self._lib.espeak_Initialize(
-                    _AUDIO_OUTPUT_SYNCHRONOUS, BUFFER_MS, path.encode(), _INITIALIZE_DONT_EXIT
-                )
+            if not _sample_rate_hz:
+                path = str(self._data).encode()
+                rate_hz = self._lib.espeak_Initialize(_AUDIO_OUTPUT_SYNCHRONOUS, BUFFER_MS, path, _INITIALIZE_DONT_EXIT)
                 if rate_hz <= 0:
-                    hint = " (espeak-ng cannot use so long a path)" if len(path.encode()) > _LONG_PATH else ""
-                    raise EngineFailed(f"espeak-ng cannot read its data in {path}{hint}")
-                _sample_rate_hz, _voice_set = rate_hz, ""
-            _num_open += 1
-        self._is_open = True
-
-    def close(self) -> None:
-        """Free the C library's memory when nobody else in the process uses it. Safe to call twice."""
-        global _num_open  # noqa: PLW0603
-        with _process_lock:
-            if not self._is_open:
-                return
-            self._is_open = False
-            _num_open -= 1
-            if _num_open == 0:
-                self._lib.espeak_Terminate()
-
-    @property
-    def sample_rate_hz(self) -> int:
-        """Rate of the PCM, Hz."""
-        return _sample_rate_hz
+                    hint = " (espeak-ng cannot use so long a path)" if len(path) > _LONG_PATH else ""
+                    raise EngineFailed(f"espeak-ng cannot read its data in {self._data}{hint}")
+                _sample_rate_hz = rate_hz
+            return _sample_rate_hz
 
     def voices(self) -> tuple[EspeakVoice, ...]:
         """Every voice that can speak; the few whose dictionary is not in the package are left out."""
@@ -216,8 +197,6 @@ class EspeakLibrary:
         encoded = text.encode("utf-8", "replace").replace(b"\0", b" ")
         rate_wpm = min(max(rate_wpm, MIN_RATE_WPM), MAX_RATE_WPM)
         with _process_lock:
-            if not self._is_open:
-                raise EngineFailed("espeak-ng is closed")
             self._set_voice(voice)
             if (code := self._quick.espeak_SetParameter(_PARAMETER_RATE, rate_wpm, 0)) != _EE_OK:
                 raise _failed("setting the rate", code)

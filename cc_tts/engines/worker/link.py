@@ -14,15 +14,13 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.engines.engine import SynthesisRequest
-from cc_tts.engines.stepped import EngineLoad
+from cc_tts.engines.stepped import EngineLoad, StreamRequest
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
     CancelStream,
     EndText,
     EngineDescription,
     LoadReport,
-    OpenStream,
     PushText,
     StreamAudio,
     StreamEnded,
@@ -35,6 +33,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
 from cc_tts.processes.liveness import Silence
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
+from cc_tts.voices.voice import Voice
 
 RETRY_AFTER_S: Final = 2
 """``Retry-After`` while a worker restarts, s."""
@@ -201,10 +200,10 @@ class WorkerLink:
             await self.supervisor.stop()
             raise ProcessFailed(f"the {self.name} process started but did not say what it can do") from None
 
-    def open(self, stream_id: int, request: SynthesisRequest, audio_format: AudioFormat) -> WorkerStream:
+    def open(self, stream_id: int, voice: Voice, speed: float) -> WorkerStream:
         """Begin a stream here."""
-        stream = WorkerStream(stream_id, self, audio_format)
-        self.send(OpenStream(stream_id, request.voice, request.language, request.speed))
+        stream = WorkerStream(stream_id, self, AudioFormat(voice.rate_hz))
+        self.send(StreamRequest(stream_id, voice.id, speed))
         self.streams[stream_id] = stream
         self._num_opened_since_report += 1
         if self._watch is None or self._watch.done():

@@ -12,13 +12,11 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
-from cc_tts.engines.stepped import DeviceLost, EngineLoad, SpeechOut, SteppedEngine, StreamDone, StreamRequest
+from cc_tts.engines.stepped import Command, DeviceLost, EngineLoad, SpeechOut, SteppedEngine, StreamDone, StreamRequest
 from cc_tts.engines.worker.messages import (
     CancelStream,
-    Command,
     EndText,
     LoadReport,
-    OpenStream,
     PushText,
     StreamAudio,
     StreamEnded,
@@ -115,8 +113,8 @@ class WorkerLoop:
         engine, stream_id = self._engine, command.stream_id
         try:
             match command:
-                case OpenStream(voice=voice, language=language, speed=speed):
-                    engine.open(StreamRequest(stream_id=stream_id, voice=voice, language=language, speed=speed))
+                case StreamRequest():
+                    engine.open(command)
                 case PushText():
                     engine.push(stream_id, command.text, command.text_chunk_index)
                 case EndText():

@@ -2,10 +2,8 @@
 
 ::
 
-    server ──▸ OpenStream · PushText · EndText · CancelStream · Taken ──▸ worker
+    server ──▸ StreamRequest · PushText · EndText · CancelStream · Taken ──▸ worker
     server ◂── EngineDescription · StreamAudio · StreamEnded · StreamFailed · LoadReport ◂── worker
-
-``stream_id`` is the server's name of an utterance in the worker; it is never used twice in the life of a server.
 """
 
 from typing import Final, Literal
@@ -13,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from cc_tts.config.schema import LogConfig, TtsConfig
-from cc_tts.engines.stepped import EngineLoad
+from cc_tts.engines.stepped import Command, EngineLoad
 from cc_tts.processes.channel import Message, kinds_of
 from cc_tts.voices.voice import Voice
 
@@ -32,20 +30,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     purpose: Purpose = "serve"
     tts: TtsConfig
     log: LogConfig
-
-
-class Command(Message, frozen=True):
-    """Server → worker, about one stream."""
-
-    stream_id: int
-
-
-class OpenStream(Command, frozen=True):
-    """Begin an utterance."""
-
-    voice: str
-    language: str | None = None
-    speed: float = 1.0
 
 
 class PushText(Command, frozen=True):

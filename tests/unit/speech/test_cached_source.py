@@ -49,7 +49,6 @@ def prompt(text: str = TEXT, **changed: Any) -> SpokenPrompt:
         "text": text,
         "engine": "fake",
         "voice": "en-us",
-        "asked_language": "",
         "chunking": Chunking(),
         "speed": 1.0,
         "voice_rate_hz": 16_000,
@@ -563,7 +562,6 @@ def test_everything_that_changes_the_audio_changes_the_key() -> None:
             prompt(TEXT + " "),
             prompt(voice="de"),
             prompt(engine="other"),
-            prompt(asked_language="de"),
             prompt(chunking=Chunking(language="de")),
             prompt(speed=1.1),
             prompt(chunking=Chunking(first_chunk_max_chars=61)),
@@ -607,7 +605,7 @@ async def test_a_speech_source_with_a_cache() -> None:
     fresh = await _all(source.open(TextContent(text, may_cache=False), rate_hz=RATE_HZ))
     assert not any(chunk.cached for chunk in fresh)
     assert len(engine.streams) == 3
-    engine.not_ready_because = "full"
+    engine.refusal = "full"
     source.check_capacity(content)
     with pytest.raises(EngineOverloaded):
         source.check_capacity(TextContent(text, may_cache=False))

@@ -3,7 +3,7 @@
 ::
 
     load:  key ─▸ memory ─▸ PromptFiles ─▸ memory
-    store: used often enough? short enough? ─▸ memory, least recently used go ─▸ PromptFiles
+    store: used often enough? ─▸ memory, least recently used go ─▸ PromptFiles
 
 The key is a hash over everything that makes a difference to the audio: the text as the caller wrote it, what decides how it
 is read, the engine and its voices; the program's version stands for the rules of reading. No text is stored.
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from cc_tts import __version__
-from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import SpeechChunk, SpokenPrompt
@@ -43,8 +42,6 @@ class PromptCache:
         self._memory: OrderedDict[str, CachedPrompt] = OrderedDict()
         self._uses: OrderedDict[str, int] = OrderedDict()
         self.files = PromptFiles(config, metrics)
-        self.max_prompt_ms = config.max_prompt_s * 1000
-        """Longer ones are not cached."""
         self.memory_bytes = 0
 
     def __str__(self) -> str:
@@ -79,12 +76,10 @@ class PromptCache:
         return prompt
 
     def store(self, key: str, prompt: CachedPrompt) -> None:
-        """Cache a whole prompt if it was used often enough and is short enough."""
-        duration_ms = AudioFormat(prompt.rate_hz).ms_for_bytes(prompt.pcm_bytes)
-        if not self.is_wanted(key) or duration_ms > self.max_prompt_ms:
-            return
-        self._remember(key, prompt)
-        self.files.store(key, prompt)
+        """Cache a whole prompt if it was used often enough."""
+        if self.is_wanted(key):
+            self._remember(key, prompt)
+            self.files.store(key, prompt)
 
     def _remember(self, key: str, prompt: CachedPrompt) -> None:
         if prompt.num_bytes > self._config.memory_bytes:
@@ -153,7 +148,7 @@ def _files(folder: Path) -> list[str]:
     return found
 
 
-def as_cached(chunks: Sequence[SpeechChunk], text: str, rate_hz: int) -> CachedPrompt | None:
+def as_cached(chunks: Sequence[SpeechChunk], text: str) -> CachedPrompt | None:
     """What is cached of a prompt; ``None`` if the words of its chunks are not those of ``text``, one after the other."""
     cached = []
     num_chars = 0
@@ -163,7 +158,7 @@ def as_cached(chunks: Sequence[SpeechChunk], text: str, rate_hz: int) -> CachedP
             return None
         num_chars += len(source)
         cached.append(CachedChunk(chunk.data, None if chunk.begins_source is None else len(source), chunk.words))
-    return CachedPrompt(rate_hz, tuple(cached))
+    return CachedPrompt(tuple(cached))
 
 
 def chunks_of(cached: CachedPrompt, text: str) -> Iterator[SpeechChunk]:

@@ -42,6 +42,8 @@ class CachedSource:
     def __init__(self, config: CacheConfig, metrics: Metrics) -> None:
         self.cache = PromptCache(config, metrics)
         self.max_held_bytes = config.memory_bytes
+        self.max_prompt_ms = config.max_prompt_s * 1000
+        """Longer ones are neither held nor cached."""
         self._metrics = metrics
         self.shared: dict[str, SharedSynthesis] = {}
         self.running: set[SharedSynthesis] = set()
@@ -206,7 +208,7 @@ class SharedSynthesis:
                 self._chunks.append(chunk)
                 self._num_bytes += len(chunk.data)
                 self._owner.hold(len(chunk.data))
-                too_long = self._made_ms() > self._owner.cache.max_prompt_ms
+                too_long = self._made_ms() > self._owner.max_prompt_ms
                 if self.is_shared and (too_long or self._owner.held_bytes > self._owner.max_held_bytes):
                     self._unshare()
                 self._notify()
@@ -232,10 +234,9 @@ class SharedSynthesis:
         if self.is_over:
             return
         self.is_over = True
-        if whole and self._chunks and not self._chunks[0].cached:
-            cached = as_cached(self._chunks, self.prompt.text, self.prompt.rate_hz)
-            if cached is not None:
-                self._owner.cache.store(self.key, cached)
+        is_new = whole and self._chunks and not self._chunks[0].cached
+        if is_new and (cached := as_cached(self._chunks, self.prompt.text)) is not None:
+            self._owner.cache.store(self.key, cached)
         self._owner.running.discard(self)
         self._unshare()
         self._notify()

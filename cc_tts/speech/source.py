@@ -201,13 +201,12 @@ class SpeechSource:
             UnknownVoice, LanguageUnsupported: as :meth:`check`.
         """
         prompt = self._spoken(content, self._line_rate_hz)
-        resampler = self._resampler(prompt)
         steps = ["text"]
         if self._cache is not None and content.may_cache:
             steps.append(str(self._cache.cache))
         steps += [str(self._chunker(prompt)), f"engine({prompt.engine}, {prompt.voice})"]
-        if resampler.source_rate_hz != resampler.target_rate_hz:
-            steps.append(str(resampler))
+        if prompt.voice_rate_hz != prompt.rate_hz:
+            steps.append(f"resampler {prompt.voice_rate_hz}▸{prompt.rate_hz}")
         return [*steps, f"level {self._config.target_dbfs:g} dBFS", f"chunks {CHUNK_MS} ms"]
 
     def _spoken(self, content: TextContent, rate_hz: int) -> SpokenPrompt:
@@ -236,25 +235,20 @@ class SpeechSource:
         )
 
     def _speak(self, prompt: SpokenPrompt, utterance_id: str) -> ChunkStream:
-        text = self._prepare(prompt)
+        text: _TextHere | TextPreparation
+        if self._text_process is None or _is_quick(prompt):
+            text = _TextHere(with_stand_ins(prompt.text, prompt.replacements), self._chunker(prompt))
+        else:
+            text = self._text_process.prepare(prompt.text, prompt.chunking, prompt.replacements)
         try:
             stream = self.engine.open(prompt.voice, prompt.speed)
         except CcTtsError:
             text.cancel()
             raise
-        leveller = Leveller(AudioFormat(prompt.rate_hz), prompt.gain_db)
-        return _Synthesis(stream, text, self._resampler(prompt), leveller, utterance_id, self._levels.meter(prompt))
-
-    def _prepare(self, prompt: SpokenPrompt) -> "_TextHere | TextPreparation":
-        if self._text_process is None or _is_quick(prompt):
-            return _TextHere(with_stand_ins(prompt.text, prompt.replacements), self._chunker(prompt))
-        return self._text_process.prepare(prompt.text, prompt.chunking, prompt.replacements)
+        return _Synthesis(stream, text, prompt, utterance_id, self._levels.meter(prompt))
 
     def _chunker(self, prompt: SpokenPrompt) -> Chunker:
         return Chunker(self._normalizer, prompt.chunking, prompt.text, prompt.replacements)
-
-    def _resampler(self, prompt: SpokenPrompt) -> StreamResampler:
-        return StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
 
     def _asked_language(self, content: TextContent) -> str | None:
         """The prompt's language, else the configuration's; ``None``, also for an empty one: the voice's and the text's."""
@@ -311,17 +305,17 @@ class _Synthesis:
         self,
         stream: SpeechStream,
         text: _TextHere | TextPreparation,
-        resampler: StreamResampler,
-        leveller: Leveller,
+        prompt: SpokenPrompt,
         utterance_id: str,
         meter: Callable[[bytes], None] | None,
     ) -> None:
         self._utterance_id = utterance_id
         self._stream = stream
         self._text = text
-        self._format = AudioFormat(resampler.target_rate_hz)
-        self._resampler = resampler
-        self._leveller = leveller
+        self._format = AudioFormat(prompt.rate_hz)
+        self._resampler = StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
+        self._is_silent = prompt.gain_db == -math.inf
+        self._leveller = Leveller(self._format, prompt.gain_db)
         self._trimmer = SilenceTrimmer(self._format, tail_ms=MAX_TAIL_MS)
         self._meter = meter
         self._text_chunks: list[TextChunk] = []
@@ -362,7 +356,7 @@ class _Synthesis:
         if self._meter is not None:
             self._meter(at_line_rate)
         levelled = self._leveller.process(at_line_rate, last=last)
-        if self._leveller.gain_db > -math.inf:
+        if not self._is_silent:
             levelled = self._trimmer.process(levelled)
         for data in cut(levelled, self._format):
             yield SpeechChunk(data, self._source, self._words)

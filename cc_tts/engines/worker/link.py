@@ -245,35 +245,28 @@ class WorkerLink:
             stream.over(error)
 
     def _on_message(self, message: Message, payload: bytes) -> None:
+        self._has_given |= isinstance(message, StreamAudio | StreamEnded | StreamFailed)
         match message:
-            case StreamAudio():
-                self._has_given = True
-                if (stream := self.streams.get(message.stream_id)) is not None:
-                    stream.deliver(payload, message.text_chunk_index)
-            case StreamEnded():
-                self._has_given = True
-                self._over(message.stream_id, None)
-            case StreamFailed():
-                self._has_given = True
-                kind = CcTtsError.by_code.get(message.code, EngineFailed)
-                self._over(message.stream_id, kind(message.detail, retry_after_s=message.retry_after_s))
-            case LoadReport():
-                self._on_load(message.load)
+            case StreamAudio(stream_id, text_chunk_index):
+                if (stream := self.streams.get(stream_id)) is not None:
+                    stream.deliver(payload, text_chunk_index)
+            case StreamEnded(stream_id):
+                self._over(stream_id, None)
+            case StreamFailed(stream_id, code, detail, retry_after_s):
+                kind = CcTtsError.by_code.get(code, EngineFailed)
+                self._over(stream_id, kind(detail, retry_after_s=retry_after_s))
             case EngineDescription():
                 self.description = message
+            case LoadReport(load):  # the first one comes after the description
+                self._show(load)
+                self.load, self._num_opened_since_report, self.down_reason = load, 0, None
+                self._usable.set()
 
     def _over(self, stream_id: int, failure: CcTtsError | None) -> None:
-        stream = self.streams.pop(stream_id, None)
-        if stream is not None:
+        if (stream := self.streams.pop(stream_id, None)) is not None:
             if isinstance(failure, EngineOverloaded):
                 self._metrics.engine_refusals.labels(where="worker").inc()
             stream.over(failure)
-
-    def _on_load(self, load: EngineLoad) -> None:
-        """The first one comes after the description."""
-        self._show(load)
-        self.load, self._num_opened_since_report, self.down_reason = load, 0, None
-        self._usable.set()
 
     def _show(self, load: EngineLoad) -> None:
         """As metrics; its counts begin anew with each process."""

@@ -115,23 +115,22 @@ class WorkerLoop:
             match command:
                 case StreamRequest():
                     engine.open(command)
-                case PushText():
-                    engine.push(stream_id, command.text, command.text_chunk_index)
+                case PushText(_, text, text_chunk_index):
+                    engine.push(stream_id, text, text_chunk_index)
                 case EndText():
                     engine.end(stream_id)
                 case CancelStream():
                     engine.cancel(stream_id)
-                case Taken():
-                    engine.taken(stream_id, command.taken_ms, command.ahead_ms)
+                case Taken(_, taken_ms, ahead_ms):
+                    engine.taken(stream_id, taken_ms, ahead_ms)
         except DeviceLost:
             raise
-        except CcTtsError as error:
+        except Exception as error:
+            if not isinstance(error, CcTtsError):
+                log.exception("stream_failed", stream_id=stream_id)
+                error = EngineFailed(f"the engine broke off: {type(error).__name__}")
             engine.cancel(stream_id)
             self._fail(stream_id, error)
-        except Exception as error:
-            log.exception("stream_failed", stream_id=stream_id)
-            engine.cancel(stream_id)
-            self._fail(stream_id, EngineFailed(f"the engine broke off: {type(error).__name__}"))
 
     def _step(self) -> None:
         for out in self._engine.step():

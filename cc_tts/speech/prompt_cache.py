@@ -14,8 +14,7 @@ Runs on: the event loop.
 import contextlib
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -25,7 +24,6 @@ from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import SpeechChunk, SpokenPrompt
 from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles
-from cc_tts.voices.library import VoiceLibrary
 
 _LIBRARIES: Final = ("espeakng-loader", "hibari-tts", "num2words", "onnxruntime", "soxr", "wetext")
 """What else the audio depends on, besides the model."""
@@ -99,32 +97,21 @@ class PromptCache:
         metrics.prompt_cache_prompts.labels(where="memory").set(len(self._memory))
 
 
-@dataclass(frozen=True, slots=True)
-class EngineIdentity:
-    """What stands behind the name of an engine and of its voices: another identity, other audio."""
-
-    model: str = ""
-    voices: Mapping[str, str] = field(default_factory=dict)
-
-
-def engine_identity(config: Config) -> EngineIdentity:
-    """Look at the libraries, the model's files (name, size, time of change) and the enrolled voices. Runs on: a thread."""
+def engine_identity(config: Config) -> str:
+    """What stands behind the name of an engine and of its voices: the libraries, and the files of the model and of the
+    voices (name, size, time of change). Another identity, other audio. Runs on: a thread.
+    """
     tts = config.tts
     parts = [f"{name} {_version(name)}" for name in _LIBRARIES]
     parts += [tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text)]
-    if tts.model_dir:
-        parts += _files(Path(tts.model_dir).expanduser())
-    voices = {}
-    if tts.voices_dir:
-        parts += _files(Path(tts.voices_dir).expanduser())
-        for record in VoiceLibrary(Path(tts.voices_dir).expanduser()).records():
-            voices[record.id] = _digest(record.key, record.mode, record.instruction, record.language)
-    return EngineIdentity(_digest(*parts), voices)
+    for folder in filter(None, (tts.model_dir, tts.voices_dir)):
+        parts += _files(Path(folder).expanduser())
+    return _digest(*parts)
 
 
-def prompt_key(prompt: SpokenPrompt, identity: EngineIdentity) -> str:
+def prompt_key(prompt: SpokenPrompt, identity: str) -> str:
     """64 hexadecimal digits; every field of ``prompt`` makes a difference."""
-    return _digest(FORMAT_VERSION, __version__, identity.model, identity.voices.get(prompt.voice, ""), prompt)
+    return _digest(FORMAT_VERSION, __version__, identity, prompt)
 
 
 def _digest(*parts: object) -> str:

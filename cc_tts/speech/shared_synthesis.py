@@ -26,7 +26,7 @@ from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import ClientError
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpeechChunk, SpokenPrompt, Synthesise
-from cc_tts.speech.prompt_cache import EngineIdentity, PromptCache, as_cached, chunks_of, prompt_key
+from cc_tts.speech.prompt_cache import PromptCache, as_cached, chunks_of, prompt_key
 
 MAX_UNATTENDED: Final = 2
 """Prompts whose listeners have all gone and that are finished for the cache, at once."""
@@ -49,8 +49,8 @@ class CachedSource:
         self.running: set[SharedSynthesis] = set()
         self.held_bytes = 0
         """Of prompts that are being synthesised, or are whole and still being read."""
-        self.identity: EngineIdentity | None = None
-        """While it is ``None`` the cache is not used."""
+        self.identity: str | None = None
+        """The engine's. While it is ``None`` the cache is not used."""
 
     async def stop(self) -> None:
         """Cancel what nobody listens to."""

@@ -21,7 +21,6 @@ from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import ChunkStream, SpeechChunk, SpokenPrompt
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.prompt_cache import (
-    EngineIdentity,
     engine_identity,
     prompt_key,
 )
@@ -65,7 +64,7 @@ class Desk:
         self.source = CachedSource(CacheConfig(disk_dir=str(folder or ""), **config), self.metrics)
         self.source.max_held_bytes = max_held_bytes
         self.cache = self.source.cache
-        self.source.identity = EngineIdentity("model")
+        self.source.identity = "model"
         self.plan: list[Step] = list(CHUNKS)
         self.plans: list[list[Step]] = []
         self.refusal: Exception | None = None
@@ -384,7 +383,7 @@ async def test_a_refusal_is_the_callers_and_no_use() -> None:
     for _ in range(3):
         with pytest.raises(EngineOverloaded):
             desk.open()
-    assert not desk.cache.is_wanted(prompt_key(prompt(), EngineIdentity("model")))
+    assert not desk.cache.is_wanted(prompt_key(prompt(), "model"))
     assert desk.requests("missed") == 0
 
 
@@ -554,7 +553,7 @@ async def test_cancel_while_the_file_is_read(tmp_path: Path) -> None:
 
 
 def test_everything_that_changes_the_audio_changes_the_key() -> None:
-    identity = EngineIdentity("model", {"anna": "a"})
+    identity = "model"
     keys = [
         prompt_key(each, identity)
         for each in (
@@ -570,23 +569,22 @@ def test_everything_that_changes_the_audio_changes_the_key() -> None:
             prompt(rate_hz=16000),
         )
     ]
-    anna = prompt(voice="anna")
-    keys += [prompt_key(prompt(), EngineIdentity("other")), prompt_key(anna, identity)]
-    keys.append(prompt_key(anna, EngineIdentity("model", {"anna": "b"})))
+    keys.append(prompt_key(prompt(), "other"))
     assert len(set(keys)) == len(keys)
     assert all(len(key) == 64 for key in keys)
     assert len(prompt_key(prompt("\ud800 text that UTF-8 does not have"), identity)) == 64
 
 
-def test_another_model_is_another_identity(tmp_path: Path) -> None:
-    config = Config(tts=TtsConfig(model_dir=str(tmp_path)))
-    empty = engine_identity(config).model
+@pytest.mark.parametrize("folder", ["model_dir", "voices_dir"])
+def test_another_model_or_voice_is_another_identity(tmp_path: Path, folder: str) -> None:
+    config = Config(tts=TtsConfig(**{folder: str(tmp_path)}))
+    empty = engine_identity(config)
     (tmp_path / "llm.pt").write_bytes(b"1")
-    one = engine_identity(config).model
+    one = engine_identity(config)
     (tmp_path / "llm.pt").write_bytes(b"22")
-    assert len({empty, one, engine_identity(config).model, engine_identity(Config()).model}) == 3
+    assert len({empty, one, engine_identity(config), engine_identity(Config())}) == 3
     gone = Config(tts=TtsConfig(model_dir=str(tmp_path / "gone"), voices_dir=str(tmp_path / "gone")))
-    assert engine_identity(gone).voices == {}
+    assert engine_identity(gone) == engine_identity(Config())
 
 
 # --- as the rest of the program sees it ----------------------------------------------------------------------------------

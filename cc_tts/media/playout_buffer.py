@@ -229,8 +229,9 @@ class PlayoutBuffer:
             if head.state is not _State.PLAYING and not self._start(head, room, now_ns):
                 break
             finished = head.finished  # before available: if it was finished, available is all there is
-            if head.available < room and not finished:
-                frame += self._starve(head, room)
+            if head.available < room and not finished:  # it runs dry within this frame
+                head.state, head.missing_bytes = _State.STARVED, room - head.available
+                frame += self._fade_out(head, room)
                 break
             part = self._take(head, min(room, head.available))
             if part:
@@ -245,21 +246,27 @@ class PlayoutBuffer:
         self._attention = False  # before the flags are read: one set meanwhile is seen at the next tick
         fade = b""
         for queued in tuple(self._queue):  # a copy, made in one step: a writer may append meanwhile
-            if not queued.cut:
-                continue
-            if queued.state is _State.PLAYING and not self._paused:
-                fade = self._fade_out(queued, self._fade_bytes)
-            if queued.state is _State.STARVED:
-                self._note_underrun(queued, now_ns)
-            self._end(queued, "cut", now_ns)
-        if self._wants_pause and not self._paused and self._queue:
-            head = self._queue[0]
-            if head.state is _State.PLAYING:
-                fade = self._fade_out(head, self._fade_bytes)
-                self._report(head, fade, now_ns)
-        if self._paused and not self._wants_pause and self._queue:
-            self._queue[0].fade_in = self._queue[0].state is _State.PLAYING
-        self._paused = self._wants_pause
+            if queued.cut:
+                fade = self._drop(queued, now_ns) or fade
+        was_paused, self._paused = self._paused, self._wants_pause
+        if self._paused == was_paused or not self._queue or self._queue[0].state is not _State.PLAYING:
+            return fade
+        head = self._queue[0]
+        if was_paused:
+            head.fade_in = True
+            return fade
+        fade = self._fade_out(head, self._fade_bytes)
+        self._report(head, fade, now_ns)
+        return fade
+
+    def _drop(self, queued: _Queued, now_ns: int) -> bytes:
+        """End an utterance that was cut; returns its fade if it is heard."""
+        fade = b""
+        if queued.state is _State.PLAYING and not self._paused:
+            fade = self._fade_out(queued, self._fade_bytes)
+        if queued.state is _State.STARVED:
+            self._note_underrun(queued, now_ns)
+        self._end(queued, "cut", now_ns)
         return fade
 
     def _start(self, head: _Queued, room: int, now_ns: int) -> bool:
@@ -278,12 +285,6 @@ class PlayoutBuffer:
             self._events(PlayoutStarted(head.utterance_id, now_ns))
         head.state = _State.PLAYING
         return True
-
-    def _starve(self, head: _Queued, room: int) -> bytes:
-        """Play what is left, faded out: the utterance runs dry within this frame."""
-        head.state = _State.STARVED
-        head.missing_bytes = room - head.available
-        return self._fade_out(head, room)
 
     def _note_underrun(self, queued: _Queued, now_ns: int) -> None:
         queued.underruns += 1

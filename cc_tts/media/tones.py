@@ -85,9 +85,9 @@ def _spec(name_or_spec: str) -> str:
     kind, colon, digits = text.partition(":")
     if colon and kind.lower() == "dtmf":
         keys = digits.upper()
-        if not keys or (wrong := set(keys) - _DTMF.keys()):
-            what = "none" if not keys else "".join(sorted(wrong))
-            raise Unprocessable(f"dtmf takes the keys {''.join(_DTMF)}, got {what!r}")
+        wrong = "".join(sorted(set(keys) - _DTMF.keys())) if keys else "none"
+        if wrong:
+            raise Unprocessable(f"dtmf takes the keys {''.join(_DTMF)}, got {wrong!r}")
         return ",".join(f"!{_DTMF[key]}/{_DTMF_MS},!0/{_DTMF_MS}" for key in keys)
     if text.lower() in NAMED:
         return NAMED[text.lower()]
@@ -98,23 +98,27 @@ def _spec(name_or_spec: str) -> str:
 
 def _parse(spec: str, rate_hz: int) -> list[_Part]:
     parts: list[_Part] = []
-    for text in spec.split(","):
-        match = _PART.fullmatch(text.strip())
+    for text in map(str.strip, spec.split(",")):
+        match = _PART.fullmatch(text)
         if match is None:
-            raise Unprocessable(f"{text.strip()[:40]!r} is not FREQ[+FREQ…][/MS]")
+            raise Unprocessable(f"{text[:40]!r} is not FREQ[+FREQ…][/MS]")
         if parts and parts[-1].ms is None:
-            raise Unprocessable(f"the part before {text.strip()[:40]!r} has no length, so this one is never reached")
-        frequencies = tuple(hz for digits in match["frequencies"].split("+") if (hz := int(digits)))
-        if len(frequencies) > _MAX_FREQUENCIES:
-            raise Unprocessable(f"at most {_MAX_FREQUENCIES} frequencies together, got {len(frequencies)}")
-        for hz in frequencies:
-            if not _MIN_HZ <= hz < rate_hz / 2:
-                raise Unprocessable(f"{hz} Hz is not between {_MIN_HZ} and {rate_hz // 2} Hz")
+            raise Unprocessable(f"the part before {text[:40]!r} has no length, so this one is never reached")
         ms = int(match["ms"]) if match["ms"] else None
         if ms is not None and not 0 < ms <= MAX_TONE_MS:
             raise Unprocessable(f"a part lasts 1 to {MAX_TONE_MS} ms, got {ms}")
-        parts.append(_Part(frequencies, ms, bool(match["once"])))
+        parts.append(_Part(_frequencies(match["frequencies"], rate_hz), ms, bool(match["once"])))
     return parts
+
+
+def _frequencies(text: str, rate_hz: int) -> tuple[int, ...]:
+    frequencies = tuple(hz for hz in map(int, text.split("+")) if hz)
+    if len(frequencies) > _MAX_FREQUENCIES:
+        raise Unprocessable(f"at most {_MAX_FREQUENCIES} frequencies together, got {len(frequencies)}")
+    for hz in frequencies:
+        if not _MIN_HZ <= hz < rate_hz / 2:
+            raise Unprocessable(f"{hz} Hz is not between {_MIN_HZ} and {rate_hz // 2} Hz")
+    return frequencies
 
 
 def _schedule(parts: list[_Part], max_ms: int | None) -> list[tuple[_Part, int]]:

@@ -132,11 +132,11 @@ class SharedSynthesis:
         """
         while listener in self.listeners:
             place = listener.num_read - self._num_dropped
-            must_begin_again = self._failure is not None and listener.joined and not listener.num_read
-            if place < len(self._chunks) and not must_begin_again:
-                return self._chunks[place]
-            if self._failure is not None:
+            is_there = place < len(self._chunks)
+            if self._failure is not None and (listener.may_begin_again or not is_there):
                 raise self._failure
+            if is_there:
+                return self._chunks[place]
             if self.is_over:
                 break
             self._demand.set()
@@ -170,16 +170,17 @@ class SharedSynthesis:
         self.drop_read()
         if self.listeners or self.is_over:
             return
-        owner = self._owner
-        num_unattended = sum(each.is_unattended for each in owner.running)
-        # a prompt that is interrupted each time would otherwise never be cached
-        may_finish = self.is_unattended or (num_unattended < MAX_UNATTENDED and owner.cache.is_wanted(self.key))
-        if self.is_shared and self._num_bytes and may_finish:
+        if self.is_shared and self._num_bytes and self._may_finish():
             self.is_unattended = True
             self._set_buffered_ms(UNATTENDED_BUFFERED_MS)
             self._demand.set()
         else:
             await self.cancel()
+
+    def _may_finish(self) -> bool:
+        """Whether it goes on for the cache: a prompt that is interrupted each time would otherwise never be cached."""
+        num_unattended = sum(each.is_unattended for each in self._owner.running)
+        return self.is_unattended or (num_unattended < MAX_UNATTENDED and self._owner.cache.is_wanted(self.key))
 
     async def cancel(self) -> None:
         """Stop; listeners that are left get the chunks that are there."""
@@ -205,13 +206,7 @@ class SharedSynthesis:
             if self._stream is None:
                 self._stream = await self._load()
             async for chunk in self._stream:
-                self._chunks.append(chunk)
-                self._num_bytes += len(chunk.data)
-                self._owner.hold(len(chunk.data))
-                too_long = self._made_ms() > self._owner.max_prompt_ms
-                if self.is_shared and (too_long or self._owner.held_bytes > self._owner.max_held_bytes):
-                    self._unshare()
-                self._notify()
+                self._add(chunk)
                 if not self.listeners and not self.is_shared:
                     self._end()
                     break
@@ -225,6 +220,15 @@ class SharedSynthesis:
             self._end()
         if self._stream is not None:
             await self._stream.cancel()
+
+    def _add(self, chunk: SpeechChunk) -> None:
+        self._chunks.append(chunk)
+        self._num_bytes += len(chunk.data)
+        self._owner.hold(len(chunk.data))
+        too_long = self._made_ms() > self._owner.max_prompt_ms
+        if self.is_shared and (too_long or self._owner.held_bytes > self._owner.max_held_bytes):
+            self._unshare()
+        self._notify()
 
     async def _load(self) -> ChunkStream:
         cached = await self._owner.cache.load(self.key)
@@ -289,11 +293,16 @@ class Listener:
             yield chunk
         await self.cancel()
 
+    @property
+    def may_begin_again(self) -> bool:
+        """Another one's synthesis may fail without harm to this listener: it has heard nothing yet."""
+        return self.joined and not self.num_read
+
     async def _next(self) -> SpeechChunk | None:
         try:
             return await self.synthesis.read(self)
         except Exception as error:
-            if not self.joined or self.num_read or isinstance(error, ClientError):
+            if not self.may_begin_again or isinstance(error, ClientError):
                 raise
             log.info("prompt_taken_over", reason=type(error).__name__)
         # the synthesis that another listener began has failed and gave this one nothing: begin anew, once

@@ -145,13 +145,7 @@ class _Reader:
     # --- handlers of the parser ------------------------------------------------------------------------------------------
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self._num_elements += 1
-        if self._num_elements > MAX_ELEMENTS:
-            raise self._xml.malformed(f"more than {MAX_ELEMENTS} elements")
-        if len(self._elements) >= MAX_DEPTH:
-            raise self._xml.malformed(f"elements nested more than {MAX_DEPTH} deep")
-        if not self._elements and name != "speak":
-            raise self._xml.malformed(f"the root element is {name[:MAX_NAME_CHARS]}, not speak")
+        self._check_bounds(name)
         parent = self._elements[-1] if self._elements else _Element("", self.base)
         element = _Element(name, parent.style, is_spoken=parent.is_spoken and name not in _NOT_SPOKEN)
         self._elements.append(element)
@@ -164,10 +158,18 @@ class _Reader:
             for attribute in attributes:
                 if attribute not in known and not attribute.startswith(("xml:", "xmlns", "xsi:")):
                     self._warn(f"{name}: {attribute} has no effect")
-        elif name in _WITHOUT_EFFECT:
-            self._warn(f"<{name}> has no effect: the text inside is spoken")
         else:
-            self._warn(f"<{name}> is not known: the text inside is spoken")
+            fault = "has no effect" if name in _WITHOUT_EFFECT else "is not known"
+            self._warn(f"<{name}> {fault}: the text inside is spoken")
+
+    def _check_bounds(self, name: str) -> None:
+        self._num_elements += 1
+        if self._num_elements > MAX_ELEMENTS:
+            raise self._xml.malformed(f"more than {MAX_ELEMENTS} elements")
+        if len(self._elements) >= MAX_DEPTH:
+            raise self._xml.malformed(f"elements nested more than {MAX_DEPTH} deep")
+        if not self._elements and name != "speak":
+            raise self._xml.malformed(f"the root element is {name[:MAX_NAME_CHARS]}, not speak")
 
     def _end(self, _name: str) -> None:
         element = self._elements.pop()

@@ -156,7 +156,7 @@ class EspeakStream:
                     return chunk
                 if self._failure is not None:
                     self._turns.streams.pop(self, None)
-                    raise EngineFailed(self._failure.detail) from self._failure
+                    raise self._failure
                 if self.is_cancelled or (self._is_ended and not self.passages and not self.has_turn):
                     self._turns.streams.pop(self, None)
                     raise StopAsyncIteration

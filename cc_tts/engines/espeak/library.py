@@ -170,14 +170,13 @@ class EspeakLibrary:
     def _list(self, wanted: Any) -> list[EspeakVoice]:
         with _process_lock:
             entries = self._lib.espeak_ListVoices(wanted)  # ends with a null pointer
-            listed = [entry.contents for entry in itertools.takewhile(bool, entries)]
             return [
                 EspeakVoice(
-                    language=entry.languages[1:].decode("ascii", "replace").lower(),
-                    identifier=entry.identifier.decode("utf-8", "replace"),
-                    name=entry.name.decode("utf-8", "replace").strip(),
+                    language=entry.contents.languages[1:].decode("ascii", "replace").lower(),
+                    identifier=entry.contents.identifier.decode("utf-8", "replace"),
+                    name=entry.contents.name.decode("utf-8", "replace").strip(),
                 )
-                for entry in listed
+                for entry in itertools.takewhile(bool, entries)
             ]
 
     def _has_dictionary(self, voice: EspeakVoice) -> bool:
@@ -248,16 +247,11 @@ class EspeakLibrary:
         """``t_espeak_callback``: 0 goes on, 1 stops. Nothing may be raised into C."""
         try:
             happened = itertools.takewhile(lambda event: event.type != _EVENT_LIST_TERMINATED, events)
-            words = [
-                WordEvent(max(0, event.text_position - 1), event.sample)
-                for event in happened
-                if event.type == _EVENT_WORD
-            ]
+            begun = [event for event in happened if event.type == _EVENT_WORD]
+            words = tuple(WordEvent(max(0, event.text_position - 1), event.sample) for event in begun)
             pcm = ctypes.string_at(samples, num_samples * 2) if samples and num_samples > 0 else b""
-            if not pcm and not words:
-                return 0
             assert self._on_audio is not None
-            if self._on_audio(pcm, tuple(words)):
+            if not (pcm or words) or self._on_audio(pcm, words):
                 return 0
         except BaseException as error:  # noqa: BLE001 handed to synthesise(), which raises it
             self._error = error

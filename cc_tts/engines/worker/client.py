@@ -102,15 +102,16 @@ class WorkerEngine:
                 f"the neural engine is not ready: {self.not_ready_because()}", retry_after_s=RETRY_AFTER_S
             )
         by_id = {each.id: each for each in voices}
-        wanted = voice if voice is not None else self._default_voice if language is None else None
-        if wanted:
-            if wanted not in by_id:
-                raise unknown_voice(wanted, voices)
-            return by_id[wanted]
         default = by_id.get(self._default_voice, voices[0])
-        if language is None:
-            return default
-        if (found := best_for_language(language, voices, default=default)) is not None:
+        if not voice and language is not None:
+            return self._speaker_of(language, default)
+        wanted = voice or self._default_voice or default.id
+        if wanted not in by_id:
+            raise unknown_voice(wanted, voices)
+        return by_id[wanted]
+
+    def _speaker_of(self, language: str, default: Voice) -> Voice:
+        if (found := best_for_language(language, self.voices(), default=default)) is not None:
             return found
         common = self._description.languages if self._description is not None else ()
         if normalised_language(language).partition("-")[0] in map(normalised_language, common):

@@ -70,7 +70,7 @@ class WorkerStream:
         self._is_read = False
         self._dry_ns = 0
         self.silence = Silence(worker.clock, max_step_s=2 * STALL_LOOK_S)
-        """For how long it has been owed audio, while it :meth:`is_owed`."""
+        """For how long it has been owed audio; see :meth:`look`."""
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk. Never blocks."""
@@ -86,9 +86,12 @@ class WorkerStream:
         self.buffered_ms = buffered_ms
         self._dry_ns = self._worker.clock.now_ns() + round(buffered_ms * NS_PER_MS)
 
-    def is_owed(self, now_ns: int) -> bool:
-        """Whether the reader has nothing left and only the engine can help."""
-        return self._is_read and self._is_text_whole and not self._queue and now_ns >= self._dry_ns
+    def look(self) -> bool:
+        """Whether audio is owed: the reader has nothing left and only the engine can help. Counts for how long."""
+        now_ns = self._worker.clock.now_ns()
+        is_owed = self._is_read and self._is_text_whole and not self._queue and now_ns >= self._dry_ns
+        self.silence.count(owed=is_owed)
+        return is_owed
 
     async def __aiter__(self) -> AsyncIterator[PcmChunk]:
         while True:
@@ -215,10 +218,7 @@ class WorkerLink:
         silence = Silence(self.clock, max_step_s=2 * STALL_LOOK_S)
         while self.streams:
             await asyncio.sleep(STALL_LOOK_S)
-            now_ns = self.clock.now_ns()
-            for stream in self.streams.values():
-                stream.silence.count(owed=stream.is_owed(now_ns))
-            owed = [stream for stream in self.streams.values() if stream.is_owed(now_ns)]
+            owed = [stream for stream in self.streams.values() if stream.look()]
             silence.count(owed=bool(owed) and not self._has_given)
             self._has_given = False
             expected_ms = self.load.first_audio_ms if self.load is not None else 0.0

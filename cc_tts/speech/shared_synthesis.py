@@ -74,12 +74,12 @@ class CachedSource:
         if (cached := self.cache.in_memory(key)) is not None:
             result, stream = "memory", ReadyChunks(chunks_of(cached, prompt.text))
         elif key in self.shared:
-            result, stream = "joined", Listener(self, self.shared[key], synthesise, joined=True)
+            result, stream = "joined", Listener(self.shared[key], synthesise, joined=True)
         elif self.held_bytes >= self.max_held_bytes:
             result, stream = "bypassed", synthesise()
         else:
             result = "disk" if key in self.cache.files else "missed"
-            stream = Listener(self, self.share(key, prompt, synthesise), synthesise, joined=False)
+            stream = Listener(self.share(key, prompt, synthesise), synthesise, joined=False)
         if not is_again:
             self.cache.count_use(key)
             self._metrics.prompt_cache_requests.labels(result=result).inc()
@@ -111,7 +111,7 @@ class SharedSynthesis:
         self.is_unattended = False
         self.is_over = False
         self.listeners: set[Listener] = set()
-        self._owner = owner
+        self.owner = owner
         self._synthesise = synthesise
         self._stream = None if key in owner.cache.files else synthesise()
         self.format = AudioFormat(prompt.rate_hz)
@@ -179,8 +179,8 @@ class SharedSynthesis:
 
     def _may_finish(self) -> bool:
         """Whether it goes on for the cache: a prompt that is interrupted each time would otherwise never be cached."""
-        num_unattended = sum(each.is_unattended for each in self._owner.running)
-        return self.is_unattended or (num_unattended < MAX_UNATTENDED and self._owner.cache.is_wanted(self.key))
+        num_unattended = sum(each.is_unattended for each in self.owner.running)
+        return self.is_unattended or (num_unattended < MAX_UNATTENDED and self.owner.cache.is_wanted(self.key))
 
     async def cancel(self) -> None:
         """Stop; listeners that are left get the chunks that are there."""
@@ -199,7 +199,7 @@ class SharedSynthesis:
         dropped = self._chunks[: first - self._num_dropped]
         del self._chunks[: len(dropped)]
         self._num_dropped += len(dropped)
-        self._owner.hold(-sum(len(chunk.data) for chunk in dropped))
+        self.owner.hold(-sum(len(chunk.data) for chunk in dropped))
 
     async def _run(self) -> None:
         try:
@@ -224,14 +224,14 @@ class SharedSynthesis:
     def _add(self, chunk: SpeechChunk) -> None:
         self._chunks.append(chunk)
         self._num_bytes += len(chunk.data)
-        self._owner.hold(len(chunk.data))
-        too_long = self._made_ms() > self._owner.max_prompt_ms
-        if self.is_shared and (too_long or self._owner.held_bytes > self._owner.max_held_bytes):
+        self.owner.hold(len(chunk.data))
+        too_long = self._made_ms() > self.owner.max_prompt_ms
+        if self.is_shared and (too_long or self.owner.held_bytes > self.owner.max_held_bytes):
             self._unshare()
         self._notify()
 
     async def _load(self) -> ChunkStream:
-        cached = await self._owner.cache.load(self.key)
+        cached = await self.owner.cache.load(self.key)
         return self._synthesise() if cached is None else ReadyChunks(chunks_of(cached, self.prompt.text))
 
     def _end(self, *, whole: bool = False) -> None:
@@ -240,16 +240,16 @@ class SharedSynthesis:
         self.is_over = True
         is_new = whole and self._chunks and not self._chunks[0].cached
         if is_new and (cached := as_cached(self._chunks, self.prompt.text)) is not None:
-            self._owner.cache.store(self.key, cached)
-        self._owner.running.discard(self)
+            self.owner.cache.store(self.key, cached)
+        self.owner.running.discard(self)
         self._unshare()
         self._notify()
 
     def _unshare(self) -> None:
         """Nobody joins it from now on."""
         self.is_shared = False
-        if self._owner.shared.get(self.key) is self:
-            del self._owner.shared[self.key]
+        if self.owner.shared.get(self.key) is self:
+            del self.owner.shared[self.key]
         self.drop_read()
 
     def _notify(self) -> None:
@@ -263,7 +263,6 @@ class Listener:
     begun it.
     """
 
-    source: CachedSource
     synthesis: SharedSynthesis
     synthesise: Synthesise
     joined: bool
@@ -309,6 +308,6 @@ class Listener:
         failed = self.synthesis
         await failed.leave(self)
         self.joined = False
-        self.synthesis = self.source.share(failed.key, failed.prompt, self.synthesise)
+        self.synthesis = failed.owner.share(failed.key, failed.prompt, self.synthesise)
         self.synthesis.listeners.add(self)
         return await self.synthesis.read(self)

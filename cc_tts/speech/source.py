@@ -187,7 +187,7 @@ class SpeechSource:
             case ToneContent():
                 return fixed(tones.tone(content.tone, rate_hz, max_ms=content.duration_ms), rate_hz)
             case SilenceContent():
-                return fixed(tones.silence(content.silence_ms, rate_hz), rate_hz)
+                return fixed(bytes(AudioFormat(rate_hz).bytes_for_ms(content.silence_ms)), rate_hz)
             case SequenceContent():
                 open_part = partial(self.open, rate_hz=rate_hz, utterance_id=utterance_id)
                 return SequenceStream(

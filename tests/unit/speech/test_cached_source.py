@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -578,7 +577,8 @@ def test_everything_that_changes_the_audio_changes_the_key() -> None:
 
 @pytest.mark.parametrize("folder", ["model_dir", "voices_dir"])
 def test_another_model_or_voice_is_another_identity(tmp_path: Path, folder: str) -> None:
-    config = Config(tts=replace(TtsConfig(), **{folder: str(tmp_path)}))
+    here = str(tmp_path)
+    config = Config(tts=TtsConfig(model_dir=here) if folder == "model_dir" else TtsConfig(voices_dir=here))
     empty = engine_identity(config)
     (tmp_path / "llm.pt").write_bytes(b"1")
     one = engine_identity(config)

@@ -87,16 +87,10 @@ class SequenceStream:
         num_chars = 0
         held = SpeechChunk(b"")
         async for chunk in self._opened(part):
-            source = chunk.begins_source
-            found = _marks_in(source or "", marks, num_chars)
-            num_chars += len(source or "")
-            held = SpeechChunk(
-                chunk.data if part.gain_db == -math.inf else trimmer.process(chunk.data),
-                held.begins_source if source is None else (held.begins_source or "") + source,
-                held.words + chunk.words,
-                chunk.cached,
-                held.marks + found,
-            )
+            data = chunk.data if part.gain_db == -math.inf else trimmer.process(chunk.data)
+            source = chunk.begins_source or ""
+            held = _after(held, chunk, data, _marks_in(source, marks, num_chars))
+            num_chars += len(source)
             if held.data:
                 yield held
                 held = SpeechChunk(b"")
@@ -135,6 +129,12 @@ class SequenceStream:
         stream, self._stream = self._stream, None
         if stream is not None:
             await stream.cancel()
+
+
+def _after(held: SpeechChunk, chunk: SpeechChunk, data: bytes, marks: tuple[tuple[float, str], ...]) -> SpeechChunk:
+    """``chunk`` with the audio that is left of it, its marks, and the words and marks of ``held``, which has no audio."""
+    source = held.begins_source if chunk.begins_source is None else (held.begins_source or "") + chunk.begins_source
+    return SpeechChunk(data, source, held.words + chunk.words, chunk.cached, held.marks + marks)
 
 
 def _marks_in(source: str, marks: list[tuple[int, str]], start: int) -> tuple[tuple[float, str], ...]:

@@ -147,9 +147,9 @@ class SpeechSource:
             TextTooLong, NothingToSay: the text is of no use.
         """
         limit = self._config.max_text_chars
-        spoken = [each.text for each in texts_of(content)]
-        spoken += [replaced.spoken for each in texts_of(content) for replaced in each.replacements]
-        if (num_chars := sum(map(len, spoken))) > limit:
+        texts = texts_of(content)
+        num_chars = sum(len(each.text) + sum(len(other.spoken) for other in each.replacements) for each in texts)
+        if num_chars > limit:
             raise TextTooLong(f"{num_chars} characters; tts.max_text_chars is {limit}")
         if isinstance(content, TextContent) and not has_speech(content.text):
             raise NothingToSay("the text has no letter and no digit")

@@ -230,7 +230,8 @@ class _Reader:
             form = attributes["language"]
         if kind in ("expletive", "bleep"):
             element.is_spoken = False
-            self._flush()
+            self._close_text()
+            self._flush_pause()
             self.parts.append(_BLEEP)
         elif kind not in KINDS:
             self._warn(
@@ -377,10 +378,6 @@ class _Reader:
             self._break_ms = self._break_ms or 0
         if self.parts:
             self._implied_ms = max(self._implied_ms, milliseconds)
-
-    def _flush(self) -> None:
-        self._close_text()
-        self._flush_pause()
 
     def _flush_pause(self) -> None:
         milliseconds = self._implied_ms if self._break_ms is None else self._break_ms

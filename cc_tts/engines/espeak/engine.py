@@ -108,7 +108,8 @@ class EspeakStream:
         self.last_turn = 0
         """Its number; 0: none yet."""
         self.has_turn = False
-        self.is_cancelled = False
+        self.is_over = False
+        """Cancelled, or broken off because of ``_failure``."""
         self._is_ended = False
         self._is_told = False
         self._failure: EngineFailed | None = None
@@ -126,10 +127,9 @@ class EspeakStream:
         with self._turns.lock:
             if self._is_ended:
                 raise ValueError("push after end")
-            if self.is_cancelled or self._failure is not None:
-                return
-            self.passages.extend(passages)
-            self._turns.lock.notify()
+            if not self.is_over:
+                self.passages.extend(passages)
+                self._turns.lock.notify()
 
     def end(self) -> None:
         """No more text will come."""
@@ -154,32 +154,27 @@ class EspeakStream:
                     if self.passages:
                         self._turns.lock.notify()
                     return chunk
-                if self._failure is not None:
+                if self.is_over or (self._is_ended and not self.passages and not self.has_turn):
                     self._turns.streams.pop(self, None)
-                    raise self._failure
-                if self.is_cancelled or (self._is_ended and not self.passages and not self.has_turn):
-                    self._turns.streams.pop(self, None)
-                    raise StopAsyncIteration
+                    raise self._failure or StopAsyncIteration
             await self._news.wait()
 
     async def cancel(self) -> None:
         """Stop now and free everything. The iteration ends. Safe to call twice and after the end."""
         with self._turns.lock:
-            self.is_cancelled = True
-            self.passages.clear()
             self.queued.clear()
             self.queued_ms = 0.0
             self._turns.streams.pop(self, None)
-        self._news.set()
+        self.break_off(None)
 
     def deliver(self, chunk: PcmChunk) -> bool:
         """Queue audio for the reader; ``False`` once the stream was cancelled. Runs on: the espeak thread."""
         with self._turns.lock:
-            if self.is_cancelled or self._failure is not None:
-                return False
-            self.queued.append(chunk)
-            self.queued_ms += chunk.duration_ms
-            return self._tell()
+            if not self.is_over:
+                self.queued.append(chunk)
+                self.queued_ms += chunk.duration_ms
+                self._tell()
+            return not self.is_over
 
     def turn_over(self) -> None:
         """Note that the turn has ended. Runs on: the espeak thread."""
@@ -187,24 +182,24 @@ class EspeakStream:
             self.has_turn = False
             self._tell()
 
-    def break_off(self, failure: EngineFailed) -> None:
-        """Fail it: what is queued is still given out. Runs on: any thread."""
+    def break_off(self, failure: EngineFailed | None) -> None:
+        """End it: what is queued is still given out, then ``failure`` is raised if there is one. Runs on: any thread."""
         with self._turns.lock:
-            self._failure = failure
+            if not self.is_over:
+                self.is_over, self._failure = True, failure
             self.passages.clear()
             self._tell()
 
-    def _tell(self) -> bool:
-        """Wake the reader, once until it has looked; ``False`` if there is no event loop any more."""
+    def _tell(self) -> None:
+        """Wake the reader, once until it has looked."""
         if not self._is_told:
             self._is_told = True
             try:
                 self._loop.call_soon_threadsafe(self._news.set)
             except RuntimeError:  # the loop is closed: nobody will read
-                self.is_cancelled = True
+                self.is_over = True
                 self.passages.clear()
                 self.queued.clear()
-        return not self.is_cancelled
 
 
 class _Turns:
@@ -406,13 +401,13 @@ class _PassageSynthesis:
         library.synthesise(
             self._passage.text, voice=stream.identifier, rate_wpm=stream.rate_wpm, on_audio=self._on_audio
         )
-        if not self._trimmer.heard or stream.is_cancelled:
+        if not self._trimmer.heard or stream.is_over:
             return
         tail_ms, stream.carried_pause_ms = split_pause_after(self._passage.text, stream.speed)
         self._deliver(self._trimmer.finish(tail_ms), is_last=True)
 
     def _on_audio(self, pcm: bytes, words: tuple[WordEvent, ...]) -> bool:
-        if self._stream.is_cancelled:
+        if self._stream.is_over:
             return False
         self._words.extend(words)
         speech = self._trimmer.process(pcm)

@@ -33,10 +33,8 @@ def make_engine(
     """Build the engine that ``tts.engine`` names, not yet started, for a ``purpose`` of :class:`WorkerSettings`.
 
     ``metrics`` gets what its workers report. ``on_starting`` is called with a few words on what it does while it starts, if
-    that takes long.
-
-    Raises:
-        ConfigError: no engine has this name (the message names the nearest one), or a key that it needs is empty.
+    that takes long. Raises ``ConfigError`` if no engine has this name (the message names the nearest one), or a key that it
+    needs is empty.
     """
     tts, clock, metrics = config.tts, clock or MonotonicClock(), metrics or Metrics()
     if tts.engine not in ENGINES:

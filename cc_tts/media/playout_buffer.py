@@ -124,11 +124,8 @@ class PlayoutBuffer:
 
     def begin(self, utterance_id: str, start_threshold_ms: int, *, not_before_ns: int = 0) -> None:
         """Queue a new utterance behind those present. It starts with ``start_threshold_ms`` of audio, or finished, and in no
-        frame before ``not_before_ns``.
-
-        Raises:
-            ValueError: the utterance is already being written.
-            PlayoutOverflow: too many utterances are queued.
+        frame before ``not_before_ns``. Raises ``ValueError`` if it is already being written, ``PlayoutOverflow`` if too
+        many are queued.
         """
         start = min(max(self._format.bytes_for_ms(start_threshold_ms), self._frame_bytes), self._max_bytes)
         queued = _Queued(utterance_id, start, max(start // 2, self._frame_bytes), not_before_ns)
@@ -142,11 +139,9 @@ class PlayoutBuffer:
             self._queue.append(queued)
 
     def write(self, utterance_id: str, pcm: bytes) -> None:
-        """Append audio. Audio that arrives late for an utterance that was cut is dropped.
-
-        Raises:
-            PlayoutOverflow: it would exceed ``max_buffered_ms``; nothing of it was taken.
-            ValueError: half a sample, or an utterance that was not begun or is finished.
+        """Append audio. Audio that arrives late for an utterance that was cut is dropped. Raises ``PlayoutOverflow``, with
+        nothing taken, if it would exceed ``max_buffered_ms``, and ``ValueError`` for half a sample or an utterance that
+        was not begun or is finished.
         """
         if len(pcm) % BYTES_PER_SAMPLE:
             raise ValueError(f"PCM must be whole 16-bit samples, got {len(pcm)} bytes")

@@ -56,10 +56,8 @@ class _Part:
 
 
 def tone(name_or_spec: str, rate_hz: int, *, max_ms: int) -> bytes:
-    """PCM of a tone. It ends after ``max_ms``, or when parts marked ``!`` were played and nothing repeats.
-
-    Raises:
-        Unprocessable: no such name, not a cadence, or out of bounds; says what is wrong.
+    """PCM of a tone. It ends after ``max_ms``, or when parts marked ``!`` were played and nothing repeats. Raises
+    ``Unprocessable``, which says what is wrong: no such name, not a cadence, or out of bounds.
     """
     if not 0 < max_ms <= MAX_TONE_MS:
         raise Unprocessable(f"a tone lasts 1 to {MAX_TONE_MS} ms, got {max_ms}")

@@ -271,11 +271,7 @@ def to_file(key: str, prompt: CachedPrompt) -> bytes:
 
 
 def from_file(key: str, data: bytes) -> CachedPrompt:
-    """Read a file back.
-
-    Raises:
-        ValueError: it was cut short, changed, or is the file of something else.
-    """
+    """Read a file back; raises ``ValueError`` if it was cut short, changed, or is the file of something else."""
     if not data.startswith(_MAGIC):
         raise ValueError("not a cached prompt of this version")
     body = memoryview(data)[_PREFIX_BYTES:]

@@ -88,13 +88,8 @@ class SpeechSource:
         self._levels = VoiceLevels(config.target_dbfs)
 
     def check_voices(self, routes: Mapping[str, RouteConfig]) -> list[str]:
-        """Find out at start, not by refused calls, what cannot be spoken.
-
-        Returns:
-            Which greetings are longer than a prompt may be, a sentence each.
-
-        Raises:
-            ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be spoken.
+        """Find out at start, not by refused calls, what cannot be spoken: ``ConfigError`` for a voice that does not exist, a
+        language or a greeting that cannot be spoken; returns a sentence for each greeting longer than a prompt may be.
         """
         self._check_voice("tts", self._config.voice, "")
         self._check_voice("tts", "", self._config.language)
@@ -122,11 +117,8 @@ class SpeechSource:
             raise ConfigError(f"{section}.language: {error.detail}") from error
 
     def check(self, content: Content) -> Voice | None:
-        """Refuse early what could not be spoken; returns the voice that will speak, ``None`` for tones and silence.
-
-        Raises:
-            TextTooLong, NothingToSay, UnknownVoice, UnknownLexicon, LanguageUnsupported, Unprocessable: the content is of
-                no use.
+        """Refuse early what could not be spoken (``TextTooLong``, ``NothingToSay``, ``UnknownVoice``, ``UnknownLexicon``,
+        ``LanguageUnsupported``, ``Unprocessable``); returns the voice that will speak, ``None`` for tones and silence.
         """
         match content:
             case TextContent() | SequenceContent():
@@ -141,11 +133,7 @@ class SpeechSource:
         return None
 
     def check_text(self, content: TextContent | SequenceContent) -> None:
-        """Do what :meth:`check` does, as far as no engine is needed for it.
-
-        Raises:
-            TextTooLong, NothingToSay: the text is of no use.
-        """
+        """The part of :meth:`check` that needs no engine: raises ``TextTooLong`` or ``NothingToSay``."""
         limit = self._config.max_text_chars
         texts = texts_of(content)
         num_chars = sum(len(each.text) + sum(len(other.spoken) for other in each.replacements) for each in texts)
@@ -157,10 +145,8 @@ class SpeechSource:
             raise NothingToSay("the SSML document has no letter, no digit and no break")
 
     def check_capacity(self, content: Content) -> None:
-        """Refuse a prompt that would start now on a call, that needs the engine, and that the engine cannot take.
-
-        Raises:
-            EngineOverloaded: with the engine's reason.
+        """Refuse a prompt that would start now on a call and needs the engine, if the engine cannot take it: raises
+        ``EngineOverloaded`` with the engine's reason.
         """
         if not (texts := texts_of(content)):
             return
@@ -172,11 +158,9 @@ class SpeechSource:
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 
     def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> ChunkStream:
-        """Begin to produce the content at ``rate_hz``; ``is_again`` after a stream of it that gave nothing.
-
-        Raises:
-            EngineOverloaded: the engine refuses the stream.
-            UnknownVoice, LanguageUnsupported, Unprocessable: as :meth:`check`.
+        """Begin to produce the content at ``rate_hz``; ``is_again`` after a stream of it that gave nothing. Raises
+        ``EngineOverloaded`` if the engine refuses the stream, and ``UnknownVoice``, ``LanguageUnsupported`` and
+        ``Unprocessable`` as :meth:`check` does.
         """
         match content:
             case TextContent():
@@ -195,10 +179,8 @@ class SpeechSource:
                 )
 
     def path(self, content: TextContent) -> list[str]:
-        """What the content goes through on its way to the line, a description each; the engine has started.
-
-        Raises:
-            UnknownVoice, LanguageUnsupported: as :meth:`check`.
+        """What the content goes through on its way to the line, a description each; the engine has started. Raises
+        ``UnknownVoice`` and ``LanguageUnsupported`` as :meth:`check` does.
         """
         prompt = self._spoken(content, self._line_rate_hz)
         steps = ["text"]

@@ -77,11 +77,8 @@ def from_ssml(
     pointer: str = "/ssml",
 ) -> SequenceContent:
     """The parts of a document; ``voice``, ``language`` and ``speed`` hold where it names none. ``pointer`` is where it lies
-    in a request.
-
-    Raises:
-        SsmlMalformed: not well-formed XML, no ``speak`` element, a document type, or beyond one of the bounds; the error
-            names line and column.
+    in a request. Raises ``SsmlMalformed``, with line and column, for what is not well-formed XML, without a ``speak``
+    element, with a document type, or beyond one of the bounds.
     """
     base = TextContent("", voice, language, speed, may_cache, strips_markup=False, lexicons=lexicons)
     return _Reader(base, pointer).read(ssml)

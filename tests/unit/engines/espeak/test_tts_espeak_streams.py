@@ -273,6 +273,21 @@ async def test_streams_are_bounded_and_come_free(engine: EspeakEngine) -> None:
     assert engine.not_ready_because() is None
 
 
+async def test_a_stream_that_breaks_off_says_when_to_come_again(engine: EspeakEngine) -> None:
+    stream = open_stream(engine)
+    stream.break_off(EngineFailed("busy", retry_after_s=2))
+    with pytest.raises(EngineFailed, match="busy") as failed:
+        await read(stream)
+    assert failed.value.retry_after_s == 2
+
+
+async def test_a_cancelled_stream_ends_without_an_error(engine: EspeakEngine) -> None:
+    stream = open_stream(engine, "hello")
+    await stream.cancel()
+    stream.break_off(EngineFailed("busy"))
+    assert await read(stream) == []
+
+
 async def test_stop_ends_every_iteration_and_the_thread(library: FakeLibrary) -> None:
     engine = EspeakEngine(open_library=library.opened)
     await engine.start()

@@ -72,16 +72,18 @@ def _spec(name_or_spec: str) -> str:
         raise Unprocessable(f"a tone has at most {_MAX_SPEC_CHARS} characters, got {len(text)}")
     kind, colon, digits = text.partition(":")
     if colon and kind.lower() == "dtmf":
-        keys = digits.upper()
-        wrong = "".join(sorted(set(keys) - _DTMF.keys())) if keys else "none"
-        if wrong:
-            raise Unprocessable(f"dtmf takes the keys {''.join(_DTMF)}, got {wrong!r}")
-        return ",".join(f"!{_DTMF[key]}/{_DTMF_MS},!0/{_DTMF_MS}" for key in keys)
+        return _dtmf(digits.upper())
     if text.lower() in NAMED:
         return NAMED[text.lower()]
     if not text or text.lstrip("!")[:1].isalpha():
         raise Unprocessable(f"no tone is called {text[:40]!r}; known: {', '.join(NAMED)}, dtmf:DIGITS")
     return text
+
+
+def _dtmf(keys: str) -> str:
+    if wrong := "".join(sorted(set(keys) - _DTMF.keys())) if keys else "none":
+        raise Unprocessable(f"dtmf takes the keys {''.join(_DTMF)}, got {wrong!r}")
+    return ",".join(f"!{_DTMF[key]}/{_DTMF_MS},!0/{_DTMF_MS}" for key in keys)
 
 
 def _parse(spec: str, rate_hz: int) -> list[_Part]:

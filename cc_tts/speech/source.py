@@ -98,14 +98,19 @@ class SpeechSource:
             key = f"routes.{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else f'routes."{user}"'
             self._check_voice(key, route.voice, route.language)
             for name, text in (("greeting", route.greeting), ("unanswered_greeting", route.unanswered_greeting)):
-                try:
-                    if text:
-                        self.check(TextContent(text, route.voice or None, route.language or None))
-                except TextTooLong as error:
-                    warnings.append(f"{key}.{name}: {error.detail}: calls that are to hear it are refused")
-                except ClientError as error:
-                    raise ConfigError(f"{key}.{name}: {error.detail}") from error
+                content = TextContent(text, route.voice or None, route.language or None)
+                if text and (warning := self._greeting_warning(f"{key}.{name}", content)):
+                    warnings.append(warning)
         return warnings
+
+    def _greeting_warning(self, key: str, content: TextContent) -> str:
+        try:
+            self.check(content)
+        except TextTooLong as error:
+            return f"{key}: {error.detail}: calls that are to hear it are refused"
+        except ClientError as error:
+            raise ConfigError(f"{key}: {error.detail}") from error
+        return ""
 
     def _check_voice(self, section: str, voice: str, language: str) -> None:
         try:

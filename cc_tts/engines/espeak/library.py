@@ -10,7 +10,7 @@ The library, its phoneme data and its dictionaries come with the ``espeakng_load
 import ctypes
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_void_p
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -246,9 +246,7 @@ class EspeakLibrary:
     def _on_callback(self, samples: int | None, num_samples: int, events: Any) -> int:
         """``t_espeak_callback``: 0 goes on, 1 stops. Nothing may be raised into C."""
         try:
-            happened = itertools.takewhile(lambda event: event.type != _EVENT_LIST_TERMINATED, events)
-            begun = [event for event in happened if event.type == _EVENT_WORD]
-            words = tuple(WordEvent(max(0, event.text_position - 1), event.sample) for event in begun)
+            words = tuple(_words_of(events))
             pcm = ctypes.string_at(samples, num_samples * 2) if samples and num_samples > 0 else b""
             assert self._on_audio is not None
             if not (pcm or words) or self._on_audio(pcm, words):
@@ -257,6 +255,12 @@ class EspeakLibrary:
             self._error = error
         self._is_stopped = True
         return 1
+
+
+def _words_of(events: Any) -> Iterator[WordEvent]:
+    for event in itertools.takewhile(lambda event: event.type != _EVENT_LIST_TERMINATED, events):
+        if event.type == _EVENT_WORD:
+            yield WordEvent(max(0, event.text_position - 1), event.sample)
 
 
 class EspeakVoices:

@@ -49,9 +49,14 @@ class StreamDone:
 StepOut = SpeechOut | StreamDone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineLoad:
-    """How busy the engine is, for admission and for metrics. Times in ms."""
+class Report(Message, frozen=True):
+    """Worker → server."""
+
+
+class EngineLoad(Report, frozen=True, kw_only=True):
+    """How busy the engine is, for admission and for metrics: sent with every change, and at an interval while it works.
+    Times in ms.
+    """
 
     num_streams: int
     first_audio_ms: float  # predicted, of a stream opened now

@@ -20,7 +20,6 @@ from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
     EngineDescription,
-    LoadReport,
     PushText,
     StreamAudio,
     StreamEnded,
@@ -257,9 +256,9 @@ class WorkerLink:
                 self._over(stream_id, kind(detail, retry_after_s=retry_after_s))
             case EngineDescription():
                 self.description = message
-            case LoadReport(load):  # the first one comes after the description
-                self._show(load)
-                self.load, self._num_opened_since_report, self.down_reason = load, 0, None
+            case EngineLoad():  # the first one comes after the description
+                self._show(message)
+                self.load, self._num_opened_since_report, self.down_reason = message, 0, None
                 self._usable.set()
 
     def _over(self, stream_id: int, failure: CcTtsError | None) -> None:

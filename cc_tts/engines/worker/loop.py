@@ -16,7 +16,6 @@ from cc_tts.engines.stepped import Command, DeviceLost, EngineLoad, SpeechOut, S
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
-    LoadReport,
     PushText,
     StreamAudio,
     StreamEnded,
@@ -155,5 +154,5 @@ class WorkerLoop:
         is_news = old is None or (load.num_streams, load.room, load.refusal) != (old.num_streams, old.room, old.refusal)
         is_due = ms_between(self._reported_ns, now_ns) >= REPORT_INTERVAL_MS and load != old
         if is_news or is_due:
-            self._channel.send(LoadReport(load))
+            self._channel.send(load)
             self._reported, self._reported_ns = load, now_ns

@@ -3,7 +3,7 @@
 ::
 
     server ──▸ StreamRequest · PushText · EndText · CancelStream · Taken ──▸ worker
-    server ◂── EngineDescription · StreamAudio · StreamEnded · StreamFailed · LoadReport ◂── worker
+    server ◂── EngineDescription · StreamAudio · StreamEnded · StreamFailed · EngineLoad ◂── worker
 """
 
 from typing import Final, Literal
@@ -11,8 +11,8 @@ from typing import Final, Literal
 import msgspec
 
 from cc_tts.config.schema import LogConfig, TtsConfig
-from cc_tts.engines.stepped import Command, EngineLoad
-from cc_tts.processes.channel import Message, kinds_of
+from cc_tts.engines.stepped import Command, Report
+from cc_tts.processes.channel import kinds_of
 from cc_tts.voices.voice import Voice
 
 Purpose = Literal["serve", "say", "check"]
@@ -56,10 +56,6 @@ class Taken(Command, frozen=True):
     ahead_ms: float | None = None
 
 
-class Report(Message, frozen=True):
-    """Worker → server."""
-
-
 class EngineDescription(Report, frozen=True):
     """After ``Ready``, once: what the worker can do."""
 
@@ -88,12 +84,6 @@ class StreamFailed(Report, frozen=True):
     code: str
     detail: str
     retry_after_s: int | None = None
-
-
-class LoadReport(Report, frozen=True):
-    """How busy the engine is: with every change, and at an interval while it works."""
-
-    load: EngineLoad
 
 
 TO_WORKER: Final = kinds_of(Command)

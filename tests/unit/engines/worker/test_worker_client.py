@@ -14,7 +14,6 @@ from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
     EngineDescription,
-    LoadReport,
     PushText,
     StreamAudio,
     StreamEnded,
@@ -90,7 +89,7 @@ class Lab:
     def describe(self, room: int = 10, *, worker: int = 0, refusal: str = "") -> None:
         self.says(EngineDescription(VOICES, ("zh", "en", "ja")), worker=worker)
         load = EngineLoad(num_streams=0, first_audio_ms=1.0, utilisation=0.0, room=room, refusal=refusal)
-        self.says(LoadReport(load), worker=worker)
+        self.says(load, worker=worker)
 
     async def start(self, *rooms: int) -> "Lab":
         starting = asyncio.create_task(self.engine.start())
@@ -265,7 +264,7 @@ async def test_counts_of_workers_add_up_over_their_restarts() -> None:
             num_underruns=num_underruns,
             num_not_finite=num_not_finite,
         )
-        lab.says(LoadReport(load), worker=worker)
+        lab.says(load, worker=worker)
 
     report(0, 2, 0)
     report(0, 3, 1)

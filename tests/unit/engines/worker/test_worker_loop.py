@@ -10,7 +10,6 @@ from cc_tts.engines.worker.loop import MAX_RECORD_BYTES, Inbox, WorkerLoop
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
-    LoadReport,
     PushText,
     StreamAudio,
     StreamEnded,
@@ -87,7 +86,7 @@ class FakeChannel(ChildChannel):
         pass
 
     def but_reports(self) -> list[tuple[Message, bytes]]:
-        return [each for each in self.sent if not isinstance(each[0], LoadReport)]
+        return [each for each in self.sent if not isinstance(each[0], EngineLoad)]
 
 
 class FakeClock:
@@ -195,7 +194,7 @@ def test_a_server_that_is_gone_ends_the_loop(bench: Bench) -> None:
 
 def test_reports_come_with_news_at_once_else_at_an_interval(bench: Bench) -> None:
     def reports() -> list[EngineLoad]:
-        return [message.load for message, _ in bench.channel.sent if isinstance(message, LoadReport)]
+        return [message for message, _ in bench.channel.sent if isinstance(message, EngineLoad)]
 
     table = [
         # ms   streams  utilisation   reports so far

@@ -17,7 +17,6 @@ import numpy as np
 from bench.lab import Json, machine, save
 from cc_tts.audio import AudioFormat
 from cc_tts.config import load as configuration
-from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.engines.factory import make_engine
 from cc_tts.media.levels import active_level_dbfs
 from cc_tts.media.silence_trimmer import SILENCE_PEAK
@@ -94,7 +93,7 @@ def figures(pcm: bytes) -> Json:
 async def raw(source: SpeechSource, text: str, voice: str) -> bytes:
     """What the engine gives, at 8 kHz."""
     found = source.engine.resolve_voice(voice, None)
-    stream = source.engine.open(SynthesisRequest(voice, found.language))
+    stream = source.engine.open(voice)
     stream.push(Normalizer().normalize(text, found.language), text_chunk_index=0)
     stream.end()
     resampler = StreamResampler(found.rate_hz, LINE.rate_hz)

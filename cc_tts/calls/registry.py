@@ -87,7 +87,7 @@ class CallRegistry:
             return "draining"
         if not self._ua.is_ready:
             return "the SIP user agent does not answer" if self._ua.build else "the SIP user agent is starting"
-        engine_reason = self._services.source.engine.not_ready_because
+        engine_reason = self._services.source.engine.not_ready_because()
         if engine_reason is not None:
             return f"the speech engine: {engine_reason}"
         if self._ua.is_full:

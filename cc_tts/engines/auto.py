@@ -7,7 +7,7 @@ call. Runs on: the event loop.
 import asyncio
 from collections.abc import Sequence
 
-from cc_tts.engines.engine import Engine, SpeechStream, SynthesisRequest
+from cc_tts.engines.engine import Engine, SpeechStream
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
 from cc_tts.voices.catalog import unknown_voice
 from cc_tts.voices.voice import Voice
@@ -33,14 +33,10 @@ class AutoEngine:
         """Stop all of them."""
         await asyncio.gather(*(engine.stop() for engine in self._engines))
 
-    @property
-    def not_ready_because(self) -> str | None:
-        """Why the preferred engine takes no stream."""
-        return self._engines[0].not_ready_because
-
-    def not_ready_for(self, voice_id: str) -> str | None:
-        """Why the engine of a voice takes no stream."""
-        return self._resolved(voice_id, None)[0].not_ready_because
+    def not_ready_because(self, voice: str | None = None) -> str | None:
+        """Why the voice's engine, or the preferred one, takes no stream."""
+        engine = self._engines[0] if voice is None else self._resolved(voice, None)[0]
+        return engine.not_ready_because()
 
     def voices(self) -> tuple[Voice, ...]:
         """Every voice of every engine, in their order."""
@@ -50,9 +46,9 @@ class AutoEngine:
         """Find the voice: of the first engine that has it, or that speaks the language."""
         return self._resolved(voice, language)[1]
 
-    def open(self, request: SynthesisRequest) -> SpeechStream:
+    def open(self, voice: str, speed: float = 1.0) -> SpeechStream:
         """Begin an utterance in the engine that has its voice; see the contract."""
-        return self._resolved(request.voice, None)[0].open(request)
+        return self._resolved(voice, None)[0].open(voice, speed)
 
     def _resolved(self, voice: str | None, language: str | None) -> tuple[Engine, Voice]:
         for engine in self._engines:

@@ -4,21 +4,10 @@ Runs on: the event loop. An engine may use threads or processes of its own behin
 """
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Protocol
 
 from cc_tts.audio import PcmChunk
 from cc_tts.voices.voice import Voice
-
-
-@dataclass(frozen=True, slots=True)
-class SynthesisRequest:
-    """Who is to speak and how. ``speed`` is a factor on the natural rate, 0.5 to 2.0; ``utterance_id`` is for logs."""
-
-    voice: str
-    language: str | None = None
-    speed: float = 1.0
-    utterance_id: str = ""
 
 
 class SpeechStream(Protocol):
@@ -55,12 +44,8 @@ class Engine(Protocol):
     async def stop(self) -> None:
         """Cancel every stream and free the engine."""
 
-    @property
-    def not_ready_because(self) -> str | None:
-        """Why a stream could not be opened now; ``None`` when it could."""
-
-    def not_ready_for(self, voice_id: str) -> str | None:
-        """The same for a stream of this voice."""
+    def not_ready_because(self, voice: str | None = None) -> str | None:
+        """Why a stream, of this voice if one is named, could not be opened now; ``None`` when it could."""
 
     def voices(self) -> tuple[Voice, ...]:
         """Every voice this engine can speak with."""
@@ -74,8 +59,8 @@ class Engine(Protocol):
             EngineFailed: the engine was never started.
         """
 
-    def open(self, request: SynthesisRequest) -> SpeechStream:
-        """Begin one utterance.
+    def open(self, voice: str, speed: float = 1.0) -> SpeechStream:
+        """Begin one utterance; ``speed`` is a factor on the natural rate, 0.5 to 2.0.
 
         Raises:
             UnknownVoice: no voice has this id.

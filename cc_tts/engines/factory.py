@@ -33,10 +33,8 @@ def make_engine(
     """Build the engine that ``tts.engine`` names, not yet started, for a ``purpose`` of :class:`WorkerSettings`.
 
     ``metrics`` gets what its workers report. ``on_starting`` is called with a few words on what it does while it starts, if
-    that takes long.
-
-    Raises:
-        ConfigError: no engine has this name (the message names the nearest one), or a key that it needs is empty.
+    that takes long. Raises ``ConfigError`` if no engine has this name (the message names the nearest one), or a key that it
+    needs is empty.
     """
     tts, clock, metrics = config.tts, clock or MonotonicClock(), metrics or Metrics()
     if tts.engine not in ENGINES:
@@ -75,15 +73,16 @@ def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSe
     devices = tts.devices[:1] if purpose == "say" else tts.devices
     if tts.engine == ONNX:
         devices, model_dir, num_threads = ("cpu",), tts.model_dir, num_cores - 1
+    elif tts.model_dir:
+        model_dir, num_threads = _folder("tts.model_dir", tts.model_dir), num_cores // len(tts.devices)
     else:
-        model_dir, num_threads = _model_dir(tts.model_dir), num_cores // len(tts.devices)
-    voices_dir = Path(tts.voices_dir).expanduser().resolve() if tts.voices_dir else None
-    if voices_dir is not None and not voices_dir.is_dir():
-        raise ConfigError(f"tts.voices_dir: {tts.voices_dir}: no such directory; `cc-tts voices enrol` makes it")
+        raise ConfigError(
+            "tts.engine is cosyvoice2 but tts.model_dir is empty; `cc-tts model download` fetches the model and says where"
+        )
     filled_in = replace(
         tts,
         model_dir=model_dir,
-        voices_dir=str(voices_dir or ""),
+        voices_dir=_folder("tts.voices_dir", tts.voices_dir, "; `cc-tts voices enrol` makes it"),
         num_threads=tts.num_threads or max(1, num_threads),
         max_streams=1 if purpose == "say" else tts.max_streams,
         graphs=tts.graphs and purpose == "serve",
@@ -91,12 +90,11 @@ def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSe
     return [WorkerSettings(device=device, purpose=purpose, tts=filled_in, log=config.log) for device in devices]
 
 
-def _model_dir(configured: str) -> str:
+def _folder(key: str, configured: str, remedy: str = "") -> str:
+    """Its absolute path; empty if none is configured."""
     if not configured:
-        raise ConfigError(
-            "tts.engine is cosyvoice2 but tts.model_dir is empty; `cc-tts model download` fetches the model and says where"
-        )
-    model_dir = Path(configured).expanduser().resolve()
-    if not model_dir.is_dir():
-        raise ConfigError(f"tts.model_dir: {configured}: no such directory")
-    return str(model_dir)
+        return ""
+    folder = Path(configured).expanduser().resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"{key}: {configured}: no such directory{remedy}")
+    return str(folder)

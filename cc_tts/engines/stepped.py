@@ -12,16 +12,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cc_tts.errors import CcTtsError
+from cc_tts.processes.channel import Message
 from cc_tts.voices.voice import Voice
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamRequest:
-    """One utterance to be spoken. ``stream_id`` is unique for the life of the worker."""
+class Command(Message, frozen=True):
+    """Server → worker, about one stream. ``stream_id`` is never used twice in the life of a server."""
 
     stream_id: int
+
+
+class StreamRequest(Command, frozen=True):
+    """One utterance to be spoken."""
+
     voice: str
-    language: str | None = None
     speed: float = 1.0  # 0.5 to 2
 
 
@@ -45,9 +49,14 @@ class StreamDone:
 StepOut = SpeechOut | StreamDone
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineLoad:
-    """How busy the engine is, for admission and for metrics. Times in ms."""
+class Report(Message, frozen=True):
+    """Worker → server."""
+
+
+class EngineLoad(Report, frozen=True, kw_only=True):
+    """How busy the engine is, for admission and for metrics: sent with every change, and at an interval while it works.
+    Times in ms.
+    """
 
     num_streams: int
     first_audio_ms: float  # predicted, of a stream opened now

@@ -91,7 +91,6 @@ class Leveller:
     """
 
     def __init__(self, audio_format: AudioFormat, gain_db: float) -> None:
-        self.gain_db = gain_db
         self._gain = 10 ** (gain_db / 20) / FULL_SCALE
         self._window = audio_format.samples_for_ms(_RUMBLE_MS)
         self._block = audio_format.samples_for_ms(_BLOCK_MS)

@@ -124,11 +124,8 @@ class PlayoutBuffer:
 
     def begin(self, utterance_id: str, start_threshold_ms: int, *, not_before_ns: int = 0) -> None:
         """Queue a new utterance behind those present. It starts with ``start_threshold_ms`` of audio, or finished, and in no
-        frame before ``not_before_ns``.
-
-        Raises:
-            ValueError: the utterance is already being written.
-            PlayoutOverflow: too many utterances are queued.
+        frame before ``not_before_ns``. Raises ``ValueError`` if it is already being written, ``PlayoutOverflow`` if too
+        many are queued.
         """
         start = min(max(self._format.bytes_for_ms(start_threshold_ms), self._frame_bytes), self._max_bytes)
         queued = _Queued(utterance_id, start, max(start // 2, self._frame_bytes), not_before_ns)
@@ -142,11 +139,9 @@ class PlayoutBuffer:
             self._queue.append(queued)
 
     def write(self, utterance_id: str, pcm: bytes) -> None:
-        """Append audio. Audio that arrives late for an utterance that was cut is dropped.
-
-        Raises:
-            PlayoutOverflow: it would exceed ``max_buffered_ms``; nothing of it was taken.
-            ValueError: half a sample, or an utterance that was not begun or is finished.
+        """Append audio. Audio that arrives late for an utterance that was cut is dropped. Raises ``PlayoutOverflow``, with
+        nothing taken, if it would exceed ``max_buffered_ms``, and ``ValueError`` for half a sample or an utterance that
+        was not begun or is finished.
         """
         if len(pcm) % BYTES_PER_SAMPLE:
             raise ValueError(f"PCM must be whole 16-bit samples, got {len(pcm)} bytes")
@@ -229,8 +224,9 @@ class PlayoutBuffer:
             if head.state is not _State.PLAYING and not self._start(head, room, now_ns):
                 break
             finished = head.finished  # before available: if it was finished, available is all there is
-            if head.available < room and not finished:
-                frame += self._starve(head, room)
+            if head.available < room and not finished:  # it runs dry within this frame
+                head.state, head.missing_bytes = _State.STARVED, room - head.available
+                frame += self._fade_out(head, room)
                 break
             part = self._take(head, min(room, head.available))
             if part:
@@ -245,21 +241,27 @@ class PlayoutBuffer:
         self._attention = False  # before the flags are read: one set meanwhile is seen at the next tick
         fade = b""
         for queued in tuple(self._queue):  # a copy, made in one step: a writer may append meanwhile
-            if not queued.cut:
-                continue
-            if queued.state is _State.PLAYING and not self._paused:
-                fade = self._fade_out(queued, self._fade_bytes)
-            if queued.state is _State.STARVED:
-                self._note_underrun(queued, now_ns)
-            self._end(queued, "cut", now_ns)
-        if self._wants_pause and not self._paused and self._queue:
-            head = self._queue[0]
-            if head.state is _State.PLAYING:
-                fade = self._fade_out(head, self._fade_bytes)
-                self._report(head, fade, now_ns)
-        if self._paused and not self._wants_pause and self._queue:
-            self._queue[0].fade_in = self._queue[0].state is _State.PLAYING
-        self._paused = self._wants_pause
+            if queued.cut:
+                fade = self._drop(queued, now_ns) or fade
+        was_paused, self._paused = self._paused, self._wants_pause
+        if self._paused == was_paused or not self._queue or self._queue[0].state is not _State.PLAYING:
+            return fade
+        head = self._queue[0]
+        if was_paused:
+            head.fade_in = True
+            return fade
+        fade = self._fade_out(head, self._fade_bytes)
+        self._report(head, fade, now_ns)
+        return fade
+
+    def _drop(self, queued: _Queued, now_ns: int) -> bytes:
+        """End an utterance that was cut; returns its fade if it is heard."""
+        fade = b""
+        if queued.state is _State.PLAYING and not self._paused:
+            fade = self._fade_out(queued, self._fade_bytes)
+        if queued.state is _State.STARVED:
+            self._note_underrun(queued, now_ns)
+        self._end(queued, "cut", now_ns)
         return fade
 
     def _start(self, head: _Queued, room: int, now_ns: int) -> bool:
@@ -278,12 +280,6 @@ class PlayoutBuffer:
             self._events(PlayoutStarted(head.utterance_id, now_ns))
         head.state = _State.PLAYING
         return True
-
-    def _starve(self, head: _Queued, room: int) -> bytes:
-        """Play what is left, faded out: the utterance runs dry within this frame."""
-        head.state = _State.STARVED
-        head.missing_bytes = room - head.available
-        return self._fade_out(head, room)
 
     def _note_underrun(self, queued: _Queued, now_ns: int) -> None:
         queued.underruns += 1

@@ -1,4 +1,4 @@
-"""Tones and silence as PCM, for ``play {tone}`` and ``play {silence_ms}``.
+"""Tones as PCM, for ``play {tone}``.
 
 A tone is one of :data:`NAMED`, ``dtmf:`` and digits, or a cadence in the way Asterisk's ``indications.conf`` writes it:
 ``440+480/2000,0/4000`` is 440 and 480 Hz together for 2 s, then 4 s of silence, from the start again. A part marked
@@ -22,8 +22,6 @@ FULL_SCALE_DBM0: Final = 3.14
 """Power of a sine that just fits μ-law (ITU-T G.711, table 2a)."""
 
 MAX_TONE_MS: Final = 120_000
-DEFAULT_REPEATED_MS: Final = 10_000
-"""Length of a tone that repeats, where the caller names none, ms."""
 _MAX_SPEC_CHARS: Final = 1000
 _MAX_FREQUENCIES: Final = 4
 _EDGE_MS: Final = 5.0
@@ -57,25 +55,15 @@ class _Part:
     once: bool
 
 
-def tone(name_or_spec: str, rate_hz: int, *, max_ms: int | None = None) -> bytes:
-    """PCM of a tone. It ends after ``max_ms``, or when parts marked ``!`` were played and nothing repeats; what repeats
-    lasts 10 s without ``max_ms``.
-
-    Raises:
-        Unprocessable: no such name, not a cadence, or out of bounds; says what is wrong.
+def tone(name_or_spec: str, rate_hz: int, *, max_ms: int) -> bytes:
+    """PCM of a tone. It ends after ``max_ms``, or when parts marked ``!`` were played and nothing repeats. Raises
+    ``Unprocessable``, which says what is wrong: no such name, not a cadence, or out of bounds.
     """
-    if max_ms is not None and not 0 < max_ms <= MAX_TONE_MS:
+    if not 0 < max_ms <= MAX_TONE_MS:
         raise Unprocessable(f"a tone lasts 1 to {MAX_TONE_MS} ms, got {max_ms}")
     schedule = _schedule(_parse(_spec(name_or_spec), rate_hz), max_ms)
     made = {(part, ms): _pcm(part, ms, rate_hz) for part, ms in set(schedule)}
     return b"".join(made[key] for key in schedule)
-
-
-def silence(ms: float, rate_hz: int) -> bytes:
-    """Zeros; Unprocessable if ``ms`` is negative or above :data:`MAX_TONE_MS`."""
-    if not 0 <= ms <= MAX_TONE_MS:
-        raise Unprocessable(f"silence lasts 0 to {MAX_TONE_MS} ms, got {ms}")
-    return bytes(AudioFormat(rate_hz).bytes_for_ms(ms))
 
 
 def _spec(name_or_spec: str) -> str:
@@ -84,11 +72,7 @@ def _spec(name_or_spec: str) -> str:
         raise Unprocessable(f"a tone has at most {_MAX_SPEC_CHARS} characters, got {len(text)}")
     kind, colon, digits = text.partition(":")
     if colon and kind.lower() == "dtmf":
-        keys = digits.upper()
-        if not keys or (wrong := set(keys) - _DTMF.keys()):
-            what = "none" if not keys else "".join(sorted(wrong))
-            raise Unprocessable(f"dtmf takes the keys {''.join(_DTMF)}, got {what!r}")
-        return ",".join(f"!{_DTMF[key]}/{_DTMF_MS},!0/{_DTMF_MS}" for key in keys)
+        return _dtmf(digits.upper())
     if text.lower() in NAMED:
         return NAMED[text.lower()]
     if not text or text.lstrip("!")[:1].isalpha():
@@ -96,34 +80,42 @@ def _spec(name_or_spec: str) -> str:
     return text
 
 
+def _dtmf(keys: str) -> str:
+    if wrong := "".join(sorted(set(keys) - _DTMF.keys())) if keys else "none":
+        raise Unprocessable(f"dtmf takes the keys {''.join(_DTMF)}, got {wrong!r}")
+    return ",".join(f"!{_DTMF[key]}/{_DTMF_MS},!0/{_DTMF_MS}" for key in keys)
+
+
 def _parse(spec: str, rate_hz: int) -> list[_Part]:
     parts: list[_Part] = []
-    for text in spec.split(","):
-        match = _PART.fullmatch(text.strip())
+    for text in map(str.strip, spec.split(",")):
+        match = _PART.fullmatch(text)
         if match is None:
-            raise Unprocessable(f"{text.strip()[:40]!r} is not FREQ[+FREQ…][/MS]")
+            raise Unprocessable(f"{text[:40]!r} is not FREQ[+FREQ…][/MS]")
         if parts and parts[-1].ms is None:
-            raise Unprocessable(f"the part before {text.strip()[:40]!r} has no length, so this one is never reached")
-        frequencies = tuple(hz for digits in match["frequencies"].split("+") if (hz := int(digits)))
-        if len(frequencies) > _MAX_FREQUENCIES:
-            raise Unprocessable(f"at most {_MAX_FREQUENCIES} frequencies together, got {len(frequencies)}")
-        for hz in frequencies:
-            if not _MIN_HZ <= hz < rate_hz / 2:
-                raise Unprocessable(f"{hz} Hz is not between {_MIN_HZ} and {rate_hz // 2} Hz")
+            raise Unprocessable(f"the part before {text[:40]!r} has no length, so this one is never reached")
         ms = int(match["ms"]) if match["ms"] else None
         if ms is not None and not 0 < ms <= MAX_TONE_MS:
             raise Unprocessable(f"a part lasts 1 to {MAX_TONE_MS} ms, got {ms}")
-        parts.append(_Part(frequencies, ms, bool(match["once"])))
+        parts.append(_Part(_frequencies(match["frequencies"], rate_hz), ms, bool(match["once"])))
     return parts
 
 
-def _schedule(parts: list[_Part], max_ms: int | None) -> list[tuple[_Part, int]]:
+def _frequencies(text: str, rate_hz: int) -> tuple[int, ...]:
+    frequencies = tuple(hz for hz in map(int, text.split("+")) if hz)
+    if len(frequencies) > _MAX_FREQUENCIES:
+        raise Unprocessable(f"at most {_MAX_FREQUENCIES} frequencies together, got {len(frequencies)}")
+    for hz in frequencies:
+        if not _MIN_HZ <= hz < rate_hz / 2:
+            raise Unprocessable(f"{hz} Hz is not between {_MIN_HZ} and {rate_hz // 2} Hz")
+    return frequencies
+
+
+def _schedule(parts: list[_Part], max_ms: int) -> list[tuple[_Part, int]]:
     """Parts with their lengths, ms, up to ``max_ms``."""
-    repeated = [part for part in parts if not part.once]
-    endless = bool(repeated) or parts[-1].ms is None
-    left_ms = max_ms or (DEFAULT_REPEATED_MS if endless else MAX_TONE_MS)
+    left_ms = max_ms
     schedule: list[tuple[_Part, int]] = []
-    for part in chain(parts, cycle(repeated)):
+    for part in chain(parts, cycle(part for part in parts if not part.once)):
         if left_ms <= 0:
             break
         schedule.append((part, min(left_ms, part.ms or left_ms)))

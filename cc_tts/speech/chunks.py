@@ -30,15 +30,13 @@ class SpeechChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpokenPrompt:
-    """All that decides what a prompt of text sounds like on the line, the engine's identity aside.
-
-    ``asked_language`` is the prompt's own; ``voice_rate_hz`` is the engine's, ``rate_hz`` the line's.
+    """All that decides what a prompt of text sounds like on the line, the engine's identity aside. ``voice_rate_hz`` is the
+    engine's, ``rate_hz`` the line's.
     """
 
     text: str
     engine: str
     voice: str
-    asked_language: str
     chunking: Chunking
     speed: float
     voice_rate_hz: int

@@ -27,11 +27,7 @@ _SUFFIXES: Final = (".json", ".pls")
 
 
 class Lexicons:
-    """All lexicons by name.
-
-    Raises:
-        ConfigError: a file cannot be read, or ``tts.lexicons`` names one that does not exist.
-    """
+    """All by name; raises ``ConfigError`` if a file cannot be read, or ``tts.lexicons`` names one that does not exist."""
 
     def __init__(self, config: TtsConfig) -> None:
         self._folder = Path(config.lexicons_dir).expanduser() if config.lexicons_dir else None
@@ -63,10 +59,8 @@ class Lexicons:
         return self._by_name[name].lexicon
 
     def put(self, name: str, lexicon: Lexicon) -> None:
-        """Add or replace one.
-
-        Raises:
-            LexiconMalformed: the name or an entry cannot be used, there are too many, or the folder cannot be written.
+        """Add or replace one; raises ``LexiconMalformed`` if the name or an entry cannot be used, there are too many, or the
+        folder cannot be written.
         """
         if not _NAME.fullmatch(name):
             raise LexiconMalformed("a name is 1 to 64 letters, digits, hyphens and underscores")
@@ -80,11 +74,8 @@ class Lexicons:
             self._by_name = {**self._by_name, name: compiled}
 
     def delete(self, name: str) -> Lexicon:
-        """Delete one. Prompts that wait to be spoken go without it.
-
-        Raises:
-            LexiconNotFound: there is none of this name.
-            LexiconMalformed: ``tts.lexicons`` names it, or the folder cannot be written.
+        """Delete one. Prompts that wait to be spoken go without it. Raises ``LexiconNotFound`` if there is none of this
+        name, ``LexiconMalformed`` if ``tts.lexicons`` names it or the folder cannot be written.
         """
         if name in self._always:
             raise LexiconMalformed("tts.lexicons names it: every prompt uses it")

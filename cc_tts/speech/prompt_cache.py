@@ -3,7 +3,7 @@
 ::
 
     load:  key ─▸ memory ─▸ PromptFiles ─▸ memory
-    store: used often enough? short enough? ─▸ memory, least recently used go ─▸ PromptFiles
+    store: used often enough? ─▸ memory, least recently used go ─▸ PromptFiles
 
 The key is a hash over everything that makes a difference to the audio: the text as the caller wrote it, what decides how it
 is read, the engine and its voices; the program's version stands for the rules of reading. No text is stored.
@@ -14,19 +14,16 @@ Runs on: the event loop.
 import contextlib
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
 from cc_tts import __version__
-from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import CacheConfig, Config
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import SpeechChunk, SpokenPrompt
 from cc_tts.speech.prompt_files import FORMAT_VERSION, CachedChunk, CachedPrompt, PromptFiles
-from cc_tts.voices.library import VoiceLibrary
 
 _LIBRARIES: Final = ("espeakng-loader", "hibari-tts", "num2words", "onnxruntime", "soxr", "wetext")
 """What else the audio depends on, besides the model."""
@@ -43,8 +40,6 @@ class PromptCache:
         self._memory: OrderedDict[str, CachedPrompt] = OrderedDict()
         self._uses: OrderedDict[str, int] = OrderedDict()
         self.files = PromptFiles(config, metrics)
-        self.max_prompt_ms = config.max_prompt_s * 1000
-        """Longer ones are not cached."""
         self.memory_bytes = 0
 
     def __str__(self) -> str:
@@ -79,12 +74,10 @@ class PromptCache:
         return prompt
 
     def store(self, key: str, prompt: CachedPrompt) -> None:
-        """Cache a whole prompt if it was used often enough and is short enough."""
-        duration_ms = AudioFormat(prompt.rate_hz).ms_for_bytes(prompt.pcm_bytes)
-        if not self.is_wanted(key) or duration_ms > self.max_prompt_ms:
-            return
-        self._remember(key, prompt)
-        self.files.store(key, prompt)
+        """Cache a whole prompt if it was used often enough."""
+        if self.is_wanted(key):
+            self._remember(key, prompt)
+            self.files.store(key, prompt)
 
     def _remember(self, key: str, prompt: CachedPrompt) -> None:
         if prompt.num_bytes > self._config.memory_bytes:
@@ -104,32 +97,21 @@ class PromptCache:
         metrics.prompt_cache_prompts.labels(where="memory").set(len(self._memory))
 
 
-@dataclass(frozen=True, slots=True)
-class EngineIdentity:
-    """What stands behind the name of an engine and of its voices: another identity, other audio."""
-
-    model: str = ""
-    voices: Mapping[str, str] = field(default_factory=dict)
-
-
-def engine_identity(config: Config) -> EngineIdentity:
-    """Look at the libraries, the model's files (name, size, time of change) and the enrolled voices. Runs on: a thread."""
+def engine_identity(config: Config) -> str:
+    """What stands behind the name of an engine and of its voices: the libraries, and the files of the model and of the
+    voices (name, size, time of change). Another identity, other audio. Runs on: a thread.
+    """
     tts = config.tts
     parts = [f"{name} {_version(name)}" for name in _LIBRARIES]
     parts += [tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text)]
-    if tts.model_dir:
-        parts += _files(Path(tts.model_dir).expanduser())
-    voices = {}
-    if tts.voices_dir:
-        parts += _files(Path(tts.voices_dir).expanduser())
-        for record in VoiceLibrary(Path(tts.voices_dir).expanduser()).records():
-            voices[record.id] = _digest(record.key, record.mode, record.instruction, record.language)
-    return EngineIdentity(_digest(*parts), voices)
+    for folder in filter(None, (tts.model_dir, tts.voices_dir)):
+        parts += _files(Path(folder).expanduser())
+    return _digest(*parts)
 
 
-def prompt_key(prompt: SpokenPrompt, identity: EngineIdentity) -> str:
+def prompt_key(prompt: SpokenPrompt, identity: str) -> str:
     """64 hexadecimal digits; every field of ``prompt`` makes a difference."""
-    return _digest(FORMAT_VERSION, __version__, identity.model, identity.voices.get(prompt.voice, ""), prompt)
+    return _digest(FORMAT_VERSION, __version__, identity, prompt)
 
 
 def _digest(*parts: object) -> str:
@@ -153,7 +135,7 @@ def _files(folder: Path) -> list[str]:
     return found
 
 
-def as_cached(chunks: Sequence[SpeechChunk], text: str, rate_hz: int) -> CachedPrompt | None:
+def as_cached(chunks: Sequence[SpeechChunk], text: str) -> CachedPrompt | None:
     """What is cached of a prompt; ``None`` if the words of its chunks are not those of ``text``, one after the other."""
     cached = []
     num_chars = 0
@@ -163,7 +145,7 @@ def as_cached(chunks: Sequence[SpeechChunk], text: str, rate_hz: int) -> CachedP
             return None
         num_chars += len(source)
         cached.append(CachedChunk(chunk.data, None if chunk.begins_source is None else len(source), chunk.words))
-    return CachedPrompt(rate_hz, tuple(cached))
+    return CachedPrompt(tuple(cached))
 
 
 def chunks_of(cached: CachedPrompt, text: str) -> Iterator[SpeechChunk]:

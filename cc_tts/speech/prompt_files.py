@@ -30,7 +30,7 @@ from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
 
-FORMAT_VERSION: Final = 2
+FORMAT_VERSION: Final = 3
 """Of the file, and of what goes into a key; with another number, nothing cached before is found."""
 MAX_READS: Final = 4
 """Files read at once; one more is written."""
@@ -65,7 +65,6 @@ class CachedChunk(msgspec.Struct, frozen=True, array_like=True):
 class CachedPrompt(msgspec.Struct, frozen=True, array_like=True):
     """A whole prompt at line rate, without its text."""
 
-    rate_hz: Annotated[int, msgspec.Meta(gt=0, le=192_000)]
     chunks: tuple[CachedChunk, ...]
 
     @property
@@ -272,11 +271,7 @@ def to_file(key: str, prompt: CachedPrompt) -> bytes:
 
 
 def from_file(key: str, data: bytes) -> CachedPrompt:
-    """Read a file back.
-
-    Raises:
-        ValueError: it was cut short, changed, or is the file of something else.
-    """
+    """Read a file back; raises ``ValueError`` if it was cut short, changed, or is the file of something else."""
     if not data.startswith(_MAGIC):
         raise ValueError("not a cached prompt of this version")
     body = memoryview(data)[_PREFIX_BYTES:]

@@ -25,14 +25,9 @@ class StreamResampler:
     """
 
     def __init__(self, source_rate_hz: int, target_rate_hz: int) -> None:
-        self.source_rate_hz = source_rate_hz
-        self.target_rate_hz = target_rate_hz
         self._stream: Any = None
         if source_rate_hz != target_rate_hz:
             self._stream = soxr.ResampleStream(source_rate_hz, target_rate_hz, 1, dtype="float32", quality="HQ")
-
-    def __str__(self) -> str:
-        return f"resampler {self.source_rate_hz}▸{self.target_rate_hz}"
 
     def process(self, pcm: bytes, last: bool = False) -> bytes:  # noqa: FBT001, FBT002 reads as soxr's own call
         """Take the next chunk, return what is ready. ``last`` flushes; nothing may follow it."""

@@ -11,13 +11,13 @@ Runs on: the event loop.
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import EngineOverloaded
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
-from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, SpeechChunk, cut
+from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, SpeechChunk, cut
 from cc_tts.speech.prompt import Content, MarkContent, Part, SilenceContent, TextContent
 
 
@@ -60,19 +60,20 @@ class SequenceStream:
             if self._is_cancelled:
                 return
             following = next((each for each in self._parts[number + 1 :] if not isinstance(each, MarkContent)), None)
-            match part:
-                case MarkContent():
-                    yield SpeechChunk(b"", "", marks=((0.0, part.name),))
-                case SilenceContent():
-                    lead_ms = KEEP_LEAD_MS if isinstance(following, TextContent) else 0.0
-                    for chunk in self._silence(part.silence_ms - lead_ms):
-                        yield chunk
-                case TextContent():
-                    async for chunk in self._text(part, following):
-                        yield chunk
-                case _:
-                    async for chunk in self._opened(part):
-                        yield chunk
+            async for chunk in self._chunks(part, following):
+                yield chunk
+
+    def _chunks(self, part: Part, following: Part | None) -> AsyncIterable[SpeechChunk]:
+        match part:
+            case MarkContent():
+                return ReadyChunks([SpeechChunk(b"", "", marks=((0.0, part.name),))])
+            case SilenceContent():
+                lead_ms = KEEP_LEAD_MS if isinstance(following, TextContent) else 0.0
+                return ReadyChunks(self._silence(part.silence_ms - lead_ms))
+            case TextContent():
+                return self._text(part, following)
+            case _:
+                return self._opened(part)
 
     def _silence(self, silence_ms: float) -> list[SpeechChunk]:
         """A span of its own, so that the words before it end where they end."""
@@ -81,19 +82,15 @@ class SequenceStream:
 
     async def _text(self, part: TextContent, following: Part | None) -> AsyncIterator[SpeechChunk]:
         """The part without silence at its edges, and the pause behind it unless a break follows."""
-        trimmer = SilenceTrimmer(self._format, keep_lead_ms=KEEP_LEAD_MS)
+        trimmer = SilenceTrimmer(self._format)
         marks = list(part.marks)
         num_chars = 0
         held = SpeechChunk(b"")
         async for chunk in self._opened(part):
-            found, num_chars = _marks_in(chunk, marks, num_chars)
-            held = SpeechChunk(
-                chunk.data if part.gain_db == -math.inf else trimmer.process(chunk.data),
-                held.begins_source if chunk.begins_source is None else (held.begins_source or "") + chunk.begins_source,
-                held.words + chunk.words,
-                chunk.cached,
-                held.marks + found,
-            )
+            data = chunk.data if part.gain_db == -math.inf else trimmer.process(chunk.data)
+            source = chunk.begins_source or ""
+            held = _after(held, chunk, data, _marks_in(source, marks, num_chars))
+            num_chars += len(source)
             if held.data:
                 yield held
                 held = SpeechChunk(b"")
@@ -134,15 +131,16 @@ class SequenceStream:
             await stream.cancel()
 
 
-def _marks_in(
-    chunk: SpeechChunk, marks: list[tuple[int, str]], num_chars: int
-) -> tuple[tuple[tuple[float, str], ...], int]:
-    """The marks in the words that begin with the chunk, taken out of ``marks``; and the characters up to their end."""
-    if not chunk.begins_source:
-        return (), num_chars
-    end = num_chars + len(chunk.begins_source)
+def _after(held: SpeechChunk, chunk: SpeechChunk, data: bytes, marks: tuple[tuple[float, str], ...]) -> SpeechChunk:
+    """``chunk`` with the audio that is left of it, its marks, and the words and marks of ``held``, which has no audio."""
+    source = held.begins_source if chunk.begins_source is None else (held.begins_source or "") + chunk.begins_source
+    return SpeechChunk(data, source, held.words + chunk.words, chunk.cached, held.marks + marks)
+
+
+def _marks_in(source: str, marks: list[tuple[int, str]], start: int) -> tuple[tuple[float, str], ...]:
+    """The marks in the words that begin at character ``start`` of the text, taken out of ``marks``."""
     found = []
-    while marks and marks[0][0] <= end:
+    while source and marks and marks[0][0] <= start + len(source):
         offset, name = marks.pop(0)
-        found.append(((offset - num_chars) / len(chunk.begins_source), name))
-    return tuple(found), end
+        found.append(((offset - start) / len(source), name))
+    return tuple(found)

@@ -26,7 +26,7 @@ from cc_tts.config.schema import CacheConfig
 from cc_tts.errors import ClientError
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpeechChunk, SpokenPrompt, Synthesise
-from cc_tts.speech.prompt_cache import EngineIdentity, PromptCache, as_cached, chunks_of, prompt_key
+from cc_tts.speech.prompt_cache import PromptCache, as_cached, chunks_of, prompt_key
 
 MAX_UNATTENDED: Final = 2
 """Prompts whose listeners have all gone and that are finished for the cache, at once."""
@@ -42,13 +42,15 @@ class CachedSource:
     def __init__(self, config: CacheConfig, metrics: Metrics) -> None:
         self.cache = PromptCache(config, metrics)
         self.max_held_bytes = config.memory_bytes
+        self.max_prompt_ms = config.max_prompt_s * 1000
+        """Longer ones are neither held nor cached."""
         self._metrics = metrics
         self.shared: dict[str, SharedSynthesis] = {}
         self.running: set[SharedSynthesis] = set()
         self.held_bytes = 0
         """Of prompts that are being synthesised, or are whole and still being read."""
-        self.identity: EngineIdentity | None = None
-        """While it is ``None`` the cache is not used."""
+        self.identity: str | None = None
+        """The engine's. While it is ``None`` the cache is not used."""
 
     async def stop(self) -> None:
         """Cancel what nobody listens to."""
@@ -72,12 +74,12 @@ class CachedSource:
         if (cached := self.cache.in_memory(key)) is not None:
             result, stream = "memory", ReadyChunks(chunks_of(cached, prompt.text))
         elif key in self.shared:
-            result, stream = "joined", Listener(self, self.shared[key], synthesise, joined=True)
+            result, stream = "joined", Listener(self.shared[key], synthesise, joined=True)
         elif self.held_bytes >= self.max_held_bytes:
             result, stream = "bypassed", synthesise()
         else:
             result = "disk" if key in self.cache.files else "missed"
-            stream = Listener(self, self.share(key, prompt, synthesise), synthesise, joined=False)
+            stream = Listener(self.share(key, prompt, synthesise), synthesise, joined=False)
         if not is_again:
             self.cache.count_use(key)
             self._metrics.prompt_cache_requests.labels(result=result).inc()
@@ -109,7 +111,7 @@ class SharedSynthesis:
         self.is_unattended = False
         self.is_over = False
         self.listeners: set[Listener] = set()
-        self._owner = owner
+        self.owner = owner
         self._synthesise = synthesise
         self._stream = None if key in owner.cache.files else synthesise()
         self.format = AudioFormat(prompt.rate_hz)
@@ -130,11 +132,11 @@ class SharedSynthesis:
         """
         while listener in self.listeners:
             place = listener.num_read - self._num_dropped
-            must_begin_again = self._failure is not None and listener.joined and not listener.num_read
-            if place < len(self._chunks) and not must_begin_again:
-                return self._chunks[place]
-            if self._failure is not None:
+            is_there = place < len(self._chunks)
+            if self._failure is not None and (listener.may_begin_again or not is_there):
                 raise self._failure
+            if is_there:
+                return self._chunks[place]
             if self.is_over:
                 break
             self._demand.set()
@@ -168,16 +170,17 @@ class SharedSynthesis:
         self.drop_read()
         if self.listeners or self.is_over:
             return
-        owner = self._owner
-        num_unattended = sum(each.is_unattended for each in owner.running)
-        # a prompt that is interrupted each time would otherwise never be cached
-        may_finish = self.is_unattended or (num_unattended < MAX_UNATTENDED and owner.cache.is_wanted(self.key))
-        if self.is_shared and self._num_bytes and may_finish:
+        if self.is_shared and self._num_bytes and self._may_finish():
             self.is_unattended = True
             self._set_buffered_ms(UNATTENDED_BUFFERED_MS)
             self._demand.set()
         else:
             await self.cancel()
+
+    def _may_finish(self) -> bool:
+        """Whether it goes on for the cache: a prompt that is interrupted each time would otherwise never be cached."""
+        num_unattended = sum(each.is_unattended for each in self.owner.running)
+        return self.is_unattended or (num_unattended < MAX_UNATTENDED and self.owner.cache.is_wanted(self.key))
 
     async def cancel(self) -> None:
         """Stop; listeners that are left get the chunks that are there."""
@@ -196,20 +199,14 @@ class SharedSynthesis:
         dropped = self._chunks[: first - self._num_dropped]
         del self._chunks[: len(dropped)]
         self._num_dropped += len(dropped)
-        self._owner.hold(-sum(len(chunk.data) for chunk in dropped))
+        self.owner.hold(-sum(len(chunk.data) for chunk in dropped))
 
     async def _run(self) -> None:
         try:
             if self._stream is None:
                 self._stream = await self._load()
             async for chunk in self._stream:
-                self._chunks.append(chunk)
-                self._num_bytes += len(chunk.data)
-                self._owner.hold(len(chunk.data))
-                too_long = self._made_ms() > self._owner.cache.max_prompt_ms
-                if self.is_shared and (too_long or self._owner.held_bytes > self._owner.max_held_bytes):
-                    self._unshare()
-                self._notify()
+                self._add(chunk)
                 if not self.listeners and not self.is_shared:
                     self._end()
                     break
@@ -224,27 +221,35 @@ class SharedSynthesis:
         if self._stream is not None:
             await self._stream.cancel()
 
+    def _add(self, chunk: SpeechChunk) -> None:
+        self._chunks.append(chunk)
+        self._num_bytes += len(chunk.data)
+        self.owner.hold(len(chunk.data))
+        too_long = self._made_ms() > self.owner.max_prompt_ms
+        if self.is_shared and (too_long or self.owner.held_bytes > self.owner.max_held_bytes):
+            self._unshare()
+        self._notify()
+
     async def _load(self) -> ChunkStream:
-        cached = await self._owner.cache.load(self.key)
+        cached = await self.owner.cache.load(self.key)
         return self._synthesise() if cached is None else ReadyChunks(chunks_of(cached, self.prompt.text))
 
     def _end(self, *, whole: bool = False) -> None:
         if self.is_over:
             return
         self.is_over = True
-        if whole and self._chunks and not self._chunks[0].cached:
-            cached = as_cached(self._chunks, self.prompt.text, self.prompt.rate_hz)
-            if cached is not None:
-                self._owner.cache.store(self.key, cached)
-        self._owner.running.discard(self)
+        is_new = whole and self._chunks and not self._chunks[0].cached
+        if is_new and (cached := as_cached(self._chunks, self.prompt.text)) is not None:
+            self.owner.cache.store(self.key, cached)
+        self.owner.running.discard(self)
         self._unshare()
         self._notify()
 
     def _unshare(self) -> None:
         """Nobody joins it from now on."""
         self.is_shared = False
-        if self._owner.shared.get(self.key) is self:
-            del self._owner.shared[self.key]
+        if self.owner.shared.get(self.key) is self:
+            del self.owner.shared[self.key]
         self.drop_read()
 
     def _notify(self) -> None:
@@ -258,7 +263,6 @@ class Listener:
     begun it.
     """
 
-    source: CachedSource
     synthesis: SharedSynthesis
     synthesise: Synthesise
     joined: bool
@@ -288,17 +292,22 @@ class Listener:
             yield chunk
         await self.cancel()
 
+    @property
+    def may_begin_again(self) -> bool:
+        """Another one's synthesis may fail without harm to this listener: it has heard nothing yet."""
+        return self.joined and not self.num_read
+
     async def _next(self) -> SpeechChunk | None:
         try:
             return await self.synthesis.read(self)
         except Exception as error:
-            if not self.joined or self.num_read or isinstance(error, ClientError):
+            if not self.may_begin_again or isinstance(error, ClientError):
                 raise
             log.info("prompt_taken_over", reason=type(error).__name__)
         # the synthesis that another listener began has failed and gave this one nothing: begin anew, once
         failed = self.synthesis
         await failed.leave(self)
         self.joined = False
-        self.synthesis = self.source.share(failed.key, failed.prompt, self.synthesise)
+        self.synthesis = failed.owner.share(failed.key, failed.prompt, self.synthesise)
         self.synthesis.listeners.add(self)
         return await self.synthesis.read(self)

@@ -10,7 +10,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig, TtsConfig
-from cc_tts.engines.engine import Engine, SpeechStream, SynthesisRequest
+from cc_tts.engines.engine import Engine, SpeechStream
 from cc_tts.engines.factory import COSYVOICE2
 from cc_tts.errors import (
     CcTtsError,
@@ -25,7 +25,7 @@ from cc_tts.errors import (
 )
 from cc_tts.media import tones
 from cc_tts.media.levels import Leveller
-from cc_tts.media.silence_trimmer import EdgeTrimmer
+from cc_tts.media.silence_trimmer import MAX_TAIL_MS, SilenceTrimmer
 from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpeechChunk, SpokenPrompt, cut, fixed
 from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import (
@@ -83,13 +83,8 @@ class SpeechSource:
         self._levels = VoiceLevels(config.target_dbfs)
 
     def check_voices(self, routes: Mapping[str, RouteConfig]) -> list[str]:
-        """Find out at start, not by refused calls, what cannot be spoken.
-
-        Returns:
-            Which greetings are longer than a prompt may be, a sentence each.
-
-        Raises:
-            ConfigError: a voice does not exist, a language is not spoken, or a greeting cannot be spoken.
+        """Find out at start, not by refused calls, what cannot be spoken: ``ConfigError`` for a voice that does not exist, a
+        language or a greeting that cannot be spoken; returns a sentence for each greeting longer than a prompt may be.
         """
         self._check_voice("tts", self._config.voice, "")
         self._check_voice("tts", "", self._config.language)
@@ -98,14 +93,19 @@ class SpeechSource:
             key = f"routes.{user}" if re.fullmatch(r"[A-Za-z0-9_-]+", user) else f'routes."{user}"'
             self._check_voice(key, route.voice, route.language)
             for name, text in (("greeting", route.greeting), ("unanswered_greeting", route.unanswered_greeting)):
-                try:
-                    if text:
-                        self.check(TextContent(text, route.voice or None, route.language or None))
-                except TextTooLong as error:
-                    warnings.append(f"{key}.{name}: {error.detail}: calls that are to hear it are refused")
-                except ClientError as error:
-                    raise ConfigError(f"{key}.{name}: {error.detail}") from error
+                content = TextContent(text, route.voice or None, route.language or None)
+                if text and (warning := self._greeting_warning(f"{key}.{name}", content)):
+                    warnings.append(warning)
         return warnings
+
+    def _greeting_warning(self, key: str, content: TextContent) -> str:
+        try:
+            self.check(content)
+        except TextTooLong as error:
+            return f"{key}: {error.detail}: calls that are to hear it are refused"
+        except ClientError as error:
+            raise ConfigError(f"{key}: {error.detail}") from error
+        return ""
 
     def _check_voice(self, section: str, voice: str, language: str) -> None:
         try:
@@ -117,11 +117,8 @@ class SpeechSource:
             raise ConfigError(f"{section}.language: {error.detail}") from error
 
     def check(self, content: Content) -> Voice | None:
-        """Refuse early what could not be spoken; returns the voice that will speak, ``None`` for tones and silence.
-
-        Raises:
-            TextTooLong, NothingToSay, UnknownVoice, UnknownLexicon, LanguageUnsupported, Unprocessable: the content is of
-                no use.
+        """Refuse early what could not be spoken (``TextTooLong``, ``NothingToSay``, ``UnknownVoice``, ``UnknownLexicon``,
+        ``LanguageUnsupported``, ``Unprocessable``); returns the voice that will speak, ``None`` for tones and silence.
         """
         match content:
             case TextContent() | SequenceContent():
@@ -136,15 +133,11 @@ class SpeechSource:
         return None
 
     def check_text(self, content: TextContent | SequenceContent) -> None:
-        """Do what :meth:`check` does, as far as no engine is needed for it.
-
-        Raises:
-            TextTooLong, NothingToSay: the text is of no use.
-        """
+        """The part of :meth:`check` that needs no engine: raises ``TextTooLong`` or ``NothingToSay``."""
         limit = self._config.max_text_chars
-        spoken = [each.text for each in texts_of(content)]
-        spoken += [replaced.spoken for each in texts_of(content) for replaced in each.replacements]
-        if (num_chars := sum(map(len, spoken))) > limit:
+        texts = texts_of(content)
+        num_chars = sum(len(each.text) + sum(len(other.spoken) for other in each.replacements) for each in texts)
+        if num_chars > limit:
             raise TextTooLong(f"{num_chars} characters; tts.max_text_chars is {limit}")
         if isinstance(content, TextContent) and not has_speech(content.text):
             raise NothingToSay("the text has no letter and no digit")
@@ -152,26 +145,22 @@ class SpeechSource:
             raise NothingToSay("the SSML document has no letter, no digit and no break")
 
     def check_capacity(self, content: Content) -> None:
-        """Refuse a prompt that would start now on a call, that needs the engine, and that the engine cannot take.
-
-        Raises:
-            EngineOverloaded: with the engine's reason.
+        """Refuse a prompt that would start now on a call and needs the engine, if the engine cannot take it: raises
+        ``EngineOverloaded`` with the engine's reason.
         """
         if not (texts := texts_of(content)):
             return
         first = texts[0]
-        if (reason := self.engine.not_ready_for(self._voice(first).id)) is None:
+        if (reason := self.engine.not_ready_because(self._voice(first).id)) is None:
             return
         cache = self._cache if first.may_cache else None
         if cache is None or not cache.has(self._spoken(first, self._line_rate_hz)):
             raise EngineOverloaded(reason, retry_after_s=RETRY_AFTER_S)
 
     def open(self, content: Content, *, rate_hz: int, utterance_id: str = "", is_again: bool = False) -> ChunkStream:
-        """Begin to produce the content at ``rate_hz``; ``is_again`` after a stream of it that gave nothing.
-
-        Raises:
-            EngineOverloaded: the engine refuses the stream.
-            UnknownVoice, LanguageUnsupported, Unprocessable: as :meth:`check`.
+        """Begin to produce the content at ``rate_hz``; ``is_again`` after a stream of it that gave nothing. Raises
+        ``EngineOverloaded`` if the engine refuses the stream, and ``UnknownVoice``, ``LanguageUnsupported`` and
+        ``Unprocessable`` as :meth:`check` does.
         """
         match content:
             case TextContent():
@@ -182,7 +171,7 @@ class SpeechSource:
             case ToneContent():
                 return fixed(tones.tone(content.tone, rate_hz, max_ms=content.duration_ms), rate_hz)
             case SilenceContent():
-                return fixed(tones.silence(content.silence_ms, rate_hz), rate_hz)
+                return fixed(bytes(AudioFormat(rate_hz).bytes_for_ms(content.silence_ms)), rate_hz)
             case SequenceContent():
                 open_part = partial(self.open, rate_hz=rate_hz, utterance_id=utterance_id)
                 return SequenceStream(
@@ -190,19 +179,16 @@ class SpeechSource:
                 )
 
     def path(self, content: TextContent) -> list[str]:
-        """What the content goes through on its way to the line, a description each; the engine has started.
-
-        Raises:
-            UnknownVoice, LanguageUnsupported: as :meth:`check`.
+        """What the content goes through on its way to the line, a description each; the engine has started. Raises
+        ``UnknownVoice`` and ``LanguageUnsupported`` as :meth:`check` does.
         """
         prompt = self._spoken(content, self._line_rate_hz)
-        resampler = self._resampler(prompt)
         steps = ["text"]
         if self._cache is not None and content.may_cache:
             steps.append(str(self._cache.cache))
         steps += [str(self._chunker(prompt)), f"engine({prompt.engine}, {prompt.voice})"]
-        if resampler.source_rate_hz != resampler.target_rate_hz:
-            steps.append(str(resampler))
+        if prompt.voice_rate_hz != prompt.rate_hz:
+            steps.append(f"resampler {prompt.voice_rate_hz}▸{prompt.rate_hz}")
         return [*steps, f"level {self._config.target_dbfs:g} dBFS", f"chunks {CHUNK_MS} ms"]
 
     def _spoken(self, content: TextContent, rate_hz: int) -> SpokenPrompt:
@@ -214,7 +200,6 @@ class SpeechSource:
             text=content.text,
             engine=voice.engine,
             voice=voice.id,
-            asked_language=content.language or "",
             chunking=Chunking(
                 language=self._asked_language(content),
                 detected_language=detect_language(content.text),
@@ -232,26 +217,20 @@ class SpeechSource:
         )
 
     def _speak(self, prompt: SpokenPrompt, utterance_id: str) -> ChunkStream:
-        request = SynthesisRequest(prompt.voice, prompt.asked_language or None, prompt.speed, utterance_id)
-        text = self._prepare(prompt)
+        text: _TextHere | TextPreparation
+        if self._text_process is None or _is_quick(prompt):
+            text = _TextHere(self._chunker(prompt))
+        else:
+            text = self._text_process.prepare(prompt.text, prompt.chunking, prompt.replacements)
         try:
-            stream = self.engine.open(request)
+            stream = self.engine.open(prompt.voice, prompt.speed)
         except CcTtsError:
             text.cancel()
             raise
-        leveller = Leveller(AudioFormat(prompt.rate_hz), prompt.gain_db)
-        return _Synthesis(stream, text, self._resampler(prompt), leveller, utterance_id, self._levels.meter(prompt))
-
-    def _prepare(self, prompt: SpokenPrompt) -> "_TextHere | TextPreparation":
-        if self._text_process is None or _is_quick(prompt):
-            return _TextHere(self._chunker(prompt))
-        return self._text_process.prepare(prompt.text, prompt.chunking, prompt.replacements)
+        return _Synthesis(stream, text, prompt, utterance_id, self._levels.meter(prompt))
 
     def _chunker(self, prompt: SpokenPrompt) -> Chunker:
         return Chunker(self._normalizer, prompt.chunking, prompt.text, prompt.replacements)
-
-    def _resampler(self, prompt: SpokenPrompt) -> StreamResampler:
-        return StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
 
     def _asked_language(self, content: TextContent) -> str | None:
         """The prompt's language, else the configuration's; ``None``, also for an empty one: the voice's and the text's."""
@@ -305,18 +284,18 @@ class _Synthesis:
         self,
         stream: SpeechStream,
         text: _TextHere | TextPreparation,
-        resampler: StreamResampler,
-        leveller: Leveller,
+        prompt: SpokenPrompt,
         utterance_id: str,
         meter: Callable[[bytes], None] | None,
     ) -> None:
         self._utterance_id = utterance_id
         self._stream = stream
         self._text = text
-        self._format = AudioFormat(resampler.target_rate_hz)
-        self._resampler = resampler
-        self._leveller = leveller
-        self._trimmer = EdgeTrimmer(self._format)
+        self._format = AudioFormat(prompt.rate_hz)
+        self._resampler = StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
+        self._is_silent = prompt.gain_db == -math.inf
+        self._leveller = Leveller(self._format, prompt.gain_db)
+        self._trimmer = SilenceTrimmer(self._format, tail_ms=MAX_TAIL_MS)
         self._meter = meter
         self._text_chunks: list[TextChunk] = []
         self._source: str | None = None
@@ -356,7 +335,7 @@ class _Synthesis:
         if self._meter is not None:
             self._meter(at_line_rate)
         levelled = self._leveller.process(at_line_rate, last=last)
-        if self._leveller.gain_db > -math.inf:
+        if not self._is_silent:
             levelled = self._trimmer.process(levelled)
         for data in cut(levelled, self._format):
             yield SpeechChunk(data, self._source, self._words)

@@ -78,11 +78,8 @@ def from_ssml(
     pointer: str = "/ssml",
 ) -> SequenceContent:
     """The parts of a document; ``voice``, ``language`` and ``speed`` hold where it names none. ``pointer`` is where it lies
-    in a request.
-
-    Raises:
-        SsmlMalformed: not well-formed XML, no ``speak`` element, a document type, or beyond one of the bounds; the error
-            names line and column.
+    in a request. Raises ``SsmlMalformed``, with line and column, for what is not well-formed XML, without a ``speak``
+    element, with a document type, or beyond one of the bounds.
     """
     base = TextContent("", voice, language, speed, may_cache, strips_markup=False, lexicons=lexicons)
     return _Reader(base, pointer).read(ssml)
@@ -146,13 +143,7 @@ class _Reader:
     # --- handlers of the parser ------------------------------------------------------------------------------------------
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self._num_elements += 1
-        if self._num_elements > MAX_ELEMENTS:
-            raise self._xml.malformed(f"more than {MAX_ELEMENTS} elements")
-        if len(self._elements) >= MAX_DEPTH:
-            raise self._xml.malformed(f"elements nested more than {MAX_DEPTH} deep")
-        if not self._elements and name != "speak":
-            raise self._xml.malformed(f"the root element is {name[:MAX_NAME_CHARS]}, not speak")
+        self._check_bounds(name)
         parent = self._elements[-1] if self._elements else _Element("", self.base)
         element = _Element(name, parent.style, is_spoken=parent.is_spoken and name not in _NOT_SPOKEN)
         self._elements.append(element)
@@ -166,10 +157,18 @@ class _Reader:
             for attribute in attributes:
                 if attribute not in known and not attribute.startswith(("xml:", "xmlns", "xsi:")):
                     self._warn(f"{name}: {attribute} has no effect")
-        elif name in _WITHOUT_EFFECT:
-            self._warn(f"<{name}> has no effect: the text inside is spoken")
         else:
-            self._warn(f"<{name}> is not known: the text inside is spoken")
+            fault = "has no effect" if name in _WITHOUT_EFFECT else "is not known"
+            self._warn(f"<{name}> {fault}: the text inside is spoken")
+
+    def _check_bounds(self, name: str) -> None:
+        self._num_elements += 1
+        if self._num_elements > MAX_ELEMENTS:
+            raise self._xml.malformed(f"more than {MAX_ELEMENTS} elements")
+        if len(self._elements) >= MAX_DEPTH:
+            raise self._xml.malformed(f"elements nested more than {MAX_DEPTH} deep")
+        if not self._elements and name != "speak":
+            raise self._xml.malformed(f"the root element is {name[:MAX_NAME_CHARS]}, not speak")
 
     def _end(self, _name: str) -> None:
         element = self._elements.pop()
@@ -230,7 +229,8 @@ class _Reader:
             form = attributes["language"]
         if kind in ("expletive", "bleep"):
             element.is_spoken = False
-            self._flush()
+            self._close_text()
+            self._flush_pause()
             self.parts.append(_BLEEP)
         elif kind not in KINDS:
             self._warn(
@@ -379,10 +379,6 @@ class _Reader:
             self._break_ms = self._break_ms or 0
         if self.parts:
             self._implied_ms = max(self._implied_ms, milliseconds)
-
-    def _flush(self) -> None:
-        self._close_text()
-        self._flush_pause()
 
     def _flush_pause(self) -> None:
         milliseconds = self._implied_ms if self._break_ms is None else self._break_ms

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
 
 from cc_tts.audio import AudioFormat, PcmChunk
-from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
 from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
@@ -122,6 +122,11 @@ class FakeEngineStream:
         self._texts.put_nowait(None)
 
 
+class Request(NamedTuple):
+    voice: str
+    speed: float
+
+
 class FakeEngine:
     """An engine with voices in English and German."""
 
@@ -129,14 +134,14 @@ class FakeEngine:
 
     def __init__(self) -> None:
         self.audio_format = AudioFormat(16000)
-        self.not_ready_because: str | None = None
+        self.refusal: str | None = None
         self.error: Exception | None = None
-        self.requests: list[SynthesisRequest] = []
+        self.requests: list[Request] = []
         self.streams: list[FakeEngineStream] = []
         self.is_started = False
 
-    def not_ready_for(self, voice_id: str) -> str | None:
-        return self.not_ready_because
+    def not_ready_because(self, voice: str | None = None) -> str | None:
+        return self.refusal
 
     async def start(self) -> None:
         self.is_started = True
@@ -155,7 +160,7 @@ class FakeEngine:
             raise LanguageUnsupported(f"nobody speaks {language}")
         raise UnknownVoice(f"no voice is called {voice}")
 
-    def open(self, request: SynthesisRequest) -> FakeEngineStream:
-        self.requests.append(request)
+    def open(self, voice: str, speed: float = 1.0) -> FakeEngineStream:
+        self.requests.append(Request(voice, speed))
         self.streams.append(FakeEngineStream(self))
         return self.streams[-1]

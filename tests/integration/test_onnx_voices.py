@@ -16,7 +16,7 @@ import pytest_asyncio
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config, TtsConfig
 from cc_tts.engines.auto import AutoEngine
-from cc_tts.engines.engine import Engine, SynthesisRequest
+from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import make_engine
 from cc_tts.engines.onnx.piper import piper_voices
 from cc_tts.engines.onnx.voices import find_voices
@@ -85,7 +85,7 @@ def make_piper_voice(folder: Path, name: str, *, num_speakers: int = 1) -> Path:
 
 
 async def pcm_of(engine: Engine, voice: str, *texts: str, speed: float = 1.0) -> np.ndarray[Any, np.dtype[np.int16]]:
-    stream = engine.open(SynthesisRequest(voice=voice, speed=speed))
+    stream = engine.open(voice=voice, speed=speed)
     for index, text in enumerate(texts):
         stream.push(text, text_chunk_index=index)
     stream.end()
@@ -136,10 +136,10 @@ async def test_a_killed_worker_fails_its_streams_and_comes_back(engine: AutoEngi
     with pytest.raises(EngineFailed) as failed:
         await speaking
     assert failed.value.retry_after_s
-    assert engine.not_ready_for("cmn") is None  # the other engine goes on
+    assert engine.not_ready_because("cmn") is None  # the other engine goes on
     assert len(await pcm_of(engine, "en-us", "one"))
     async with asyncio.timeout(60):
-        while neural.not_ready_because is not None:  # noqa: ASYNC110 - what another process tells has no event to wait for
+        while neural.not_ready_because() is not None:  # noqa: ASYNC110 - what another process tells has no event to wait for
             await asyncio.sleep(0.05)
     assert len(await pcm_of(engine, HIBARI, "Hello."))
 

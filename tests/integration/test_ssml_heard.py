@@ -13,7 +13,6 @@ from cc_tts.media.levels import PEAK_DBFS, active_level_dbfs
 from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.prompt import TextContent
-from cc_tts.speech.prompt_cache import EngineIdentity
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
 from cc_tts.speech.ssml import from_ssml
@@ -170,7 +169,7 @@ async def test_marks_come_where_their_words_are(source: SpeechSource) -> None:
 async def test_parts_are_cached_and_each_other_way_of_speaking_apart(source: SpeechSource) -> None:
     metrics = Metrics()
     cached = CachedSource(CacheConfig(min_uses=1), metrics)
-    cached.identity = EngineIdentity()
+    cached.identity = "engine"
     with_cache = SpeechSource(source.engine, Normalizer(), Config().tts, cache=cached)
 
     async def results(inner: str) -> tuple[float | None, float | None]:

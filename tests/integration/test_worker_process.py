@@ -17,7 +17,6 @@ pytest.importorskip("onnx")
 
 from cc_tts.clock import MonotonicClock  # noqa: E402
 from cc_tts.config.schema import LogConfig, TtsConfig  # noqa: E402
-from cc_tts.engines.engine import SynthesisRequest  # noqa: E402
 from cc_tts.engines.worker import link as link_module  # noqa: E402
 from cc_tts.engines.worker.client import WorkerEngine  # noqa: E402
 from cc_tts.engines.worker.link import WorkerStream  # noqa: E402
@@ -75,7 +74,7 @@ def pid_of(engine: WorkerEngine) -> int | None:
 
 
 def open_stream(engine: WorkerEngine, *texts: str, end: bool = True, speed: float = 1.0) -> WorkerStream:
-    stream = engine.open(SynthesisRequest(voice=VOICE, speed=speed))
+    stream = engine.open(voice=VOICE, speed=speed)
     for index, text in enumerate(texts):
         stream.push(text, text_chunk_index=index)
     if end:
@@ -151,7 +150,7 @@ async def engine(directory: Path) -> AsyncIterator[WorkerEngine]:
 
 async def test_streams_are_spoken_cancelled_and_left_unread(engine: WorkerEngine) -> None:
     assert [voice.id for voice in engine.voices()] == [VOICE]
-    assert engine.not_ready_because is None
+    assert engine.not_ready_because() is None
     unread = open_stream(engine, *["hello and welcome to the service line"] * 3)
     await cancelled_when_taken(engine, *["please hold the line"] * 4)
     first, second = await asyncio.gather(*(spoken_when_taken(engine, "please hold", "the line") for _ in range(2)))
@@ -182,7 +181,7 @@ async def test_a_killed_worker_fails_its_streams_and_comes_back(engine: WorkerEn
     assert all(answer.retry_after_s for answer in answers)
     with pytest.raises((EngineFailed, EngineOverloaded)):
         open_stream(engine, "hello")
-    await eventually(lambda: engine.not_ready_because is None)
+    await eventually(lambda: engine.not_ready_because() is None)
     assert pid_of(engine) != pid
     assert await within(pcm_of(open_stream(engine, "please hold")))
 
@@ -196,7 +195,7 @@ async def test_a_hung_worker_fails_its_streams_and_is_started_again(engine: Work
     answers = await within(asyncio.gather(*(pcm_of(stream) for stream in streams), return_exceptions=True), 50.0)
     assert [type(answer) for answer in answers] == [EngineFailed] * len(streams)
     assert all("no audio for" in answer.detail and answer.retry_after_s for answer in answers)
-    await eventually(lambda: engine.not_ready_because is None)
+    await eventually(lambda: engine.not_ready_because() is None)
     assert pid_of(engine) != pid
     assert await within(pcm_of(open_stream(engine, "please hold")))
 

@@ -25,7 +25,6 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk, WordMark
 from cc_tts.clock import Clock, MonotonicClock
-from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.engines.espeak.library import (
     ENGINE_NAME,
     MAX_RATE_WPM,
@@ -37,13 +36,7 @@ from cc_tts.engines.espeak.library import (
 from cc_tts.engines.letters import with_joined_letters
 from cc_tts.engines.phonemes import to_espeak
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
-from cc_tts.media.silence_trimmer import (
-    CLAUSE_END,
-    KEEP_LEAD_MS,
-    SENTENCE_END,
-    SilenceTrimmer,
-    split_pause_after,
-)
+from cc_tts.media.silence_trimmer import CLAUSE_END, SENTENCE_END, SilenceTrimmer, split_pause_after
 from cc_tts.processes.liveness import Silence
 from cc_tts.voices.inline_ipa import replace_pronounced
 from cc_tts.voices.voice import Voice
@@ -115,7 +108,8 @@ class EspeakStream:
         self.last_turn = 0
         """Its number; 0: none yet."""
         self.has_turn = False
-        self.is_cancelled = False
+        self.is_over = False
+        """Cancelled, or broken off because of ``_failure``."""
         self._is_ended = False
         self._is_told = False
         self._failure: EngineFailed | None = None
@@ -133,10 +127,9 @@ class EspeakStream:
         with self._turns.lock:
             if self._is_ended:
                 raise ValueError("push after end")
-            if self.is_cancelled or self._failure is not None:
-                return
-            self.passages.extend(passages)
-            self._turns.lock.notify()
+            if not self.is_over:
+                self.passages.extend(passages)
+                self._turns.lock.notify()
 
     def end(self) -> None:
         """No more text will come."""
@@ -161,32 +154,27 @@ class EspeakStream:
                     if self.passages:
                         self._turns.lock.notify()
                     return chunk
-                if self._failure is not None:
+                if self.is_over or (self._is_ended and not self.passages and not self.has_turn):
                     self._turns.streams.pop(self, None)
-                    raise EngineFailed(self._failure.detail) from self._failure
-                if self.is_cancelled or (self._is_ended and not self.passages and not self.has_turn):
-                    self._turns.streams.pop(self, None)
-                    raise StopAsyncIteration
+                    raise self._failure or StopAsyncIteration
             await self._news.wait()
 
     async def cancel(self) -> None:
         """Stop now and free everything. The iteration ends. Safe to call twice and after the end."""
         with self._turns.lock:
-            self.is_cancelled = True
-            self.passages.clear()
             self.queued.clear()
             self.queued_ms = 0.0
             self._turns.streams.pop(self, None)
-        self._news.set()
+        self.break_off(None)
 
     def deliver(self, chunk: PcmChunk) -> bool:
         """Queue audio for the reader; ``False`` once the stream was cancelled. Runs on: the espeak thread."""
         with self._turns.lock:
-            if self.is_cancelled or self._failure is not None:
-                return False
-            self.queued.append(chunk)
-            self.queued_ms += chunk.duration_ms
-            return self._tell()
+            if not self.is_over:
+                self.queued.append(chunk)
+                self.queued_ms += chunk.duration_ms
+                self._tell()
+            return not self.is_over
 
     def turn_over(self) -> None:
         """Note that the turn has ended. Runs on: the espeak thread."""
@@ -194,24 +182,24 @@ class EspeakStream:
             self.has_turn = False
             self._tell()
 
-    def break_off(self, failure: EngineFailed) -> None:
-        """Fail it: what is queued is still given out. Runs on: any thread."""
+    def break_off(self, failure: EngineFailed | None) -> None:
+        """End it: what is queued is still given out, then ``failure`` is raised if there is one. Runs on: any thread."""
         with self._turns.lock:
-            self._failure = failure
+            if not self.is_over:
+                self.is_over, self._failure = True, failure
             self.passages.clear()
             self._tell()
 
-    def _tell(self) -> bool:
-        """Wake the reader, once until it has looked; ``False`` if there is no event loop any more."""
+    def _tell(self) -> None:
+        """Wake the reader, once until it has looked."""
         if not self._is_told:
             self._is_told = True
             try:
                 self._loop.call_soon_threadsafe(self._news.set)
             except RuntimeError:  # the loop is closed: nobody will read
-                self.is_cancelled = True
+                self.is_over = True
                 self.passages.clear()
                 self.queued.clear()
-        return not self.is_cancelled
 
 
 class _Turns:
@@ -227,6 +215,10 @@ class _Turns:
         self.is_busy = False
         """Whether the turn given out last is under way."""
         self._is_closed = False
+
+    def is_busy_with(self, turn: int) -> bool:
+        """Whether the turn of this number is under way."""
+        return self.is_busy and self.num_turns == turn
 
     def close(self) -> None:
         """Let :meth:`next` return ``None`` from now on."""
@@ -268,20 +260,14 @@ class EspeakEngine:
         self._clock = clock or MonotonicClock()
         self._open_library = open_library
         self._watch: asyncio.Task[None] | None = None
-        self._format = AudioFormat(22050)  # espeak-ng's; start() asks it
         self._voices: EspeakVoices | None = None
-        self._turns: _Turns | None = None
+        self._turns = _Turns()
         self._thread: threading.Thread | None = None
         self._not_ready_because: str | None = "not started"
 
-    def not_ready_for(self, voice_id: str) -> str | None:  # noqa: ARG002 - one thread speaks with every voice
-        """The same for any voice as :attr:`not_ready_because`."""
-        return self.not_ready_because
-
-    @property
-    def not_ready_because(self) -> str | None:
+    def not_ready_because(self, voice: str | None = None) -> str | None:  # noqa: ARG002 - one thread has every voice
         """Why a stream could not be opened now; ``None`` when it could."""
-        if self._not_ready_because is None and self._turns is not None and len(self._turns.streams) >= MAX_STREAMS:
+        if self._not_ready_because is None and len(self._turns.streams) >= MAX_STREAMS:
             return f"{len(self._turns.streams)} streams are open, as many as configured"
         return self._not_ready_because
 
@@ -306,9 +292,9 @@ class EspeakEngine:
         self._not_ready_because = None
 
     async def stop(self) -> None:
-        """Cancel every stream, end the thread and free espeak-ng. Safe to call twice; the engine can start again."""
+        """Cancel every stream and end the thread. Safe to call twice; the engine can start again."""
         self._not_ready_because = "stopped"
-        if self._thread is None or self._turns is None:
+        if self._thread is None:
             return
         for stream in tuple(self._turns.streams):
             await stream.cancel()
@@ -328,18 +314,18 @@ class EspeakEngine:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
         return self._voices.resolve(voice, language)
 
-    def open(self, request: SynthesisRequest) -> EspeakStream:
+    def open(self, voice: str, speed: float = 1.0) -> EspeakStream:
         """Begin one utterance; see the contract."""
-        if self._not_ready_because is not None or self._voices is None or self._turns is None:
+        if self._not_ready_because is not None or self._voices is None:
             raise EngineFailed(f"espeak-ng is not ready: {self._not_ready_because}")
-        voice = self._voices.resolve(request.voice, None)
+        found = self._voices.resolve(voice, None)
         if len(self._turns.streams) >= MAX_STREAMS:
-            raise EngineOverloaded(self.not_ready_because or "", retry_after_s=_RETRY_AFTER_S)
-        rate_wpm = min(max(round(NATURAL_RATE_WPM * request.speed), MIN_RATE_WPM), MAX_RATE_WPM)
+            raise EngineOverloaded(self.not_ready_because() or "", retry_after_s=_RETRY_AFTER_S)
+        rate_wpm = min(max(round(NATURAL_RATE_WPM * speed), MIN_RATE_WPM), MAX_RATE_WPM)
         stream = EspeakStream(
             self._turns,
-            identifier=self._voices.identifier(voice),
-            is_english=voice.language.startswith("en"),
+            identifier=self._voices.identifier(found),
+            is_english=found.language.startswith("en"),
             rate_wpm=rate_wpm,
         )
         with self._turns.lock:
@@ -356,55 +342,41 @@ class EspeakEngine:
         last_turn = 0
         while turns.streams and self._not_ready_because is None:
             await asyncio.sleep(STALL_LOOK_S)
-            silence.count(owed=turns.is_busy and turns.num_turns == last_turn)
+            silence.count(owed=turns.is_busy_with(last_turn))
             last_turn = turns.num_turns
             if silence.seconds * 1000 > self._stall_timeout_ms:
                 self._not_ready_because = f"espeak-ng has been busy with one passage for {silence.seconds:.1f} s"
                 log.error("engine_stalled", engine=self.name, num_streams=len(turns.streams))
                 for stream in tuple(turns.streams):
                     stream.break_off(EngineFailed(self._not_ready_because, retry_after_s=_RETRY_AFTER_S))
-                while turns.is_busy and turns.num_turns == last_turn and self._thread is not None:  # noqa: ASYNC110 - a thread
+                while turns.is_busy_with(last_turn) and self._thread is not None:  # noqa: ASYNC110 - a thread
                     await asyncio.sleep(STALL_LOOK_S)
                 if self._thread is not None:
                     self._not_ready_because = None
 
     def _run(self, turns: _Turns, loaded: Future[None]) -> None:
-        """Load, serve turns until closed, free. Runs on: the espeak thread, which this is."""
+        """Load, serve turns until closed. Runs on: the espeak thread, which this is."""
         try:
-            library = self._load()
+            library = self._open_library()
+            rate_hz = library.sample_rate_hz
+            voices = EspeakVoices(library.voices(), library.variants(), self._default_voice, rate_hz=rate_hz)
+            warm_up = voices.identifier(voices.resolve(None, None))
+            library.synthesise("1", voice=warm_up, rate_wpm=NATURAL_RATE_WPM, on_audio=lambda _pcm, _words: True)
         except Exception as error:  # noqa: BLE001 whatever a C library's data may cause
             is_ours = isinstance(error, CcTtsError)
             loaded.set_exception(error if is_ours else EngineFailed(f"espeak-ng did not start: {error!r}"))
             return
+        self._voices = voices
         loaded.set_result(None)
-        try:
-            while (turn := turns.next()) is not None:
-                self._serve(library, *turn)
-        finally:
-            library.close()
-
-    def _load(self) -> EspeakLibrary:
-        library = self._open_library()
-        try:
-            voices = EspeakVoices(
-                library.voices(), library.variants(), self._default_voice, rate_hz=library.sample_rate_hz
-            )
-            warm_up = voices.identifier(voices.resolve(None, None))
-            library.synthesise("1", voice=warm_up, rate_wpm=NATURAL_RATE_WPM, on_audio=lambda _pcm, _words: True)
-        except BaseException:
-            library.close()
-            raise
-        self._voices, self._format = voices, AudioFormat(library.sample_rate_hz)
-        return library
-
-    def _serve(self, library: EspeakLibrary, stream: EspeakStream, passage: _Passage) -> None:
-        try:
-            _PassageSynthesis(self._format, stream, passage).run(library)
-        except Exception as error:  # noqa: BLE001 one stream's trouble must not end the thread
-            failure = error if isinstance(error, EngineFailed) else EngineFailed(f"espeak-ng: {error!r}")
-            log.error("synthesis_failed", engine=self.name, detail=failure.detail, text_chars=len(passage.text))
-            stream.break_off(failure)
-        stream.turn_over()
+        while (turn := turns.next()) is not None:
+            stream, passage = turn
+            try:
+                _PassageSynthesis(AudioFormat(rate_hz), stream, passage).run(library)
+            except Exception as error:  # noqa: BLE001 one stream's trouble must not end the thread
+                failure = error if isinstance(error, EngineFailed) else EngineFailed(f"espeak-ng: {error!r}")
+                log.error("synthesis_failed", engine=self.name, detail=failure.detail, text_chars=len(passage.text))
+                stream.break_off(failure)
+            stream.turn_over()
 
 
 class _PassageSynthesis:
@@ -414,7 +386,7 @@ class _PassageSynthesis:
         self._format = audio_format
         self._stream = stream
         self._passage = passage
-        self._trimmer = SilenceTrimmer(audio_format, keep_lead_ms=KEEP_LEAD_MS)
+        self._trimmer = SilenceTrimmer(audio_format)
         self._words: deque[WordEvent] = deque()
         if passage.position == 0:
             stream.chunk_ms = 0.0
@@ -429,13 +401,13 @@ class _PassageSynthesis:
         library.synthesise(
             self._passage.text, voice=stream.identifier, rate_wpm=stream.rate_wpm, on_audio=self._on_audio
         )
-        if not self._trimmer.heard or stream.is_cancelled:
+        if not self._trimmer.heard or stream.is_over:
             return
         tail_ms, stream.carried_pause_ms = split_pause_after(self._passage.text, stream.speed)
         self._deliver(self._trimmer.finish(tail_ms), is_last=True)
 
     def _on_audio(self, pcm: bytes, words: tuple[WordEvent, ...]) -> bool:
-        if self._stream.is_cancelled:
+        if self._stream.is_over:
             return False
         self._words.extend(words)
         speech = self._trimmer.process(pcm)

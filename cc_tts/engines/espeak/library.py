@@ -10,7 +10,7 @@ The library, its phoneme data and its dictionaries come with the ``espeakng_load
 import ctypes
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_ubyte, c_uint, c_void_p
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,8 +104,8 @@ OnAudio = Callable[[bytes, tuple[WordEvent, ...]], bool]
 """Takes PCM (may be empty) and the words that begin in or near it; ``False`` stops the synthesis."""
 
 _process_lock = threading.Lock()
-_num_open = 0
 _sample_rate_hz = 0
+"""Of the C library; 0 until it is initialised, once in the life of the process."""
 _voice_set = ""
 """The voice that the C library has loaded and has not been interrupted with; loading takes 0.1 to 3 ms."""
 
@@ -130,7 +130,7 @@ class EspeakLibrary:
         self._error: BaseException | None = None
         self._is_stopped = False
         self._callback = _Callback(self._on_callback)  # kept: the C side holds only the address
-        self._open()
+        self.sample_rate_hz = self._initialise()
 
     def _declare(self) -> None:
         """Argument types of the functions used."""
@@ -146,36 +146,17 @@ class EspeakLibrary:
         lib.espeak_TextToPhonemes.restype = c_char_p
         lib.espeak_Synth.argtypes = [c_char_p, c_size_t, c_uint, c_int, c_uint, c_uint, POINTER(c_uint), c_void_p]
 
-    def _open(self) -> None:
-        global _num_open, _sample_rate_hz, _voice_set  # noqa: PLW0603 the state of the C library belongs to the process
+    def _initialise(self) -> int:
+        global _sample_rate_hz  # noqa: PLW0603 the state of the C library belongs to the process
         with _process_lock:
-            if _num_open == 0:
-                path = str(self._data)
-                rate_hz = self._lib.espeak_Initialize(
-                    _AUDIO_OUTPUT_SYNCHRONOUS, BUFFER_MS, path.encode(), _INITIALIZE_DONT_EXIT
-                )
+            if not _sample_rate_hz:
+                path = str(self._data).encode()
+                rate_hz = self._lib.espeak_Initialize(_AUDIO_OUTPUT_SYNCHRONOUS, BUFFER_MS, path, _INITIALIZE_DONT_EXIT)
                 if rate_hz <= 0:
-                    hint = " (espeak-ng cannot use so long a path)" if len(path.encode()) > _LONG_PATH else ""
-                    raise EngineFailed(f"espeak-ng cannot read its data in {path}{hint}")
-                _sample_rate_hz, _voice_set = rate_hz, ""
-            _num_open += 1
-        self._is_open = True
-
-    def close(self) -> None:
-        """Free the C library's memory when nobody else in the process uses it. Safe to call twice."""
-        global _num_open  # noqa: PLW0603
-        with _process_lock:
-            if not self._is_open:
-                return
-            self._is_open = False
-            _num_open -= 1
-            if _num_open == 0:
-                self._lib.espeak_Terminate()
-
-    @property
-    def sample_rate_hz(self) -> int:
-        """Rate of the PCM, Hz."""
-        return _sample_rate_hz
+                    hint = " (espeak-ng cannot use so long a path)" if len(path) > _LONG_PATH else ""
+                    raise EngineFailed(f"espeak-ng cannot read its data in {self._data}{hint}")
+                _sample_rate_hz = rate_hz
+            return _sample_rate_hz
 
     def voices(self) -> tuple[EspeakVoice, ...]:
         """Every voice that can speak; the few whose dictionary is not in the package are left out."""
@@ -189,14 +170,13 @@ class EspeakLibrary:
     def _list(self, wanted: Any) -> list[EspeakVoice]:
         with _process_lock:
             entries = self._lib.espeak_ListVoices(wanted)  # ends with a null pointer
-            listed = [entry.contents for entry in itertools.takewhile(bool, entries)]
             return [
                 EspeakVoice(
-                    language=entry.languages[1:].decode("ascii", "replace").lower(),
-                    identifier=entry.identifier.decode("utf-8", "replace"),
-                    name=entry.name.decode("utf-8", "replace").strip(),
+                    language=entry.contents.languages[1:].decode("ascii", "replace").lower(),
+                    identifier=entry.contents.identifier.decode("utf-8", "replace"),
+                    name=entry.contents.name.decode("utf-8", "replace").strip(),
                 )
-                for entry in listed
+                for entry in itertools.takewhile(bool, entries)
             ]
 
     def _has_dictionary(self, voice: EspeakVoice) -> bool:
@@ -216,8 +196,6 @@ class EspeakLibrary:
         encoded = text.encode("utf-8", "replace").replace(b"\0", b" ")
         rate_wpm = min(max(rate_wpm, MIN_RATE_WPM), MAX_RATE_WPM)
         with _process_lock:
-            if not self._is_open:
-                raise EngineFailed("espeak-ng is closed")
             self._set_voice(voice)
             if (code := self._quick.espeak_SetParameter(_PARAMETER_RATE, rate_wpm, 0)) != _EE_OK:
                 raise _failed("setting the rate", code)
@@ -268,22 +246,21 @@ class EspeakLibrary:
     def _on_callback(self, samples: int | None, num_samples: int, events: Any) -> int:
         """``t_espeak_callback``: 0 goes on, 1 stops. Nothing may be raised into C."""
         try:
-            happened = itertools.takewhile(lambda event: event.type != _EVENT_LIST_TERMINATED, events)
-            words = [
-                WordEvent(max(0, event.text_position - 1), event.sample)
-                for event in happened
-                if event.type == _EVENT_WORD
-            ]
+            words = tuple(_words_of(events))
             pcm = ctypes.string_at(samples, num_samples * 2) if samples and num_samples > 0 else b""
-            if not pcm and not words:
-                return 0
             assert self._on_audio is not None
-            if self._on_audio(pcm, tuple(words)):
+            if not (pcm or words) or self._on_audio(pcm, words):
                 return 0
         except BaseException as error:  # noqa: BLE001 handed to synthesise(), which raises it
             self._error = error
         self._is_stopped = True
         return 1
+
+
+def _words_of(events: Any) -> Iterator[WordEvent]:
+    for event in itertools.takewhile(lambda event: event.type != _EVENT_LIST_TERMINATED, events):
+        if event.type == _EVENT_WORD:
+            yield WordEvent(max(0, event.text_position - 1), event.sample)
 
 
 class EspeakVoices:

@@ -27,7 +27,7 @@ from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, S
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import ConfigError, EngineFailed, EngineOverloaded, UnknownVoice
 from cc_tts.media.levels import active_level_dbfs
-from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, SilenceTrimmer, split_pause_after
+from cc_tts.media.silence_trimmer import SilenceTrimmer, split_pause_after
 from cc_tts.voices.voice import Voice
 
 MAX_AHEAD_MS: Final = 4000.0
@@ -66,6 +66,7 @@ class _Cost:
 
 @dataclass(slots=True)
 class _Stream:
+    stream_id: int
     voice: str
     speed: float
     opened_ns: int
@@ -149,7 +150,8 @@ class OnnxEngine:
         with self._changed:
             if refusal := self._refusal([self._costs[request.voice]]):
                 raise EngineOverloaded(refusal, retry_after_s=1)
-            self._streams[request.stream_id] = _Stream(request.voice, request.speed, self._clock.now_ns())
+            stream = _Stream(request.stream_id, request.voice, request.speed, self._clock.now_ns())
+            self._streams[request.stream_id] = stream
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
         """Append a text chunk."""
@@ -165,7 +167,7 @@ class OnnxEngine:
         with self._changed:
             if (stream := self._streams.get(stream_id)) is not None:
                 stream.is_text_whole = True
-                self._finish_if_done(stream_id, stream)
+                self._finish_if_done(stream)
 
     def cancel(self, stream_id: int) -> None:
         """Forget the stream; a chunk that is being synthesised is dropped after its sentence."""
@@ -270,35 +272,33 @@ class OnnxEngine:
 
     def _work(self) -> None:
         while (job := self._next_job()) is not None:
-            stream_id, stream, text, index = job
+            stream, text, index = job
             try:
-                self._speak(stream_id, stream, text, index)
+                self._speak(stream, text, index)
             except Exception as error:
-                log.exception("synthesis_failed", stream_id=stream_id, voice=stream.voice)
+                log.exception("synthesis_failed", stream_id=stream.stream_id, voice=stream.voice)
                 failure = EngineFailed(f"the voice {stream.voice} broke off: {type(error).__name__}")
                 with self._changed:
-                    if self._streams.get(stream_id) is stream:
-                        self._finish(stream_id, failure)
+                    self._finish(stream, failure)
                 self._wake()
 
-    def _next_job(self) -> tuple[int, _Stream, str, int] | None:
+    def _next_job(self) -> tuple[_Stream, str, int] | None:
         target_ns = round(self._tts.first_audio_target_ms * NS_PER_MS)
         with self._changed:
             while not self._is_closed:
                 ready = [
-                    (stream.dry_ns if stream.given_ms else stream.opened_ns + target_ns, stream_id)
-                    for stream_id, stream in self._streams.items()
-                    if stream.chunks and not stream.is_running and stream.given_ms - stream.taken_ms < MAX_AHEAD_MS
+                    each
+                    for each in self._streams.values()
+                    if each.chunks and not each.is_running and each.given_ms - each.taken_ms < MAX_AHEAD_MS
                 ]
                 if ready:
-                    stream_id = min(ready)[1]
-                    stream = self._streams[stream_id]
+                    stream = min(ready, key=lambda each: each.dry_ns if each.given_ms else each.opened_ns + target_ns)
                     stream.is_running = True
-                    return (stream_id, stream, *stream.chunks.popleft())
+                    return (stream, *stream.chunks.popleft())
                 self._changed.wait()
         return None
 
-    def _speak(self, stream_id: int, stream: _Stream, text: str, index: int) -> None:
+    def _speak(self, stream: _Stream, text: str, index: int) -> None:
         synthesiser = self._synthesisers[stream.voice]
         audio_format = AudioFormat(synthesiser.rate_hz)
         spent_ms, spoken_ms = 0.0, 0.0
@@ -309,40 +309,37 @@ class OnnxEngine:
             audio_ms = audio_format.ms_for_bytes(len(pcm))
             spent_ms, spoken_ms = spent_ms + ms_between(started_ns, now_ns), spoken_ms + audio_ms
             with self._changed:
-                if self._streams.get(stream_id) is not stream:
+                if stream.stream_id not in self._streams:
                     return
-                self._give(stream, SpeechOut(stream_id, pcm, index), audio_ms, now_ns)
+                if stream.given_ms and stream.dry_ns < now_ns:
+                    self._num_underruns += 1
+                stream.dry_ns = max(stream.dry_ns, now_ns) + round(audio_ms * NS_PER_MS)
+                stream.given_ms += audio_ms
+                self._outs.append(SpeechOut(stream.stream_id, pcm, index))
             self._wake()
             started_ns = self._clock.now_ns()
         with self._changed:
             if spoken_ms:
                 observed = _Cost(spent_ms / spoken_ms, spent_ms / len(text))
                 self._costs[stream.voice] = self._costs[stream.voice].moved_to(observed)
-            if self._streams.get(stream_id) is stream:
-                stream.is_running = False
-                self._finish_if_done(stream_id, stream)
-                self._changed.notify()
+            stream.is_running = False
+            self._finish_if_done(stream)
+            self._changed.notify()
         self._wake()
 
-    def _give(self, stream: _Stream, out: SpeechOut, audio_ms: float, now_ns: int) -> None:
-        if stream.given_ms and stream.dry_ns < now_ns:
-            self._num_underruns += 1
-        stream.dry_ns = max(stream.dry_ns, now_ns) + round(audio_ms * NS_PER_MS)
-        stream.given_ms += audio_ms
-        self._outs.append(out)
-
-    def _finish_if_done(self, stream_id: int, stream: _Stream) -> None:
+    def _finish_if_done(self, stream: _Stream) -> None:
         if stream.is_text_whole and not stream.chunks and not stream.is_running:
-            self._finish(stream_id)
+            self._finish(stream)
 
-    def _finish(self, stream_id: int, error: EngineFailed | None = None) -> None:
-        del self._streams[stream_id]
-        self._outs.append(StreamDone(stream_id, error))
+    def _finish(self, stream: _Stream, error: EngineFailed | None = None) -> None:
+        """Unless it was cancelled."""
+        if self._streams.pop(stream.stream_id, None) is not None:
+            self._outs.append(StreamDone(stream.stream_id, error))
 
 
 def _trimmed(stream: _Stream, sentence: Sentence, audio_format: AudioFormat) -> bytes:
     """PCM of a sentence without the silence that the voice puts around it, and with the pause that its mark asks for."""
-    trimmer = SilenceTrimmer(audio_format, keep_lead_ms=KEEP_LEAD_MS)
+    trimmer = SilenceTrimmer(audio_format)
     speech = trimmer.process(pcm_of(sentence.samples))
     if not speech:
         return b""

@@ -127,23 +127,18 @@ class PiperVoice:
             if ids:
                 yield Sentence(self._synthesise(ids, speed), sentence[-1:])
 
+    def _phonemes(self, clause: str) -> str:
+        parts = pronounced_parts(_MARK.sub(" ", clause))
+        spoken = " ".join(ipa or self._espeak.phonemes(words, voice=self._espeak_voice) for words, ipa in parts)
+        mark = _MARK.search(clause)
+        return f"{spoken}{mark.group() if mark else ''}" if spoken.strip() else ""
+
     def _phoneme_ids(self, sentence: str) -> list[int]:
         """Of the sentence, its punctuation marks included; empty if nothing of it is spoken."""
-        phonemes = ""
-        for clause in _CLAUSES.findall(sentence):
-            parts = pronounced_parts(_MARK.sub(" ", clause))
-            spoken = " ".join(ipa or self._espeak.phonemes(words, voice=self._espeak_voice) for words, ipa in parts)
-            if spoken.strip():
-                mark = _MARK.search(clause)
-                phonemes += f"{' ' if phonemes else ''}{spoken}{mark.group() if mark else ''}"
+        phonemes = " ".join(filter(None, map(self._phonemes, _CLAUSES.findall(sentence))))
         phonemes = unicodedata.normalize("NFD", _LANGUAGE_SWITCH.sub("", phonemes))
-        known = [self._ids[phoneme] for phoneme in phonemes if phoneme in self._ids]
-        if not known:
-            return []
-        ids = list(self._ids[_BEGIN])
-        for each in known:
-            ids += each + self._ids[_PAD]
-        return ids + self._ids[_END]
+        ids = [each for phoneme in phonemes if phoneme in self._ids for each in self._ids[phoneme] + self._ids[_PAD]]
+        return [*self._ids[_BEGIN], *ids, *self._ids[_END]] if ids else []
 
     def _synthesise(self, ids: list[int], speed: float) -> Samples:
         inference = self._description.inference

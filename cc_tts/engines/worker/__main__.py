@@ -16,7 +16,7 @@ from cc_tts import logs
 from cc_tts.clock import MonotonicClock, ms_between
 from cc_tts.engines.stepped import DeviceLost, EngineLoad, SteppedEngine
 from cc_tts.engines.worker.loop import WAKE, Inbox, WorkerLoop
-from cc_tts.engines.worker.messages import TO_WORKER, EngineDescription, LoadReport, WorkerSettings
+from cc_tts.engines.worker.messages import TO_WORKER, EngineDescription, WorkerSettings
 from cc_tts.errors import CcTtsError, ProcessFailed
 from cc_tts.processes import child
 from cc_tts.processes.channel import (
@@ -67,7 +67,7 @@ def main() -> int:
             return child.EXIT_NO_START
         if settings.purpose == "check":
             _describe(channel, engine)
-            channel.send(LoadReport(EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0)))
+            channel.send(EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0))
             reader.join()  # it ends the process when the server has what it wants to know
         log.info("loaded", num_voices=len(engine.voices), ms=ms_between(started_ns, clock.now_ns()))
         signal.signal(signal.SIGTERM, lambda *_: loop.stop())  # before, it ends the process at once

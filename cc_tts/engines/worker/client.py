@@ -13,9 +13,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 
-from cc_tts.audio import AudioFormat
 from cc_tts.clock import Clock
-from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink, WorkerStream
 from cc_tts.engines.worker.messages import EngineDescription, WorkerSettings
 from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported
@@ -58,8 +56,7 @@ class WorkerEngine:
     def _description(self) -> EngineDescription | None:
         return next((worker.description for worker in self._workers if worker.description is not None), None)
 
-    @property
-    def not_ready_because(self) -> str | None:
+    def not_ready_because(self, voice: str | None = None) -> str | None:  # noqa: ARG002 - every worker has every voice
         """Why a stream could not be opened now; ``None`` when it could."""
         if self._state != "started":
             return f"the engine is {self._state}"
@@ -71,10 +68,6 @@ class WorkerEngine:
             return None
         refusals = (worker.load.refusal for worker in ready if worker.load is not None)
         return next(filter(None, refusals), "the engine is at its limit")
-
-    def not_ready_for(self, voice_id: str) -> str | None:  # noqa: ARG002 - every worker has every voice
-        """The same for any voice."""
-        return self.not_ready_because
 
     @property
     def _ready(self) -> list[WorkerLink]:
@@ -105,32 +98,35 @@ class WorkerEngine:
         """Find the voice for a request: an id, else the best one for a BCP 47 tag, else the default; see the contract."""
         voices = self.voices()
         if not voices:
-            raise EngineFailed(f"the neural engine is not ready: {self.not_ready_because}", retry_after_s=RETRY_AFTER_S)
+            raise EngineFailed(
+                f"the neural engine is not ready: {self.not_ready_because()}", retry_after_s=RETRY_AFTER_S
+            )
         by_id = {each.id: each for each in voices}
-        wanted = voice if voice is not None else self._default_voice if language is None else None
-        if wanted:
-            if wanted not in by_id:
-                raise unknown_voice(wanted, voices)
-            return by_id[wanted]
         default = by_id.get(self._default_voice, voices[0])
-        if language is None:
-            return default
-        if (found := best_for_language(language, voices, default=default)) is not None:
+        if not voice and language is not None:
+            return self._speaker_of(language, default)
+        wanted = voice or self._default_voice or default.id
+        if wanted not in by_id:
+            raise unknown_voice(wanted, voices)
+        return by_id[wanted]
+
+    def _speaker_of(self, language: str, default: Voice) -> Voice:
+        if (found := best_for_language(language, self.voices(), default=default)) is not None:
             return found
         common = self._description.languages if self._description is not None else ()
         if normalised_language(language).partition("-")[0] in map(normalised_language, common):
             return default
         raise LanguageUnsupported(f"no voice speaks {language!r}")
 
-    def open(self, request: SynthesisRequest) -> WorkerStream:
+    def open(self, voice: str, speed: float = 1.0) -> WorkerStream:
         """Begin one utterance, in the worker with the most room; see the contract."""
-        voice = self.resolve_voice(request.voice, None)
+        found = self.resolve_voice(voice, None)
         ready = self._ready
         if not ready:
-            raise EngineFailed(str(self.not_ready_because), retry_after_s=RETRY_AFTER_S)
+            raise EngineFailed(str(self.not_ready_because()), retry_after_s=RETRY_AFTER_S)
         worker = max(ready, key=lambda each: (each.room, -len(each.streams)))
         if not worker.room:
             self._metrics.engine_refusals.labels(where="server").inc()
             retry_after_s = worker.load.retry_after_s if worker.load is not None else RETRY_AFTER_S
-            raise EngineOverloaded(str(self.not_ready_because), retry_after_s=retry_after_s)
-        return worker.open(next(self._stream_ids), request, AudioFormat(voice.rate_hz))
+            raise EngineOverloaded(str(self.not_ready_because()), retry_after_s=retry_after_s)
+        return worker.open(next(self._stream_ids), found, speed)

@@ -14,15 +14,12 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk
 from cc_tts.clock import NS_PER_MS, Clock
-from cc_tts.engines.engine import SynthesisRequest
-from cc_tts.engines.stepped import EngineLoad
+from cc_tts.engines.stepped import EngineLoad, StreamRequest
 from cc_tts.engines.worker.messages import (
     FROM_WORKER,
     CancelStream,
     EndText,
     EngineDescription,
-    LoadReport,
-    OpenStream,
     PushText,
     StreamAudio,
     StreamEnded,
@@ -35,6 +32,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
 from cc_tts.processes.liveness import Silence
 from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
+from cc_tts.voices.voice import Voice
 
 RETRY_AFTER_S: Final = 2
 """``Retry-After`` while a worker restarts, s."""
@@ -71,7 +69,7 @@ class WorkerStream:
         self._is_read = False
         self._dry_ns = 0
         self.silence = Silence(worker.clock, max_step_s=2 * STALL_LOOK_S)
-        """For how long it has been owed audio, while it :meth:`is_owed`."""
+        """For how long it has been owed audio; see :meth:`look`."""
 
     def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
         """Append one text chunk. Never blocks."""
@@ -87,9 +85,12 @@ class WorkerStream:
         self.buffered_ms = buffered_ms
         self._dry_ns = self._worker.clock.now_ns() + round(buffered_ms * NS_PER_MS)
 
-    def is_owed(self, now_ns: int) -> bool:
-        """Whether the reader has nothing left and only the engine can help."""
-        return self._is_read and self._is_text_whole and not self._queue and now_ns >= self._dry_ns
+    def look(self) -> bool:
+        """Whether audio is owed: the reader has nothing left and only the engine can help. Counts for how long."""
+        now_ns = self._worker.clock.now_ns()
+        is_owed = self._is_read and self._is_text_whole and not self._queue and now_ns >= self._dry_ns
+        self.silence.count(owed=is_owed)
+        return is_owed
 
     async def __aiter__(self) -> AsyncIterator[PcmChunk]:
         while True:
@@ -201,10 +202,10 @@ class WorkerLink:
             await self.supervisor.stop()
             raise ProcessFailed(f"the {self.name} process started but did not say what it can do") from None
 
-    def open(self, stream_id: int, request: SynthesisRequest, audio_format: AudioFormat) -> WorkerStream:
+    def open(self, stream_id: int, voice: Voice, speed: float) -> WorkerStream:
         """Begin a stream here."""
-        stream = WorkerStream(stream_id, self, audio_format)
-        self.send(OpenStream(stream_id, request.voice, request.language, request.speed))
+        stream = WorkerStream(stream_id, self, AudioFormat(voice.rate_hz))
+        self.send(StreamRequest(stream_id, voice.id, speed))
         self.streams[stream_id] = stream
         self._num_opened_since_report += 1
         if self._watch is None or self._watch.done():
@@ -216,10 +217,7 @@ class WorkerLink:
         silence = Silence(self.clock, max_step_s=2 * STALL_LOOK_S)
         while self.streams:
             await asyncio.sleep(STALL_LOOK_S)
-            now_ns = self.clock.now_ns()
-            for stream in self.streams.values():
-                stream.silence.count(owed=stream.is_owed(now_ns))
-            owed = [stream for stream in self.streams.values() if stream.is_owed(now_ns)]
+            owed = [stream for stream in self.streams.values() if stream.look()]
             silence.count(owed=bool(owed) and not self._has_given)
             self._has_given = False
             expected_ms = self.load.first_audio_ms if self.load is not None else 0.0
@@ -246,35 +244,28 @@ class WorkerLink:
             stream.over(error)
 
     def _on_message(self, message: Message, payload: bytes) -> None:
+        self._has_given |= isinstance(message, StreamAudio | StreamEnded | StreamFailed)
         match message:
-            case StreamAudio():
-                self._has_given = True
-                if (stream := self.streams.get(message.stream_id)) is not None:
-                    stream.deliver(payload, message.text_chunk_index)
-            case StreamEnded():
-                self._has_given = True
-                self._over(message.stream_id, None)
-            case StreamFailed():
-                self._has_given = True
-                kind = CcTtsError.by_code.get(message.code, EngineFailed)
-                self._over(message.stream_id, kind(message.detail, retry_after_s=message.retry_after_s))
-            case LoadReport():
-                self._on_load(message.load)
+            case StreamAudio(stream_id, text_chunk_index):
+                if (stream := self.streams.get(stream_id)) is not None:
+                    stream.deliver(payload, text_chunk_index)
+            case StreamEnded(stream_id):
+                self._over(stream_id, None)
+            case StreamFailed(stream_id, code, detail, retry_after_s):
+                kind = CcTtsError.by_code.get(code, EngineFailed)
+                self._over(stream_id, kind(detail, retry_after_s=retry_after_s))
             case EngineDescription():
                 self.description = message
+            case EngineLoad():  # the first one comes after the description
+                self._show(message)
+                self.load, self._num_opened_since_report, self.down_reason = message, 0, None
+                self._usable.set()
 
     def _over(self, stream_id: int, failure: CcTtsError | None) -> None:
-        stream = self.streams.pop(stream_id, None)
-        if stream is not None:
+        if (stream := self.streams.pop(stream_id, None)) is not None:
             if isinstance(failure, EngineOverloaded):
                 self._metrics.engine_refusals.labels(where="worker").inc()
             stream.over(failure)
-
-    def _on_load(self, load: EngineLoad) -> None:
-        """The first one comes after the description."""
-        self._show(load)
-        self.load, self._num_opened_since_report, self.down_reason = load, 0, None
-        self._usable.set()
 
     def _show(self, load: EngineLoad) -> None:
         """As metrics; its counts begin anew with each process."""

@@ -12,13 +12,10 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import Clock, ms_between
-from cc_tts.engines.stepped import DeviceLost, EngineLoad, SpeechOut, SteppedEngine, StreamDone, StreamRequest
+from cc_tts.engines.stepped import Command, DeviceLost, EngineLoad, SpeechOut, SteppedEngine, StreamDone, StreamRequest
 from cc_tts.engines.worker.messages import (
     CancelStream,
-    Command,
     EndText,
-    LoadReport,
-    OpenStream,
     PushText,
     StreamAudio,
     StreamEnded,
@@ -115,25 +112,24 @@ class WorkerLoop:
         engine, stream_id = self._engine, command.stream_id
         try:
             match command:
-                case OpenStream(voice=voice, language=language, speed=speed):
-                    engine.open(StreamRequest(stream_id=stream_id, voice=voice, language=language, speed=speed))
-                case PushText():
-                    engine.push(stream_id, command.text, command.text_chunk_index)
+                case StreamRequest():
+                    engine.open(command)
+                case PushText(_, text, text_chunk_index):
+                    engine.push(stream_id, text, text_chunk_index)
                 case EndText():
                     engine.end(stream_id)
                 case CancelStream():
                     engine.cancel(stream_id)
-                case Taken():
-                    engine.taken(stream_id, command.taken_ms, command.ahead_ms)
+                case Taken(_, taken_ms, ahead_ms):
+                    engine.taken(stream_id, taken_ms, ahead_ms)
         except DeviceLost:
             raise
-        except CcTtsError as error:
+        except Exception as error:
+            if not isinstance(error, CcTtsError):
+                log.exception("stream_failed", stream_id=stream_id)
+                error = EngineFailed(f"the engine broke off: {type(error).__name__}")
             engine.cancel(stream_id)
             self._fail(stream_id, error)
-        except Exception as error:
-            log.exception("stream_failed", stream_id=stream_id)
-            engine.cancel(stream_id)
-            self._fail(stream_id, EngineFailed(f"the engine broke off: {type(error).__name__}"))
 
     def _step(self) -> None:
         for out in self._engine.step():
@@ -158,5 +154,5 @@ class WorkerLoop:
         is_news = old is None or (load.num_streams, load.room, load.refusal) != (old.num_streams, old.room, old.refusal)
         is_due = ms_between(self._reported_ns, now_ns) >= REPORT_INTERVAL_MS and load != old
         if is_news or is_due:
-            self._channel.send(LoadReport(load))
+            self._channel.send(load)
             self._reported, self._reported_ns = load, now_ns

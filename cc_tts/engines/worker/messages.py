@@ -2,10 +2,8 @@
 
 ::
 
-    server ──▸ OpenStream · PushText · EndText · CancelStream · Taken ──▸ worker
-    server ◂── EngineDescription · StreamAudio · StreamEnded · StreamFailed · LoadReport ◂── worker
-
-``stream_id`` is the server's name of an utterance in the worker; it is never used twice in the life of a server.
+    server ──▸ StreamRequest · PushText · EndText · CancelStream · Taken ──▸ worker
+    server ◂── EngineDescription · StreamAudio · StreamEnded · StreamFailed · EngineLoad ◂── worker
 """
 
 from typing import Final, Literal
@@ -13,8 +11,8 @@ from typing import Final, Literal
 import msgspec
 
 from cc_tts.config.schema import LogConfig, TtsConfig
-from cc_tts.engines.stepped import EngineLoad
-from cc_tts.processes.channel import Message, kinds_of
+from cc_tts.engines.stepped import Command, Report
+from cc_tts.processes.channel import kinds_of
 from cc_tts.voices.voice import Voice
 
 Purpose = Literal["serve", "say", "check"]
@@ -32,20 +30,6 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     purpose: Purpose = "serve"
     tts: TtsConfig
     log: LogConfig
-
-
-class Command(Message, frozen=True):
-    """Server → worker, about one stream."""
-
-    stream_id: int
-
-
-class OpenStream(Command, frozen=True):
-    """Begin an utterance."""
-
-    voice: str
-    language: str | None = None
-    speed: float = 1.0
 
 
 class PushText(Command, frozen=True):
@@ -70,10 +54,6 @@ class Taken(Command, frozen=True):
 
     taken_ms: float
     ahead_ms: float | None = None
-
-
-class Report(Message, frozen=True):
-    """Worker → server."""
 
 
 class EngineDescription(Report, frozen=True):
@@ -104,12 +84,6 @@ class StreamFailed(Report, frozen=True):
     code: str
     detail: str
     retry_after_s: int | None = None
-
-
-class LoadReport(Report, frozen=True):
-    """How busy the engine is: with every change, and at an interval while it works."""
-
-    load: EngineLoad
 
 
 TO_WORKER: Final = kinds_of(Command)

@@ -349,7 +349,7 @@ async def test_refusals_of_the_gate_are_told_once_a_second(exchange: Exchange) -
 
 
 async def test_readiness_names_what_is_missing(exchange: Exchange) -> None:
-    exchange.engine.not_ready_because = "loading"
+    exchange.engine.refusal = "loading"
     assert exchange.registry.not_ready_because == "the speech engine: loading"
 
 

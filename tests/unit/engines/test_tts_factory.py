@@ -33,7 +33,7 @@ def test_espeak_is_made_and_not_started() -> None:
     engine = make_engine(config(engine="espeak"))
     assert isinstance(engine, EspeakEngine)
     assert engine.name == "espeak"
-    assert engine.not_ready_because == "not started"
+    assert engine.not_ready_because() == "not started"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_cosyvoice2_is_made_with_a_worker_for_each_device(tmp_path: Path) -> Non
     engine = make_engine(wanted)
     assert isinstance(engine, WorkerEngine)
     assert engine.name == "cosyvoice2"
-    assert engine.not_ready_because == "the engine is not started"
+    assert engine.not_ready_because() == "the engine is not started"
     assert [each.device for each in worker_settings(wanted, "say")] == ["cuda:0"]
     _, settings = worker_settings(wanted)
     assert (settings.device, settings.tts.max_streams, settings.tts.model_dir) == ("cuda:1", 7, str(tmp_path))

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.audio import AudioFormat
-from cc_tts.media.silence_trimmer import SILENCE_PEAK, EdgeTrimmer, SilenceTrimmer
+from cc_tts.media.silence_trimmer import MAX_TAIL_MS, SILENCE_PEAK, SilenceTrimmer
 
 pytestmark = pytest.mark.unit
 
@@ -21,7 +21,7 @@ def ms_of(pcm: bytes) -> float:
 
 
 def test_the_lead_is_cut_and_ramped_and_counted() -> None:
-    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=5)
+    trimmer = SilenceTrimmer(FORMAT)
     speech = trimmer.process(passage((20, 50), (5000, 30)))
     assert ms_of(speech) == 35
     assert trimmer.trimmed_lead_samples == 450
@@ -30,7 +30,7 @@ def test_the_lead_is_cut_and_ramped_and_counted() -> None:
 
 
 def test_a_lead_that_may_stay_is_left_alone() -> None:
-    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=5)
+    trimmer = SilenceTrimmer(FORMAT)
     pcm = passage((20, 4), (5000, 30))
     assert trimmer.process(pcm) == pcm
     assert trimmer.trimmed_lead_samples == 0
@@ -40,20 +40,20 @@ def test_a_lead_that_may_stay_is_left_alone() -> None:
     ("level", "is_sound"), [(SILENCE_PEAK, False), (SILENCE_PEAK + 1, True), (-SILENCE_PEAK - 1, True)]
 )
 def test_threshold(level: int, is_sound: bool) -> None:
-    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=0)
+    trimmer = SilenceTrimmer(FORMAT)
     trimmer.process(passage((level, 10)))
     assert trimmer.heard is is_sound
 
 
 def test_silence_inside_passes() -> None:
-    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=5)
+    trimmer = SilenceTrimmer(FORMAT)
     pieces = [passage((900, 10), (0, 30)), passage((0, 50)), passage((0, 20), (900, 10))]
     assert b"".join(map(trimmer.process, pieces)) == b"".join(pieces)
 
 
 @pytest.mark.parametrize("trail_ms", [0, 10, 40, 100])
 def test_the_trail_has_the_length_asked_for(trail_ms: float) -> None:
-    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=5)
+    trimmer = SilenceTrimmer(FORMAT)
     trimmer.process(passage((900, 10), (30, 40)))
     trail = trimmer.finish(trail_ms)
     assert ms_of(trail) == trail_ms
@@ -65,7 +65,7 @@ def test_the_trail_has_the_length_asked_for(trail_ms: float) -> None:
 
 
 def test_nothing_comes_of_silence() -> None:
-    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=5)
+    trimmer = SilenceTrimmer(FORMAT)
     assert trimmer.process(passage((10, 100))) == b""
     assert trimmer.finish(100) == b""
     assert not trimmer.heard
@@ -77,9 +77,9 @@ def test_nothing_comes_of_silence() -> None:
 )
 def test_cutting_the_input_changes_nothing(stretches: list[tuple[int, int]], cuts: list[int]) -> None:
     pcm = passage(*stretches)
-    whole = SilenceTrimmer(FORMAT, keep_lead_ms=3)
+    whole = SilenceTrimmer(FORMAT)
     expected = whole.process(pcm) + whole.finish(5)
-    trimmer = SilenceTrimmer(FORMAT, keep_lead_ms=3)
+    trimmer = SilenceTrimmer(FORMAT)
     got = b""
     start = 0
     for cut in cuts:
@@ -94,12 +94,13 @@ def test_cutting_the_input_changes_nothing(stretches: list[tuple[int, int]], cut
 def test_a_prompt_keeps_little_silence_at_its_edges_and_all_inside(size: int) -> None:
     sound, quiet = np.full(800, 5000, np.int16), np.full(8000, 20, np.int16)
     whole = np.concatenate((quiet, sound, quiet, sound, quiet)).tobytes()
-    trimmer = EdgeTrimmer(AudioFormat(8000))
+    trimmer = SilenceTrimmer(AudioFormat(8000), tail_ms=MAX_TAIL_MS)
     kept = b"".join(trimmer.process(whole[start : start + 2 * size]) for start in range(0, len(whole), 2 * size))
-    expected = np.concatenate((quiet[:40], sound, quiet, sound, quiet[:800])).tobytes()
+    ramped = (quiet[:16] * np.arange(16) / 16).astype(np.int16)
+    expected = np.concatenate((ramped, quiet[16:40], sound, quiet, sound, quiet[:800])).tobytes()
     assert kept == expected
 
 
 def test_silence_alone_is_nothing() -> None:
-    trimmer = EdgeTrimmer(AudioFormat(8000))
+    trimmer = SilenceTrimmer(AudioFormat(8000), tail_ms=MAX_TAIL_MS)
     assert trimmer.process(bytes(1600)) + trimmer.process(bytes(1600)) == b""

@@ -21,7 +21,6 @@ from cc_tts.metrics import Metrics
 from cc_tts.speech.chunks import ChunkStream, SpeechChunk, SpokenPrompt
 from cc_tts.speech.prompt import Prompt, TextContent
 from cc_tts.speech.prompt_cache import (
-    EngineIdentity,
     engine_identity,
     prompt_key,
 )
@@ -49,7 +48,6 @@ def prompt(text: str = TEXT, **changed: Any) -> SpokenPrompt:
         "text": text,
         "engine": "fake",
         "voice": "en-us",
-        "asked_language": "",
         "chunking": Chunking(),
         "speed": 1.0,
         "voice_rate_hz": 16_000,
@@ -66,7 +64,7 @@ class Desk:
         self.source = CachedSource(CacheConfig(disk_dir=str(folder or ""), **config), self.metrics)
         self.source.max_held_bytes = max_held_bytes
         self.cache = self.source.cache
-        self.source.identity = EngineIdentity("model")
+        self.source.identity = "model"
         self.plan: list[Step] = list(CHUNKS)
         self.plans: list[list[Step]] = []
         self.refusal: Exception | None = None
@@ -385,7 +383,7 @@ async def test_a_refusal_is_the_callers_and_no_use() -> None:
     for _ in range(3):
         with pytest.raises(EngineOverloaded):
             desk.open()
-    assert not desk.cache.is_wanted(prompt_key(prompt(), EngineIdentity("model")))
+    assert not desk.cache.is_wanted(prompt_key(prompt(), "model"))
     assert desk.requests("missed") == 0
 
 
@@ -555,7 +553,7 @@ async def test_cancel_while_the_file_is_read(tmp_path: Path) -> None:
 
 
 def test_everything_that_changes_the_audio_changes_the_key() -> None:
-    identity = EngineIdentity("model", {"anna": "a"})
+    identity = "model"
     keys = [
         prompt_key(each, identity)
         for each in (
@@ -563,7 +561,6 @@ def test_everything_that_changes_the_audio_changes_the_key() -> None:
             prompt(TEXT + " "),
             prompt(voice="de"),
             prompt(engine="other"),
-            prompt(asked_language="de"),
             prompt(chunking=Chunking(language="de")),
             prompt(speed=1.1),
             prompt(chunking=Chunking(first_chunk_max_chars=61)),
@@ -572,23 +569,23 @@ def test_everything_that_changes_the_audio_changes_the_key() -> None:
             prompt(rate_hz=16000),
         )
     ]
-    anna = prompt(voice="anna")
-    keys += [prompt_key(prompt(), EngineIdentity("other")), prompt_key(anna, identity)]
-    keys.append(prompt_key(anna, EngineIdentity("model", {"anna": "b"})))
+    keys.append(prompt_key(prompt(), "other"))
     assert len(set(keys)) == len(keys)
     assert all(len(key) == 64 for key in keys)
     assert len(prompt_key(prompt("\ud800 text that UTF-8 does not have"), identity)) == 64
 
 
-def test_another_model_is_another_identity(tmp_path: Path) -> None:
-    config = Config(tts=TtsConfig(model_dir=str(tmp_path)))
-    empty = engine_identity(config).model
+@pytest.mark.parametrize("folder", ["model_dir", "voices_dir"])
+def test_another_model_or_voice_is_another_identity(tmp_path: Path, folder: str) -> None:
+    here = str(tmp_path)
+    config = Config(tts=TtsConfig(model_dir=here) if folder == "model_dir" else TtsConfig(voices_dir=here))
+    empty = engine_identity(config)
     (tmp_path / "llm.pt").write_bytes(b"1")
-    one = engine_identity(config).model
+    one = engine_identity(config)
     (tmp_path / "llm.pt").write_bytes(b"22")
-    assert len({empty, one, engine_identity(config).model, engine_identity(Config()).model}) == 3
+    assert len({empty, one, engine_identity(config), engine_identity(Config())}) == 3
     gone = Config(tts=TtsConfig(model_dir=str(tmp_path / "gone"), voices_dir=str(tmp_path / "gone")))
-    assert engine_identity(gone).voices == {}
+    assert engine_identity(gone) == engine_identity(Config())
 
 
 # --- as the rest of the program sees it ----------------------------------------------------------------------------------
@@ -607,7 +604,7 @@ async def test_a_speech_source_with_a_cache() -> None:
     fresh = await _all(source.open(TextContent(text, may_cache=False), rate_hz=RATE_HZ))
     assert not any(chunk.cached for chunk in fresh)
     assert len(engine.streams) == 3
-    engine.not_ready_because = "full"
+    engine.refusal = "full"
     source.check_capacity(content)
     with pytest.raises(EngineOverloaded):
         source.check_capacity(TextContent(text, may_cache=False))

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 def prompt(voice: str) -> SpokenPrompt:
     return SpokenPrompt(
-        text="", engine="e", voice=voice, asked_language="", chunking=Chunking(), speed=1.0, voice_rate_hz=8000,
+        text="", engine="e", voice=voice, chunking=Chunking(), speed=1.0, voice_rate_hz=8000,
         rate_hz=8000, gain_db=0.0,
     )  # fmt: skip
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from cc_tts.audio import PcmChunk, WordMark
-from cc_tts.engines.engine import SynthesisRequest
 from cc_tts.engines.espeak import engine as engine_module
 from cc_tts.engines.espeak.engine import EspeakEngine, EspeakStream
 from cc_tts.engines.espeak.library import EspeakVoice, OnAudio, WordEvent
@@ -34,13 +33,11 @@ class FakeLibrary:
     num_pieces: int = 0
     hold: threading.Event = field(default_factory=threading.Event)
     reached: threading.Event = field(default_factory=threading.Event)
-    is_closed: bool = False
     fail_to_open: Exception | None = None
 
     def opened(self) -> Any:
         if self.fail_to_open is not None:
             raise self.fail_to_open
-        self.is_closed = False
         return self
 
     def voices(self) -> tuple[EspeakVoice, ...]:
@@ -68,9 +65,6 @@ class FakeLibrary:
             if not on_audio(pcm[start : start + 2 * PIECE_MS], now):
                 return
 
-    def close(self) -> None:
-        self.is_closed = True
-
 
 @pytest.fixture
 def library() -> FakeLibrary:
@@ -87,11 +81,10 @@ async def engine(library: FakeLibrary, monkeypatch: pytest.MonkeyPatch) -> Async
     yield engine
     library.hold.set()
     await engine.stop()
-    assert library.is_closed
 
 
 def open_stream(engine: EspeakEngine, *texts: str, voice: str = "en-us", speed: float = 1.0) -> EspeakStream:
-    stream = engine.open(SynthesisRequest(voice, speed=speed))
+    stream = engine.open(voice, speed=speed)
     for index, text in enumerate(texts):
         stream.push(text, text_chunk_index=index)
     return stream
@@ -267,17 +260,32 @@ async def test_failure_ends_one_stream_and_the_next_one_works(engine: EspeakEngi
 
 async def test_streams_are_bounded_and_come_free(engine: EspeakEngine) -> None:
     streams = [open_stream(engine) for _ in range(4)]
-    reason = engine.not_ready_because
+    reason = engine.not_ready_because()
     assert reason == "4 streams are open, as many as configured"
     with pytest.raises(EngineOverloaded) as refused:
         open_stream(engine)
     assert refused.value.retry_after_s
     await streams[0].cancel()
-    assert engine.not_ready_because is None
+    assert engine.not_ready_because() is None
     replacement = open_stream(engine, "x")
     replacement.end()
     await read(replacement)
-    assert engine.not_ready_because is None
+    assert engine.not_ready_because() is None
+
+
+async def test_a_stream_that_breaks_off_says_when_to_come_again(engine: EspeakEngine) -> None:
+    stream = open_stream(engine)
+    stream.break_off(EngineFailed("busy", retry_after_s=2))
+    with pytest.raises(EngineFailed, match="busy") as failed:
+        await read(stream)
+    assert failed.value.retry_after_s == 2
+
+
+async def test_a_cancelled_stream_ends_without_an_error(engine: EspeakEngine) -> None:
+    stream = open_stream(engine, "hello")
+    await stream.cancel()
+    stream.break_off(EngineFailed("busy"))
+    assert await read(stream) == []
 
 
 async def test_stop_ends_every_iteration_and_the_thread(library: FakeLibrary) -> None:
@@ -293,8 +301,7 @@ async def test_stop_ends_every_iteration_and_the_thread(library: FakeLibrary) ->
     await stopping
     assert await reading == []
     assert "espeak" not in {thread.name for thread in threading.enumerate()}
-    assert library.is_closed
-    assert engine.not_ready_because == "stopped"
+    assert engine.not_ready_because() == "stopped"
     with pytest.raises(EngineFailed, match="stopped"):
         open_stream(engine)
     await engine.stop()
@@ -320,10 +327,10 @@ async def test_a_start_that_fails(
     engine = EspeakEngine(open_library=library.opened)
     with pytest.raises(expected, match=message):
         await engine.start()
-    assert message.split(":", maxsplit=1)[0] in (engine.not_ready_because or "")
+    assert message.split(":", maxsplit=1)[0] in (engine.not_ready_because() or "")
     library.fail_to_open = None
     await engine.start()
-    assert engine.not_ready_because is None
+    assert engine.not_ready_because() is None
     await engine.stop()
 
 
@@ -331,13 +338,12 @@ async def test_a_default_voice_that_does_not_exist(library: FakeLibrary) -> None
     engine = EspeakEngine(open_library=library.opened, default_voice="nobody")
     with pytest.raises(ConfigError, match="nobody"):
         await engine.start()
-    assert library.is_closed
 
 
 async def test_before_the_start() -> None:
     engine = EspeakEngine()
     assert engine.voices() == ()
-    assert engine.not_ready_because == "not started"
+    assert engine.not_ready_because() == "not started"
     with pytest.raises(EngineFailed, match="not started"):
         engine.resolve_voice(None, None)
     with pytest.raises(EngineFailed, match="not started"):

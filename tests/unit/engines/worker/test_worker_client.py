@@ -7,16 +7,13 @@ import pytest
 
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import LogConfig, TtsConfig
-from cc_tts.engines.engine import SynthesisRequest
-from cc_tts.engines.stepped import EngineLoad
+from cc_tts.engines.stepped import EngineLoad, StreamRequest
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.link import WorkerLink
 from cc_tts.engines.worker.messages import (
     CancelStream,
     EndText,
     EngineDescription,
-    LoadReport,
-    OpenStream,
     PushText,
     StreamAudio,
     StreamEnded,
@@ -92,7 +89,7 @@ class Lab:
     def describe(self, room: int = 10, *, worker: int = 0, refusal: str = "") -> None:
         self.says(EngineDescription(VOICES, ("zh", "en", "ja")), worker=worker)
         load = EngineLoad(num_streams=0, first_audio_ms=1.0, utilisation=0.0, room=room, refusal=refusal)
-        self.says(LoadReport(load), worker=worker)
+        self.says(load, worker=worker)
 
     async def start(self, *rooms: int) -> "Lab":
         starting = asyncio.create_task(self.engine.start())
@@ -106,7 +103,7 @@ class Lab:
 
 async def test_audio_of_a_stream_arrives_in_order_and_ends() -> None:
     lab = await Lab().start()
-    stream = lab.engine.open(SynthesisRequest("anna", "en", 1.1))
+    stream = lab.engine.open("anna", 1.1)
     stream.push("Hi.", text_chunk_index=0)
     stream.end()
     lab.says(StreamAudio(1, 0), MS * 60)
@@ -115,12 +112,12 @@ async def test_audio_of_a_stream_arrives_in_order_and_ends() -> None:
     stream.set_buffered_ms(35.0)
     heard = [(len(chunk.data), chunk.text_chunk_index) async for chunk in stream]
     assert heard == [(2880, 0), (3360, 1)]
-    assert lab.processes[0].sent[:3] == [OpenStream(1, "anna", "en", 1.1), PushText(1, "Hi.", 0), EndText(1)]
+    assert lab.processes[0].sent[:3] == [StreamRequest(1, "anna", 1.1), PushText(1, "Hi.", 0), EndText(1)]
 
 
 async def test_the_worker_hears_what_was_taken_and_what_of_it_is_not_played() -> None:
     lab = await Lab().start()
-    stream = lab.engine.open(SynthesisRequest("anna"))
+    stream = lab.engine.open("anna")
     lab.says(StreamAudio(1, 0), MS * 60)
     lab.says(StreamAudio(1, 0), MS * 60)
     lab.says(StreamAudio(1, 0), MS * 60)
@@ -138,7 +135,7 @@ async def test_the_worker_hears_what_was_taken_and_what_of_it_is_not_played() ->
 
 async def test_a_cancelled_stream_ends_and_its_late_audio_is_dropped() -> None:
     lab = await Lab().start()
-    stream = lab.engine.open(SynthesisRequest("anna"))
+    stream = lab.engine.open("anna")
     lab.says(StreamAudio(1, 0), MS)
     await stream.cancel()
     await stream.cancel()
@@ -150,7 +147,7 @@ async def test_a_cancelled_stream_ends_and_its_late_audio_is_dropped() -> None:
 
 async def test_what_is_made_is_heard_before_the_error() -> None:
     lab = await Lab().start()
-    stream = lab.engine.open(SynthesisRequest("anna"))
+    stream = lab.engine.open("anna")
     lab.says(StreamAudio(1, 0), MS)
     lab.says(StreamFailed(1, "unprocessable", "<|x|> is not a special token"))
     heard = []
@@ -162,7 +159,7 @@ async def test_what_is_made_is_heard_before_the_error() -> None:
 
 async def test_an_unknown_code_is_a_failure_of_the_engine() -> None:
     lab = await Lab().start()
-    stream = lab.engine.open(SynthesisRequest("anna"))
+    stream = lab.engine.open("anna")
     lab.says(StreamFailed(1, "from_the_future", "?"))
     with pytest.raises(EngineFailed):
         await anext(aiter(stream))
@@ -170,8 +167,8 @@ async def test_an_unknown_code_is_a_failure_of_the_engine() -> None:
 
 async def test_a_dead_worker_fails_its_streams_only() -> None:
     lab = await Lab(2).start(10, 9)
-    on_first = lab.engine.open(SynthesisRequest("anna"))
-    on_second = lab.engine.open(SynthesisRequest("anna"))
+    on_first = lab.engine.open("anna")
+    on_second = lab.engine.open("anna")
     assert [len(process.sent) for process in lab.processes] == [1, 1]
     lab.links[0]._on_down("killed by SIGKILL")
     lab.processes[0].state = ProcessState.BACKOFF
@@ -180,34 +177,34 @@ async def test_a_dead_worker_fails_its_streams_only() -> None:
     lab.says(StreamAudio(2, 0), MS, worker=1)
     assert (await anext(aiter(on_second))).data == MS
     assert lab.sample("process_restarts_total", process="worker") == 1
-    assert lab.engine.not_ready_because is None
+    assert lab.engine.not_ready_because() is None
     lab.links[1]._on_down("killed by SIGKILL")
     lab.processes[1].state = ProcessState.BACKOFF
-    assert "killed by SIGKILL" in str(lab.engine.not_ready_because)
+    assert "killed by SIGKILL" in str(lab.engine.not_ready_because())
     with pytest.raises(EngineFailed) as failure:
-        lab.engine.open(SynthesisRequest("anna"))
+        lab.engine.open("anna")
     assert failure.value.retry_after_s
 
 
 async def test_streams_go_where_there_is_room_and_then_are_refused() -> None:
     lab = await Lab(2).start(1, 2)
     for _ in range(3):
-        lab.engine.open(SynthesisRequest("anna"))
+        lab.engine.open("anna")
     assert [len(process.sent) for process in lab.processes] == [1, 2]
     with pytest.raises(EngineOverloaded) as refusal:
-        lab.engine.open(SynthesisRequest("anna"))
+        lab.engine.open("anna")
     assert refusal.value.retry_after_s
     assert lab.sample("engine_refusals_total", where="server") == 1
-    assert lab.engine.not_ready_because == "the engine is at its limit"
+    assert lab.engine.not_ready_because() == "the engine is at its limit"
     lab.describe(0, worker=0, refusal="first audio would come after 410 ms")
-    assert lab.engine.not_ready_because == "first audio would come after 410 ms"
+    assert lab.engine.not_ready_because() == "first audio would come after 410 ms"
     lab.describe(1, worker=1)
-    lab.engine.open(SynthesisRequest("anna"))
+    lab.engine.open("anna")
 
 
 async def test_a_refusal_by_the_worker_is_counted() -> None:
     lab = await Lab().start()
-    stream = lab.engine.open(SynthesisRequest("anna"))
+    stream = lab.engine.open("anna")
     lab.says(StreamFailed(1, "engine_overloaded", "no slot", 2))
     with pytest.raises(EngineOverloaded) as refusal:
         await anext(aiter(stream))
@@ -244,16 +241,16 @@ async def test_voices_that_do_not_exist() -> None:
     with pytest.raises(LanguageUnsupported):
         lab.engine.resolve_voice(None, "sw")
     with pytest.raises(UnknownVoice):
-        lab.engine.open(SynthesisRequest("ana"))
+        lab.engine.open("ana")
 
 
 async def test_stopping_fails_what_is_open() -> None:
     lab = await Lab().start()
-    stream = lab.engine.open(SynthesisRequest("anna"))
+    stream = lab.engine.open("anna")
     await lab.engine.stop()
     with pytest.raises(EngineFailed, match="stopped"):
         await anext(aiter(stream))
-    assert lab.engine.not_ready_because == "the engine is stopped"
+    assert lab.engine.not_ready_because() == "the engine is stopped"
 
 
 async def test_counts_of_workers_add_up_over_their_restarts() -> None:
@@ -267,7 +264,7 @@ async def test_counts_of_workers_add_up_over_their_restarts() -> None:
             num_underruns=num_underruns,
             num_not_finite=num_not_finite,
         )
-        lab.says(LoadReport(load), worker=worker)
+        lab.says(load, worker=worker)
 
     report(0, 2, 0)
     report(0, 3, 1)

@@ -5,16 +5,16 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
-from aiohttp import ClientError, ClientResponse, WSServerHandshakeError
+from aiohttp import ClientError, WSServerHandshakeError
 
 from cc_tts.api.app import set_tokens
 from cc_tts.api.events import server_sent
 from cc_tts.calls.events import types
 from cc_tts.config.schema import TokenConfig
 from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_api
+from tests.support.event_source import EventSource
 
 pytestmark = pytest.mark.integration
 
@@ -31,41 +31,6 @@ async def api() -> AsyncIterator[RunningApi]:
     config = make_config(event_queue_size=50, max_event_subscribers=3, event_history_size=20)
     async with running_api(config) as running:
         yield running
-
-
-class EventSource:
-    """Reads a stream as the HTML standard says; ``last_id`` is what a client sends as Last-Event-ID."""
-
-    def __init__(self, response: ClientResponse) -> None:
-        self._response = response
-        self.last_id = ""
-        self.retry_ms = 0
-        self.comments = 0
-
-    async def block(self) -> str | None:
-        """The data of the next block, ``""`` if it has none; ``None`` at the end of the stream."""
-        data: list[str] = []
-        async with asyncio.timeout(TIMEOUT_S):
-            while (line := (await self._response.content.readline()).decode()) != "\n":
-                if not line:
-                    return None
-                name, _, value = line.rstrip("\n").partition(": ")
-                match name:
-                    case "id":
-                        self.last_id = value
-                    case "data":
-                        data.append(value)
-                    case "retry":
-                        self.retry_ms = int(value)
-                    case "":
-                        self.comments += 1
-        return "\n".join(data)
-
-    async def next(self) -> Any:
-        """The next event, ``None`` at the end."""
-        while (data := await self.block()) == "":
-            pass
-        return None if data is None else json.loads(data)
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from cc_tts.api.events import server_sent
 from cc_tts.api.events.stream import QUERY
 from cc_tts.api.http.bodies import JSON
 from cc_tts.api.http.openapi import REF, plain
-from cc_tts.api.http.route import RouteTable
+from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.calls.events.bus import Event
 from cc_tts.calls.events.types import EVENTS, EventData
 
@@ -91,5 +91,5 @@ def _message(kind: type[EventData], envelope: dict[str, Any], data: dict[str, An
     return message
 
 
-def _query(query: Any) -> dict[str, Any]:
+def _query(query: Query) -> dict[str, Any]:
     return query.schema | {"description": query.description}

@@ -140,9 +140,9 @@ def _done(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]
     """The responses of a request that was served."""
     if route.status == _SWITCHING_PROTOCOLS:
         switching = {"101": {"description": "Switching to WebSocket"}}
-        plain_http = {"200": {"description": "Done", "content": _contents(route.content_types)}}
+        plain_http = {"200": {"description": route.summary, "content": _contents(route.content_types)}}
         return switching | (plain_http if route.content_types else {})
-    done: dict[str, Any] = {"description": "Done", "content": _contents(route.content_types)}
+    done: dict[str, Any] = {"description": route.summary, "content": _contents(route.content_types)}
     if route.response is not None:
         done = {"description": _first_sentence(route.response), "content": {JSON: {"schema": refs[route.response]}}}
     if route.location:

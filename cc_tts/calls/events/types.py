@@ -49,7 +49,9 @@ class _Parties(CallData, frozen=True, kw_only=True):
     caller: str
     callee: str
     sip_call_id: Annotated[str, Meta(description="Empty for a call that we place, until the far side responds.")]
-    headers: Annotated[Mapping[str, str], Meta(description="X-* and User-to-User of the INVITE.")]
+    headers: Annotated[
+        Mapping[str, str], Meta(description="X-* and User-to-User of the INVITE, and identities of trusted peers.")
+    ]
     uri_parameters: Annotated[Mapping[str, str], Meta(description="Of the Request-URI, from trusted peers only.")]
 
 

@@ -153,6 +153,10 @@ class DuplicateId(WrongState, code="duplicate_id", title="The id is taken"):
     """The id supplied by the client is taken."""
 
 
+class EventsGone(ClientError, code="events_gone", title="Events no longer kept", http=410):
+    """The event to go on from is too old, or of an earlier run of the server: connect without it and read the calls anew."""
+
+
 class TextTooLong(ClientError, code="text_too_long", title="Text too long", http=413, sip=413):
     """More characters than the config allows for one prompt."""
 

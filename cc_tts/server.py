@@ -18,7 +18,7 @@ from cc_tts import __version__, logs, port_owner, startup
 from cc_tts.api.app import build_app, set_tokens
 from cc_tts.api.context import ApiContext
 from cc_tts.api.http.connections import Listener
-from cc_tts.calls.events import EventBus
+from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
 from cc_tts.clock import MonotonicClock
@@ -70,7 +70,12 @@ class Server:
             text_process=self.text_process,
         )
         self.ua = UaClient(config, clock=clock, on_dispatcher_down=restarts.labels(process="dispatcher").inc)
-        self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers, node=config.server.node_name)
+        self.events = EventBus(
+            clock,
+            max_subscribers=config.http.max_event_subscribers,
+            history_size=config.http.event_history_size,
+            node=config.server.node_name,
+        )
         self.registry = CallRegistry(
             CallServices(
                 config=config, ua=self.ua, source=self.source, events=self.events, metrics=self.metrics, clock=clock

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import msgspec
 from aiohttp import WSCloseCode, web
 
-from cc_tts.api import audio_speech, events
+from cc_tts.api import audio_speech
 from cc_tts.api.context import CONTEXT, ApiContext
+from cc_tts.api.events import asyncapi, server_sent, stream, websocket
 from cc_tts.api.http import auth, middlewares, openapi
 from cc_tts.api.http.idempotency import IdempotencyStore
 from cc_tts.api.routes import ROUTES
@@ -26,8 +27,10 @@ def build_app(context: ApiContext) -> web.Application:
         context.clock, ttl_s=http.idempotency_ttl_s, max_keys=http.max_idempotency_keys
     )
     app[audio_speech.SLOTS] = audio_speech.StreamSlots(http.max_speech_streams, context.metrics.speech_streams)
-    app[events.OPEN_SOCKETS] = weakref.WeakSet()
+    app[websocket.OPEN_SOCKETS] = weakref.WeakSet()
+    app[server_sent.OPEN_STREAMS] = set()
     app[openapi.DOCUMENT] = msgspec.json.encode(openapi.document(ROUTES))
+    app[asyncapi.DOCUMENT] = msgspec.json.encode(asyncapi.document())
     for route in ROUTES:
         handler = middlewares.guarded(route)
         resource = app.router.add_resource(route.path)
@@ -35,7 +38,7 @@ def build_app(context: ApiContext) -> web.Application:
         if route.method == "GET" and not route.streams:
             resource.add_route("HEAD", handler, expect_handler=middlewares.defer_continue)
     app.on_response_prepare.append(middlewares.add_headers)
-    app.on_shutdown.append(events.close_all)
+    app.on_shutdown.append(stream.close_all)
     app.on_cleanup.append(_close_store)
     return app
 
@@ -43,7 +46,7 @@ def build_app(context: ApiContext) -> web.Application:
 async def set_tokens(app: web.Application, tokens: Sequence[TokenConfig]) -> None:
     """Accept these tokens from now on, and no others. Subscribers of events must connect again with one of them."""
     app[middlewares.AUTHENTICATOR].set_tokens(tokens)
-    await events.close_all(app, WSCloseCode.SERVICE_RESTART, b"the tokens have changed: connect again")
+    await stream.close_all(app, WSCloseCode.SERVICE_RESTART, b"the tokens have changed: connect again")
 
 
 async def _close_store(app: web.Application) -> None:

@@ -92,7 +92,7 @@ class StreamSlots:
 
 
 SLOTS: Final = web.AppKey("speech_slots", StreamSlots)
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("Speech")
 
 
 class ClientGone(ConnectionError):
@@ -103,8 +103,13 @@ class ClientGone(ConnectionError):
     "POST",
     "/v1/audio/speech",
     scope="call",
+    operation_id="createSpeech",
     content_types=("audio/wav", "audio/pcm", "audio/basic"),
     errors=(CapacityExceeded, Draining, EngineFailed, *OF_TEXT),
+    examples={
+        "wav": {"input": "One moment please.", "voice": "en-gb", "response_format": "wav"},
+        "for a PBX": {"input": "One moment please.", "response_format": "ulaw"},
+    },
     streams=True,
 )
 async def audio_speech(request: web.Request, body: schemas.AudioSpeech) -> web.StreamResponse:

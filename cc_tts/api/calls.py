@@ -41,7 +41,7 @@ OF_TEXT: Final = (
 )
 """Errors of text to speak."""
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("Calls")
 
 
 def call_of(request: web.Request) -> Call:
@@ -51,6 +51,13 @@ def call_of(request: web.Request) -> Call:
         CallNotFound: there is none.
     """
     return request.app[CONTEXT].registry.call(request.match_info["id"])
+
+
+def after_command(call: Call, client_state: str | None) -> views.Call:
+    """The response to a command on a call, which has taken over the client's state if the command brought one."""
+    if client_state is not None:
+        call.client_state = client_state
+    return views.Call.of(call)
 
 
 @ROUTES.add(
@@ -81,7 +88,23 @@ async def list_calls(request: web.Request) -> views.Calls:
     scope="call",
     status=201,
     location="/v1/calls/",
+    operation_id="originateCall",
     errors=(DuplicateId, UserAgentUnavailable, CapacityExceeded, Draining, *OF_TEXT),
+    examples={
+        "reminder": {
+            "to": "sip:1000@pbx.example.com",
+            "speak": {"text": "Your appointment is tomorrow at nine.", "then": "hangup"},
+            "metadata": {"campaign": "spring"},
+        },
+        "with headers": {
+            "to": "sip:1000@pbx.example.com",
+            "from": "sip:4711@pbx.example.com",
+            "display_name": "Support",
+            "headers": {"X-Ticket": "17"},
+            "timeout_s": 20,
+            "client_state": "ticket-17",
+        },
+    },
 )
 async def originate(request: web.Request, body: schemas.Originate) -> views.Call:
     """Place a call; its progress comes as events."""
@@ -108,50 +131,94 @@ async def get_call(request: web.Request) -> views.Call:
     return views.Call.of(call_of(request))
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/answer", scope="call", errors=ON_A_CALL)
-async def answer(request: web.Request, _body: schemas.Empty) -> views.Call:
-    """Answer a call of a route with answer = manual."""
+@ROUTES.add(
+    "PATCH",
+    "/v1/calls/{id}",
+    scope="call",
+    operation_id="updateCall",
+    errors=(CallNotFound, WrongState, UnknownVoice, UnknownLexicon, LanguageUnsupported),
+    examples={
+        "language": {"language": "de", "voice": None},
+        "protected": {"barge_in": {"dtmf": False}, "speed": 0.9},
+        "metadata": {"metadata": {"customer": "4711", "campaign": None}},
+    },
+)
+async def update_call(request: web.Request, body: schemas.CallUpdate) -> views.Call:
+    """Change what prompts of a call fall back to, its metadata and client state."""
     call = call_of(request)
-    call.answer()
+    defaults, metadata = body.merged_defaults(call.defaults), body.merged_metadata(call.metadata)
+    client_state = call.client_state if body.client_state is UNSET else body.client_state
+    fields = {UnknownVoice: "/voice", UnknownLexicon: "/lexicons", LanguageUnsupported: "/language"}
+    with bodies.located(fields):
+        call.update(defaults=defaults, metadata=metadata, client_state=client_state)
     return views.Call.of(call)
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/ring", scope="call", errors=ON_A_CALL)
+@ROUTES.add("POST", "/v1/calls/{id}/answer", scope="call", operation_id="answerCall", errors=ON_A_CALL)
+async def answer(request: web.Request, body: schemas.Command) -> views.Call:
+    """Answer a call of a route with answer = manual."""
+    call = call_of(request)
+    call.answer()
+    return after_command(call, body.client_state)
+
+
+@ROUTES.add("POST", "/v1/calls/{id}/ring", scope="call", operation_id="ringCall", errors=ON_A_CALL)
 async def ring(request: web.Request, body: schemas.Ring) -> views.Call:
     """Send 180, or 183 with early media."""
     call = call_of(request)
     call.ring(early_media=body.early_media)
-    return views.Call.of(call)
+    return after_command(call, body.client_state)
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/hangup", scope="call", errors=ON_A_CALL)
-@ROUTES.add("DELETE", "/v1/calls/{id}", scope="call", errors=ON_A_CALL, summary="End a call; the same as hangup")
+@ROUTES.add(
+    "POST",
+    "/v1/calls/{id}/hangup",
+    scope="call",
+    operation_id="hangupCall",
+    errors=ON_A_CALL,
+    examples={"busy": {"sip_code": 486, "reason": "Busy Here"}},
+)
+@ROUTES.add(
+    "DELETE",
+    "/v1/calls/{id}",
+    scope="call",
+    operation_id="endCall",
+    errors=ON_A_CALL,
+    summary="End a call; the same as hangup",
+)
 async def hangup(request: web.Request, body: schemas.Hangup) -> views.Call:
     """End a call: BYE, CANCEL or a refusal."""
     call = call_of(request)
     call.hangup(sip_code=body.sip_code, reason=body.reason)
-    return views.Call.of(call)
+    return after_command(call, body.client_state)
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/hold", scope="call", errors=ON_A_CALL)
-async def hold(request: web.Request, _body: schemas.Empty) -> views.Call:
+@ROUTES.add("POST", "/v1/calls/{id}/hold", scope="call", operation_id="holdCall", errors=ON_A_CALL)
+async def hold(request: web.Request, body: schemas.Command) -> views.Call:
     """Put on hold."""
     call = call_of(request)
     call.set_hold(hold=True)
-    return views.Call.of(call)
+    return after_command(call, body.client_state)
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/unhold", scope="call", errors=ON_A_CALL)
-async def unhold(request: web.Request, _body: schemas.Empty) -> views.Call:
+@ROUTES.add("POST", "/v1/calls/{id}/unhold", scope="call", operation_id="unholdCall", errors=ON_A_CALL)
+async def unhold(request: web.Request, body: schemas.Command) -> views.Call:
     """Take off hold."""
     call = call_of(request)
     call.set_hold(hold=False)
-    return views.Call.of(call)
+    return after_command(call, body.client_state)
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/dtmf", scope="call", errors=ON_A_CALL)
+@ROUTES.add(
+    "POST",
+    "/v1/calls/{id}/dtmf",
+    scope="call",
+    operation_id="sendDtmf",
+    errors=ON_A_CALL,
+    examples={"digits": {"digits": "12#", "duration_ms": 160}},
+)
 async def dtmf(request: web.Request, body: schemas.Dtmf) -> views.Call:
     """Send digits (RFC 4733)."""
     call = call_of(request)
     call.send_dtmf(body.digits, duration_ms=body.duration_ms)
-    return views.Call.of(call)
+    return after_command(call, body.client_state)

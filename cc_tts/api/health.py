@@ -10,16 +10,16 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http.problems import NotReady
 from cc_tts.api.http.route import RouteTable
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("Operations")
 
 
-@ROUTES.add("GET", "/healthz", scope=None)
+@ROUTES.add("GET", "/healthz", scope=None, operation_id="getHealth")
 async def healthz(_request: web.Request) -> views.Health:
     """The process is alive."""
     return views.Health("ok")
 
 
-@ROUTES.add("GET", "/readyz", scope=None, errors=(NotReady,))
+@ROUTES.add("GET", "/readyz", scope=None, operation_id="getReadiness", errors=(NotReady,))
 async def readyz(request: web.Request) -> views.Health:
     """A call would be answered and spoken to."""
     if (reason := request.app[CONTEXT].registry.not_ready_because) is not None:
@@ -27,7 +27,7 @@ async def readyz(request: web.Request) -> views.Health:
     return views.Health("ready")
 
 
-@ROUTES.add("GET", "/metrics", scope="read", content_types=(metrics.CONTENT_TYPE,))
+@ROUTES.add("GET", "/metrics", scope="read", operation_id="getMetrics", content_types=(metrics.CONTENT_TYPE,))
 async def prometheus(request: web.Request) -> web.Response:
     """Prometheus series."""
     context = request.app[CONTEXT]
@@ -38,7 +38,7 @@ async def prometheus(request: web.Request) -> web.Response:
     return web.Response(body=series.render(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
-@ROUTES.add("POST", "/v1/admin/drain", scope="admin", status=202)
+@ROUTES.add("POST", "/v1/admin/drain", scope="admin", operation_id="drainServer", status=202)
 async def drain(request: web.Request, _body: schemas.Empty) -> views.Drain:
     """Take no new calls; the process exits when the last call has ended."""
     context = request.app[CONTEXT]

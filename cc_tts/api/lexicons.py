@@ -11,7 +11,7 @@ from cc_tts.errors import LexiconMalformed, LexiconNotFound
 from cc_tts.text.pronunciation.lexicon import Lexicon, read_pls
 
 PLS = "application/pls+xml"
-ROUTES = RouteTable()
+ROUTES = RouteTable("Lexicons")
 
 
 @ROUTES.add("GET", "/v1/lexicons", scope="read")
@@ -27,7 +27,14 @@ async def get_lexicon(request: web.Request) -> Lexicon:
     return request.app[CONTEXT].speech_source.lexicons.get(request.match_info["name"])
 
 
-@ROUTES.add("PUT", "/v1/lexicons/{name}", scope="admin", errors=(LexiconMalformed,), other_bodies={PLS: read_pls})
+@ROUTES.add(
+    "PUT",
+    "/v1/lexicons/{name}",
+    scope="admin",
+    errors=(LexiconMalformed,),
+    other_bodies={PLS: read_pls},
+    examples={"names": {"language": "en", "entries": [{"grapheme": "Mobivox", "alias": "mo bee vox"}]}},
+)
 async def put_lexicon(request: web.Request, body: Lexicon) -> views.LexiconSummary:
     """Add or replace a lexicon; prompts that are accepted from now on use it."""
     name = request.match_info["name"]

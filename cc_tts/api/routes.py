@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from cc_tts.api import audio_speech, calls, events, health, lexicons, speech
+from cc_tts.api import audio_speech, calls, health, lexicons, speech
+from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.errors import MAX_COMPARED_CHARS, nearest
 
@@ -11,9 +12,10 @@ ROUTES: Final = (
     *speech.ROUTES,
     *audio_speech.ROUTES,
     *lexicons.ROUTES,
-    *events.ROUTES,
+    *stream.ROUTES,
     *health.ROUTES,
     *openapi.ROUTES,
+    *asyncapi.ROUTES,
 )
 NOT_IN_THIS_VERSION: Final = (
     "/v1/calls/{id}/transfer",

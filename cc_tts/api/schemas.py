@@ -3,7 +3,9 @@ r"""Request bodies, as the types that validate them and that the OpenAPI documen
 Patterns end in ``$(?!\n)``: in Python a bare ``$`` would let a trailing line feed through.
 """
 
-from typing import Annotated, ClassVar, Final, Literal
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -15,6 +17,7 @@ from cc_tts.media.tones import MAX_TONE_MS
 from cc_tts.speech.prompt import (
     Content,
     Prompt,
+    PromptDefaults,
     Queueing,
     SequenceContent,
     SilenceContent,
@@ -25,6 +28,8 @@ from cc_tts.speech.prompt import (
 from cc_tts.speech.ssml import MAX_BYTES, MAX_ELEMENTS, from_ssml
 
 NOT_YET: Final = "not in this version"
+MAX_METADATA: Final = 16
+"""Names in the metadata of a call."""
 
 Id = Annotated[
     str,
@@ -91,13 +96,24 @@ Reason = Annotated[
     str,
     Meta(max_length=sip_fields.MAX_REASON_CHARS, pattern=r"^[\x20-\x7e]*$(?!\n)", description="Printable ASCII."),
 ]
+ClientState = Annotated[
+    str,
+    Meta(max_length=1024, description="The client's own; returned in every event and view of what this asks for."),
+]
+MetadataName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$(?!\n)")]
+MetadataValue = Annotated[str, Meta(max_length=512)]
+Metadata = Annotated[
+    dict[MetadataName, MetadataValue],
+    Meta(max_length=MAX_METADATA, description="The client's own; in the call and in each of its call.* events."),
+]
 NotYet = Annotated[str, Meta(description=NOT_YET + ": 422")] | UnsetType
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Base of all bodies: unknown fields are refused."""
+    """Base of all bodies: unknown fields are refused. ``exactly_one``: fields of which one is needed and no other taken."""
 
     may_be_left_out: ClassVar = False
+    exactly_one: ClassVar[tuple[str, ...]] = ()
 
 
 class OptionalBody(Body, frozen=True):
@@ -110,8 +126,14 @@ class Empty(OptionalBody, frozen=True):
     """No fields; the body may be left out."""
 
 
+class Command(OptionalBody, frozen=True):
+    """A command on a call; the body may be left out. ``client_state`` becomes that of the call."""
+
+    client_state: ClientState | None = None
+
+
 class BargeIn(Body, frozen=True):
-    """What interrupts a prompt. ``dtmf`` left out: calls.barge_in_dtmf of the config."""
+    """What interrupts a prompt. ``dtmf`` left out: as the call says, else calls.barge_in_dtmf of the config."""
 
     dtmf: bool | None = None
     speech: Annotated[bool, Meta(description="true is " + NOT_YET + ".")] = False
@@ -124,6 +146,7 @@ class PromptFields(Body, frozen=True):
     utterance_id: Id | None = None
     barge_in: BargeIn = BargeIn()
     then: Then = "stay"
+    client_state: ClientState | None = None
 
     def refuse_fields(self, *names: str, pointer: str = "") -> None:
         """Raise ``Unprocessable`` for those of these fields that are set: they are not in this version."""
@@ -144,12 +167,14 @@ class PromptFields(Body, frozen=True):
             utterance_id=self.utterance_id,
             barge_in_dtmf=self.barge_in.dtmf,
             then=self.then,
+            client_state=self.client_state,
         )
 
 
 class Speak(PromptFields, frozen=True):
     """Words to speak on a call: one of ``text``, ``ssml`` and ``prompt_id``; ``prompt_id`` is not in this version."""
 
+    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml")
     text: Text | UnsetType = UNSET
     ssml: Ssml | UnsetType = UNSET
     prompt_id: NotYet = UNSET
@@ -178,6 +203,7 @@ class Speak(PromptFields, frozen=True):
 class Play(PromptFields, frozen=True):
     """A tone or silence: one of ``tone``, ``silence_ms`` and ``url``; ``url`` is not in this version."""
 
+    exactly_one: ClassVar[tuple[str, ...]] = ("tone", "silence_ms")
     tone: Tone | UnsetType = UNSET
     silence_ms: ToneMs | UnsetType = UNSET
     url: NotYet = UNSET
@@ -216,6 +242,8 @@ class Originate(Body, frozen=True):
     call_id: Id | None = None
     display_name: DisplayName | None = None
     asserted_identity: Identity | None = None
+    metadata: Metadata = {}
+    client_state: ClientState | None = None
 
     def request(self) -> OriginateRequest:
         """The request to the layer below.
@@ -239,6 +267,8 @@ class Originate(Body, frozen=True):
             prompt = Prompt(content=TextContent(self.speak, self.voice))
         elif self.speak is not UNSET:
             prompt = self.speak.prompt(pointer="/speak", voice=self.voice)
+        if prompt is not None and prompt.client_state is None:
+            prompt = dataclasses.replace(prompt, client_state=self.client_state)
         return OriginateRequest(
             to=self.to,
             from_=self.from_,
@@ -249,16 +279,67 @@ class Originate(Body, frozen=True):
             call_id=self.call_id,
             display_name=self.display_name or "",
             asserted_identity=self.asserted_identity or "",
+            metadata=dict(self.metadata),
+            client_state=self.client_state,
         )
 
 
-class Ring(OptionalBody, frozen=True):
+class CallUpdate(Body, frozen=True):
+    """What to change of a call, as a merge patch (RFC 7396): what is left out stays, null takes it back. Prompts that
+    are accepted from now on fall back to ``voice``, ``language``, ``speed``, ``lexicons`` and ``barge_in``.
+    """
+
+    voice: VoiceId | UnsetType | None = UNSET
+    language: Language | UnsetType | None = UNSET
+    speed: Speed | UnsetType | None = UNSET
+    lexicons: LexiconNames | UnsetType | None = UNSET
+    barge_in: BargeIn | UnsetType | None = UNSET
+    metadata: (
+        Annotated[
+            dict[MetadataName, MetadataValue | None] | None,
+            Meta(description=f"null takes a name away; at most {MAX_METADATA} names in all."),
+        ]
+        | UnsetType
+    ) = UNSET
+    client_state: ClientState | UnsetType | None = UNSET
+
+    def merged_defaults(self, defaults: PromptDefaults) -> PromptDefaults:
+        """The defaults with these changes.
+
+        Raises:
+            Unprocessable: an option that is not in this version.
+        """
+        names = ("voice", "language", "speed")
+        changed: dict[str, Any] = {name: value for name in names if (value := getattr(self, name)) is not UNSET}
+        if self.lexicons is not UNSET:
+            changed["lexicons"] = self.lexicons or ()
+        if self.barge_in is not UNSET:
+            barge_in = self.barge_in or BargeIn()
+            refuse([FieldError("/barge_in/speech", NOT_YET)] if barge_in.speech else [])
+            changed["barge_in_dtmf"] = barge_in.dtmf
+        return dataclasses.replace(defaults, **changed)
+
+    def merged_metadata(self, metadata: Mapping[str, str]) -> Mapping[str, str]:
+        """The metadata with these changes.
+
+        Raises:
+            Unprocessable: too much.
+        """
+        if self.metadata is UNSET:
+            return metadata
+        changed = {} if self.metadata is None else {**metadata, **self.metadata}
+        merged = {name: value for name, value in changed.items() if value is not None}
+        refuse([FieldError("/metadata", f"at most {MAX_METADATA} names in all")] if len(merged) > MAX_METADATA else [])
+        return merged
+
+
+class Ring(Command, frozen=True):
     """Send 180; with ``early_media`` 183 and media."""
 
     early_media: bool = False
 
 
-class Hangup(OptionalBody, frozen=True):
+class Hangup(Command, frozen=True):
     """How to end a call. ``sip_code`` and ``reason`` refuse an unanswered call; else they go into the Reason header."""
 
     sip_code: Annotated[int, Meta(ge=300, le=699)] | None = None
@@ -270,6 +351,7 @@ class Dtmf(Body, frozen=True):
 
     digits: Annotated[str, Meta(pattern=r"^[0-9A-D*#]{1,32}$(?!\n)")]
     duration_ms: Annotated[int, Meta(ge=40, le=2000, description="Of each digit.")] = 160
+    client_state: ClientState | None = None
 
 
 class Stop(OptionalBody, frozen=True):
@@ -281,6 +363,7 @@ class Stop(OptionalBody, frozen=True):
 class AudioSpeech(Body, frozen=True):
     """Speech without a call, in OpenAI's shape, or with ``ssml`` for ``input``. ``model`` is accepted and ignored."""
 
+    exactly_one: ClassVar[tuple[str, ...]] = ("input", "ssml")
     input: Text | UnsetType = UNSET
     ssml: Ssml | UnsetType = UNSET
     model: Annotated[str, Meta(max_length=128)] | None = None

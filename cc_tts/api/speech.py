@@ -9,7 +9,7 @@ from aiohttp import web
 from msgspec import UNSET
 
 from cc_tts.api import schemas, views
-from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of
+from cc_tts.api.calls import OF_TEXT, ON_A_CALL, after_command, call_of
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.route import Query, RouteTable
@@ -42,16 +42,22 @@ _SSML_FIELDS: Final = _SPEAK_FIELDS | {
     TextTooLong: "/ssml",
 }
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("Speech")
 
 
 @ROUTES.add(
     "POST",
     "/v1/calls/{id}/speak",
     scope="call",
+    operation_id="speakOnCall",
     status=201,
     location="/v1/utterances/",
     errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, *OF_TEXT),
+    examples={
+        "text": {"text": "Your balance is $12.50.", "client_state": "step-3"},
+        "ssml": {"ssml": "<speak>Your code is <say-as interpret-as='digits'>4711</say-as>.</speak>", "voice": "en-gb"},
+        "goodbye": {"text": "Goodbye.", "queue": "replace", "barge_in": {"dtmf": False}, "then": "hangup"},
+    },
 )
 async def speak(request: web.Request, body: schemas.Speak) -> views.Accepted:
     """Speak text or SSML; queued behind the current prompt unless queue is replace."""
@@ -65,9 +71,15 @@ async def speak(request: web.Request, body: schemas.Speak) -> views.Accepted:
     "POST",
     "/v1/calls/{id}/play",
     scope="call",
+    operation_id="playOnCall",
     status=201,
     location="/v1/utterances/",
     errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, Unprocessable),
+    examples={
+        "tone": {"tone": "beep", "duration_ms": 500},
+        "cadence": {"tone": "440+480/2000,0/4000", "duration_ms": 12_000},
+        "silence": {"silence_ms": 750},
+    },
 )
 async def play(request: web.Request, body: schemas.Play) -> views.Utterance:
     """Play a tone or silence."""
@@ -77,26 +89,33 @@ async def play(request: web.Request, body: schemas.Play) -> views.Utterance:
         return views.Utterance.of(call_of(request).speak(prompt))
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/stop", scope="call", errors=ON_A_CALL)
+@ROUTES.add(
+    "POST",
+    "/v1/calls/{id}/stop",
+    scope="call",
+    operation_id="stopPrompts",
+    errors=ON_A_CALL,
+    examples={"all": {"scope": "all"}},
+)
 async def stop(request: web.Request, body: schemas.Stop) -> views.Stopped:
     """Stop the current prompt, or all prompts of the call."""
     return views.Stopped(*await call_of(request).stop(body.scope))
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/pause", scope="call", errors=ON_A_CALL)
-async def pause(request: web.Request, _body: schemas.Empty) -> views.Call:
+@ROUTES.add("POST", "/v1/calls/{id}/pause", scope="call", operation_id="pausePrompts", errors=ON_A_CALL)
+async def pause(request: web.Request, body: schemas.Command) -> views.Call:
     """Pause playback."""
     call = call_of(request)
     call.set_paused(paused=True)
-    return views.Call.of(call)
+    return after_command(call, body.client_state)
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/resume", scope="call", errors=ON_A_CALL)
-async def resume(request: web.Request, _body: schemas.Empty) -> views.Call:
+@ROUTES.add("POST", "/v1/calls/{id}/resume", scope="call", operation_id="resumePrompts", errors=ON_A_CALL)
+async def resume(request: web.Request, body: schemas.Command) -> views.Call:
     """Resume playback."""
     call = call_of(request)
     call.set_paused(paused=False)
-    return views.Call.of(call)
+    return after_command(call, body.client_state)
 
 
 @ROUTES.add(

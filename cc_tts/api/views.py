@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
 
+from cc_tts.api.schemas import BargeIn
 from cc_tts.calls.call import Direction
 from cc_tts.calls.call_state import CallState, UtteranceState
 from cc_tts.calls.ending import Ending
@@ -32,7 +33,9 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Call(View, frozen=True, kw_only=True):
-    """A call. ``ending`` is set once ``state`` is terminated; ``utterances`` are ids, oldest first."""
+    """A call. ``ending`` is set once ``state`` is terminated; ``utterances`` are ids, oldest first. ``voice``,
+    ``language``, ``speed``, ``lexicons`` and ``barge_in`` are what its prompts fall back to.
+    """
 
     id: str
     direction: Direction
@@ -56,6 +59,27 @@ class Call(View, frozen=True, kw_only=True):
     ending: Ending | None
     utterance_ids: Sequence[str] = field(name="utterances")
     quality: Quality
+    voice: str | None
+    language: str | None
+    speed: float | None
+    lexicons: Sequence[str]
+    barge_in: BargeIn
+    metadata: Mapping[str, str]
+    client_state: str | None
+
+    @classmethod
+    def of(cls, source: Any, /, **computed: Any) -> Self:
+        """The call ``source`` as it is now."""
+        defaults = source.defaults
+        return super().of(
+            source,
+            voice=defaults.voice,
+            language=defaults.language,
+            speed=defaults.speed,
+            lexicons=defaults.lexicons,
+            barge_in=BargeIn(dtmf=defaults.barge_in_dtmf),
+            **computed,
+        )
 
 
 class Calls(msgspec.Struct, frozen=True):
@@ -108,6 +132,7 @@ class Utterance(View, frozen=True, kw_only=True):
     spoken_text: str
     underruns: int
     error: UtteranceError | None
+    client_state: str | None
     words: Annotated[list[Word] | UnsetType, Meta(description="Only with ``words=true``.")] = UNSET
 
     @classmethod
@@ -118,7 +143,12 @@ class Utterance(View, frozen=True, kw_only=True):
             error = UtteranceError(source.error_code, source.error_detail or "")
         computed = {"words": UNSET} | computed
         return super().of(
-            source, then=source.prompt.then, played_ms=round(source.played_ms, 1), error=error, **computed
+            source,
+            then=source.prompt.then,
+            client_state=source.prompt.client_state,
+            played_ms=round(source.played_ms, 1),
+            error=error,
+            **computed,
         )
 
 

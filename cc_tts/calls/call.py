@@ -2,15 +2,18 @@
 
 import asyncio
 import contextlib
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
+import msgspec
+from msgspec import UNSET
+
 from cc_tts import logs
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
 from cc_tts.calls.ending import Ending, ending_of
+from cc_tts.calls.events import types
 from cc_tts.calls.player import PromptPlayer
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Utterance
@@ -18,7 +21,7 @@ from cc_tts.clock import NS_PER_MS
 from cc_tts.errors import CcTtsError, QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, PlayoutSpeech, PlayoutUnderrun
 from cc_tts.media.quality import Quality
-from cc_tts.speech.prompt import Prompt, TextContent, with_texts
+from cc_tts.speech.prompt import Prompt, PromptDefaults
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
@@ -45,8 +48,10 @@ class Call:
     sip_call_id: str
     headers: dict[str, str]
     uri_parameters: dict[str, str] = field(default_factory=dict)
-    voice: str | None = None
-    language: str | None = None
+    defaults: PromptDefaults = field(default_factory=PromptDefaults)
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    client_state: str | None = None
+    """Of the last command on the call that gave one. Both are the client's own and are in every event of the call."""
     codec: str | None = None
     clock_rate_hz: int | None = None
     transport: str | None = None
@@ -111,7 +116,7 @@ class Call:
         limit = services.config.calls.max_queued_prompts
         if prompt.queue == "append" and len(self.player.queue) >= limit:
             raise QueueFull(f"{limit} prompts wait on this call; calls.max_queued_prompts is {limit}", retry_after_s=1)
-        prompt = self._with_defaults(prompt)
+        prompt = self.defaults.applied_to(prompt)
         voice = services.source.check(prompt.content)
         if services.config.tts.refuse_when_full and not self.player.queue:
             services.source.check_capacity(prompt.content)
@@ -120,7 +125,11 @@ class Call:
             for earlier in reversed(self.player.queue):
                 self.player.discard(earlier, CompletionCause.CANCELLED)
         self._keep(utterance)
-        self._publish("speak.queued", utterance_id=utterance.id, text_chars=utterance.text_chars)
+        self.publish(
+            types.SpeakQueued(
+                utterance_id=utterance.id, client_state=utterance.client_state, text_chars=utterance.text_chars
+            )
+        )
         self._log.info("speak", utterance_id=utterance.id, text_chars=utterance.text_chars, voice=utterance.voice)
         self.player.enqueue(utterance)
         return utterance
@@ -255,6 +264,19 @@ class Call:
         self._check(CallEvent.MODIFY)
         self.services.ua.send(messages.SendDtmf(call_id=self.id, digits=digits, duration_ms=duration_ms))
 
+    def update(self, *, defaults: PromptDefaults, metadata: Mapping[str, str], client_state: str | None = None) -> None:
+        """Take these in place of what the call has. Prompts that are accepted from now on fall back to ``defaults``;
+        those that wait stay as they are.
+
+        Raises:
+            WrongState: the call is over.
+            UnknownVoice, LanguageUnsupported, UnknownLexicon: a default is of no use; nothing has changed.
+        """
+        self._check(CallEvent.SPEAK)
+        if defaults != self.defaults:
+            self.services.source.check_defaults(defaults)
+        self.defaults, self.metadata, self.client_state = defaults, metadata, client_state
+
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
     def on_report(self, report: messages.CallReport) -> None:
@@ -265,7 +287,7 @@ class Call:
         self.sip_call_id = ringing.sip_call_id or self.sip_call_id
         if self.machine.can(CallEvent.RING):
             self.machine.fire(CallEvent.RING)
-            self._publish("call.early", sip_code=ringing.sip_code)
+            self.publish(types.CallEarly(sip_code=ringing.sip_code))
             self._open_early_media()
 
     def _on_media(self, media: messages.MediaActive) -> None:
@@ -284,7 +306,7 @@ class Call:
         for utterance in self.player.queue:
             if utterance.state is UtteranceState.PENDING:
                 utterance.origin_ns = max(utterance.origin_ns, established.at_ns)
-        self._publish("call.established", codec=self.codec, clock_rate_hz=self.clock_rate_hz)
+        self.publish(types.CallEstablished(codec=self.codec, clock_rate_hz=self.clock_rate_hz))
         self._open_line(established.at_ns)
         self._cancel_timer()
         if max_duration_s := self.services.config.calls.max_duration_s:
@@ -292,10 +314,7 @@ class Call:
 
     def _on_hold(self, change: messages.HoldChanged) -> None:
         self.held = change.by != "none"
-        if self.held:
-            self._publish("call.held", by=change.by)
-        else:
-            self._publish("call.unheld")
+        self.publish(types.CallUnheld() if change.by == "none" else types.CallHeld(by=change.by))
 
     def _on_key_down(self, key: messages.DtmfBegan) -> None:
         """A key is being pressed: stop what may be interrupted. :meth:`_on_digit` follows when it is released."""
@@ -304,7 +323,7 @@ class Call:
 
     def _on_digit(self, key: messages.DtmfReceived) -> None:
         """A key was pressed: publish it, and interrupt unless :meth:`_on_key_down` has."""
-        self._publish("call.dtmf", digit=key.digit, duration_ms=key.duration_ms, method=key.method)
+        self.publish(types.CallDtmf(digit=key.digit, duration_ms=key.duration_ms, method=key.method))
         if key.at_ns != self._key_down_ns:
             self._interrupt(key.at_ns)
 
@@ -314,7 +333,7 @@ class Call:
     def _on_command_failed(self, failed: messages.CommandFailed) -> None:
         """PJSIP refused a command. A call that cannot be answered ends; any other goes on."""
         self._log.warning("command_refused", command=failed.command, detail=failed.detail)
-        self._publish("call.command_failed", command=failed.command, detail=failed.detail)
+        self.publish(types.CallCommandFailed(command=failed.command, detail=failed.detail))
         if failed.command in ("answer", "ring"):
             self.end("sip_error", sip_code=500)
 
@@ -370,11 +389,13 @@ class Call:
             return
         utterance.first_speech_ns = at_ns
         utterance.origin_ns = max(utterance.origin_ns, self.player.not_before_ns)
-        self._publish(
-            "speak.started",
-            utterance_id=utterance_id,
-            time_to_first_audio_ms=utterance.time_to_first_audio_ms,
-            time_to_first_pcm_ms=utterance.time_to_first_pcm_ms,
+        self.publish(
+            types.SpeakStarted(
+                utterance_id=utterance_id,
+                client_state=utterance.client_state,
+                time_to_first_audio_ms=utterance.time_to_first_audio_ms,
+                time_to_first_pcm_ms=utterance.time_to_first_pcm_ms,
+            )
         )
 
     def terminate(self, ending: Ending) -> None:
@@ -401,18 +422,6 @@ class Call:
             self.player.not_before_ns = at_ns + self.lead_in_ms * NS_PER_MS
         self.player.open_line()
 
-    def _with_defaults(self, prompt: Prompt) -> Prompt:
-        if self.voice is None and self.language is None:
-            return prompt
-        return dataclasses.replace(prompt, content=with_texts(prompt.content, self._with_voice))
-
-    def _with_voice(self, text: TextContent) -> TextContent:
-        keeps_voice = text.voice is not None or (text.language is not None and not text.follows_language)
-        voice = text.voice if keeps_voice else self.voice
-        return dataclasses.replace(
-            text, voice=voice, language=self.language if text.language is None else text.language
-        )
-
     def _new_utterance(self, prompt: Prompt, voice: Voice | None) -> Utterance:
         services = self.services
         default = services.config.calls.barge_in_dtmf
@@ -437,21 +446,30 @@ class Call:
 
     def _marks_reached(self, utterance: Utterance, marks: list[tuple[str, float]]) -> None:
         for name, at_ms in marks:
-            self._publish("speak.mark", utterance_id=utterance.id, name=name, played_ms=round(at_ms, 1))
+            self.publish(
+                types.SpeakMark(
+                    utterance_id=utterance.id,
+                    client_state=utterance.client_state,
+                    name=name,
+                    played_ms=round(at_ms, 1),
+                )
+            )
 
     def _utterance_complete(self, utterance: Utterance) -> None:
         self._completed.set()
         cause = utterance.completion_cause
         assert cause is not None
-        self._publish(
-            "speak.complete",
-            utterance_id=utterance.id,
-            completion_cause=cause.value,
-            played_ms=round(utterance.played_ms, 1),
-            spoken_text=utterance.spoken_text,
-            underruns=utterance.underruns,
-            time_to_first_audio_ms=utterance.time_to_first_audio_ms,
-            error=utterance.error_code,
+        self.publish(
+            types.SpeakComplete(
+                utterance_id=utterance.id,
+                client_state=utterance.client_state,
+                completion_cause=cause,
+                played_ms=round(utterance.played_ms, 1),
+                spoken_text=utterance.spoken_text,
+                underruns=utterance.underruns,
+                time_to_first_audio_ms=utterance.time_to_first_audio_ms,
+                error=utterance.error_code,
+            )
         )
         self._log.info(
             "spoken",
@@ -481,8 +499,16 @@ class Call:
         if not self.waits_for_answer:
             raise WrongState(f"call {self.id} ({self.direction}, {self.state}) does not wait for an answer")
 
-    def _publish(self, type_: str, **data: object) -> None:
-        self.services.events.publish(type_, call_id=self.id, data=data)
+    def publish(self, data: types.EventData) -> None:
+        """Send an event of this call; what happens to the call itself carries its metadata and client state."""
+        if isinstance(data, types.CallData):
+            client_state = self.client_state if data.client_state is UNSET else data.client_state
+            data = msgspec.structs.replace(
+                data,
+                client_state=UNSET if client_state is None else client_state,
+                metadata=self.metadata or UNSET,
+            )
+        self.services.events.publish(data, call_id=self.id)
 
 
 def _ends_call(utterance: Utterance, *, is_last: bool) -> bool:

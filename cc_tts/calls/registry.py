@@ -7,13 +7,14 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from cc_tts import logs
 from cc_tts.calls import routing
 from cc_tts.calls.call import Call
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.ending import Ending
+from cc_tts.calls.events import types
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import Utterance
 from cc_tts.clock import ms_between
@@ -30,7 +31,7 @@ from cc_tts.errors import (
 )
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import STOPPED
-from cc_tts.speech.prompt import Prompt
+from cc_tts.speech.prompt import Prompt, PromptDefaults
 from cc_tts.ua import messages
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.sip import bye
@@ -55,6 +56,8 @@ class OriginateRequest:
     call_id: str | None = None
     display_name: str = ""
     asserted_identity: str = ""
+    metadata: dict[str, str] = field(default_factory=dict)
+    client_state: str | None = None
 
 
 class CallRegistry:
@@ -146,7 +149,9 @@ class CallRegistry:
             callee=request.to,
             sip_call_id="",
             headers=dict(request.headers),
-            voice=request.voice,
+            defaults=PromptDefaults(voice=request.voice),
+            metadata=request.metadata,
+            client_state=request.client_state,
         )
         asserted = {"P-Asserted-Identity": f"<{request.asserted_identity}>"} if request.asserted_identity else {}
         self._ua.send(
@@ -158,7 +163,8 @@ class CallRegistry:
                 display_name=request.display_name,
             )
         )
-        self._add(call, "call.outgoing")
+        self._add(call)
+        call.publish(types.CallOutgoing(**_parties(call)))
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
         call.after(timeout_s, partial(call.end, "no_answer"))
         if request.prompt is not None:
@@ -199,7 +205,7 @@ class CallRegistry:
         self.draining = True
         self._metrics.draining.set(1)
         self._ua.set_accepting(accepting=False)
-        self.events.publish("server.draining", data={"calls": len(self._live)})
+        self.events.publish(types.ServerDraining(calls=len(self._live)))
         log.info("draining", calls=len(self._live))
         return True
 
@@ -289,14 +295,15 @@ class CallRegistry:
             headers=message.headers | message.identity if trusted else message.headers,
             uri_parameters=routing.uri_parameters(message.request_uri) if trusted else {},
         )
-        self._add(call, "call.incoming", source=message.source)
+        self._add(call)
+        call.publish(types.CallIncoming(source=message.source, **_parties(call)))
         try:
             if self.draining:  # it came in before the UA process knew of the drain
                 raise Draining(retry_after_s=self._config.sip.retry_after_s)
             decision = routing.decide(
                 request_uri=message.request_uri, trusted=trusted, headers=message.headers, config=self._config
             )
-            call.voice, call.language = decision.voice, decision.language
+            call.defaults = PromptDefaults(voice=decision.voice, language=decision.language)
             call.lead_in_ms = decision.lead_in_ms
             if decision.voice is not None:
                 self._services.source.engine.resolve_voice(decision.voice, decision.language)
@@ -323,25 +330,12 @@ class CallRegistry:
         now_ns = self._services.clock.now_ns()
         if self._overload_ns is None or ms_between(self._overload_ns, now_ns) >= OVERLOAD_EVENT_INTERVAL_S * 1000:
             self._overload_ns = now_ns
-            self.events.publish("server.overloaded", data={"calls": len(self._live), "draining": self.draining})
+            self.events.publish(types.ServerOverloaded(calls=len(self._live), draining=self.draining))
 
-    def _add(self, call: Call, event: str, **extra: object) -> None:
+    def _add(self, call: Call) -> None:
         self._live[call.id] = call
         self._metrics.calls_total.labels(direction=call.direction).inc()
         self._metrics.calls_active.set(len(self._live))
-        self.events.publish(
-            event,
-            call_id=call.id,
-            data={
-                "direction": call.direction,
-                "caller": call.caller,
-                "callee": call.callee,
-                "sip_call_id": call.sip_call_id,
-                "headers": call.headers,
-                "uri_parameters": call.uri_parameters,
-                **extra,
-            },
-        )
 
     def _retire(self, call: Call) -> None:
         """Keep a call that is over for a while."""
@@ -353,7 +347,7 @@ class CallRegistry:
         self._ended[call.id] = call
         self._metrics.calls_active.set(len(self._live))
         self._metrics.calls_ended.labels(direction=call.direction, result=ending.result, reason=ending.reason).inc()
-        self.events.publish("call.terminated", call_id=call.id, data={"ending": ending, "quality": call.quality})
+        call.publish(types.CallTerminated(ending=ending, quality=call.quality))
         self._forget_old()
 
     def _forget_old(self) -> None:
@@ -366,6 +360,11 @@ class CallRegistry:
             del self._ended[oldest.id]
             self.events.forget_call(oldest.id)
             self._services.utterances.forget(oldest.utterances)
+
+
+def _parties(call: Call) -> dict[str, Any]:
+    names = ("direction", "caller", "callee", "sip_call_id", "headers", "uri_parameters")
+    return {name: getattr(call, name) for name in names}
 
 
 def _nobody_answered(call: Call, greeting: Prompt | None) -> None:

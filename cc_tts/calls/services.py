@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from cc_tts.calls.events import EventBus
+from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.utterance_index import UtteranceIndex
 from cc_tts.clock import Clock
 from cc_tts.config.schema import Config

@@ -11,6 +11,8 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Final, NamedTuple
 
+from msgspec import UNSET, UnsetType
+
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
 from cc_tts.speech.prompt import Prompt, text_of, with_texts
@@ -121,6 +123,11 @@ class Utterance:
         self.spans = [span for span in self.spans if span.start_ms < self.played_ms]
         content = with_texts(self.prompt.content, lambda text: dataclasses.replace(text, text="", replacements=()))
         self.prompt = dataclasses.replace(self.prompt, content=content)
+
+    @property
+    def client_state(self) -> str | UnsetType:
+        """The client's own, as it came with the prompt."""
+        return UNSET if self.prompt.client_state is None else self.prompt.client_state
 
     @property
     def state(self) -> UtteranceState:

@@ -169,6 +169,7 @@ class HttpConfig:
     max_idempotency_keys: Count = 10_000
     max_event_subscribers: Count = 100
     event_queue_size: Annotated[int, msgspec.Meta(ge=10, le=100_000)] = 1000
+    event_history_size: Annotated[int, msgspec.Meta(ge=0, le=100_000)] = 10_000
     max_speech_streams: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 16
 
 

@@ -113,7 +113,8 @@ class Prompt:
 
     ``barge_in_dtmf`` ``None`` means the config's default. ``repeat``/``delay_ms``/``max_duration_ms`` are those of
     RFC 4240 §3 (how often in all, silence between repeats, ceiling of the whole). ``unattended``: the prompt came with the
-    INVITE and nobody may be there to end the call, so ``then`` also follows an interruption.
+    INVITE and nobody may be there to end the call, so ``then`` also follows an interruption. ``client_state`` is the
+    client's own, for the events of this prompt.
     """
 
     content: Content
@@ -125,3 +126,34 @@ class Prompt:
     delay_ms: int = 0
     max_duration_ms: int | None = None
     unattended: bool = False
+    client_state: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptDefaults:
+    """What the prompts of a call fall back to where they say nothing themselves; ``None`` falls back to the config.
+    ``lexicons`` are asked after those of the prompt.
+    """
+
+    voice: str | None = None
+    language: str | None = None
+    speed: float | None = None
+    lexicons: tuple[str, ...] = ()
+    barge_in_dtmf: bool | None = None
+
+    def applied_to(self, prompt: Prompt) -> Prompt:
+        """The prompt with its gaps filled."""
+        if self == PromptDefaults():
+            return prompt
+        barge_in_dtmf = self.barge_in_dtmf if prompt.barge_in_dtmf is None else prompt.barge_in_dtmf
+        return replace(prompt, content=with_texts(prompt.content, self._filled), barge_in_dtmf=barge_in_dtmf)
+
+    def _filled(self, text: TextContent) -> TextContent:
+        keeps_voice = text.voice is not None or (text.language is not None and not text.follows_language)
+        return replace(
+            text,
+            voice=text.voice if keeps_voice else self.voice,
+            language=self.language if text.language is None else text.language,
+            speed=self.speed if text.speed is None else text.speed,
+            lexicons=text.lexicons + self.lexicons,
+        )

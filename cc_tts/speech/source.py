@@ -33,6 +33,7 @@ from cc_tts.speech.prompt import (
     MIN_SPEED,
     Content,
     MarkContent,
+    PromptDefaults,
     SequenceContent,
     SilenceContent,
     TextContent,
@@ -131,6 +132,16 @@ class SpeechSource:
             case ToneContent():
                 tones.tone(content.tone, 8000, max_ms=1)
         return None
+
+    def check_defaults(self, defaults: PromptDefaults) -> None:
+        """Refuse early what prompts could not fall back to.
+
+        Raises:
+            UnknownVoice, LanguageUnsupported, UnknownLexicon: a default is of no use.
+        """
+        if defaults.voice is not None or defaults.language is not None:
+            self.engine.resolve_voice(defaults.voice, defaults.language)
+        self.lexicons.check(defaults.lexicons)
 
     def check_text(self, content: TextContent | SequenceContent) -> None:
         """The part of :meth:`check` that needs no engine: raises ``TextTooLong`` or ``NothingToSay``."""

@@ -14,10 +14,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from cc_tts import errors
 from cc_tts.api.routes import ROUTES
 from cc_tts.calls.call_state import CALL_TABLE, UTTERANCE_TABLE, CallEvent, CallState, UtteranceEvent, UtteranceState
-from cc_tts.calls.events import EVENT_TYPES
+from cc_tts.calls.events.types import EVENTS, CallData
 from cc_tts.media.playout_events import PlayoutOverflow
 from cc_tts.metrics import Metrics
 from cc_tts.processes.supervisor import PROCESS_TABLE, ProcessEvent, ProcessState
@@ -120,8 +122,21 @@ def routes_table() -> str:
 
 
 def events_table() -> str:
-    """Every event type."""
-    return "".join(f"`{name}` " for name in EVENT_TYPES).strip() + "\n"
+    """Every event type, and what of its data not every event of its kind has."""
+    rows = []
+    for name, kind in EVENTS.items():
+        shared = {*CallData.__struct_fields__, "client_state", "utterance_id"}
+        fields = [_field(each) for each in msgspec.structs.fields(kind) if each.encode_name not in shared]
+        rows.append([f"`{name}`", " ".join((inspect.getdoc(kind) or "").split()), ", ".join(fields) or "–"])
+    return markdown(["event", "when", "data"], [[each[0], _clean(each[1]), _clean(each[2])] for each in rows])
+
+
+def _field(field: msgspec.structs.FieldInfo) -> str:
+    schema = msgspec.json.schema(field.type)
+    what = str(schema.get("description", "")).removesuffix(".")
+    if what[1:2].islower():
+        what = what[:1].lower() + what[1:]
+    return f"`{field.encode_name}`" + (f" ({what})" if what and what != "milliseconds" else "")
 
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {

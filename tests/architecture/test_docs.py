@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cc_tts import errors
-from cc_tts.calls.events import EVENT_TYPES
+from cc_tts.calls.events.types import EVENTS
 from cc_tts.config import load as configuration
 from cc_tts.config import schema
 from tests.architecture import state_tables
@@ -52,7 +52,7 @@ def test_configuration_keys_that_are_named_exist(path: Path) -> None:
     del sections["routes"]
     for section, key in re.findall(r"`(?:--set )?'?([a-z]+)\.([a-z_]+)(?:=[^`]*)?'?`", path.read_text("utf-8")):
         if section in sections and key not in ("py", "md", "toml", "json", "xml", "conf"):
-            if path.parts[-2] == "docs" and f"{section}.{key}" in EVENT_TYPES:
+            if path.parts[-2] == "docs" and f"{section}.{key}" in EVENTS:
                 continue
             assert key in sections[section].__dataclass_fields__, f"{section}.{key}"
 

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any, ClassVar, cast
 
-from cc_tts.calls.events import Event, EventBus, Subscription
+from cc_tts.calls.events.bus import Event, EventBus, Subscription
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
 from cc_tts.config.schema import CallsConfig, Config, RouteConfig, TtsConfig

@@ -20,7 +20,8 @@ from cc_tts.api.http.connections import Listener
 from cc_tts.calls.call import Direction
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
 from cc_tts.calls.ending import Ending
-from cc_tts.calls.events import EventBus
+from cc_tts.calls.events import types
+from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.calls.utterance import Utterance
 from cc_tts.clock import Clock, MonotonicClock
@@ -47,6 +48,7 @@ from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import (
     Content,
     Prompt,
+    PromptDefaults,
     SequenceContent,
     TextContent,
     ToneContent,
@@ -165,6 +167,9 @@ class FakeCall:
         self.ended_at_s: float | None = None
         self.ending: Ending | None = None
         self.quality = Quality()
+        self.defaults = PromptDefaults()
+        self.metadata: Mapping[str, str] = {}
+        self.client_state: str | None = None
         self.prompts: list[Prompt] = []
         self.utterances: dict[str, Utterance] = {}
         self.asked: list[tuple[str, Any]] = []
@@ -200,7 +205,7 @@ class FakeCall:
         )
         self.prompts.append(prompt)
         self.utterances[utterance_id] = registry.utterances[utterance_id] = utterance
-        registry.events.publish("speak.queued", call_id=self.id, data={"utterance_id": utterance_id})
+        registry.events.publish(types.SpeakQueued(utterance_id=utterance_id, text_chars=0), call_id=self.id)
         return utterance
 
     async def stop(self, scope: Literal["current", "all"]) -> tuple[list[str], float]:
@@ -213,6 +218,13 @@ class FakeCall:
         if self.paused == paused:
             raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
         self.paused = paused
+
+    def update(self, *, defaults: PromptDefaults, metadata: Mapping[str, str], client_state: str | None = None) -> None:
+        self._must_live()
+        if defaults.voice is not None or defaults.language is not None:
+            self._registry.source.check(TextContent("a", defaults.voice, defaults.language))
+        self._registry.source.lexicons.check(defaults.lexicons)
+        self.defaults, self.metadata, self.client_state = defaults, metadata, client_state
 
     def answer(self) -> None:
         self.machine.fire(CallEvent.ANSWER)
@@ -253,7 +265,11 @@ class FakeCallRegistry:
         self.config = config
         self.draining = False
         self.not_ready_because: str | None = None
-        self.events = EventBus(clock, max_subscribers=config.http.max_event_subscribers)
+        self.events = EventBus(
+            clock,
+            max_subscribers=config.http.max_event_subscribers,
+            history_size=config.http.event_history_size,
+        )
         self.source = FakeSpeechSource(config.tts)
         self.numbers = itertools.count(1)
         self.live: dict[str, FakeCall] = {}
@@ -302,6 +318,7 @@ class FakeCallRegistry:
             raise DuplicateId(f"there is a call {call_id!r} already")
         call = self.add(call_id, direction="outbound")
         call.callee = request.to
+        call.metadata, call.client_state = request.metadata, request.client_state
         if request.prompt is not None:
             call.speak(request.prompt)
         return call
@@ -310,7 +327,7 @@ class FakeCallRegistry:
         if self.draining:
             return False
         self.draining = True
-        self.events.publish("server.draining")
+        self.events.publish(types.ServerDraining(calls=len(self.live)))
         return True
 
 

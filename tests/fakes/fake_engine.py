@@ -7,7 +7,7 @@ from typing import NamedTuple
 from cc_tts.audio import AudioFormat, PcmChunk
 from cc_tts.errors import LanguageUnsupported, UnknownVoice
 from cc_tts.speech.chunks import SpeechChunk
-from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
+from cc_tts.speech.prompt import Content, PromptDefaults, SilenceContent, TextContent, ToneContent
 from cc_tts.voices.voice import Voice
 
 CHUNK_MS = 200
@@ -67,6 +67,10 @@ class FakeSource:
         if self.refusal is not None:
             raise self.refusal
         return VOICE if isinstance(content, TextContent) else None
+
+    def check_defaults(self, defaults: PromptDefaults) -> None:
+        if self.refusal is not None:
+            raise self.refusal
 
     def check_capacity(self, content: Content) -> None:
         if self.full is not None:

@@ -218,7 +218,7 @@ async def test_bad_request(
 
 async def test_method_not_allowed_names_the_methods(api: RunningApi) -> None:
     answered = await api.ask("PUT", "/v1/calls/c1")
-    assert answered.headers["Allow"] == "DELETE, GET, HEAD"
+    assert answered.headers["Allow"] == "DELETE, GET, HEAD, PATCH"
 
 
 @pytest.mark.parametrize(

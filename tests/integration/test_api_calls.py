@@ -56,6 +56,13 @@ async def test_a_call_as_clients_see_it(api: RunningApi) -> None:
             "late_frames": 0,
             "mos": None,
         },
+        "voice": None,
+        "language": None,
+        "speed": None,
+        "lexicons": [],
+        "barge_in": {"dtmf": None, "speech": False},
+        "metadata": {},
+        "client_state": None,
     }
 
 
@@ -159,6 +166,7 @@ async def test_speak(api: RunningApi) -> None:
             "barge_in": {"dtmf": False, "speech": False},
             "cache": "no",
             "then": "hangup",
+            "client_state": "step 3 ✓",
         },
     )
     assert answered.status == 201
@@ -180,6 +188,7 @@ async def test_speak(api: RunningApi) -> None:
         "spoken_text": "",
         "underruns": 0,
         "error": None,
+        "client_state": "step 3 ✓",
     }
     assert api.registry.live["c1"].prompts == [
         Prompt(
@@ -188,6 +197,7 @@ async def test_speak(api: RunningApi) -> None:
             utterance_id="u-1",
             barge_in_dtmf=False,
             then="hangup",
+            client_state="step 3 ✓",
         )
     ]
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
-from cc_tts.api import events
+from cc_tts.api.events import websocket
 from cc_tts.calls.ending import Ending
+from cc_tts.calls.events import types
 from cc_tts.config.schema import TokenConfig
 from cc_tts.media.quality import Quality
 from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_api
@@ -17,6 +18,11 @@ from tests.fakes.fake_calls import RunningApi, eventually, make_config, running_
 pytestmark = pytest.mark.integration
 
 PATH = "/v1/events"
+KEY = types.CallDtmf(digit="1", duration_ms=100, method="rfc4733")
+LONG = types.CallCommandFailed(command="hold", detail="x" * 20_000)
+INCOMING = types.CallIncoming(
+    direction="inbound", caller="a", callee="b", sip_call_id="s", headers={}, uri_parameters={}, source="127.0.0.1"
+)
 HANDSHAKE = (
     b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -45,8 +51,8 @@ async def close_of(socket: ClientWebSocketResponse) -> tuple[int | None, str | N
 
 async def test_the_envelope(api: RunningApi) -> None:
     async with api.session.ws_connect(PATH) as socket:
-        data = {"ending": Ending("completed", "remote_hangup", 200), "quality": Quality(packets_sent=5)}
-        published = api.registry.events.publish("call.terminated", call_id="c1", data=data)
+        data = types.CallTerminated(ending=Ending("completed", "remote_hangup", 200), quality=Quality(packets_sent=5))
+        published = api.registry.events.publish(data, call_id="c1")
         event = await next_event(socket)
         assert event["data"]["ending"] == {"result": "completed", "reason": "remote_hangup", "sip_code": 200}
         assert event["data"]["quality"]["packets_sent"] == 5
@@ -64,7 +70,7 @@ async def test_the_envelope(api: RunningApi) -> None:
 async def test_seq_counts_without_gaps_for_each_call(api: RunningApi) -> None:
     async with api.session.ws_connect(PATH) as socket:
         for number in range(40):
-            api.registry.events.publish("call.dtmf", call_id=f"c{number % 2}")
+            api.registry.events.publish(KEY, call_id=f"c{number % 2}")
         seen: dict[str, list[int]] = {"c0": [], "c1": []}
         for _ in range(40):
             event = await next_event(socket)
@@ -93,10 +99,10 @@ async def test_what_happens_from_the_handshake_on_is_sent(api: RunningApi) -> No
 async def test_filters(api: RunningApi, query: str, expected: list[str]) -> None:
     async with api.session.ws_connect(PATH + query) as socket:
         bus = api.registry.events
-        bus.publish("call.incoming", call_id="c1")
-        bus.publish("call.dtmf", call_id="c2")
-        bus.publish("call.dtmf", call_id="c1")
-        bus.publish("server.draining")
+        bus.publish(INCOMING, call_id="c1")
+        bus.publish(KEY, call_id="c2")
+        bus.publish(KEY, call_id="c1")
+        bus.publish(types.ServerDraining(calls=1))
         bus.close()
         seen = []
         async for message in socket:
@@ -145,7 +151,7 @@ async def test_an_unknown_version_of_websocket_is_426(api: RunningApi) -> None:
 async def test_a_full_queue_closes_with_1013_and_counts(api: RunningApi) -> None:
     async with api.session.ws_connect(PATH) as slow:
         for _ in range(51):  # at once: the server cannot send in between
-            api.registry.events.publish("call.dtmf", call_id="c1")
+            api.registry.events.publish(KEY, call_id="c1")
         assert await close_of(slow) == (1013, "too slow")
     assert "cctts_event_subscribers_dropped_total 1.0" in api.context.metrics.render().decode()
 
@@ -153,8 +159,8 @@ async def test_a_full_queue_closes_with_1013_and_counts(api: RunningApi) -> None
 async def test_a_reader_that_stops_is_dropped_while_others_go_on(
     api: RunningApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "SEND_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(events, "CLOSE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(websocket, "SEND_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(websocket, "CLOSE_TIMEOUT_S", 0.2)
     async with api.connect() as (reader, writer), api.session.ws_connect(PATH) as good:
         writer.write(HANDSHAKE)
         await reader.readuntil(b"\r\n\r\n")
@@ -162,10 +168,10 @@ async def test_a_reader_that_stops_is_dropped_while_others_go_on(
         published = 0
         async with asyncio.timeout(20):
             while api.registry.events.num_subscribers > 1:
-                api.registry.events.publish("call.dtmf", call_id="c1", data={"padding": "x" * 20_000})
+                api.registry.events.publish(LONG, call_id="c1")
                 published += 1
                 assert (await next_event(good))["seq"] == published
-        api.registry.events.publish("call.dtmf", call_id="c1")
+        api.registry.events.publish(KEY, call_id="c1")
         assert (await next_event(good))["seq"] == published + 1
         await eventually(lambda: "cctts_event_subscribers_dropped_total 1.0" in api.context.metrics.render().decode())
 
@@ -175,7 +181,7 @@ async def test_frames_from_the_client_are_thrown_away(api: RunningApi) -> None:
         await socket.send_str("hello")
         await socket.send_bytes(b"\x00" * 4000)
         await socket.ping()
-        api.registry.events.publish("call.dtmf", call_id="c1")
+        api.registry.events.publish(KEY, call_id="c1")
         assert (await next_event(socket))["seq"] == 1
 
 
@@ -187,7 +193,7 @@ async def test_frames_that_are_too_large_close_with_1009(api: RunningApi) -> Non
 
 async def test_too_many_frames_close_with_1008(api: RunningApi) -> None:
     async with api.session.ws_connect(PATH) as socket:
-        for _ in range(events.MAX_FRAMES_IN + 1):
+        for _ in range(websocket.MAX_FRAMES_IN + 1):
             await socket.send_str("x")
         assert await close_of(socket) == (1008, "too many frames")
     assert (await api.ask("GET", "/healthz")).status == 200
@@ -203,7 +209,7 @@ async def test_a_client_that_closes_is_forgotten(api: RunningApi) -> None:
 
 async def test_a_client_that_vanishes_is_forgotten(api: RunningApi, monkeypatch: pytest.MonkeyPatch) -> None:
     """No FIN, no answer to pings: the heartbeat finds out."""
-    monkeypatch.setattr(events, "HEARTBEAT_S", 0.2)
+    monkeypatch.setattr(websocket, "HEARTBEAT_S", 0.2)
     async with api.connect() as (reader, writer):
         writer.write(HANDSHAKE)
         await reader.readuntil(b"\r\n\r\n")

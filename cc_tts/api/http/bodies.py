@@ -33,7 +33,7 @@ JSON: Final = "application/json"
 T = TypeVar("T")
 
 _ENCODER: Final = msgspec.json.Encoder()
-_AT: Final = re.compile(r"(?P<what>.*) - at `(?:key in `)?(?P<path>\$[^`]*)`+", re.DOTALL)
+_AT: Final = re.compile(r"(?P<what>.*) - at `(?:key` in `)?(?P<path>\$[^`]*)`+", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.*)`", re.DOTALL)

@@ -1,5 +1,6 @@
 """``GET /v1/openapi.json``: OpenAPI 3.1, made from the route table and the types that validate requests."""
 
+import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -23,9 +24,9 @@ from cc_tts.errors import (
     UnsupportedMediaType,
 )
 
-ROUTES: Final = RouteTable()
+ROUTES: Final = RouteTable("Operations")
 DOCUMENT: Final = web.AppKey("openapi", bytes)
-_REF: Final = "#/components/schemas/{name}"
+REF: Final = "#/components/schemas/{name}"
 _PATH_NAME: Final = re.compile(r"\{(\w+)\}")
 _SWITCHING_PROTOCOLS: Final = 101
 _DESCRIPTION: Final = (
@@ -37,7 +38,14 @@ _RETRY_AFTER: Final = {
 }
 
 
-@ROUTES.add("GET", "/v1/openapi.json", scope=None, summary="This document", content_types=(JSON,))
+@ROUTES.add(
+    "GET",
+    "/v1/openapi.json",
+    scope=None,
+    summary="This document",
+    operation_id="getOpenApi",
+    content_types=(JSON,),
+)
 async def openapi_json(request: web.Request) -> web.Response:
     """Send the document that was made when the application was built."""
     return web.Response(body=request.app[DOCUMENT], content_type=JSON)
@@ -47,17 +55,21 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
     """The OpenAPI document of ``routes``."""
     types = {kind for route in routes for kind in (route.body, route.response) if kind is not None}
     ordered = sorted(types | {problems.Problem}, key=lambda kind: kind.__name__)
-    schemas, components = msgspec.json.schema_components(ordered, ref_template=_REF)
+    schemas, components = msgspec.json.schema_components(ordered, ref_template=REF)
     refs = dict(zip(ordered, schemas, strict=True))
+    for kind in ordered:
+        if names := getattr(kind, "exactly_one", ()):
+            components[kind.__name__]["oneOf"] = [{"required": [name]} for name in names]
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     for route in routes:
         paths[route.path][route.method.lower()] = _operation(route, refs)
     return {
         "openapi": "3.1.0",
         "info": {"title": "cc-tts control API", "version": __version__, "description": _DESCRIPTION},
+        "tags": [{"name": tag} for tag in dict.fromkeys(route.tag for route in routes)],
         "paths": dict(paths),
         "components": {
-            "schemas": _plain(components),
+            "schemas": plain(components),
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -65,7 +77,8 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
 
 def _operation(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": f"{route.method.lower()}_{route.handler.__name__}",
+        "operationId": route.operation_id,
+        "tags": [route.tag],
         "summary": route.summary,
         "responses": _responses(route, refs),
     }
@@ -77,8 +90,11 @@ def _operation(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
     if route.body is not None:
         operation["requestBody"] = {
             "required": not route.body_is_optional,
-            "content": {JSON: {"schema": refs[route.body]}, **{name: {} for name in route.other_bodies}},
+            "content": {JSON: {"schema": refs[route.body]}} | _contents(route.other_bodies),
         }
+        if route.examples:
+            examples = {name: {"value": value} for name, value in route.examples.items()}
+            operation["requestBody"]["content"][JSON]["examples"] = examples
     return operation
 
 
@@ -104,14 +120,7 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _responses(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:
-    done: dict[str, Any] = {"description": "Switching to WebSocket" if route.status == _SWITCHING_PROTOCOLS else "Done"}
-    if route.response is not None:
-        done["content"] = {JSON: {"schema": refs[route.response]}}
-    elif route.content_types:
-        done["content"] = {name: {} for name in route.content_types}
-    if route.location:
-        done["headers"] = {"Location": {"description": "Path of what was made.", "schema": {"type": "string"}}}
-    responses: dict[str, Any] = {str(route.status): done}
+    responses = _done(route, refs)
     by_status: dict[int, list[type[CcTtsError]]] = defaultdict(list)
     possible: list[type[CcTtsError]] = [*_guards(route), *route.errors, CcTtsError]
     for error in dict.fromkeys(possible):
@@ -127,6 +136,37 @@ def _responses(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
     return responses
 
 
+def _done(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:
+    """The responses of a request that was served."""
+    if route.status == _SWITCHING_PROTOCOLS:
+        switching = {"101": {"description": "Switching to WebSocket"}}
+        plain_http = {"200": {"description": route.summary, "content": _contents(route.content_types)}}
+        return switching | (plain_http if route.content_types else {})
+    done: dict[str, Any] = {"description": route.summary, "content": _contents(route.content_types)}
+    if route.response is not None:
+        done = {"description": _first_sentence(route.response), "content": {JSON: {"schema": refs[route.response]}}}
+    if route.location:
+        done["headers"] = {"Location": {"description": "Path of what was made.", "schema": {"type": "string"}}}
+    return {str(route.status): done}
+
+
+def _contents(media_types: Iterable[str]) -> dict[str, Any]:
+    return {name: _content(name) for name in media_types}
+
+
+def _content(media_type: str) -> dict[str, Any]:
+    """What a body or response of this type is: JSON of some shape, bytes, or text."""
+    if media_type == JSON:
+        return {"schema": {"type": "object"}}
+    is_binary = media_type.startswith("audio/")
+    return {"schema": {"type": "string", "format": "binary"} if is_binary else {"type": "string"}}
+
+
+def _first_sentence(kind: type[Any]) -> str:
+    words = " ".join((inspect.getdoc(kind) or "").replace("``", "`").split())
+    return words.partition(". ")[0].removesuffix(".") + "."
+
+
 def _guards(route: Route) -> Iterable[type[CcTtsError]]:
     """What the layers around a handler may respond with."""
     if route.scope is not None:
@@ -140,13 +180,13 @@ def _guards(route: Route) -> Iterable[type[CcTtsError]]:
         yield IdempotencyMismatch
 
 
-def _plain(node: Any) -> Any:
+def plain(node: Any) -> Any:
     """Docstrings as Markdown, and patterns without the part that only Python needs."""
     match node:
         case dict():
-            return {key: _plain(value) for key, value in node.items()}
+            return {key: plain(value) for key, value in node.items()}
         case list() | tuple():
-            return [_plain(value) for value in node]
+            return [plain(value) for value in node]
         case str():
             return node.replace("``", "`").removesuffix(r"(?!\n)")
     return node

@@ -1,6 +1,7 @@
 """Routes, declared beside their handlers: what the router, the guards and the OpenAPI document need to know of each."""
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -11,7 +12,7 @@ from aiohttp import web
 from cc_tts.config.schema import Scope
 from cc_tts.errors import CcTtsError
 
-Method = Literal["GET", "POST", "PUT", "DELETE"]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler = Callable[..., Awaitable[msgspec.Struct | web.StreamResponse]]
 """Takes the request and, if it has a second parameter, the decoded body. A struct is sent as JSON."""
 
@@ -31,17 +32,20 @@ class Query:
 class Route:
     """A method and a path with names in braces, and what is behind them.
 
-    ``scope`` ``None``: needs no token. ``body`` is what a request's JSON is decoded into, ``response`` what the response is
-    made of; ``other_bodies`` decode bodies of other media types into the same; ``content_types`` is for responses that are
-    not JSON. ``location`` begins the path of what was made; its id follows. A route that ``streams`` has no time limit of
-    its own and stores no response for an Idempotency-Key. ``errors`` are those of the handler; those of the guards are
-    added.
+    ``tag`` is the group it is shown in, ``operation_id`` the name that generated clients give it, ``examples`` are bodies
+    by their names. ``scope`` ``None``: needs no token. ``body`` is what a request's JSON is decoded into, ``response`` what
+    the response is made of; ``other_bodies`` decode bodies of other media types into the same; ``content_types`` is for
+    responses that are not JSON; with status 101 they come with 200, to clients that ask for no WebSocket. ``location``
+    begins the path of what was made; its id follows. A route that ``streams`` has no time limit of its own and stores no
+    response for an Idempotency-Key. ``errors`` are those of the handler; those of the guards are added.
     """
 
     method: Method
     path: str
     handler: Handler
     summary: str
+    tag: str
+    operation_id: str
     scope: Scope | None
     status: int = 200
     location: str = ""
@@ -51,6 +55,7 @@ class Route:
     content_types: tuple[str, ...] = ("application/json",)
     query: tuple[Query, ...] = ()
     errors: tuple[type[CcTtsError], ...] = ()
+    examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     streams: bool = False
 
     @property
@@ -60,10 +65,15 @@ class Route:
 
 
 class RouteTable(list[Route]):
-    """The routes of one module."""
+    """The routes of one module, which the OpenAPI document shows under one tag."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__()
+        self.tag = tag
 
     def add(self, method: Method, path: str, *, scope: Scope | None, **options: Any) -> Callable[[H], H]:
-        """Decorate a handler: its docstring is the summary, and its annotations are the types of body and response.
+        """Decorate a handler: its docstring is the summary, its name in camel case the operation id, and its annotations
+        are the types of body and response.
 
         ``options`` are the other fields of :class:`Route`.
         """
@@ -74,6 +84,8 @@ class RouteTable(list[Route]):
             response = signature.return_annotation
             known: dict[str, Any] = {
                 "summary": (inspect.getdoc(handler) or "").removesuffix("."),
+                "tag": self.tag,
+                "operation_id": _camel_case(handler.__name__),
                 "body": body[0] if body else None,
                 "response": response if issubclass(response, msgspec.Struct) else None,
             }
@@ -81,3 +93,7 @@ class RouteTable(list[Route]):
             return handler
 
         return declare
+
+
+def _camel_case(name: str) -> str:
+    return re.sub("_([a-z])", lambda match: match[1].upper(), name)

@@ -60,7 +60,7 @@ def test_the_pointer_names_the_fault(body: bytes, kind: type[ClientError], point
         (b'{"txt": "hi"}', schemas.Speak, "/txt: unknown field, did you mean text?"),
         (b'{"to": "sip:x@h", "form": "sip:y@h"}', schemas.Originate, "/form: unknown field, did you mean from?"),
         (b'{"barge_in": {"dtfm": true}}', schemas.Speak, "/barge_in/dtfm: unknown field, did you mean dtmf?"),
-        (b'{"zzz": 1}', schemas.Ring, "/zzz: unknown field; known here: early_media"),
+        (b'{"zzz": 1}', schemas.Ring, "/zzz: unknown field; known here: client_state, early_media"),
         (b'{"zzz": 1}', schemas.Empty, "/zzz: unknown field; known here: none"),
         (b'{"x": [{"yy": 1}]}', Outer, "/x/0/yy: unknown field, did you mean y?"),
         (b'{"queue": "repalce"}', schemas.Speak, "/queue: 'repalce' is none of append, replace, did you mean replace?"),

@@ -5,13 +5,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from jsonschema import Draft202012Validator
 from openapi_spec_validator import validate
 
 from cc_tts.api.app import build_app
-from cc_tts.api.http import openapi
+from cc_tts.api.http import bodies, openapi
 from cc_tts.api.routes import ROUTES
-from cc_tts.api.schemas import Speak
+from cc_tts.api.schemas import AudioSpeech, Originate, Play, Speak
 from cc_tts.config.schema import ALL_SCOPES
+from cc_tts.errors import CcTtsError
 from tests.fakes.fake_calls import make_context
 
 pytestmark = pytest.mark.unit
@@ -42,7 +44,7 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
     assert set(document["paths"]) == {
         "/v1/calls", "/v1/calls/{id}", "/v1/utterances/{id}", "/v1/voices", "/v1/audio/speech", "/v1/events",
             "/v1/lexicons", "/v1/lexicons/{name}",
-        "/healthz", "/readyz", "/metrics", "/v1/admin/drain", "/v1/openapi.json",
+        "/healthz", "/readyz", "/metrics", "/v1/admin/drain", "/v1/openapi.json", "/v1/asyncapi.json",
     } | {
         f"/v1/calls/{{id}}/{action}"
         for action in (
@@ -54,6 +56,7 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
 def test_operations_are_told_apart_and_say_who_may(document: Any) -> None:
     operations = [operation for methods in document["paths"].values() for operation in methods.values()]
     assert len({operation["operationId"] for operation in operations}) == len(operations)
+    assert all(re.fullmatch("[a-z]+([A-Z][a-z]+)+", operation["operationId"]) for operation in operations)
     for route in ROUTES:
         operation = document["paths"][route.path][route.method.lower()]
         assert ("security" in operation) == (route.scope in ALL_SCOPES)
@@ -82,3 +85,75 @@ def test_bodies_are_the_types_that_validate(document: Any) -> None:
     assert set(schema["properties"]) == {field.encode_name for field in msgspec.structs.fields(Speak)}
     assert schema["additionalProperties"] is False
     assert "``" not in msgspec.json.encode(document).decode()
+
+
+def test_operations_are_in_groups(document: Any) -> None:
+    listed = {tag["name"] for tag in document["tags"]}
+    used = {tuple(operation["tags"]) for methods in document["paths"].values() for operation in methods.values()}
+    assert used == {(name,) for name in listed}
+    assert document["paths"]["/v1/calls/{id}/speak"]["post"]["operationId"] == "speakOnCall"
+
+
+def test_examples_are_bodies_that_are_taken(document: Any) -> None:
+    shown = 0
+    for route in ROUTES:
+        if not route.examples:
+            continue
+        content = document["paths"][route.path][route.method.lower()]["requestBody"]["content"]["application/json"]
+        for name, value in route.examples.items():
+            assert content["examples"][name]["value"] == value
+            assert schema_of(document, content["schema"]).is_valid(value), (route.path, name)
+            assert is_taken(value, route.body), (route.path, name)
+            shown += 1
+    assert shown > 10
+    for path in ("/v1/calls", "/v1/calls/{id}/speak", "/v1/calls/{id}/play", "/v1/audio/speech"):
+        assert "examples" in document["paths"][path]["post"]["requestBody"]["content"]["application/json"], path
+
+
+def schema_of(document: Any, schema: Any) -> Draft202012Validator:
+    return Draft202012Validator({**schema, "components": document["components"]})
+
+
+def is_taken(value: Any, kind: Any) -> bool:
+    """Whether the server takes a body, as far as no engine and no call are asked."""
+    try:
+        body = bodies.decode(msgspec.json.encode(value), kind)
+        for name in ("prompt", "request", "content"):
+            if (use := getattr(body, name, None)) is not None:
+                use()
+    except CcTtsError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        *((Speak, value) for value in ({}, {"text": "a"}, {"ssml": "<speak>a</speak>"}, {"voice": "x"})),
+        (Speak, {"text": "a", "ssml": "<speak>a</speak>"}),
+        *((Play, value) for value in ({}, {"tone": "beep"}, {"silence_ms": 10}, {"tone": "beep", "silence_ms": 10})),
+        *((AudioSpeech, value) for value in ({}, {"input": "a"}, {"ssml": "<speak>a</speak>"})),
+        (AudioSpeech, {"input": "a", "ssml": "<speak>a</speak>"}),
+        *((Originate, {"to": "sip:x@h", "speak": value}) for value in ("a", {"text": "a"}, {}, {"voice": "x"})),
+        (Originate, {"to": "sip:x@h", "metadata": {"a b": "c"}}),
+        (Originate, {"to": "sip:x@h", "metadata": {str(number): "c" for number in range(17)}}),
+        (Speak, {"text": "a", "client_state": "x" * 1025}),
+    ],
+    ids=repr,
+)
+def test_the_document_takes_what_the_server_takes(document: Any, kind: Any, value: Any) -> None:
+    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
+    assert schema_of(document, schema).is_valid(value) == is_taken(value, kind)
+
+
+def test_responses_that_are_not_json_are_described(document: Any) -> None:
+    speech = document["paths"]["/v1/audio/speech"]["post"]["responses"]["200"]["content"]
+    assert set(speech) == {"audio/wav", "audio/pcm", "audio/basic"}
+    assert all(content["schema"] == {"type": "string", "format": "binary"} for content in speech.values())
+    events = document["paths"]["/v1/events"]["get"]["responses"]
+    assert events["200"]["content"] == {"text/event-stream": {"schema": {"type": "string"}}}
+    assert "content" not in events["101"]
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for response in operation["responses"].values():
+                assert all("schema" in content for content in response.get("content", {}).values())

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceState
-from cc_tts.calls.events import EventBus
+from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.player import MAX_ON_LINE, PromptPlayer
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Utterance

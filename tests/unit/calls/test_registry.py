@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from cc_tts.calls.call_state import CallState
+from cc_tts.calls.events import types
 from cc_tts.calls.registry import OVERLOAD_EVENT_INTERVAL_S, OriginateRequest
 from cc_tts.errors import (
     CallNotFound,
@@ -446,4 +447,5 @@ async def test_what_is_asserted_of_a_caller_is_told_of_trusted_peers(exchange: E
         call = exchange.registry.call(source)
         assert (call.headers, call.uri_parameters) == (headers, parameters)
         (event,) = [event for event in exchange.seen if event.call_id == source and event.type == "call.incoming"]
-        assert (event.data["headers"], event.data["uri_parameters"]) == (headers, parameters)
+        assert isinstance(event.data, types.CallIncoming)
+        assert (event.data.headers, event.data.uri_parameters) == (headers, parameters)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cc_tts.calls.events import EventBus
+from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.player import PromptPlayer
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Utterance

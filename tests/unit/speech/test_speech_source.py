@@ -13,12 +13,13 @@ from cc_tts.errors import (
     LanguageUnsupported,
     NothingToSay,
     TextTooLong,
+    UnknownLexicon,
     UnknownVoice,
     Unprocessable,
 )
 from cc_tts.media.tones import MAX_TONE_MS
 from cc_tts.speech.chunks import CHUNK_MS, SpeechChunk
-from cc_tts.speech.prompt import Content, SilenceContent, TextContent, ToneContent
+from cc_tts.speech.prompt import Content, PromptDefaults, SilenceContent, TextContent, ToneContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.chunker import SLICE_CHARS
 from cc_tts.text.normalizer import Normalizer
@@ -170,3 +171,23 @@ async def test_markup_is_kept_where_the_configuration_says_so() -> None:
     engine = FakeEngine()
     await read(make(engine, markdown="keep"), TextContent("See [our site](https://a.com)."))
     assert "a dot com" in engine.streams[0].pushed[0]
+
+
+@pytest.mark.parametrize(
+    ("defaults", "error"),
+    [
+        (PromptDefaults(voice="nobody"), UnknownVoice),
+        (PromptDefaults(voice="nobody", language="de"), UnknownVoice),
+        (PromptDefaults(language="fr"), LanguageUnsupported),
+        (PromptDefaults(lexicons=("none",)), UnknownLexicon),
+    ],
+    ids=repr,
+)
+def test_defaults_of_a_call_are_refused_early(defaults: PromptDefaults, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        make().check_defaults(defaults)
+
+
+def test_defaults_of_a_call_that_can_be_used() -> None:
+    for defaults in (PromptDefaults(), PromptDefaults(voice="de", language="de"), PromptDefaults(language="de-AT")):
+        make().check_defaults(defaults)

@@ -1,0 +1,116 @@
+"""``GET /v1/events``: what one reader subscribes to, over a WebSocket or as server-sent events, whichever it asks for."""
+
+import asyncio
+from contextlib import closing
+from typing import Final, TypedDict
+
+from aiohttp import WSCloseCode, web
+
+from cc_tts import logs
+from cc_tts.api.context import CONTEXT
+from cc_tts.api.events import server_sent, websocket
+from cc_tts.api.http.connections import abort
+from cc_tts.api.http.problems import UpgradeRequired
+from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.calls.events.types import EVENTS
+from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest
+
+MAX_CALL_ID_CHARS: Final = 200
+QUERY: Final = (
+    Query(name="call_id", description="Only events of this call.", schema={"type": "string"}),
+    Query(
+        name="types",
+        description=f"Only these types, separated by commas: {', '.join(EVENTS)}.",
+        schema={"type": "string"},
+    ),
+    Query(
+        name="since",
+        description="The id of an event: begin with the one after it. The header Last-Event-ID goes before it.",
+        schema={"type": "string"},
+    ),
+)
+
+ROUTES: Final = RouteTable("Events")
+
+log = logs.get(__name__)
+
+
+class _Filters(TypedDict):
+    call_id: str | None
+    types: frozenset[str] | None
+
+
+@ROUTES.add(
+    "GET",
+    "/v1/events",
+    scope="read",
+    operation_id="streamEvents",
+    status=101,
+    content_types=(server_sent.CONTENT_TYPE,),
+    query=QUERY,
+    errors=(UpgradeRequired, CapacityExceeded, EventsGone),
+    streams=True,
+)
+async def events(request: web.Request) -> web.StreamResponse:
+    """Events as they happen, over a WebSocket, or as server-sent events for Accept: text/event-stream."""
+    context = request.app[CONTEXT]
+    bus, metrics = context.registry.events, context.metrics
+    filters, since = _filters(request), _since(request)
+    socket = websocket.new_socket()
+    is_websocket = bool(socket.can_prepare(request))
+    if not is_websocket and not server_sent.is_asked_for(request):
+        raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1) or Accept: text/event-stream")
+    response = socket if is_websocket else server_sent.new_response()
+
+    def on_too_slow() -> None:
+        metrics.event_subscribers_dropped.inc()
+        log.info("event_subscriber_too_slow")
+
+    # subscribed before the response begins: what happens after it is in the queue
+    queue_size = context.config.http.event_queue_size
+    with closing(bus.subscribe(**filters, since=since, max_queued=queue_size)) as subscription:
+        begin_id = since or bus.last_id
+        await response.prepare(request)
+        metrics.event_subscribers.set(bus.num_subscribers)
+        try:
+            if is_websocket:
+                await websocket.serve(request, socket, subscription, on_too_slow=on_too_slow)
+            else:
+                await server_sent.serve(
+                    request, response, subscription, bus, begin_id=begin_id, on_too_slow=on_too_slow
+                )
+        except ConnectionError:
+            log.debug("event_subscriber_gone")
+        except Exception:  # the response has begun: there is no status left to give
+            log.exception("event_subscriber_failed")
+            abort(request)
+        finally:
+            subscription.close()
+            metrics.event_subscribers.set(bus.num_subscribers)
+    return response
+
+
+async def close_all(
+    app: web.Application, code: WSCloseCode = WSCloseCode.GOING_AWAY, message: bytes = b"the server stops"
+) -> None:
+    """End every stream of events. Without a code this is a handler of ``on_shutdown``."""
+    open_streams, open_sockets = app[server_sent.OPEN_STREAMS], app[websocket.OPEN_SOCKETS]
+    for subscription in tuple(open_streams):
+        subscription.close()
+    closings = [socket.close(code=code, message=message) for socket in tuple(open_sockets)]
+    await asyncio.gather(*closings, return_exceptions=True)
+
+
+def _filters(request: web.Request) -> _Filters:
+    call_id = request.query.get("call_id") or None
+    if call_id is not None and len(call_id) > MAX_CALL_ID_CHARS:
+        raise MalformedRequest(f"call_id has at most {MAX_CALL_ID_CHARS} characters")
+    text = request.query.get("types", "")
+    types = frozenset(name for part in text.split(",") if (name := part.strip()))
+    if unknown := sorted(types - EVENTS.keys()):
+        raise MalformedRequest(f"no event type {unknown[0][:40]!r}; known: {', '.join(EVENTS)}")
+    return {"call_id": call_id, "types": types or None}
+
+
+def _since(request: web.Request) -> str | None:
+    return request.headers.get("Last-Event-ID") or request.query.get("since") or None

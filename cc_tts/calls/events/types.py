@@ -1,0 +1,194 @@
+"""What each type of event says, one struct a type. The API's documents are made of these structs.
+
+To add a type, write its struct and name it in :data:`EVENTS`; ``type`` is the word that clients see, the docstring is
+what they read about it.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from cc_tts.calls.ending import Ending
+from cc_tts.calls.utterance import CompletionCause
+from cc_tts.media.quality import Quality
+
+Milliseconds = Annotated[float, Meta(description="Milliseconds.")]
+ClientState = Annotated[
+    str | UnsetType, Meta(description="As the client gave it with the command; left out if it gave none.")
+]
+
+
+class EventData(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all: the member ``data`` of an event."""
+
+    type: ClassVar[str]
+
+
+class CallData(EventData, frozen=True, kw_only=True):
+    """Base of what happens to a call; both fields are those of the call."""
+
+    client_state: Annotated[
+        str | UnsetType, Meta(description="Of the last command on the call that gave one; left out if none did.")
+    ] = UNSET
+    metadata: Annotated[
+        Mapping[str, str] | UnsetType, Meta(description="Of the call; left out while there is none.")
+    ] = UNSET
+
+
+class SpeakData(EventData, frozen=True, kw_only=True):
+    """Base of what happens to an utterance; ``client_state`` is that of the command that asked for it."""
+
+    utterance_id: str
+    client_state: ClientState = UNSET
+
+
+class _Parties(CallData, frozen=True, kw_only=True):
+    direction: Literal["inbound", "outbound"]
+    caller: str
+    callee: str
+    sip_call_id: Annotated[str, Meta(description="Empty for a call that we place, until the far side responds.")]
+    headers: Annotated[
+        Mapping[str, str], Meta(description="X-* and User-to-User of the INVITE, and identities of trusted peers.")
+    ]
+    uri_parameters: Annotated[Mapping[str, str], Meta(description="Of the Request-URI, from trusted peers only.")]
+
+
+class CallIncoming(_Parties, frozen=True, kw_only=True):
+    """An INVITE came in."""
+
+    type: ClassVar[str] = "call.incoming"
+    source: Annotated[str, Meta(description="The address it came from.")]
+
+
+class CallOutgoing(_Parties, frozen=True, kw_only=True):
+    """A call is being placed."""
+
+    type: ClassVar[str] = "call.outgoing"
+
+
+class CallEarly(CallData, frozen=True, kw_only=True):
+    """It rings: a provisional response went out or came in."""
+
+    type: ClassVar[str] = "call.early"
+    sip_code: int
+
+
+class CallEstablished(CallData, frozen=True, kw_only=True):
+    """The call is answered and acknowledged."""
+
+    type: ClassVar[str] = "call.established"
+    codec: str | None
+    clock_rate_hz: int | None
+
+
+class CallHeld(CallData, frozen=True, kw_only=True):
+    """The call was put on hold."""
+
+    type: ClassVar[str] = "call.held"
+    by: Annotated[Literal["local", "remote"], Meta(description="Which side holds it.")]
+
+
+class CallUnheld(CallData, frozen=True, kw_only=True):
+    """The call was taken off hold."""
+
+    type: ClassVar[str] = "call.unheld"
+
+
+class CallDtmf(CallData, frozen=True, kw_only=True):
+    """The caller pressed a key; sent when it goes up."""
+
+    type: ClassVar[str] = "call.dtmf"
+    digit: str
+    duration_ms: Annotated[int, Meta(description="Milliseconds; 0 if the sender gave none.")]
+    method: Literal["rfc4733", "sip_info"]
+
+
+class CallCommandFailed(CallData, frozen=True, kw_only=True):
+    """A command that was accepted could not be carried out. A call that cannot be answered ends; any other goes on."""
+
+    type: ClassVar[str] = "call.command_failed"
+    command: str
+    detail: str
+
+
+class CallTerminated(CallData, frozen=True, kw_only=True):
+    """The call is over; its last event."""
+
+    type: ClassVar[str] = "call.terminated"
+    ending: Ending
+    quality: Quality
+
+
+class SpeakQueued(SpeakData, frozen=True, kw_only=True):
+    """A prompt was accepted."""
+
+    type: ClassVar[str] = "speak.queued"
+    text_chars: Annotated[int, Meta(description="Characters of its text; 0 for tones and silence.")]
+
+
+class SpeakStarted(SpeakData, frozen=True, kw_only=True):
+    """The first frame that carries speech was sent."""
+
+    type: ClassVar[str] = "speak.started"
+    time_to_first_audio_ms: Milliseconds | None
+    time_to_first_pcm_ms: Milliseconds | None
+
+
+class SpeakMark(SpeakData, frozen=True, kw_only=True):
+    """A mark of SSML was reached."""
+
+    type: ClassVar[str] = "speak.mark"
+    name: str
+    played_ms: Annotated[float, Meta(description="Its place in the audio of the utterance, milliseconds.")]
+
+
+class SpeakComplete(SpeakData, frozen=True, kw_only=True):
+    """Nothing more will be heard of the utterance; its last event."""
+
+    type: ClassVar[str] = "speak.complete"
+    completion_cause: CompletionCause
+    played_ms: Milliseconds
+    spoken_text: Annotated[str, Meta(description="What the caller heard, in the words that were sent.")]
+    underruns: int
+    time_to_first_audio_ms: Milliseconds | None
+    error: Annotated[str | None, Meta(description="The code of what failed, with the cause `error`.")]
+
+
+class ServerDraining(EventData, frozen=True, kw_only=True):
+    """The server takes no new calls and exits when the last one has ended."""
+
+    type: ClassVar[str] = "server.draining"
+    calls: Annotated[int, Meta(description="Calls that are up.")]
+
+
+class ServerOverloaded(EventData, frozen=True, kw_only=True):
+    """A call was refused for want of capacity; at most one event a second."""
+
+    type: ClassVar[str] = "server.overloaded"
+    calls: Annotated[int, Meta(description="Calls that are up.")]
+    draining: bool
+
+
+EVENTS: Final[Mapping[str, type[EventData]]] = {
+    each.type: each
+    for each in (
+        CallIncoming,
+        CallOutgoing,
+        CallEarly,
+        CallEstablished,
+        CallHeld,
+        CallUnheld,
+        CallDtmf,
+        CallCommandFailed,
+        CallTerminated,
+        SpeakQueued,
+        SpeakStarted,
+        SpeakMark,
+        SpeakComplete,
+        ServerDraining,
+        ServerOverloaded,
+    )
+}
+"""Every type of event, in the order in which documents list them."""

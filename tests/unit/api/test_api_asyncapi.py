@@ -1,0 +1,172 @@
+"""The AsyncAPI document is well formed and describes what the server publishes."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from jsonschema import Draft202012Validator
+from msgspec import UNSET
+
+from cc_tts.api.events import asyncapi
+from cc_tts.api.events.stream import QUERY
+from cc_tts.calls.ending import Ending
+from cc_tts.calls.events import types
+from cc_tts.calls.events.bus import EventBus
+from cc_tts.calls.utterance import CompletionCause
+from cc_tts.media.quality import Quality
+from tests.fakes.fake_line import FakeClock
+
+pytestmark = pytest.mark.unit
+
+PARTIES: dict[str, Any] = {
+    "caller": "<sip:a@h>",
+    "callee": "<sip:b@h>",
+    "sip_call_id": "s",
+    "headers": {"X-A": "1"},
+    "uri_parameters": {},
+}
+SAMPLES: tuple[types.EventData, ...] = (
+    types.CallIncoming(direction="inbound", source="192.0.2.1", **PARTIES),
+    types.CallOutgoing(direction="outbound", client_state="s", metadata={"a": "b"}, **PARTIES),
+    types.CallEarly(sip_code=183),
+    types.CallEstablished(codec=None, clock_rate_hz=None),
+    types.CallEstablished(codec="PCMU", clock_rate_hz=8000),
+    types.CallHeld(by="remote"),
+    types.CallUnheld(),
+    types.CallDtmf(digit="#", duration_ms=0, method="sip_info"),
+    types.CallCommandFailed(command="hold", detail="no"),
+    types.CallTerminated(ending=Ending("failed", "unreachable"), quality=Quality()),
+    types.CallTerminated(ending=Ending("rejected", "redirected", 302, ("sip:c@h",)), quality=Quality(mos=4.1)),
+    types.SpeakQueued(utterance_id="u", text_chars=3, client_state="s"),
+    types.SpeakStarted(utterance_id="u", time_to_first_audio_ms=None, time_to_first_pcm_ms=1.5),
+    types.SpeakMark(utterance_id="u", name="m", played_ms=20),
+    types.SpeakComplete(
+        utterance_id="u",
+        completion_cause=CompletionCause.BARGE_IN,
+        played_ms=20.5,
+        spoken_text="",
+        underruns=0,
+        time_to_first_audio_ms=None,
+        error=None,
+    ),
+    types.ServerDraining(calls=0),
+    types.ServerOverloaded(calls=4, draining=False),
+)
+REF = {
+    "type": "object",
+    "required": ["$ref"],
+    "properties": {"$ref": {"type": "string"}},
+    "additionalProperties": False,
+}
+ASYNCAPI: dict[str, Any] = {
+    "type": "object",
+    "required": ["asyncapi", "info", "channels", "operations", "components"],
+    "additionalProperties": False,
+    "properties": {
+        "asyncapi": {"const": "3.0.0"},
+        "info": {"type": "object", "required": ["title", "version"]},
+        "defaultContentType": {"const": "application/json"},
+        "channels": {
+            "additionalProperties": {
+                "required": ["address", "messages"],
+                "properties": {"messages": {"minProperties": 1, "additionalProperties": REF}},
+            }
+        },
+        "operations": {
+            "additionalProperties": {
+                "required": ["action", "channel", "messages"],
+                "properties": {
+                    "action": {"enum": ["send", "receive"]},
+                    "channel": REF,
+                    "messages": {"type": "array", "items": REF, "minItems": 1},
+                    "security": {"type": "array", "items": REF},
+                },
+            }
+        },
+        "components": {
+            "propertyNames": {"enum": ["messages", "schemas", "securitySchemes"]},
+            "additionalProperties": {"propertyNames": {"pattern": r"^[A-Za-z0-9._-]+$"}},
+            "properties": {"messages": {"additionalProperties": {"required": ["name", "title", "summary", "payload"]}}},
+        },
+    },
+}
+"""What of AsyncAPI 3.0.0 the document uses."""
+
+
+@pytest.fixture(scope="module")
+def document() -> Any:
+    return msgspec.json.decode(msgspec.json.encode(asyncapi.document()))
+
+
+def resolved(document: Any, ref: str) -> Any:
+    node = document
+    for name in ref.removeprefix("#/").split("/"):
+        node = node[name]
+    return node
+
+
+def validator_of(document: Any, kind: str) -> Draft202012Validator:
+    """Strict: a property that the document does not name is a fault."""
+
+    def strict(node: Any) -> Any:
+        if isinstance(node, list):
+            return [strict(each) for each in node]
+        if not isinstance(node, dict):
+            return node
+        found = {name: strict(each) for name, each in node.items()}
+        return found if "properties" not in node else {"additionalProperties": False} | found
+
+    payload = document["components"]["messages"][kind]["payload"]
+    return Draft202012Validator(strict({**payload, "components": {"schemas": document["components"]["schemas"]}}))
+
+
+def test_it_is_well_formed(document: Any) -> None:
+    Draft202012Validator(ASYNCAPI).validate(document)
+    for schema in document["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+
+
+def test_every_reference_leads_somewhere(document: Any) -> None:
+    def walk(node: Any) -> None:
+        for each in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+            walk(each)
+        if isinstance(node, dict) and isinstance(node.get("$ref"), str):
+            assert resolved(document, node["$ref"])
+
+    walk(document)
+
+
+def test_it_names_every_type_of_event(document: Any) -> None:
+    names = list(types.EVENTS)
+    assert list(document["channels"]["events"]["messages"]) == names
+    assert list(document["components"]["messages"]) == names
+    sent = [resolved(document, each["$ref"]) for each in document["operations"]["sendEvents"]["messages"]]
+    assert [resolved(document, each["$ref"])["name"] for each in sent] == names
+    assert all(resolved(document, each["$ref"])["summary"] for each in sent)
+
+
+def test_it_names_the_parameters_of_the_route(document: Any) -> None:
+    query = document["channels"]["events"]["bindings"]["ws"]["query"]["properties"]
+    assert set(query) == {each.name for each in QUERY} == {"call_id", "types", "since"}
+
+
+@pytest.mark.parametrize("data", SAMPLES, ids=repr)
+def test_what_is_published_is_what_is_described(document: Any, data: types.EventData) -> None:
+    call_id = None if data.type.startswith("server.") else "c1"
+    event = msgspec.json.decode(msgspec.json.encode(EventBus(FakeClock()).publish(data, call_id=call_id)))
+    validator_of(document, data.type).validate(event)
+    for other in types.EVENTS.keys() - {data.type}:
+        assert not validator_of(document, other).is_valid(event)
+    required = {
+        field.encode_name
+        for field in msgspec.structs.fields(type(data))
+        if field.default is not UNSET and field.required
+    }
+    assert required <= event["data"].keys()
+    for name in required:
+        less = {**event, "data": {key: value for key, value in event["data"].items() if key != name}}
+        assert not validator_of(document, data.type).is_valid(less), name
+
+
+def test_every_type_has_a_sample() -> None:
+    assert {type(data) for data in SAMPLES} == set(types.EVENTS.values())

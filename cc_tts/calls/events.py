@@ -18,6 +18,7 @@ EVENT_TYPES = (
     "call.held",
     "call.unheld",
     "call.dtmf",
+    "call.gather_complete",
     "call.command_failed",
     "call.terminated",
     "speak.queued",

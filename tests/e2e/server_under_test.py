@@ -196,6 +196,11 @@ class Server:
         async with self._session.post(self.url + path, json=body) as answer:
             return answer.status, await answer.json(content_type=None)
 
+    async def delete(self, path: str) -> tuple[int, Json]:
+        """Status and body of a DELETE."""
+        async with self._session.delete(self.url + path) as answer:
+            return answer.status, await answer.json(content_type=None)
+
     async def calls(self, state: str = "") -> list[Json]:
         """Calls of this test, live ones and ended ones still kept."""
         status, answer = await self.get("/v1/calls" + (f"?state={state}" if state else ""))

@@ -137,6 +137,10 @@ class UtteranceNotFound(NotFound, code="utterance_not_found", title="No such utt
     """No utterance with this id is known."""
 
 
+class GatherNotFound(NotFound, code="gather_not_found", title="No gather runs"):
+    """No gather runs on this call."""
+
+
 class LexiconNotFound(NotFound, code="lexicon_not_found", title="No such lexicon"):
     """No lexicon has this name."""
 
@@ -151,6 +155,10 @@ class WrongState(ClientError, code="wrong_state", title="Not in this state", htt
 
 class DuplicateId(WrongState, code="duplicate_id", title="The id is taken"):
     """The id supplied by the client is taken."""
+
+
+class GatherActive(WrongState, code="gather_active", title="A gather runs already"):
+    """One gather runs on a call at a time."""
 
 
 class EventsGone(ClientError, code="events_gone", title="Events no longer kept", http=410):

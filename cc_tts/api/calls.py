@@ -1,4 +1,4 @@
-"""Handlers of ``/v1/calls``: list, place, answer, hold and end calls."""
+"""Handlers of ``/v1/calls``: list, place, answer, hold and end calls; send and collect keys."""
 
 from typing import Final
 
@@ -17,9 +17,12 @@ from cc_tts.errors import (
     Draining,
     DuplicateId,
     EngineOverloaded,
+    GatherActive,
+    GatherNotFound,
     LanguageUnsupported,
     MalformedRequest,
     NothingToSay,
+    QueueFull,
     SsmlMalformed,
     TextTooLong,
     UnknownLexicon,
@@ -40,6 +43,16 @@ OF_TEXT: Final = (
     EngineOverloaded,
 )
 """Errors of text to speak."""
+
+_PROMPT_FIELDS: Final = {
+    DuplicateId: "/prompt/utterance_id",
+    UnknownVoice: "/prompt/voice",
+    UnknownLexicon: "/prompt/lexicons",
+    LanguageUnsupported: "/prompt/language",
+    NothingToSay: "/prompt",
+    TextTooLong: "/prompt",
+}
+"""Where an error lies in the body of a gather."""
 
 ROUTES: Final = RouteTable("Calls")
 
@@ -222,3 +235,29 @@ async def dtmf(request: web.Request, body: schemas.Dtmf) -> views.Call:
     call = call_of(request)
     call.send_dtmf(body.digits, duration_ms=body.duration_ms)
     return after_command(call, body.client_state)
+
+
+@ROUTES.add(
+    "POST",
+    "/v1/calls/{id}/gather",
+    scope="call",
+    status=201,
+    errors=(*ON_A_CALL, GatherActive, DuplicateId, QueueFull, Draining, *OF_TEXT),
+)
+async def start_gather(request: web.Request, body: schemas.Gather) -> views.Gather:
+    """Collect keys; call.gather_complete has the result."""
+    wanted = body.request()
+    with bodies.located(_PROMPT_FIELDS):
+        return views.Gather.of(call_of(request).gather(wanted))
+
+
+@ROUTES.add("GET", "/v1/calls/{id}/gather", scope="read", errors=(CallNotFound, GatherNotFound))
+async def get_gather(request: web.Request) -> views.Gather:
+    """The gather that runs."""
+    return views.Gather.of(call_of(request).running_gather)
+
+
+@ROUTES.add("DELETE", "/v1/calls/{id}/gather", scope="call", errors=(*ON_A_CALL, GatherNotFound))
+async def stop_gather(request: web.Request) -> views.Gather:
+    """Stop the gather that runs; its result is cancelled."""
+    return views.Gather.of(call_of(request).stop_gather())

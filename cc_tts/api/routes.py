@@ -19,7 +19,6 @@ ROUTES: Final = (
 )
 NOT_IN_THIS_VERSION: Final = (
     "/v1/calls/{id}/transfer",
-    "/v1/calls/{id}/gather",
     "/v1/calls/{id}/record",
     "/v1/calls/{id}/recording",
     "/v1/calls/{id}/stream",

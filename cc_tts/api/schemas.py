@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.api import sip_fields
+from cc_tts.calls.gather import DEFAULT_TIMEOUT_MS, MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
 from cc_tts.media.tones import MAX_TONE_MS
@@ -61,6 +62,9 @@ LexiconNames = Annotated[
     tuple[Annotated[str, Meta(max_length=64)], ...],
     Meta(max_length=10, description="Asked in this order, before those of the voice and of the config."),
 ]
+DtmfKeys = Annotated[str, Meta(pattern=r"^[0-9A-D*#]{1,16}$(?!\n)")]
+FinishKeys = Annotated[str, Meta(pattern=r"^[0-9A-D*#]{0,16}$(?!\n)")]
+GatherMs = Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_MS)]
 SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
 ToneMs = Annotated[int, Meta(ge=1, le=MAX_TONE_MS)]
 Tone = Annotated[
@@ -209,25 +213,25 @@ class Play(PromptFields, frozen=True):
     url: NotYet = UNSET
     duration_ms: Annotated[ToneMs, Meta(description="Of a tone; 1000 if left out.")] | None = None
 
-    def prompt(self) -> Prompt:
-        """The prompt.
+    def prompt(self, *, pointer: str = "") -> Prompt:
+        """The prompt. ``pointer`` is where this body lies in the request.
 
         Raises:
             Unprocessable: an option that is not in this version.
             MalformedRequest: not exactly one thing to play.
         """
-        self.refuse_fields("url")
+        self.refuse_fields("url", pointer=pointer)
         faults = []
         content: Content
         if self.tone is not UNSET and self.silence_ms is UNSET:
             content = ToneContent(self.tone) if self.duration_ms is None else ToneContent(self.tone, self.duration_ms)
         elif self.silence_ms is not UNSET and self.tone is UNSET:
             if self.duration_ms is not None:
-                faults = [FieldError("/duration_ms", "goes with tone; the length of silence is silence_ms")]
+                faults = [FieldError(f"{pointer}/duration_ms", "goes with tone; the length of silence is silence_ms")]
             content = SilenceContent(self.silence_ms)
         else:
-            raise MalformedRequest.about(FieldError("", "exactly one of tone and silence_ms is needed"))
-        return self.to_prompt(content, faults)
+            raise MalformedRequest.about(FieldError(pointer, "exactly one of tone and silence_ms is needed"))
+        return self.to_prompt(content, faults, pointer=pointer)
 
 
 class Originate(Body, frozen=True):
@@ -331,6 +335,73 @@ class CallUpdate(Body, frozen=True):
         merged = {name: value for name, value in changed.items() if value is not None}
         refuse([FieldError("/metadata", f"at most {MAX_METADATA} names in all")] if len(merged) > MAX_METADATA else [])
         return merged
+
+
+class GatherPrompt(Speak, frozen=True):
+    """What is said or played before keys are collected: as for …/speak, or a tone or silence as for …/play."""
+
+    exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml", "tone", "silence_ms")
+    tone: Tone | UnsetType = UNSET
+    silence_ms: ToneMs | UnsetType = UNSET
+    duration_ms: Annotated[ToneMs, Meta(description="Of a tone; 1000 if left out.")] | None = None
+
+    def to_gather(self, pointer: str, barge_in: BargeIn) -> Prompt:
+        """The prompt. ``barge_in`` is that of the gather, which this one's own overrides.
+
+        Raises:
+            Unprocessable, SsmlMalformed, MalformedRequest: as :meth:`Speak.prompt` and :meth:`Play.prompt`.
+        """
+        if self.then != "stay":
+            refuse([FieldError(f"{pointer}/then", "a prompt of a gather does not end the call")])
+        if self.tone is UNSET and self.silence_ms is UNSET:
+            prompt = self.prompt(pointer=pointer)
+        else:
+            if self.text is not UNSET or self.ssml is not UNSET:
+                raise MalformedRequest.about(FieldError(pointer, "either words, or a tone or silence"))
+            played = {name: getattr(self, name) for name in (*PromptFields.__struct_fields__, *_PLAYED)}
+            prompt = Play(**played).prompt(pointer=pointer)
+        dtmf = barge_in.dtmf if self.barge_in.dtmf is None else self.barge_in.dtmf
+        return dataclasses.replace(prompt, barge_in_dtmf=dtmf)
+
+
+_PLAYED: Final = ("tone", "silence_ms", "duration_ms")
+
+
+class Gather(OptionalBody, frozen=True):
+    """Keys to collect from the caller. A timeout that is null never ends it."""
+
+    gather_id: Id | None = None
+    min_digits: Annotated[int, Meta(ge=0, le=MAX_DIGITS)] = 1
+    max_digits: Annotated[int, Meta(ge=1, le=MAX_DIGITS)] = MAX_DIGITS
+    finish_on_key: Annotated[FinishKeys, Meta(description="Keys that end it and are no part of the digits.")] = "#"
+    valid_digits: Annotated[DtmfKeys, Meta(description="With any other key the digits are not valid.")] = "0123456789*#"
+    initial_timeout_ms: Annotated[GatherMs | None, Meta(description="Up to the first key.")] = DEFAULT_TIMEOUT_MS
+    inter_digit_timeout_ms: Annotated[GatherMs | None, Meta(description="Up to each later key.")] = DEFAULT_TIMEOUT_MS
+    timeout_ms: Annotated[GatherMs | None, Meta(description="For the whole, from the end of the prompt on.")] = None
+    prompt: GatherPrompt | None = None
+    invalid_prompt: Annotated[
+        GatherPrompt | None, Meta(description="Said before another try; left out: prompt again.")
+    ] = None
+    max_tries: Annotated[int, Meta(ge=1, le=MAX_TRIES)] = 1
+    flush_buffer: Annotated[bool, Meta(description="Drop the keys that were pressed before.")] = False
+    barge_in: BargeIn = BargeIn()
+    sensitive: Annotated[bool, Meta(description="call.dtmf says x for each key.")] = False
+    client_state: ClientState | None = None
+
+    def request(self) -> GatherRequest:
+        """The request to the layer below.
+
+        Raises:
+            Unprocessable, SsmlMalformed, MalformedRequest: a prompt cannot be used, or the bounds exclude each other.
+        """
+        if self.min_digits > self.max_digits:
+            refuse([FieldError("/min_digits", "more than max_digits")])
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("barge_in", "prompt")}
+        prompts = {
+            name: None if body is None else body.to_gather(f"/{name}", self.barge_in)
+            for name, body in (("prompt", self.prompt), ("invalid_prompt", self.invalid_prompt))
+        }
+        return GatherRequest(**(fields | prompts))
 
 
 class Ring(Command, frozen=True):

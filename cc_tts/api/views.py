@@ -13,6 +13,7 @@ from cc_tts.api.schemas import BargeIn
 from cc_tts.calls.call import Direction
 from cc_tts.calls.call_state import CallState, UtteranceState
 from cc_tts.calls.ending import Ending
+from cc_tts.calls.gather import GatherResult
 from cc_tts.calls.utterance import CompletionCause
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import Then
@@ -170,6 +171,29 @@ class Accepted(Utterance, frozen=True, kw_only=True):
         """The utterance ``source`` as it is now."""
         warnings = [SsmlWarning.of(each) for each in computed.pop("warnings")]
         return super().of(source, warnings=warnings or UNSET, **computed)
+
+
+class Gather(View, frozen=True, kw_only=True):
+    """A gather: how many keys were pressed in its current try, and what ended it."""
+
+    gather_id: str
+    state: Literal["in_progress", "complete"]
+    num_digits: int
+    tries: int
+    max_tries: int
+    result: GatherResult | None
+
+    @classmethod
+    def of(cls, source: Any, /, **computed: Any) -> Self:
+        """The gather ``source`` as it is now."""
+        return super().of(
+            source,
+            gather_id=source.id,
+            state="in_progress" if source.result is None else "complete",
+            num_digits=len(source.digits),
+            max_tries=source.request.max_tries,
+            **computed,
+        )
 
 
 class Stopped(msgspec.Struct, frozen=True):

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Final, Literal
 
@@ -14,11 +15,13 @@ from cc_tts import logs
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
 from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import types
+from cc_tts.calls.gather import Gather, GatherRequest
+from cc_tts.calls.keys import Keys
 from cc_tts.calls.player import PromptPlayer
 from cc_tts.calls.services import CallServices
 from cc_tts.calls.utterance import CompletionCause, Utterance
 from cc_tts.clock import NS_PER_MS
-from cc_tts.errors import CcTtsError, QueueFull, UserAgentUnavailable, WrongState
+from cc_tts.errors import CcTtsError, GatherActive, GatherNotFound, QueueFull, UserAgentUnavailable, WrongState
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress, PlayoutSpeech, PlayoutUnderrun
 from cc_tts.media.quality import Quality
 from cc_tts.speech.prompt import Prompt, PromptDefaults
@@ -75,7 +78,8 @@ class Call:
         self._log = log.bind(call_id=self.id)
         self._answering = False
         self._completed = asyncio.Event()
-        self._key_down_ns: int | None = None
+        type_ahead_ms = services.config.gather.type_ahead_ms
+        self.keys = Keys(services.clock, type_ahead_ms=type_ahead_ms, interrupt=self._interrupt)
         self._timer: asyncio.TimerHandle | None = None
         self.player = PromptPlayer(
             self.id, services, on_complete=self._utterance_complete, on_marks=self._marks_reached
@@ -152,6 +156,58 @@ class Call:
                     await self._completed.wait()
         return [utterance.id for utterance in victims], round(discarded_ms, 1)
 
+    def gather(self, request: GatherRequest) -> Gather:
+        """Collect keys; ``call.gather_complete`` follows once.
+
+        Raises:
+            WrongState: the call is over.
+            GatherActive: one runs already.
+            QueueFull, DuplicateId, TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable,
+                EngineOverloaded: as :meth:`speak`, of a prompt.
+        """
+        self._check(CallEvent.SPEAK)
+        if self.keys.gather is not None:
+            raise GatherActive(f"gather {self.keys.gather.id} runs on call {self.id}")
+        if request.invalid_prompt is not None:
+            self.services.source.check(self.defaults.applied_to(request.invalid_prompt).content)
+        prompt = None if request.prompt is None else self.speak(request.prompt)
+        gather = Gather(
+            request.gather_id or f"gather_{secrets.token_hex(8)}",
+            request,
+            self.services.clock,
+            say=self._say_again,
+            silence=self.player.discard,
+            on_complete=self._gather_complete,
+        )
+        self._log.info("gather", gather_id=gather.id)
+        typed_ahead = self.keys.begin(gather)
+        self._run_gather_timers()
+        gather.start(prompt, typed_ahead)
+        return gather
+
+    def stop_gather(self) -> Gather:
+        """End the gather that runs, with ``cancelled``.
+
+        Raises:
+            WrongState: the call is over.
+            GatherNotFound: none runs.
+        """
+        self._check(CallEvent.SPEAK)
+        gather = self.running_gather
+        gather.cancel("cancelled")
+        return gather
+
+    @property
+    def running_gather(self) -> Gather:
+        """The gather that runs.
+
+        Raises:
+            GatherNotFound: none does.
+        """
+        if self.keys.gather is None:
+            raise GatherNotFound(f"no gather runs on call {self.id}")
+        return self.keys.gather
+
     def set_paused(self, *, paused: bool) -> None:
         """Stop the prompts' clock, or let it go on.
 
@@ -208,9 +264,10 @@ class Call:
         retry_after_s: int = 0,
         cause: str = "",
         tail_ms: int = 0,
+        digits: str = "",
     ) -> None:
         """End it for a reason of our own, after ``tail_ms`` of silence; nothing happens if it is over. ``cause`` is what our
-        BYE says if not that.
+        BYE says if not that, ``digits`` what a gather has collected for it.
         """
         if self.state is CallState.TERMINATED:
             return
@@ -225,6 +282,7 @@ class Call:
                 retry_after_s=retry_after_s,
                 cause=cause or local_reason,
                 tail_ms=tail_ms,
+                digits=digits,
             )
         )
 
@@ -307,6 +365,7 @@ class Call:
             if utterance.state is UtteranceState.PENDING:
                 utterance.origin_ns = max(utterance.origin_ns, established.at_ns)
         self.publish(types.CallEstablished(codec=self.codec, clock_rate_hz=self.clock_rate_hz))
+        self._run_gather_timers()
         self._open_line(established.at_ns)
         self._cancel_timer()
         if max_duration_s := self.services.config.calls.max_duration_s:
@@ -314,18 +373,25 @@ class Call:
 
     def _on_hold(self, change: messages.HoldChanged) -> None:
         self.held = change.by != "none"
+        self._run_gather_timers()
         self.publish(types.CallUnheld() if change.by == "none" else types.CallHeld(by=change.by))
 
     def _on_key_down(self, key: messages.DtmfBegan) -> None:
-        """A key is being pressed: stop what may be interrupted. :meth:`_on_digit` follows when it is released."""
-        self._key_down_ns = key.at_ns
-        self._interrupt(key.at_ns)
+        self.keys.down(key.at_ns)
 
     def _on_digit(self, key: messages.DtmfReceived) -> None:
-        """A key was pressed: publish it, and interrupt unless :meth:`_on_key_down` has."""
-        self.publish(types.CallDtmf(digit=key.digit, duration_ms=key.duration_ms, method=key.method))
-        if key.at_ns != self._key_down_ns:
-            self._interrupt(key.at_ns)
+        if self.keys.is_repeated(key):
+            return
+        gather = self.keys.gather
+        self.publish(
+            types.CallDtmf(
+                digit="x" if gather is not None and gather.request.sensitive else key.digit,
+                duration_ms=key.duration_ms,
+                method=key.method,
+                gather_id=UNSET if gather is None else gather.id,
+            )
+        )
+        self.keys.pressed(key)
 
     def _on_quality(self, report: messages.QualityReport) -> None:
         self.quality = report.quality
@@ -382,6 +448,40 @@ class Call:
         for utterance in reversed([u for u in queue if u.barge_in_dtmf]):
             self.player.discard(utterance, CompletionCause.BARGE_IN)
 
+    def _say_again(self, prompt: Prompt) -> Utterance | None:
+        """A prompt of a gather's next try; ``None`` if it cannot be spoken now, so that the try begins without it."""
+        try:
+            return self.speak(replace(prompt, utterance_id=None))
+        except CcTtsError as error:
+            self._log.warning("gather_prompt_failed", code=error.code, detail=error.detail)
+            return None
+
+    def _run_gather_timers(self) -> None:
+        if self.keys.gather is not None:
+            self.keys.gather.run_timers(running=self.state is CallState.ESTABLISHED and not self.held)
+
+    def _gather_complete(self, gather: Gather) -> None:
+        self.keys.end(gather)
+        result = gather.result
+        assert result is not None
+        self.publish(
+            types.CallGatherComplete(
+                client_state=UNSET if gather.request.client_state is None else gather.request.client_state,
+                gather_id=gather.id,
+                result=result,
+                valid=gather.valid,
+                digits=gather.digits,
+                terminator=gather.terminator,
+                timed_out=gather.timed_out,
+                tries=gather.tries,
+                duration_ms=round(gather.duration_ms, 1),
+            )
+        )
+        self._log.info("gather_complete", gather_id=gather.id, result=result, tries=gather.tries)
+        if gather.request.then == "hangup":
+            with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
+                self.end("gather_complete", cause=result, digits=gather.digits if gather.valid else "")
+
     def _speech_began(self, utterance_id: str, at_ns: int) -> None:
         """The first frame that carries speech was sent."""
         utterance = self.utterances.get(utterance_id)
@@ -407,6 +507,8 @@ class Call:
         self.ended_at_s = self.services.clock.wall_s()
         self.ending = ending
         self.held = self.paused = False
+        if self.keys.gather is not None:
+            self.keys.gather.cancel("call_ended")
         self.player.close(CompletionCause.CALL_ENDED)
         self._log.info("call_ended", result=ending.result, reason=ending.reason, sip_code=ending.sip_code)
 
@@ -456,6 +558,7 @@ class Call:
             )
 
     def _utterance_complete(self, utterance: Utterance) -> None:
+        """Publish it, and let what waits for its end go on."""
         self._completed.set()
         cause = utterance.completion_cause
         assert cause is not None
@@ -482,6 +585,8 @@ class Call:
         if _ends_call(utterance, is_last=not self.player.queue):
             self._hang_up_after(cause)
         utterance.forget_text()
+        if self.keys.gather is not None:
+            self.keys.gather.prompt_complete(utterance)
 
     def _hang_up_after(self, cause: CompletionCause) -> None:
         # what has just been sent is still in the jitter buffer of the far side, unless it was cut

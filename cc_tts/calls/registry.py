@@ -307,7 +307,9 @@ class CallRegistry:
             call.lead_in_ms = decision.lead_in_ms
             if decision.voice is not None:
                 self._services.source.engine.resolve_voice(decision.voice, decision.language)
-            if decision.prompt is not None:
+            if decision.gather is not None:
+                call.gather(decision.gather)
+            elif decision.prompt is not None:
                 call.speak(decision.prompt)
             self._greet(call, decision)
         except CcTtsError as error:

@@ -7,11 +7,12 @@ have any text spoken.
 
 import itertools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
+from cc_tts.calls.gather import MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.config.schema import MAX_LEAD_IN_MS, Config, RouteConfig
 from cc_tts.errors import (
     CcTtsError,
@@ -39,7 +40,7 @@ _THEN: Final[Mapping[str, Then | None]] = {"": None, "hangup": "hangup", "stay":
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecision:
     """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``voice`` and ``language`` are the call's
-    defaults; ``unanswered`` is spoken if nobody answers a call that waits for it.
+    defaults; ``unanswered`` is spoken if nobody answers a call that waits for it. ``gather`` has ``prompt`` in it.
     """
 
     answer: Literal["now", "ring", "manual"]
@@ -49,6 +50,7 @@ class RouteDecision:
     ring_ms: int = 0
     unanswered: Prompt | None = None
     lead_in_ms: int = 0
+    gather: GatherRequest | None = None
 
 
 def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], config: Config) -> RouteDecision:
@@ -74,7 +76,7 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
     else:
         content = _header_content(tts_headers, voice, language, config.tts.max_text_chars)
         prompt = _first_prompt(content, route, voice, language, then)
-        if prompt is None and then == "hangup" and route.answer != "manual":
+        if prompt is None and not tts_headers.get("x-tts-gather") and then == "hangup" and route.answer != "manual":
             raise _nothing_to_say(headers, trusted=trusted)
     return RouteDecision(
         answer=route.answer,
@@ -84,7 +86,66 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
         language=language,
         unanswered=_unanswered(route, voice, language),
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
+        gather=gather_of(tts_headers.get("x-tts-gather", ""), prompt, _then(tts_headers) or "hangup"),
     )
+
+
+def gather_of(header: str, prompt: Prompt | None, then: Then) -> GatherRequest | None:
+    """What ``X-TTS-Gather`` asks for, as in ``max=4;finish=#;initial=8000``; ``prompt`` is said first.
+
+    Raises:
+        MalformedRequest: a parameter that does not exist, comes twice or has a wrong value.
+    """
+    if not header.strip():
+        return None
+    wanted: dict[str, Any] = {}
+    for part in filter(str.strip, header.split(";")):
+        name, _, value = (each.strip() for each in part.partition("="))
+        if name.lower() not in _GATHER_PARAMETERS:
+            raise MalformedRequest(f"X-TTS-Gather: no parameter {name[:16]!r}; known: {', '.join(_GATHER_PARAMETERS)}")
+        field, read = _GATHER_PARAMETERS[name.lower()]
+        if field in wanted:
+            raise MalformedRequest(f"X-TTS-Gather: {name}= comes twice")
+        wanted[field] = read(value, f"X-TTS-Gather: {name}=")
+    request = GatherRequest(prompt=None if prompt is None else replace(prompt, then="stay"), then=then, **wanted)
+    if request.min_digits > request.max_digits:
+        raise MalformedRequest("X-TTS-Gather: min= is more than max=")
+    return request
+
+
+def _whole_number(lowest: int, highest: int) -> Callable[[str, str], int]:
+    def read(value: str, what: str) -> int:
+        if not _NUMBER.fullmatch(value) or not lowest <= int(value) <= highest:
+            raise MalformedRequest(f"{what} is a number from {lowest} to {highest}")
+        return int(value)
+
+    return read
+
+
+def _keys(value: str, what: str) -> str:
+    if not re.fullmatch("[0-9A-D*#]{0,16}", value.upper()):
+        raise MalformedRequest(f"{what} is keys of 0-9, A-D, * and #")
+    return value.upper()
+
+
+def _yes_or_no(value: str, what: str) -> bool:
+    if value not in ("yes", "no"):
+        raise MalformedRequest(f"{what} is yes or no")
+    return value == "yes"
+
+
+_GATHER_PARAMETERS: Final[Mapping[str, tuple[str, Callable[[str, str], object]]]] = {
+    "min": ("min_digits", _whole_number(0, MAX_DIGITS)),
+    "max": ("max_digits", _whole_number(1, MAX_DIGITS)),
+    "finish": ("finish_on_key", _keys),
+    "valid": ("valid_digits", _keys),
+    "initial": ("initial_timeout_ms", _whole_number(1, MAX_TIMEOUT_MS)),
+    "inter": ("inter_digit_timeout_ms", _whole_number(1, MAX_TIMEOUT_MS)),
+    "timeout": ("timeout_ms", _whole_number(1, MAX_TIMEOUT_MS)),
+    "tries": ("max_tries", _whole_number(1, MAX_TRIES)),
+    "sensitive": ("sensitive", _yes_or_no),
+}
+"""Of X-TTS-Gather: the field of the request, and what reads the value."""
 
 
 def _first_prompt(

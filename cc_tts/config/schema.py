@@ -233,6 +233,13 @@ class CallsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GatherConfig:
+    """``[gather]``: collecting keys."""
+
+    type_ahead_ms: Annotated[int, msgspec.Meta(ge=0, le=60_000)] = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
     """``[cache]``: audio of repeated prompts."""
 
@@ -282,6 +289,7 @@ class Config:
     tts: TtsConfig = field(default_factory=TtsConfig)
     playout: PlayoutConfig = field(default_factory=PlayoutConfig)
     calls: CallsConfig = field(default_factory=CallsConfig)
+    gather: GatherConfig = field(default_factory=GatherConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     log: LogConfig = field(default_factory=LogConfig)
     routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})

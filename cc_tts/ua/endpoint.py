@@ -552,7 +552,11 @@ _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Le
     messages.Hangup: (
         "hangup",
         lambda leg, hangup: leg.end(
-            sip_code=hangup.sip_code, reason=hangup.reason, retry_after_s=hangup.retry_after_s, cause=hangup.cause
+            sip_code=hangup.sip_code,
+            reason=hangup.reason,
+            retry_after_s=hangup.retry_after_s,
+            cause=hangup.cause,
+            digits=hangup.digits,
         ),
     ),
     messages.SetHold: ("hold", Leg.set_hold),

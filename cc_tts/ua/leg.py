@@ -158,6 +158,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         retry_after_s: int = 0,
         ended_by: messages.EndedBy = "local",
         cause: str = "local_hangup",
+        digits: str = "",
     ) -> None:
         """Send BYE, CANCEL or a final refusal, by the state. ``sip_code`` is the status of a refusal; a BYE has it in
         Reason.
@@ -169,7 +170,9 @@ class Leg(pj.Call):  # type: ignore[misc]
         headers: dict[str, str] = {}
         if self._is_answered:
             param.statusCode = pj.PJSIP_SC_OK if ended_by == "local" else sip_code or pj.PJSIP_SC_OK
-            headers = bye.bye_headers(cause=cause, played_ms=self._played_ms, sip_code=sip_code, reason=reason)
+            headers = bye.bye_headers(
+                cause=cause, played_ms=self._played_ms, sip_code=sip_code, reason=reason, digits=digits
+            )
         elif self._awaits_answer():
             param.statusCode, param.reason = sip_code or pj.PJSIP_SC_DECLINE, reason
             headers = bye.refusal_headers(server=self._server, reason=reason, retry_after_s=retry_after_s)

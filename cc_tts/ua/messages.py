@@ -122,7 +122,7 @@ class Answer(CallCommand, frozen=True):
 
 class Hangup(CallCommand, frozen=True):
     """End the call: BYE with ``cause``, CANCEL, or a final refusal with ``sip_code`` if it is not answered. ``tail_ms``: let
-    silence be sent this long before.
+    silence be sent this long before. ``digits``: what the caller pressed, for the BYE.
     """
 
     sip_code: int = 0
@@ -130,6 +130,7 @@ class Hangup(CallCommand, frozen=True):
     retry_after_s: int = 0
     cause: str = "local_hangup"
     tail_ms: int = 0
+    digits: str = ""
 
 
 class SetHold(CallCommand, frozen=True):

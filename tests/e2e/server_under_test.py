@@ -196,6 +196,11 @@ class Server:
         async with self._session.post(self.url + path, json=body) as answer:
             return answer.status, await answer.json(content_type=None)
 
+    async def delete(self, path: str) -> tuple[int, Json]:
+        """Status and body of a DELETE."""
+        async with self._session.delete(self.url + path) as answer:
+            return answer.status, await answer.json(content_type=None)
+
     async def patch(self, path: str, body: Mapping[str, Any]) -> tuple[int, Json]:
         """Status and body of a PATCH."""
         async with self._session.patch(self.url + path, json=body) as answer:

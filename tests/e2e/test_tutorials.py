@@ -17,34 +17,49 @@ pytestmark = pytest.mark.e2e
 START_TIMEOUT_S = 30.0
 
 
-async def started(name: str, server: Server, folder: Path) -> Child:
-    """A script of ``docs/tutorials/``, following the events of the server."""
-    script = ROOT / "docs/tutorials" / f"{name}.py"
-    child = await Child.start([sys.executable, str(script), server.url], log_path=folder / f"{name}.log")
+async def started(script: str, server: Server, folder: Path) -> Child:
+    """A script of the tutorials, following the events of the server."""
+    child = await Child.start([sys.executable, str(ROOT / script), server.url], log_path=folder / "script.log")
     await until(lambda: "ready" in child.log, START_TIMEOUT_S)
     return child
 
 
 async def test_the_ivr_speaks_the_balance_and_hangs_up(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
-    ivr = await started("ivr", server, tmp_path)
+    ivr = await started("examples/ivr.py", server, tmp_path)
     async with server.events() as log:
         await phone.dial(server.uri("silent"))
         await log.wait("speak.started", timeout_s=30)
-        await phone.dtmf("1")
-        await log.wait("speak.complete", completion_cause="barge_in")
-        await log.several("speak.started", 2)
-        await asyncio.sleep(2.0)  # the balance comes first, the menu after it
-        await phone.dtmf("9")
-        ended = await log.wait("call.terminated", timeout_s=20)
-        _, balance, goodbye = of_kind(log.events, "speak.complete")
-    assert balance["data"]["spoken_text"].startswith("Your balance is not known to us.")
-    assert (goodbye["data"]["completion_cause"], goodbye["data"]["spoken_text"]) == ("normal", "Thank you. Goodbye.")
+        await phone.dtmf("4711")
+        ended = await log.wait("call.terminated", timeout_s=30)
+        question, balance = of_kind(log.events, "speak.complete")
+    assert question["data"]["completion_cause"] == "barge_in"
+    assert balance["data"]["spoken_text"] == "Your balance is $12.50. Thank you, and goodbye."
     assert ended["data"]["ending"]["reason"] == "prompt_finished"
     await until(lambda: "prompt_finished" in ivr.log, 5)
 
 
+async def test_the_ivr_asks_again_and_survives_a_hangup(
+    server: Server, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    ivr = await started("examples/ivr.py", server, tmp_path)
+    async with server.events() as log:
+        await phone.dial(server.uri("silent"))
+        await log.wait("speak.started", timeout_s=30)
+        await phone.dtmf("12#")
+        await log.several("speak.started", 2, timeout_s=20)
+        await phone.hangup()
+        assert (await log.wait("call.gather_complete"))["data"]["result"] == "call_ended"
+        await phone.dial(server.uri("silent"))
+        await log.several("speak.started", 3, timeout_s=20)
+        await phone.dtmf("9999")
+        await until(lambda: "prompt_finished" in ivr.log, 30)
+    assert of_kind(log.events, "speak.complete")[-1]["data"]["spoken_text"].startswith(
+        "Your balance is not known to us."
+    )
+
+
 async def test_the_voice_agent_keeps_what_was_heard(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
-    agent = await started("voice_agent", server, tmp_path)
+    agent = await started("docs/tutorials/voice_agent.py", server, tmp_path)
     async with server.events() as log:
         await phone.dial(server.uri("silent"))
         await log.several("speak.started", 2, timeout_s=30)

@@ -22,6 +22,7 @@ from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import EventBus
+from cc_tts.calls.gather import Gather, GatherRequest
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.calls.utterance import Utterance
 from cc_tts.clock import Clock, MonotonicClock
@@ -31,6 +32,8 @@ from cc_tts.errors import (
     CapacityExceeded,
     Draining,
     DuplicateId,
+    GatherActive,
+    GatherNotFound,
     LanguageUnsupported,
     NothingToSay,
     QueueFull,
@@ -173,6 +176,7 @@ class FakeCall:
         self.prompts: list[Prompt] = []
         self.utterances: dict[str, Utterance] = {}
         self.asked: list[tuple[str, Any]] = []
+        self.running: Gather | None = None
 
     @property
     def utterance_ids(self) -> tuple[str, ...]:
@@ -207,6 +211,28 @@ class FakeCall:
         self.utterances[utterance_id] = registry.utterances[utterance_id] = utterance
         registry.events.publish(types.SpeakQueued(utterance_id=utterance_id, text_chars=0), call_id=self.id)
         return utterance
+
+    def gather(self, request: GatherRequest) -> Gather:
+        self._must_live()
+        if self.running is not None:
+            raise GatherActive
+        clock = self._registry.clock
+        self.running = Gather("g1", request, clock, say=self.speak, silence=lambda *_: None, on_complete=self._gathered)
+        return self.running
+
+    def _gathered(self, _gather: Gather) -> None:
+        self.running = None
+
+    @property
+    def running_gather(self) -> Gather:
+        if self.running is None:
+            raise GatherNotFound
+        return self.running
+
+    def stop_gather(self) -> Gather:
+        gather = self.running_gather
+        gather.cancel("cancelled")
+        return gather
 
     async def stop(self, scope: Literal["current", "all"]) -> tuple[list[str], float]:
         self._must_live()
@@ -263,6 +289,7 @@ class FakeCallRegistry:
 
     def __init__(self, config: Config, clock: Clock) -> None:
         self.config = config
+        self.clock = clock
         self.draining = False
         self.not_ready_because: str | None = None
         self.events = EventBus(

@@ -49,6 +49,7 @@ class FakeUa:
         self.accepting = True
         self.default_caller = "sip:cc-tts@127.0.0.1:5060"
         self.asked: list[tuple[Any, ...]] = []
+        self.sent: list[Message] = []
         self.causes: list[str] = []
         self.tails_ms: dict[str, int] = {}
         self.not_before_ns: dict[str, int] = {}
@@ -75,6 +76,7 @@ class FakeUa:
     def send(self, message: Any, payload: bytes = b"") -> None:
         if not self.is_ready:
             raise UserAgentUnavailable
+        self.sent.append(message)
         name, *fields = COMMANDS[type(message)]
         command = (name, message.call_id, *(getattr(message, field) for field in fields))
         match message:

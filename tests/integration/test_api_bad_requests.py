@@ -63,7 +63,7 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("GET", "/", None, 404, "not_found", ()),
     ("GET", "/v1/calls/", None, 404, "not_found", ()),
     ("POST", "/v1/calls/c1/transfer", {"to": BOB}, 404, "not_found", ()),
-    ("POST", "/v1/calls/c1/gather", {}, 404, "not_found", ()),
+    ("POST", "/v1/calls/c1/transfer", {}, 404, "not_found", ()),
     ("POST", "/v1/calls/c1/record", {}, 404, "not_found", ()),
     ("GET", "/v1/calls/nobody", None, 404, "call_not_found", ()),
     ("GET", "/v1/calls/" + "x" * 500, None, 404, "call_not_found", ()),

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.calls.ending import Ending
+from cc_tts.calls.gather import GatherResult, TimedOut
 from cc_tts.calls.utterance import CompletionCause
 from cc_tts.media.quality import Quality
 
@@ -100,9 +101,24 @@ class CallDtmf(CallData, frozen=True, kw_only=True):
     """The caller pressed a key; sent when it goes up."""
 
     type: ClassVar[str] = "call.dtmf"
-    digit: str
+    digit: Annotated[str, Meta(description="`x` while a sensitive gather runs.")]
     duration_ms: Annotated[int, Meta(description="Milliseconds; 0 if the sender gave none.")]
     method: Literal["rfc4733", "sip_info"]
+    gather_id: Annotated[str | UnsetType, Meta(description="Of the gather that runs; left out if none does.")] = UNSET
+
+
+class CallGatherComplete(CallData, frozen=True, kw_only=True):
+    """A gather is over. `client_state` is that of the gather, if it has one."""
+
+    type: ClassVar[str] = "call.gather_complete"
+    gather_id: str
+    result: Annotated[GatherResult, Meta(description="What ended it.")]
+    valid: Annotated[bool, Meta(description="Whether the digits are usable: enough, and all of `valid_digits`.")]
+    digits: Annotated[str, Meta(description="Of the last try, without the finish key.")]
+    terminator: Annotated[str | None, Meta(description="The finish key that was pressed.")]
+    timed_out: Annotated[TimedOut | None, Meta(description="Which time ran out, with the result `timeout`.")]
+    tries: int
+    duration_ms: Milliseconds
 
 
 class CallCommandFailed(CallData, frozen=True, kw_only=True):
@@ -181,6 +197,7 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         CallHeld,
         CallUnheld,
         CallDtmf,
+        CallGatherComplete,
         CallCommandFailed,
         CallTerminated,
         SpeakQueued,

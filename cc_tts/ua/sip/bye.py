@@ -13,7 +13,9 @@ _Q850: Final = {
 _TEXTS: Final = {NORMAL_CLEARING: "Normal call clearing", 41: "Temporary failure", 102: "Recovery on timer expiry"}
 
 
-def bye_headers(*, cause: str, played_ms: float, sip_code: int = 0, reason: str = "") -> dict[str, str]:
+def bye_headers(
+    *, cause: str, played_ms: float, sip_code: int = 0, reason: str = "", digits: str = ""
+) -> dict[str, str]:
     """The headers.
 
     Args:
@@ -21,6 +23,7 @@ def bye_headers(*, cause: str, played_ms: float, sip_code: int = 0, reason: str 
         played_ms: how much of the last prompt was played.
         sip_code: the status that whoever ended the call gave for it, 0 if none; Reason has it (RFC 3326 §2).
         reason: words for it, printable ASCII.
+        digits: what a gather has collected; left out if empty.
     """
     if sip_code:
         why = f"SIP;cause={sip_code}"
@@ -29,7 +32,8 @@ def bye_headers(*, cause: str, played_ms: float, sip_code: int = 0, reason: str 
         why, reason = f"Q.850;cause={number}", reason or _TEXTS[number]
     if reason:
         why += f";text={quoted(reason)}"
-    return {"X-TTS-Cause": cause, "X-TTS-Played-Ms": str(round(played_ms)), "Reason": why}
+    collected = {"X-TTS-Digits": digits} if digits else {}
+    return {"X-TTS-Cause": cause, **collected, "X-TTS-Played-Ms": str(round(played_ms)), "Reason": why}
 
 
 def refusal_headers(*, server: str, reason: str, retry_after_s: int) -> dict[str, str]:

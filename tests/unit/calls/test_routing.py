@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cc_tts.calls.gather import GatherRequest
 from cc_tts.calls.routing import MAX_URI_CHARS, RouteDecision, decide, parse_uri, percent_decode
 from cc_tts.config.schema import CallsConfig, Config, RouteConfig, SipConfig, TtsConfig
 from cc_tts.errors import (
@@ -387,3 +388,37 @@ def test_a_lead_in_that_is_no_number_of_milliseconds_is_400(value: str) -> None:
     for uri in ("sip:hello@tts", "sip:annc@tts;play=tts:Hi"):
         with pytest.raises(MalformedRequest, match="X-TTS-Delay"):
             route(uri, {"X-TTS-Delay": value})
+
+
+def test_a_gather_of_the_dialplan() -> None:
+    header = "min=4; max=8;finish=#*;valid=0123456789;initial=8000;inter=3000;timeout=60000;tries=3;sensitive=yes"
+    decision = route("sip:say@h", {"X-TTS-Text": "Hello", "X-TTS-Gather": header})
+    assert decision.prompt is not None
+    assert decision.gather == GatherRequest(
+        min_digits=4,
+        max_digits=8,
+        finish_on_key="#*",
+        valid_digits="0123456789",
+        initial_timeout_ms=8000,
+        inter_digit_timeout_ms=3000,
+        timeout_ms=60_000,
+        max_tries=3,
+        sensitive=True,
+        prompt=dataclasses.replace(decision.prompt, then="stay"),
+        then="hangup",
+    )
+
+
+def test_a_gather_needs_no_prompt_and_may_leave_the_call_up() -> None:
+    decision = route("sip:say@h", {"X-TTS-Gather": "max=1;finish=", "X-TTS-Then": "stay"})
+    assert decision.gather == GatherRequest(max_digits=1, finish_on_key="")
+    assert route("sip:ring@h", {"X-TTS-Gather": "max=1"}, source=STRANGER).gather is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["max", "max=", "max=0", "max=129", "max=1;max=2", "finish=x", "pause=1", "sensitive=1", "min=3;max=2", "tries=-1"],
+)
+def test_a_gather_that_cannot_be_read(header: str) -> None:
+    with pytest.raises(MalformedRequest, match="X-TTS-Gather"):
+        route("sip:say@h", {"X-TTS-Gather": header})

@@ -1,0 +1,258 @@
+"""Collecting keys that the caller presses (DTMF). One gather runs on a call at a time. Runs on: the event loop.
+
+::
+
+    start ─▸ the prompt is said ─▸ keys are collected ─▸ valid, or no try is left ─▸ complete
+                  ▲                        │
+                  └── the invalid prompt ◂─┘ not valid
+
+The timers begin where the prompt ends. A key that may interrupt the prompt does so and is the first digit; keys during a
+protected prompt wait for its end. Timers stand still while the call is not established, on hold, or a key is down.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal
+
+from cc_tts.calls.utterance import CompletionCause, Utterance
+from cc_tts.clock import Clock, ms_between
+from cc_tts.speech.prompt import Prompt, Then
+
+MAX_DIGITS: Final = 128
+MAX_TRIES: Final = 10
+MAX_TIMEOUT_MS: Final = 3_600_000
+DEFAULT_TIMEOUT_MS: Final = 5000
+
+GatherResult = Literal["finish_key", "max_digits", "timeout", "cancelled", "call_ended"]
+"""What ended a gather; whether its digits are usable is another question."""
+TimedOut = Literal["initial", "inter_digit", "total"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatherRequest:
+    """What to collect. A timeout of ``None`` never ends it.
+
+    ``initial_timeout_ms`` is up to the first key, ``inter_digit_timeout_ms`` up to each later one, ``timeout_ms`` for the
+    whole from the end of the first prompt on. ``invalid_prompt`` is said before another try, else ``prompt`` again. ``then``
+    is what happens to the call afterwards.
+    """
+
+    gather_id: str | None = None
+    min_digits: int = 1
+    max_digits: int = MAX_DIGITS
+    finish_on_key: str = "#"
+    valid_digits: str = "0123456789*#"
+    initial_timeout_ms: int | None = DEFAULT_TIMEOUT_MS
+    inter_digit_timeout_ms: int | None = DEFAULT_TIMEOUT_MS
+    timeout_ms: int | None = None
+    prompt: Prompt | None = None
+    invalid_prompt: Prompt | None = None
+    max_tries: int = 1
+    flush_buffer: bool = False
+    sensitive: bool = False
+    client_state: str | None = None
+    then: Then = "stay"
+
+
+class Gather:
+    """One gather: what was asked for, and how far it is. ``result`` is ``None`` while it runs.
+
+    ``say`` queues a prompt, or returns ``None`` if it cannot be spoken now; ``silence`` cuts one with a cause;
+    ``on_complete`` is called once.
+    """
+
+    def __init__(
+        self,
+        gather_id: str,
+        request: GatherRequest,
+        clock: Clock,
+        *,
+        say: Callable[[Prompt], Utterance | None],
+        silence: Callable[[Utterance, CompletionCause], object],
+        on_complete: Callable[["Gather"], None],
+    ) -> None:
+        self.id = gather_id
+        self.request = request
+        self.digits = ""
+        self.terminator: str | None = None
+        self.timed_out: TimedOut | None = None
+        self.result: GatherResult | None = None
+        self.tries = 1
+        self.ended_ns: int | None = None
+        self._clock = clock
+        self._say, self._silence, self._on_complete = say, silence, on_complete
+        self._started_ns = clock.now_ns()
+        self._prompt: Utterance | None = None
+        self._waiting_keys: deque[str] = deque()
+        """Pressed during a protected prompt."""
+        self._key_timer = PausableTimer(clock)
+        self._total_timer = PausableTimer(clock)
+
+    @property
+    def valid(self) -> bool:
+        """Whether the digits are usable: enough, and none that is not allowed."""
+        return len(self.digits) >= self.request.min_digits and set(self.digits) <= set(self.request.valid_digits)
+
+    @property
+    def duration_ms(self) -> float:
+        """How long it has run."""
+        return ms_between(self._started_ns, self.ended_ns or self._clock.now_ns())
+
+    def start(self, prompt: Utterance | None, typed_ahead: list[str]) -> None:
+        """Begin. ``prompt`` is the request's, queued; ``typed_ahead`` are keys that were pressed before."""
+        self._total_timer.pause("prompt")
+        self._total_timer.set(self.request.timeout_ms, partial(self._end_try, "timeout", "total"))
+        self._waiting_keys.extend(typed_ahead)
+        if prompt is not None and typed_ahead and prompt.barge_in_dtmf:
+            self._silence(prompt, CompletionCause.BARGE_IN)
+            prompt = None
+        self._await(prompt)
+
+    def run_timers(self, *, running: bool) -> None:
+        """Let the timers run, or stand still while the call is held or not established."""
+        for timer in (self._key_timer, self._total_timer):
+            if running:
+                timer.resume("call")
+            else:
+                timer.pause("call")
+
+    def key_down(self) -> None:
+        """A key is being pressed: that is no silence. :meth:`key_up` follows."""
+        self._key_timer.pause("key")
+
+    def key_up(self) -> None:
+        """No key is pressed any more."""
+        self._key_timer.resume("key")
+
+    def key_pressed(self, key: str) -> None:
+        """A key was pressed."""
+        if self._prompt is not None and not self._prompt.barge_in_dtmf:
+            self._waiting_keys.append(key)
+            return
+        if self._prompt is not None:
+            self._silence(self._prompt, CompletionCause.BARGE_IN)
+            self._prompt = None
+        self._take(key)
+
+    def prompt_complete(self, utterance: Utterance) -> None:
+        """An utterance of the call is over: if it is the one that was waited for, keys count from now on."""
+        if utterance is self._prompt:
+            self._collect()
+
+    def cancel(self, result: Literal["cancelled", "call_ended"]) -> None:
+        """End it without another try; nothing happens if it is over."""
+        if self.result is None:
+            self._complete(result)
+
+    def unused_keys(self) -> list[str]:
+        """Keys that were pressed during a protected prompt, after those that were needed."""
+        return list(self._waiting_keys)
+
+    def is_ended_by(self, key: str) -> bool:
+        """Whether ``key`` would end it with nothing, though digits are needed."""
+        return key in self.request.finish_on_key and not self.digits and self.request.min_digits > 0
+
+    def _await(self, prompt: Utterance | None) -> None:
+        self._prompt = prompt
+        if prompt is None or prompt.is_complete:
+            self._collect()
+
+    def _collect(self) -> None:
+        self._prompt = None
+        self._total_timer.resume("prompt")
+        self._wait_for_key("initial", self.request.initial_timeout_ms)
+        while self._waiting_keys and self._prompt is None and self.result is None:
+            self._take(self._waiting_keys.popleft())
+
+    def _take(self, key: str) -> None:
+        self._total_timer.resume("prompt")
+        if key in self.request.finish_on_key:
+            self.terminator = key
+            self._end_try("finish_key")
+            return
+        self.digits += key
+        if len(self.digits) >= self.request.max_digits:
+            self._end_try("max_digits")
+        else:
+            self._wait_for_key("inter_digit", self.request.inter_digit_timeout_ms)
+
+    def _wait_for_key(self, timed_out: TimedOut, timeout_ms: int | None) -> None:
+        self._key_timer.set(timeout_ms, partial(self._end_try, "timeout", timed_out))
+
+    def _end_try(self, result: GatherResult, timed_out: TimedOut | None = None) -> None:
+        self._key_timer.clear()
+        self.timed_out = timed_out
+        if self.valid or self.tries >= self.request.max_tries or timed_out == "total":
+            self._complete(result)
+            return
+        self.tries += 1
+        self.digits, self.terminator, self.timed_out = "", None, None
+        self._waiting_keys.clear()
+        again = self.request.invalid_prompt or self.request.prompt
+        self._await(None if again is None else self._say(again))
+
+    def _complete(self, result: GatherResult) -> None:
+        self._key_timer.clear()
+        self._total_timer.clear()
+        self.result, self.ended_ns = result, self._clock.now_ns()
+        if self._prompt is not None and result != "call_ended":
+            self._silence(self._prompt, CompletionCause.CANCELLED)
+        self._prompt = None
+        self._on_complete(self)
+
+
+class PausableTimer:
+    """Runs an action once, after a time in which it was not paused. Whoever pauses it gives a reason and resumes it with the
+    same; it runs while there is none.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._action: Callable[[], None] | None = None
+        self._left_ms = 0.0
+        self._since_ns = 0
+        self._handle: asyncio.TimerHandle | None = None
+        self._paused_by: set[str] = set()
+
+    def set(self, timeout_ms: float | None, action: Callable[[], None]) -> None:
+        """Begin anew; ``None``: never."""
+        self.clear()
+        if timeout_ms is not None:
+            self._left_ms, self._action = timeout_ms, action
+            self._go_on()
+
+    def clear(self) -> None:
+        """Forget the action."""
+        self._stop()
+        self._action = None
+
+    def pause(self, reason: str) -> None:
+        """Stand still."""
+        self._paused_by.add(reason)
+        if self._handle is not None:
+            self._left_ms -= ms_between(self._since_ns, self._clock.now_ns())
+            self._stop()
+
+    def resume(self, reason: str) -> None:
+        """Go on, if nothing else pauses it."""
+        self._paused_by.discard(reason)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._action is not None and self._handle is None and not self._paused_by:
+            self._since_ns = self._clock.now_ns()
+            delay_s = max(0.0, self._left_ms) / 1000
+            self._handle = asyncio.get_running_loop().call_later(delay_s, self._fire)
+
+    def _stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _fire(self) -> None:
+        action, self._action, self._handle = self._action, None, None
+        if action is not None:
+            action()

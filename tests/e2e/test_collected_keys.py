@@ -1,0 +1,199 @@
+"""Collecting keys on real calls: by REST, and by a dialplan that knows no REST."""
+
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from bench.softphone import SoftphoneProcess
+from tests.e2e.configured import of_kind, server_with, ua_pid
+from tests.e2e.raw_rtp import RtpPeer
+from tests.e2e.raw_sip import RawCaller, invite_once
+from tests.e2e.server_under_test import EventLog, Json, Server
+from tests.e2e.test_dialplan_results import header
+from tests.e2e.test_key_lengths import call, event_packets
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
+
+ASK = {"text": "Please enter your account number, followed by the pound key, after this rather long sentence."}
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def collector(tmp_path: Path, nothing_is_left_running: None) -> AsyncIterator[Server]:
+    """A server whose callers are trusted and whose route hangs up."""
+    async with server_with(tmp_path, routes__ask__greeting="Press a key.", routes__ask__then="hangup") as server:
+        yield server
+
+
+async def established(server: Server, phone: SoftphoneProcess, log: EventLog) -> str:
+    """A call to a silent route; returns its id."""
+    await phone.dial(server.uri("silent"))
+    return str((await log.wait("call.established"))["call_id"])
+
+
+async def gather(server: Server, call_id: str, **wanted: Any) -> Json:
+    """Start one."""
+    status, body = await server.post(f"/v1/calls/{call_id}/gather", wanted)
+    assert status == 201, body
+    assert body["state"] == "in_progress"
+    return body
+
+
+async def test_keys_interrupt_the_prompt_and_are_the_digits(server: Server, phone: SoftphoneProcess) -> None:
+    async with server.events() as log:
+        call_id = await established(server, phone, log)
+        await gather(server, call_id, gather_id="account", prompt=ASK)
+        await log.wait("speak.started")
+        await phone.dtmf("4711#")
+        complete = await log.wait("call.gather_complete", timeout_s=20)
+        assert complete["call_id"] == call_id
+        data = complete["data"]
+        assert (data["gather_id"], data["result"], data["digits"]) == ("account", "finish_key", "4711")
+        assert (data["valid"], data["terminator"], data["tries"]) == (True, "#", 1)
+        assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "barge_in"
+        keys = [event["data"] for event in of_kind(log.events, "call.dtmf")]
+        assert [(key["digit"], key["gather_id"]) for key in keys] == [(digit, "account") for digit in "4711#"]
+        status, problem = await server.get(f"/v1/calls/{call_id}/gather")
+        assert (status, problem["code"]) == (404, "gather_not_found")
+        await phone.hangup()
+
+
+async def test_the_timer_begins_where_the_prompt_ends(server: Server, phone: SoftphoneProcess) -> None:
+    async with server.events() as log:
+        call_id = await established(server, phone, log)
+        await gather(server, call_id, prompt={"text": "Please press one."}, initial_timeout_ms=300)
+        data = (await log.wait("call.gather_complete", timeout_s=20))["data"]
+        assert (data["result"], data["timed_out"], data["valid"], data["digits"]) == ("timeout", "initial", False, "")
+        kinds = [event["type"] for event in log.events]
+        assert kinds.index("speak.complete") < kinds.index("call.gather_complete")
+        assert (await log.wait("speak.complete"))["data"]["completion_cause"] == "normal"
+        await phone.hangup()
+
+
+async def test_a_wrong_entry_is_asked_for_again(server: Server, phone: SoftphoneProcess) -> None:
+    async with server.events() as log:
+        call_id = await established(server, phone, log)
+        await gather(
+            server,
+            call_id,
+            prompt={"tone": "beep", "duration_ms": 200},
+            invalid_prompt={"text": "That was not right."},
+            min_digits=4,
+            max_digits=4,
+            max_tries=2,
+            sensitive=True,
+        )
+        await log.wait("speak.complete")
+        await phone.dtmf("12#")
+        await log.several("speak.complete", 2, timeout_s=20)
+        assert (await server.get(f"/v1/calls/{call_id}/gather"))[1]["tries"] == 2
+        await phone.dtmf("4711")
+        data = (await log.wait("call.gather_complete", timeout_s=20))["data"]
+        assert (data["result"], data["digits"], data["tries"]) == ("max_digits", "4711", 2)
+        assert {event["data"]["digit"] for event in of_kind(log.events, "call.dtmf")} == {"x"}
+        await phone.hangup()
+    assert "4711" not in server.log
+
+
+async def test_a_long_press_is_one_key_and_no_silence(server: Server) -> None:
+    async with RtpPeer() as peer, server.events() as log, call(server, peer) as address:
+        call_id = (await log.wait("call.established"))["call_id"]
+        await gather(server, call_id, initial_timeout_ms=1500, inter_digit_timeout_ms=1500, max_digits=2)
+        await peer.send(address, event_packets("7", 4000))
+        await peer.send(address, event_packets("7", 100))
+        data = (await log.wait("call.gather_complete"))["data"]
+    assert (data["result"], data["digits"]) == ("max_digits", "77")
+
+
+async def test_a_second_gather_a_stopped_one_and_a_hangup(server: Server, phone: SoftphoneProcess) -> None:
+    async with server.events() as log:
+        call_id = await established(server, phone, log)
+        first = await gather(server, call_id, prompt=ASK)
+        status, problem = await server.post(f"/v1/calls/{call_id}/gather", {})
+        assert (status, problem["code"]) == (409, "gather_active")
+        status, stopped = await server.delete(f"/v1/calls/{call_id}/gather")
+        assert (status, stopped["result"], stopped["state"]) == (200, "cancelled", "complete")
+        assert (await log.wait("call.gather_complete"))["data"]["gather_id"] == first["gather_id"]
+        await gather(server, call_id, gather_id="second", prompt=ASK)
+        await phone.hangup()
+        await log.wait("call.terminated")
+        data = [event["data"] for event in of_kind(log.events, "call.gather_complete")]
+        assert [each["result"] for each in data] == ["cancelled", "call_ended"]
+        kinds = [event["type"] for event in log.events]
+        assert kinds[::-1].index("call.gather_complete") > kinds[::-1].index("call.terminated")
+
+
+async def test_the_death_of_the_user_agent_ends_a_gather(fresh_server: Server, phone: SoftphoneProcess) -> None:
+    async with fresh_server.events() as log:
+        call_id = await established(fresh_server, phone, log)
+        await gather(fresh_server, call_id, prompt=ASK)
+        fresh_server.signal(signal.SIGKILL, pid=ua_pid(fresh_server))
+        assert (await log.wait("call.gather_complete"))["data"]["result"] == "call_ended"
+        await log.wait("call.terminated")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "pointer"),
+    [
+        ({"max_digits": 0}, 422, "/max_digits"),
+        ({"min_digits": 5, "max_digits": 4}, 422, "/min_digits"),
+        ({"finish_on_key": "x"}, 422, "/finish_on_key"),
+        ({"initial_timeout_ms": 0}, 422, "/initial_timeout_ms"),
+        ({"prompt": {}}, 400, "/prompt/text"),
+        ({"prompt": {"text": "a", "tone": "beep"}}, 400, "/prompt"),
+        ({"prompt": {"text": "a", "then": "hangup"}}, 422, "/prompt/then"),
+        ({"prompt": {"text": "Hello", "voice": "nobody"}}, 422, "/prompt/voice"),
+        ({"digits": 4}, 400, "/digits"),
+    ],
+)
+async def test_what_is_wrong_with_a_gather_is_said(
+    server: Server, phone: SoftphoneProcess, body: Json, status: int, pointer: str
+) -> None:
+    async with server.events() as log:
+        call_id = await established(server, phone, log)
+        answered, problem = await server.post(f"/v1/calls/{call_id}/gather", body)
+        assert answered == status, problem
+        assert [error["pointer"] for error in problem["errors"]] == [pointer]
+        assert (await server.get(f"/v1/calls/{call_id}/gather"))[0] == 404
+        await phone.hangup()
+
+
+@pytest.mark.parametrize(("keys", "cause", "digits"), [("12#", "finish_key", "12"), ("9876", "max_digits", "9876")])
+async def test_a_dialplan_asks_for_keys_and_has_them_in_the_bye(
+    collector: Server, keys: str, cause: str, digits: str
+) -> None:
+    async with RawCaller("ask", collector.sip_port) as caller, collector.events() as log:
+        caller.invite(headers=b"X-TTS-Gather: max=4;finish=#;sensitive=yes\r\n")
+        assert (await caller.final()).status == 200
+        caller.ack()
+        await log.wait("speak.started", timeout_s=20)
+        for key in keys:
+            caller.send("INFO", body=f"Signal={key}\r\nDuration=160\r\n", content_type="application/dtmf-relay")
+            assert (await caller.final()).status == 200
+        bye = await caller.request("BYE", timeout_s=20)
+        complete = await log.wait("call.terminated")
+    assert (header(bye, "X-TTS-Cause"), header(bye, "X-TTS-Digits")) == (cause, digits)
+    assert complete["data"]["ending"]["reason"] == "gather_complete"
+    if len(digits) > 2:  # a shorter one stands in some time of day
+        assert digits not in collector.log
+
+
+async def test_a_dialplan_whose_caller_presses_nothing(collector: Server) -> None:
+    async with RawCaller("ask", collector.sip_port) as caller:
+        caller.invite(headers=b"X-TTS-Gather: max=4;initial=200;tries=2\r\n")
+        assert (await caller.final()).status == 200
+        caller.ack()
+        bye = await caller.request("BYE", timeout_s=30)
+        assert header(bye, "X-TTS-Cause") == "timeout"
+        assert "X-TTS-Digits" not in bye
+    assert len((await collector.only_call())["utterances"]) == 2
+
+
+@pytest.mark.parametrize("value", ["max=0", "max=129", "digits=4", "max=4;max=5", "finish=x", "min=5;max=4", "tries="])
+async def test_a_gather_header_that_cannot_be_read_is_refused(collector: Server, value: str) -> None:
+    answer = await invite_once("ask", collector.sip_port, headers=f"X-TTS-Gather: {value}\r\n".encode())
+    assert answer.status == 400
+    assert "X-TTS-Gather" in (answer.header("Warning") or "")

@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from cc_tts.errors import CcTtsError, ConfigError
 
     try:
-        config = configuration.load(options.config, environ=os.environ, overrides=options.set)
+        config = configuration.load(options.config, environ=os.environ, overrides=options.set, warn=_warn)
         return int(options.run(options, config))
     except ConfigError as error:
         print(f"cc-tts: {error.detail}", file=sys.stderr)
@@ -62,6 +62,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
+
+
+def _warn(sentence: str) -> None:
+    print(f"cc-tts: warning: {sentence}", file=sys.stderr)
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_args, get_origin, get_type_hints
@@ -19,10 +19,15 @@ ENV_PREFIX = "CC_TTS_"
 
 
 def load(
-    path: Path | None = None, *, environ: Mapping[str, str] | None = None, overrides: Iterable[str] = ()
+    path: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    overrides: Iterable[str] = (),
+    warn: Callable[[str], object] = lambda _sentence: None,
 ) -> Config:
     """Build the configuration from a TOML file, names ``CC_TTS_SECTION__KEY`` and texts ``section.key=value``; raises
     ``ConfigError`` for an unknown key (the nearest one is named), a wrong value, and values that contradict each other.
+    ``warn`` gets a sentence for each key that goes by its former name.
     """
     tree = {} if path is None else _read_toml(path)
     for name, value in sorted((environ or {}).items()):
@@ -34,8 +39,12 @@ def load(
             raise ConfigError(f"--set {override}: write it as section.key=value")
         parts = re.findall(r'"([^"]*)"|([^.]+)', key.strip())  # at the dots outside quotes: routes."7.1".greeting
         _set(tree, [quoted or plain for quoted, plain in parts], value.strip(), origin=f"--set {key}")
+    _rename(tree, warn)
     return from_tree(tree)
 
+
+FORMER_NAMES: Final = {("rtp", "quarantine_s"): "port_cooldown_s"}
+"""Section and key as they were called before, with the key's name of today. Each is taken for one version."""
 
 RELOADABLE: Final = (
     "log.level",
@@ -106,6 +115,16 @@ def from_tree(tree: Mapping[str, Any]) -> Config:
         raise ConfigError(_readable(str(error))) from error
     check_sense(config)
     return config
+
+
+def _rename(tree: dict[str, Any], warn: Callable[[str], object]) -> None:
+    for (section, former), name in FORMER_NAMES.items():
+        keys = tree.get(section)
+        if isinstance(keys, dict) and former in keys:
+            if name in keys:
+                raise ConfigError(f"{section}.{former} is called {section}.{name} now: remove one of the two")
+            keys[name] = keys.pop(former)
+            warn(f"{section}.{former} is called {section}.{name} now; the next version refuses the former name")
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

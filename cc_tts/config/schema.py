@@ -135,7 +135,7 @@ class RtpConfig:
     codecs: tuple[Literal["PCMU", "PCMA", "G722", "L16"], ...] = ("PCMU", "PCMA", "G722", "L16")
     srtp: Literal["off", "optional", "required"] = "off"
     inactivity_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 60.0
-    quarantine_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 5.0
+    port_cooldown_s: Annotated[float, msgspec.Meta(ge=0, le=60)] = 5.0
     unacked_ms: Annotated[int, msgspec.Meta(ge=0, le=32_000)] = 2000
     clock_rate_hz: Literal[8000, 16000] = 8000
 

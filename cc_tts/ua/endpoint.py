@@ -486,7 +486,7 @@ class UserAgent:
         """How many calls at once the configuration, the build, the RTP ports and the open files allow."""
         wanted = min(self._settings.sip.max_calls or build_limit, build_limit)
         pairs = self._settings.rtp.num_pairs
-        if self._settings.rtp.quarantine_s:
+        if self._settings.rtp.port_cooldown_s:
             self._max_cooling = min(MAX_PAIRS, pairs, self._build.max_handles // 2)
         if pairs < wanted:
             log.warning("few_rtp_ports", pairs=pairs, consequence=f"{pairs} calls at once")

@@ -255,4 +255,4 @@ async def test_an_unsolicited_challenge_does_not_get_our_password(tmp_path: Path
                 challenge = 'WWW-Authenticate: Digest realm="pbx", nonce="abc", algorithm=MD5\r\n'
                 await caller.request("BYE", status="401 Unauthorized", headers=challenge)
                 assert "Authorization" not in await caller.request("BYE"), "the BYE again, as if nobody had answered"
-                assert await refused(server, "bait") == 1
+                assert await refused(server, "unsolicited_challenge") == 1

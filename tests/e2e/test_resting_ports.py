@@ -1,4 +1,4 @@
-"""``rtp.quarantine_s``: the ports of an ended call are not the next call's, and no call is refused for that."""
+"""``rtp.port_cooldown_s``: the ports of an ended call are not the next call's, and no call is refused for that."""
 
 import asyncio
 import contextlib
@@ -29,10 +29,10 @@ LONGER_THAN_THE_TEST_S = 60
 
 
 @contextlib.asynccontextmanager
-async def server_of(folder: Path, *, pairs: int, quarantine_s: float) -> AsyncIterator[Server]:
+async def server_of(folder: Path, *, pairs: int, port_cooldown_s: float) -> AsyncIterator[Server]:
     """A server with ports for this many calls."""
     first = free_ports(2 * pairs)
-    settings = {"port_min": first, "port_max": first + 2 * pairs - 1, "quarantine_s": quarantine_s}
+    settings = {"port_min": first, "port_max": first + 2 * pairs - 1, "port_cooldown_s": port_cooldown_s}
     async with server_with(folder, **{f"rtp__{name}": str(value) for name, value in settings.items()}) as server:
         yield server
 
@@ -67,7 +67,7 @@ def is_bound(port: int) -> bool:
 async def test_the_ports_of_the_last_calls_are_not_the_next_ones(tmp_path: Path) -> None:
     """A long call among short ones: pjsua alone, which goes round the range, gives its port away as soon as it ends."""
     released: list[int] = []
-    async with server_of(tmp_path, pairs=PAIRS, quarantine_s=LONGER_THAN_THE_TEST_S) as server:
+    async with server_of(tmp_path, pairs=PAIRS, port_cooldown_s=LONGER_THAN_THE_TEST_S) as server:
         for _ in range(ROUNDS):
             async with RawCaller("silent", server.sip_port) as long_one:
                 long_port = await pick_up(long_one)
@@ -86,7 +86,7 @@ async def test_the_ports_of_the_last_calls_are_not_the_next_ones(tmp_path: Path)
 
 
 async def test_late_packets_go_nowhere(tmp_path: Path) -> None:
-    async with server_of(tmp_path, pairs=PAIRS, quarantine_s=LONGER_THAN_THE_TEST_S) as server:
+    async with server_of(tmp_path, pairs=PAIRS, port_cooldown_s=LONGER_THAN_THE_TEST_S) as server:
         async with RawCaller("silent", server.sip_port) as caller:
             port = await pick_up(caller)
             await hang_up(caller)
@@ -100,7 +100,7 @@ async def test_late_packets_go_nowhere(tmp_path: Path) -> None:
 
 
 async def test_switched_off_the_ports_are_free_at_once(tmp_path: Path) -> None:
-    async with server_of(tmp_path, pairs=PAIRS, quarantine_s=0) as server:
+    async with server_of(tmp_path, pairs=PAIRS, port_cooldown_s=0) as server:
         async with RawCaller("silent", server.sip_port) as caller:
             port = await pick_up(caller)
             await hang_up(caller)
@@ -109,7 +109,7 @@ async def test_switched_off_the_ports_are_free_at_once(tmp_path: Path) -> None:
 
 
 async def test_all_ports_can_be_in_use_at_once_right_after(tmp_path: Path) -> None:
-    async with server_of(tmp_path, pairs=3, quarantine_s=LONGER_THAN_THE_TEST_S) as server:
+    async with server_of(tmp_path, pairs=3, port_cooldown_s=LONGER_THAN_THE_TEST_S) as server:
         for _ in range(2):
             async with contextlib.AsyncExitStack() as stack:
                 callers = [await stack.enter_async_context(RawCaller("silent", server.sip_port)) for _ in range(3)]

@@ -205,9 +205,9 @@ class Listener:
 
     async def _take(self, accepted: socket.socket, source: str) -> None:
         ours = [each for each in self._connections if each.source == source]
-        crowd = ours if len(ours) >= self._max_per_source else self._connections
-        limit = self._max_per_source if crowd is ours else self._max_connections
-        if len(crowd) >= limit and not await self._make_room(crowd):
+        open_now = ours if len(ours) >= self._max_per_source else self._connections
+        limit = self._max_per_source if open_now is ours else self._max_connections
+        if len(open_now) >= limit and not await self._make_room(open_now):
             log.warning("connection_refused", source=source, open=len(self._connections), of_this_source=len(ours))
             _refuse(accepted)
             return
@@ -221,8 +221,8 @@ class Listener:
             self.remove(connection)
             raise
 
-    async def _make_room(self, crowd: "set[Connection] | list[Connection]") -> bool:
-        idle = [each for each in crowd if each.idle_since_ns is not None]
+    async def _make_room(self, open_now: "set[Connection] | list[Connection]") -> bool:
+        idle = [each for each in open_now if each.idle_since_ns is not None]
         if not idle:
             return False
         oldest = min(idle, key=lambda each: each.idle_since_ns or 0)

@@ -161,7 +161,7 @@ class InboundPolicy:
             call_id = "".join(sip_message.header_values(response, "call-id", "i"))
             if sip_message.cseq_method(response) == "REGISTER" or host in self._trusted or is_ours(call_id):
                 return False
-        self._refuse("bait", host, _SILENCE)
+        self._refuse("unsolicited_challenge", host, _SILENCE)
         return True
 
     def note_malformed(self, host: str) -> None:

@@ -64,7 +64,7 @@ class PortCooldown:
     ) -> None:
         self._host = host
         self._num_pairs = rtp.num_pairs
-        self._cooldown_ns = int(rtp.quarantine_s * _NS_PER_S)
+        self._cooldown_ns = int(rtp.port_cooldown_s * _NS_PER_S)
         self._max_pairs = max_pairs
         self._clock = clock
         self._bind = bind

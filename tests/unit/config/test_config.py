@@ -150,3 +150,16 @@ def test_a_broken_file_is_named(tmp_path: Path) -> None:
     file.write_text("[sip\nport = 1")
     with pytest.raises(ConfigError, match=r"broken\.toml"):
         config.load(file)
+
+
+def test_a_former_name_is_taken_with_a_warning(tmp_path: Path) -> None:
+    path = tmp_path / "cc_tts.toml"
+    path.write_text("[rtp]\nquarantine_s = 2\n")
+    warnings: list[str] = []
+    loaded = config.load(path, warn=warnings.append)
+    assert loaded.rtp.port_cooldown_s == 2
+    (warning,) = warnings
+    assert "rtp.port_cooldown_s" in warning
+    assert config.load(environ={"CC_TTS_RTP__QUARANTINE_S": "3"}).rtp.port_cooldown_s == 3
+    with pytest.raises(ConfigError, match="remove one of the two"):
+        config.load(path, overrides=["rtp.port_cooldown_s=1"])

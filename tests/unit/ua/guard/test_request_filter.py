@@ -390,7 +390,7 @@ def test_our_password_answers_only_the_registrar_and_whom_we_called() -> None:
     drops = filtered.library.drops
     assert drops("401", "BYE")
     assert drops("407", "INVITE")
-    assert filtered.refused() == {"bait": 2}
+    assert filtered.refused() == {"unsolicited_challenge": 2}
     assert not drops("401", "REGISTER")
     assert not drops("407", "INVITE", call_id="ours")
     assert not drops("401", "BYE", host="127.0.0.1"), "a trusted peer"

@@ -22,7 +22,7 @@ class Lab:
         self.now_s = 0.0
         self.cooldown = PortCooldown(
             host="127.0.0.1",
-            rtp=RtpConfig(port_min=FIRST, port_max=FIRST + 2 * pairs - 1, quarantine_s=cooldown_s),
+            rtp=RtpConfig(port_min=FIRST, port_max=FIRST + 2 * pairs - 1, port_cooldown_s=cooldown_s),
             max_pairs=max_pairs,
             clock=self,
             bind=self._bind,

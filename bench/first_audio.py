@@ -1,4 +1,4 @@
-"""How soon the wire carries speech, how even the beat is, how fast a prompt is cut: measured at the caller's socket.
+"""How soon the wire carries speech, how even the packets are, how fast a prompt is cut: measured at the caller's socket.
 
     python -m bench.first_audio [--prompts 200] [--cuts 60] [--quick]
 
@@ -80,7 +80,7 @@ async def first_audio(server: LabServer, phone: SoftphoneProcess, *, calls: int,
     }
 
 
-async def beat(server: LabServer, phone: SoftphoneProcess) -> Json:
+async def packet_gaps(server: LabServer, phone: SoftphoneProcess) -> Json:
     """The gaps between packets of four speaking calls while the API takes 50 requests a second."""
     lines = [await dial(server, phone, f"b{index}") for index in range(4)]
     for line in lines:
@@ -149,7 +149,7 @@ async def run(arguments: argparse.Namespace) -> Json:
     result: Json = {"bench": "first_audio", "machine": machine()}
     for load in ("idle", "busy"):
         print(
-            f"{load}: {arguments.prompts} prompts on 1 and on 4 calls, the beat, {arguments.cuts} cuts each way …",
+            f"{load}: {arguments.prompts} prompts on 1 and on 4 calls, packet gaps, {arguments.cuts} cuts each way …",
             flush=True,
         )
         async with contextlib.AsyncExitStack() as stack:
@@ -160,7 +160,7 @@ async def run(arguments: argparse.Namespace) -> Json:
             result[load] = {
                 "one_call": await first_audio(server, phone, calls=1, prompts=arguments.prompts),
                 "four_calls": await first_audio(server, phone, calls=4, prompts=arguments.prompts),
-                "beat": await beat(server, phone),
+                "packet_gaps": await packet_gaps(server, phone),
                 "cut_by_stop": await cut(server, phone, by="stop", count=arguments.cuts),
                 "cut_by_dtmf": await cut(server, phone, by="dtmf", count=arguments.cuts),
             }
@@ -174,9 +174,9 @@ async def run(arguments: argparse.Namespace) -> Json:
                 ("POST sent to first speech, 4 calls", part["four_calls"]["posted_to_speech_ms"]),
                 *(
                     (f"packet gap, call {n + 1} of 4, API busy", {"n": gap["count"], **gap})
-                    for n, gap in enumerate(part["beat"]["gap_ms"])
+                    for n, gap in enumerate(part["packet_gaps"]["gap_ms"])
                 ),
-                ("API answer at 50 requests a second", part["beat"]["api_answer_ms"]),
+                ("API answer at 50 requests a second", part["packet_gaps"]["api_answer_ms"]),
                 ("stop to last speech packet", part["cut_by_stop"]["to_last_speech_packet_ms"]),
                 ("key to last speech packet", part["cut_by_dtmf"]["to_last_speech_packet_ms"]),
             ],

@@ -1,4 +1,4 @@
-"""Calls over a bad network: does the server's beat stay, are calls set up, are keys understood? ``python -m bench.impaired``
+"""Calls over a bad network: is the media clock kept, are calls set up, keys understood? ``python -m bench.impaired``
 
 Softphones call through :class:`tests.e2e.impairer.Network`, which loses, disorders and repeats SIP, RTP and RTCP in both
 directions. Gaps are between the server's packets as they come to it, before it harms them, by the kernel's clock; phones and
@@ -51,7 +51,7 @@ async def one_call(server: LabServer, network: Network, phone: SoftphoneProcess,
     }
 
 
-def beat_of(sent: list[Sent]) -> Json:
+def packet_gaps_of(sent: list[Sent]) -> Json:
     """Gaps of all calls, and whether their packets are numbered and stamped without a hole."""
     gaps = [(b - a) / 1e6 for each in sent for a, b in zip(each.at_ns, each.at_ns[1:], strict=False)]
     steps = [step for each in sent for step in each.steps()]
@@ -92,7 +92,7 @@ async def level(server: LabServer, impairment: Impairment, num_calls: int, talk_
             "lost_share_heard": round(
                 sum(each["lost"] for each in done) / max(1, sum(each["lost"] + each["packets"] for each in done)), 3
             ),
-            "beat": beat_of([sent for each in networks for sent in each.sent]),
+            "packet_gaps": packet_gaps_of([sent for each in networks for sent in each.sent]),
         }
 
 
@@ -117,7 +117,7 @@ async def measure(num_calls: int, talk_s: float, seed: int) -> Json:
 
 
 def main() -> int:
-    """Measure, print, save; 1 if a call was lost or the beat was."""
+    """Measure, print, save; 1 if a call or packets were lost."""
     parser = argparse.ArgumentParser(prog="python -m bench.impaired", description="calls over a bad network")
     parser.add_argument("--calls", type=int, default=8 if pjsua2_build.is_built() else 4)
     parser.add_argument("--talk-s", type=float, default=10.0, help="before the key is pressed, seconds")
@@ -129,7 +129,7 @@ def main() -> int:
     levels = asyncio.run(measure(arguments.calls, arguments.talk_s, arguments.seed))
     show(
         f"{arguments.calls} calls: gap between packets",
-        [(name, each["beat"]["gap_ms"]) for name, each in levels.items()],
+        [(name, each["packet_gaps"]["gap_ms"]) for name, each in levels.items()],
     )
     show("from INVITE to 200", [(name, each["set_up_ms"]) for name, each in levels.items()])
     for name, each in levels.items():
@@ -138,8 +138,8 @@ def main() -> int:
     good = all(
         each["calls_done"] == each["keys_understood"] == each["calls"]
         and not each["calls_left"]
-        and not each["beat"]["holes"]
-        and each["beat"]["gap_ms"]["p99"] <= GAP_LIMIT_MS
+        and not each["packet_gaps"]["holes"]
+        and each["packet_gaps"]["gap_ms"]["p99"] <= GAP_LIMIT_MS
         for each in levels.values()
     )
     return 0 if good else 1

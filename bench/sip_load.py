@@ -32,8 +32,8 @@ GRACE_S = 20.0
 RTP_FIRST_PORT = 16_384
 BASE_RATE = 50.0
 SHORT_CALL_S = 2.0
-QUARANTINED_PAIRS = 1000
-"""RTP ports that rest after their calls, at 50 calls a second and a few seconds each, and some to spare."""
+COOLING_PAIRS = 1000
+"""RTP ports in cooldown after their calls, at 50 calls a second and a few seconds each, and some to spare."""
 LOOKS = 20
 """At the footprint, while calls are made in a row."""
 
@@ -243,7 +243,7 @@ async def loaded_server(max_calls: int, *, ua_processes: int = 1) -> AsyncIterat
         f"sip.max_calls={max_calls}",
         "sip.max_requests_per_source_s=0",
         f"rtp.port_min={RTP_FIRST_PORT}",
-        f"rtp.port_max={RTP_FIRST_PORT + 2 * (max_calls + QUARANTINED_PAIRS)}",
+        f"rtp.port_max={RTP_FIRST_PORT + 2 * (max_calls + COOLING_PAIRS)}",
         f"routes.load.greeting={json.dumps(prompt)}",
         "cache.min_uses=1",
         "log.level=info",

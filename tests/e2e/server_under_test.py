@@ -191,9 +191,11 @@ class Server:
         async with self._session.get(self.url + path) as answer:
             return answer.status, await answer.text()
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> tuple[int, Json]:
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None
+    ) -> tuple[int, Json]:
         """Status and body of a POST."""
-        async with self._session.post(self.url + path, json=body) as answer:
+        async with self._session.post(self.url + path, json=body, headers=headers) as answer:
             return answer.status, await answer.json(content_type=None)
 
     async def delete(self, path: str) -> tuple[int, Json]:

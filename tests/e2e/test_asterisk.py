@@ -21,8 +21,9 @@ from tests.e2e.asterisk_lab import (
     numbering_plan,
     reference,
 )
-from tests.e2e.configured import of_kind
+from tests.e2e.configured import of_kind, until
 from tests.e2e.server_under_test import LONG_GREETING, EventLog, Server
+from tests.e2e.test_tutorials import started
 from tests.support import audio_match
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
@@ -98,7 +99,7 @@ async def test_the_place_in_the_queue_is_whispered_to_the_caller(
     assert "PJSIP/1001-" in waiting, "the caller is still in the queue"
     assert report["ending"]["by"] == "us"
     heard, _ = audio_match.read_wav(tmp_path / "phone.wav")
-    # Asterisk's mixer between has a beat of its own: if it finds no frame it puts in silence, and goes on with what comes
+    # Asterisk's mixer between keeps its own time: if it finds no frame it puts in silence, and goes on with what comes
     share = audio_match.share_heard(await reference(text, tmp_path), heard, slip_ms=RECORDING_SLIP_MS, piece_ms=50)
     assert share >= MOST
 
@@ -128,6 +129,22 @@ async def test_a_key_that_asterisk_sends_interrupts(first: Server, pbx: Asterisk
         assert (await first.only_call())["state"] == "established"
         await phone.hangup()
         await first.until_terminated()
+
+
+async def test_an_ivr_behind_asterisk_collects_the_callers_keys(
+    first: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    ivr = await started("examples/ivr.py", first, tmp_path)
+    async with first.events() as log:
+        await phone.dial(pbx.uri("503"))
+        await log.wait("speak.started", timeout_s=20)
+        await phone.dtmf("4711")
+        collected = await log.wait("call.gather_complete", timeout_s=20)
+        await phone.report(timeout_s=30)
+        _, balance = await log.several("speak.complete", 2)
+    assert (collected["data"]["digits"], collected["data"]["valid"]) == ("4711", True)
+    assert balance["data"]["spoken_text"] == "Your balance is $12.50. Thank you, and goodbye."
+    await until(lambda: "prompt_finished" in ivr.log, 5)
 
 
 async def test_hold_pauses_the_prompt(first: Server, pbx: Asterisk, phone: SoftphoneProcess, tmp_path: Path) -> None:

@@ -126,6 +126,20 @@ async def test_a_second_gather_a_stopped_one_and_a_hangup(server: Server, phone:
         assert kinds[::-1].index("call.gather_complete") > kinds[::-1].index("call.terminated")
 
 
+async def test_a_gather_that_is_asked_for_again_runs_once(server: Server, phone: SoftphoneProcess) -> None:
+    async with server.events() as log:
+        call_id = await established(server, phone, log)
+        headers = {"Idempotency-Key": f"ask-{call_id}"}
+        path, body = f"/v1/calls/{call_id}/gather", {"prompt": ASK}
+        first = await server.post(path, body, headers=headers)
+        assert first[0] == 201
+        assert await server.post(path, body, headers=headers) == first
+        await phone.dtmf("1#")
+        await log.several("call.gather_complete", 1)
+        assert len(of_kind(log.events, "speak.queued")) == 1
+        await phone.hangup()
+
+
 async def test_the_death_of_the_user_agent_ends_a_gather(fresh_server: Server, phone: SoftphoneProcess) -> None:
     async with fresh_server.events() as log:
         call_id = await established(fresh_server, phone, log)

@@ -217,7 +217,7 @@ async def test_what_is_not_utf8_is_answered_and_holds_no_line(server: Server) ->
 
 
 async def test_calls_that_end_make_room_at_once(fresh_server: Server) -> None:
-    for _ in range(8):  # fewer than MIN_RESTING_CALLS
+    for _ in range(8):  # fewer than MIN_CLOSING_CALLS
         assert (await invite_once("silent", fresh_server.sip_port)).status == 200
         assert (await invite_once("nobody", fresh_server.sip_port)).status == 404
     assert len(await fresh_server.until_all_terminated()) == 16

@@ -154,7 +154,7 @@ def test_long_stream_over_many_wraps_loses_nothing() -> None:
 @pytest.mark.parametrize(
     ("late_ms", "expected_ms"),
     [([0, 0, 0], 0.0), ([0, 16], 1.0), ([0, 16, 16], 0.9375), ([0, 16, 0], 1.9375)],
-    ids=["on the beat", "one late", "and it stays late", "and comes back"],
+    ids=["in time", "one late", "and it stays late", "and comes back"],
 )
 def test_jitter_follows_a8(late_ms: list[int], expected_ms: float) -> None:
     source = Source(1)

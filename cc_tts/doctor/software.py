@@ -192,11 +192,13 @@ def check_voices(subject: Subject) -> Iterator[Finding]:
 
 
 def _ask(subject: Subject, code: str, *, timeout_s: float, text: str = "") -> dict[str, Any] | str:
-    """Run Python code in a process of its own: the JSON object of its last line, or why there is none."""
+    """Run Python code in a process of its own: the JSON object that it prints, or why there is none. PJLIB writes its own
+    lines through C's buffer, which may be emptied behind it.
+    """
     ran = subject.probes.run((sys.executable, "-c", code), timeout_s=timeout_s, text=text)
-    if ran.status == 0 and ran.output:
+    for line in ran.output.splitlines() if ran.status == 0 else ():
         with contextlib.suppress(ValueError):
-            answer = json.loads(ran.output.splitlines()[-1])
+            answer = json.loads(line)
             if isinstance(answer, dict):
                 return answer
     return _why(ran)

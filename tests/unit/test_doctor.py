@@ -48,7 +48,7 @@ class Machine(Probes):
         self.free: int | None = 50 * 2**30
         self.programs: dict[str, Ran] = {"timedatectl": Ran(0, "yes")}
         self.children: dict[str, Ran] = {
-            software.PJSUA2: Ran(0, f"noise\n{pjsua2(2000)}"),
+            software.PJSUA2: Ran(0, f"noise\n{pjsua2(2000)}\nmore noise"),
             software.CONFIGURATION: Ran(0, configured()),
             software.TORCH: Ran(0, json.dumps({"version": "2.13.0", "cuda": "12.8", "devices": [gpu(40)]})),
             "cc_tts.cli": Ran(0, "This directory can be used."),

@@ -110,10 +110,9 @@ class GrowingText:
         if not has_speech(self._pending[: self._num_flushed]):
             self._num_flushed = 0  # nothing to say in it: it goes with what follows
         text = self._pending[: self._num_flushed] or self._pending
-        idle_ms = 1000 * (self._loop.time() - self._appended_s)
         if self._marks and not has_speech(self._pending[: self._marks[0][0] - self._num_taken]):
             return Segment("", self._marks_up_to(self._num_taken))
-        num_chars = segment_end(text, self._segmenting, idle_ms=idle_ms, is_whole=self._num_flushed > 0)
+        num_chars = segment_end(text, self._segmenting, idle_ms=self._idle_ms, is_whole=self._num_flushed > 0)
         if not num_chars:
             return None
         start = self._num_taken
@@ -146,12 +145,16 @@ class GrowingText:
     async def _wait(self, timeout_s: float) -> None:
         """For a change, or until what is there is to be spoken because nothing more comes."""
         if has_speech(self._pending):
-            idle_s = self._loop.time() - self._appended_s
-            dues_s = (each / 1000 - idle_s for each in (WORD_IDLE_MS, ALL_IDLE_MS))
+            dues_s = ((each - self._idle_ms) / 1000 for each in (WORD_IDLE_MS, ALL_IDLE_MS))
             timeout_s = min(timeout_s, next((due_s for due_s in dues_s if due_s > 0), timeout_s))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._changed.wait()
+
+    @property
+    def _idle_ms(self) -> float:
+        """For how long no text has come."""
+        return round(1000 * (self._loop.time() - self._appended_s), 3)
 
     def _marks_up_to(self, position: int) -> tuple[tuple[int, str], ...]:
         """Take the marks up to a position that was taken, and those behind it before anything that is said."""

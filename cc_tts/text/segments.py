@@ -7,6 +7,7 @@
 Runs on: any thread; every call looks at the pending text afresh, and at no more of it than a segment can hold.
 """
 
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
@@ -44,19 +45,23 @@ def segment_end(text: str, segmenting: Segmenting, *, idle_ms: float = 0.0, is_w
     """
     if len(text) <= segmenting.max_chars and (is_whole or idle_ms >= ALL_IDLE_MS):
         return _with_speech(text, [len(text)])
+    groups = _candidates(text, segmenting, idle_ms)
+    longest = segmenting.max_chars if len(text) > segmenting.max_chars else 0
+    return next((end for each in groups if (end := _with_speech(text, each))), longest)
+
+
+def _candidates(text: str, segmenting: Segmenting, idle_ms: float) -> Iterator[list[int]]:
+    """Where a segment may end, in groups: the best group first, in each the last is the best."""
     splitter = SentenceSplitter(max_chars=segmenting.max_chars)
     ends = list(accumulate(map(len, splitter.push(text[: segmenting.max_chars + 1]))))
-    if end := _with_speech(text, _outside_markup(text, ends)):
-        return end
+    yield _outside_markup(text, ends)
     beginning = splitter.settled if not ends else text[: segmenting.max_chars]
-    if end := _with_speech(text, _outside_markup(text, _clause_ends(beginning))):
-        return end
+    yield _outside_markup(text, _clause_ends(beginning))
     limit = _limit_for(segmenting.word_cut_chars, beginning)
     if len(beginning) >= limit + LOOKAHEAD_CHARS:
-        return _with_speech(text, [long_cut(beginning, limit), *ends])
+        yield [long_cut(beginning, limit), *ends]
     if idle_ms >= WORD_IDLE_MS and len(text.split()) >= MIN_IDLE_WORDS:
-        return _with_speech(text, [word_cut(text)])
-    return segmenting.max_chars if len(text) > segmenting.max_chars else 0
+        yield [word_cut(text)]
 
 
 def _clause_ends(beginning: str) -> list[int]:

@@ -22,7 +22,7 @@ class _Impatient(selectors.SelectSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Made by :class:`VirtualTimePolicy`."""
+    """For ``asyncio.Runner(loop_factory=VirtualTimeLoop)``."""
 
     def __init__(self) -> None:
         self._impatient = _Impatient()
@@ -30,13 +30,6 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._impatient.now_s
-
-
-class VirtualTimePolicy(asyncio.DefaultEventLoopPolicy):
-    """For the fixture ``event_loop_policy`` of a test module."""
-
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        return VirtualTimeLoop()
 
 
 class LoopClock:

@@ -49,7 +49,8 @@ def test_what_is_complete(text: str, spoken: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "beginning", ["It is **very important, and this ", "Run `first, and then ", "See [the page, which is ", "**Note. It "]
+    "beginning",
+    ["It is **very important, and this ", "Run `first, and then ", "See [the page, which is ", "**Note. It "],
 )
 def test_markup_is_not_cut_in_two_while_its_other_half_may_come(beginning: str) -> None:
     assert first(beginning) == ""
@@ -80,7 +81,9 @@ def test_a_whole_text_is_spoken_as_far_as_a_segment_goes() -> None:
 
 
 TEXTS = st.lists(
-    st.sampled_from(["word ", "12", ".", ",", "50", " ", "**", "`", "[", "]", "\n", "您好", "，", "。", "Dr. ", "A", "!", "…"]),
+    st.sampled_from(
+        ["word ", "12", ".", ",", "50", " ", "**", "`", "[", "]", "\n", "您好", "，", "。", "Dr. ", "A", "!", "…"]
+    ),
     max_size=300,
 ).map("".join)
 

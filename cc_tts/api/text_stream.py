@@ -1,7 +1,7 @@
 """``GET /v1/calls/{id}/stream``: the text of an LLM into a call, as it is written, over a WebSocket.
 
-JSON text frames both ways (:mod:`cc_tts.calls.stream_messages` has those to the client). A message that cannot be followed
-is answered by ``error`` and the stream goes on; :data:`MAX_FAULTS` of them in a row close it with 1008. The socket is
+JSON text frames both ways; :mod:`cc_tts.calls.text_stream.messages` has those to the client. One that cannot be followed is
+answered by ``error`` and the stream goes on; :data:`MAX_FAULTS` of them in a row close it with 1008. The socket is
 closed with 1000 when the call is over, with 1013 when the client does not read, and broken off when it answers no ping.
 
 ::
@@ -26,8 +26,8 @@ from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, text_faults
-from cc_tts.calls.stream_messages import StreamError, StreamId, StreamMessage
-from cc_tts.calls.text_stream import TextStream
+from cc_tts.calls.text_stream.messages import StreamError, StreamId, StreamMessage
+from cc_tts.calls.text_stream.stream import TextStream
 from cc_tts.errors import CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
 from cc_tts.speech.prompt import Prompt, TextContent
 

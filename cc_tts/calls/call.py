@@ -30,7 +30,7 @@ from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
 
 if TYPE_CHECKING:
-    from cc_tts.calls.text_stream import TextStream
+    from cc_tts.calls.text_stream.stream import TextStream
 
 CUT_TIMEOUT_S: Final = 0.5
 """How long ``stop`` waits for the UA process to report silence."""

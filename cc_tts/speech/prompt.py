@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from cc_tts.speech.growing_text import GrowingText
+from cc_tts.speech.growing.text import GrowingText
 from cc_tts.text.pronunciation.replacements import Replacement
 
 MIN_SPEED: Final = 0.5

@@ -27,7 +27,7 @@ from cc_tts.media import tones
 from cc_tts.media.levels import Leveller
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, SilenceTrimmer
 from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpeechChunk, SpokenPrompt, cut, fixed
-from cc_tts.speech.growing_stream import GrowingStream
+from cc_tts.speech.growing.stream import GrowingStream
 from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import (
     MAX_SPEED,

@@ -13,15 +13,11 @@ import contextlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from cc_tts.clock import Clock
 from cc_tts.text.characters import has_speech
 from cc_tts.text.segments import ALL_IDLE_MS, WORD_IDLE_MS, Segmenting, segment_end
 from cc_tts.voices.voice import Voice
-
-MAX_MARKS: Final = 1000
-"""That wait to be reached by the reader, in one text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +73,6 @@ class GrowingText:
     def num_pending(self) -> int:
         """Characters that were not taken yet."""
         return len(self._pending)
-
-    @property
-    def takes_marks(self) -> bool:
-        """Whether there is room for another mark."""
-        return len(self._marks) < MAX_MARKS
 
     def append(self, text: str) -> None:
         """More text has come."""

@@ -23,7 +23,7 @@ from msgspec import UNSET
 
 from cc_tts import logs
 from cc_tts.calls.call_state import CallState
-from cc_tts.calls.stream_messages import (
+from cc_tts.calls.text_stream.messages import (
     MarkReached,
     Paused,
     Resumed,
@@ -40,7 +40,7 @@ from cc_tts.calls.stream_messages import (
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance, WordReader
 from cc_tts.clock import ms_between
 from cc_tts.errors import CapacityExceeded, EngineFailed, TextTooLong, UserAgentUnavailable, WrongState
-from cc_tts.speech.growing_text import GrowingText
+from cc_tts.speech.growing.text import GrowingText
 from cc_tts.speech.prompt import GrowingContent, Prompt, TextContent, text_of
 from cc_tts.text.segments import Segmenting
 
@@ -51,6 +51,8 @@ INTERRUPTED_QUIET_S: Final = 0.5
 """Tokens of an LLM come at most 200 ms apart; the next answer takes longer than this."""
 LOW_WATER_SHARE: Final = 4
 """Text is taken again below this part of ``stream.max_buffered_chars``."""
+MAX_MARKS: Final = 1000
+"""Of one utterance that wait to be reached."""
 SEGMENT_CHUNKS: Final = 2
 """A segment is at most as long as so many text chunks."""
 
@@ -146,12 +148,14 @@ class TextStream:
         live = self._open_now or next(reversed(self._live.values()), None)
         if live is None:
             self._send(MarkReached(utterance_id="", name=name, played_ms=0.0))
-        elif live.growing.is_over:
+            return
+        if live.num_marks >= MAX_MARKS:
+            raise WrongState(f"{MAX_MARKS} marks of utterance {live.utterance.id} wait to be reached")
+        live.num_marks += 1
+        if live.growing.is_over:
             live.utterance.spans.append(SpokenSpan("", live.utterance.fed_ms, marks=[(0.0, name)]))
-        elif live.growing.takes_marks:
-            live.growing.mark(name)
         else:
-            raise WrongState("too many marks of this utterance wait to be reached")
+            live.growing.mark(name)
 
     def end(self) -> None:
         """No more text comes for the open utterance; the next tokens open another one."""
@@ -192,7 +196,9 @@ class TextStream:
 
     def on_progress(self, utterance: Utterance, marks: Sequence[tuple[str, float]]) -> None:
         """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
-        if self._has_words and (words := self._live[utterance.id].words.take()):
+        live = self._live[utterance.id]
+        live.num_marks -= len(marks)
+        if self._has_words and (words := live.words.take()):
             told = [StreamWord(text=each.text, start_ms=each.start_ms, end_ms=each.end_ms) for each in words]
             self._send(Words(words=told, **_names(utterance)))
         for name, at_ms in marks:
@@ -271,6 +277,8 @@ class _Live:
         self.growing = growing
         self.words = words
         self.first_token_ns = 0
+        self.num_marks = 0
+        """That were not reached."""
 
 
 def _names(utterance: Utterance) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from cc_tts.audio import AudioFormat
 from cc_tts.errors import NothingToSay
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, pause_after_ms
 from cc_tts.speech.chunks import ChunkStream, SpeechChunk, cut
-from cc_tts.speech.growing_text import Segment
+from cc_tts.speech.growing.text import Segment
 from cc_tts.speech.prompt import GrowingContent, TextContent
 from cc_tts.speech.sequence import SequenceStream
 from cc_tts.text.characters import has_speech

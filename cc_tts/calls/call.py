@@ -452,7 +452,7 @@ class Call:
             return
         queue[0].interrupted_ns = queue[0].interrupted_ns or at_ns
         for utterance in reversed([u for u in queue if u.barge_in_dtmf]):
-            self.player.discard(utterance, CompletionCause.BARGE_IN, by="dtmf")
+            self.player.discard(utterance, CompletionCause.BARGE_IN)
 
     def _say_again(self, prompt: Prompt) -> Utterance | None:
         """A prompt of a gather's next try; ``None`` if it cannot be spoken now, so that the try begins without it."""
@@ -579,6 +579,7 @@ class Call:
                 utterance_id=utterance.id,
                 client_state=utterance.client_state,
                 completion_cause=cause,
+                interrupted_by=utterance.interrupted_by,
                 played_ms=round(utterance.played_ms, 1),
                 spoken_text=utterance.spoken_text,
                 underruns=utterance.underruns,

@@ -15,6 +15,7 @@ from cc_tts.api.app import build_app
 from cc_tts.api.context import ApiContext
 from cc_tts.api.http.connections import Listener
 from cc_tts.calls.call import Call
+from cc_tts.calls.text_stream.messages import Paused
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import HttpConfig, StreamConfig, TokenConfig
 from cc_tts.speech.source import SpeechSource
@@ -226,9 +227,10 @@ async def test_a_client_that_does_not_read_is_dropped_and_its_text_is_spoken(
     monkeypatch.setattr(text_stream, "MAX_QUEUED_OUT", 50)
     async with api.connect() as socket:
         await socket.send_json({"type": "tokens", "text": "This is spoken all the same. "})
+        await told(socket, "speak.started")
         (stream,) = api.call.text_streams
         for number in range(1_000_000):  # more than the buffers of both sockets hold
-            stream.mark(str(number))
+            stream._send(Paused())
             if not number % 1000:
                 await asyncio.sleep(0)
             if not api.call.text_streams:

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ import aiohttp
 import pytest
 
 from bench.softphone import SoftphoneProcess
+from tests.architecture.state_tables import ROOT
+from tests.e2e.children import Child
 from tests.e2e.configured import server_with, ua_pid
 from tests.e2e.quiet import until_quiet
 from tests.e2e.server_under_test import Json, Server
@@ -99,6 +102,23 @@ async def check_an_answer(server: Server, phone: SoftphoneProcess) -> None:
         assert (event["data"]["underruns"], event["data"]["spoken_text"]) == (0, ANSWER)
     await phone.hangup()
     assert ANSWER[:20] not in server.log, "what is said is not logged"
+
+
+def example_in(folder: Path) -> Path:
+    """The program that the section on text streams shows."""
+    page = (ROOT / "docs/for-voice-agent-developers.md").read_text(encoding="utf-8")
+    script = folder / "example.py"
+    script.write_text(page.partition("\n## Text stream\n")[2].partition("```python\n")[2].partition("```")[0])
+    return script
+
+
+async def test_the_example_of_the_documents(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
+    script = example_in(tmp_path)
+    call = await talking(server, phone)
+    child = await Child.start([sys.executable, str(script), server.url, call["id"]], log_path=tmp_path / "example.log")
+    assert await child.wait(30) == 0, child.log
+    assert child.log.strip() == "speak.complete Your balance is 12.50, and nothing is due."
+    await phone.hangup()
 
 
 async def test_an_answer_of_espeak(server: Server, phone: SoftphoneProcess) -> None:

@@ -101,6 +101,7 @@ class Metrics:
             buckets=HTTP_BUCKETS_S,
         )
         self.speech_streams = gauge("cctts_speech_streams", "Responses of /v1/audio/speech being streamed.")
+        self.text_streams = gauge("cctts_text_streams", "Open sockets of /v1/calls/{id}/stream.")
         self.event_subscribers = gauge("cctts_event_subscribers", "Open event subscriptions.")
         self.event_subscribers_dropped = counter(
             "cctts_event_subscribers_dropped", "Event subscribers dropped for reading too slowly."

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from cc_tts.api import audio_speech, calls, health, lexicons, speech
+from cc_tts.api import audio_speech, calls, health, lexicons, speech, text_stream
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
 from cc_tts.errors import MAX_COMPARED_CHARS, nearest
@@ -10,6 +10,7 @@ from cc_tts.errors import MAX_COMPARED_CHARS, nearest
 ROUTES: Final = (
     *calls.ROUTES,
     *speech.ROUTES,
+    *text_stream.ROUTES,
     *audio_speech.ROUTES,
     *lexicons.ROUTES,
     *stream.ROUTES,
@@ -21,7 +22,6 @@ NOT_IN_THIS_VERSION: Final = (
     "/v1/calls/{id}/transfer",
     "/v1/calls/{id}/record",
     "/v1/calls/{id}/recording",
-    "/v1/calls/{id}/stream",
     "/v1/prompts",
     "/v1/prompts/{id}",
     "/v1/voices/{id}",

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 import msgspec
 from msgspec import UNSET
@@ -28,6 +28,9 @@ from cc_tts.speech.prompt import Prompt, PromptDefaults
 from cc_tts.state_machine import StateMachine
 from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
+
+if TYPE_CHECKING:
+    from cc_tts.calls.text_stream.stream import TextStream
 
 CUT_TIMEOUT_S: Final = 0.5
 """How long ``stop`` waits for the UA process to report silence."""
@@ -69,6 +72,8 @@ class Call:
     utterances: dict[str, Utterance] = field(default_factory=dict)
     local_reason: str | None = None
     lead_in_ms: int = 0
+    text_streams: set["TextStream"] = field(default_factory=set)
+    """That are open."""
 
     def __post_init__(self) -> None:
         services = self.services
@@ -127,7 +132,7 @@ class Call:
         utterance = self._new_utterance(prompt, voice)
         if prompt.queue == "replace":
             for earlier in reversed(self.player.queue):
-                self.player.discard(earlier, CompletionCause.CANCELLED)
+                self.player.discard(earlier, CompletionCause.CANCELLED, by="replace")
         self._keep(utterance)
         self.publish(
             types.SpeakQueued(
@@ -148,7 +153,8 @@ class Call:
         self._check(CallEvent.SPEAK)
         queue = self.player.queue
         victims = queue[:1] if scope == "current" else queue
-        discarded_ms = sum(self.player.discard(utterance, CompletionCause.CANCELLED) for utterance in reversed(victims))
+        cancelled = partial(self.player.discard, cause=CompletionCause.CANCELLED, by="stop")
+        discarded_ms = sum(map(cancelled, reversed(victims)))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CUT_TIMEOUT_S):
                 while not all(utterance.is_complete for utterance in victims):
@@ -488,7 +494,7 @@ class Call:
         if utterance is None or utterance.first_speech_ns is not None:
             return
         utterance.first_speech_ns = at_ns
-        utterance.origin_ns = max(utterance.origin_ns, self.player.not_before_ns)
+        utterance.origin_ns = max(utterance.origin_ns, utterance.text_ready_ns, self.player.not_before_ns)
         self.publish(
             types.SpeakStarted(
                 utterance_id=utterance_id,
@@ -497,6 +503,8 @@ class Call:
                 time_to_first_pcm_ms=utterance.time_to_first_pcm_ms,
             )
         )
+        if utterance.watcher is not None:
+            utterance.watcher.on_started(utterance)
 
     def terminate(self, ending: Ending) -> None:
         """The call is over. Everything pending completes with ``call_ended``."""
@@ -510,6 +518,8 @@ class Call:
         if self.keys.gather is not None:
             self.keys.gather.cancel("call_ended")
         self.player.close(CompletionCause.CALL_ENDED)
+        for stream in tuple(self.text_streams):
+            stream.on_call_ended()
         self._log.info("call_ended", result=ending.result, reason=ending.reason, sip_code=ending.sip_code)
 
     # ---------------------------------------------------------------------------------------------------------------------
@@ -556,6 +566,8 @@ class Call:
                     played_ms=round(at_ms, 1),
                 )
             )
+        if utterance.watcher is not None:
+            utterance.watcher.on_progress(utterance, marks)
 
     def _utterance_complete(self, utterance: Utterance) -> None:
         """Publish it, and let what waits for its end go on."""
@@ -567,6 +579,7 @@ class Call:
                 utterance_id=utterance.id,
                 client_state=utterance.client_state,
                 completion_cause=cause,
+                interrupted_by=utterance.interrupted_by,
                 played_ms=round(utterance.played_ms, 1),
                 spoken_text=utterance.spoken_text,
                 underruns=utterance.underruns,
@@ -584,6 +597,8 @@ class Call:
         self.services.utterances.complete(utterance)
         if _ends_call(utterance, is_last=not self.player.queue):
             self._hang_up_after(cause)
+        if utterance.watcher is not None:
+            utterance.watcher.on_complete(utterance)
         utterance.forget_text()
         if self.keys.gather is not None:
             self.keys.gather.prompt_complete(utterance)

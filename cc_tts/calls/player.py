@@ -20,7 +20,7 @@ from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.call_state import UtteranceEvent
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance
+from cc_tts.calls.utterance import CompletionCause, Interrupter, SpokenSpan, Utterance
 from cc_tts.clock import ms_between
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
@@ -78,10 +78,12 @@ class PromptPlayer:
         self._waiting.append(utterance)
         self._next()
 
-    def discard(self, utterance: Utterance, cause: CompletionCause) -> float:
+    def discard(self, utterance: Utterance, cause: CompletionCause, *, by: Interrupter | None = None) -> float:
         """Empty every layer of one utterance; returns how much produced audio is dropped, ms. It completes at once if the
-        line never had it, else when the line reports silence.
+        line never had it, else when the line reports silence. ``by`` is what interrupts it (a key, for a barge-in), unless something has.
         """
+        by = by or ("dtmf" if cause is CompletionCause.BARGE_IN else None)
+        utterance.interrupted_by = utterance.interrupted_by or by
         if utterance in self._waiting:
             self._waiting.remove(utterance)
             self._complete(utterance, cause)
@@ -209,6 +211,11 @@ class PromptPlayer:
                 utterance.cached = chunk.cached
             if spans:
                 _extend_spans(utterance, chunk)
+            if chunk.marks and utterance.played_ms:  # nothing may be left to play that would report them
+                self._on_marks(utterance, utterance.take_marks())
+            if chunk.awaits_text:
+                _close_span(utterance)
+                self._services.ua.send(messages.AwaitMore(self._call_id, utterance.id))
             while self._buffered_ms() > self._services.config.playout.window_ms:
                 self._moved.clear()
                 await self._moved.wait()

@@ -9,13 +9,13 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, Protocol
 
 from msgspec import UNSET, UnsetType
 
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
-from cc_tts.speech.prompt import Prompt, text_of, with_texts
+from cc_tts.speech.prompt import GrowingContent, Prompt, text_of, with_texts
 from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
 from cc_tts.text.language import is_unspaced
@@ -39,6 +39,23 @@ class CompletionCause(StrEnum):
     CANCELLED = "cancelled"
     CALL_ENDED = "call_ended"
     ERROR = "error"
+
+
+Interrupter = Literal["dtmf", "clear", "replace", "stop"]
+"""What interrupts an utterance: a key, the text stream that it comes from, a prompt in its place, or ``stop``."""
+
+
+class UtteranceWatcher(Protocol):
+    """Whoever an utterance comes from, and is told how far it is."""
+
+    def on_started(self, utterance: "Utterance") -> None:
+        """The first frame that carries speech was sent."""
+
+    def on_progress(self, utterance: "Utterance", marks: Sequence[tuple[str, float]]) -> None:
+        """More of it was played, and these marks were reached: the name and the place in the audio, ms."""
+
+    def on_complete(self, utterance: "Utterance") -> None:
+        """Nothing more will be heard of it; its text is forgotten after this."""
 
 
 @dataclass(slots=True)
@@ -92,6 +109,8 @@ class Utterance:
     completed_ns: int | None = None
     interrupted_ns: int | None = None
     """When the key was pressed that interrupted it."""
+    interrupted_by: Interrupter | None = None
+    watcher: UtteranceWatcher | None = None
     machine: StateMachine[UtteranceState, UtteranceEvent] = field(
         default_factory=lambda: StateMachine(UTTERANCE_TABLE, UtteranceState.PENDING)
     )
@@ -109,7 +128,7 @@ class Utterance:
     error_detail: str | None = None
     spans: list[SpokenSpan] = field(default_factory=list)
     text_chars: int = 0
-    """Characters of the text; 0 for tones and silence."""
+    """Characters of the text, as far as it has come; 0 for tones and silence."""
     context: Context = field(default_factory=copy_context, repr=False)
     """Of the request that asked for it, so that log lines about this utterance have the ids of that request."""
     _spoken_text: str | None = None
@@ -121,7 +140,9 @@ class Utterance:
         """Keep only the spoken part of the text: many complete utterances are kept for a while."""
         self._spoken_text = self.spoken_text
         self.spans = [span for span in self.spans if span.start_ms < self.played_ms]
-        content = with_texts(self.prompt.content, lambda text: dataclasses.replace(text, text="", replacements=()))
+        content = self.prompt.content
+        content = content.words if isinstance(content, GrowingContent) else content
+        content = with_texts(content, lambda text: dataclasses.replace(text, text="", replacements=()))
         self.prompt = dataclasses.replace(self.prompt, content=content)
 
     @property
@@ -148,6 +169,12 @@ class Utterance:
     def time_to_first_audio_ms(self) -> float | None:
         """From the origin to the first frame that carries speech (sound, for tones), ms."""
         return self._since_origin_ms(self.first_speech_ns)
+
+    @property
+    def text_ready_ns(self) -> int:
+        """When enough of its text had come to begin with it; 0 where all of it came at once."""
+        content = self.prompt.content
+        return content.growing.ready_ns or 0 if isinstance(content, GrowingContent) else 0
 
     def _since_origin_ms(self, at_ns: int | None) -> float | None:
         return None if at_ns is None else max(0.0, ms_between(self.origin_ns, at_ns))
@@ -190,6 +217,33 @@ class Utterance:
                     return taken
                 taken.append((span.marks.pop(0)[1], span.start_ms + at_ms))
         return taken
+
+
+class WordReader:
+    """Gives each word of an utterance once, when its sound has begun."""
+
+    def __init__(self, utterance: Utterance) -> None:
+        self._utterance = utterance
+        self._num_spans = self._num_chars = self._num_words = 0
+        """Spans that were read whole, the characters in them, and the words that were given of the next one."""
+
+    def take(self) -> list[SpokenWord]:
+        """The words that have begun since the last time."""
+        found: list[SpokenWord] = []
+        played_ms = self._utterance.played_ms
+        for span in self._utterance.spans[self._num_spans :]:
+            words = _words_of(span, self._num_chars)[self._num_words :]
+            begun = [word for word in words if word.start_ms < played_ms]
+            found += begun
+            if span.end_ms is None or played_ms < span.end_ms - _ROUNDING_MS:
+                self._num_words += len(begun)
+                break
+            self._num_spans, self._num_chars, self._num_words = (
+                self._num_spans + 1,
+                self._num_chars + len(span.source),
+                0,
+            )
+        return found
 
 
 def _share(span: SpokenSpan, played_ms: float) -> str:

@@ -240,6 +240,15 @@ class GatherConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamConfig:
+    """``[stream]``: text that comes over ``GET /v1/calls/{id}/stream`` while it is spoken."""
+
+    max_per_call: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4
+    max_buffered_chars: Annotated[int, msgspec.Meta(ge=100, le=1_000_000)] = 4000
+    idle_timeout_s: Seconds = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
     """``[cache]``: audio of repeated prompts."""
 
@@ -290,6 +299,7 @@ class Config:
     playout: PlayoutConfig = field(default_factory=PlayoutConfig)
     calls: CallsConfig = field(default_factory=CallsConfig)
     gather: GatherConfig = field(default_factory=GatherConfig)
+    stream: StreamConfig = field(default_factory=StreamConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     log: LogConfig = field(default_factory=LogConfig)
     routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})

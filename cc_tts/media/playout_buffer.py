@@ -2,7 +2,7 @@
 
 ::
 
-    writer threads  begin ▸ write … write ▸ finish        cut        pause / resume
+    writer threads  begin ▸ write … await_more … finish    cut       pause / resume
                       │        │              │            │             │
                     ┌─▼────────▼──────────────▼────────────▼─┐           │
                     │ utterance │ utterance │ utterance …    │           │
@@ -11,8 +11,9 @@
     clock thread    read_frame ▸ frame or silence, with a ramp wherever sound is broken off or taken up again
 
 An utterance waits until its start threshold is reached or it is finished, plays, and may starve (an underrun): silence
-until half the threshold is there again. Nothing is played twice, nothing is skipped, and as silence of an underrun is
-never owed to the line, a backlog cannot become lasting latency.
+until half the threshold is there again. One whose text is still arriving may have said all that is there: then it waits
+for its threshold again, and that is no underrun. Nothing is played twice, nothing is skipped, and as silence of an
+underrun is never owed to the line, a backlog cannot become lasting latency.
 
 The clock's side takes no lock: every field has either the clock or the writers to write it, and what crosses over is
 an append to a deque, an integer or a flag, each atomic in CPython. The order of writes matters where a comment says so.
@@ -67,6 +68,7 @@ class _Queued:
     # writers'
     num_written: int = 0
     finished: bool = False
+    awaits_more: bool = False
     cut: bool = False
     # clock's
     num_read: int = 0
@@ -157,6 +159,16 @@ class PlayoutBuffer:
                 )
             queued.chunks.append(bytes(pcm))
             queued.num_written += len(pcm)  # after the append: the clock reads no more than this
+            queued.awaits_more = False  # after it too: what is new must not look like an underrun
+
+    def await_more(self, utterance_id: str) -> None:
+        """What was written is all there is for now: it is played however short, and running dry is no underrun until the
+        next :meth:`write`; a ValueError if the utterance was not begun or is finished.
+        """
+        with self._writers:
+            queued = self._open_or_cut(utterance_id)
+            if queued is not None:
+                queued.awaits_more = True  # after the last num_written
 
     def finish(self, utterance_id: str) -> None:
         """No more audio will come for the utterance; a ValueError if it was not begun or is finished."""
@@ -223,10 +235,10 @@ class PlayoutBuffer:
             room = self._frame_bytes - len(frame)
             if head.state is not _State.PLAYING and not self._start(head, room, now_ns):
                 break
-            finished = head.finished  # before available: if it was finished, available is all there is
+            # before available: if one of these is set, available is all there is
+            finished, awaits_more = head.finished, head.awaits_more
             if head.available < room and not finished:  # it runs dry within this frame
-                head.state, head.missing_bytes = _State.STARVED, room - head.available
-                frame += self._fade_out(head, room)
+                frame += self._rest(head, room, now_ns) if awaits_more else self._starve(head, room)
                 break
             part = self._take(head, min(room, head.available))
             if part:
@@ -269,17 +281,34 @@ class PlayoutBuffer:
         is_starved = head.state is _State.STARVED
         if not is_starved and now_ns < head.not_before_ns:
             return False
-        finished = head.finished  # before available
-        if not finished and head.available < (head.resume_bytes if is_starved else head.start_bytes):
+        finished, awaits_more = head.finished, head.awaits_more  # before available
+        if awaits_more and not finished and not head.available:  # it has not run dry: there was nothing more to play
+            head.state, head.missing_bytes = _State.WAITING, 0
+            return False
+        needed = 0 if finished or awaits_more else head.resume_bytes if is_starved else head.start_bytes
+        if head.available < needed:
             head.missing_bytes += room if is_starved else 0
             return False
         if head.available and is_starved:
             self._note_underrun(head, now_ns)
             head.fade_in = True
-        elif head.available:
+        elif head.available and not head.num_read:
             self._events(PlayoutStarted(head.utterance_id, now_ns))
         head.state = _State.PLAYING
         return True
+
+    def _starve(self, head: _Queued, room: int) -> bytes:
+        """Play what is left, faded out: an underrun begins."""
+        head.state, head.missing_bytes = _State.STARVED, room - head.available
+        return self._fade_out(head, room)
+
+    def _rest(self, head: _Queued, room: int, now_ns: int) -> bytes:
+        """Play what is left, faded out, report how far it went, and wait for more."""
+        head.state = _State.WAITING
+        part = self._fade_out(head, room)
+        self._report(head, part, now_ns)
+        self._events(PlayoutProgress(head.utterance_id, now_ns, self._format.ms_for_bytes(head.num_read)))
+        return part
 
     def _note_underrun(self, queued: _Queued, now_ns: int) -> None:
         queued.underruns += 1

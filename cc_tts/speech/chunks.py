@@ -26,6 +26,8 @@ class SpeechChunk:
     cached: bool = False
     marks: tuple[tuple[float, str], ...] = ()
     """SSML's, in the words that begin here: which share of them lies before, 0 to 1, and the name."""
+    awaits_text: bool = False
+    """Nothing follows until more of the text comes, which is nobody's delay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from cc_tts.speech.growing.text import GrowingText
 from cc_tts.text.pronunciation.replacements import Replacement
 
 MIN_SPEED: Final = 0.5
@@ -82,13 +83,25 @@ class SequenceContent:
     warnings: tuple[SsmlWarning, ...] = ()
 
 
-Content = TextContent | ToneContent | SilenceContent | SequenceContent
+@dataclass(frozen=True, slots=True)
+class GrowingContent:
+    """Words that arrive while they are spoken, each part as ``words`` says, whose own text is empty."""
+
+    words: TextContent
+    growing: GrowingText
+
+
+Content = TextContent | ToneContent | SilenceContent | SequenceContent | GrowingContent
 
 
 def texts_of(content: Content) -> tuple[TextContent, ...]:
     """The parts of a content that are words, in order."""
-    parts = content.parts if isinstance(content, SequenceContent) else (content,)
-    return tuple(each for each in parts if isinstance(each, TextContent))
+    match content:
+        case SequenceContent(parts):
+            return tuple(each for each in parts if isinstance(each, TextContent))
+        case GrowingContent(words, growing):
+            return (replace(words, text=growing.text),)
+    return (content,) if isinstance(content, TextContent) else ()
 
 
 def text_of(content: Content) -> str:
@@ -104,6 +117,8 @@ def with_texts(content: Content, change: Callable[[TextContent], TextContent]) -
         case SequenceContent(parts):
             changed = (change(each) if isinstance(each, TextContent) else each for each in parts)
             return replace(content, parts=tuple(changed))
+        case GrowingContent(words):
+            return replace(content, words=change(words))
     return content
 
 

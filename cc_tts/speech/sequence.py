@@ -91,8 +91,8 @@ class SequenceStream:
             source = chunk.begins_source or ""
             held = _after(held, chunk, data, _marks_in(source, marks, num_chars))
             num_chars += len(source)
-            if held.data:
-                yield held
+            for data in cut(held.data, self._format):  # silence inside the part was held back and is as long as it is
+                yield replace(held, data=data)
                 held = SpeechChunk(b"")
         pause_ms = pause_after_ms(part.text) / part.rate
         trail_ms = min(pause_ms, MAX_TAIL_MS) if following is None else 0.0

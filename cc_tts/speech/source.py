@@ -27,11 +27,13 @@ from cc_tts.media import tones
 from cc_tts.media.levels import Leveller
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, SilenceTrimmer
 from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpeechChunk, SpokenPrompt, cut, fixed
+from cc_tts.speech.growing.stream import GrowingStream
 from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import (
     MAX_SPEED,
     MIN_SPEED,
     Content,
+    GrowingContent,
     MarkContent,
     PromptDefaults,
     SequenceContent,
@@ -129,6 +131,9 @@ class SpeechSource:
                     self._voice(each)
                     self.lexicons.check(each.lexicons)
                 return self._voice(texts[0]) if texts else None
+            case GrowingContent(words):
+                self.lexicons.check(words.lexicons)
+                return self._voice(words)
             case ToneContent():
                 tones.tone(content.tone, 8000, max_ms=1)
         return None
@@ -187,6 +192,11 @@ class SpeechSource:
                 open_part = partial(self.open, rate_hz=rate_hz, utterance_id=utterance_id)
                 return SequenceStream(
                     content.parts, open_part, AudioFormat(rate_hz), self._config.overload_wait_ms, is_again=is_again
+                )
+            case GrowingContent():
+                open_part = partial(self.open, rate_hz=rate_hz, utterance_id=utterance_id)
+                return GrowingStream(
+                    content, open_part, self._voice, AudioFormat(rate_hz), self._config.overload_wait_ms
                 )
 
     def path(self, content: TextContent) -> list[str]:

@@ -54,6 +54,14 @@ def _is_safe(text: str, position: int) -> bool:
     return not _NAME_OR_NUMBER_GOES_ON.match(after) and not _LATIN_BEFORE.search(before)
 
 
+def word_cut(text: str) -> int:
+    """The last space at which a text that is still growing may be cut, the word behind it being perhaps incomplete; 0 if
+    there is none.
+    """
+    inside = _positions_inside(text)
+    return next((at for at in range(len(text) - 1, 0, -1) if text[at].isspace() and at not in inside), 0)
+
+
 def long_cut(text: str, limit: int) -> int:
     """The best position up to ``limit`` at which to cut a text that is longer than ``limit`` characters; at least 1."""
     clauses = [
@@ -61,8 +69,7 @@ def long_cut(text: str, limit: int) -> int:
     ]
     if clauses:
         return clauses[-1]
-    found = [match for pattern in _KEPT_WHOLE for match in pattern.finditer(text)]
-    inside = {position for match in found for position in range(match.start() + 1, match.end())}
+    inside = _positions_inside(text)
     for position in range(limit, limit // 3, -1):
         if text[position].isspace() and position not in inside:
             return position
@@ -70,3 +77,9 @@ def long_cut(text: str, limit: int) -> int:
         if position not in inside and not _INSIDE_WORD.match(text, position - 1):
             return position
     return max(1, limit)
+
+
+def _positions_inside(text: str) -> set[int]:
+    """Where a cut would go through something that is kept whole."""
+    found = [match for pattern in _KEPT_WHOLE for match in pattern.finditer(text)]
+    return {position for match in found for position in range(match.start() + 1, match.end())}

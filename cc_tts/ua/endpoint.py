@@ -568,6 +568,7 @@ _MEDIA_COMMANDS: Final[Mapping[type[messages.CallCommand], Callable[[Leg, Any, b
         begin.utterance_id, begin.start_threshold_ms, not_before_ns=begin.not_before_ns
     ),
     messages.Audio: lambda leg, audio, pcm: leg.buffer.write(audio.utterance_id, pcm),
+    messages.AwaitMore: lambda leg, more, _: leg.buffer.await_more(more.utterance_id),
     messages.FinishUtterance: lambda leg, finish, _: leg.buffer.finish(finish.utterance_id),
     messages.CutUtterance: lambda leg, cut, _: leg.buffer.cut(cut.utterance_id),
     messages.SetPaused: lambda leg, pause, _: leg.set_paused("request", paused=pause.paused),

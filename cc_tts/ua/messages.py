@@ -174,6 +174,12 @@ class Audio(CallCommand, frozen=True):
     utterance_id: str
 
 
+class AwaitMore(CallCommand, frozen=True):
+    """No audio of an utterance follows until more of its text comes: that its buffer runs dry is no underrun."""
+
+    utterance_id: str
+
+
 class FinishUtterance(CallCommand, frozen=True):
     """No more audio will come for it."""
 

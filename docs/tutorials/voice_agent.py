@@ -1,13 +1,13 @@
-"""A voice agent: sentences of a language model are spoken as they arrive, and the history holds what the caller heard."""
+"""A voice agent: what a language model writes is spoken as it comes, and the history holds what the caller heard."""
 
 import asyncio
+import contextlib
 import re
 import sys
 from collections.abc import AsyncIterator
 
 import aiohttp
 
-END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 REPLIES = [
     "Good morning. I can read you the weather or the news. It is sunny today. It will rain tomorrow.",
     "You pressed a key. I stop here and listen. Hang up when you are done.",
@@ -21,49 +21,64 @@ async def tokens(history: list[tuple[str, str]]) -> AsyncIterator[str]:
         yield token
 
 
-async def speak(http: aiohttp.ClientSession, call_id: str, text: str, queue: str) -> None:
-    """Queue a text on the call; ``queue`` is ``replace`` or ``append``."""
-    async with http.post(f"/v1/calls/{call_id}/speak", json={"text": text, "queue": queue}) as response:
-        response.raise_for_status()
+class Conversation:
+    """One call: its history, and the answer that is being written."""
 
+    def __init__(self, stream: aiohttp.ClientWebSocketResponse) -> None:
+        self.stream = stream
+        self.history: list[tuple[str, str]] = []
+        self.answer()
 
-async def reply(http: aiohttp.ClientSession, call_id: str, history: list[tuple[str, str]]) -> None:
-    """Post each sentence as soon as it is complete; the first one replaces what is still queued."""
-    queue, buffered = "replace", ""
-    async for token in tokens(history):
-        *sentences, buffered = END_OF_SENTENCE.split(buffered + token)
-        for sentence in sentences:
-            await speak(http, call_id, sentence, queue)
-            queue = "append"
-    if buffered:
-        await speak(http, call_id, buffered, queue)
+    def answer(self) -> None:
+        """Begin a new answer."""
+        self.writing = asyncio.create_task(self.write())
+
+    async def write(self) -> None:
+        """Hand the tokens on as they come."""
+        await self.stream.send_json({"type": "start"})
+        async for token in tokens(self.history):
+            await self.stream.send_json({"type": "tokens", "text": token})
+        await self.stream.send_json({"type": "end"})
+
+    def press(self, digit: str) -> None:
+        """The caller's turn; what was being said has stopped already."""
+        self.writing.cancel()
+        self.history.append(("user", f"pressed {digit}"))
+        self.answer()
+
+    async def listen(self) -> None:
+        """Note what is heard, until the call is over."""
+        async for message in self.stream:
+            told = message.json()
+            if told["type"] in ("speak.complete", "speak.interrupted") and told["spoken_text"]:
+                self.history.append(("assistant", told["spoken_text"]))
+        self.writing.cancel()
+        print(*self.history, sep="\n", flush=True)
 
 
 async def main(api: str) -> None:
-    """One history and one running reply a call."""
-    histories: dict[str, list[tuple[str, str]]] = {}
-    replies: dict[str, asyncio.Task[None]] = {}
-    async with aiohttp.ClientSession(api) as http, http.ws_connect("/v1/events") as events:
+    """A conversation with every caller."""
+    conversations: dict[str, Conversation] = {}
+
+    async def converse(call_id: str) -> None:
+        with contextlib.suppress(aiohttp.ClientError):  # the call is over already
+            async with http.ws_connect(f"/v1/calls/{call_id}/stream") as stream:
+                conversations[call_id] = Conversation(stream)
+                await conversations[call_id].listen()
+        conversations.pop(call_id, None)
+
+    async with (
+        aiohttp.ClientSession(api) as http,
+        http.ws_connect("/v1/events") as events,
+        asyncio.TaskGroup() as tasks,
+    ):
         print("ready", flush=True)
         async for message in events:
             event = message.json()
-            call_id, data = event["call_id"], event["data"]
-            match event["type"]:
-                case "call.established":
-                    histories[call_id] = []
-                    replies[call_id] = asyncio.create_task(reply(http, call_id, histories[call_id]))
-                case "speak.complete" if call_id in histories:
-                    if data["completion_cause"] == "barge_in":
-                        replies[call_id].cancel()
-                    if data["spoken_text"]:
-                        histories[call_id].append(("assistant", data["spoken_text"]))
-                case "call.dtmf" if call_id in histories:
-                    replies[call_id].cancel()
-                    histories[call_id].append(("user", f"pressed {data['digit']}"))
-                    replies[call_id] = asyncio.create_task(reply(http, call_id, histories[call_id]))
-                case "call.terminated" if call_id in histories:
-                    replies.pop(call_id).cancel()
-                    print(*histories.pop(call_id), sep="\n", flush=True)
+            if event["type"] == "call.established":
+                tasks.create_task(converse(event["call_id"]))
+            elif event["type"] == "call.dtmf" and event["call_id"] in conversations:
+                conversations[event["call_id"]].press(event["data"]["digit"])
 
 
 asyncio.run(main(sys.argv[1]))

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, cast
 from cc_tts.calls.events.bus import Event, EventBus, Subscription
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
-from cc_tts.config.schema import CallsConfig, Config, RouteConfig, TtsConfig
+from cc_tts.config.schema import CallsConfig, Config, RouteConfig, StreamConfig, TtsConfig
 from cc_tts.metrics import Metrics
 from tests.fakes.fake_engine import FakeEngine, FakeSource
 from tests.fakes.fake_line import FakeClock
@@ -29,11 +29,22 @@ class Exchange:
 
     opened: ClassVar[list["Exchange"]] = []
 
-    def __init__(self, *, max_calls: int = 4, max_text_chars: int = 100, **calls: Any) -> None:
+    def __init__(
+        self,
+        *,
+        max_calls: int = 4,
+        max_text_chars: int = 100,
+        stream: StreamConfig | None = None,
+        ua: FakeUa | None = None,
+        **calls: Any,
+    ) -> None:
         self.config = Config(
-            routes=dict(ROUTES), calls=CallsConfig(**calls), tts=TtsConfig(max_text_chars=max_text_chars)
+            routes=dict(ROUTES),
+            calls=CallsConfig(**calls),
+            stream=stream or StreamConfig(),
+            tts=TtsConfig(max_text_chars=max_text_chars),
         )
-        self.ua = FakeUa(max_calls=max_calls)
+        self.ua = ua or FakeUa(max_calls=max_calls)
         self.engine = FakeEngine()
         self.source = FakeSource()
         self.clock = FakeClock()

@@ -20,6 +20,14 @@ def pcm(ms: float, rate_hz: int = 8000) -> bytes:
     return b"\x10\x10" * AudioFormat(rate_hz).samples_for_ms(ms)
 
 
+def tone(ms: float, rate_hz: int = 8000) -> bytes:
+    """A square wave of 250 Hz, which passes levelling and resampling."""
+    num_samples = AudioFormat(rate_hz).samples_for_ms(ms)
+    half = rate_hz // 500
+    wave = b"\x10\x10" * half + b"\xf0\xef" * half
+    return (wave * (num_samples // (2 * half) + 1))[: 2 * num_samples]
+
+
 class FakeChunks:
     """One stream of chunks."""
 
@@ -116,7 +124,8 @@ class FakeEngineStream:
             if self._engine.error is not None:
                 raise self._engine.error
             text, index = each
-            yield PcmChunk(self._engine.audio_format, pcm(10 * len(text), self._engine.audio_format.rate_hz), index)
+            sound = self._engine.make_pcm(10 * len(text), self._engine.audio_format.rate_hz)
+            yield PcmChunk(self._engine.audio_format, sound, index)
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         self.buffered_ms = buffered_ms
@@ -143,6 +152,7 @@ class FakeEngine:
         self.requests: list[Request] = []
         self.streams: list[FakeEngineStream] = []
         self.is_started = False
+        self.make_pcm = pcm
 
     def not_ready_because(self, voice: str | None = None) -> str | None:
         return self.refusal

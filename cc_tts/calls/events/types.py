@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.gather import GatherResult, TimedOut
-from cc_tts.calls.utterance import CompletionCause
+from cc_tts.calls.utterance import CompletionCause, Interrupter
 from cc_tts.media.quality import Quality
 
 Milliseconds = Annotated[float, Meta(description="Milliseconds.")]
@@ -165,6 +165,7 @@ class SpeakComplete(SpeakData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "speak.complete"
     completion_cause: CompletionCause
+    interrupted_by: Annotated[Interrupter | None, Meta(description="What broke it off; null if nothing did.")] = None
     played_ms: Milliseconds
     spoken_text: Annotated[str, Meta(description="What the caller heard, in the words that were sent.")]
     underruns: int

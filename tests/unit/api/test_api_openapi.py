@@ -48,7 +48,8 @@ def test_it_names_the_paths_of_the_contract(document: Any) -> None:
     } | {
         f"/v1/calls/{{id}}/{action}"
         for action in (
-            "answer", "ring", "hangup", "hold", "unhold", "dtmf", "speak", "play", "stop", "pause", "resume", "gather"
+            "answer", "ring", "hangup", "hold", "unhold", "dtmf", "speak", "play", "stop", "pause", "resume", "gather",
+            "stream",
         )
     }  # fmt: skip
 

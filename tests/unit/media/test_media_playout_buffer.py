@@ -68,6 +68,8 @@ def act(buffer: PlayoutBuffer, action: str) -> None:
             buffer.begin(words[0], int(words[1]))
         case "write":
             buffer.write(words[0], pcm(LEVELS[words[0]], float(words[1])))
+        case "more":
+            buffer.await_more(words[0])
         case "finish":
             buffer.finish(words[0])
         case "cut":
@@ -136,6 +138,42 @@ TABLES: dict[str, list[Row]] = {
         (0, "begin a 20; write a 20", "a", "started(a) speech(a)"),
         (20, "", "-", ""),
         (40, "write a 20", "a", "underrun(a,20)"),
+    ],
+    "ran dry because no text came: no underrun, and it starts at its threshold again": [
+        (0, "begin a 40; write a 50; more a", "a", "started(a) speech(a)"),
+        (20, "", "a", ""),
+        (40, "", "a-", "progress(a,50)"),
+        (60, "", "-", ""),
+        (80, "write a 20", "-", ""),
+        (100, "write a 20; finish a", "a", ""),
+        (120, "", "a", "drained(a,90)"),
+    ],
+    "audio that is short of the threshold is played when no text is there": [
+        (0, "begin a 300; write a 30", "-", ""),
+        (20, "more a", "a", "started(a) speech(a)"),
+        (40, "", "a-", "progress(a,30)"),
+        (60, "finish a", "-", "drained(a,30)"),
+    ],
+    "it ran dry just before it was known that no text is there": [
+        (0, "begin a 20; write a 20", "a", "started(a) speech(a)"),
+        (20, "", "-", ""),
+        (40, "more a", "-", ""),
+        (60, "write a 40", "a", ""),
+        (80, "", "a", ""),
+        (100, "", "-", ""),
+        (120, "write a 20", "a", "underrun(a,20)"),
+    ],
+    "cut while it waits for text": [
+        (0, "begin a 20; write a 20; more a", "a", "started(a) speech(a)"),
+        (20, "", "-", "progress(a,20)"),
+        (40, "cut a", "-", "cut(a,20)"),
+        (60, "begin b 20; write b 20; more b", "b", "started(b) speech(b)"),
+    ],
+    "paused while it waits for text": [
+        (0, "begin a 20; write a 20; more a", "a", "started(a) speech(a)"),
+        (20, "pause", "-", ""),
+        (40, "write a 40", "-", ""),
+        (60, "resume", "a", ""),
     ],
     "ran dry but was finished: no underrun": [
         (0, "begin a 20; write a 20", "a", "started(a) speech(a)"),

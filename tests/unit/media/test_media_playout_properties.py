@@ -29,7 +29,10 @@ STEPS = st.lists(
         st.tuples(st.just("begin"), st.integers(0, 80)),
         st.tuples(st.just("write"), st.integers(0, 90)),
         st.tuples(st.just("read"), st.integers(1, 4)),
-        st.tuples(st.sampled_from(["finish", "cut newest", "cut oldest", "cut all", "pause", "resume"]), st.just(0)),
+        st.tuples(
+            st.sampled_from(["finish", "await more", "cut newest", "cut oldest", "cut all", "pause", "resume"]),
+            st.just(0),
+        ),
     ),
     max_size=80,
 )
@@ -65,6 +68,8 @@ class Writer:
             case "finish" if self.is_open and self.newest:
                 self.buffer.finish(self.newest)
                 self.is_open = False
+            case "await more" if self.is_open and self.newest:
+                self.buffer.await_more(self.newest)
             case "read":
                 self.frames += [self.buffer.read_frame(0) for _ in range(number)]
             case "cut newest" if self.newest:

@@ -9,7 +9,7 @@ import pytest
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import EngineFailed, EngineOverloaded
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS
-from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpeechChunk
+from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, ReadyChunks, SpeechChunk
 from cc_tts.speech.prompt import Content, MarkContent, Part, SilenceContent, TextContent, ToneContent
 from cc_tts.speech.sequence import SequenceStream
 
@@ -78,6 +78,19 @@ async def test_a_break_is_as_long_as_it_says(milliseconds: int) -> None:
 async def test_without_a_break_the_voice_pauses_as_ever() -> None:
     chunks = await read(stream_of(TextContent("One."), TextContent("two,"), TextContent("three"), TextContent("four.")))
     assert gaps_ms(chunks)[1:-1] == [pytest.approx(pause_ms, abs=1.0) for pause_ms in (300, 150, 30)]
+
+
+async def test_a_long_silence_inside_a_part_leaves_in_chunks() -> None:
+    class Hesitant(Engine):
+        def open(self, content: Content, *, is_again: bool) -> ChunkStream:
+            sound = np.full(800, 8000, np.int16).tobytes()
+            chunks = [SpeechChunk(data) for data in (sound, *[bytes(3200)] * 20, sound)]
+            return ReadyChunks([SpeechChunk(chunks[0].data, "One."), *chunks[1:]])
+
+    chunks = await read(stream_of(TextContent("One."), engine=Hesitant()))
+    assert max(FORMAT.ms_for_bytes(len(chunk.data)) for chunk in chunks) <= CHUNK_MS
+    assert [chunk.begins_source for chunk in chunks if chunk.begins_source] == ["One."]
+    assert FORMAT.ms_for_bytes(sum(len(chunk.data) for chunk in chunks)) == pytest.approx(4200 + 100, abs=5)
 
 
 async def test_silences_at_the_ends_stay() -> None:

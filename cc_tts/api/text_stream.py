@@ -1,0 +1,306 @@
+"""``GET /v1/calls/{id}/stream``: the text of an LLM into a call, as it is written, over a WebSocket.
+
+JSON text frames both ways; :mod:`cc_tts.calls.text_stream.messages` has those to the client. One that cannot be followed is
+answered by ``error`` and the stream goes on; :data:`MAX_FAULTS` of them in a row close it with 1008. The socket is
+closed with 1000 when the call is over, with 1013 when the client does not read, and broken off when it answers no ping.
+
+::
+
+    frames ─▸ _receive ─▸ TextStream ─▸ queue ─▸ _send_all ─▸ frames
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import Annotated, Final, assert_never
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+from msgspec import UNSET, Meta, UnsetType
+
+from cc_tts import logs
+from cc_tts.api.calls import ON_A_CALL, call_of
+from cc_tts.api.context import CONTEXT
+from cc_tts.api.events import websocket
+from cc_tts.api.http.connections import abort
+from cc_tts.api.http.problems import UpgradeRequired
+from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, text_faults
+from cc_tts.calls.text_stream.messages import StreamError, StreamId, StreamMessage
+from cc_tts.calls.text_stream.stream import TextStream
+from cc_tts.errors import CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
+from cc_tts.speech.prompt import Prompt, TextContent
+
+PING_INTERVAL_S: Final = 20.0
+PONG_TIMEOUT_S: Final = 60.0
+"""A client that has sent nothing for so long, not even a pong, is gone."""
+MAX_FRAME_IN_BYTES: Final = 65_536
+MAX_FRAMES_PER_S: Final = 1000
+"""Of one stream; what comes faster is read later."""
+MAX_FAULTS: Final = 20
+MAX_QUEUED_OUT: Final = 2000
+"""Messages that wait for a client that does not read."""
+_SWITCH: Final = {"type": "string", "enum": ["true", "false"]}
+
+ROUTES: Final = RouteTable("Speech")
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+log = logs.get(__name__)
+
+
+class StartUtterance(PromptFields, frozen=True, tag_field="type", tag="start"):
+    """Open an utterance; the one before ends. The fields are those of …/speak, the text comes with ``tokens``."""
+
+    voice: VoiceId | None = None
+    language: Language | None = None
+    speed: Speed | None = None
+    lexicons: LexiconNames = ()
+
+    def prompt(self) -> Prompt:
+        """The prompt, whose text is still to come; raises ``Unprocessable`` for an option that is not in this version."""
+        return self.to_prompt(TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons), [])
+
+
+class Frame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="type"):
+    """Base of the others."""
+
+
+class Tokens(Frame, frozen=True, kw_only=True, tag="tokens"):
+    """Text to append to the open utterance, or to begin one with. ``id`` comes back if the text is not taken."""
+
+    text: str
+    id: StreamId | UnsetType = UNSET
+
+
+class Flush(Frame, frozen=True, kw_only=True, tag="flush"):
+    """Speak what has come, without waiting for the end of a sentence."""
+
+
+class Clear(Frame, frozen=True, kw_only=True, tag="clear"):
+    """Drop what was not heard of this stream's utterances."""
+
+
+class Mark(Frame, frozen=True, kw_only=True, tag="mark"):
+    """Report when the line has come to this place in the text."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class End(Frame, frozen=True, kw_only=True, tag="end"):
+    """No more text comes for the open utterance."""
+
+
+_DECODER: Final = msgspec.json.Decoder(StartUtterance | Tokens | Flush | Clear | Mark | End)
+
+
+@ROUTES.add(
+    "GET",
+    "/v1/calls/{id}/stream",
+    scope="call",
+    operation_id="streamText",
+    status=101,
+    content_types=(),
+    query=(
+        Query(name="words", description="true: each word is reported when it is heard.", schema=_SWITCH),
+        Query(
+            name="on_close",
+            description="When the socket closes, what was not heard is spoken (end), or dropped (clear).",
+            schema={"type": "string", "enum": ["end", "clear"]},
+        ),
+    ),
+    errors=(*ON_A_CALL, UpgradeRequired, CapacityExceeded, Unprocessable),
+    streams=True,
+)
+async def text_stream(request: web.Request) -> web.StreamResponse:
+    """Text that is spoken as it arrives, over a WebSocket."""
+    context, call = request.app[CONTEXT], call_of(request)
+    has_words = _choice(request, "words", ("false", "true")) == "true"
+    clears = _choice(request, "on_close", ("end", "clear")) == "clear"
+    socket = web.WebSocketResponse(
+        autoping=False,
+        timeout=websocket.CLOSE_TIMEOUT_S,
+        max_msg_size=MAX_FRAME_IN_BYTES,
+        compress=False,
+        writer_limit=websocket.WRITE_BUFFER_BYTES,
+    )
+    if not socket.can_prepare(request):
+        raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1)")
+    outbox = Outbox()
+    stream = TextStream(call, send=outbox.put, on_call_ended=outbox.close, has_words=has_words)
+    context.metrics.text_streams.inc()
+    try:
+        await socket.prepare(request)
+        request.app[websocket.OPEN_SOCKETS].add(socket)
+        log.info("text_stream_opened", call_id=call.id)
+        await _Serving(request, socket, stream, outbox).run()
+    except ConnectionError:
+        log.debug("text_stream_client_gone", call_id=call.id)
+    except Exception:  # the handshake is answered: there is no status left to give
+        log.exception("text_stream_failed", call_id=call.id)
+        abort(request)
+    finally:
+        outbox.close()
+        if clears:
+            stream.clear()
+        stream.close()
+        context.metrics.text_streams.dec()
+        log.info("text_stream_closed", call_id=call.id)
+    return socket
+
+
+def _choice(request: web.Request, name: str, choices: tuple[str, str]) -> str:
+    """A query parameter; the first choice if it is left out."""
+    asked = request.query.get(name, choices[0])
+    if asked not in choices:
+        raise Unprocessable(f"{name} is {' or '.join(choices)}")
+    return asked
+
+
+class Outbox:
+    """What waits to be sent. ``is_too_slow``: the client reads so little that something was dropped."""
+
+    def __init__(self) -> None:
+        self._queue: deque[StreamMessage] = deque()
+        self._wake = asyncio.Event()
+        self._is_closed = False
+        self.is_too_slow = False
+
+    def put(self, message: StreamMessage) -> None:
+        """Queue a message; nothing happens after the end."""
+        if self._is_closed:
+            return
+        if len(self._queue) < MAX_QUEUED_OUT:
+            self._queue.append(message)
+        else:
+            self.is_too_slow = True
+            self.close()
+        self._wake.set()
+
+    def close(self) -> None:
+        """Nothing more comes; what is queued is still given out."""
+        self._is_closed = True
+        self._wake.set()
+
+    async def get(self) -> StreamMessage | None:
+        """The oldest message; ``None`` at the end."""
+        while not self._queue and not self._is_closed:
+            self._wake.clear()
+            await self._wake.wait()
+        return None if self.is_too_slow or not self._queue else self._queue.popleft()
+
+
+class _Serving:
+    """One socket while it is open."""
+
+    def __init__(self, request: web.Request, socket: web.WebSocketResponse, stream: TextStream, outbox: Outbox) -> None:
+        self._request = request
+        self._socket = socket
+        self._stream = stream
+        self._outbox = outbox
+        self._loop = asyncio.get_running_loop()
+        self._heard_s = self._loop.time()
+        self._num_faults = 0
+
+    async def run(self) -> None:
+        """Serve until the client closes, is gone, or the call is over. Raises ``ConnectionError``."""
+        receiving, sending, pinging = tasks = [
+            asyncio.create_task(each) for each in (self._receive_all(), self._send_all(), self._ping_all())
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if receiving.done():
+                receiving.result()
+            elif sending.done() and sending.result():
+                await self._socket.close(code=WSCloseCode.OK, message=b"the call is over", drain=False)
+            else:
+                await self._give_up()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(receiving, sending, pinging, return_exceptions=True)
+
+    async def _give_up(self) -> None:
+        """The client does not read, or is gone."""
+        log.info("text_stream_client_too_slow")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(websocket.CLOSE_TIMEOUT_S):
+                await self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"too slow", drain=False)
+        abort(self._request)
+
+    async def _send_all(self) -> bool:
+        """Send until the end; returns whether everything was taken."""
+        while (message := await self._outbox.get()) is not None:
+            try:
+                async with asyncio.timeout(websocket.SEND_TIMEOUT_S):
+                    await self._socket.send_frame(_ENCODER.encode(message), WSMsgType.TEXT)
+            except TimeoutError:
+                return False
+        return not self._outbox.is_too_slow
+
+    async def _ping_all(self) -> None:
+        """Ping until nothing has been heard of the client for too long."""
+        while self._loop.time() - self._heard_s < PONG_TIMEOUT_S:
+            await asyncio.sleep(PING_INTERVAL_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(websocket.SEND_TIMEOUT_S):
+                    await self._socket.ping()
+
+    async def _receive_all(self) -> None:
+        """Follow what the client sends until it closes, other tasks taking turns with each frame."""
+        second_began_s, num_frames = self._loop.time(), 0
+        async for message in self._socket:
+            self._heard_s = self._loop.time()
+            if self._heard_s - second_began_s >= 1.0:
+                second_began_s, num_frames = self._heard_s, 0
+            num_frames += 1
+            if num_frames > MAX_FRAMES_PER_S:
+                await asyncio.sleep(second_began_s + 1.0 - self._heard_s)
+            match message.type:
+                case WSMsgType.TEXT:
+                    self._follow(message.data)
+                case WSMsgType.PING:
+                    await self._socket.pong(message.data)
+                case WSMsgType.BINARY:
+                    self._refuse(MalformedRequest("messages are JSON in text frames"))
+            if self._num_faults >= MAX_FAULTS:
+                await self._socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"too many faults", drain=False)
+                return
+            await asyncio.sleep(0)
+
+    def _follow(self, data: str) -> None:
+        message_id: StreamId | UnsetType = UNSET
+        try:
+            frame = _DECODER.decode(data)
+            message_id = frame.id if isinstance(frame, Tokens) else UNSET
+            self._obey(frame)
+        except msgspec.DecodeError as error:
+            self._refuse(MalformedRequest(str(error)))
+        except CcTtsError as error:
+            self._refuse(error, message_id)
+        else:
+            self._num_faults = 0
+
+    def _obey(self, frame: StartUtterance | Tokens | Flush | Clear | Mark | End) -> None:
+        stream = self._stream
+        match frame:
+            case StartUtterance():
+                stream.start(frame.prompt())
+            case Tokens(text=text, id=message_id):
+                if faults := text_faults(text, "/text"):
+                    raise Unprocessable.about(*faults)
+                stream.tokens(text, None if message_id is UNSET else message_id)
+            case Flush():
+                stream.flush()
+            case Clear():
+                stream.clear()
+            case Mark(name=name):
+                stream.mark(name)
+            case End():
+                stream.end()
+            case _:
+                assert_never(frame)
+
+    def _refuse(self, error: CcTtsError, message_id: StreamId | UnsetType = UNSET) -> None:
+        self._num_faults += 1
+        self._outbox.put(StreamError(code=error.code, detail=error.detail, id=message_id))

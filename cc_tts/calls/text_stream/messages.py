@@ -1,0 +1,100 @@
+"""What a text stream says to its client, one struct a type; ``type`` is the word that clients see."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from cc_tts.calls.events.types import ClientState, Milliseconds
+from cc_tts.calls.utterance import CompletionCause, Interrupter
+
+StreamId = Annotated[int, Meta(ge=-(2**53), le=2**53)] | Annotated[str, Meta(max_length=128)]
+"""The client's own, of one message."""
+TokensStatus = Literal["ok", "full", "interrupted"]
+
+
+class StreamMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Base of all."""
+
+
+class TokensResult(StreamMessage, frozen=True, kw_only=True, tag="tokens.result"):
+    """What became of the text of one message. ``full``: it was not taken and is to be sent again after ``resumed``.
+    ``interrupted``: it was not taken, since it goes on with an utterance that was interrupted. ``ok`` comes for an ``id``
+    only, and only for the first one and for the first after another status.
+    """
+
+    id: StreamId | UnsetType = UNSET
+    status: TokensStatus
+    buffered_chars: Annotated[int, Meta(description="Text of this stream that is not being spoken yet.")]
+
+
+class Paused(StreamMessage, frozen=True, kw_only=True, tag="paused"):
+    """So much text is waiting that one message more is taken."""
+
+
+class Resumed(StreamMessage, frozen=True, kw_only=True, tag="resumed"):
+    """Text is taken again."""
+
+
+class UtteranceMessage(StreamMessage, frozen=True, kw_only=True):
+    """Base of what is said about an utterance."""
+
+    utterance_id: str
+    client_state: ClientState = UNSET
+
+
+class SpeakStarted(UtteranceMessage, frozen=True, kw_only=True, tag="speak.started"):
+    """The first frame that carries speech was sent."""
+
+    time_to_first_audio_ms: Annotated[
+        Milliseconds | None, Meta(description="From the text that completed the first clause, or from its turn.")
+    ]
+    time_from_first_token_ms: Milliseconds
+
+
+class StreamWord(msgspec.Struct, frozen=True, kw_only=True):
+    """A word that is being heard, and its place in the audio of the utterance."""
+
+    text: str
+    start_ms: int
+    end_ms: int
+
+
+class Words(UtteranceMessage, frozen=True, kw_only=True, tag="words"):
+    """Words whose sound has begun; only with ``?words=true``."""
+
+    words: list[StreamWord]
+
+
+class MarkReached(UtteranceMessage, frozen=True, kw_only=True, tag="mark"):
+    """The line has come to a mark."""
+
+    name: str
+    played_ms: Milliseconds
+
+
+class SpeakInterrupted(UtteranceMessage, frozen=True, kw_only=True, tag="speak.interrupted"):
+    """The utterance is over before its end; ``spoken_text`` and ``pending_text`` are the text that was sent."""
+
+    by: Interrupter | Literal["call_ended"]
+    spoken_text: str
+    played_ms: Milliseconds
+    pending_text: str
+
+
+class SpeakComplete(UtteranceMessage, frozen=True, kw_only=True, tag="speak.complete"):
+    """The utterance is over: heard to its end, or broken off by an ``error``, with the text that was not heard."""
+
+    completion_cause: CompletionCause
+    played_ms: Milliseconds
+    spoken_text: str
+    error: str | UnsetType = UNSET
+    pending_text: str | UnsetType = UNSET
+
+
+class StreamError(StreamMessage, frozen=True, kw_only=True, tag="error"):
+    """A message could not be followed; ``id`` is that of ``tokens``, whose text was not taken. The stream goes on."""
+
+    code: str
+    detail: str
+    id: StreamId | UnsetType = UNSET

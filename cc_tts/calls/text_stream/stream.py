@@ -1,0 +1,302 @@
+"""One client's stream of text into a call: tokens in, speech out, utterance by utterance.
+
+::
+
+    start · tokens ──▸ open utterance ──▸ the call's player, as any prompt
+    flush · mark · end      │
+    clear ──▸ discard       └─▸ on_started · on_progress · on_complete ──▸ messages to the client
+
+An utterance is open from ``start`` or its first tokens to ``end``. Text of an utterance that was interrupted from outside
+(a key, ``stop``, another prompt) is not spoken, though the client goes on sending it for a moment: up to the next
+``start``, ``end`` or ``clear``, or until nothing has come for :data:`INTERRUPTED_QUIET_S`.
+
+Runs on: the event loop.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import UNSET
+
+from cc_tts import logs
+from cc_tts.calls.call_state import CallState
+from cc_tts.calls.text_stream.messages import (
+    MarkReached,
+    Paused,
+    Resumed,
+    SpeakComplete,
+    SpeakInterrupted,
+    SpeakStarted,
+    StreamId,
+    StreamMessage,
+    StreamWord,
+    TokensResult,
+    TokensStatus,
+    Words,
+)
+from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance, WordReader
+from cc_tts.clock import ms_between
+from cc_tts.errors import CapacityExceeded, EngineFailed, TextTooLong, UserAgentUnavailable, WrongState
+from cc_tts.speech.growing.text import GrowingText
+from cc_tts.speech.prompt import GrowingContent, Prompt, TextContent, text_of
+from cc_tts.text.segments import Segmenting
+
+if TYPE_CHECKING:
+    from cc_tts.calls.call import Call
+
+INTERRUPTED_QUIET_S: Final = 0.5
+"""Tokens of an LLM come at most 200 ms apart; the next answer takes longer than this."""
+LOW_WATER_SHARE: Final = 4
+"""Text is taken again below this part of ``stream.max_buffered_chars``."""
+MAX_MARKS: Final = 1000
+"""Of one utterance that wait to be reached."""
+SEGMENT_CHUNKS: Final = 2
+"""A segment is at most as long as so many text chunks."""
+
+log = logs.get(__name__)
+
+
+class TextStream:
+    """``send`` gets the messages for the client and must do nothing but queue them; ``on_call_ended`` is called once.
+
+    Raises:
+        WrongState: the call is over.
+        CapacityExceeded: the call has as many streams as the config allows.
+    """
+
+    def __init__(
+        self, call: "Call", *, send: Callable[[StreamMessage], None], on_call_ended: Callable[[], None], has_words: bool
+    ) -> None:
+        self._call = call
+        self._services = call.services
+        self._send = send
+        self.on_call_ended = on_call_ended
+        self._has_words = has_words
+        self._max_buffered_chars = call.services.config.stream.max_buffered_chars
+        self._loop = asyncio.get_running_loop()
+        self._live: dict[str, _Live] = {}
+        """Utterances of this stream that are not complete, by their ids, in order."""
+        self._open: _Live | None = None
+        self._blank = ""
+        """White space that came before the first words of an utterance."""
+        self._is_paused = False
+        self._took_one_more = False
+        self._last_status = ""
+        self._discards_until_s = 0.0
+        if call.state is CallState.TERMINATED:
+            raise WrongState(f"call {call.id} is over")
+        if len(call.text_streams) >= (limit := call.services.config.stream.max_per_call):
+            raise CapacityExceeded(f"{limit} text streams are open on this call: stream.max_per_call", retry_after_s=1)
+        call.text_streams.add(self)
+
+    @property
+    def buffered_chars(self) -> int:
+        """Text that is not being spoken yet."""
+        return len(self._blank) + sum(live.growing.num_pending for live in self._live.values())
+
+    def start(self, prompt: Prompt) -> None:
+        """Open an utterance, which ends the one before. The prompt's text is empty.
+
+        Raises:
+            WrongState, QueueFull, DuplicateId, UnknownVoice, UnknownLexicon, LanguageUnsupported, EngineOverloaded: as
+                :meth:`cc_tts.calls.call.Call.speak`.
+        """
+        self.end()
+        growing = self._new_text()
+        assert isinstance(prompt.content, TextContent)
+        words = replace(prompt.content, may_cache=False)
+        utterance = self._call.speak(replace(prompt, content=GrowingContent(words, growing)))
+        utterance.watcher = self
+        self._open = self._live[utterance.id] = _Live(utterance, growing, WordReader(utterance))
+
+    def tokens(self, text: str, message_id: StreamId | None = None) -> None:
+        """Append text to the open utterance, or open one with defaults.
+
+        Raises:
+            TextTooLong: more than ``tts.max_text_chars`` in one message.
+            WrongState, QueueFull, EngineOverloaded, UnknownVoice, LanguageUnsupported: an utterance cannot be opened.
+        """
+        limit = self._services.config.tts.max_text_chars
+        if len(text) > limit:
+            raise TextTooLong(f"{len(text)} characters in one message; tts.max_text_chars is {limit}")
+        now_s = self._loop.time()
+        if now_s < self._discards_until_s:
+            self._discards_until_s = now_s + INTERRUPTED_QUIET_S
+            self._answer("interrupted", message_id)
+        elif self._is_paused and self._took_one_more:
+            self._answer("full", message_id)
+        else:
+            self._took_one_more = self._is_paused
+            self._append(text)
+            self._answer("ok", message_id)
+            self._update_pause()
+
+    def flush(self) -> None:
+        """Speak what has come, without waiting for the end of a sentence."""
+        if (live := self._open_now) is not None:
+            live.growing.flush()
+
+    def mark(self, name: str) -> None:
+        """Name the place behind the text that has come; the last utterance's end if none is open.
+
+        Raises:
+            WrongState: too many marks wait to be reached.
+        """
+        live = self._open_now or next(reversed(self._live.values()), None)
+        if live is None:
+            self._send(MarkReached(utterance_id="", name=name, played_ms=0.0))
+            return
+        if live.num_marks >= MAX_MARKS:
+            raise WrongState(f"{MAX_MARKS} marks of utterance {live.utterance.id} wait to be reached")
+        live.num_marks += 1
+        if live.growing.is_over:
+            live.utterance.spans.append(SpokenSpan("", live.utterance.fed_ms, marks=[(0.0, name)]))
+        else:
+            live.growing.mark(name)
+
+    def end(self) -> None:
+        """No more text comes for the open utterance; the next tokens open another one."""
+        if (live := self._open_now) is not None:
+            live.growing.end()
+        self._open, self._blank = None, ""
+        self._discards_until_s = 0.0
+
+    def clear(self) -> None:
+        """Drop what was not played of this stream's utterances. Text that comes after this is new."""
+        self.end()
+        for live in reversed(tuple(self._live.values())):
+            with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
+                self._call.player.discard(live.utterance, CompletionCause.CANCELLED, by="clear")
+        self._update_pause()
+
+    def close(self) -> None:
+        """The client is gone: what it has sent is spoken to its end, and nobody is told."""
+        self.end()
+        self._call.text_streams.discard(self)
+
+    # --- of the utterances -----------------------------------------------------------------------------------------
+
+    def on_started(self, utterance: Utterance) -> None:
+        """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
+        live = self._live[utterance.id]
+        if live.growing.voice is not None:
+            utterance.voice, utterance.engine = live.growing.voice.id, live.growing.voice.engine
+        assert utterance.first_speech_ns is not None
+        self._send(
+            SpeakStarted(
+                utterance_id=utterance.id,
+                client_state=utterance.client_state,
+                time_to_first_audio_ms=utterance.time_to_first_audio_ms,
+                time_from_first_token_ms=ms_between(live.first_token_ns, utterance.first_speech_ns),
+            )
+        )
+
+    def on_progress(self, utterance: Utterance, marks: Sequence[tuple[str, float]]) -> None:
+        """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
+        live = self._live[utterance.id]
+        live.num_marks -= len(marks)
+        if self._has_words and (words := live.words.take()):
+            told = [StreamWord(text=each.text, start_ms=each.start_ms, end_ms=each.end_ms) for each in words]
+            self._send(Words(words=told, **_names(utterance)))
+        for name, at_ms in marks:
+            self._send(MarkReached(name=name, played_ms=round(at_ms, 1), **_names(utterance)))
+
+    def on_complete(self, utterance: Utterance) -> None:
+        """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
+        live, utterance.watcher = self._live.pop(utterance.id), None
+        if live is self._open:
+            self._open = None
+            if not live.growing.has_ended:
+                self._discards_until_s = self._loop.time() + INTERRUPTED_QUIET_S
+        self._send(_final_message(utterance))
+        self._update_pause()
+
+    # ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    def _open_now(self) -> "_Live | None":
+        """The utterance that text goes to, unless it has ended for want of text."""
+        if self._open is not None and self._open.growing.has_ended:
+            self._open = None
+        return self._open
+
+    def _new_text(self) -> GrowingText:
+        config = self._services.config
+        segmenting = Segmenting(
+            word_cut_chars=config.tts.first_chunk_max_chars, max_chars=SEGMENT_CHUNKS * config.tts.chunk_max_chars
+        )
+        return GrowingText(
+            self._services.clock,
+            segmenting=segmenting,
+            idle_timeout_s=config.stream.idle_timeout_s,
+            on_taken=self._update_pause,
+        )
+
+    def _append(self, text: str) -> None:
+        if self._open_now is None:
+            if not text.strip():
+                self._blank += text
+                return
+            blank = self._blank
+            self.start(Prompt(content=TextContent("")))
+            text = blank + text
+        live = self._open
+        assert live is not None
+        live.first_token_ns = live.first_token_ns or self._services.clock.now_ns()
+        live.utterance.text_chars += len(text)
+        live.growing.append(text)
+
+    def _answer(self, status: TokensStatus, message_id: StreamId | None) -> None:
+        is_news = status != self._last_status
+        self._last_status = status
+        if status != "ok" or (message_id is not None and is_news):
+            self._send(
+                TokensResult(
+                    id=UNSET if message_id is None else message_id, status=status, buffered_chars=self.buffered_chars
+                )
+            )
+
+    def _update_pause(self) -> None:
+        buffered = self.buffered_chars
+        if not self._is_paused and buffered >= self._max_buffered_chars:
+            self._is_paused = True
+            self._send(Paused())
+        elif self._is_paused and buffered <= self._max_buffered_chars // LOW_WATER_SHARE:
+            self._is_paused = self._took_one_more = False
+            self._send(Resumed())
+
+
+class _Live:
+    """One utterance of a stream that is not complete."""
+
+    def __init__(self, utterance: Utterance, growing: GrowingText, words: WordReader) -> None:
+        self.utterance = utterance
+        self.growing = growing
+        self.words = words
+        self.first_token_ns = 0
+        self.num_marks = 0
+        """That were not reached."""
+
+
+def _names(utterance: Utterance) -> dict[str, Any]:
+    return {"utterance_id": utterance.id, "client_state": utterance.client_state}
+
+
+def _final_message(utterance: Utterance) -> StreamMessage:
+    """What became of a complete utterance."""
+    cause, spoken = utterance.completion_cause, utterance.spoken_text
+    assert cause is not None
+    pending = text_of(utterance.prompt.content).removeprefix(spoken)
+    fields = _names(utterance) | {"spoken_text": spoken, "played_ms": round(utterance.played_ms, 1)}
+    match cause:
+        case CompletionCause.NORMAL:
+            return SpeakComplete(completion_cause=cause, **fields)
+        case CompletionCause.ERROR:
+            error = utterance.error_code or EngineFailed.code
+            return SpeakComplete(completion_cause=cause, error=error, pending_text=pending, **fields)
+        case CompletionCause.CALL_ENDED:
+            return SpeakInterrupted(by="call_ended", pending_text=pending, **fields)
+    return SpeakInterrupted(by=utterance.interrupted_by or "stop", pending_text=pending, **fields)

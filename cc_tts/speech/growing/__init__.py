@@ -1,0 +1,1 @@
+"""Text that is spoken while it still arrives."""

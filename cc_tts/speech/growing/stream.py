@@ -1,0 +1,131 @@
+"""The audio of a text that is still arriving: a stream of the engine for each segment, and nothing held between them.
+
+::
+
+    GrowingText ─▸ segment ─▸ SequenceStream of one part ─▸ chunks ─▸ line
+         │                        └─ the pause by its punctuation comes with the next segment
+         └─ no segment yet ─▸ a chunk that says so: if the line runs dry now, that is no underrun
+
+While it waits for text it has no stream in the engine: it takes nobody's place there, and there is nothing to be late.
+Runs on: the event loop.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+from cc_tts.audio import AudioFormat
+from cc_tts.errors import NothingToSay
+from cc_tts.media.silence_trimmer import MAX_TAIL_MS, pause_after_ms
+from cc_tts.speech.chunks import ChunkStream, SpeechChunk, cut
+from cc_tts.speech.growing.text import Segment
+from cc_tts.speech.prompt import GrowingContent, TextContent
+from cc_tts.speech.sequence import SequenceStream
+from cc_tts.text.characters import has_speech
+from cc_tts.text.language import detect_language, has_letters
+from cc_tts.voices.voice import Voice
+
+
+class GrowingStream:
+    """A :class:`cc_tts.speech.chunks.ChunkStream`. ``voice_of`` finds the voice of the first segment, which speaks all of
+    them; ``open_part`` and ``overload_wait_ms`` are as in :class:`cc_tts.speech.sequence.SequenceStream`.
+    """
+
+    def __init__(
+        self,
+        content: GrowingContent,
+        open_part: Callable[..., ChunkStream],
+        voice_of: Callable[[TextContent], Voice],
+        audio_format: AudioFormat,
+        overload_wait_ms: float,
+    ) -> None:
+        self._words = content.words
+        self._growing = content.growing
+        self._open_part = open_part
+        self._voice_of = voice_of
+        self._format = audio_format
+        self._overload_wait_ms = overload_wait_ms
+        self._loop = asyncio.get_running_loop()
+        self._part: SequenceStream | None = None
+        self._is_cancelled = False
+        self._buffered_ms = 0.0
+        self._dry_s = 0.0
+        """When the line will have played what it holds, as far as is known."""
+        self._pause_ms = 0.0
+        """By the punctuation of the segment before, as far as it was not given out."""
+        self._unspoken = ""
+        """What was taken and belongs to no chunk yet."""
+        self._language: str | None = None
+
+    def set_buffered_ms(self, buffered_ms: float) -> None:
+        """See the contract."""
+        self._buffered_ms = buffered_ms
+        self._dry_s = self._loop.time() + buffered_ms / 1000
+        if self._part is not None:
+            self._part.set_buffered_ms(buffered_ms)
+
+    async def cancel(self) -> None:
+        """See the contract."""
+        self._is_cancelled = True
+        part, self._part = self._part, None
+        if part is not None:
+            await part.cancel()
+
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
+        while not self._is_cancelled:
+            segment = self._growing.take()
+            if segment is None and not self._growing.has_ended:
+                yield SpeechChunk(b"", awaits_text=True)
+            segment = segment or await self._growing.next()
+            if segment is None:
+                return
+            async for chunk in self._chunks(segment):
+                yield chunk
+
+    async def _chunks(self, segment: Segment) -> AsyncIterator[SpeechChunk]:
+        if has_speech(segment.text):
+            for data in cut(self._pause(), self._format):
+                yield SpeechChunk(data, "")
+            async for chunk in self._spoken(segment):
+                yield chunk
+            return
+        self._unspoken += segment.text
+        if segment.marks:
+            yield SpeechChunk(b"", "", marks=tuple((0.0, name) for _, name in segment.marks))
+
+    def _pause(self) -> bytes:
+        """The rest of the pause between two segments, less what the line was silent already."""
+        silent_ms = max(0.0, 1000 * (self._loop.time() - self._dry_s))
+        pause_ms, self._pause_ms = max(0.0, self._pause_ms - silent_ms), 0.0
+        return bytes(self._format.bytes_for_ms(pause_ms))
+
+    async def _spoken(self, segment: Segment) -> AsyncIterator[SpeechChunk]:
+        part = self._as_part(segment)
+        self._part = stream = SequenceStream((part,), self._open_part, self._format, self._overload_wait_ms)
+        stream.set_buffered_ms(self._buffered_ms)
+        given, num_marks = 0, 0
+        try:
+            async for chunk in stream:
+                num_marks += len(chunk.marks)
+                given += len(chunk.begins_source or "")
+                yield self._with_unspoken(chunk) if chunk.begins_source else chunk
+        except NothingToSay:  # markup alone: not even a mark was given out
+            yield SpeechChunk(b"", "", marks=tuple((0.0, name) for _, name in segment.marks[num_marks:]))
+        finally:
+            await stream.cancel()
+        self._unspoken += segment.text[given:]
+        self._pause_ms = max(0.0, pause_after_ms(segment.text) - MAX_TAIL_MS)
+
+    def _with_unspoken(self, chunk: SpeechChunk) -> SpeechChunk:
+        source, self._unspoken = self._unspoken + (chunk.begins_source or ""), ""
+        return replace(chunk, begins_source=source)
+
+    def _as_part(self, segment: Segment) -> TextContent:
+        """How the segment is spoken: all by the same voice; digits in the language of the words before them."""
+        part = replace(self._words, text=segment.text, marks=segment.marks, may_cache=False)
+        if self._growing.voice is None:
+            self._growing.voice = self._voice_of(part)
+        if has_letters(segment.text):
+            self._language = detect_language(segment.text)
+        language = part.language or (None if has_letters(segment.text) else self._language)
+        return replace(part, voice=self._growing.voice.id, language=language)

@@ -1,0 +1,156 @@
+"""The text of one utterance that arrives while it is spoken: a client appends, the call's player takes segments.
+
+::
+
+    append · mark · flush · end ──▸ pending text ──▸ take ──▸ Segment ──▸ GrowingStream
+                                        └─ when nothing comes for a while, what is there is taken all the same
+
+Runs on: the event loop.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cc_tts.clock import Clock
+from cc_tts.text.characters import has_speech
+from cc_tts.text.segments import ALL_IDLE_MS, WORD_IDLE_MS, Segmenting, segment_end
+from cc_tts.voices.voice import Voice
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The next part of a text, and the marks in it: offsets and names. Without text: marks between two parts."""
+
+    text: str
+    marks: tuple[tuple[int, str], ...] = ()
+
+
+class GrowingText:
+    """One text. Nothing is lost: what was taken and what is pending join to what was appended.
+
+    ``on_taken`` is called after the reader took something. A text whose reader has waited ``idle_timeout_s`` for more ends
+    by itself, since it keeps the prompts behind it waiting.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        segmenting: Segmenting,
+        idle_timeout_s: float,
+        on_taken: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._clock = clock
+        self._segmenting = segmenting
+        self._idle_timeout_s = idle_timeout_s
+        self._on_taken = on_taken
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        self._taken: list[str] = []
+        self._num_taken = 0
+        self._pending = ""
+        self._num_flushed = 0
+        """Pending characters that are spoken without waiting for more."""
+        self._marks: deque[tuple[int, str]] = deque()
+        self._appended_s = self._loop.time()
+        self.has_ended = False
+        self.is_over = False
+        """Everything was taken that ever will be."""
+        self.voice: Voice | None = None
+        """Who speaks it, once the first segment has shown in which language."""
+        self.ready_ns: int | None = None
+        """When the first segment was complete."""
+
+    @property
+    def text(self) -> str:
+        """All that was appended."""
+        return "".join([*self._taken, self._pending])
+
+    @property
+    def num_pending(self) -> int:
+        """Characters that were not taken yet."""
+        return len(self._pending)
+
+    def append(self, text: str) -> None:
+        """More text has come."""
+        self._pending += text
+        self._appended_s = self._loop.time()
+        self._changed.set()
+
+    def mark(self, name: str) -> None:
+        """Name the place behind what has come so far. Not after the text :attr:`is_over`."""
+        self._marks.append((self._num_taken + len(self._pending), name))
+        self._changed.set()
+
+    def flush(self) -> None:
+        """What has come is to be spoken, whatever follows."""
+        self._num_flushed = len(self._pending)
+        self._changed.set()
+
+    def end(self) -> None:
+        """No more text will come."""
+        self.has_ended = True
+        self.flush()
+
+    def take(self) -> Segment | None:
+        """The next segment, if one is complete."""
+        self._num_flushed = min(self._num_flushed, len(self._pending))
+        if not has_speech(self._pending[: self._num_flushed]):
+            self._num_flushed = 0  # nothing to say in it: it goes with what follows
+        text = self._pending[: self._num_flushed] or self._pending
+        if self._marks and not has_speech(self._pending[: self._marks[0][0] - self._num_taken]):
+            return Segment("", self._marks_up_to(self._num_taken))
+        num_chars = segment_end(text, self._segmenting, idle_ms=self._idle_ms, is_whole=self._num_flushed > 0)
+        if not num_chars:
+            return None
+        start = self._num_taken
+        self._taken.append(self._pending[:num_chars])
+        self._pending = self._pending[num_chars:]
+        self._num_taken += num_chars
+        self._num_flushed = max(0, self._num_flushed - num_chars)
+        segment = Segment(self._taken[-1], tuple((at - start, name) for at, name in self._marks_up_to(self._num_taken)))
+        if self.ready_ns is None:
+            self.ready_ns = self._clock.now_ns()
+        self._on_taken()
+        return segment
+
+    async def next(self) -> Segment | None:
+        """Wait for the next segment; ``None`` at the end."""
+        waiting_since_s = self._loop.time()
+        while True:
+            self._changed.clear()
+            if (segment := self.take()) is not None:
+                return segment
+            if self.has_ended:
+                self.is_over = True
+                return None
+            idle_s = self._loop.time() - max(waiting_since_s, self._appended_s)
+            if idle_s >= self._idle_timeout_s:
+                self.end()
+                continue
+            await self._wait(self._idle_timeout_s - idle_s)
+
+    async def _wait(self, timeout_s: float) -> None:
+        """For a change, or until what is there is to be spoken because nothing more comes."""
+        if has_speech(self._pending):
+            dues_s = ((each - self._idle_ms) / 1000 for each in (WORD_IDLE_MS, ALL_IDLE_MS))
+            timeout_s = min(timeout_s, next((due_s for due_s in dues_s if due_s > 0), timeout_s))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+
+    @property
+    def _idle_ms(self) -> float:
+        """For how long no text has come."""
+        return round(1000 * (self._loop.time() - self._appended_s), 3)
+
+    def _marks_up_to(self, position: int) -> tuple[tuple[int, str], ...]:
+        """Take the marks up to a position that was taken, and those behind it before anything that is said."""
+        found = []
+        while self._marks and not has_speech(self._pending[: max(0, self._marks[0][0] - position)]):
+            at, name = self._marks.popleft()
+            found.append((min(at, position), name))
+        return tuple(found)

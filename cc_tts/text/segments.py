@@ -1,0 +1,88 @@
+"""How much of a text that is still arriving is spoken next: what an LLM writes comes in tokens of a few characters.
+
+::
+
+    tokens ─▸ pending text ─▸ whole sentences, else clauses of 12 characters, else words when no more comes ─▸ a segment
+
+Runs on: any thread; every call looks at the pending text afresh, and at no more of it than a segment can hold.
+"""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final
+
+import msgspec
+
+from cc_tts.text.characters import has_speech
+from cc_tts.text.cuts import clause_cuts, long_cut, word_cut
+from cc_tts.text.language import detect_language
+from cc_tts.text.sentences import SentenceSplitter
+
+MIN_CLAUSE_CHARS: Final = 12
+"""A clause that is spoken before its sentence is complete has at least so many characters; a third of that in Chinese."""
+LOOKAHEAD_CHARS: Final = 4
+"""So many characters behind a clause mark show whether the clause ends there: digits, a month, `` Jr``, `` Inc``."""
+WORD_IDLE_MS: Final = 400.0
+"""When no text has come for so long, what there is up to its last word is spoken."""
+ALL_IDLE_MS: Final = 1000.0
+"""The same up to its last character."""
+MIN_IDLE_WORDS: Final = 3
+_HAN_SHARE: Final = 3
+
+
+class Segmenting(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a segment is, characters. Where no clause ends within ``word_cut_chars``, it is cut at a word."""
+
+    word_cut_chars: int = 60
+    max_chars: int = 400
+
+
+def segment_end(text: str, segmenting: Segmenting, *, idle_ms: float = 0.0, is_whole: bool = False) -> int:
+    """How many characters of a pending text are to be spoken now; 0 if more must come first.
+
+    ``idle_ms`` is for how long nothing has come; ``is_whole``: nothing need be waited for. The part up to the end that is
+    returned holds something to say, unless it is as long as a segment may be.
+    """
+    if len(text) <= segmenting.max_chars and (is_whole or idle_ms >= ALL_IDLE_MS):
+        return _with_speech(text, [len(text)])
+    groups = _candidates(text, segmenting, idle_ms)
+    longest = segmenting.max_chars if len(text) > segmenting.max_chars else 0
+    return next((end for each in groups if (end := _with_speech(text, each))), longest)
+
+
+def _candidates(text: str, segmenting: Segmenting, idle_ms: float) -> Iterator[list[int]]:
+    """Where a segment may end, in groups: the best group first, in each the last is the best."""
+    splitter = SentenceSplitter(max_chars=segmenting.max_chars)
+    ends = list(accumulate(map(len, splitter.push(text[: segmenting.max_chars + 1]))))
+    yield _outside_markup(text, ends)
+    beginning = splitter.settled if not ends else text[: segmenting.max_chars]
+    yield _outside_markup(text, _clause_ends(beginning))
+    limit = _limit_for(segmenting.word_cut_chars, beginning)
+    if len(beginning) >= limit + LOOKAHEAD_CHARS:
+        yield [long_cut(beginning, limit), *ends]
+    if idle_ms >= WORD_IDLE_MS and len(text.split()) >= MIN_IDLE_WORDS:
+        yield [word_cut(text)]
+
+
+def _clause_ends(beginning: str) -> list[int]:
+    """Where clauses end that are long enough and whose end is certain."""
+    shortest = _limit_for(MIN_CLAUSE_CHARS, beginning)
+    return [end for end in clause_cuts(beginning) if shortest <= end <= len(beginning) - LOOKAHEAD_CHARS]
+
+
+def _limit_for(limit: int, text: str) -> int:
+    return limit // _HAN_SHARE if detect_language(text) == "zh" else limit
+
+
+def _outside_markup(text: str, ends: list[int]) -> list[int]:
+    """Those of the ends that are not inside bold text, code or the words of a link, of which the other half follows."""
+    return [end for end in ends if not _is_open(text[:end])]
+
+
+def _is_open(text: str) -> bool:
+    return text.count("**") % 2 == 1 or text.count("`") % 2 == 1 or text.rfind("[") > text.rfind("]")
+
+
+def _with_speech(text: str, ends: list[int]) -> int:
+    """The last of the ends, if something is said up to there; else 0."""
+    return next((end for end in reversed(ends) if has_speech(text[:end])), 0)

@@ -1,0 +1,283 @@
+"""A language model's tokens over a WebSocket into a call, heard by the softphone."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from bench.softphone import SoftphoneProcess
+from tests.architecture.state_tables import ROOT
+from tests.e2e.children import Child
+from tests.e2e.configured import server_with, ua_pid
+from tests.e2e.quiet import until_quiet
+from tests.e2e.server_under_test import Json, Server
+
+pytestmark = pytest.mark.e2e
+
+ANSWER = (
+    "Thank you for calling, I have found your account. The **balance** is 12.50 dollars, and the next payment of 1,234 "
+    "dollars is due on Tuesday. Is there anything else I can help you with today?"
+)
+TOKEN_S = 0.03
+
+
+class StreamClient:
+    """A client of a call's text stream."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.socket = socket
+        self.told: list[Json] = []
+        self._news = asyncio.Event()
+        self.reader = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for message in self.socket:
+            self.told.append(json.loads(message.data))
+            self._news.set()
+        self._news.set()
+
+    async def send(self, type_: str, **fields: Any) -> None:
+        await self.socket.send_json({"type": type_, **fields})
+
+    async def write(self, text: str, *, size: int = 3, every_s: float = TOKEN_S) -> None:
+        """As a model does."""
+        for begin in range(0, len(text), size):
+            await self.send("tokens", text=text[begin : begin + size])
+            await asyncio.sleep(every_s)
+
+    async def wait(self, type_: str, count: int = 1, timeout_s: float = 30.0) -> Json:
+        """The message of this number of a type."""
+        async with asyncio.timeout(timeout_s):
+            while len(found := [each for each in self.told if each["type"] == type_]) < count:
+                assert not self.reader.done(), self.told
+                self._news.clear()
+                await self._news.wait()
+        return found[count - 1]
+
+
+@contextlib.asynccontextmanager
+async def stream_of(server: Server, call: Json, query: str = "") -> AsyncIterator[StreamClient]:
+    url = f"{server.url}/v1/calls/{call['id']}/stream{query}"
+    async with aiohttp.ClientSession() as session, session.ws_connect(url) as socket:
+        client = StreamClient(socket)
+        try:
+            yield client
+        finally:
+            client.reader.cancel()
+
+
+async def talking(server: Server, phone: SoftphoneProcess) -> Json:
+    """A call on which nothing is said yet."""
+    await phone.dial(server.uri("silent"))
+    return await server.until_call(lambda call: call["state"] == "established")
+
+
+async def check_an_answer(server: Server, phone: SoftphoneProcess) -> None:
+    """One that is written while it is spoken, word for word and without a gap of ours."""
+    call = await talking(server, phone)
+    async with server.events() as log, stream_of(server, call, "?words=true") as client:
+        await client.send("start", utterance_id="u7", client_state="turn 1")
+        await client.write(ANSWER)
+        await client.send("mark", name="said")
+        await client.send("end")
+        started = await client.wait("speak.started")
+        await phone.wait_event("speech_start", timeout_s=20)
+        complete = await client.wait("speak.complete", timeout_s=60)
+        assert complete["spoken_text"] == ANSWER
+        assert (complete["completion_cause"], complete["client_state"]) == ("normal", "turn 1")
+        assert started["time_from_first_token_ms"] >= started["time_to_first_audio_ms"] > 0
+        mark = await client.wait("mark")
+        assert mark["played_ms"] == pytest.approx(complete["played_ms"], abs=150)
+        words = [word["text"] for each in client.told if each["type"] == "words" for word in each["words"]]
+        assert words == ANSWER.split()
+        event = await log.wait("speak.complete", utterance_id="u7")
+        assert (event["data"]["underruns"], event["data"]["spoken_text"]) == (0, ANSWER)
+    await phone.hangup()
+    assert ANSWER[:20] not in server.log, "what is said is not logged"
+
+
+def example_in(folder: Path) -> Path:
+    """The program that the section on text streams shows."""
+    page = (ROOT / "docs/for-voice-agent-developers.md").read_text(encoding="utf-8")
+    script = folder / "example.py"
+    script.write_text(page.partition("\n## Text stream\n")[2].partition("```python\n")[2].partition("```")[0])
+    return script
+
+
+async def test_the_example_of_the_documents(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
+    script = example_in(tmp_path)
+    call = await talking(server, phone)
+    child = await Child.start([sys.executable, str(script), server.url, call["id"]], log_path=tmp_path / "example.log")
+    assert await child.wait(30) == 0, child.log
+    assert child.log.strip() == "speak.complete Your balance is 12.50, and nothing is due."
+    await phone.hangup()
+
+
+async def test_an_answer_of_espeak(server: Server, phone: SoftphoneProcess) -> None:
+    await check_an_answer(server, phone)
+
+
+async def test_an_answer_of_a_neural_voice(
+    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    async with server_with(tmp_path, tts__engine="onnx", tts__voice="") as server:
+        await check_an_answer(server, phone)
+
+
+async def test_chinese_goes_through_the_text_process(server: Server, phone: SoftphoneProcess) -> None:
+    call = await talking(server, phone)
+    text = "您好，您的余额是一百二十三元五角，请问您还需要什么帮助？谢谢您的来电。"
+    async with stream_of(server, call) as client:
+        await client.write(text, size=1)
+        await client.send("end")
+        complete = await client.wait("speak.complete", timeout_s=60)
+        assert complete["spoken_text"] == text
+        utterance = (await server.get(f"/v1/utterances/{complete['utterance_id']}"))[1]
+        assert (utterance["voice"], utterance["underruns"]) == ("cmn", 0)
+    await phone.hangup()
+
+
+async def test_clear_silences_the_line(server: Server, phone: SoftphoneProcess) -> None:
+    call = await talking(server, phone)
+    async with stream_of(server, call) as client:
+        await client.write(ANSWER, every_s=0.005)
+        await phone.wait_event("speech_start", timeout_s=15)
+        await asyncio.sleep(1.5)  # in the middle of it
+        await client.send("clear")
+        interrupted = await client.wait("speak.interrupted", timeout_s=5)
+        assert interrupted["by"] == "clear"
+        assert interrupted["spoken_text"] + interrupted["pending_text"] == ANSWER
+        assert interrupted["spoken_text"].startswith("Thank you")
+        await until_quiet(phone)
+        await client.send("tokens", text="Good bye.")
+        await client.send("end")
+        assert (await client.wait("speak.complete"))["spoken_text"] == "Good bye."
+    await phone.hangup()
+
+
+async def test_a_key_interrupts(server: Server, phone: SoftphoneProcess) -> None:
+    call = await talking(server, phone)
+    async with stream_of(server, call) as client:
+        await client.write(ANSWER, every_s=0.005)
+        await phone.wait_event("speech_start", timeout_s=15)
+        await asyncio.sleep(1.0)  # let it speak
+        await phone.dtmf("5")
+        interrupted = await client.wait("speak.interrupted", timeout_s=5)
+        assert interrupted["by"] == "dtmf"
+        assert interrupted["spoken_text"] + interrupted["pending_text"] == ANSWER
+        await client.send("tokens", id=1, text="and this is still of the old answer")
+        assert (await client.wait("tokens.result"))["status"] == "interrupted"
+        await client.send("start")
+        await client.write("You have pressed five. ")
+        await client.send("end")
+        assert (await client.wait("speak.complete"))["spoken_text"] == "You have pressed five. "
+    await phone.hangup()
+
+
+async def test_two_clients_take_turns(server: Server, phone: SoftphoneProcess) -> None:
+    call = await talking(server, phone)
+    async with server.events() as log, stream_of(server, call) as one, stream_of(server, call) as two:
+        await one.send("tokens", text="I am the first. ")
+        await asyncio.sleep(0.2)
+        await two.send("tokens", text="And I am the second. ")
+        await two.send("end")
+        await one.send("tokens", text="I go on. ")
+        await one.send("end")
+        await two.wait("speak.complete")
+        spoken = [event["data"]["spoken_text"] for event in await log.several("speak.complete", 2)]
+        assert spoken == ["I am the first. I go on. ", "And I am the second. "]
+    await phone.hangup()
+
+
+async def test_a_hang_up_in_the_middle(server: Server, phone: SoftphoneProcess) -> None:
+    call = await talking(server, phone)
+    async with stream_of(server, call) as client:
+        writing = asyncio.create_task(client.write(ANSWER * 5))
+        await phone.wait_event("speech_start", timeout_s=15)
+        await asyncio.sleep(1.0)  # let it speak
+        await phone.hangup()
+        async with asyncio.timeout(10):
+            await client.reader
+        writing.cancel()
+        (interrupted,) = [each for each in client.told if each["type"] == "speak.interrupted"]
+        assert interrupted["by"] == "call_ended"
+        assert (ANSWER * 5).startswith(interrupted["spoken_text"] + interrupted["pending_text"])
+        assert client.socket.close_code == aiohttp.WSCloseCode.OK
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        async with stream_of(server, call):
+            pass
+    assert refused.value.status == 409
+
+
+async def test_the_user_agent_is_killed(nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path) -> None:
+    async with server_with(tmp_path) as server:
+        call = await talking(server, phone)
+        async with stream_of(server, call) as client:
+            writing = asyncio.create_task(client.write(ANSWER * 5))
+            await phone.wait_event("speech_start", timeout_s=15)
+            os.kill(ua_pid(server), signal.SIGKILL)
+            async with asyncio.timeout(10):
+                await client.reader
+            writing.cancel()
+            assert client.told[-1]["by"] == "call_ended"
+        await phone.hangup()
+
+
+async def test_a_client_that_dies_is_heard_out(server: Server, phone: SoftphoneProcess) -> None:
+    call = await talking(server, phone)
+    async with server.events() as log:
+        async with stream_of(server, call) as client:
+            await client.write("The rest of this sentence will be hea", every_s=0.005)
+            connection = client.socket._response.connection
+            assert connection is not None
+            assert connection.transport is not None
+            connection.transport.abort()
+        complete = await log.wait("speak.complete", timeout_s=20)
+        assert complete["data"]["spoken_text"] == "The rest of this sentence will be hea"
+        async with stream_of(server, call, "?on_close=clear") as client:
+            await client.write(ANSWER, every_s=0.005)
+            await client.wait("speak.started")
+        complete = await log.wait("speak.complete", completion_cause="cancelled", timeout_s=5)
+        assert complete["data"]["played_ms"] < 3000
+    await phone.hangup()
+
+
+async def test_text_is_taken_while_the_call_is_on_hold(server: Server, phone: SoftphoneProcess) -> None:
+    call = await talking(server, phone)
+    async with stream_of(server, call) as client:
+        await client.write("The first sentence of it. ", every_s=0.005)
+        await client.wait("speak.started")
+        await phone.hold()
+        await client.write("The second one, which comes on hold. ", every_s=0.005)
+        await client.send("end")
+        assert not [each for each in client.told if each["type"] == "speak.complete"]
+        await asyncio.sleep(3.0)  # longer than it takes to say
+        assert not [each for each in client.told if each["type"] == "speak.complete"]
+        await phone.unhold()
+        complete = await client.wait("speak.complete")
+        assert complete["spoken_text"] == "The first sentence of it. The second one, which comes on hold. "
+    await phone.hangup()
+
+
+async def test_a_drain_lets_the_answer_end(
+    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    async with server_with(tmp_path, calls__drain_timeout_s="20") as server:
+        call = await talking(server, phone)
+        async with stream_of(server, call) as client:
+            await client.write("We are closing now. ", every_s=0.005)
+            assert (await server.post("/v1/admin/drain", {}))[0] in (200, 202)
+            await client.write("Thank you for calling. ", every_s=0.005)
+            await client.send("end")
+            complete = await client.wait("speak.complete")
+            assert complete["spoken_text"] == "We are closing now. Thank you for calling. "
+        await phone.hangup()

@@ -1,0 +1,78 @@
+"""A UA process whose legs have real playout buffers, and a media clock of the event loop's time."""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+from cc_tts.audio import AudioFormat
+from cc_tts.clock import Clock
+from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.media.playout_events import PlayoutEvent, PlayoutUnderrun
+from cc_tts.ua import messages
+from tests.fakes.fake_ua import FakeUa
+
+FORMAT = AudioFormat(8000)
+TICK_S = 0.02
+
+
+class PlayingLeg:
+    """The line of one call: ``heard`` is what went out."""
+
+    def __init__(self) -> None:
+        self.events: deque[PlayoutEvent] = deque()
+        self.buffer = PlayoutBuffer(FORMAT, max_buffered_ms=5000, events=self.events.append)
+        self.heard = bytearray()
+        self.underruns = 0
+        self.is_held = False
+
+
+class PlayingUa(FakeUa):
+    """See :class:`tests.fakes.fake_ua.FakeUa`. :meth:`start` the clock once the loop runs."""
+
+    def __init__(self, clock: Clock, *, max_calls: int = 4) -> None:
+        super().__init__(max_calls=max_calls)
+        self._clock = clock
+        self.legs: dict[str, PlayingLeg] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._tick_all())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def send(self, message: Any, payload: bytes = b"") -> None:
+        super().send(message, payload)
+        leg = self.legs.setdefault(message.call_id, PlayingLeg())
+        match message:
+            case messages.BeginUtterance():
+                leg.buffer.begin(message.utterance_id, message.start_threshold_ms, not_before_ns=message.not_before_ns)
+            case messages.Audio():
+                leg.buffer.write(message.utterance_id, payload)
+            case messages.AwaitMore():
+                leg.buffer.await_more(message.utterance_id)
+            case messages.FinishUtterance():
+                leg.buffer.finish(message.utterance_id)
+            case messages.CutUtterance():
+                leg.buffer.cut(message.utterance_id)
+            case messages.SetPaused(paused=True):
+                leg.buffer.pause()
+            case messages.SetPaused():
+                leg.buffer.resume()
+
+    async def _tick_all(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            for call_id, leg in tuple(self.legs.items()):
+                if call_id in self.active_calls:
+                    self._tick(call_id, leg)
+
+    def _tick(self, call_id: str, leg: PlayingLeg) -> None:
+        if not leg.is_held:
+            leg.heard += leg.buffer.read_frame(self._clock.now_ns())
+        while leg.events:
+            event = leg.events.popleft()
+            leg.underruns += isinstance(event, PlayoutUnderrun)
+            self.report(messages.PlayoutReport(call_id=call_id, event=event))

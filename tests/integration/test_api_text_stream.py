@@ -1,0 +1,258 @@
+"""The text stream's socket: handshake, messages that cannot be followed, bounds, slow and dead clients."""
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from aiohttp import ClientSession, ClientTimeout, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+
+from cc_tts.api import text_stream
+from cc_tts.api.app import build_app
+from cc_tts.api.context import ApiContext
+from cc_tts.api.http.connections import Listener
+from cc_tts.calls.call import Call
+from cc_tts.calls.text_stream.messages import Paused
+from cc_tts.clock import MonotonicClock
+from cc_tts.config.schema import HttpConfig, StreamConfig, TokenConfig
+from cc_tts.speech.source import SpeechSource
+from cc_tts.text.normalizer import Normalizer
+from tests.fakes.exchange import Exchange
+from tests.fakes.fake_calls import eventually
+from tests.fakes.fake_engine import tone
+from tests.fakes.playing_ua import PlayingUa
+
+pytestmark = pytest.mark.integration
+
+
+class Served:
+    """The API in front of a real registry and real calls, whose line plays."""
+
+    def __init__(self, exchange: Exchange, call: Call, session: ClientSession, port: int) -> None:
+        self.exchange, self.call, self.session, self.port = exchange, call, session, port
+
+    @property
+    def path(self) -> str:
+        return f"/v1/calls/{self.call.id}/stream"
+
+    def connect(self, query: str = "", **options: Any) -> Any:
+        return self.session.ws_connect(self.path + query, **options)
+
+
+@asynccontextmanager
+async def served(tokens: tuple[TokenConfig, ...] = (), **stream: Any) -> AsyncIterator[Served]:
+    clock = MonotonicClock()
+    ua = PlayingUa(clock)
+    exchange = Exchange(ua=ua, max_text_chars=1000, stream=StreamConfig(**stream))
+    exchange.engine.make_pcm = tone
+    services = exchange.registry._services
+    services.clock = clock
+    services.source = SpeechSource(cast("Any", exchange.engine), Normalizer(), exchange.config.tts)
+    http = HttpConfig(host="127.0.0.1", port=0, tokens=tokens)
+    config = cast("Any", exchange.config)
+    context = ApiContext(
+        config=dataclasses.replace(config, http=http),
+        registry=exchange.registry,
+        speech_source=services.source,
+        clock=clock,
+        metrics=exchange.metrics,
+        on_drain=lambda: None,
+    )
+    listener = Listener(build_app(context), http, clock=clock, shutdown_timeout=1.0)
+    await listener.start()
+    ua.start()
+    call = exchange.registry.call(exchange.talking("silent"))
+    try:
+        timeout = ClientTimeout(total=10)
+        async with ClientSession(f"http://127.0.0.1:{listener.port}", timeout=timeout) as session:
+            yield Served(exchange, call, session, listener.port)
+    finally:
+        ua.die()
+        await ua.stop()
+        await listener.stop()
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Served]:
+    async with served(max_per_call=2) as running:
+        yield running
+
+
+async def told(socket: ClientWebSocketResponse, type_: str) -> Any:
+    """The next message of a type."""
+    async with asyncio.timeout(5):
+        while (message := json.loads(await socket.receive_str()))["type"] != type_:
+            pass
+        return message
+
+
+async def close_of(socket: ClientWebSocketResponse) -> int | None:
+    async with asyncio.timeout(10):
+        while (message := await socket.receive()).type is WSMsgType.TEXT:
+            pass
+    return message.data if message.type is WSMsgType.CLOSE else None
+
+
+async def refusal(connecting: Any) -> int:
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await connecting
+    return refused.value.status
+
+
+async def test_tokens_become_speech(api: Served) -> None:
+    async with api.connect() as socket:
+        await socket.send_json({"type": "tokens", "id": "a", "text": "Hello there. "})
+        await socket.send_json({"type": "end"})
+        assert await told(socket, "tokens.result") == {
+            "type": "tokens.result", "id": "a", "status": "ok", "buffered_chars": 13
+        }  # fmt: skip
+        assert (await told(socket, "speak.complete"))["spoken_text"] == "Hello there. "
+        assert api.exchange.sample("cctts_text_streams") == 1
+    await eventually(lambda: api.exchange.sample("cctts_text_streams") == 0)
+
+
+async def test_who_may_not_connect(api: Served) -> None:
+    assert await refusal(api.session.ws_connect("/v1/calls/nobody/stream")) == 404
+    assert await refusal(api.connect("?words=maybe")) == 422
+    assert await refusal(api.connect("?on_close=drop")) == 422
+    assert await refusal(api.connect("?wrds=true")) == 400
+    async with api.session.get(api.path) as response:
+        assert (response.status, response.headers["Upgrade"]) == (426, "websocket")
+    async with api.connect(), api.connect():
+        assert await refusal(api.connect()) == 503
+    api.exchange.ua.ended(api.call.id)
+    assert await refusal(api.connect()) == 409
+    assert api.exchange.sample("cctts_text_streams") == 0
+
+
+async def test_scopes() -> None:
+    tokens = (TokenConfig(token="r" * 32, scopes=("read",)), TokenConfig(token="c" * 32, scopes=("call",)))
+    async with served(tokens) as api:
+        assert await refusal(api.connect()) == 401
+        assert await refusal(api.connect(headers={"Authorization": f"Bearer {'r' * 32}"})) == 403
+        async with api.connect(headers={"Authorization": f"Bearer {'c' * 32}"}) as socket:
+            await socket.send_json({"type": "tokens", "text": "Hello. "})
+            assert await told(socket, "speak.started")
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ("not json", "malformed"),
+        ("[]", "malformed"),
+        ("{}", "malformed"),
+        ('{"type": "tokens"}', "malformed"),
+        ('{"type": "tokens", "text": 5}', "malformed"),
+        ('{"type": "tokens", "text": "a", "id": 1.5}', "malformed"),
+        ('{"type": "tokens", "text": "a", "txt": "b"}', "malformed"),
+        ('{"type": "mark"}', "malformed"),
+        ('{"type": "mark", "name": ""}', "malformed"),
+        ('{"type": "start", "speed": 9}', "malformed"),
+        ('{"type": "start", "text": "a"}', "malformed"),
+        ('{"type": "start", "voice": "nobody"}', "unknown_voice"),
+        ('{"type": "start", "lexicons": ["none"]}', "unknown_lexicon"),
+        ('{"type": "start", "barge_in": {"speech": true}}', "unprocessable"),
+        ('{"type": "tokens", "text": "a\\u0000b"}', "unprocessable"),
+        (json.dumps({"type": "tokens", "text": "a" * 1001}), "text_too_long"),
+    ],
+)
+async def test_what_cannot_be_followed_is_answered_and_the_stream_goes_on(api: Served, frame: str, code: str) -> None:
+    async with api.connect() as socket:
+        await socket.send_str(frame)
+        error = await told(socket, "error")
+        assert (error["code"], bool(error["detail"])) == (code, True)
+        await socket.send_json({"type": "tokens", "text": "Still here. "})
+        assert await told(socket, "speak.started")
+
+
+async def test_an_error_names_the_message_whose_text_was_not_taken(api: Served) -> None:
+    async with api.connect() as socket:
+        await socket.send_json({"type": "tokens", "id": 7, "text": "a" * 1001})
+        assert (await told(socket, "error"))["id"] == 7
+
+
+async def test_too_many_faults_close(api: Served) -> None:
+    async with api.connect() as socket:
+        for _ in range(text_stream.MAX_FAULTS):
+            await socket.send_bytes(b"x")
+        assert await close_of(socket) == 1008
+    await eventually(lambda: not api.call.text_streams)
+
+
+async def test_a_message_beyond_the_bound_closes(api: Served) -> None:
+    async with api.connect() as socket:
+        await socket.send_str(" " * (text_stream.MAX_FRAME_IN_BYTES + 1))
+        assert await close_of(socket) == 1009
+    await eventually(lambda: not api.call.text_streams)
+
+
+async def test_the_end_of_the_call_closes_after_the_last_message(api: Served) -> None:
+    async with api.connect() as socket:
+        await socket.send_json({"type": "tokens", "text": "Hello there, and more of it. "})
+        await told(socket, "speak.started")
+        api.exchange.ua.ended(api.call.id)
+        assert (await told(socket, "speak.interrupted"))["by"] == "call_ended"
+        assert await close_of(socket) == 1000
+
+
+async def test_pings_are_answered_and_a_silent_client_is_dropped(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_stream, "PING_INTERVAL_S", 0.05)
+    monkeypatch.setattr(text_stream, "PONG_TIMEOUT_S", 0.3)
+    async with api.connect(autoping=True) as socket:
+        reading = asyncio.create_task(socket.receive())
+        await asyncio.sleep(0.6)  # twice as long as a silent client may be
+        assert not reading.done()
+        reading.cancel()
+    async with api.connect(autoping=False) as socket:
+        async with asyncio.timeout(5):
+            while (await socket.receive()).type is WSMsgType.PING:
+                pass
+    await eventually(lambda: not api.call.text_streams)
+
+
+async def test_the_clients_own_pings_are_answered(api: Served) -> None:
+    async with api.connect(autoping=False) as socket:
+        await socket.ping(b"x")
+        async with asyncio.timeout(5):
+            message = await socket.receive()
+        assert (message.type, message.data) == (WSMsgType.PONG, b"x")
+
+
+async def test_a_client_that_does_not_read_is_dropped_and_its_text_is_spoken(
+    api: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_stream, "MAX_QUEUED_OUT", 50)
+    async with api.connect() as socket:
+        await socket.send_json({"type": "tokens", "text": "This is spoken all the same. "})
+        await told(socket, "speak.started")
+        (stream,) = api.call.text_streams
+        for number in range(1_000_000):  # more than the buffers of both sockets hold
+            stream._send(Paused())
+            if not number % 1000:
+                await asyncio.sleep(0)
+            if not api.call.text_streams:
+                break
+    await eventually(lambda: not api.call.text_streams, timeout_s=10)
+    await eventually(lambda: not api.call.player.queue, timeout_s=10)
+    (utterance,) = api.call.utterances.values()
+    assert utterance.spoken_text == "This is spoken all the same. "
+
+
+async def test_other_requests_are_answered_during_a_flood(api: Served) -> None:
+    async with api.connect() as socket:
+        await socket.send_json({"type": "start"})
+
+        async def flood() -> None:
+            for _ in range(3000):
+                await socket.send_str('{"type": "tokens", "text": "a"}')
+
+        flooding = asyncio.create_task(flood())
+        for _ in range(5):
+            async with api.session.get("/healthz") as response:
+                assert response.status == 200
+        await socket.send_json({"type": "clear"})
+        await flooding
+        assert await told(socket, "speak.interrupted")

@@ -1,0 +1,181 @@
+"""The audio of a text that is still arriving: voice, language and pauses of its segments, in virtual time."""
+
+import asyncio
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from cc_tts.audio import AudioFormat
+from cc_tts.errors import EngineOverloaded, NothingToSay
+from cc_tts.speech.chunks import ChunkStream, ReadyChunks, SpeechChunk
+from cc_tts.speech.growing.stream import GrowingStream
+from cc_tts.speech.growing.text import GrowingText
+from cc_tts.speech.prompt import Content, GrowingContent, TextContent
+from cc_tts.text.segments import Segmenting
+from cc_tts.voices.voice import Voice
+from tests.support.virtual_time import LoopClock, VirtualTimeLoop
+
+pytestmark = pytest.mark.unit
+
+FORMAT = AudioFormat(8000)
+LOUD_MS = 400
+VOICES = {"en": Voice(id="ann", engine="fake", language="en"), "zh": Voice(id="li", engine="fake", language="zh")}
+
+
+class Scene:
+    """A growing text, the stream of it, and what the engine was asked for."""
+
+    def __init__(self) -> None:
+        self.opened: list[TextContent] = []
+        self.num_refusals = 0
+        self.chunks: list[SpeechChunk] = []
+        self.text = GrowingText(LoopClock(), segmenting=Segmenting(), idle_timeout_s=30)
+        self.stream = GrowingStream(
+            GrowingContent(TextContent(""), self.text), self._open, self._voice_of, FORMAT, 1000.0
+        )
+        self.reading = asyncio.create_task(self._read())
+
+    def _open(self, content: Content, *, is_again: bool) -> ChunkStream:
+        del is_again
+        assert isinstance(content, TextContent)
+        if self.num_refusals:
+            self.num_refusals -= 1
+            raise EngineOverloaded
+        self.opened.append(content)
+        if "<br/>" in content.text:
+            raise NothingToSay
+        sound = np.full(FORMAT.samples_for_ms(LOUD_MS), 8000, np.int16).tobytes()
+        return ReadyChunks([SpeechChunk(sound, content.text)])
+
+    def _voice_of(self, content: TextContent) -> Voice:
+        return VOICES["en" if content.text.isascii() else "zh"]
+
+    async def _read(self) -> None:
+        async for chunk in self.stream:
+            self.chunks.append(chunk)
+
+    @property
+    def audio_ms(self) -> float:
+        return FORMAT.ms_for_bytes(sum(len(chunk.data) for chunk in self.chunks))
+
+    @property
+    def sources(self) -> list[str]:
+        return [chunk.begins_source for chunk in self.chunks if chunk.begins_source]
+
+
+def in_virtual_time(test: "Callable[[], object]") -> None:
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        runner.run(test())  # type: ignore[arg-type]
+
+
+def test_the_first_words_decide_the_voice_and_digits_follow_the_words_before() -> None:
+    async def test() -> None:
+        scene = Scene()
+        for token in ("您的余额是：", "12。", "Thank you. "):
+            scene.text.append(token)
+            scene.text.flush()
+            await asyncio.sleep(0.1)
+        scene.text.end()
+        await scene.reading
+        assert [content.voice for content in scene.opened] == ["li"] * 3
+        assert [content.language for content in scene.opened] == [None, "zh", None]
+        assert not any(content.may_cache for content in scene.opened)
+
+    in_virtual_time(test)
+
+
+def test_the_pause_of_a_segment_is_silence_that_the_line_did_not_have_already() -> None:
+    async def spoken_ms(between_s: float, buffered_ms: float) -> float:
+        scene = Scene()
+        scene.text.append("One. ")
+        await asyncio.sleep(0.01)
+        scene.stream.set_buffered_ms(buffered_ms)
+        await asyncio.sleep(between_s)
+        scene.text.append("Two.")
+        scene.text.end()
+        await scene.reading
+        return scene.audio_ms - 2 * (LOUD_MS + 100)  # 100 ms of each pause come at once
+
+    async def test() -> None:
+        assert await spoken_ms(0.0, 1000.0) == pytest.approx(200, abs=2)
+        assert await spoken_ms(0.1, 0.0) == pytest.approx(100, abs=12)
+        assert await spoken_ms(0.2, 1000.0) == pytest.approx(200, abs=2), "the line still speaks"
+        assert await spoken_ms(5.0, 0.0) == pytest.approx(0, abs=2)
+
+    in_virtual_time(test)
+
+
+def test_it_says_that_it_waits_for_text_and_holds_no_stream_meanwhile() -> None:
+    async def test() -> None:
+        scene = Scene()
+        scene.text.append("One. ")
+        await asyncio.sleep(0.1)
+        assert scene.chunks[-1].awaits_text
+        assert scene.stream._part is None or scene.stream._part._stream is None
+        scene.text.append("Two. ")
+        await asyncio.sleep(0.1)
+        scene.text.end()
+        await scene.reading
+        assert [chunk.awaits_text for chunk in scene.chunks].count(True) == 2, "after each"
+
+    in_virtual_time(test)
+
+
+def test_markup_alone_is_silent_and_stays_in_the_text() -> None:
+    async def test() -> None:
+        scene = Scene()
+        scene.text.append("One. ")
+        scene.text.flush()
+        await asyncio.sleep(0.1)
+        scene.text.append("<br/>")
+        scene.text.mark("m")
+        scene.text.flush()
+        await asyncio.sleep(0.1)
+        scene.text.append("Two.")
+        scene.text.end()
+        await scene.reading
+        assert scene.sources == ["One. ", "<br/>Two."]
+        assert [mark for chunk in scene.chunks for mark in chunk.marks] == [(0.0, "m")]
+
+    in_virtual_time(test)
+
+
+def test_a_busy_engine_is_asked_again_in_the_middle() -> None:
+    async def test() -> None:
+        scene = Scene()
+        scene.text.append("One. ")
+        await asyncio.sleep(0.1)
+        scene.num_refusals = 3
+        scene.text.append("Two. ")
+        scene.text.end()
+        await scene.reading
+        assert scene.sources == ["One.", " Two. "]
+
+    in_virtual_time(test)
+
+
+def test_a_text_that_gets_nothing_ends_by_itself() -> None:
+    async def test() -> None:
+        scene = Scene()
+        scene.text.append("One. ")
+        await asyncio.sleep(29)
+        assert not scene.text.has_ended
+        await asyncio.sleep(2)
+        assert scene.text.has_ended
+        await scene.reading
+
+    in_virtual_time(test)
+
+
+def test_cancelled_while_it_waits() -> None:
+    async def test() -> None:
+        scene = Scene()
+        scene.text.append("One. ")
+        await asyncio.sleep(0.1)
+        scene.reading.cancel()
+        await scene.stream.cancel()
+        await scene.stream.cancel()
+        assert scene.sources == ["One."]
+
+    in_virtual_time(test)

@@ -1,0 +1,111 @@
+"""How much of a growing text is spoken next."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cc_tts.text.characters import has_speech
+from cc_tts.text.segments import ALL_IDLE_MS, WORD_IDLE_MS, Segmenting, segment_end
+
+pytestmark = pytest.mark.unit
+
+SEGMENTING = Segmenting()
+
+
+def first(text: str, **how: float | bool) -> str:
+    return text[: segment_end(text, SEGMENTING, **how)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("Sure.", ""),
+        ("Sure. ", "Sure."),
+        ("Sure. I can help. And", "Sure. I can help."),
+        ("Hello there,", ""),
+        ("Hello there, how", "Hello there,"),
+        ("Well, I th", ""),
+        ("Your balance is 12.", ""),
+        ("Your balance is 12.50", ""),
+        ("Your balance is 12.50 do", ""),
+        ("Your balance is 12. ", "Your balance is 12."),
+        ("Your balance is 1,2", ""),
+        ("Your balance is 1,234, so", ""),
+        ("Your balance is 1,234, so it is", "Your balance is 1,234,"),
+        ("On Tuesday the third, Ja", ""),
+        ("Please ask Dr. Smith ab", ""),
+        ("This is Acme, Inc. and", ""),
+        ("# Title\nAnd then", "# Title\n"),
+        ("您好，请", ""),
+        ("您的余额是，请问您", ""),
+        ("您的余额是，请问您还需", "您的余额是，"),
+        ("您好。请", "您好。"),
+        ("  \n ", ""),
+        ("", ""),
+    ],
+)
+def test_what_is_complete(text: str, spoken: str) -> None:
+    assert first(text) == spoken
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    ["It is **very important, and this ", "Run `first, and then ", "See [the page, which is ", "**Note. It "],
+)
+def test_markup_is_not_cut_in_two_while_its_other_half_may_come(beginning: str) -> None:
+    assert first(beginning) == ""
+    assert first(beginning + "is long " * 12) != "", "but it does not wait for ever"
+
+
+def test_a_long_clause_is_cut_at_a_word() -> None:
+    spoken = first("I would like to know whether there is anything else that I could do to make your stay better")
+    assert 40 < len(spoken) <= SEGMENTING.word_cut_chars
+    assert not spoken.endswith(" ")
+
+
+def test_idle_text_is_spoken_up_to_its_last_word_then_whole() -> None:
+    assert first("Your balance is 12.5", idle_ms=WORD_IDLE_MS - 1) == ""
+    assert first("Your balance is 12.5", idle_ms=WORD_IDLE_MS) == "Your balance is"
+    assert first("balance 12.5", idle_ms=WORD_IDLE_MS) == "", "fewer than three words"
+    assert first("Your balance is 12.5", idle_ms=ALL_IDLE_MS) == "Your balance is 12.5"
+    assert first("Call me on 1 80", idle_ms=WORD_IDLE_MS) == "Call me on", "a number is kept whole"
+    assert first("  ", idle_ms=60_000) == ""
+
+
+def test_a_whole_text_is_spoken_as_far_as_a_segment_goes() -> None:
+    assert first("and 12", is_whole=True) == "and 12"
+    assert first("...", is_whole=True) == ""
+    text = "A sentence of some length. " * 40
+    assert SEGMENTING.max_chars / 2 < len(first(text, is_whole=True)) <= SEGMENTING.max_chars
+    assert len(first("." * 5000 + "a")) == SEGMENTING.max_chars, "no endless wait for something to say"
+
+
+TEXTS = st.lists(
+    st.sampled_from(
+        ["word ", "12", ".", ",", "50", " ", "**", "`", "[", "]", "\n", "您好", "，", "。", "Dr. ", "A", "!", "…"]
+    ),
+    max_size=300,
+).map("".join)
+
+
+@given(TEXTS, st.sampled_from([0.0, WORD_IDLE_MS, ALL_IDLE_MS]), st.booleans())
+def test_a_segment_is_a_part_of_the_text_with_something_to_say(text: str, idle_ms: float, is_whole: bool) -> None:
+    end = segment_end(text, SEGMENTING, idle_ms=idle_ms, is_whole=is_whole)
+    assert 0 <= end <= min(len(text), SEGMENTING.max_chars)
+    assert end in (0, SEGMENTING.max_chars) or has_speech(text[:end])
+    if is_whole and has_speech(text[: SEGMENTING.max_chars]):
+        assert end
+
+
+@given(TEXTS)
+def test_tokens_of_one_character_never_cut_a_number(text: str) -> None:
+    """What is cut while the text grows does not end between two digits, or between a digit and a point and a digit."""
+    position = 0
+    for end in range(1, len(text) + 1):
+        pending = text[position:end]
+        cut = segment_end(pending, SEGMENTING)
+        following = text[position + cut : position + cut + 1]
+        if cut and cut < SEGMENTING.word_cut_chars // 3 and following.isdigit() and following.isascii():
+            assert not text[position + cut - 1].isdigit()
+            assert text[position + cut - 1 : position + cut] not in ".,"
+        position += cut

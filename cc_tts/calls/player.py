@@ -80,8 +80,7 @@ class PromptPlayer:
 
     def discard(self, utterance: Utterance, cause: CompletionCause, *, by: Interrupter | None = None) -> float:
         """Empty every layer of one utterance; returns how much produced audio is dropped, ms. It completes at once if the
-        line never had it, else when the line reports silence. ``by`` is what interrupts it, if nothing has: a key, for
-        a barge-in.
+        line never had it, else when the line reports silence. ``by`` is what interrupts it, unless something has.
         """
         by = by or ("dtmf" if cause is CompletionCause.BARGE_IN else None)
         utterance.interrupted_by = utterance.interrupted_by or by

@@ -18,7 +18,7 @@ from tests.architecture.state_tables import ROOT
 from tests.e2e.children import Child
 from tests.e2e.configured import server_with, ua_pid
 from tests.e2e.quiet import until_quiet
-from tests.e2e.server_under_test import Json, Server
+from tests.e2e.server_under_test import Json, Server, entries
 
 pytestmark = pytest.mark.e2e
 
@@ -131,6 +131,31 @@ async def test_an_answer_of_a_neural_voice(
     pytest.importorskip("onnxruntime")
     async with server_with(tmp_path, tts__engine="onnx", tts__voice="") as server:
         await check_an_answer(server, phone)
+
+
+async def test_a_model_that_thinks_holds_nothing_in_the_engine(
+    nothing_is_left_running: None, phone: SoftphoneProcess, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    settings = {"tts__engine": "onnx", "tts__voice": "", "tts__stall_timeout_ms": "500", "tts__max_streams": "1"}
+    async with server_with(tmp_path, **settings) as server:
+        call = await talking(server, phone)
+        async with stream_of(server, call) as client:
+            await client.write("Let me think about that. ", every_s=0.005)
+            started = await client.wait("speak.started")
+            await asyncio.sleep(3.0)  # all is said, and six times as long as an engine may be silent
+            assert 'cctts_engine_streams{worker="worker"} 0.0' in (await server.get_text("/metrics"))[1]
+            body = {"input": "The engine has a place for others.", "response_format": "wav"}
+            async with aiohttp.request("POST", f"{server.url}/v1/audio/speech", json=body) as speech:
+                assert (speech.status, len(await speech.read()) > 10_000) == (200, True)
+            await client.write("Now I know it. ", every_s=0.005)
+            await client.send("end")
+            complete = await client.wait("speak.complete")
+            assert complete["spoken_text"] == "Let me think about that. Now I know it. "
+            utterance = (await server.get(f"/v1/utterances/{started['utterance_id']}"))[1]
+            assert (utterance["underruns"], utterance["error"]) == (0, None)
+            assert not entries(server.log, "worker_stalled")
+        await phone.hangup()
 
 
 async def test_chinese_goes_through_the_text_process(server: Server, phone: SoftphoneProcess) -> None:

@@ -40,7 +40,18 @@ MAX_FRAMES_PER_S: Final = 1000
 MAX_FAULTS: Final = 20
 MAX_QUEUED_OUT: Final = 2000
 """Messages that wait for a client that does not read."""
-_SWITCH: Final = {"type": "string", "enum": ["true", "false"]}
+QUERY: Final = (
+    Query(
+        name="words",
+        description="true: each word is reported when it is heard.",
+        schema={"type": "string", "enum": ["true", "false"]},
+    ),
+    Query(
+        name="on_close",
+        description="When the socket closes, what was not heard is spoken (end), or dropped (clear).",
+        schema={"type": "string", "enum": ["end", "clear"]},
+    ),
+)
 
 ROUTES: Final = RouteTable("Speech")
 
@@ -91,6 +102,8 @@ class End(Frame, frozen=True, kw_only=True, tag="end"):
     """No more text comes for the open utterance."""
 
 
+FRAMES: Final = (StartUtterance, Tokens, Flush, Mark, Clear, End)
+"""What clients send, in the order in which documents list it."""
 _DECODER: Final = msgspec.json.Decoder(StartUtterance | Tokens | Flush | Clear | Mark | End)
 
 
@@ -101,14 +114,7 @@ _DECODER: Final = msgspec.json.Decoder(StartUtterance | Tokens | Flush | Clear |
     operation_id="streamText",
     status=101,
     content_types=(),
-    query=(
-        Query(name="words", description="true: each word is reported when it is heard.", schema=_SWITCH),
-        Query(
-            name="on_close",
-            description="When the socket closes, what was not heard is spoken (end), or dropped (clear).",
-            schema={"type": "string", "enum": ["end", "clear"]},
-        ),
-    ),
+    query=QUERY,
     errors=(*ON_A_CALL, UpgradeRequired, CapacityExceeded, Unprocessable),
     streams=True,
 )

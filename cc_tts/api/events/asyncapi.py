@@ -1,4 +1,4 @@
-"""``GET /v1/asyncapi.json``: AsyncAPI 3.0 of the events, made from the structs that the server publishes."""
+"""``GET /v1/asyncapi.json``: AsyncAPI 3.0 of the events and of the text stream, made from the structs that are sent."""
 
 import inspect
 from typing import Any, Final
@@ -7,6 +7,7 @@ import msgspec
 from aiohttp import web
 
 from cc_tts import __version__
+from cc_tts.api import text_stream
 from cc_tts.api.events import server_sent
 from cc_tts.api.events.stream import QUERY
 from cc_tts.api.http.bodies import JSON
@@ -14,6 +15,7 @@ from cc_tts.api.http.openapi import REF, plain
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.calls.events.bus import Event
 from cc_tts.calls.events.types import EVENTS, EventData
+from cc_tts.calls.text_stream import messages as text_stream_messages
 
 ROUTES: Final = RouteTable("Events")
 DOCUMENT: Final = web.AppKey("asyncapi", bytes)
@@ -29,7 +31,7 @@ _DESCRIPTION: Final = (
     "GET",
     "/v1/asyncapi.json",
     scope=None,
-    summary="The events as an AsyncAPI document",
+    summary="The events and the text stream as an AsyncAPI document",
     operation_id="getAsyncApi",
     content_types=(JSON,),
 )
@@ -66,18 +68,59 @@ def document() -> dict[str, Any]:
         "security": [{"$ref": "#/components/securitySchemes/bearer"}],
         "messages": [{"$ref": f"#/channels/events/messages/{name}"} for name in messages],
     }
+    stream_channel, stream_operations, stream_messages, stream_schemas = _text_stream()
     return {
         "asyncapi": "3.0.0",
         "info": {"title": "cc-tts events", "version": __version__, "description": _DESCRIPTION},
         "defaultContentType": JSON,
-        "channels": {"events": channel},
-        "operations": {"sendEvents": operation},
+        "channels": {"events": channel, "textStream": stream_channel},
+        "operations": {"sendEvents": operation} | stream_operations,
         "components": {
-            "messages": messages,
-            "schemas": plain(components),
+            "messages": messages | stream_messages,
+            "schemas": plain(components | stream_schemas),
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _text_stream() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The text stream of a call: its channel, operations, messages and the schemas of these."""
+    sent, received = text_stream_messages.MESSAGES, text_stream.FRAMES
+    schemas, components = msgspec.json.schema_components([*sent, *received], ref_template=REF)
+    messages: dict[str, Any] = {}
+    for kind, schema in zip((*sent, *received), schemas, strict=True):
+        summary = " ".join((inspect.getdoc(kind) or "").split())
+        described = {"name": kind.__struct_config__.tag, "title": kind.__name__, "summary": summary, "payload": schema}
+        messages[f"stream.{kind.__name__}"] = plain(described)
+    refs = {name: {"$ref": f"#/components/messages/{name}"} for name in messages}
+    queries = {each.name: _query(each) for each in text_stream.QUERY}
+    channel = {
+        "address": "/v1/calls/{id}/stream",
+        "description": "A WebSocket, one message in each text frame: text of a language model in, what becomes of it out.",
+        "parameters": {"id": {"description": "The id of the call."}},
+        "messages": refs,
+        "bindings": {
+            "ws": {
+                "method": "GET",
+                "query": {"type": "object", "properties": queries},
+                "bindingVersion": "0.1.0",
+            }
+        },
+    }
+    operations = {
+        name: {
+            "action": action,
+            "summary": summary,
+            "channel": {"$ref": "#/channels/textStream"},
+            "security": [{"$ref": "#/components/securitySchemes/bearer"}],
+            "messages": [{"$ref": f"#/channels/textStream/messages/stream.{kind.__name__}"} for kind in kinds],
+        }
+        for name, action, kinds, summary in (
+            ("receiveText", "receive", received, "Clients send text and say how it is to be spoken."),
+            ("sendProgress", "send", sent, "The server says what becomes of the text."),
+        )
+    }
+    return channel, operations, messages, components
 
 
 def _message(kind: type[EventData], envelope: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """What a text stream says to its client, one struct a type; ``type`` is the word that clients see."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -43,7 +43,7 @@ class UtteranceMessage(StreamMessage, frozen=True, kw_only=True):
     client_state: ClientState = UNSET
 
 
-class SpeakStarted(UtteranceMessage, frozen=True, kw_only=True, tag="speak.started"):
+class StreamSpeakStarted(UtteranceMessage, frozen=True, kw_only=True, tag="speak.started"):
     """The first frame that carries speech was sent."""
 
     time_to_first_audio_ms: Annotated[
@@ -73,7 +73,7 @@ class MarkReached(UtteranceMessage, frozen=True, kw_only=True, tag="mark"):
     played_ms: Milliseconds
 
 
-class SpeakInterrupted(UtteranceMessage, frozen=True, kw_only=True, tag="speak.interrupted"):
+class StreamSpeakInterrupted(UtteranceMessage, frozen=True, kw_only=True, tag="speak.interrupted"):
     """The utterance is over before its end; ``spoken_text`` and ``pending_text`` are the text that was sent."""
 
     by: Interrupter | Literal["call_ended"]
@@ -82,7 +82,7 @@ class SpeakInterrupted(UtteranceMessage, frozen=True, kw_only=True, tag="speak.i
     pending_text: str
 
 
-class SpeakComplete(UtteranceMessage, frozen=True, kw_only=True, tag="speak.complete"):
+class StreamSpeakComplete(UtteranceMessage, frozen=True, kw_only=True, tag="speak.complete"):
     """The utterance is over: heard to its end, or broken off by an ``error``, with the text that was not heard."""
 
     completion_cause: CompletionCause
@@ -98,3 +98,17 @@ class StreamError(StreamMessage, frozen=True, kw_only=True, tag="error"):
     code: str
     detail: str
     id: StreamId | UnsetType = UNSET
+
+
+MESSAGES: Final = (
+    TokensResult,
+    Paused,
+    Resumed,
+    StreamSpeakStarted,
+    Words,
+    MarkReached,
+    StreamSpeakInterrupted,
+    StreamSpeakComplete,
+    StreamError,
+)
+"""All of them, in the order in which documents list them."""

@@ -27,11 +27,11 @@ from cc_tts.calls.text_stream.messages import (
     MarkReached,
     Paused,
     Resumed,
-    SpeakComplete,
-    SpeakInterrupted,
-    SpeakStarted,
     StreamId,
     StreamMessage,
+    StreamSpeakComplete,
+    StreamSpeakInterrupted,
+    StreamSpeakStarted,
     StreamWord,
     TokensResult,
     TokensStatus,
@@ -186,7 +186,7 @@ class TextStream:
             utterance.voice, utterance.engine = live.growing.voice.id, live.growing.voice.engine
         assert utterance.first_speech_ns is not None
         self._send(
-            SpeakStarted(
+            StreamSpeakStarted(
                 utterance_id=utterance.id,
                 client_state=utterance.client_state,
                 time_to_first_audio_ms=utterance.time_to_first_audio_ms,
@@ -293,10 +293,10 @@ def _final_message(utterance: Utterance) -> StreamMessage:
     fields = _names(utterance) | {"spoken_text": spoken, "played_ms": round(utterance.played_ms, 1)}
     match cause:
         case CompletionCause.NORMAL:
-            return SpeakComplete(completion_cause=cause, **fields)
+            return StreamSpeakComplete(completion_cause=cause, **fields)
         case CompletionCause.ERROR:
             error = utterance.error_code or EngineFailed.code
-            return SpeakComplete(completion_cause=cause, error=error, pending_text=pending, **fields)
+            return StreamSpeakComplete(completion_cause=cause, error=error, pending_text=pending, **fields)
         case CompletionCause.CALL_ENDED:
-            return SpeakInterrupted(by="call_ended", pending_text=pending, **fields)
-    return SpeakInterrupted(by=utterance.interrupted_by or "stop", pending_text=pending, **fields)
+            return StreamSpeakInterrupted(by="call_ended", pending_text=pending, **fields)
+    return StreamSpeakInterrupted(by=utterance.interrupted_by or "stop", pending_text=pending, **fields)

@@ -7,11 +7,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec import UNSET
 
+from cc_tts.api import text_stream
 from cc_tts.api.events import asyncapi
 from cc_tts.api.events.stream import QUERY
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import EventBus
+from cc_tts.calls.text_stream import messages
 from cc_tts.calls.utterance import CompletionCause
 from cc_tts.media.quality import Quality
 from tests.fakes.fake_line import FakeClock
@@ -149,7 +151,7 @@ def test_every_reference_leads_somewhere(document: Any) -> None:
 def test_it_names_every_type_of_event(document: Any) -> None:
     names = list(types.EVENTS)
     assert list(document["channels"]["events"]["messages"]) == names
-    assert list(document["components"]["messages"]) == names
+    assert [name for name in document["components"]["messages"] if not name.startswith("stream.")] == names
     sent = [resolved(document, each["$ref"]) for each in document["operations"]["sendEvents"]["messages"]]
     assert [resolved(document, each["$ref"])["name"] for each in sent] == names
     assert all(resolved(document, each["$ref"])["summary"] for each in sent)
@@ -180,3 +182,30 @@ def test_what_is_published_is_what_is_described(document: Any, data: types.Event
 
 def test_every_type_has_a_sample() -> None:
     assert {type(data) for data in SAMPLES} == set(types.EVENTS.values())
+
+
+def test_it_describes_what_a_text_stream_sends_and_takes(document: Any) -> None:
+    described = document["components"]["messages"]
+    told: list[msgspec.Struct] = [
+        messages.TokensResult(status="full", buffered_chars=4000),
+        messages.Paused(),
+        messages.Resumed(),
+        messages.StreamSpeakStarted(utterance_id="u", time_to_first_audio_ms=20.5, time_from_first_token_ms=140.0),
+        messages.Words(utterance_id="u", words=[messages.StreamWord(text="Your", start_ms=0, end_ms=180)]),
+        messages.MarkReached(utterance_id="u", name="m", played_ms=0.0, client_state="s"),
+        messages.StreamSpeakInterrupted(utterance_id="u", by="clear", spoken_text="a", played_ms=1.0, pending_text="b"),
+        messages.StreamSpeakComplete(utterance_id="u", completion_cause="normal", spoken_text="a", played_ms=1.0),  # type: ignore[arg-type]
+        messages.StreamError(code="malformed", detail="why"),
+    ]
+    asked = [text_stream.StartUtterance(voice="en-us"), text_stream.Tokens(text="a", id=7), text_stream.Mark(name="m")]
+    asked += [text_stream.Flush(), text_stream.Clear(), text_stream.End()]
+    assert {type(each) for each in told} == set(messages.MESSAGES)
+    assert {type(each) for each in asked} == set(text_stream.FRAMES)
+    for each in (*told, *asked):
+        name = f"stream.{type(each).__name__}"
+        sent = msgspec.json.decode(msgspec.json.encode(each))
+        assert sent["type"] == described[name]["name"]
+        validator_of(document, name).validate(sent)
+    channel = document["channels"]["textStream"]["messages"]
+    operations = (document["operations"][name]["messages"] for name in ("receiveText", "sendProgress"))
+    assert sum(map(len, operations)) == len(channel) == len(told) + len(asked)

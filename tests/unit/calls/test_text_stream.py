@@ -581,3 +581,20 @@ async def test_an_utterance_that_ends_the_call(talk: Talk, client: Client) -> No
     assert not talk.ua.commands("hangup")
     client.stream.end()
     await talk.until(lambda: talk.ua.commands("hangup"))
+
+
+@live
+async def test_text_for_a_call_that_is_not_answered_yet_waits_for_the_answer(talk: Talk) -> None:
+    call = talk.exchange.registry.call(talk.ua.incoming("manual"))
+    client = Client(call)
+    await client.write("Good morning. ")
+    await asyncio.sleep(3)
+    assert not client.told
+    call.answer()
+    talk.ua.established(call.id, at_ns=talk.clock.now_ns())
+    client.stream.end()
+    await talk.until(lambda: not call.player.queue)
+    begun, complete = client.told
+    assert 0 <= begun["time_to_first_audio_ms"] <= 60, "from the answer"
+    assert complete["spoken_text"] == "Good morning. "
+    call.player.close(CompletionCause.CALL_ENDED)

@@ -495,7 +495,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._reinvites:
             self._hold = None
         while self._reinvites:
-            self._services.library.end_transaction(self._reinvites.pop())
+            self._services.library.end_transaction(self._reinvites.pop(), pj.PJSIP_SC_REQUEST_TERMINATED)
 
     def _report_key(self, key: Key | None) -> None:
         if key is not None:

@@ -1,8 +1,7 @@
-"""PJSIP's C functions, as the pjsua2 extension module exports them, for what pjsua2 does not wrap: modules, stateless
-responses, and requests before they are calls.
+"""PJSIP's C functions that pjsua2 exports and does not wrap. Runs on: the SIP thread.
 
 The text of a message comes from pjsua2's own ``SipRxData``, filled by its C++ method, since the layout of ``pjsip_rx_data``
-depends on how the library was built. Runs on: the SIP thread.
+depends on how the library was built.
 """
 
 import ctypes
@@ -15,7 +14,6 @@ from cc_tts.ua.sip import forwarding
 _POOL_BYTES: Final = 2048
 _FROM_PJ: Final = "_ZN2pj9SipRxData6fromPjER13pjsip_rx_data"
 """``pj::SipRxData::fromPj(pjsip_rx_data &)`` as the Itanium C++ ABI spells it."""
-_FALSE: Final = 0
 _MAX_RX_DATA_BYTES: Final = 20_000
 """More than a ``pjsip_rx_data``, most of which is the packet."""
 _BODY_AT: Final = 104
@@ -32,7 +30,6 @@ _PORT_AT: Final = 16
 """In a ``pjmedia_sdp_media``, behind the kind."""
 _MEDIA_AT: Final = 712
 """In a ``pjmedia_sdp_session``, behind 68 attributes: how many m-lines there are, and where they are."""
-_REQUEST_TERMINATED: Final = 487
 _ENCODING: Final = 1
 """``PJMEDIA_DIR_ENCODING``."""
 
@@ -42,24 +39,22 @@ Headers = Sequence[tuple[str, str]]
 
 
 class String(ctypes.Structure):
-    """``pj_str_t``."""
+    """``pj_str_t``; PJSIP's may end without a NUL."""
 
     _fields_ = (("ptr", ctypes.c_char_p), ("slen", ctypes.c_ssize_t))
 
+    @classmethod
+    def of(cls, text: str) -> "String":
+        """One that keeps its bytes alive."""
+        data = text.encode("utf-8", "surrogateescape")
+        return cls(data, len(data))
 
-class _Text(ctypes.Structure):
-    """``pj_str_t`` of PJSIP's, which may end without a NUL."""
-
-    _fields_ = (("ptr", ctypes.c_void_p), ("slen", ctypes.c_ssize_t))
-
-    def text(self) -> bytes:
-        """A copy."""
-        return ctypes.string_at(self.ptr, self.slen) if self.slen > 0 else b""
+    def __bytes__(self) -> bytes:
+        return ctypes.string_at(_pointer_at(ctypes.addressof(self)), self.slen) if self.slen > 0 else b""
 
 
-def _string(text: str) -> String:
-    data = text.encode("utf-8", "surrogateescape")
-    return String(data, len(data))
+def _pointer_at(address: int) -> int:
+    return ctypes.c_size_t.from_address(address).value
 
 
 class _ListHead(ctypes.Structure):
@@ -70,16 +65,12 @@ class _Body(ctypes.Structure):
     """The beginning of a ``pjsip_msg_body`` (pjsip/sip_msg.h)."""
 
     _fields_ = (
-        ("type", _Text),
-        ("subtype", _Text),
+        ("type", String),
+        ("subtype", String),
         ("parameters", ctypes.c_byte * 48),
         ("data", ctypes.c_void_p),
         ("length", ctypes.c_uint),
     )
-
-    def media_type(self) -> tuple[bytes, bytes]:
-        """Type and subtype in lower case."""
-        return self.type.text().lower(), self.subtype.text().lower()
 
 
 class _SdpInfo(ctypes.Structure):
@@ -153,31 +144,31 @@ class CLibrary:
 
             extension = wrapper._pjsua2  # noqa: SLF001 - where SWIG keeps the extension module
         self._library = ctypes.CDLL(extension.__file__)
-        pointer, integer = ctypes.c_void_p, ctypes.c_int
+        pointer, integer, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
         self._register_module = self._bind("pjsip_endpt_register_module", integer, pointer, pointer)
         self._respond_stateless = self._bind(
             "pjsip_endpt_respond_stateless", integer, pointer, pointer, integer, pointer, pointer, pointer
         )
         self._header_create = self._bind("pjsip_generic_string_hdr_create", pointer, pointer, pointer, pointer)
-        self._rx_data_info = self._bind("pjsip_rx_data_get_info", ctypes.c_char_p, pointer)
+        self._rx_data_info = self._bind("pjsip_rx_data_get_info", text, pointer)
         self._find_dialog = self._bind("pjsip_ua_find_dialog", pointer, pointer, pointer, pointer, integer)
         self._invite_of = self._bind("pjsip_dlg_get_inv_session", pointer, pointer)
         self._sdp_info = self._bind("pjsip_rdata_get_sdp_info", pointer, pointer)
         self._find_part = self._bind("pjsip_multipart_find_part", pointer, pointer, pointer, pointer)
-        media_type_init = self._bind("pjsip_media_type_init2", None, pointer, ctypes.c_char_p, ctypes.c_char_p)
+        media_type_init = self._bind("pjsip_media_type_init2", None, pointer, text, text)
         self._sdp_type = ctypes.create_string_buffer(_MEDIA_TYPE_BYTES)
-        media_type_init(ctypes.addressof(self._sdp_type), b"application", b"sdp")
+        media_type_init(ctypes.byref(self._sdp_type), b"application", b"sdp")
         self._find_header = self._bind("pjsip_msg_find_hdr_by_name", pointer, pointer, pointer, pointer)
         self._erase = self._bind("pj_list_erase", None, pointer)
         self._capability = self._bind("pjsip_endpt_get_capability", pointer, pointer, integer, pointer)
         self._endpoint = self._bind("pjsua_get_pjsip_endpt", pointer)
-        self._pool_create = self._bind("pjsua_pool_create", pointer, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t)
+        self._pool_create = self._bind("pjsua_pool_create", pointer, text, ctypes.c_size_t, ctypes.c_size_t)
         self._pool_release = self._bind("pj_pool_release", None, pointer)
         self._from_pj = self._bind(_FROM_PJ, None, pointer, pointer)
-        self._end_transaction = self._bind("pjsip_tsx_terminate", integer, pointer, integer)
+        self.end_transaction = self._bind("pjsip_tsx_terminate", integer, pointer, integer)
         self.set_log_level = self._bind("pj_log_set_level", None, integer)
         self._stream_pause = self._bind("pjmedia_stream_pause", integer, pointer, integer)
-        self._stream_report = self._bind("pjmedia_stream_send_rtcp_sdes", integer, pointer)
+        self.send_report = self._bind("pjmedia_stream_send_rtcp_sdes", integer, pointer)
         self._stream_resume = self._bind("pjmedia_stream_resume", integer, pointer, integer)
         self._media_endpoint = self._bind("pjsua_get_pjmedia_endpt", pointer)
         self._codec_manager = self._bind("pjmedia_endpt_get_codec_mgr", pointer, pointer)
@@ -187,10 +178,8 @@ class CLibrary:
         self._received: Any = pjsua2.SipRxData()
         self._received_at = int(self._received.this)
         self._modules: list[tuple[_Module, Any]] = []
-        self.server_header: Headers = ()
-        """What every response of :meth:`respond` carries besides its own headers."""
-        self.dispatcher = ""
-        """Address and port of the dispatcher; empty without one."""
+        self.server_header: Headers = ()  # which every response of respond() has besides its own
+        self.dispatcher = ""  # its address and port; empty without one
         self._message_at = 0
         self._kept_tokens: list[String] = []
 
@@ -219,14 +208,6 @@ class CLibrary:
         """Stop the RTP of a ``pjmedia_stream *``, or start it again; its timestamps go on."""
         (self._stream_pause if paused else self._stream_resume)(stream, _ENCODING)
 
-    def end_transaction(self, transaction: int) -> None:
-        """End a ``pjsip_transaction *`` that waits for its final response."""
-        self._end_transaction(transaction, _REQUEST_TERMINATED)
-
-    def send_report(self, stream: int) -> None:
-        """Send the RTCP report of a ``pjmedia_stream *`` now."""
-        self._stream_report(stream)
-
     @property
     def l16_deinit(self) -> int:
         """Address of the function that ends PJMEDIA's L16 codec.
@@ -253,9 +234,7 @@ class CLibrary:
         return self.source_host(self._received.srcAddress, text), text
 
     def source_host(self, address: str, message: str) -> str:
-        """The host that a message came from: that of ``address``, its sender, or, if that is the dispatcher, the one in the
-        dispatcher's Via; empty for a response, which has no such Via.
-        """
+        """The host in ``address``, or the one in the Via of the dispatcher if that sent it; empty for a response."""
         return forwarding.source_of(message) if address == self.dispatcher else host_of(address)
 
     def sdp(self, rdata: int) -> tuple[str, bool] | None:
@@ -273,19 +252,22 @@ class CLibrary:
 
     def _is_blank(self, rdata: int) -> bool:
         """Whether the session description is there and has no text. Raises as :meth:`drop_headers`."""
-        at = ctypes.c_size_t.from_address(self._parsed(rdata) + _BODY_AT).value
-        media_type = _Body.from_address(at).media_type() if at else (b"", b"")
-        if media_type[0] == b"multipart":
-            part = self._find_part(at, ctypes.addressof(self._sdp_type), None)
-            at = ctypes.c_size_t.from_address(part + _PART_BODY_AT).value if part else 0
-        elif media_type != (b"application", b"sdp"):
-            return False
+        at = self._sdp_body(_pointer_at(self._parsed(rdata) + _BODY_AT))
         if not at:
             return False
         body = _Body.from_address(at)
         if body.length and not rdata < body.data < rdata + _MAX_RX_DATA_BYTES - body.length:
             raise RuntimeError("the body is not laid out as expected")
         return not ctypes.string_at(body.data, body.length).strip(b"\r\n")
+
+    def _sdp_body(self, at: int) -> int:
+        """Address of the body that is SDP: the message's, which is at ``at``, or one of its parts; 0 if there is none."""
+        body = _Body.from_address(at) if at else _Body()
+        main_type = bytes(body.type).lower()
+        if main_type == b"multipart":
+            part = self._find_part(at, ctypes.byref(self._sdp_type), None)
+            return _pointer_at(part + _PART_BODY_AT) if part else 0
+        return at if (main_type, bytes(body.subtype).lower()) == (b"application", b"sdp") else 0
 
     def switch_off(self, rdata: int, indexes: Sequence[int], *, num_media: int) -> None:
         """Make PJSIP read the port 0 in these m-lines of a description (RFC 3264 §6).
@@ -294,11 +276,9 @@ class CLibrary:
             RuntimeError: PJSIP could not read it, or its build lays it out otherwise.
         """
         info = _SdpInfo.from_address(self._sdp_info(rdata))
-        if info.error or not info.sdp or ctypes.c_uint.from_address(info.sdp + _MEDIA_AT).value != num_media:
-            raise RuntimeError("the session description is not laid out as expected")
-        media = (ctypes.c_size_t * num_media).from_address(info.sdp + _MEDIA_AT + 8)
-        kinds = [ctypes.c_size_t.from_address(each).value for each in media]
-        if not all(info.body <= kind < info.body + info.length for kind in kinds):
+        has_all = info.sdp and not info.error and ctypes.c_uint.from_address(info.sdp + _MEDIA_AT).value == num_media
+        media = list((ctypes.c_size_t * num_media).from_address(info.sdp + _MEDIA_AT + 8)) if has_all else []
+        if not media or any(not info.body <= _pointer_at(each) < info.body + info.length for each in media):
             raise RuntimeError("the session description is not laid out as expected")
         for index in indexes:
             ctypes.c_uint16.from_address(media[index] + _PORT_AT).value = 0
@@ -313,8 +293,8 @@ class CLibrary:
         Raises:
             RuntimeError: the build lays out what it received otherwise.
         """
-        message, text = self._parsed(rdata), _string(name)
-        while found := self._find_header(message, ctypes.addressof(text), None):
+        message, text = self._parsed(rdata), String.of(name)
+        while found := self._find_header(message, ctypes.byref(text), None):
             self._erase(found)
 
     def _parsed(self, rdata: int) -> int:
@@ -339,12 +319,11 @@ class CLibrary:
         """
         at = self._capability(self._endpoint(), kind, None)
         header = _ArrayHeader.from_address(at) if at else None
-        if header is None or header.type != kind or (header.name.ptr or b"")[: header.name.slen] != name.encode():
+        if header is None or header.type != kind or bytes(header.name) != name.encode():
             raise RuntimeError(f"the header {name} is not laid out as expected")
-        strings = [_string(token) for token in tokens]
+        strings = [String.of(token) for token in tokens]
         self._kept_tokens += strings  # kept alive, as the header points to them
-        for index, each in enumerate(strings):
-            header.values[index] = each
+        header.values[: len(strings)] = strings
         header.count = len(strings)
 
     def has_dialog(self, call_id: str, local_tag: str, remote_tag: str) -> bool:
@@ -357,8 +336,8 @@ class CLibrary:
         Raises:
             RuntimeError: the build lays a ``pjsip_inv_session`` out otherwise.
         """
-        names = [_string(text) for text in (call_id, local_tag, remote_tag)]
-        dialog = self._find_dialog(*(ctypes.addressof(name) for name in names), _FALSE)
+        names = [String.of(text) for text in (call_id, local_tag, remote_tag)]
+        dialog = self._find_dialog(*map(ctypes.byref, names), 0)  # 0: do not lock it
         if not dialog:
             return None
         invite = self._invite_of(dialog)
@@ -371,24 +350,16 @@ class CLibrary:
 
     def respond(self, rdata: int, code: int, headers: Headers = (), *, reason: str = "") -> None:
         """Answer without a transaction (RFC 3261 §8.2.7)."""
-        text = _string(reason)
-        text_at = ctypes.addressof(text) if reason else None
-        headers = (*headers, *self.server_header)
-        if not headers:
-            self._respond_stateless(self._endpoint(), rdata, code, text_at, None, None)
-            return
+        text = ctypes.byref(String.of(reason)) if reason else None
         pool = self._pool_create(b"response", _POOL_BYTES, _POOL_BYTES)
         try:
             head = _ListHead()
-            at = [ctypes.addressof(head), *(self._header(pool, name, value) for name, value in headers)]
+            parts = [map(ctypes.byref, map(String.of, header)) for header in (*headers, *self.server_header)]
+            at = [ctypes.addressof(head), *(self._header_create(pool, name, value) for name, value in parts)]
             for index, address in enumerate(at):
                 links = _ListHead.from_address(address)
                 links.prev, links.next = at[index - 1], at[(index + 1) % len(at)]
             # PJSIP clones the listed headers into the response before it returns
-            self._respond_stateless(self._endpoint(), rdata, code, text_at, at[0], None)
+            self._respond_stateless(self._endpoint(), rdata, code, text, at[0], None)
         finally:
             self._pool_release(pool)
-
-    def _header(self, pool: int, name: str, value: str) -> int:
-        texts = [_string(text) for text in (name, value)]
-        return int(self._header_create(pool, *(ctypes.addressof(text) for text in texts)))

@@ -48,13 +48,13 @@ class MalformedCredentials(ValueError):
 class Finding(enum.Enum):
     """The result of checking credentials."""
 
-    VALID = "valid"
+    VALID = enum.auto()
     """The password is right and the answer was not used before."""
-    STALE = "stale"
+    STALE = enum.auto()
     """The nonce is expired, used, or not ours: a new one is due, and the user need not enter the password again."""
-    WRONG = "wrong"
+    WRONG = enum.auto()
     """The nonce is one that this source was given, and the answer to it is wrong."""
-    FOREIGN = "foreign"
+    FOREIGN = enum.auto()
     """For another realm or by an algorithm that was not offered."""
 
 
@@ -91,9 +91,8 @@ def parse_credentials(value: str) -> Credentials | None:
         raise MalformedCredentials("qop is not auth")
     if not _NC.fullmatch(given.get("nc", "")):
         raise MalformedCredentials("nc is not eight hexadecimal digits")
-    for name in _REQUIRED:
-        if not given.get(name):
-            raise MalformedCredentials(f"no {name}")
+    if missing := [name for name in _REQUIRED if not given.get(name)]:
+        raise MalformedCredentials(f"no {missing[0]}")
     given["response"] = given["response"].lower()
     algorithm = given.get("algorithm", "MD5")
     return Credentials(
@@ -125,12 +124,10 @@ def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def digest(
-    algorithm: str, ha1: str, *, method: str, uri: str, nonce: str, nc: str, cnonce: str, qop: str = "auth"
-) -> str:
+def digest(answer: Credentials, ha1: str, method: str) -> str:
     """The right response (RFC 7616 §3.4.1), in hexadecimal digits; ``ha1`` is what :func:`user_hash` makes."""
-    ha2 = _hashed(algorithm, f"{method}:{uri}")
-    return _hashed(algorithm, f"{ha1}:{nonce}:{nc}:{cnonce}:{qop}:{ha2}")
+    ha2 = _hashed(answer.algorithm, f"{method}:{answer.uri}")
+    return _hashed(answer.algorithm, f"{ha1}:{answer.nonce}:{answer.nc}:{answer.cnonce}:auth:{ha2}")
 
 
 def user_hash(algorithm: str, username: str, realm: str, password: str) -> str:
@@ -150,12 +147,12 @@ def _bytes(text: str) -> bytes:
 class DigestGuard:
     """Challenges callers and judges their answers."""
 
-    def __init__(self, auth: AuthConfig, *, clock: Clock, secret: bytes | None = None) -> None:
+    def __init__(self, auth: AuthConfig, clock: Clock) -> None:
         self._realm = realm = auth.realm
         self._algorithms = auth.algorithms
         self._clock = clock
         self._lifetime_ms = round(auth.nonce_lifetime_s * 1000)
-        self._secret = secret or secrets.token_bytes(32)
+        self._secret = secrets.token_bytes(32)
         self._origin_ms = secrets.randbits(_ORIGIN_BITS)
         self._hashes = {
             (algorithm, user.username): user_hash(algorithm, user.username, realm, user.password)
@@ -190,16 +187,7 @@ class DigestGuard:
         if issued_ms is None:
             return Finding.STALE
         user = (algorithm, credentials.username)
-        ha1 = self._hashes.get(user, self._nobody[algorithm])
-        right = digest(
-            algorithm,
-            ha1,
-            method=method,
-            uri=credentials.uri,
-            nonce=credentials.nonce,
-            nc=credentials.nc,
-            cnonce=credentials.cnonce,
-        )
+        right = digest(credentials, self._hashes.get(user, self._nobody[algorithm]), method)
         same = hmac.compare_digest(right.encode(), _bytes(credentials.response))
         if not same or user not in self._hashes:
             return Finding.WRONG
@@ -208,13 +196,12 @@ class DigestGuard:
     def _use_up(self, nonce: str, issued_ms: int, nc: int) -> bool:
         """Whether ``nc`` is above every count this nonce came with before (RFC 7616 §3.4.5)."""
         now_ms = self._now_ms()
-        if not now_ms - self._lifetime_ms <= issued_ms <= now_ms or issued_ms <= self._forgotten_until_ms:
-            return False
-        if nc <= self._last_nc.get(nonce, 0):
+        is_in_time = max(now_ms - self._lifetime_ms, self._forgotten_until_ms + 1) <= issued_ms <= now_ms
+        if not is_in_time or nc <= self._last_nc.get(nonce, 0):
             return False
         self._last_nc[nonce] = nc
         self._last_nc.move_to_end(nonce)
-        while len(self._last_nc) > MAX_NONCES:
+        if len(self._last_nc) > MAX_NONCES:
             oldest, _ = self._last_nc.popitem(last=False)
             self._forgotten_until_ms = max(self._forgotten_until_ms, _time_of(oldest))
         return True

@@ -68,7 +68,7 @@ class InboundPolicy:
         self._wrong_by_source = SourceLimits(
             per_s=MAX_WRONG_ANSWERS_OF_A_SOURCE / WRONG_ANSWERS_WINDOW_S, burst_s=WRONG_ANSWERS_WINDOW_S, clock=clock
         )
-        self._digest = DigestGuard(auth, clock=clock) if auth.users else None
+        self._digest = DigestGuard(auth, clock) if auth.users else None
         self.has_password = bool(settings.registration.registrar)
         self._refused: dict[RefusedCause, Refused] = {}
 

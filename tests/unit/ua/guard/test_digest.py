@@ -1,6 +1,7 @@
 """Digest authentication: known responses, challenges, what an answer is worth, and the parser against anything."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -31,38 +32,29 @@ LINE = (
 )
 
 
+MUFASA = (
+    'Digest username="Mufasa", realm="http-auth@example.org", uri="/dir/index.html", algorithm={}, '
+    'nonce="7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v", nc=00000001, '
+    'cnonce="f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ", qop=auth, response="{}"'
+)
+OF_RFC_2617 = (
+    'Digest username="Mufasa", realm="testrealm@host.com", nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093", '
+    'uri="/dir/index.html", qop=auth, nc=00000001, cnonce="0a4f113b", response="6629fae49393a05397450978507c4ef1"'
+)
+
+
 @pytest.mark.parametrize(
-    ("algorithm", "response"),
+    ("line", "password"),
     [
-        ("MD5", "8ca523f5e9506fed4657c9700eebdbec"),
-        ("SHA-256", "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"),
+        (MUFASA.format("MD5", "8ca523f5e9506fed4657c9700eebdbec"), PASSWORD),
+        (MUFASA.format("SHA-256", "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"), PASSWORD),
+        (OF_RFC_2617, "Circle Of Life"),
     ],
 )
-def test_the_example_of_rfc_7616_section_3_9_1(algorithm: str, response: str) -> None:
-    ha1 = user_hash(algorithm, "Mufasa", "http-auth@example.org", PASSWORD)
-    found = digest(
-        algorithm,
-        ha1,
-        method="GET",
-        uri="/dir/index.html",
-        nonce="7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v",
-        nc="00000001",
-        cnonce="f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ",
-    )
-    assert found == response
-
-
-def test_the_example_of_rfc_2617_section_3_5() -> None:
-    found = digest(
-        "MD5",
-        user_hash("MD5", "Mufasa", "testrealm@host.com", "Circle Of Life"),
-        method="GET",
-        uri="/dir/index.html",
-        nonce="dcd98b7102dd2f0e8b11d0f600bfb0c093",
-        nc="00000001",
-        cnonce="0a4f113b",
-    )
-    assert found == "6629fae49393a05397450978507c4ef1"
+def test_the_examples_of_rfc_7616_section_3_9_1_and_of_rfc_2617_section_3_5(line: str, password: str) -> None:
+    answer = parse_credentials(line)
+    assert answer is not None
+    assert digest(answer, user_hash(answer.algorithm, "Mufasa", answer.realm, password), "GET") == answer.response
 
 
 def test_credentials_are_read() -> None:
@@ -157,7 +149,7 @@ class Caller:
             algorithms=algorithms,
             nonce_lifetime_s=60,
         )
-        self.guard = DigestGuard(auth, clock=self.clock)
+        self.guard = DigestGuard(auth, self.clock)
 
     def nonce(self, source: str = SOURCE) -> str:
         match = re.search(r'nonce="([^"]+)"', self.guard.challenges(source, stale=False)[0])
@@ -178,25 +170,18 @@ class Caller:
     ) -> Finding:
         count = f"{nc:08x}"
         hashed = algorithm if algorithm in ("SHA-256", "MD5") else "MD5"
-        response = digest(
-            hashed,
-            user_hash(hashed, username, realm, password),
-            method="INVITE",
-            uri="sip:x@y",
-            nonce=nonce,
-            nc=count,
-            cnonce="c",
-        )
         credentials = Credentials(
             username=username,
             realm=realm,
             nonce=nonce,
             uri="sip:x@y",
-            response=response,
+            response="",
             cnonce="c",
             nc=count,
-            algorithm=algorithm,
+            algorithm=hashed,
         )
+        response = digest(credentials, user_hash(hashed, username, realm, password), "INVITE")
+        credentials = replace(credentials, response=response, algorithm=algorithm)
         return self.guard.judge(credentials, method=method, source=source)
 
 

@@ -221,11 +221,11 @@ class CLibrary:
         """Add a ``pjmedia_codec_factory *``; returns PJMEDIA's status."""
         return int(self._register_factory(self._codec_manager(self._media_endpoint()), factory))
 
-    def method_of(self, rdata: int) -> bytes:
-        """The method of a request as PJSIP read it, or the status of a response."""
+    def method_of(self, rdata: int) -> str:
+        """The method of a request as PJSIP read it, or the status of a response; empty if PJSIP has no text for it."""
         # as in: Request msg INVITE/cseq=1; Response msg 200/INVITE/cseq=1
-        words = self._rx_data_info(rdata).split(b" ", 3)
-        return bytes(words[2].split(b"/", 1)[0]) if len(words) > 2 else b""  # noqa: PLR2004 - the third word
+        words = self._rx_data_info(rdata).decode("utf-8", "surrogateescape").split(" ", 3)
+        return words[2].partition("/")[0] if len(words) > 2 else ""  # noqa: PLR2004 - the third word
 
     def message(self, rdata: int) -> tuple[str, str]:
         """The host it came from and its text, with lone surrogates for what is no UTF-8 (PEP 383)."""

@@ -14,13 +14,12 @@ Whatever belongs to a call that is over gets 481 or is dropped: a dialog of PJSI
 call slot, which PJSUA has given to another call by then. Runs on: the SIP thread.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Final
 
 from cc_tts import logs
 from cc_tts.ua.guard import sdp_check, srtp_sdp
-from cc_tts.ua.guard.c_library import CLibrary, Headers
+from cc_tts.ua.guard.c_library import CLibrary, Headers, OnMessage
 from cc_tts.ua.sip import message as sip_message
 
 _RESPONSE_PRIORITY: Final = 13
@@ -29,12 +28,10 @@ _IN_CALLS_PRIORITY: Final = 31
 """After the transport filter (30), before PJSIP_MOD_PRIORITY_UA_PROXY_LAYER (32), where requests go to their dialogs."""
 _PRIORITY: Final = 63
 """After the request filter, before PJSIP_MOD_PRIORITY_APPLICATION (64), where pjsua is."""
-_OFFERING: Final = frozenset((b"INVITE", b"UPDATE", b"PRACK"))
-"""Requests that may carry an offer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5); ACK may carry an answer."""
-_DESCRIBING: Final = _OFFERING | {b"ACK"}
-_ANSWERING: Final = frozenset(("INVITE", "UPDATE", "PRACK"))
-_ROUTING: Final = {"Contact": ("contact", "m"), "Record-Route": ("record-route",), "Service-Route": ("service-route",)}
-"""Headers of a response that say where requests are to be sent, and how they may be spelt."""
+_OFFERING: Final = ("INVITE", "UPDATE", "PRACK")
+"""Requests that may carry an offer, and their responses an answer (RFC 3261 §13.1, RFC 3311 §5.1, RFC 3262 §5)."""
+_ROUTING: Final = ("Contact", "Record-Route", "Service-Route")
+"""Headers of a response that say where requests are to be sent."""
 MAX_SERVICE_ROUTES: Final = 8
 """PJSUA_ACC_MAX_PROXIES; pjsua writes more of these headers past the end of its table (RFC 3608)."""
 MAX_EXPIRES_S: Final = 1 << 31
@@ -74,77 +71,67 @@ class MessageFilter:
             RuntimeError: PJSIP refuses a module.
         """
         register = self._c.register_module
-        register(b"mod-cc-tts-filter-responses", _RESPONSE_PRIORITY, on_response=self._on_response)
-        in_call = functools.partial(self._on_request, in_call=True)
-        register(b"mod-cc-tts-filter-in-calls", _IN_CALLS_PRIORITY, on_request=in_call)
-        register(b"mod-cc-tts-filter", _PRIORITY, on_request=functools.partial(self._on_request, in_call=False))
+        register(b"mod-cc-tts-filter-responses", _RESPONSE_PRIORITY, on_response=_guarded(self._on_response))
+        register(b"mod-cc-tts-filter-in-calls", _IN_CALLS_PRIORITY, on_request=_guarded(self._on_request_in_call))
+        register(b"mod-cc-tts-filter", _PRIORITY, on_request=_guarded(self._on_new_request))
 
-    def _on_request(self, rdata: int, *, in_call: bool) -> bool:
-        """Return to PJSIP whether the request is dealt with here."""
-        try:
-            return self._takes(rdata, in_call=in_call)
-        except Exception:
-            log.exception("filter_failed")
-            return True
+    # Each of the following returns to PJSIP whether the message is dealt with here.
 
-    def _takes(self, rdata: int, *, in_call: bool) -> bool:
-        method = self._c.method_of(rdata)
-        if not in_call and method not in _DESCRIBING:
-            return False
+    def _on_request_in_call(self, rdata: int) -> bool:
         host, message = self._c.message(rdata)
         dialog = sip_message.dialog_of(message)
-        if (dialog is not None) is not in_call:
+        if dialog is None:
             return False
-        if dialog is not None:
-            if self._is_over(*dialog):
-                if method != b"ACK":  # nothing answers an ACK (RFC 3261 §17)
-                    self._c.respond(rdata, 481)
-                return True
-            if method == b"INFO":
-                return self._take_info(rdata, message, dialog)
-        if method == b"ACK" and not sip_message.body_of(message):
-            return False
-        return method in _DESCRIBING and self._take_unusable(rdata, host, method)
+        method = self._c.method_of(rdata)
+        if self._is_over(*dialog):
+            if method != "ACK":  # nothing answers an ACK (RFC 3261 §17)
+                self._c.respond(rdata, 481)
+            return True
+        if method == "INFO":
+            self._answer_info(rdata, message, dialog)
+            return True
+        return self._take_description(rdata, host, message, method)
 
-    def _take_unusable(self, rdata: int, host: str, method: bytes) -> bool:
-        """Refuse a description that cannot be used; an ACK, which cannot be refused, goes on without it."""
-        is_answer = method == b"ACK"
-        fault = self._fault_of(rdata, is_answer=is_answer)
+    def _on_new_request(self, rdata: int) -> bool:
+        method = self._c.method_of(rdata)
+        if method != "ACK" and method not in _OFFERING:
+            return False
+        host, message = self._c.message(rdata)
+        return sip_message.dialog_of(message) is None and self._take_description(rdata, host, message, method)
+
+    def _take_description(self, rdata: int, host: str, message: str, method: str) -> bool:
+        """Refuse an offer that cannot be used; an ACK, which cannot be refused, goes on without its answer."""
+        if method == "ACK":
+            self._drop_unusable_answer(rdata, host, message, method)
+        if method not in _OFFERING:
+            return False
+        fault = self._fault_of_offer(rdata)
         if fault is None:
             return False
-        if fault.status == 400 or is_answer:  # noqa: PLR2004 - Bad Request
+        if fault.status == 400:  # noqa: PLR2004 - Bad Request
             self._on_malformed(host)
-        if is_answer:
-            self._c.drop_body(rdata)
-            return False
         self._c.respond(rdata, fault.status, warning(fault))
         return True
 
     def _on_response(self, rdata: int) -> bool:
-        """Return to PJSIP whether the response is dealt with here."""
-        try:
-            host, message = self._c.message(rdata)
-            if sip_message.is_ambiguous(message):
-                log.debug("response_dropped", reason="line ends, or a header that may come once")
-                self._on_malformed(host)
-                return True
-            status = message.partition(" ")[2][:3]
-            method = sip_message.cseq_method(message)
-            if method == "INVITE" and "100" < status < "300" and self._is_stray(message):
-                log.debug("response_dropped", sip_code=status)
-                self._on_malformed(host)
-                return True
-            if status < "300" and method in _ANSWERING and sip_message.body_of(message):
-                self._drop_unusable_answer(rdata, host, method, status)
+        host, message = self._c.message(rdata)
+        status = message.partition(" ")[2][:3]
+        method = sip_message.cseq_method(message)
+        if sip_message.is_ambiguous(message):
+            log.debug("response_dropped", reason="line ends, or a header that may come once")
+        elif method == "INVITE" and "100" < status < "300" and self._is_stray(message):
+            log.debug("response_dropped", sip_code=status)
+        else:
+            if status < "300" and method in _OFFERING:
+                self._drop_unusable_answer(rdata, host, message, method, status)
             for name in sorted(_unusable_headers(message, method)):
                 self._c.drop_headers(rdata, name)
-        except Exception:
-            log.exception("filter_failed")
-            return True
-        return False
+            return False
+        self._on_malformed(host)
+        return True
 
-    def _drop_unusable_answer(self, rdata: int, host: str, method: str, status: str) -> None:
-        if fault := self._fault_of(rdata, is_answer=True):
+    def _drop_unusable_answer(self, rdata: int, host: str, message: str, method: str, status: str = "") -> None:
+        if sip_message.body_of(message) and (fault := self._fault_of_answer(rdata)):
             log.debug("answer_unusable", method=method, sip_code=status, detail=fault.text)
             self._on_malformed(host)
             self._c.drop_body(rdata)
@@ -165,34 +152,34 @@ class MessageFilter:
             is_over = self._c.is_over(call_id, local_tag, "")
         return is_over is True
 
-    def _fault_of(self, rdata: int, *, is_answer: bool) -> sdp_check.Fault | None:
-        """What keeps the message's description from being used. In an answer something else than a description does, too."""
+    def _fault_of_answer(self, rdata: int) -> sdp_check.Fault | None:
+        """What keeps a body from being used as an answer; something else than a description does, too."""
         found = self._c.sdp(rdata)
         if found is None:
-            if is_answer:
-                return _NO_SDP
-            self._on_offer(frozenset())
-            return None
-        sdp, is_readable = found
-        checked = sdp_check.check(sdp, codecs=self._codecs, secure=self._srtp)
+            return _NO_SDP
+        checked = self._check(*found)
+        return checked.fault or (_NOT_OFFERED if checked.unusable else None)
+
+    def _fault_of_offer(self, rdata: int) -> sdp_check.Fault | None:
+        """What keeps an offer from being used. Of one that can be, switch off what must not be chosen, and report its
+        codecs.
+        """
+        found = self._c.sdp(rdata)
+        checked = self._check(*found) if found else sdp_check.Checked()
         if checked.fault is not None:
             return checked.fault
-        if not is_readable:
-            return _UNREADABLE
-        if is_answer:
-            return _NOT_OFFERED if checked.unusable else None
-        if self._srtp and (text := srtp_sdp.fault_of(sdp)):
+        if found and self._srtp and (text := srtp_sdp.fault_of(found[0])):
             return sdp_check.Fault(488, 399, text)  # 399: what has no number of its own (RFC 3261 §20.43)
-        self._take_offer(rdata, checked)
-        return None
-
-    def _take_offer(self, rdata: int, checked: sdp_check.Checked) -> None:
-        """Switch off what must not be chosen of an offer that can be served, and report its codecs."""
         if checked.unusable:
             self._c.switch_off(rdata, checked.unusable, num_media=checked.num_media)
         self._on_offer(checked.codecs)
+        return None
 
-    def _take_info(self, rdata: int, message: str, dialog: tuple[str, str, str]) -> bool:
+    def _check(self, sdp: str, is_readable: bool) -> sdp_check.Checked:  # noqa: FBT001 - as CLibrary.sdp() returns them
+        checked = sdp_check.check(sdp, codecs=self._codecs, secure=self._srtp)
+        return checked if checked.fault or is_readable else sdp_check.Checked(_UNREADABLE)
+
+    def _answer_info(self, rdata: int, message: str, dialog: tuple[str, str, str]) -> None:
         """Answer an INFO of a call (RFC 6086 Appendix A: those without a package)."""
         key = sip_message.key_of(message)
         if not self._c.has_dialog(*dialog):  # PJSIP may know it by less, as long as the far side has no tag
@@ -205,9 +192,21 @@ class MessageFilter:
             self._c.respond(rdata, 400, reason="The body names no key")
         else:
             self._c.respond(rdata, 200)
-            cseq = "".join(sip_message.header_values(message, "cseq")).partition(" ")[0]
+            cseq = sip_message.header_value(message, "cseq").partition(" ")[0]
             self._on_key(dialog[0], dialog[2], int(cseq) if cseq.isdigit() else 0, *key)
-        return True
+
+
+def _guarded(step: OnMessage) -> OnMessage:
+    """``step`` for PJSIP. A message on which it fails goes no further."""
+
+    def on_message(rdata: int) -> bool:
+        try:
+            return step(rdata)
+        except Exception:
+            log.exception("filter_failed")
+            return True
+
+    return on_message
 
 
 _NO_SDP: Final = sdp_check.Fault(488, 399, "The body is no SDP")
@@ -222,10 +221,12 @@ def warning(fault: sdp_check.Fault) -> Headers:
 
 def _unusable_headers(message: str, method: str) -> set[str]:
     """Headers of a response that PJSIP must not see."""
-    unusable = {name for name, forms in _ROUTING.items() if sip_message.has_foreign_uri(message, *forms)}
-    if method == "REGISTER" and _is_endless(message):
+    unusable = {name for name in _ROUTING if sip_message.has_foreign_uri(message, name)}
+    if method != "REGISTER":
+        return unusable
+    if _is_endless(message):
         unusable |= {"Expires", "Contact"}
-    if method == "REGISTER" and len(sip_message.header_values(message, "service-route")) > MAX_SERVICE_ROUTES:
+    if len(sip_message.header_values(message, "service-route")) > MAX_SERVICE_ROUTES:
         unusable.add("Service-Route")
     return unusable
 

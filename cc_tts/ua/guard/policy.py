@@ -25,7 +25,7 @@ MAX_AUTHORIZATIONS: Final = 4
 MAX_SOURCES_REPORTED: Final = 5
 """Sources named in one line of the log."""
 _BAD_REQUEST: Final = 400
-_TARGETING: Final = frozenset((b"INVITE", b"UPDATE"))
+_TARGETING: Final = ("INVITE", "UPDATE")
 """Methods whose Contact says where our requests go (RFC 3261 §12.1.1, §12.2.2)."""
 
 
@@ -87,7 +87,7 @@ class InboundPolicy:
         """Whether some callers are refused, so that a request which cannot be checked must not pass."""
         return bool(self._allowed) or self._digest is not None
 
-    def on_request(self, method: bytes, host: str, message: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:
+    def on_request(self, method: str, host: str, message: str, *, in_dialog: Callable[[], bool]) -> Refusal | None:
         """Look at a request other than ACK as it comes in; ``None`` lets it pass.
 
         ``in_dialog`` is asked only where it matters: what belongs to a dialog is not stopped here, since the far side of a
@@ -108,16 +108,16 @@ class InboundPolicy:
             return self._refuse("malformed", host, refusal)
         return refusal
 
-    def _over_limit(self, method: bytes, host: str, is_new: Callable[[], bool]) -> Refusal | None:
+    def _over_limit(self, method: str, host: str, is_new: Callable[[], bool]) -> Refusal | None:
         """Count a new request of a source that has a limit; ``None`` lets it pass."""
-        if self._limits is None or method == b"CANCEL" or host in self._trusted or not is_new():
+        if self._limits is None or method == "CANCEL" or host in self._trusted or not is_new():
             return None
         verdict = self._limits.ask(source_of(host))
         if verdict is Verdict.TAKE:
             return None
-        if verdict is Verdict.ANSWER and method == b"OPTIONS":
+        if verdict is Verdict.ANSWER and method == "OPTIONS":
             return None  # without a response a peer takes us for dead, and 503 would mean that we are full
-        if verdict is Verdict.ANSWER and method == b"INVITE":
+        if verdict is Verdict.ANSWER and method == "INVITE":
             return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._retry_after_s)),)))
         return self._refuse("rate", host, _SILENCE)
 
@@ -158,7 +158,7 @@ class InboundPolicy:
     def is_unsolicited_challenge(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
         """Whether a 401 or 407 is neither for a REGISTER, nor for a call that we placed, nor of a trusted peer."""
         if not sip_message.is_ambiguous(response):
-            call_id = "".join(sip_message.header_values(response, "call-id", "i"))
+            call_id = sip_message.header_value(response, "call-id")
             if sip_message.cseq_method(response) == "REGISTER" or host in self._trusted or is_ours(call_id):
                 return False
         self._refuse("unsolicited_challenge", host, _SILENCE)
@@ -181,7 +181,7 @@ class InboundPolicy:
         return refusal
 
 
-def _unusable(method: bytes, message: str, *, is_ambiguous: bool) -> Refusal | None:
+def _unusable(method: str, message: str, *, is_ambiguous: bool) -> Refusal | None:
     """What a request gets that cannot be used, whoever sent it."""
     if is_ambiguous:
         return Refusal(_BAD_REQUEST, reason="Line ends or a header that may come once")
@@ -189,7 +189,7 @@ def _unusable(method: bytes, message: str, *, is_ambiguous: bool) -> Refusal | N
         return Refusal(_BAD_REQUEST, reason=fault)
     if not sip_message.is_for_sip(message):
         return Refusal(416)
-    if method in _TARGETING and sip_message.has_foreign_uri(message, "contact", "m", "record-route"):
+    if method in _TARGETING and sip_message.has_foreign_uri(message, "contact", "record-route"):
         return Refusal(_BAD_REQUEST, reason="Contact or Record-Route is no SIP URI")
     return None
 

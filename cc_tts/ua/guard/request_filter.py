@@ -30,8 +30,7 @@ _REQUEST_PRIORITY: Final = 62
 """Before PJSIP_MOD_PRIORITY_APPLICATION (64) and the modules just under it, after the dialogs' usages (48)."""
 METHODS: Final = ("INVITE", "ACK", "BYE", "CANCEL", "OPTIONS", "INFO", "PRACK", "UPDATE")
 ALLOWED: Final = ", ".join(METHODS)
-_SERVED: Final = frozenset((b"INVITE", b"OPTIONS", b"ACK"))
-_STRAY: Final = frozenset((b"BYE", b"CANCEL", b"INFO", b"PRACK", b"UPDATE", b"NOTIFY"))
+_STRAY: Final = ("BYE", "CANCEL", "INFO", "PRACK", "UPDATE", "NOTIFY")
 """Methods that belong into a dialog: without one 481 (RFC 3261 §12.2.2)."""
 EXTENSIONS: Final = ("100rel", "timer")
 _ACCEPTED: Final = "application/sdp"
@@ -89,20 +88,20 @@ class RequestFilter:
                 b"mod-cc-tts-response-filter", _RESPONSE_PRIORITY, on_response=self._filter_response
             )
 
-    def _guarded(self, step: Callable[[int, bytes], bool]) -> Callable[[int], bool]:
+    def _guarded(self, step: Callable[[int, str], bool]) -> Callable[[int], bool]:
         """``step`` for PJSIP. A request on which it fails passes only if the policy refuses no callers."""
 
         def on_request(rdata: int) -> bool:
             try:
                 method = self._c.method_of(rdata)
-                return method != b"ACK" and step(rdata, method)  # nothing answers an ACK (RFC 3261 §17)
+                return method != "ACK" and step(rdata, method)  # nothing answers an ACK (RFC 3261 §17)
             except Exception:
                 log.exception("request_filter_failed")
                 return self._policy.is_closed
 
         return on_request
 
-    def _filter_transport(self, rdata: int, method: bytes) -> bool:
+    def _filter_transport(self, rdata: int, method: str) -> bool:
         """Return to PJSIP whether the request is dealt with here."""
         host, message = self._c.message(rdata)
         dialog = sip_message.dialog_of(message)
@@ -116,39 +115,39 @@ class RequestFilter:
             if refusal.code:
                 self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
             return True
-        if dialog is None or (method != b"OPTIONS" and method.decode() in METHODS):
+        if dialog is None or (method != "OPTIONS" and method in METHODS):
             return False
-        if not in_dialog() or method == b"NOTIFY":
+        if not in_dialog() or method == "NOTIFY":
             # There is no subscription (RFC 6665 §4.1.3). PJSIP takes a call whose far side has no tag yet for any dialog.
             self._c.respond(rdata, 481)
-        elif method == b"OPTIONS":
+        elif method == "OPTIONS":
             self._answer_options(rdata, message)  # as outside a dialog (RFC 3261 §11); PJSIP would answer 500
-        elif method == b"REFER":
+        elif method == "REFER":
             self._c.respond(rdata, 603)  # whoever calls us could make us call anybody
         else:
             self._refuse_method(rdata, method)
         return True
 
-    def _filter_request(self, rdata: int, method: bytes) -> bool:
+    def _filter_request(self, rdata: int, method: str) -> bool:
         """Return to PJSIP whether the request, which belongs to no dialog, is dealt with here."""
         if method in _STRAY:
             self._c.respond(rdata, 481)
-        elif method not in _SERVED:
+        elif method not in ("INVITE", "OPTIONS"):
             self._refuse_method(rdata, method)
-        elif method == b"INVITE" and (refusal := self._policy.on_invite(*self._c.message(rdata))) is not None:
+        elif method == "INVITE" and (refusal := self._policy.on_invite(*self._c.message(rdata))) is not None:
             self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
         elif (retry_after_s := self._refusal()) is not None:
             self._c.respond(rdata, 503, (("Retry-After", str(retry_after_s)),))
-            if method == b"INVITE":
+            if method == "INVITE":
                 self._on_refused()
-        elif method == b"OPTIONS":
+        elif method == "OPTIONS":
             self._answer_options(rdata, self._c.message(rdata)[1])
         else:
             return False
         return True
 
-    def _refuse_method(self, rdata: int, method: bytes) -> None:
-        if method == b"SUBSCRIBE":
+    def _refuse_method(self, rdata: int, method: str) -> None:
+        if method == "SUBSCRIBE":
             self._c.respond(rdata, 489)  # Bad Event (RFC 6665 §4.2.1): no event package is served
         else:
             self._c.respond(rdata, 405, (("Allow", ALLOWED),))
@@ -165,7 +164,7 @@ class RequestFilter:
     def _filter_response(self, rdata: int) -> bool:
         """Drop challenges that our password must not answer; the request then times out."""
         try:
-            if self._c.method_of(rdata) not in (b"401", b"407", b""):  # empty: PJSIP has no text for it
+            if self._c.method_of(rdata) not in ("401", "407", ""):
                 return False
             return self._policy.is_unsolicited_challenge(*self._c.message(rdata), is_ours=self._is_ours)
         except Exception:

@@ -9,7 +9,9 @@ MAX_VALUE_CHARS: Final = 16_384
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.?)*(?:"|\Z)', re.DOTALL)
 """To the end of the text if it is not closed: so no text takes it more than one pass."""
 _BARE_LINE_END: Final = re.compile(r"(?<!\r)\n|\r(?!\n)")
-_SINGLE: Final = (("call-id", "i"), ("from", "f"), ("to", "t"), ("cseq",))
+_COMPACT: Final = {"c": "content-type", "f": "from", "i": "call-id", "l": "content-length", "m": "contact", "t": "to"}
+"""Compact forms of the headers that are looked at here (RFC 3261 §7.3.3)."""
+_SINGLE: Final = ("call-id", "from", "to", "cseq")
 _OPTION_TAG: Final = re.compile(r"[a-z0-9.!%*_+`'~-]{1,64}")
 MAX_OPTION_TAGS: Final = 20
 MAX_CONTACTS: Final = 10
@@ -42,8 +44,8 @@ def is_ambiguous(message: str) -> bool:
     """
     if _BARE_LINE_END.search(message.split("\r\n\r\n", 1)[0]):
         return True
-    names = [line.partition(":")[0].strip().lower() for line in _header_lines(message)]
-    return any(sum(names.count(name) for name in spellings) != 1 for spellings in _SINGLE)
+    names = [_name(line) for line in _header_lines(message)]
+    return any(names.count(name) != 1 for name in _SINGLE)
 
 
 def body_of(message: str) -> str:
@@ -53,7 +55,7 @@ def body_of(message: str) -> str:
 
 def cseq_method(message: str) -> str:
     """The method in CSeq."""
-    return "".join(header_values(message, "cseq")).rpartition(" ")[2]
+    return header_value(message, "cseq").rpartition(" ")[2]
 
 
 def contradiction(message: str) -> str:
@@ -63,10 +65,9 @@ def contradiction(message: str) -> str:
     body (§18.3).
     """
     method = message.partition(" ")[0]
-    if "".join(header_values(message, "cseq")).split()[1:] != [method]:
+    if header_value(message, "cseq").split()[1:] != [method]:
         return "CSeq of another method"
-    lengths = header_values(message, "content-length", "l")
-    length = lengths[0] if lengths else ""
+    length = header_value(message, "content-length")
     if not (length.isascii() and length.isdigit()):
         return ""  # none, or one that PJSIP drops the request for
     if len(length) > MAX_LENGTH_DIGITS or int(length) > len(body_of(message).encode("utf-8", "surrogateescape")):
@@ -82,16 +83,17 @@ def request_uri(message: str) -> str:
 
 def has_foreign_uri(message: str, *names: str) -> bool:
     """Whether a header of these names holds something else than SIP URIs of a host that can be looked up."""
-    for value in header_values(message, *names):
-        addresses = _ADDRESSES.findall(_QUOTED.sub("", value))
-        if not addresses or not all(_SIP_URI.fullmatch(_uri_of(address)) for address in addresses):
-            return True
-    return False
+    return not all(map(_has_sip_uris, header_values(message, *names)))
+
+
+def _has_sip_uris(value: str) -> bool:
+    addresses = _ADDRESSES.findall(_QUOTED.sub("", value))
+    return bool(addresses) and all(_SIP_URI.fullmatch(_uri_of(address)) for address in addresses)
 
 
 def contact_lifetimes(message: str) -> list[str]:
     """``expires`` of the addresses in Contact (RFC 3261 §20.10), as written."""
-    values = header_values(message, "contact", "m")
+    values = header_values(message, "contact")
     return [match[1] for value in values for match in _EXPIRES.finditer(_QUOTED.sub("", value))]
 
 
@@ -103,8 +105,7 @@ def _uri_of(address: str) -> str:
 
 def media_type(message: str) -> str:
     """Type and subtype of the body, lower case, without parameters; empty if nothing is said."""
-    values = header_values(message, "content-type", "c")
-    return values[0].partition(";")[0].replace(" ", "").lower() if values else ""
+    return header_value(message, "content-type").partition(";")[0].replace(" ", "").lower()
 
 
 def key_of(message: str) -> tuple[str, int] | None:
@@ -113,13 +114,12 @@ def key_of(message: str) -> tuple[str, int] | None:
     ``application/dtmf-relay`` has lines, ``application/dtmf`` the key alone.
     """
     lines = [line for line in re.split(r"[\r\n]+", body_of(message)) if line.strip()]
-    if media_type(message) == "application/dtmf":
-        text = lines[0].strip().upper() if len(lines) == 1 else ""
-        text = _EVENTS.get(text, text)
-        return (text, 0) if re.fullmatch(r"[0-9A-D*#R]", text) else None
-    keys = list(filter(None, map(_DTMF_RELAY.fullmatch, lines)))
-    durations = list(filter(None, map(_DURATION.fullmatch, lines)))
-    return (keys[0][1].upper(), int(durations[0][1]) if durations else 0) if len(keys) == 1 else None
+    is_bare = media_type(message) == "application/dtmf"
+    keys = lines if is_bare else [match[1] for match in map(_DTMF_RELAY.fullmatch, lines) if match]
+    durations = [int(match[1]) for match in map(_DURATION.fullmatch, lines) if match]
+    key = keys[0].strip().upper() if len(keys) == 1 else ""
+    key = _EVENTS.get(key, key)
+    return (key, next(iter(durations), 0)) if re.fullmatch(r"[0-9A-D*#R]", key) else None
 
 
 def is_for_sip(request: str) -> bool:
@@ -139,42 +139,39 @@ def extension_headers(message: str) -> dict[str, str]:
     Folded lines are joined (RFC 3261 §7.3.1). Of a header that comes twice the first counts. At most
     :data:`MAX_HEADERS` headers and :data:`MAX_VALUE_CHARS` characters a value are kept.
     """
-    found: dict[str, str] = {}
-    seen: set[str] = set()
+    found: dict[str, tuple[str, str]] = {}
     for line in _header_lines(message):
         name, colon, value = line.partition(":")
-        name = name.strip()
-        key = name.lower()
-        wanted = key.startswith("x-") or key == "user-to-user"
-        if colon and wanted and key not in seen and len(found) < MAX_HEADERS:
-            seen.add(key)
-            found[name] = value.strip()[:MAX_VALUE_CHARS]
-    return found
+        key = name.strip().lower()
+        if colon and (key.startswith("x-") or key == "user-to-user") and len(found) < MAX_HEADERS:
+            found.setdefault(key, (name.strip(), value.strip()[:MAX_VALUE_CHARS]))
+    return dict(found.values())
 
 
 def identity_headers(message: str) -> dict[str, str]:
     """Who is calling and by which detour, as the network before us asserts it: P-Asserted-Identity (RFC 3325),
     Remote-Party-ID, Diversion (RFC 5806), History-Info (RFC 7044). A header that comes more than once is a list.
     """
-    found = {name: ", ".join(header_values(message, name.lower())[:MAX_HEADERS]) for name in _IDENTITY}
+    found = {name: ", ".join(header_values(message, name)[:MAX_HEADERS]) for name in _IDENTITY}
     return {name: value[:MAX_VALUE_CHARS] for name, value in found.items() if value}
 
 
 def contacts(message: str) -> list[str]:
     """URIs in Contact, at most :data:`MAX_CONTACTS` of at most :data:`MAX_CONTACT_CHARS` characters."""
-    found: list[str] = []
-    for value in header_values(message, "contact", "m"):
-        for each in _CONTACT.finditer(_QUOTED.sub("", value)):
-            uri = (each[1] or each[2]).strip()
-            if uri and uri != "*":
-                found.append(uri[:MAX_CONTACT_CHARS])
-    return found[:MAX_CONTACTS]
+    values = (_QUOTED.sub("", value) for value in header_values(message, "contact"))
+    found = ((each[1] or each[2]).strip() for value in values for each in _CONTACT.finditer(value))
+    return [uri[:MAX_CONTACT_CHARS] for uri in found if uri not in ("", "*")][:MAX_CONTACTS]
 
 
 def header_values(message: str, *names: str) -> list[str]:
-    """Values of every header of these names, which are given in lower case, in order."""
-    parted = (line.partition(":") for line in _header_lines(message))
-    return [value.strip() for name, colon, value in parted if colon and name.strip().lower() in names]
+    """Values of every header of these names, whether these are written out or compact, in order."""
+    wanted = {name.lower() for name in names}
+    return [line.partition(":")[2].strip() for line in _header_lines(message) if ":" in line and _name(line) in wanted]
+
+
+def header_value(message: str, name: str) -> str:
+    """The value of the first header of this name; empty if there is none."""
+    return next(iter(header_values(message, name)), "")
 
 
 def required_extensions(message: str) -> list[str]:
@@ -190,27 +187,30 @@ def option_tags(tags: Sequence[str]) -> str:
 
 def dialog_of(message: str) -> tuple[str, str, str] | None:
     """Call-ID, our tag and the far side's tag of a request inside a dialog (RFC 3261 §12); ``None`` if To has no tag."""
-    call_ids = header_values(message, "call-id", "i")
-    tags = [_tag(header_values(message, *names)) for names in (("to", "t"), ("from", "f"))]
-    return (call_ids[0], tags[0], tags[1]) if call_ids and tags[0] else None
+    call_id, to_tag = header_value(message, "call-id"), _tag(message, "to")
+    return (call_id, to_tag, from_tag(message)) if call_id and to_tag else None
 
 
 def dialog_of_response(message: str) -> tuple[str, str, str]:
-    """Call-ID, our tag and the far side's tag of a response to a request of ours; the last is empty if any To has none."""
-    call_ids, tos = header_values(message, "call-id", "i"), [_tag([to]) for to in header_values(message, "to", "t")]
-    return "".join(call_ids[:1]), from_tag(message), tos[0] if tos and all(tos) else ""
+    """Call-ID, our tag and the far side's tag of a response to a request of ours; the last is empty if To has none."""
+    return header_value(message, "call-id"), from_tag(message), _tag(message, "to")
 
 
 def from_tag(message: str) -> str:
     """The tag of From."""
-    return _tag(header_values(message, "from", "f"))
+    return _tag(message, "from")
 
 
-def _tag(values: list[str]) -> str:
-    """The tag of the first To or From: a parameter behind the brackets, or behind the address if there are none."""
-    without_name = _QUOTED.sub("", values[0]) if values else ""
-    match = _TAG.search(without_name.rpartition(">")[2])
+def _tag(message: str, name: str) -> str:
+    """The tag of To or From: a parameter behind the brackets, or behind the address if there are none."""
+    match = _TAG.search(_QUOTED.sub("", header_value(message, name)).rpartition(">")[2])
     return match[1] if match else ""
+
+
+def _name(line: str) -> str:
+    """The name of a header, written out, in lower case."""
+    name = line.partition(":")[0].strip().lower()
+    return _COMPACT.get(name, name)
 
 
 def _header_lines(message: str) -> list[str]:

@@ -31,7 +31,7 @@ class FakeLibrary:
         self.dialogs: set[tuple[str, str, str]] = set()
         self.answers: list[tuple[int, Headers, str]] = []
         self._refuses_modules = refuses_modules
-        self._request = (b"", "", "")
+        self._request = ("", "", "")
 
     def register_module(
         self,
@@ -47,7 +47,7 @@ class FakeLibrary:
             self.modules.append(on_request)
         self.on_response = on_response
 
-    def method_of(self, _rdata: int) -> bytes:
+    def method_of(self, _rdata: int) -> str:
         return self._request[0]
 
     def message(self, _rdata: int) -> tuple[str, str]:
@@ -65,7 +65,7 @@ class FakeLibrary:
         """Whether a response is kept from PJSIP."""
         assert self.on_response is not None
         self._request = (
-            status.encode(),
+            status,
             host,
             "\r\n".join(
                 (
@@ -94,7 +94,7 @@ class FakeLibrary:
             "",
             "",
         )
-        self._request = (method.encode(), host, "\r\n".join(head))
+        self._request = (method, host, "\r\n".join(head))
         self.answers.clear()
         for module in self.modules if ("c", to_tag, "theirs") not in self.dialogs else self.modules[:1]:
             if module(1):

@@ -8,7 +8,6 @@ type, that a name is short, that there is a ``c=`` for m-lines that are switched
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,12 +20,15 @@ L16_PAYLOAD_TYPE: Final = 70
 """What FreeSWITCH gives to L16/8000."""
 MAX_PTIME_MS: Final = 200
 """PJMEDIA keeps the number of frames of a packet in eight bits, and has room for 200 ms."""
+_PROFILES: Final = ("RTP/AVP", "RTP/AVPF")
+"""What is served without SRTP; with it :mod:`cc_tts.ua.guard.srtp_sdp` decides."""
 _STATIC: Final = {0: "PCMU/8000", 8: "PCMA/8000", 9: "G722/8000"}
 """Payload types that need no ``a=rtpmap`` (RFC 3551 §6)."""
 _MAPPED: Final = frozenset((L16_PAYLOAD_TYPE, *range(96, 128)))
 """Those that PJMEDIA knows by their ``a=rtpmap``; it compares others by number."""
 _NUMBER: Final = r"\d{1,10}"
-_LINES: Final = {
+_LINE: Final = re.compile(r"([a-z])=(.*)")
+_VALUES: Final = {
     "v": re.compile(r"0"),
     "o": re.compile(rf"\S+ {_NUMBER}\d{{0,10}} {_NUMBER}\d{{0,10}} IN IP[46] \S+ *"),
     "b": re.compile(rf"[\w-]+:{_NUMBER} *"),
@@ -64,8 +66,10 @@ class Media:
     kind: str
     port: int
     profile: str
-    formats: list[str]
-    address: str = ""
+    numbers: list[int]
+    """Its formats, as far as they are payload types."""
+    is_connected: bool = False
+    """Whether it has a ``c=``, of its own or the session's."""
     names: dict[int, str] = field(default_factory=dict)
     fault: Fault | None = None
     num_attributes: int = 0
@@ -83,70 +87,51 @@ class Checked:
     codecs: frozenset[str] = frozenset()
 
 
-def check(sdp: str, *, codecs: AbstractSet[str], secure: bool) -> Checked:
+def check(sdp: str, *, codecs: frozenset[str], secure: bool) -> Checked:
     """Look at an offer or an answer. ``codecs`` are names with their rate (``PCMU/8000``); ``secure``: SRTP is served."""
     try:
         media = _read(sdp)
     except ValueError as error:
         return Checked(Fault(400, 399, str(error)))
-    profiles = ("RTP/AVP", "RTP/AVPF", "RTP/SAVP", "RTP/SAVPF") if secure else ("RTP/AVP", "RTP/AVPF")
-    faults: list[Fault] = []
-    unusable: list[int] = []
-    spoken: set[str] = set()
-    for index, each in enumerate(media[:MAX_MEDIA]):
-        if each.kind != "audio" or not each.port:
-            continue
-        if fault := _fault_of(each, codecs, profiles, secure=secure):
-            faults.append(fault)
-            unusable.append(index)
-        else:
-            spoken |= _names(each) & codecs
-    if not spoken:
-        return Checked(faults[0] if faults else NO_AUDIO)
-    return Checked(unusable=tuple(unusable), num_media=min(len(media), MAX_MEDIA), codecs=frozenset(spoken))
+    audio = {index: each for index, each in enumerate(media[:MAX_MEDIA]) if each.kind == "audio" and each.port}
+    faults = {index: fault for index, each in audio.items() if (fault := _fault_of(each, codecs, secure=secure))}
+    if len(faults) == len(audio):
+        return Checked(next(iter(faults.values()), NO_AUDIO))
+    spoken = set[str]().union(*(_names(each) for index, each in audio.items() if index not in faults))
+    return Checked(unusable=tuple(faults), num_media=min(len(media), MAX_MEDIA), codecs=codecs & spoken)
 
 
-def _fault_of(media: Media, codecs: AbstractSet[str], profiles: tuple[str, ...], *, secure: bool) -> Fault | None:
-    if media.profile.upper() not in profiles and not secure:
+def _fault_of(media: Media, codecs: frozenset[str], *, secure: bool) -> Fault | None:
+    if media.profile not in _PROFILES and not secure:
         return NO_PROFILE
-    if media.fault is not None:
-        return media.fault
-    if ":" in media.address:
-        return NO_IPV6
-    return None if _names(media) & codecs else NO_CODEC
+    return media.fault or (None if _names(media) & codecs else NO_CODEC)
 
 
 def _names(media: Media) -> set[str]:
-    numbers = [int(each) for each in media.formats]
-    return {media.names.get(each, "") if each in _MAPPED else _STATIC.get(each, "") for each in numbers}
+    return {media.names.get(each, "") if each in _MAPPED else _STATIC.get(each, "") for each in media.numbers}
 
 
 def _read(sdp: str) -> list[Media]:
     """The m-lines of a description. Raises ``ValueError``, with words for a reason phrase, if it is none."""
+    session = Media(kind="", port=0, profile="", numbers=[])
     media: list[Media] = []
-    whole = Media(kind="", port=0, profile="", formats=[])
     for kind, value in _lines(sdp):
-        if (pattern := _LINES.get(kind)) and not pattern.fullmatch(value):
-            raise ValueError(f"{kind}= of the SDP is malformed")
+        section = media[-1] if media else session
         if kind == "m":
-            media.append(_media(value))
-            media[-1].address, media[-1].fault = whole.address, whole.fault
+            media.append(_media(value, session))
         elif kind == "c":
-            section = media[-1] if media else whole
-            section.address, section.fault = _connection(value)
-        elif kind == "a" and media:
-            _add_attribute(media[-1], value)
+            section.fault, section.is_connected = _connection(value), True
+        elif kind == "a":
+            _add_attribute(section, value)
     for each in media:
         _check_complete(each)
     return media
 
 
 def _check_complete(media: Media) -> None:
-    """Raise ``ValueError`` if something is missing once all lines of an m-line have been read."""
-    if not media.address and media.fault is None:  # PJMEDIA asserts it of m-lines that are switched off, too
+    if not media.is_connected:  # PJMEDIA asserts it of m-lines that are switched off, too
         raise ValueError("The SDP has no c= for an m-line")
-    dynamic = [int(number) for number in media.formats if number.isdigit() and int(number) >= 96]  # noqa: PLR2004 - RFC 3551
-    if media.port and any(number not in media.names for number in dynamic):
+    if media.port and any(number >= 96 and number not in media.names for number in media.numbers):  # noqa: PLR2004 - RFC 3551
         raise ValueError("A format of the SDP has no a=rtpmap")
 
 
@@ -154,36 +139,47 @@ def _lines(sdp: str) -> Iterator[tuple[str, str]]:
     """Type and value of each line. Raises ``ValueError`` at what is none."""
     if not sdp.endswith(("\r", "\n")) and sdp.rpartition("\n")[2].startswith("a=rtpmap"):
         raise ValueError("The SDP does not end with a line end")
-    for line in re.split(r"[\r\n]+", sdp):
-        if not line:
-            continue
+    for line in filter(None, re.split(r"[\r\n]+", sdp)):
         if len(line) > MAX_LINE_CHARS or "\0" in line:
             raise ValueError("A line of the SDP is too long or holds NUL")
-        if line[1:2] != "=" or not "a" <= line[0] <= "z":
+        found = _LINE.fullmatch(line)
+        if found is None:
             raise ValueError("A line of the SDP is malformed")
-        yield line[0], line[2:]
+        kind, value = found.groups()
+        if (pattern := _VALUES.get(kind)) and not pattern.fullmatch(value):
+            raise ValueError(f"{kind}= of the SDP is malformed")
+        yield kind, value
 
 
-def _media(value: str) -> Media:
+def _media(value: str, session: Media) -> Media:
     kind, port, profile, *formats = value.split()
-    media = Media(kind=kind.lower(), port=int(port.partition("/")[0]), profile=profile, formats=formats)
+    media = Media(
+        kind=kind.lower(),
+        port=int(port.partition("/")[0]),
+        profile=profile.upper(),
+        numbers=[int(each) for each in formats if each.isdigit()],
+        is_connected=session.is_connected,
+        fault=session.fault,
+    )
     if media.port > 0xFFFF:  # noqa: PLR2004 - of a port
         raise ValueError("m= of the SDP is malformed")
-    if media.kind == "audio" and not all(each.isdigit() and int(each) < 128 for each in formats):  # noqa: PLR2004 - RFC 3550 §5.1
+    if media.kind == "audio" and (len(media.numbers) < len(formats) or max(media.numbers) >= 128):  # noqa: PLR2004 - RFC 3550 §5.1
         raise ValueError("m= of the SDP names no payload type")
     return media
 
 
-def _connection(value: str) -> tuple[str, Fault | None]:
-    """The address of a ``c=``, and why it cannot be served."""
+def _connection(value: str) -> Fault | None:
+    """Why the address of a ``c=`` cannot be served."""
     match = _CONNECTION.fullmatch(value)
     if match is None:
         raise ValueError("c= of the SDP is malformed")
     kind, text, more = match.groups()
     address = _address(kind, text)
     if address is None:
-        return "", NO_NAMES
-    return text, NO_MULTICAST if more or address.is_multicast else None
+        return NO_NAMES
+    if more or address.is_multicast:
+        return NO_MULTICAST
+    return None if address.version == 4 else NO_IPV6  # noqa: PLR2004 - IPv4
 
 
 def _address(kind: str, text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -202,9 +198,8 @@ def _address(kind: str, text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Addr
 def _add_attribute(media: Media, value: str) -> None:
     name, _, value = value.partition(":")
     media.num_attributes += 1
-    rule = _ATTRIBUTES.get(name)
-    if rule is not None and media.num_attributes <= MAX_ATTRIBUTES:
-        rule(media, value)
+    if name in _ATTRIBUTES and media.num_attributes <= MAX_ATTRIBUTES:
+        _ATTRIBUTES[name](media, value)
 
 
 def _rtpmap(media: Media, value: str) -> None:
@@ -223,8 +218,7 @@ def _rtcp(media: Media, value: str) -> None:
     if match is None or int(match[1]) > 0xFFFF:  # noqa: PLR2004 - of a port
         raise ValueError("a=rtcp of the SDP is malformed")
     if match[2]:
-        address, fault = _connection(match[2])
-        media.fault = media.fault or fault or (NO_IPV6 if ":" in address else None)
+        media.fault = media.fault or _connection(match[2])
 
 
 def _ptime(media: Media, value: str) -> None:

@@ -16,8 +16,8 @@ _KEY_BYTES: Final = {name: 46 if "256" in name else 30 for name in CRYPTO_SUITES
 """Master key and salt (RFC 4568 §6.1, RFC 6188 §2)."""
 MAX_KEYS: Final = 32
 """Of one m-line. PJMEDIA has room for 64 tags and does not count."""
-_PROFILES: Final = {"RTP/AVP": False, "RTP/AVPF": False, "RTP/SAVP": True, "RTP/SAVPF": True}
-"""Transports of an m-line that are served, and whether they are of SRTP."""
+_PROFILES: Final = ("RTP/AVP", "RTP/AVPF", "RTP/SAVP", "RTP/SAVPF")
+"""Transports of an m-line that are served."""
 _CRYPTO: Final = re.compile(r"\d{1,9} +(\S+) +inline:([^|; ]*)(\|[^ ]*)?((?: .*)?)")
 _LIFETIME: Final = re.compile(r"\|(2\^\d{1,2}|\d{1,15})")
 _HARMLESS: Final = re.compile(r"( +WSH=\d+)* *")
@@ -27,10 +27,9 @@ _HARMLESS: Final = re.compile(r"( +WSH=\d+)* *")
 def fault_of(sdp: str) -> str:
     """What cannot be served in an SDP; empty if nothing, or if there is none. Words for a SIP header."""
     for profile, keys in _audio_lines(sdp):
-        is_secure = _PROFILES.get(profile)
-        if is_secure is None:
+        if profile not in _PROFILES:
             return "Audio by RTP/AVP or RTP/SAVP only, keys by a=crypto"
-        if fault := _keys_fault(keys, needed=is_secure):
+        if fault := _keys_fault(keys, needed="SAVP" in profile):
             return fault
     return ""
 
@@ -54,8 +53,7 @@ def _keys_fault(keys: list[str], *, needed: bool) -> str:
     """Look at the key that PJMEDIA takes: the first of a suite it knows, after no malformed one, and with no tag twice."""
     if len(keys) > MAX_KEYS:
         return f"More than {MAX_KEYS} a=crypto"
-    tags = [key.partition(" ")[0] for key in keys]
-    if len(set(tags)) < len(tags):
+    if len({key.partition(" ")[0] for key in keys}) < len(keys):
         return "Two a=crypto of one tag"
     for key in keys:
         match = _CRYPTO.fullmatch(key)

@@ -165,14 +165,11 @@ class DigestGuard:
         self._last_nc: OrderedDict[str, int] = OrderedDict()
         self._forgotten_until_ms = -1
 
-    def challenges(self, source: str, *, stale: bool) -> list[str]:
-        """Values of WWW-Authenticate, the stronger algorithm first (RFC 8760 §2.3), with one new nonce for ``source``."""
-        nonce = self._new_nonce(source)
-        mark = ", stale=true" if stale else ""
-        return [
-            f'Digest realm={quoted(self._realm)}, nonce="{nonce}", algorithm={algorithm}, qop="auth"{mark}'
-            for algorithm in self._algorithms
-        ]
+    def challenges(self, source: str, *, stale: bool) -> tuple[tuple[str, str], ...]:
+        """The headers, the stronger algorithm first (RFC 8760 §2.3), with one new nonce for ``source``."""
+        head = f'Digest realm={quoted(self._realm)}, nonce="{self._new_nonce(source)}", algorithm='
+        tail = ', qop="auth", stale=true' if stale else ', qop="auth"'
+        return tuple(("WWW-Authenticate", head + algorithm + tail) for algorithm in self._algorithms)
 
     def judge(self, credentials: Credentials, *, method: str, source: str) -> Finding:
         """Check the answer of ``source`` to one of our challenges. A valid one can be used once.

@@ -69,10 +69,10 @@ class PeerList:
 class Verdict(enum.Enum):
     """What to do with a request."""
 
-    TAKE = "take"
-    ANSWER = "answer"
+    TAKE = enum.auto()
+    ANSWER = enum.auto()
     """Over the limit: refuse it."""
-    IGNORE = "ignore"
+    IGNORE = enum.auto()
     """Over the limit of refusals as well: no response."""
 
 

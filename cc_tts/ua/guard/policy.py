@@ -5,7 +5,7 @@ would go to a third party. A peer over its limit gets 503 (RFC 3261 §21.5.4) fo
 send requests.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -56,17 +56,14 @@ class InboundPolicy:
         auth = settings.auth
         self._settings = settings
         self._clock = clock
-        self._retry_after_s = settings.sip.retry_after_s
         self._allowed = PeerList(settings.sip.allowed_peers)
         self._trusted = PeerList(settings.sip.trusted_peers)
         self._exempt = PeerList(auth.exempt_peers)
-        per_s = settings.sip.max_requests_per_source_s
-        self._limits = SourceLimits(per_s=per_s, clock=clock) if per_s else None
-        self._wrong_answers = SourceLimits(
-            per_s=MAX_WRONG_ANSWERS / WRONG_ANSWERS_WINDOW_S, burst_s=WRONG_ANSWERS_WINDOW_S, clock=clock
-        )
+        self._limits = SourceLimits(per_s=settings.sip.max_requests_per_source_s, clock=clock)
+        window_s = WRONG_ANSWERS_WINDOW_S
+        self._wrong_by_user = SourceLimits(per_s=MAX_WRONG_ANSWERS / window_s, burst_s=window_s, clock=clock)
         self._wrong_by_source = SourceLimits(
-            per_s=MAX_WRONG_ANSWERS_OF_A_SOURCE / WRONG_ANSWERS_WINDOW_S, burst_s=WRONG_ANSWERS_WINDOW_S, clock=clock
+            per_s=MAX_WRONG_ANSWERS_OF_A_SOURCE / window_s, burst_s=window_s, clock=clock
         )
         self._digest = DigestGuard(auth, clock) if auth.users else None
         self.has_password = bool(settings.registration.registrar)
@@ -100,25 +97,21 @@ class InboundPolicy:
 
         if self._allowed and host not in self._allowed:
             return self._refuse("peer", host, _SILENCE) if is_new() else None
-        refusal = self._over_limit(method, host, is_new)
-        if refusal is not None:
-            return refusal
-        refusal = _unusable(method, message, is_ambiguous=is_ambiguous)
+        refusal = self._over_limit(method, host, is_new) or _unusable(method, message, is_ambiguous=is_ambiguous)
         if refusal is not None and refusal.code == _BAD_REQUEST:
             return self._refuse("malformed", host, refusal)
         return refusal
 
     def _over_limit(self, method: str, host: str, is_new: Callable[[], bool]) -> Refusal | None:
         """Count a new request of a source that has a limit; ``None`` lets it pass."""
-        if self._limits is None or method == "CANCEL" or host in self._trusted or not is_new():
-            return None
-        verdict = self._limits.ask(source_of(host))
+        has_limit = self._settings.sip.max_requests_per_source_s and method != "CANCEL" and host not in self._trusted
+        verdict = self._limits.ask(source_of(host)) if has_limit and is_new() else Verdict.TAKE
         if verdict is Verdict.TAKE:
             return None
         if verdict is Verdict.ANSWER and method == "OPTIONS":
             return None  # without a response a peer takes us for dead, and 503 would mean that we are full
         if verdict is Verdict.ANSWER and method == "INVITE":
-            return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._retry_after_s)),)))
+            return self._refuse("rate", host, Refusal(503, (("Retry-After", str(self._settings.sip.retry_after_s)),)))
         return self._refuse("rate", host, _SILENCE)
 
     def on_invite(self, host: str, message: str) -> Refusal | None:
@@ -130,30 +123,24 @@ class InboundPolicy:
         except MalformedCredentials as error:
             return self._refuse("malformed", host, Refusal(_BAD_REQUEST, reason=f"Authorization: {error}"))
         source = source_of(host)
-        if answers and not self._may_try(source, answers):
+        tries = self._tries(source, answers)
+        if answers and not all(limits.has_room(key) for limits, key in tries):
             return self._refuse("attempts", host, Refusal(403))
         findings = [self._digest.judge(answer, method="INVITE", source=source) for answer in answers]
         if Finding.VALID in findings:
-            if self._limits is not None:
-                self._limits.give_back(source)  # the challenge before it was counted already
+            self._limits.give_back(source)  # the challenge before it was counted already
             return None
-        challenges = self._digest.challenges(source, stale=Finding.STALE in findings)
-        challenge = Refusal(401, tuple(("WWW-Authenticate", value) for value in challenges))
+        challenge = Refusal(401, self._digest.challenges(source, stale=Finding.STALE in findings))
         if Finding.WRONG not in findings:
             return challenge
-        self._count_wrong(source, answers)
+        for limits, key in tries:
+            limits.ask(key)
         return self._refuse("credentials", host, challenge)
 
-    def _may_try(self, source: str, answers: Sequence[Credentials]) -> bool:
-        """Whether the source and each user that it names have wrong answers left."""
-        return self._wrong_by_source.has_room(source) and all(
-            self._wrong_answers.has_room(name) for name in _names_tried(source, answers)
-        )
-
-    def _count_wrong(self, source: str, answers: Sequence[Credentials]) -> None:
-        self._wrong_by_source.ask(source)
-        for name in _names_tried(source, answers):
-            self._wrong_answers.ask(name)
+    def _tries(self, source: str, answers: Iterable[Credentials]) -> list[tuple[SourceLimits, str]]:
+        """By what wrong answers are counted: the source, and each user name of it."""
+        names = {f"{source} {answer.username}" for answer in answers}
+        return [(self._wrong_by_source, source), *((self._wrong_by_user, name) for name in names)]
 
     def is_unsolicited_challenge(self, host: str, response: str, *, is_ours: Callable[[str], bool]) -> bool:
         """Whether a 401 or 407 is neither for a REGISTER, nor for a call that we placed, nor of a trusted peer."""
@@ -192,11 +179,6 @@ def _unusable(method: str, message: str, *, is_ambiguous: bool) -> Refusal | Non
     if method in _TARGETING and sip_message.has_foreign_uri(message, "contact", "record-route"):
         return Refusal(_BAD_REQUEST, reason="Contact or Record-Route is no SIP URI")
     return None
-
-
-def _names_tried(source: str, answers: Sequence[Credentials]) -> set[str]:
-    """By what wrong answers are counted: a user name of one source."""
-    return {f"{source} {answer.username}" for answer in answers}
 
 
 def _credentials(message: str) -> list[Credentials]:

@@ -19,7 +19,7 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.ua.guard.c_library import CLibrary
-from cc_tts.ua.guard.policy import InboundPolicy
+from cc_tts.ua.guard.policy import InboundPolicy, Refusal
 from cc_tts.ua.sip import message as sip_message
 
 _RESPONSE_PRIORITY: Final = 12
@@ -77,16 +77,11 @@ class RequestFilter:
         Raises:
             RuntimeError: PJSIP refuses a module.
         """
-        self._c.register_module(
-            b"mod-cc-tts-transport-filter", _TRANSPORT_PRIORITY, on_request=self._guarded(self._filter_transport)
-        )
-        self._c.register_module(
-            b"mod-cc-tts-request-filter", _REQUEST_PRIORITY, on_request=self._guarded(self._filter_request)
-        )
+        register, guarded = self._c.register_module, self._guarded
+        register(b"mod-cc-tts-transport-filter", _TRANSPORT_PRIORITY, on_request=guarded(self._filter_transport))
+        register(b"mod-cc-tts-request-filter", _REQUEST_PRIORITY, on_request=guarded(self._filter_request))
         if self._policy.has_password:
-            self._c.register_module(
-                b"mod-cc-tts-response-filter", _RESPONSE_PRIORITY, on_response=self._filter_response
-            )
+            register(b"mod-cc-tts-response-filter", _RESPONSE_PRIORITY, on_response=self._filter_response)
 
     def _guarded(self, step: Callable[[int, str], bool]) -> Callable[[int], bool]:
         """``step`` for PJSIP. A request on which it fails passes only if the policy refuses no callers."""
@@ -112,12 +107,15 @@ class RequestFilter:
 
         refusal = self._policy.on_request(method, host, message, in_dialog=in_dialog)
         if refusal is not None:
-            if refusal.code:
-                self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
-            return True
+            return self._refuse(rdata, refusal)
         if dialog is None or (method != "OPTIONS" and method in METHODS):
             return False
-        if not in_dialog() or method == "NOTIFY":
+        self._answer_in_dialog(rdata, method, message, is_known=in_dialog())
+        return True
+
+    def _answer_in_dialog(self, rdata: int, method: str, message: str, *, is_known: bool) -> None:
+        """Answer what no call of ours takes."""
+        if not is_known or method == "NOTIFY":
             # There is no subscription (RFC 6665 §4.1.3). PJSIP takes a call whose far side has no tag yet for any dialog.
             self._c.respond(rdata, 481)
         elif method == "OPTIONS":
@@ -126,7 +124,6 @@ class RequestFilter:
             self._c.respond(rdata, 603)  # whoever calls us could make us call anybody
         else:
             self._refuse_method(rdata, method)
-        return True
 
     def _filter_request(self, rdata: int, method: str) -> bool:
         """Return to PJSIP whether the request, which belongs to no dialog, is dealt with here."""
@@ -135,7 +132,7 @@ class RequestFilter:
         elif method not in ("INVITE", "OPTIONS"):
             self._refuse_method(rdata, method)
         elif method == "INVITE" and (refusal := self._policy.on_invite(*self._c.message(rdata))) is not None:
-            self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
+            self._refuse(rdata, refusal)
         elif (retry_after_s := self._refusal()) is not None:
             self._c.respond(rdata, 503, (("Retry-After", str(retry_after_s)),))
             if method == "INVITE":
@@ -144,6 +141,11 @@ class RequestFilter:
             self._answer_options(rdata, self._c.message(rdata)[1])
         else:
             return False
+        return True
+
+    def _refuse(self, rdata: int, refusal: Refusal) -> bool:
+        if refusal.code:
+            self._c.respond(rdata, refusal.code, refusal.headers, reason=refusal.reason)
         return True
 
     def _refuse_method(self, rdata: int, method: str) -> None:

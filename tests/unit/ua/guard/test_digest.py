@@ -152,7 +152,7 @@ class Caller:
         self.guard = DigestGuard(auth, self.clock)
 
     def nonce(self, source: str = SOURCE) -> str:
-        match = re.search(r'nonce="([^"]+)"', self.guard.challenges(source, stale=False)[0])
+        match = re.search(r'nonce="([^"]+)"', self.guard.challenges(source, stale=False)[0][1])
         assert match is not None
         return match[1]
 
@@ -186,7 +186,8 @@ class Caller:
 
 
 def test_challenges_offer_the_stronger_algorithm_first() -> None:
-    sha, md5 = Caller().guard.challenges(SOURCE, stale=True)
+    (name, sha), (_, md5) = Caller().guard.challenges(SOURCE, stale=True)
+    assert name == "WWW-Authenticate"
     assert re.fullmatch(
         r'Digest realm="the \\"realm\\"", nonce="[0-9a-f]{64}", algorithm=SHA-256, qop="auth", stale=true', sha
     )

@@ -146,7 +146,7 @@ class UserAgent:
             on_over=self._on_over,
             on_ports_freed=self._port_cooldown.take,
             before_offer=self._l16.before_offer,
-            follows_rtp=self._build.description is None,
+            follows_rtp=self._build.folder is None,
         )
         self._create_accounts()
         return {

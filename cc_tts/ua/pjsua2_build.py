@@ -1,8 +1,7 @@
 """Which pjsua2 this process runs: the PyPI wheel, or the server build of ``make pjsua2``. Never imports pjsua2.
 
-``CC_TTS_PJSUA2`` is ``wheel`` (the default), ``server``, or the folder of a build elsewhere. The server build is in a folder
-of its own, which is put at the head of ``sys.path``; its ``build.json`` says what it was built from and for how many calls
-(``sip/pjproject/build.sh``).
+``CC_TTS_PJSUA2`` is ``wheel`` (the default), ``server``, or the folder of a build elsewhere. The ``build.json`` of a server
+build says what it was built from and for how many calls (``sip/pjproject/build.sh``).
 """
 
 import ipaddress
@@ -37,8 +36,8 @@ _INSIDE: Final = tuple(
 _MAX_DESCRIPTION_BYTES: Final = 65_536
 
 
-class Description(msgspec.Struct, frozen=True):
-    """What is needed of ``build.json``."""
+class _Description(msgspec.Struct):
+    """What is expected of ``build.json``."""
 
     pjproject: str
     max_calls: Annotated[int, msgspec.Meta(ge=1, le=100_000)]
@@ -47,31 +46,21 @@ class Description(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Pjsua2Build:
-    """A build of pjsua2; ``folder`` and ``description`` are ``None`` for what is installed as a wheel."""
+    """A build of pjsua2: its folder, ``None`` for what is installed as a wheel, and how many sockets its poller holds."""
 
-    folder: Path | None
-    description: Description | None
-
-    @property
-    def max_handles(self) -> int:
-        """Sockets its poller holds at most."""
-        return self.description.max_ioqueue_handles if self.description is not None else WHEEL_MAX_HANDLES
+    folder: Path | None = None
+    max_handles: int = WHEEL_MAX_HANDLES
 
     def name(self, max_calls: int) -> str:
         """What it is, for people; ``max_calls`` is what the library itself says it takes."""
-        if self.description is not None:
+        if self.folder is not None:
             return "server build"
         return PYPI_WHEEL if max_calls <= WHEEL_MAX_CALLS else "installed build"
 
 
-def server_folder(prefix: str = sys.prefix) -> Path:
-    """Where ``make pjsua2`` puts the server build of this virtual environment."""
-    return Path(prefix) / FOLDER
-
-
 def is_built(prefix: str = sys.prefix) -> bool:
     """Whether ``make pjsua2`` has been run in this virtual environment."""
-    return (server_folder(prefix) / "build.json").is_file()
+    return (Path(prefix) / FOLDER / "build.json").is_file()
 
 
 def chosen(environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix) -> Pjsua2Build:
@@ -82,21 +71,21 @@ def chosen(environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix) ->
     """
     wanted = environ.get(VARIABLE, "").strip()
     if wanted in ("", "wheel"):
-        return Pjsua2Build(None, None)
+        return Pjsua2Build()
     if wanted != "server" and not Path(wanted).is_absolute():
         raise ConfigError(f"{VARIABLE} is wheel, server or the absolute path of a build, not {wanted[:100]!r}")
-    folder = server_folder(prefix) if wanted == "server" else Path(wanted)
+    folder = Path(prefix) / FOLDER if wanted == "server" else Path(wanted)
     path = folder / "build.json"
     try:
         with path.open("rb") as file:
-            description = msgspec.json.decode(file.read(_MAX_DESCRIPTION_BYTES), type=Description)
+            description = msgspec.json.decode(file.read(_MAX_DESCRIPTION_BYTES), type=_Description)
     except OSError:
         raise ConfigError(
             f"{VARIABLE}={wanted[:100]}: there is no server build of pjsua2 in {folder}; make pjsua2 builds it"
         ) from None
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{path}: {error}; make pjsua2 builds it again") from None
-    return Pjsua2Build(folder, description)
+    return Pjsua2Build(folder, description.max_ioqueue_handles)
 
 
 def select(build: Pjsua2Build, path: MutableSequence[str] = sys.path) -> None:
@@ -105,11 +94,9 @@ def select(build: Pjsua2Build, path: MutableSequence[str] = sys.path) -> None:
     Raises:
         ConfigError: another pjsua2 is imported already.
     """
-    if build.folder is None:
-        return
-    if "pjsua2" in sys.modules:
+    if build.folder is not None and "pjsua2" in sys.modules:
         raise ConfigError("pjsua2 was imported before its build was chosen")
-    if path[:1] != [str(build.folder)]:
+    if build.folder is not None and path[:1] != [str(build.folder)]:
         path.insert(0, str(build.folder))
 
 
@@ -120,13 +107,12 @@ def check_address(host: str) -> None:
         ConfigError: ``host`` is neither a loopback nor a private address; that of every interface is none, whichever the
             machine has by now.
     """
-    if any(ipaddress.ip_address(host) in network for network in _INSIDE):
-        return
-    raise ConfigError(
-        f"sip.host is {host}, but this pjsua2 is the PyPI wheel. One unexpected packet can end it with all calls, so it "
-        f"listens on loopback and private addresses only; for others: make pjsua2, then {START_SERVER_BUILD}. "
-        "sip.allow_pypi_wheel = true lets it listen nonetheless"
-    )
+    if not any(ipaddress.ip_address(host) in network for network in _INSIDE):
+        raise ConfigError(
+            f"sip.host is {host}, but this pjsua2 is the PyPI wheel. One unexpected packet can end it with all calls, so it "
+            f"listens on loopback and private addresses only; for others: make pjsua2, then {START_SERVER_BUILD}. "
+            "sip.allow_pypi_wheel = true lets it listen nonetheless"
+        )
 
 
 def how_to_lift_limits(prefix: str = sys.prefix) -> str:

@@ -15,14 +15,13 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from cc_tts import logs
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.config.schema import RtpConfig
 
 MAX_PAIRS: Final = 1000
 """Pairs of ports held at most; each takes two open files. At 100 calls a second ten seconds' worth."""
 SPARE_PAIRS: Final = 2
 """Pairs left free for the next calls: the one being set up, and one that another process may have taken."""
-_NS_PER_S: Final = 1_000_000_000
 
 log = logs.get(__name__)
 
@@ -64,7 +63,7 @@ class PortCooldown:
     ) -> None:
         self._host = host
         self._num_pairs = rtp.num_pairs
-        self._cooldown_ns = int(rtp.port_cooldown_s * _NS_PER_S)
+        self._cooldown_ns = int(rtp.port_cooldown_s * 1000 * NS_PER_MS)
         self._max_pairs = max_pairs
         self._clock = clock
         self._bind = bind

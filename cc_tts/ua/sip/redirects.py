@@ -15,7 +15,7 @@ class Redirects:
     def __init__(self, first: str, may_follow: Callable[[str], bool]) -> None:
         self._may_follow = may_follow
         self._tried = {first.lower()}
-        self._named: list[str] = []
+        self._named: dict[str, None] = {}  # in order
 
     def follow(self, target: str, contacts: Sequence[str]) -> bool:
         """Whether to try ``target``, the next one of PJSIP's; ``contacts`` are those of the response that has just come.
@@ -23,7 +23,7 @@ class Redirects:
         PJSIP shows its target without port, parameters and headers, so that it may be any of those named with the same user
         and host that was not tried yet: all of these must be fit to be tried.
         """
-        self._named += [uri for uri in contacts if uri not in self._named]
+        self._named |= dict.fromkeys(contacts)
         address = _address(target)
         possible = [uri for uri in self._named if uri.lower() not in self._tried and _address(uri) == address]
         if len(self._tried) > MAX_REDIRECTS or not possible or not all(map(self._may_follow, possible)):

@@ -2,10 +2,9 @@
 
 from typing import Final
 
-from cc_tts.clock import Clock
+from cc_tts.clock import NS_PER_MS, Clock
 
 MAX_PAUSE_S: Final = 300.0
-NS_PER_S: Final = 1_000_000_000
 
 
 class RetryPace:
@@ -24,7 +23,7 @@ class RetryPace:
         if self._failures:
             pause_s = min(self._base_s * 2.0 ** min(self._failures - 1, 20), max(MAX_PAUSE_S, self._base_s))
         self._failures += 1
-        self._due_ns = self._clock.now_ns() + round(pause_s * NS_PER_S)
+        self._due_ns = self._clock.now_ns() + round(pause_s * 1000 * NS_PER_MS)
 
     def succeeded(self) -> None:
         """It worked: nothing to do until it fails again."""

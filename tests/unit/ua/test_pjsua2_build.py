@@ -8,7 +8,7 @@ import pytest
 
 from cc_tts.errors import ConfigError
 from cc_tts.ua import pjsua2_build
-from cc_tts.ua.pjsua2_build import Description, Pjsua2Build
+from cc_tts.ua.pjsua2_build import Pjsua2Build
 
 pytestmark = pytest.mark.unit
 
@@ -24,7 +24,7 @@ def put_build(folder: Path, **changes: object) -> Path:
 def test_the_wheel_is_the_default(environ: dict[str, str], tmp_path: Path) -> None:
     put_build(tmp_path / "pjsua2-server")
     build = pjsua2_build.chosen(environ, str(tmp_path))
-    assert build == Pjsua2Build(None, None)
+    assert build == Pjsua2Build()
     assert build.max_handles == 64
     path = ["site-packages"]
     pjsua2_build.select(build, path)
@@ -42,8 +42,7 @@ def test_the_server_build_of_this_environment(tmp_path: Path) -> None:
 def test_a_build_elsewhere(tmp_path: Path) -> None:
     folder = put_build(tmp_path / "elsewhere", max_calls=500)
     build = pjsua2_build.chosen({"CC_TTS_PJSUA2": str(folder)}, str(tmp_path))
-    assert build.folder == folder
-    assert build.description == Description(pjproject="2.17", max_calls=500, max_ioqueue_handles=10_000)
+    assert build == Pjsua2Build(folder, max_handles=10_000)
 
 
 def test_a_build_that_is_not_there_says_how_to_make_it(tmp_path: Path) -> None:
@@ -93,7 +92,7 @@ def test_it_is_too_late_when_another_is_imported(tmp_path: Path, monkeypatch: py
 
 @pytest.mark.parametrize(("max_calls", "name"), [(4, "PyPI wheel"), (512, "installed build")])
 def test_what_is_installed_is_named_by_what_it_takes(max_calls: int, name: str) -> None:
-    assert Pjsua2Build(None, None).name(max_calls) == name
+    assert Pjsua2Build().name(max_calls) == name
 
 
 def test_the_advice_knows_whether_it_is_built(tmp_path: Path) -> None:

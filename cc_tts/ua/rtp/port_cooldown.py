@@ -12,7 +12,7 @@ import contextlib
 import errno
 import socket
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import NS_PER_MS, Clock
@@ -26,15 +26,8 @@ SPARE_PAIRS: Final = 2
 log = logs.get(__name__)
 
 
-class Socket(Protocol):
-    """What is needed of a bound socket."""
-
-    def close(self) -> None:
-        """Give the port back."""
-
-
-def bind(host: str, port: int) -> Socket:
-    """Take a UDP port, with the smallest buffer there is.
+def bind(host: str, port: int) -> Callable[[], None]:
+    """Take a UDP port, with the smallest buffer there is; returns what gives it back.
 
     Raises:
         OSError: it is in use (EADDRINUSE), no file is left (EMFILE)…
@@ -46,7 +39,7 @@ def bind(host: str, port: int) -> Socket:
     except OSError:
         taken.close()
         raise
-    return taken
+    return taken.close
 
 
 class PortCooldown:
@@ -59,7 +52,7 @@ class PortCooldown:
         rtp: RtpConfig,
         max_pairs: int,
         clock: Clock,
-        bind: Callable[[str, int], Socket] = bind,
+        bind: Callable[[str, int], Callable[[], None]] = bind,
     ) -> None:
         self._host = host
         self._num_pairs = rtp.num_pairs
@@ -67,7 +60,7 @@ class PortCooldown:
         self._max_pairs = max_pairs
         self._clock = clock
         self._bind = bind
-        self._held: dict[int, tuple[int, tuple[Socket, Socket]]] = {}
+        self._held: dict[int, tuple[int, contextlib.ExitStack]] = {}
         self._awaited: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -89,34 +82,28 @@ class PortCooldown:
         if not self._held and not self._awaited:
             return
         now_ns = self._clock.now_ns()
-        for port in [port for port, until_ns in self._awaited.items() if until_ns <= now_ns]:
-            del self._awaited[port]
+        self._awaited = {port: until_ns for port, until_ns in self._awaited.items() if until_ns > now_ns}
         self._take_awaited()
         allowed = min(self._max_pairs, self._num_pairs - num_calls - SPARE_PAIRS)
         while self._held:
-            port = next(iter(self._held))
-            if self._held[port][0] > now_ns and len(self._held) <= allowed:
+            port, (until_ns, pair) = next(iter(self._held.items()))
+            if until_ns > now_ns and len(self._held) <= allowed:
                 break
-            for each in self._held.pop(port)[1]:
-                each.close()
+            pair.close()
+            del self._held[port]
 
     def _take_awaited(self) -> None:
         for port, until_ns in tuple(self._awaited.items()):
             try:
-                pair = self._bind_pair(port)
+                self._held[port] = (until_ns, self._bind_pair(port))
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     continue  # PJLIB has not closed it yet, or another call was faster
                 log.warning("no_port_cooldown", port=port, detail=str(error))
-                del self._awaited[port]
-            else:
-                del self._awaited[port]
-                self._held[port] = (until_ns, pair)
+            del self._awaited[port]
 
-    def _bind_pair(self, port: int) -> tuple[Socket, Socket]:
+    def _bind_pair(self, port: int) -> contextlib.ExitStack:
         with contextlib.ExitStack() as stack:
-            rtp = self._bind(self._host, port)
-            stack.callback(rtp.close)
-            rtcp = self._bind(self._host, port + 1)
-            stack.pop_all()
-        return rtp, rtcp
+            stack.callback(self._bind(self._host, port))
+            stack.callback(self._bind(self._host, port + 1))
+            return stack.pop_all()

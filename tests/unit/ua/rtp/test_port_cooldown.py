@@ -1,11 +1,13 @@
 """Ports of ended calls, with sockets that are only words."""
 
 import errno
+import functools
+from collections.abc import Callable
 
 import pytest
 
 from cc_tts.config.schema import RtpConfig
-from cc_tts.ua.rtp.port_cooldown import PortCooldown, Socket
+from cc_tts.ua.rtp.port_cooldown import PortCooldown
 
 pytestmark = pytest.mark.unit
 
@@ -34,13 +36,13 @@ class Lab:
     def wall_s(self) -> float:
         return self.now_s
 
-    def _bind(self, host: str, port: int) -> Socket:
+    def _bind(self, host: str, port: int) -> Callable[[], None]:
         assert host == "127.0.0.1"
         assert port not in self.bound
         if port in self.by_others:
             raise OSError(self.by_others[port], "taken")
         self.bound.add(port)
-        return _Bound(self.bound, port)
+        return functools.partial(self.bound.remove, port)
 
     def end_call(self, *pairs: int) -> None:
         self.cooldown.take([FIRST + 2 * pair for pair in pairs])
@@ -56,15 +58,6 @@ class Lab:
         pairs = sorted({(port - FIRST) // 2 for port in self.bound})
         assert len(pairs) == len(self.cooldown)
         return pairs
-
-
-class _Bound:
-    def __init__(self, bound: set[int], port: int) -> None:
-        self._bound = bound
-        self._port = port
-
-    def close(self) -> None:
-        self._bound.remove(self._port)
 
 
 def test_ports_rest_for_their_time() -> None:

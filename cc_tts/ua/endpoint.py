@@ -1,10 +1,11 @@
 """The SIP user agent: pjsua2's library, transports, accounts, legs. Runs on: the SIP thread, except :meth:`media`."""
 
+import contextlib
 import functools
 import resource
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -222,9 +223,9 @@ class UserAgent:
                 leg.keep_time(now_ns)
         for leg in legs[self._watch_slot % TIMER_SLOTS :: TIMER_SLOTS]:
             leg.check_timers(now_ns)
-        timeout_s = self._settings.rtp.inactivity_timeout_s
         for leg in legs[self._watch_slot :: WATCH_SLOTS]:
-            self._attempt(leg.call_id, "watch", functools.partial(leg.watch_rtp, inactivity_timeout_s=timeout_s))
+            with self._attempt(leg, "watch"):
+                leg.watch_rtp()
 
     def stop(self) -> None:
         """End every call and the library."""
@@ -241,7 +242,8 @@ class UserAgent:
     def _end_all(self) -> None:
         """Its own method, so that no variable keeps a leg: pjsua2 aborts when a call is destroyed after the library."""
         for leg in tuple(self._legs.values()):
-            self._attempt(leg.call_id, "hangup", functools.partial(leg.end_for_stop, retry_after_s=self._retry_after_s))
+            with self._attempt(leg, "hangup"):
+                leg.end_for_stop(retry_after_s=self._retry_after_s)
         deadline_ns = self._clock.now_ns() + END_ALL_TIMEOUT_NS
         while self._legs and self._clock.now_ns() < deadline_ns:
             self.poll()
@@ -332,8 +334,7 @@ class UserAgent:
         param = leg_events.call_options()
         if self._settings.sip.follow_redirects:
             leg.redirects = Redirects(message.to, functools.partial(self._may_redirect, message))
-        for name, value in message.headers.items():
-            leg_events.add_header(param, name, value)
+        leg_events.add_headers(param, message.headers)
         param.txOption.localUri = _local_uri(message, self._settings.account_uri)
         self._legs[message.call_id] = leg
         try:
@@ -363,7 +364,7 @@ class UserAgent:
     def _on_incoming(self, account: Account, pj_call_id: int, rdata: Any) -> None:
         leg = self._new_leg(account, pj_call_id, f"call_{secrets.token_hex(8)}")
         if self._refusal(incoming=1) is not None:
-            leg.end(sip_code=503, retry_after_s=self._retry_after_s)
+            leg.end(messages.Hangup(call_id=leg.call_id, sip_code=503, retry_after_s=self._retry_after_s))
             self._closing.append(self._clock.now_ns())
             return
         self._legs[leg.call_id] = leg
@@ -373,7 +374,7 @@ class UserAgent:
         except Exception:
             # nothing else would answer it, and PJSUA would keep it forever
             self._forget(leg)
-            leg.end(sip_code=500)
+            leg.end(messages.Hangup(call_id=leg.call_id, sip_code=500))
             raise
 
     def _announce(self, leg: Leg, rdata: Any) -> None:
@@ -409,13 +410,16 @@ class UserAgent:
         leg = self._legs.get(message.call_id)
         if leg is None or leg.is_over:
             return  # it ended while the command was on its way; CallEnded reports that
-        self._attempt(message.call_id, name, lambda: method(leg, message))
+        with self._attempt(leg, name):
+            method(leg, message)
 
-    def _attempt(self, call_id: str, command: str, action: Callable[[], None]) -> None:
+    @contextlib.contextmanager
+    def _attempt(self, leg: Leg, command: str) -> Iterator[None]:
+        """Report what PJSIP refuses."""
         try:
-            action()
+            yield
         except pj.Error as error:
-            self._send(messages.CommandFailed(call_id=call_id, command=command, detail=pj_detail(error)))
+            self._send(messages.CommandFailed(call_id=leg.call_id, command=command, detail=pj_detail(error)))
 
     def _drain_playout_events(self) -> None:
         while self._playout_events:
@@ -463,14 +467,13 @@ class UserAgent:
         self._closing.append(self._clock.now_ns())
 
     def _report_lateness(self, now_ns: int) -> None:
-        was_refusing = self._lateness.refusing
-        if (lateness := self._lateness.turn(now_ns)) is None:
+        lateness = self._lateness.turn(now_ns)
+        if lateness is None or lateness == self._reported_lateness:
             return
-        if lateness.refusing != was_refusing:
+        if lateness.refusing != self._reported_lateness.refusing:
             log.warning("media_lateness", p99_ms=lateness.p99_ms, new_calls="503" if lateness.refusing else "welcome")
-        if lateness != self._reported_lateness:
-            self._reported_lateness = lateness
-            self._send(lateness)
+        self._reported_lateness = lateness
+        self._send(lateness)
 
     def _report_counts(self) -> None:
         if refused := self._policy.take_refused():
@@ -549,16 +552,7 @@ class UserAgent:
 _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Leg, Any], None]]]] = {
     messages.Ring: ("ring", Leg.ring),
     messages.Answer: ("answer", Leg.accept),
-    messages.Hangup: (
-        "hangup",
-        lambda leg, hangup: leg.end(
-            sip_code=hangup.sip_code,
-            reason=hangup.reason,
-            retry_after_s=hangup.retry_after_s,
-            cause=hangup.cause,
-            digits=hangup.digits,
-        ),
-    ),
+    messages.Hangup: ("hangup", Leg.end),
     messages.SetHold: ("hold", Leg.set_hold),
     messages.SendDtmf: ("dtmf", Leg.send_dtmf),
 }

@@ -102,7 +102,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._negotiated = False  # offer and answer were exchanged, whatever came of it
         self._sent_over = ""
         self._media_sent: messages.MediaActive | None = None
-        self._codec = ""
         self._hold: _HoldRequest | None = None
         self._reinvites: set[int] = set()  # transactions that have no final response yet
         self.redirects: Redirects | None = None
@@ -150,44 +149,26 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._set_muted(muted=True)
         self._respond(pj.PJSIP_SC_OK)
 
-    def end(
-        self,
-        *,
-        sip_code: int = 0,
-        reason: str = "",
-        retry_after_s: int = 0,
-        ended_by: messages.EndedBy = "local",
-        cause: str = "local_hangup",
-        digits: str = "",
-    ) -> None:
-        """Send BYE, CANCEL or a final refusal, by the state. ``sip_code`` is the status of a refusal; a BYE has it in
-        Reason.
-        """
+    def end(self, hangup: messages.Hangup, ended_by: messages.EndedBy = "local") -> None:
+        """Send BYE, CANCEL or a final refusal, by the state. The status is that of a refusal; a BYE has it in Reason."""
         if self._ended_by is None:
             self._ended_by = ended_by
         self._give_up_reinvite()
         param = pj.CallOpParam()
-        headers: dict[str, str] = {}
         if self._is_answered:
-            param.statusCode = pj.PJSIP_SC_OK if ended_by == "local" else sip_code or pj.PJSIP_SC_OK
-            headers = bye.bye_headers(
-                cause=cause, played_ms=self._played_ms, sip_code=sip_code, reason=reason, digits=digits
-            )
+            param.statusCode = pj.PJSIP_SC_OK if ended_by == "local" else hangup.sip_code or pj.PJSIP_SC_OK
+            leg_events.add_headers(param, bye.bye_headers(hangup, played_ms=self._played_ms))
         elif self._awaits_answer():
-            param.statusCode, param.reason = sip_code or pj.PJSIP_SC_DECLINE, reason
-            headers = bye.refusal_headers(server=self._server, reason=reason, retry_after_s=retry_after_s)
-        elif ended_by != "local" and sip_code:
-            param.statusCode = sip_code
-        for name, value in headers.items():
-            leg_events.add_header(param, name, value)
+            param.statusCode, param.reason = hangup.sip_code or pj.PJSIP_SC_DECLINE, hangup.reason
+            leg_events.add_headers(param, bye.refusal_headers(hangup, server=self._server))
+        elif ended_by != "local":
+            param.statusCode = hangup.sip_code
         self.hangup(param)
 
     def end_for_stop(self, *, retry_after_s: int) -> None:
         """End it because this process stops: a call that waits for our answer may be tried elsewhere (RFC 3261 §21.5.4)."""
-        if self._awaits_answer():
-            self.end(sip_code=pj.PJSIP_SC_SERVICE_UNAVAILABLE, retry_after_s=retry_after_s)
-        else:
-            self.end()
+        sip_code = pj.PJSIP_SC_SERVICE_UNAVAILABLE if self._awaits_answer() else 0
+        self.end(messages.Hangup(call_id=self.call_id, sip_code=sip_code, retry_after_s=retry_after_s))
 
     def take_key(self, cseq: int, key: str, *, duration_ms: int) -> None:
         """A key came by INFO of this CSeq, which is higher each time unless it is sent again (RFC 3261 §12.2.2)."""
@@ -258,7 +239,7 @@ class Leg(pj.Call):  # type: ignore[misc]
                 log.warning("no_figures", call_id=self.call_id, detail=pj_detail(error))
         return self._quality
 
-    def watch_rtp(self, *, inactivity_timeout_s: float) -> None:
+    def watch_rtp(self) -> None:
         """Report quality; end the call when no RTP has come for too long. A held leg owes none."""
         if self.is_over or self._port is None:
             return
@@ -267,7 +248,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._stream:
             self._send_first_report(quality)
             self._source_watch.look(self, self._stream_index, num_discarded=self._packets_discarded)
-        self._watch_inactivity(quality, inactivity_timeout_s)
+        self._watch_inactivity(quality)
 
     def _send_first_report(self, quality: Quality) -> None:
         """Send an RTCP report once packets flow. PJMEDIA's first comes after five seconds, and a round trip is measured by
@@ -277,14 +258,15 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._is_report_sent = True
             self._services.library.send_report(self._stream)
 
-    def _watch_inactivity(self, quality: Quality, timeout_s: float) -> None:
-        now_ns = self._clock.now_ns()
+    def _watch_inactivity(self, quality: Quality) -> None:
+        now_ns, timeout_s = self._clock.now_ns(), self._rtp.inactivity_timeout_s
         owes_rtp = self._is_established and self._held_by == "none" and self._expects_rtp
         if quality.packets_received != self._packets_received or not owes_rtp:
             self._packets_received = quality.packets_received
             self._last_packet_ns = now_ns
         elif timeout_s and (now_ns - self._last_packet_ns) / 1e9 > timeout_s:
-            self.end(reason="RTP timeout", ended_by="rtp_inactivity", cause="rtp_inactivity")
+            hangup = messages.Hangup(call_id=self.call_id, reason="RTP timeout", cause="rtp_inactivity")
+            self.end(hangup, "rtp_inactivity")
 
     def keep_time(self, now_ns: int) -> None:
         """Keep the playout buffer's clock going while no stream does, so that a cut is carried out on a held leg too."""
@@ -297,13 +279,17 @@ class Leg(pj.Call):  # type: ignore[misc]
         is_unacked = self._incoming and self._machine.state is LegState.ANSWERED
         if is_unacked and not self._is_muted and now_ns - self._answered_ns >= self._rtp.unacked_ms * NS_PER_MS:
             self._set_muted(muted=True)
-        request = self._hold
-        if request is not None and request.again_ns is not None and now_ns >= request.again_ns and not self.is_over:
-            request.again_ns = None
-            try:
-                self._reinvite(hold=request.hold)
-            except pj.Error as error:  # one of the far side's is under way
-                self._hold_again(pj_detail(error))
+        if (request := self._hold) is not None and not self.is_over:
+            self._send_hold_again(request, now_ns)
+
+    def _send_hold_again(self, request: _HoldRequest, now_ns: int) -> None:
+        if request.again_ns is None or now_ns < request.again_ns:
+            return
+        request.again_ns = None
+        try:
+            self._reinvite(hold=request.hold)
+        except pj.Error as error:  # one of the far side's is under way
+            self._hold_again(request, pj_detail(error))
 
     # --- what pjsua2 reports ---------------------------------------------------------------------------------------
 
@@ -380,17 +366,20 @@ class Leg(pj.Call):  # type: ignore[misc]
     @callback
     def onCallTsxState(self, prm: Any) -> None:
         """A transaction changed its state: of interest are our re-INVITEs."""
-        if self._is_established and (invite := leg_events.own_invite(prm)) is not None:
-            transaction, is_pending = invite
-            if is_pending:
-                self._reinvites.add(transaction)
-            else:
-                self._reinvites.discard(transaction)
-        if self._hold is None or self.is_over:
+        change = leg_events.change_of_own_invite(prm)
+        if change is None:
             return
-        status = leg_events.status_of_reinvite(prm)
+        is_pending = change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED
+        if self._is_established:
+            # PJSIP reports an INVITE that it repeats before it reports that the first one has its response
+            (self._reinvites.add if is_pending else self._reinvites.discard)(int(change.tsx.pjTransaction))
+        is_news = not is_pending and change.prevState < pj.PJSIP_TSX_STATE_COMPLETED
+        if self._hold is not None and is_news and not self.is_over:
+            self._on_hold_answer(self._hold, int(change.tsx.statusCode))
+
+    def _on_hold_answer(self, request: _HoldRequest, status: int) -> None:
         if status == SIP_REQUEST_PENDING:
-            self._hold_again("491 Request Pending")
+            self._hold_again(request, "491 Request Pending")
         elif status >= pj.PJSIP_SC_MULTIPLE_CHOICES and not self._reinvites:  # PJSIP has not repeated it
             self._hold_failed(f"the far side answered {status}")
         elif 0 < status < pj.PJSIP_SC_MULTIPLE_CHOICES:
@@ -414,11 +403,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.buffer.cut(None)
         self._send(
             messages.CallEnded(
-                call_id=self.call_id,
-                sip_code=sip_code,
-                ended_by=ended_by,
-                quality=quality,
-                contacts=contacts,
+                call_id=self.call_id, sip_code=sip_code, ended_by=ended_by, quality=quality, contacts=contacts
             )
         )
 
@@ -447,7 +432,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._stream = int(prm.stream)
         if self._is_muted:
             self._services.library.pause_stream(self._stream, paused=True)
-        self._codec = ""  # it may be another one
         self._source_watch.new_stream()
         if self._port is not None:
             self._port.expect_a_pause()
@@ -532,16 +516,13 @@ class Leg(pj.Call):  # type: ignore[misc]
         log.info("redirected", call_id=self.call_id)
         return True
 
-    def _hold_again(self, detail: str) -> None:
+    def _hold_again(self, request: _HoldRequest, detail: str) -> None:
         """After both sides sent a re-INVITE at once, after a time that differs between them (RFC 3261 §14.1)."""
-        request = self._hold
-        if request is None:
-            return
         request.num_pending += 1
         if request.num_pending >= MAX_REINVITES:
             self._hold_failed(detail)
-            return
-        request.again_ns = self._clock.now_ns() + 10 * NS_PER_MS * glare_pause(owns_call_id=not self._incoming)
+        else:
+            request.again_ns = self._clock.now_ns() + 10 * NS_PER_MS * glare_pause(owns_call_id=not self._incoming)
 
     def _hold_failed(self, detail: str) -> None:
         self._hold = None
@@ -550,8 +531,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def _respond(self, code: int) -> None:
         param = leg_events.call_options()
         param.statusCode = code
-        if self._server:
-            leg_events.add_header(param, "Server", self._server)
+        leg_events.add_headers(param, {"Server": self._server} if self._server else {})
         self.answer(param)
 
     def _connect(self, *, must: bool) -> None:
@@ -564,19 +544,21 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._port = self._services.ports.lend(self.buffer)
         try:
             self._port.startTransmit(self.getAudioMedia(-1))
-            self.is_clocked = True
         except pj.Error:
             self.is_clocked = False  # a=inactive leaves no stream: nothing asks for frames, see keep_time()
             if must:
                 raise
-        if self.is_clocked:
-            self._report_media(srtp=is_encrypted)
+            return
+        self.is_clocked = True
+        self._report_media(srtp=is_encrypted)
 
     def _report_media(self, *, srtp: bool) -> None:
-        if not self._codec:
-            self._codec = self.getStreamInfo(self._stream_index).codecName
-        rate_hz = self._rtp.clock_rate_hz
-        media = messages.MediaActive(call_id=self.call_id, codec=self._codec, clock_rate_hz=rate_hz, srtp=srtp)
+        media = messages.MediaActive(
+            call_id=self.call_id,
+            codec=self.getStreamInfo(self._stream_index).codecName,
+            clock_rate_hz=self._rtp.clock_rate_hz,
+            srtp=srtp,
+        )
         if media != self._media_sent:
             self._media_sent = media
             self._send(media)
@@ -595,7 +577,9 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._ended_by is None:
             log.warning("media_refused", call_id=self.call_id, detail=fault)
             self._note_port()  # the peer may send there already
-            self.end(sip_code=NOT_ACCEPTABLE_HERE, reason=fault, ended_by="not_acceptable", cause="not_acceptable")
+            status = NOT_ACCEPTABLE_HERE
+            hangup = messages.Hangup(call_id=self.call_id, sip_code=status, reason=fault, cause="not_acceptable")
+            self.end(hangup, "not_acceptable")
 
     def _refuse_keys(self, prm: Any) -> bool:
         """With SRTP on, end the call if the keys of an answer cannot be used; returns whether that is so."""

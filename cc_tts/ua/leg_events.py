@@ -1,6 +1,7 @@
 """What a leg reads from pjsua2's objects. Runs on: the SIP thread."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pjsua2 as pj
@@ -55,11 +56,12 @@ def call_options() -> Any:
     return param
 
 
-def add_header(param: Any, name: str, value: str) -> None:
-    """Have what is sent carry a header."""
-    header = pj.SipHeader()
-    header.hName, header.hValue = name, value
-    param.txOption.headers.append(header)
+def add_headers(param: Any, headers: Mapping[str, str]) -> None:
+    """Have what is sent carry headers."""
+    for name, value in headers.items():
+        header = pj.SipHeader()
+        header.hName, header.hValue = name, value
+        param.txOption.headers.append(header)
 
 
 def is_encrypted(call: Any) -> bool:
@@ -79,26 +81,8 @@ def fault_of_answer(state: Any) -> str:
     return srtp_sdp.fault_of(sip_message.body_of(received(state)))
 
 
-def status_of_reinvite(state: Any) -> int:
-    """The final status of an INVITE of ours that this event is about, reported once; 0 if it is about anything else."""
-    change = _change_of_invite(state)
-    if change is None or change.prevState >= pj.PJSIP_TSX_STATE_COMPLETED:
-        return 0
-    return int(change.tsx.statusCode) if change.tsx.state >= pj.PJSIP_TSX_STATE_COMPLETED else 0
-
-
-def own_invite(state: Any) -> tuple[int, bool] | None:
-    """Address of the transaction of an INVITE of ours that this event is about, and whether its final response is still to
-    come; ``None`` if the event is about anything else. PJSIP reports an INVITE that it repeats with credentials or another
-    session interval before it reports that the first one has its response.
-    """
-    change = _change_of_invite(state)
-    if change is None:
-        return None
-    return int(change.tsx.pjTransaction), change.tsx.state < pj.PJSIP_TSX_STATE_COMPLETED
-
-
-def _change_of_invite(state: Any) -> Any | None:
+def change_of_own_invite(state: Any) -> Any | None:
+    """The ``TsxStateEvent`` of an INVITE of ours that this event is about; ``None`` if it is about anything else."""
     if state.e.type != pj.PJSIP_EVENT_TSX_STATE:
         return None
     change = state.e.body.tsxState

@@ -2,48 +2,34 @@
 
 from typing import Final
 
+from cc_tts.ua.messages import Hangup
+
 NORMAL_CLEARING: Final = 16
-_Q850: Final = {
-    "error": 41,
-    "sip_error": 41,
-    "draining": 41,
-    "rtp_inactivity": 102,
-}
+_Q850: Final = {"error": 41, "sip_error": 41, "draining": 41, "rtp_inactivity": 102}
 """Causes of ITU-T Q.850 for reasons other than an ordinary end."""
 _TEXTS: Final = {NORMAL_CLEARING: "Normal call clearing", 41: "Temporary failure", 102: "Recovery on timer expiry"}
 
 
-def bye_headers(
-    *, cause: str, played_ms: float, sip_code: int = 0, reason: str = "", digits: str = ""
-) -> dict[str, str]:
-    """The headers.
-
-    Args:
-        cause: how the last prompt was completed if that ended the call, else the reason of the ending.
-        played_ms: how much of the last prompt was played.
-        sip_code: the status that whoever ended the call gave for it, 0 if none; Reason has it (RFC 3326 §2).
-        reason: words for it, printable ASCII.
-        digits: what a gather has collected; left out if empty.
+def bye_headers(hangup: Hangup, *, played_ms: float) -> dict[str, str]:
+    """The headers: X-TTS-Cause, X-TTS-Played-Ms of the last prompt, and Reason with the status of whoever ended the call if
+    there is one (RFC 3326 §2), else with a cause of ITU-T Q.850.
     """
-    if sip_code:
-        why = f"SIP;cause={sip_code}"
-    else:
-        number = _Q850.get(cause, NORMAL_CLEARING)
-        why, reason = f"Q.850;cause={number}", reason or _TEXTS[number]
-    if reason:
+    number = _Q850.get(hangup.cause, NORMAL_CLEARING)
+    why = f"SIP;cause={hangup.sip_code}" if hangup.sip_code else f"Q.850;cause={number}"
+    if reason := hangup.reason or ("" if hangup.sip_code else _TEXTS[number]):
         why += f";text={quoted(reason)}"
-    collected = {"X-TTS-Digits": digits} if digits else {}
-    return {"X-TTS-Cause": cause, **collected, "X-TTS-Played-Ms": str(round(played_ms)), "Reason": why}
+    collected = {"X-TTS-Digits": hangup.digits} if hangup.digits else {}
+    return {"X-TTS-Cause": hangup.cause, **collected, "X-TTS-Played-Ms": str(round(played_ms)), "Reason": why}
 
 
-def refusal_headers(*, server: str, reason: str, retry_after_s: int) -> dict[str, str]:
+def refusal_headers(hangup: Hangup, *, server: str) -> dict[str, str]:
     """The headers of a final refusal: Server, the reason as a Warning (RFC 3261 §20.43), Retry-After; empty ones are left
     out.
     """
     headers = {
         "Server": server,
-        "Warning": f"399 cc-tts {quoted(reason)}" if reason else "",
-        "Retry-After": str(retry_after_s) if retry_after_s else "",
+        "Warning": f"399 cc-tts {quoted(hangup.reason)}" if hangup.reason else "",
+        "Retry-After": str(hangup.retry_after_s) if hangup.retry_after_s else "",
     }
     return {name: value for name, value in headers.items() if value}
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cc_tts.ua.messages import Hangup
 from cc_tts.ua.sip.bye import bye_headers, quoted
 
 pytestmark = pytest.mark.unit
@@ -18,15 +19,15 @@ pytestmark = pytest.mark.unit
     ],
 )
 def test_the_reason_of_each_cause(cause: str, reason: str) -> None:
-    headers = bye_headers(cause=cause, played_ms=1234.6)
+    headers = bye_headers(Hangup(call_id="c", cause=cause), played_ms=1234.6)
     assert headers == {"X-TTS-Cause": cause, "X-TTS-Played-Ms": "1235", "Reason": reason}
 
 
 def test_the_status_and_words_of_whoever_hung_up() -> None:
-    headers = bye_headers(cause="local_hangup", played_ms=0.0, sip_code=486, reason='all "busy"')
+    headers = bye_headers(Hangup(call_id="c", sip_code=486, reason='all "busy"'), played_ms=0.0)
     assert headers["Reason"] == 'SIP;cause=486;text="all \\"busy\\""'
-    assert bye_headers(cause="local_hangup", played_ms=0.0, sip_code=486)["Reason"] == "SIP;cause=486"
-    assert bye_headers(cause="local_hangup", played_ms=0.0, reason="lunch")["Reason"] == 'Q.850;cause=16;text="lunch"'
+    assert bye_headers(Hangup(call_id="c", sip_code=486), played_ms=0.0)["Reason"] == "SIP;cause=486"
+    assert bye_headers(Hangup(call_id="c", reason="lunch"), played_ms=0.0)["Reason"] == 'Q.850;cause=16;text="lunch"'
 
 
 def test_nothing_breaks_out_of_a_quoted_string() -> None:

@@ -101,9 +101,7 @@ def main() -> NoReturn:
 def _work(
     channel: ChildChannel, agent: "UserAgent", commands: deque[Message], clock: Clock, is_over: Callable[[], bool]
 ) -> None:
-    """Poll PJSIP and carry out commands, until a shutdown is asked for or ``is_over``. Raises ``ProcessFailed`` when the
-    server is gone.
-    """
+    """Poll PJSIP and carry out commands until a shutdown or ``is_over``; ``ProcessFailed``: the server is gone."""
     silence = Silence(clock, max_step_s=MAX_TURN_S)
     while not is_over():
         agent.poll()

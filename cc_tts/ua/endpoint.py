@@ -96,7 +96,6 @@ class UserAgent:
         self._max_cooling = 0
         self._active_pjsua_calls = 0
         self._policy = InboundPolicy(settings, clock=clock)
-        self._originated: dict[str, str] = {}
         self._tails: list[tuple[int, messages.Hangup]] = []
         self._log_writer = PjsipLog(clock)
         self._endpoint: Any = pj.Endpoint()
@@ -165,7 +164,9 @@ class UserAgent:
             policy=self._policy,
             refusal=self._refusal,
             on_refused=lambda: self._send(messages.InviteRefused()),
-            is_ours=lambda sip_call_id: sip_call_id in self._originated.values(),
+            is_ours=lambda sip_call_id: any(
+                leg.dialog[0] == sip_call_id for leg in self._legs.values() if not leg.is_incoming
+            ),
         )
         self._request_filter.install()
         self._message_filter = MessageFilter(
@@ -272,13 +273,11 @@ class UserAgent:
 
     def _end_tails(self) -> None:
         """Carry out the hang-ups whose silence has been sent."""
-        if not self._tails:
-            return
         now_ns = self._clock.now_ns()
-        due = [hangup for due_ns, hangup in self._tails if due_ns <= now_ns]
-        self._tails = [(due_ns, hangup) for due_ns, hangup in self._tails if due_ns > now_ns]
-        for hangup in due:
-            self.command(hangup)
+        for tail in tuple(self._tails):
+            if tail[0] <= now_ns:
+                self._tails.remove(tail)
+                self.command(tail[1])
 
     def set_server_silent(self, *, silent: bool) -> None:
         """While the server is silent new calls and OPTIONS get 503, and so do calls that it has not reacted to."""
@@ -292,11 +291,7 @@ class UserAgent:
                 self._command_leg(messages.Hangup(call_id=call_id, sip_code=503, retry_after_s=self._retry_after_s))
 
     def media(self, message: Message, payload: bytes) -> bool:
-        """Feed a leg's playout buffer. Runs on: the reader thread.
-
-        Returns:
-            Whether the message was about media; if not, it is for :meth:`command`.
-        """
+        """Feed a leg's playout buffer; returns whether ``message`` is about media. Runs on: the reader thread."""
         if not isinstance(message, messages.CallCommand) or (feed := _MEDIA_COMMANDS.get(type(message))) is None:
             return False
         leg = self._legs.get(message.call_id)
@@ -340,8 +335,7 @@ class UserAgent:
         try:
             to = sip_uri.with_transport(message.to, self._settings.sip.transports)
             leg.makeCall(f"<{to}>", param)  # without brackets ;parameters would be the header's (RFC 3261 §20)
-            self._originated[leg.call_id] = leg.getInfo().callIdString
-            leg.dialog = (sip_message.readable(self._originated[leg.call_id]), "")
+            leg.dialog = (sip_message.readable(leg.getInfo().callIdString), "")
         except pj.Error as error:
             leg.finish(sip_code=leg_status(error))
 
@@ -462,7 +456,6 @@ class UserAgent:
 
     def _forget(self, leg: Leg) -> None:
         del self._legs[leg.call_id]
-        self._originated.pop(leg.call_id, None)
         self._unanswered.discard(leg.call_id)
         self._closing.append(self._clock.now_ns())
 

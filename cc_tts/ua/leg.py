@@ -95,7 +95,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.underruns = 0
         self._utterance_id = ""  # the last one that began
         self._played_ms = 0.0  # of it
-        self._incoming = pj_call_id != pj.PJSUA_INVALID_ID
+        self.is_incoming = pj_call_id != pj.PJSUA_INVALID_ID
         self._rtp_ports: set[int] = set()
         self._source_watch = RtpSourceWatch(call_id, follows_rtp=services.follows_rtp)
         self._port: AudioPort | None = None
@@ -135,6 +135,11 @@ class Leg(pj.Call):  # type: ignore[misc]
     def _is_answered(self) -> bool:
         return self._machine.state in (LegState.ANSWERED, LegState.ESTABLISHED)
 
+    @property
+    def _awaits_answer(self) -> bool:
+        """Whether it came in and has not been answered."""
+        return self.is_incoming and self._machine.state is LegState.INVITED
+
     # --- what the server asks for -------------------------------------------------------------------------------
 
     def ring(self, ring: messages.Ring) -> None:
@@ -150,7 +155,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._respond(pj.PJSIP_SC_OK)
 
     def end(self, hangup: messages.Hangup, ended_by: messages.EndedBy = "local") -> None:
-        """Send BYE, CANCEL or a final refusal, by the state. The status is that of a refusal; a BYE has it in Reason."""
+        """Send BYE, CANCEL or a final refusal, by the state. A refusal has the status; a BYE has it in Reason."""
         if self._ended_by is None:
             self._ended_by = ended_by
         self._give_up_reinvite()
@@ -158,7 +163,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._is_answered:
             param.statusCode = pj.PJSIP_SC_OK if ended_by == "local" else hangup.sip_code or pj.PJSIP_SC_OK
             leg_events.add_headers(param, bye.bye_headers(hangup, played_ms=self._played_ms))
-        elif self._awaits_answer():
+        elif self._awaits_answer:
             param.statusCode, param.reason = hangup.sip_code or pj.PJSIP_SC_DECLINE, hangup.reason
             leg_events.add_headers(param, bye.refusal_headers(hangup, server=self._server))
         elif ended_by != "local":
@@ -167,7 +172,7 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def end_for_stop(self, *, retry_after_s: int) -> None:
         """End it because this process stops: a call that waits for our answer may be tried elsewhere (RFC 3261 §21.5.4)."""
-        sip_code = pj.PJSIP_SC_SERVICE_UNAVAILABLE if self._awaits_answer() else 0
+        sip_code = pj.PJSIP_SC_SERVICE_UNAVAILABLE if self._awaits_answer else 0
         self.end(messages.Hangup(call_id=self.call_id, sip_code=sip_code, retry_after_s=retry_after_s))
 
     def take_key(self, cseq: int, key: str, *, duration_ms: int) -> None:
@@ -276,7 +281,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def check_timers(self, now_ns: int) -> None:
         """Report a key whose end was lost, stop RTP that nobody acknowledged, send a re-INVITE again after a 491."""
         self._report_key(self._keypad.overdue(now_ns))
-        is_unacked = self._incoming and self._machine.state is LegState.ANSWERED
+        is_unacked = self.is_incoming and self._machine.state is LegState.ANSWERED
         if is_unacked and not self._is_muted and now_ns - self._answered_ns >= self._rtp.unacked_ms * NS_PER_MS:
             self._set_muted(muted=True)
         if (request := self._hold) is not None and not self.is_over:
@@ -344,7 +349,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """The call is over; ``response`` is the message that ended it, empty if none did."""
         self._give_up_reinvite()
         sip_code = int(info.lastStatusCode)
-        is_own_status = not self._incoming and not self._is_answered and self._ended_by is None and not response
+        is_own_status = not self.is_incoming and not self._is_answered and self._ended_by is None and not response
         if is_own_status and sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:  # PJSIP's: the INVITE could not be sent
             self._ended_by = "unreachable"
             log.warning("unreachable", call_id=self.call_id, detail=sip_message.readable(info.lastReason)[:200])
@@ -473,9 +478,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     # ----------------------------------------------------------------------------------------------------------------
 
     def _give_up_reinvite(self) -> None:
-        """As the call ends, end its re-INVITE as well. PJSUA would apply the response, or the timeout, to the call that has
-        this call slot by then, and revert that call's media.
-        """
+        """End its re-INVITE, too: PJSUA would apply the response to the call that has this call slot by then."""
         if self._reinvites:
             self._hold = None
         while self._reinvites:
@@ -500,11 +503,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         # in an answered call it is pjsua's own, when nothing can be made of the far side's SDP
         return "not_acceptable" if self._is_answered and sip_code in _NO_MEDIA else "remote"
 
-    def _awaits_answer(self) -> bool:
-        """Whether it came in and has not been answered."""
-        info = self.getInfo()
-        return bool(info.role == pj.PJSIP_ROLE_UAS and info.state < pj.PJSIP_INV_STATE_CONNECTING)
-
     def _follows(self, target: str, response: str) -> bool:
         if self.redirects is None or self._ended_by is not None:
             return False
@@ -522,7 +520,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if request.num_pending >= MAX_REINVITES:
             self._hold_failed(detail)
         else:
-            request.again_ns = self._clock.now_ns() + 10 * NS_PER_MS * glare_pause(owns_call_id=not self._incoming)
+            request.again_ns = self._clock.now_ns() + 10 * NS_PER_MS * glare_pause(owns_call_id=not self.is_incoming)
 
     def _hold_failed(self, detail: str) -> None:
         self._hold = None

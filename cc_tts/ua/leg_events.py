@@ -17,9 +17,7 @@ _ENCRYPTED: Final = re.compile(r"^\s+SRTP status: Active", re.MULTILINE)
 
 
 def figures(call: Any, stream_index: int, *, underruns: int, late_frames: int) -> tuple[Quality, int]:
-    """RTCP's and the playout buffer's view of a leg that has a stream (RFC 3550 §6.4), and how many packets PJMEDIA has
-    discarded.
-    """
+    """RTCP's and the playout buffer's view of a leg with a stream (RFC 3550 §6.4); packets that PJMEDIA discarded."""
     stream_stat = call.getStreamStat(stream_index)
     stat = stream_stat.rtcp  # SWIG frees it with stream_stat, to which it does not refer
     round_trip_ms = stat.rttUsec.last / 1000 if stat.rttUsec.n else None

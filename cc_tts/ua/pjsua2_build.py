@@ -46,7 +46,7 @@ class _Description(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Pjsua2Build:
-    """A build of pjsua2: its folder, ``None`` for what is installed as a wheel, and how many sockets its poller holds."""
+    """A build of pjsua2: its folder, ``None`` for an installed wheel, and how many sockets its poller holds."""
 
     folder: Path | None = None
     max_handles: int = WHEEL_MAX_HANDLES
@@ -64,11 +64,7 @@ def is_built(prefix: str = sys.prefix) -> bool:
 
 
 def chosen(environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix) -> Pjsua2Build:
-    """The build the environment asks for.
-
-    Raises:
-        ConfigError: there is no build where it should be, or its ``build.json`` cannot be read.
-    """
+    """The build the environment asks for. Raises ``ConfigError`` if there is none, or its ``build.json`` is malformed."""
     wanted = environ.get(VARIABLE, "").strip()
     if wanted in ("", "wheel"):
         return Pjsua2Build()
@@ -89,11 +85,7 @@ def chosen(environ: Mapping[str, str] = os.environ, prefix: str = sys.prefix) ->
 
 
 def select(build: Pjsua2Build, path: MutableSequence[str] = sys.path) -> None:
-    """Have ``import pjsua2`` import ``build``.
-
-    Raises:
-        ConfigError: another pjsua2 is imported already.
-    """
+    """Have ``import pjsua2`` import ``build``. Raises ``ConfigError`` if another pjsua2 is imported already."""
     if build.folder is not None and "pjsua2" in sys.modules:
         raise ConfigError("pjsua2 was imported before its build was chosen")
     if build.folder is not None and path[:1] != [str(build.folder)]:

@@ -3,12 +3,11 @@
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec
 
 from cc_tts import logs
 
 P = ParamSpec("P")
-R = TypeVar("R")
 
 log = logs.get(__name__)
 
@@ -25,11 +24,7 @@ class SipThread:
 
     @classmethod
     def check(cls) -> None:
-        """Called first by the functions through which other modules use pjsua2.
-
-        Raises:
-            RuntimeError: called on another thread.
-        """
+        """Raise ``RuntimeError`` on another thread; called first by what other modules use pjsua2 through."""
         if threading.get_ident() != cls._ident:
             raise RuntimeError(f"pjsua2 used on thread {threading.current_thread().name}")
 

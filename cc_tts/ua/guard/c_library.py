@@ -11,7 +11,6 @@ from typing import Any, Final
 from cc_tts.ua.guard.limits import host_of
 from cc_tts.ua.sip import forwarding
 
-_POOL_BYTES: Final = 2048
 _FROM_PJ: Final = "_ZN2pj9SipRxData6fromPjER13pjsip_rx_data"
 """``pj::SipRxData::fromPj(pjsip_rx_data &)`` as the Itanium C++ ABI spells it."""
 _MAX_RX_DATA_BYTES: Final = 20_000
@@ -39,7 +38,7 @@ Headers = Sequence[tuple[str, str]]
 
 
 class String(ctypes.Structure):
-    """``pj_str_t``; PJSIP's may end without a NUL."""
+    """``pj_str_t``; PJSIP's may end without a NUL. As the type of an argument it takes a text, or ``None`` for NULL."""
 
     _fields_ = (("ptr", ctypes.c_char_p), ("slen", ctypes.c_ssize_t))
 
@@ -48,6 +47,11 @@ class String(ctypes.Structure):
         """One that keeps its bytes alive."""
         data = text.encode("utf-8", "surrogateescape")
         return cls(data, len(data))
+
+    @classmethod
+    def from_param(cls, text: str | None) -> Any:
+        """As ctypes wants it."""
+        return None if text is None else ctypes.byref(cls.of(text))
 
     def __bytes__(self) -> bytes:
         return ctypes.string_at(_pointer_at(ctypes.addressof(self)), self.slen) if self.slen > 0 else b""
@@ -111,29 +115,19 @@ class _Module(ctypes.Structure):
     """``struct pjsip_module`` (pjsip/sip_module.h)."""
 
     _fields_ = (
-        ("prev", ctypes.c_void_p),
-        ("next", ctypes.c_void_p),
+        ("links", ctypes.c_void_p * 2),
         ("name", String),
         ("id", ctypes.c_int),
         ("priority", ctypes.c_int),
-        ("load", ctypes.c_void_p),
-        ("start", ctypes.c_void_p),
-        ("stop", ctypes.c_void_p),
-        ("unload", ctypes.c_void_p),
+        ("load_start_stop_unload", ctypes.c_void_p * 4),
         ("on_rx_request", _OnRx),
         ("on_rx_response", _OnRx),
-        ("on_tx_request", ctypes.c_void_p),
-        ("on_tx_response", ctypes.c_void_p),
-        ("on_tsx_state", ctypes.c_void_p),
+        ("on_tx_and_tsx", ctypes.c_void_p * 3),
     )
 
 
 class CLibrary:
-    """PJSIP's functions.
-
-    Raises:
-        AttributeError: the build hides one of them.
-    """
+    """PJSIP's functions. Raises ``AttributeError`` if the build hides one of them."""
 
     def __init__(self) -> None:
         import pjsua2
@@ -147,18 +141,18 @@ class CLibrary:
         pointer, integer, text = ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p
         self._register_module = self._bind("pjsip_endpt_register_module", integer, pointer, pointer)
         self._respond_stateless = self._bind(
-            "pjsip_endpt_respond_stateless", integer, pointer, pointer, integer, pointer, pointer, pointer
+            "pjsip_endpt_respond_stateless", integer, pointer, pointer, integer, String, pointer, pointer
         )
-        self._header_create = self._bind("pjsip_generic_string_hdr_create", pointer, pointer, pointer, pointer)
+        self._header_create = self._bind("pjsip_generic_string_hdr_create", pointer, pointer, String, String)
         self._rx_data_info = self._bind("pjsip_rx_data_get_info", text, pointer)
-        self._find_dialog = self._bind("pjsip_ua_find_dialog", pointer, pointer, pointer, pointer, integer)
+        self._find_dialog = self._bind("pjsip_ua_find_dialog", pointer, String, String, String, integer)
         self._invite_of = self._bind("pjsip_dlg_get_inv_session", pointer, pointer)
         self._sdp_info = self._bind("pjsip_rdata_get_sdp_info", pointer, pointer)
         self._find_part = self._bind("pjsip_multipart_find_part", pointer, pointer, pointer, pointer)
         media_type_init = self._bind("pjsip_media_type_init2", None, pointer, text, text)
         self._sdp_type = ctypes.create_string_buffer(_MEDIA_TYPE_BYTES)
         media_type_init(ctypes.byref(self._sdp_type), b"application", b"sdp")
-        self._find_header = self._bind("pjsip_msg_find_hdr_by_name", pointer, pointer, pointer, pointer)
+        self._find_header = self._bind("pjsip_msg_find_hdr_by_name", pointer, pointer, String, pointer)
         self._erase = self._bind("pj_list_erase", None, pointer)
         self._capability = self._bind("pjsip_endpt_get_capability", pointer, pointer, integer, pointer)
         self._endpoint = self._bind("pjsua_get_pjsip_endpt", pointer)
@@ -189,18 +183,12 @@ class CLibrary:
     def register_module(
         self, name: bytes, priority: int, *, on_request: OnMessage | None = None, on_response: OnMessage | None = None
     ) -> None:
-        """Have PJSIP ask about each request or response that gets as far as ``priority``. Neither function may raise.
-
-        Raises:
-            RuntimeError: PJSIP refuses the module.
-        """
-        callbacks = {
-            field: _OnRx(asked)
-            for field, asked in (("on_rx_request", on_request), ("on_rx_response", on_response))
-            if asked
-        }
-        module = _Module(name=String(name, len(name)), id=-1, priority=priority, **callbacks)
-        self._modules.append((module, callbacks))  # kept alive as long as PJSIP may call them
+        """Have PJSIP ask about each message that gets as far as ``priority``. Neither function may raise."""
+        on_rx = [_OnRx(asked) if asked else _OnRx() for asked in (on_request, on_response)]
+        module = _Module(
+            name=String(name, len(name)), id=-1, priority=priority, on_rx_request=on_rx[0], on_rx_response=on_rx[1]
+        )
+        self._modules.append((module, on_rx))  # kept alive as long as PJSIP may call them
         if status := self._register_module(self._endpoint(), ctypes.addressof(module)):
             raise RuntimeError(f"pjsip_endpt_register_module: status {status}")
 
@@ -210,11 +198,7 @@ class CLibrary:
 
     @property
     def l16_deinit(self) -> int:
-        """Address of the function that ends PJMEDIA's L16 codec.
-
-        Raises:
-            AttributeError: the build has no such codec.
-        """
+        """The function that ends PJMEDIA's L16 codec. Raises ``AttributeError`` if the build has no such codec."""
         return ctypes.cast(self._library.pjmedia_codec_l16_deinit, ctypes.c_void_p).value or 0
 
     def register_codec_factory(self, factory: int) -> int:
@@ -261,7 +245,7 @@ class CLibrary:
         return not ctypes.string_at(body.data, body.length).strip(b"\r\n")
 
     def _sdp_body(self, at: int) -> int:
-        """Address of the body that is SDP: the message's, which is at ``at``, or one of its parts; 0 if there is none."""
+        """Address of the body that is SDP: the message's, at ``at``, or one of its parts; 0 if there is none."""
         body = _Body.from_address(at) if at else _Body()
         main_type = bytes(body.type).lower()
         if main_type == b"multipart":
@@ -270,11 +254,7 @@ class CLibrary:
         return at if (main_type, bytes(body.subtype).lower()) == (b"application", b"sdp") else 0
 
     def switch_off(self, rdata: int, indexes: Sequence[int], *, num_media: int) -> None:
-        """Make PJSIP read the port 0 in these m-lines of a description (RFC 3264 §6).
-
-        Raises:
-            RuntimeError: PJSIP could not read it, or its build lays it out otherwise.
-        """
+        """Make PJSIP read the port 0 in these m-lines (RFC 3264 §6). Raises as :meth:`drop_headers`."""
         info = _SdpInfo.from_address(self._sdp_info(rdata))
         has_all = info.sdp and not info.error and ctypes.c_uint.from_address(info.sdp + _MEDIA_AT).value == num_media
         media = list((ctypes.c_size_t * num_media).from_address(info.sdp + _MEDIA_AT + 8)) if has_all else []
@@ -293,8 +273,8 @@ class CLibrary:
         Raises:
             RuntimeError: the build lays out what it received otherwise.
         """
-        message, text = self._parsed(rdata), String.of(name)
-        while found := self._find_header(message, ctypes.byref(text), None):
+        message = self._parsed(rdata)
+        while found := self._find_header(message, name, None):
             self._erase(found)
 
     def _parsed(self, rdata: int) -> int:
@@ -312,11 +292,7 @@ class CLibrary:
         raise RuntimeError("the received message is not laid out as expected")
 
     def set_capability(self, kind: int, name: str, tokens: Sequence[str]) -> None:
-        """What PJSIP itself writes into a header of this kind, a ``pjsip_hdr_e``: its modules add what each can do.
-
-        Raises:
-            RuntimeError: the build lays it out otherwise.
-        """
+        """What PJSIP itself writes into a header of this kind, a ``pjsip_hdr_e``. Raises as :meth:`drop_headers`."""
         at = self._capability(self._endpoint(), kind, None)
         header = _ArrayHeader.from_address(at) if at else None
         if header is None or header.type != kind or bytes(header.name) != name.encode():
@@ -331,13 +307,8 @@ class CLibrary:
         return self.is_over(call_id, local_tag, remote_tag) is False
 
     def is_over(self, call_id: str, local_tag: str, remote_tag: str) -> bool | None:
-        """Whether the call of this dialog is over. PJSIP keeps the dialog for as long as a transaction of it lasts.
-
-        Raises:
-            RuntimeError: the build lays a ``pjsip_inv_session`` out otherwise.
-        """
-        names = [String.of(text) for text in (call_id, local_tag, remote_tag)]
-        dialog = self._find_dialog(*map(ctypes.byref, names), 0)  # 0: do not lock it
+        """Whether this dialog's call is over; ``None`` if PJSIP has no such dialog. Raises as :meth:`drop_headers`."""
+        dialog = self._find_dialog(call_id, local_tag, remote_tag, 0)  # 0: do not lock it
         if not dialog:
             return None
         invite = self._invite_of(dialog)
@@ -350,16 +321,15 @@ class CLibrary:
 
     def respond(self, rdata: int, code: int, headers: Headers = (), *, reason: str = "") -> None:
         """Answer without a transaction (RFC 3261 §8.2.7)."""
-        text = ctypes.byref(String.of(reason)) if reason else None
-        pool = self._pool_create(b"response", _POOL_BYTES, _POOL_BYTES)
+        pool = self._pool_create(b"response", 2048, 2048)
         try:
             head = _ListHead()
-            parts = [map(ctypes.byref, map(String.of, header)) for header in (*headers, *self.server_header)]
-            at = [ctypes.addressof(head), *(self._header_create(pool, name, value) for name, value in parts)]
+            at = [self._header_create(pool, name, value) for name, value in (*headers, *self.server_header)]
+            at.append(ctypes.addressof(head))
             for index, address in enumerate(at):
                 links = _ListHead.from_address(address)
                 links.prev, links.next = at[index - 1], at[(index + 1) % len(at)]
             # PJSIP clones the listed headers into the response before it returns
-            self._respond_stateless(self._endpoint(), rdata, code, text, at[0], None)
+            self._respond_stateless(self._endpoint(), rdata, code, reason or None, at[-1], None)
         finally:
             self._pool_release(pool)

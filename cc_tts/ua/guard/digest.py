@@ -73,14 +73,7 @@ class Credentials:
 
 
 def parse_credentials(value: str) -> Credentials | None:
-    """Read the value of an Authorization header (RFC 7616 §3.4).
-
-    Returns:
-        ``None`` for a scheme other than Digest.
-
-    Raises:
-        MalformedCredentials: it is too long, is not a list of parameters, has one twice, or lacks one.
-    """
+    """Read an Authorization header (RFC 7616 §3.4); ``None`` if its scheme is not Digest."""
     if len(value) > MAX_CREDENTIALS_CHARS:
         raise MalformedCredentials("too long")
     scheme, _, rest = value.strip(" \t").partition(" ")

@@ -65,11 +65,7 @@ class MessageFilter:
         self._on_malformed = on_malformed
 
     def install(self) -> None:
-        """Register with PJSIP.
-
-        Raises:
-            RuntimeError: PJSIP refuses a module.
-        """
+        """Register with PJSIP. Raises ``RuntimeError`` if it refuses a module."""
         register = self._c.register_module
         register(b"mod-cc-tts-filter-responses", _RESPONSE_PRIORITY, on_response=_guarded(self._on_response))
         register(b"mod-cc-tts-filter-in-calls", _IN_CALLS_PRIORITY, on_request=_guarded(self._on_request_in_call))
@@ -137,9 +133,7 @@ class MessageFilter:
             self._c.drop_body(rdata)
 
     def _is_stray(self, message: str) -> bool:
-        """Whether a response is to a call that is over, or has no tag where the far side has named one, which PJSIP takes
-        for another branch of a fork.
-        """
+        """Whether its call is over, or it lacks the tag that the far side has named: PJSIP takes that for a fork."""
         call_id, local_tag, remote_tag = sip_message.dialog_of_response(message)
         if not remote_tag:
             return self._c.is_over(call_id, local_tag, "") is not False
@@ -161,9 +155,7 @@ class MessageFilter:
         return checked.fault or (_NOT_OFFERED if checked.unusable else None)
 
     def _fault_of_offer(self, rdata: int) -> sdp_check.Fault | None:
-        """What keeps an offer from being used. Of one that can be, switch off what must not be chosen, and report its
-        codecs.
-        """
+        """What keeps an offer from being used. One that can be is made ready: m-lines switched off, codecs reported."""
         found = self._c.sdp(rdata)
         checked = self._check(*found) if found else sdp_check.Checked()
         if checked.fault is not None:

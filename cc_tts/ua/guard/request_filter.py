@@ -33,18 +33,15 @@ ALLOWED: Final = ", ".join(METHODS)
 _STRAY: Final = ("BYE", "CANCEL", "INFO", "PRACK", "UPDATE", "NOTIFY")
 """Methods that belong into a dialog: without one 481 (RFC 3261 §12.2.2)."""
 EXTENSIONS: Final = ("100rel", "timer")
-_ACCEPTED: Final = "application/sdp"
-_CAPABILITIES: Final = (("Allow", ALLOWED), ("Accept", _ACCEPTED), ("Supported", ", ".join(EXTENSIONS)))
-"""Headers of a 200 to OPTIONS (RFC 3261 §11.2)."""
-_PJSIP_CAPABILITIES: Final = ((0, "Accept", (_ACCEPTED,)), (4, "Allow", METHODS), (36, "Supported", EXTENSIONS))
-"""The same for the answers that PJSIP makes, with its numbers of these headers (``pjsip_hdr_e``)."""
+_CAPABILITIES: Final = {"Allow": (4, METHODS), "Accept": (0, ("application/sdp",)), "Supported": (36, EXTENSIONS)}
+"""Headers of a 200 to OPTIONS (RFC 3261 §11.2): PJSIP's number of each (``pjsip_hdr_e``), and its tokens."""
 
 log = logs.get(__name__)
 
 
 def set_capabilities(library: CLibrary) -> None:
     """Have PJSIP's own responses list the same capabilities as ours."""
-    for kind, name, tokens in _PJSIP_CAPABILITIES:
+    for name, (kind, tokens) in _CAPABILITIES.items():
         try:
             library.set_capability(kind, name, tokens)
         except RuntimeError as error:
@@ -72,11 +69,7 @@ class RequestFilter:
         self._is_ours = is_ours
 
     def install(self) -> None:
-        """Register with PJSIP.
-
-        Raises:
-            RuntimeError: PJSIP refuses a module.
-        """
+        """Register with PJSIP. Raises ``RuntimeError`` if it refuses a module."""
         register, guarded = self._c.register_module, self._guarded
         register(b"mod-cc-tts-transport-filter", _TRANSPORT_PRIORITY, on_request=guarded(self._filter_transport))
         register(b"mod-cc-tts-request-filter", _REQUEST_PRIORITY, on_request=guarded(self._filter_request))
@@ -161,7 +154,7 @@ class RequestFilter:
             tags = sip_message.option_tags(unknown)
             self._c.respond(rdata, 420, (("Unsupported", tags),) if tags else ())
         else:
-            self._c.respond(rdata, 200, _CAPABILITIES)
+            self._c.respond(rdata, 200, [(name, ", ".join(tokens)) for name, (_, tokens) in _CAPABILITIES.items()])
 
     def _filter_response(self, rdata: int) -> bool:
         """Drop challenges that our password must not answer; the request then times out."""

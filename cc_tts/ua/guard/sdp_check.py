@@ -131,7 +131,8 @@ def _read(sdp: str) -> list[Media]:
 def _check_complete(media: Media) -> None:
     if not media.is_connected:  # PJMEDIA asserts it of m-lines that are switched off, too
         raise ValueError("The SDP has no c= for an m-line")
-    if media.port and any(number >= 96 and number not in media.names for number in media.numbers):  # noqa: PLR2004 - RFC 3551
+    dynamic = {number for number in media.numbers if number >= 96}  # noqa: PLR2004 - RFC 3551
+    if media.port and not dynamic <= media.names.keys():
         raise ValueError("A format of the SDP has no a=rtpmap")
 
 
@@ -163,7 +164,8 @@ def _media(value: str, session: Media) -> Media:
     )
     if media.port > 0xFFFF:  # noqa: PLR2004 - of a port
         raise ValueError("m= of the SDP is malformed")
-    if media.kind == "audio" and (len(media.numbers) < len(formats) or max(media.numbers) >= 128):  # noqa: PLR2004 - RFC 3550 §5.1
+    are_types = len(media.numbers) == len(formats) and max(media.numbers) < 128  # noqa: PLR2004 - RFC 3550 §5.1
+    if media.kind == "audio" and not are_types:
         raise ValueError("m= of the SDP names no payload type")
     return media
 

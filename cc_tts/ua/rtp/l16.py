@@ -76,11 +76,7 @@ class L16:
         self._kept_alive: tuple[Any, ...] = ()
 
     def install(self, library: CLibrary) -> None:
-        """Add the codec, switched off, if the build has it.
-
-        Raises:
-            RuntimeError: PJMEDIA refuses the factory.
-        """
+        """Add the codec, switched off, if the build has it. Raises ``RuntimeError`` if PJMEDIA refuses it."""
         known = {codec.codecId for codec in self._endpoint.codecEnum2()}
         if not any(codec_id.startswith(f"{NAME}/") for codec_id in known):
             log.warning("no_l16", consequence="offers of L16/8000 alone get 488")

@@ -44,10 +44,7 @@ class TickLateness:
         self.refusing = False
 
     def add(self, gap_ns: int) -> None:
-        """Count a frame asked for ``gap_ns`` after the one before on its leg.
-
-        REAL-TIME. Runs on: the media clock's thread.
-        """
+        """A frame was asked for ``gap_ns`` after the last of its leg. REAL-TIME. Runs on: the media clock's thread."""
         late_ms = (gap_ns - _PTIME_NS) // NS_PER_MS
         if late_ms <= 0:
             self._counts[0] += 1

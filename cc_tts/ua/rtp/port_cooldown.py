@@ -27,11 +27,7 @@ log = logs.get(__name__)
 
 
 def bind(host: str, port: int) -> Callable[[], None]:
-    """Take a UDP port, with the smallest buffer there is; returns what gives it back.
-
-    Raises:
-        OSError: it is in use (EADDRINUSE), no file is left (EMFILE)…
-    """
+    """Take a UDP port, with the smallest buffer there is; returns what gives it back. Raises ``OSError``."""
     taken = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
     try:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
@@ -76,9 +72,7 @@ class PortCooldown:
         self._take_awaited()
 
     def turn(self, num_calls: int) -> None:
-        """Release what has been held long enough, and what ``num_calls`` and the next ones need. Called in every turn and
-        before each new call.
-        """
+        """Release what was held long enough, and what the next calls need; in every turn and before each new call."""
         if not self._held and not self._awaited:
             return
         now_ns = self._clock.now_ns()

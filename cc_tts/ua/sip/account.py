@@ -109,9 +109,7 @@ def _common(settings: UaSettings) -> Any:
 
 
 def _set_srtp(media: Any, settings: UaSettings) -> None:
-    """SRTP with keys in the SDP (RFC 4568), over any transport: the operator is warned at the start where others can read
-    them.
-    """
+    """SRTP with keys in the SDP (RFC 4568) over any transport; the operator is warned where others can read them."""
     media.srtpUse = _SRTP_USE[settings.rtp.srtp]
     media.srtpSecureSignaling = 0
     for name in CRYPTO_SUITES:

@@ -23,9 +23,7 @@ def bye_headers(hangup: Hangup, *, played_ms: float) -> dict[str, str]:
 
 
 def refusal_headers(hangup: Hangup, *, server: str) -> dict[str, str]:
-    """The headers of a final refusal: Server, the reason as a Warning (RFC 3261 §20.43), Retry-After; empty ones are left
-    out.
-    """
+    """Server, the reason as a Warning (RFC 3261 §20.43) and Retry-After of a final refusal, as far as they are set."""
     headers = {
         "Server": server,
         "Warning": f"399 cc-tts {quoted(hangup.reason)}" if hangup.reason else "",

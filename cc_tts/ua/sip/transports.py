@@ -28,11 +28,7 @@ TLS 1.2 (RFC 9325 §4.2). No CBC, no key exchange by RSA. OpenSSL offers those o
 
 
 def open_all(endpoint: Any, settings: UaSettings, transports: Iterable[str], *, is_wheel: bool) -> None:
-    """Listen on each of ``transports``.
-
-    Raises:
-        RuntimeError: an address is taken or not ours, or this build is not fit for TLS.
-    """
+    """Listen on each. Raises ``RuntimeError`` if an address is taken or not ours, or this build is not fit for TLS."""
     for name in transports:
         if is_wheel:
             _check_wheel(settings, name)
@@ -70,11 +66,7 @@ def _transport_config(settings: UaSettings, name: str) -> Any:
 
 
 def renew_tls(endpoint: Any, settings: UaSettings, *, before: UaSettings) -> str | None:
-    """Listen for TLS again, with the files and the checks of ``settings``. Connections that are up go on.
-
-    Returns:
-        Why the new ones cannot be used; those of ``before`` are in force then, as far as they still can be read.
-    """
+    """Listen for TLS again, with new files and checks; returns why it cannot, and goes on with ``before`` then."""
     for transport_id in endpoint.transportEnum():
         if endpoint.transportGetInfo(transport_id).type == pj.PJSIP_TRANSPORT_TLS:
             endpoint.transportClose(transport_id)

@@ -9,9 +9,7 @@ _AFTER_USER: Final = re.compile(r"sips?:(?:[^@]*@)?(\[[^\]]*\]|[^:;?\s]*)(?::[0-
 
 
 def with_transport(uri: str, transports: tuple[str, ...]) -> str:
-    """``uri`` with a ``;transport=`` that is served here, if it names none and PJSIP's choice, UDP, is not
-    (RFC 3263 §4.1). Secure before clear.
-    """
+    """``uri`` with a transport that is served, TLS first, if it names none and UDP is not served (RFC 3263 §4.1)."""
     scheme, _, rest = uri.partition(":")
     named = any(each.lower().startswith("transport=") for each in rest.split(";")[1:])
     if named or scheme.lower() == "sips" or "udp" in transports:
@@ -20,9 +18,7 @@ def with_transport(uri: str, transports: tuple[str, ...]) -> str:
 
 
 def destination(uri: str) -> str:
-    """The host that a request to ``uri`` is sent to, in lower case: ``maddr``, else the host (RFC 3261 §19.1.1); empty if
-    it is no SIP URI.
-    """
+    """Where a request is sent, lower case: ``maddr``, else the host (RFC 3261 §19.1.1); empty if it is no SIP URI."""
     match = _AFTER_USER.match(uri)
     return (_parameters(match[2]).get("maddr") or match[1]).lower() if match else ""
 

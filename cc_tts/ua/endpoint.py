@@ -23,7 +23,7 @@ from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.guard.limits import PeerList
 from cc_tts.ua.guard.message_filter import MessageFilter
 from cc_tts.ua.guard.policy import InboundPolicy
-from cc_tts.ua.guard.request_filter import RequestFilter, set_capabilities
+from cc_tts.ua.guard.request_filter import RequestFilter
 from cc_tts.ua.leg import Leg, LegServices
 from cc_tts.ua.pjsip_log import PjsipLog
 from cc_tts.ua.pjsua2_build import PYPI_WHEEL, Pjsua2Build
@@ -105,10 +105,7 @@ class UserAgent:
     # --- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> dict[str, str]:
-        """Open the library, the transports and the accounts.
-
-        Returns:
-            What this build is, for the log and ``cc-tts serve``'s greeting.
+        """Open the library, the transports and the accounts; returns what this build is, for people.
 
         Raises:
             RuntimeError: PJSIP refuses a filter, a port is taken, an address is not ours, TLS with the PyPI wheel.
@@ -157,9 +154,7 @@ class UserAgent:
         }
 
     def _install_filters(self) -> None:
-        """Put them in front of pjsua. They are kept, as PJSIP calls them as long as the library lives."""
-        set_capabilities(self._library)
-        self._request_filter = RequestFilter(
+        RequestFilter(
             self._library,
             policy=self._policy,
             refusal=self._refusal,
@@ -167,17 +162,15 @@ class UserAgent:
             is_ours=lambda sip_call_id: any(
                 leg.dialog[0] == sip_call_id for leg in self._legs.values() if not leg.is_incoming
             ),
-        )
-        self._request_filter.install()
-        self._message_filter = MessageFilter(
+        ).install()
+        MessageFilter(
             self._library,
             codecs=frozenset(_SPOKEN[name] for name in self._settings.rtp.codecs),
             srtp=self._settings.rtp.srtp != "off",
             on_key=self._on_key,
             on_offer=self._l16.before_answer,
             on_malformed=self._policy.note_malformed,
-        )
-        self._message_filter.install()
+        ).install()
 
     def _create_accounts(self) -> None:
         settings = self._settings
@@ -378,7 +371,7 @@ class UserAgent:
         self._send(
             messages.IncomingCall(
                 call_id=leg.call_id,
-                sip_call_id=sip_message.readable(info.callIdString),
+                sip_call_id=leg.dialog[0],
                 caller=sip_message.readable(info.remoteUri),
                 callee=sip_message.readable(info.localUri),
                 request_uri=sip_message.request_uri(message),
@@ -431,8 +424,9 @@ class UserAgent:
         while self._closing and self._clock.now_ns() - self._closing[0] > SOCKET_CLOSING_NS:
             self._closing.popleft()
         crowded = len(self._legs) + len(self._closing) >= self.max_calls + self._max_closing
-        refused = self._is_full(incoming=incoming) or crowded or self._lateness.refusing or not self._accepting
-        return self._retry_after_s if refused or self._server_silent else None
+        closed = self._server_silent or not self._accepting
+        reasons = (closed, crowded, self._lateness.refusing, self._is_full(incoming=incoming))
+        return self._retry_after_s if any(reasons) else None
 
     def _is_full(self, *, incoming: int = 0) -> bool:
         num_legs = len(self._legs) - len(self._over)

@@ -179,8 +179,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         """A key came by INFO of this CSeq, which is higher each time unless it is sent again (RFC 3261 §12.2.2)."""
         if cseq > self._info_cseq:
             self._info_cseq = cseq
-            now_ns = self._clock.now_ns()
-            self._report_key(Key(key, "sip_info", now_ns, duration_ms, 0, now_ns))
+            self._report_key(Key(key, "sip_info", self._clock.now_ns(), duration_ms))
 
     def set_hold(self, request: messages.SetHold) -> None:
         """Re-INVITE (RFC 3264 §8.4)."""
@@ -302,15 +301,15 @@ class Leg(pj.Call):  # type: ignore[misc]
     def onCallState(self, prm: Any) -> None:
         """The state of the INVITE session changed."""
         info = self.getInfo()
-        if info.role == pj.PJSIP_ROLE_UAC and not self._sent_over:
+        if not (self.is_incoming or self._sent_over):
             self._sent_over = leg_events.answered_over(prm)
         if info.state == pj.PJSIP_INV_STATE_CONNECTING:
             self._on_answer()
         is_refused = info.state in _ANSWERING and self._refuse_keys(prm)
         if info.state == pj.PJSIP_INV_STATE_EARLY and not is_refused:
-            self._on_provisional(info)
+            self._on_provisional(int(info.lastStatusCode))
         elif info.state == pj.PJSIP_INV_STATE_CONFIRMED:
-            self._on_ack(info)
+            self._on_ack()
         elif info.state == pj.PJSIP_INV_STATE_DISCONNECTED:
             self._on_disconnected(info, leg_events.received(prm))
 
@@ -319,27 +318,20 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._machine.fire(LegEvent.ANSWER)
             self._answered_ns = self._clock.now_ns()
 
-    def _on_provisional(self, info: Any) -> None:
-        """A provisional response to our INVITE; what we send ourselves is reported by :meth:`ring`."""
-        if info.role == pj.PJSIP_ROLE_UAC:
-            sip_call_id = sip_message.readable(info.callIdString)
-            self._send(
-                messages.CallRinging(call_id=self.call_id, sip_call_id=sip_call_id, sip_code=int(info.lastStatusCode))
-            )
+    def _on_provisional(self, sip_code: int) -> None:
+        if not self.is_incoming:  # what we send ourselves is reported by ring()
+            self._send(messages.CallRinging(call_id=self.call_id, sip_call_id=self.dialog[0], sip_code=sip_code))
 
-    def _on_ack(self, info: Any) -> None:
+    def _on_ack(self) -> None:
         if not self._machine.can(LegEvent.ACK):
             return
         self._machine.fire(LegEvent.ACK)
-        self._last_packet_ns = self._clock.now_ns()
+        self._last_packet_ns = now_ns = self._clock.now_ns()
         if self._is_muted:
             self._set_muted(muted=False)
         self._send(
             messages.CallEstablished(
-                call_id=self.call_id,
-                sip_call_id=sip_message.readable(info.callIdString),
-                at_ns=self._clock.now_ns(),
-                transport=self._sent_over,
+                call_id=self.call_id, sip_call_id=self.dialog[0], at_ns=now_ns, transport=self._sent_over
             )
         )
         if not self._negotiated:
@@ -420,11 +412,12 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._negotiated = True
         info = self.getInfo()
         media = leg_events.audio_media(info)
-        if media is not None and media.status == pj.PJSUA_CALL_MEDIA_ERROR and self._is_established:
-            self._refuse_media("No usable media in the answer")  # to a re-INVITE of ours: the stream is gone
+        if media is None:
             return
-        held_by = _HELD_BY.get(int(media.status)) if media is not None else None
-        if media is not None and held_by is not None:
+        held_by = _HELD_BY.get(int(media.status))
+        if media.status == pj.PJSUA_CALL_MEDIA_ERROR and self._is_established:
+            self._refuse_media("No usable media in the answer")  # to a re-INVITE of ours: the stream is gone
+        elif held_by is not None:
             self._expects_rtp = bool(media.dir & pj.PJMEDIA_DIR_DECODING)
             self._connect(must=held_by == "none")
             self._set_held(held_by)

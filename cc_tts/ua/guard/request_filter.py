@@ -39,15 +39,6 @@ _CAPABILITIES: Final = {"Allow": (4, METHODS), "Accept": (0, ("application/sdp",
 log = logs.get(__name__)
 
 
-def set_capabilities(library: CLibrary) -> None:
-    """Have PJSIP's own responses list the same capabilities as ours."""
-    for name, (kind, tokens) in _CAPABILITIES.items():
-        try:
-            library.set_capability(kind, name, tokens)
-        except RuntimeError as error:
-            log.warning("capability_not_set", detail=str(error), consequence="answers name what is not served")
-
-
 class RequestFilter:
     """The modules in front of pjsua. ``refusal`` is called for each new INVITE and OPTIONS that may be taken: seconds for
     Retry-After, or ``None`` to let it pass. ``is_ours``: whether we placed the call of a Call-ID. Runs on: the SIP thread.
@@ -69,12 +60,21 @@ class RequestFilter:
         self._is_ours = is_ours
 
     def install(self) -> None:
-        """Register with PJSIP. Raises ``RuntimeError`` if it refuses a module."""
+        """Register with PJSIP, which keeps the modules. Raises ``RuntimeError`` if it refuses one."""
+        self._set_capabilities()
         register, guarded = self._c.register_module, self._guarded
         register(b"mod-cc-tts-transport-filter", _TRANSPORT_PRIORITY, on_request=guarded(self._filter_transport))
         register(b"mod-cc-tts-request-filter", _REQUEST_PRIORITY, on_request=guarded(self._filter_request))
         if self._policy.has_password:
             register(b"mod-cc-tts-response-filter", _RESPONSE_PRIORITY, on_response=self._filter_response)
+
+    def _set_capabilities(self) -> None:
+        """Have PJSIP's own responses list the same capabilities as ours."""
+        for name, (kind, tokens) in _CAPABILITIES.items():
+            try:
+                self._c.set_capability(kind, name, tokens)
+            except RuntimeError as error:
+                log.warning("capability_not_set", detail=str(error), consequence="answers name what is not served")
 
     def _guarded(self, step: Callable[[int, str], bool]) -> Callable[[int], bool]:
         """``step`` for PJSIP. A request on which it fails passes only if the policy refuses no callers."""

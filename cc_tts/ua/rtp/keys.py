@@ -27,8 +27,8 @@ class Key:
     method: DtmfMethod
     began_ns: int
     duration_ms: int
-    timestamp_ms: int
-    heard_ns: int
+    timestamp_ms: int = 0
+    heard_ns: int = 0
 
 
 Edge = tuple[Literal["down", "up"], Key]
@@ -53,14 +53,15 @@ class Keypad:
         if down is None or not is_update or digit != down.digit:
             if is_update and timestamp_ms == self._last_timestamp_ms:
                 return []  # of a key that has gone up: it was given up for lost
-            if down is not None:
-                edges.append(("up", self._release(down)))
-            down = self._down = Key(digit, "rfc4733", now_ns, 0, timestamp_ms, now_ns)
+            if (up := self.release()) is not None:
+                edges.append(("up", up))
+            down = self._down = Key(digit, "rfc4733", now_ns, 0, timestamp_ms)
             edges.append(("down", down))
         down.heard_ns = now_ns
         down.duration_ms = max(down.duration_ms, checked_duration_ms(duration_ms))
         if is_end:
-            edges.append(("up", self._release(down)))
+            self.release()
+            edges.append(("up", down))
         return edges
 
     def overdue(self, now_ns: int) -> Key | None:
@@ -68,15 +69,13 @@ class Keypad:
         down = self._down
         if down is None or (now_ns - down.heard_ns < LOST_AFTER_NS and now_ns - down.began_ns < MAX_DOWN_NS):
             return None
-        return self._release(down)
+        return self.release()
 
     def release(self) -> Key | None:
-        """The key that is down, as the call ends."""
-        return self._release(self._down) if self._down is not None else None
-
-    def _release(self, key: Key) -> Key:
-        self._down = None
-        self._last_timestamp_ms = key.timestamp_ms
+        """The key that is down, as it goes up or the call ends."""
+        key, self._down = self._down, None
+        if key is not None:
+            self._last_timestamp_ms = key.timestamp_ms
         return key
 
 

@@ -47,6 +47,9 @@ class FakeLibrary:
             self.modules.append(on_request)
         self.on_response = on_response
 
+    def set_capability(self, *_capability: object) -> None:
+        pass
+
     def method_of(self, _rdata: int) -> str:
         return self._request[0]
 

@@ -19,9 +19,7 @@ log = logs.get(__name__)
 _BAD_PACKET: Final = "Error processing packet"
 """How PJSIP begins the line about a message that it cannot parse."""
 _FAILED_ASSERTION: Final = re.compile(r"[\d:.]+ +(\S+) +!?[. ]*Assert failed: (.+)")
-"""What PJLIB says instead of ending the process when it is built with NDEBUG: time, file, expression. Anchored, as what
-others sent may stand further on in a line.
-"""
+"""What PJLIB says if it is built with NDEBUG: time, file, expression. Further on in a line others' words may stand."""
 _KEY: Final = re.compile(r"\bkey=.*", re.DOTALL)
 """PJMEDIA writes the keys of SRTP at level 5."""
 

@@ -1,14 +1,12 @@
 """Keeps from PJSIP what it asserts of a message and does not check, and answers what it answers wrongly.
 
-In a request: a session description that is none, or of which nothing can be served, is refused with 400 or 488 and a Warning
-(RFC 3261 §20.43), also inside a call; INFO is answered here, as PJSIP reads past the end of a line that has none, and knows
-no ``application/dtmf``. Such a description is taken out of an ACK, which cannot be answered: the call then ends as one whose
-offer nobody answered (RFC 3264 §4).
+In a request: a session description that is none, or of which nothing can be served, gets 400 or 488 with a Warning (RFC 3261
+§20.43), also inside a call; out of an ACK it is taken, so that the call ends as one whose offer nobody answered (RFC 3264
+§4). INFO is answered here: PJSIP reads past the end of a line that has none, and knows no ``application/dtmf``.
 
-In a response, which cannot be refused: what cannot be used is taken out. A 183 is then as a 180, so that the call waits for
-its 200; a 200 without an answer ends the call; where Contact is no SIP URI requests go to the one that we called; a
-registrar's ``Contact: *`` and endless ``Expires`` are ignored. Without a tag in To a response belongs to no dialog once the
-far side has one (RFC 3261 §12.1.2), and is dropped.
+In a response, which cannot be refused: what cannot be used is taken out. A 183 is then as a 180; a 200 without an answer
+ends the call; where Contact is no SIP URI requests go to the one that we called. Without a tag in To a response belongs to
+no dialog once the far side has one (RFC 3261 §12.1.2), and is dropped.
 
 Whatever belongs to a call that is over gets 481 or is dropped: a dialog of PJSIP outlives its call and goes on naming the
 call slot, which PJSUA has given to another call by then. Runs on: the SIP thread.
@@ -42,9 +40,9 @@ log = logs.get(__name__)
 
 
 class MessageFilter:
-    """``codecs`` are those that are served, as :func:`cc_tts.ua.guard.sdp_check.check` wants them. ``on_key`` gets a key
-    of INFO: Call-ID, the far side's tag, CSeq, key, duration in ms; ``on_offer`` which of ``codecs`` a request offers, just
-    before PJSIP answers it; ``on_malformed`` the host that sent what cannot be used.
+    """``codecs`` are served, such as ``PCMU/8000``. ``on_key`` gets a key of INFO: Call-ID, the far side's tag, CSeq, key,
+    duration in ms; ``on_offer`` which of ``codecs`` a request offers, just before PJSIP answers it; ``on_malformed`` the
+    host that sent what cannot be used.
     """
 
     def __init__(

@@ -1,16 +1,12 @@
-"""Answers what must not become a call, in front of pjsua: OPTIONS (RFC 3261 §11.2), 503 with Retry-After to it and to
-INVITE over the limit (§21.5.4, §20.33), 405, 481 or 489 to methods that are not served outside a dialog (§8.2.1, §12.2.2),
-and the refusals of :mod:`cc_tts.ua.guard.policy`: no response, 401, 403 or 503.
+"""Answers what must not become a call, in front of pjsua, which offers no callback to change its own answers.
 
-pjsua answers 486 when its call table is full and always 200 to OPTIONS, naming methods and extensions that we decline, and
-offers no callback to change either. PJSIP's own way is a module in front of pjsua's:
+That is OPTIONS (RFC 3261 §11.2), INVITE over the limit (503, §21.5.4), methods that are not served outside a dialog (405,
+481 or 489, §8.2.1, §12.2.2), and what :mod:`cc_tts.ua.guard.policy` refuses. PJSIP's own way is a module in front of pjsua's:
 
 * The *transport filter* sees every request, before the dialogs do.
 * The *request filter* sits just before the application layer: it sees no retransmissions and no requests inside a dialog.
 * The *response filter*, where we have a password of our own, sees responses: a caller could challenge our BYE, and PJSIP
   would answer with a digest of that password, which can be attacked offline.
-
-If PJSIP refuses a module, the user agent does not start.
 """
 
 import functools

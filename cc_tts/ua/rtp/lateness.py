@@ -1,13 +1,8 @@
 """How late the media clock's 20 ms ticks are, and whether new calls are refused for that.
 
 How many calls a machine carries depends on the machine, the codecs, and what else runs on it. What a listener notices is
-measured here instead: the time between two frames of one leg, beyond the 20 ms it should be.
-
-::
-
-    media clock   add() add() add() …       one a frame of each leg
-    SIP thread    turn()       turn()       once a second: the last seconds' 99th percentile, refuse or not
-                  above the bound ▸ refuse ▸ at half of it or below ▸ accept
+measured here instead: the time between two frames of one leg, beyond the 20 ms it should be. New calls are refused while
+the 99th percentile of the last seconds is above the bound, and accepted again at half of it.
 """
 
 from collections import deque

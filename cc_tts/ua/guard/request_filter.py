@@ -1,7 +1,7 @@
 """Answers what must not become a call, in front of pjsua, which offers no callback to change its own answers.
 
 That is OPTIONS (RFC 3261 §11.2), INVITE over the limit (503, §21.5.4), methods that are not served outside a dialog (405,
-481 or 489, §8.2.1, §12.2.2), and what :mod:`cc_tts.ua.guard.policy` refuses. PJSIP's own way is a module in front of pjsua's:
+481 or 489, §8.2.1, §12.2.2), and what :mod:`cc_tts.ua.guard.policy` refuses. The way of PJSIP is a module before pjsua's:
 
 * The *transport filter* sees every request, before the dialogs do.
 * The *request filter* sits just before the application layer: it sees no retransmissions and no requests inside a dialog.

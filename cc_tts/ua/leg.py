@@ -28,12 +28,9 @@ from cc_tts.ua.sip_thread import callback, pj_detail
 log = logs.get(__name__)
 
 PauseReason = Literal["hold", "request", "unacked"]
-SIP_REQUEST_TIMEOUT: Final = 408
-SIP_REQUEST_PENDING: Final = 491
 MAX_REINVITES: Final = 5
 """How often a hold is tried while the far side answers 491."""
-NOT_ACCEPTABLE_HERE: Final = 488
-_NO_MEDIA: Final = frozenset((406, 415, NOT_ACCEPTABLE_HERE, 606))
+_NO_MEDIA: Final = frozenset((406, 415, 488, 606))
 """With which pjsua ends an answered call for its SDP, or for want of one (RFC 3261 §21.4)."""
 _ANSWERING: Final = frozenset((pj.PJSIP_INV_STATE_EARLY, pj.PJSIP_INV_STATE_CONNECTING, pj.PJSIP_INV_STATE_CONFIRMED))
 """States that an answer in a response or in the ACK leads to."""
@@ -375,7 +372,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             self._on_hold_answer(self._hold, int(change.tsx.statusCode))
 
     def _on_hold_answer(self, request: _HoldRequest, status: int) -> None:
-        if status == SIP_REQUEST_PENDING:
+        if status == pj.PJSIP_SC_REQUEST_PENDING:
             self._hold_again(request, "491 Request Pending")
         elif status >= pj.PJSIP_SC_MULTIPLE_CHOICES and not self._reinvites:  # PJSIP has not repeated it
             self._hold_failed(f"the far side answered {status}")
@@ -392,8 +389,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._machine.fire(LegEvent.END)
         self._services.on_ports_freed(self._rtp_ports)
         self._services.on_over(self)
-        if ended_by == "not_acceptable":
-            sip_code = NOT_ACCEPTABLE_HERE  # PJSIP has 406 or 415 for some of its reasons, of which none was sent
+        if ended_by == "not_acceptable":  # PJSIP has 406 or 415 for some of its reasons, of which none was sent
+            sip_code = pj.PJSIP_SC_NOT_ACCEPTABLE_HERE
         if self._port is not None:
             self._services.ports.take_back(self._port)
             self._port = None
@@ -491,7 +488,7 @@ class Leg(pj.Call):  # type: ignore[misc]
 
     def _whose_end(self, sip_code: int) -> messages.EndedBy:
         """Who ended a call that the server did not end, by the status that PJSIP gives."""
-        if sip_code == SIP_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
+        if sip_code == pj.PJSIP_SC_REQUEST_TIMEOUT or sip_code >= pj.PJSIP_SC_INTERNAL_SERVER_ERROR:
             return "failure"
         # in an answered call it is pjsua's own, when nothing can be made of the far side's SDP
         return "not_acceptable" if self._is_answered and sip_code in _NO_MEDIA else "remote"
@@ -568,7 +565,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._ended_by is None:
             log.warning("media_refused", call_id=self.call_id, detail=fault)
             self._note_port()  # the peer may send there already
-            status = NOT_ACCEPTABLE_HERE
+            status = pj.PJSIP_SC_NOT_ACCEPTABLE_HERE
             hangup = messages.Hangup(call_id=self.call_id, sip_code=status, reason=fault, cause="not_acceptable")
             self.end(hangup, "not_acceptable")
 

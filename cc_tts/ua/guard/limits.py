@@ -108,13 +108,10 @@ class SourceLimits:
 
     def _bucket(self, source: str) -> "_Bucket":
         now_ns = self._clock.now_ns()
-        bucket = self._buckets.get(source)
-        if bucket is None:
-            bucket = self._buckets[source] = _Bucket(self._size, self._size, now_ns)
-            if len(self._buckets) > MAX_SOURCES:
-                self._buckets.popitem(last=False)
-            return bucket
+        bucket = self._buckets.setdefault(source, _Bucket(self._size, self._size, now_ns))
         self._buckets.move_to_end(source)
+        if len(self._buckets) > MAX_SOURCES:
+            self._buckets.popitem(last=False)
         earned = (now_ns - bucket.at_ns) / 1e9 * self._per_s
         bucket.requests = min(self._size, bucket.requests + earned)
         bucket.refusals = min(self._size, bucket.refusals + earned)

@@ -23,11 +23,7 @@ _RECEIVED: Final = re.compile(rb"\s*;\s*received\s*=[^;]*", re.IGNORECASE)
 _RPORT: Final = re.compile(rb";\s*rport(?:\s*=[^;]*)?(?=\s*(?:;|$))", re.IGNORECASE)
 _BRANCH: Final = re.compile(rb";\s*branch\s*=\s*([^;\s]+)", re.IGNORECASE)
 _OUR_VIA: Final = re.compile(
-    rb"^Via:[^\r\n]*;"
-    + SOURCE.encode()
-    + rb"=(\d{1,3}(?:\.\d{1,3}){3});"
-    + PORT.encode()
-    + rb"=(\d{1,5})(?!\d)[^\r\n]*\r\n",
+    rf"^Via:[^\r\n]*;{SOURCE}=(\d{{1,3}}(?:\.\d{{1,3}}){{3}});{PORT}=(\d{{1,5}})(?!\d)[^\r\n]*\r\n".encode(),
     re.MULTILINE,
 )
 _COPIED: Final = re.compile(

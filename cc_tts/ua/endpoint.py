@@ -4,6 +4,7 @@ import contextlib
 import functools
 import resource
 import secrets
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -141,7 +142,6 @@ class UserAgent:
             ports=AudioPorts(self.max_calls, self._format, self._clock, self._lateness),
             send=self._send,
             on_over=self._on_over,
-            on_ports_freed=self._port_cooldown.take,
             before_offer=self._l16.before_offer,
             follows_rtp=self._build.folder is None,
         )
@@ -444,6 +444,7 @@ class UserAgent:
         return active_pjsua_calls
 
     def _on_over(self, leg: Leg) -> None:
+        self._port_cooldown.take(leg.rtp_ports)
         self._drain_playout_events()
         if leg.call_id in self._legs:
             self._over.append(leg)
@@ -488,13 +489,14 @@ class UserAgent:
         is full, but PJSIP never accepts one again once files have run out. Returns for how many calls there are files; calls
         come before ports in cooldown.
         """
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        soft, hard = (sys.maxsize if limit == resource.RLIM_INFINITY else limit for limit in limits)
         needed = 2 * (wanted_calls + self._max_cooling) + SPARE_FILES
         most = max(needed, self._build.max_handles + SPARE_FILES)
-        if soft != resource.RLIM_INFINITY and soft < most:
-            soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        if soft == resource.RLIM_INFINITY or soft >= needed:
+        if soft < most:
+            soft = min(most, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, limits[1]))
+        if soft >= needed:
             return wanted_calls
         pairs = (soft - SPARE_FILES) // 2
         self._max_cooling = max(0, min(self._max_cooling, pairs - wanted_calls))

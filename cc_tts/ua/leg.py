@@ -1,7 +1,7 @@
 """One leg: a call of pjsua2 with its playout buffer. Runs on: the SIP thread, except where a docstring says otherwise."""
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -67,7 +67,6 @@ class LegServices:
     ports: AudioPorts
     send: Callable[[Message], None]
     on_over: Callable[["Leg"], None]
-    on_ports_freed: Callable[[Iterable[int]], None]
     before_offer: Callable[[str], None]
     follows_rtp: bool
 
@@ -93,7 +92,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._utterance_id = ""  # the last one that began
         self._played_ms = 0.0  # of it
         self.is_incoming = pj_call_id != pj.PJSUA_INVALID_ID
-        self._rtp_ports: set[int] = set()
+        self.rtp_ports: set[int] = set()
         self._source_watch = RtpSourceWatch(call_id, follows_rtp=services.follows_rtp)
         self._port: AudioPort | None = None
         self._negotiated = False  # offer and answer were exchanged, whatever came of it
@@ -387,7 +386,6 @@ class Leg(pj.Call):  # type: ignore[misc]
         self._report_key(self._keypad.release())
         ended_by = self._ended_by or self._whose_end(sip_code)
         self._machine.fire(LegEvent.END)
-        self._services.on_ports_freed(self._rtp_ports)
         self._services.on_over(self)
         if ended_by == "not_acceptable":  # PJSIP has 406 or 415 for some of its reasons, of which none was sent
             sip_code = pj.PJSIP_SC_NOT_ACCEPTABLE_HERE
@@ -583,7 +581,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         except pj.Error:
             return
         if port := port_of(transport.localRtpName):
-            self._rtp_ports.add(port)
+            self.rtp_ports.add(port)
 
     def _set_held(self, by: messages.HeldBy) -> None:
         if by == self._held_by:

@@ -28,11 +28,11 @@ def fault_of_target(uri: str, transports: tuple[str, ...]) -> str:
     match = _AFTER_USER.match(uri)
     if match is None:
         return "write a sip: or sips: URI"
-    if any(":" in host for host in (match[1], _parameters(match[2]).get("maddr", ""))):
+    parameters = _parameters(match[2])
+    if ":" in match[1] + parameters.get("maddr", ""):
         return "SIP is spoken over IPv4 only"
-    secure = uri[:5].lower() == "sips:"
-    transport = _parameters(match[2]).get("transport", "").lower()
-    if secure and "tls" not in transports:
+    transport = parameters.get("transport", "").lower()
+    if uri[:5].lower() == "sips:" and "tls" not in transports:
         return 'sips: needs TLS, and sip.transports has no "tls"'
     if transport and transport not in transports:
         return f"this server has no transport {transport[:16]!r}; sip.transports is {', '.join(transports)}"

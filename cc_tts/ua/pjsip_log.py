@@ -36,10 +36,7 @@ class PjsipLog(pj.LogWriter):  # type: ignore[misc]
 
     def take_assertions(self) -> Counter[str]:
         """Assertions that failed since the last time."""
-        failed: Counter[str] = Counter()
-        while self._assertions:
-            failed[self._assertions.popleft()] += 1
-        return failed
+        return Counter(self._assertions.popleft() for _ in range(len(self._assertions)))
 
     def write(self, entry: Any) -> None:
         """Called by PJSIP. The ports it passes over while it looks for a free one are nothing to report."""

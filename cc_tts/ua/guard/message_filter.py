@@ -17,7 +17,7 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.ua.guard import sdp_check, srtp_sdp
-from cc_tts.ua.guard.c_library import CLibrary, Headers, OnMessage
+from cc_tts.ua.guard.c_library import CLibrary, OnMessage
 from cc_tts.ua.sip import message as sip_message
 
 _RESPONSE_PRIORITY: Final = 13
@@ -34,7 +34,6 @@ MAX_SERVICE_ROUTES: Final = 8
 """PJSUA_ACC_MAX_PROXIES; pjsua writes more of these headers past the end of its table (RFC 3608)."""
 MAX_EXPIRES_S: Final = 1 << 31
 """PJSIP takes 2^32 - 1 for "not said" and asserts that it was."""
-WARN_AGENT: Final = "cc-tts"
 
 log = logs.get(__name__)
 
@@ -104,7 +103,7 @@ class MessageFilter:
             return False
         if fault.status == 400:  # noqa: PLR2004 - Bad Request
             self._on_malformed(host)
-        self._c.respond(rdata, fault.status, warning(fault))
+        self._c.respond(rdata, fault.status, (("Warning", f'{fault.warning} cc-tts "{fault.text}"'),))
         return True
 
     def _on_response(self, rdata: int) -> bool:
@@ -202,11 +201,6 @@ def _guarded(step: OnMessage) -> OnMessage:
 _NO_SDP: Final = sdp_check.Fault(488, 399, "The body is no SDP")
 _UNREADABLE: Final = sdp_check.Fault(400, 399, "The SDP is malformed")
 _NOT_OFFERED: Final = sdp_check.Fault(488, 399, "More was answered than was offered")
-
-
-def warning(fault: sdp_check.Fault) -> Headers:
-    """The header that names a fault (RFC 3261 §20.43)."""
-    return (("Warning", f'{fault.warning} {WARN_AGENT} "{fault.text}"'),)
 
 
 def _unusable_headers(message: str, method: str) -> set[str]:

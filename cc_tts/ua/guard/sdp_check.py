@@ -69,7 +69,7 @@ class Media:
     numbers: list[int]
     """Its formats, as far as they are payload types."""
     is_connected: bool = False
-    """Whether it has a ``c=``, of its own or the session's."""
+    """Whether it has a ``c=``, of its own or of the whole description."""
     names: dict[int, str] = field(default_factory=dict)
     fault: Fault | None = None
     num_attributes: int = 0
@@ -113,12 +113,12 @@ def _names(media: Media) -> set[str]:
 
 def _read(sdp: str) -> list[Media]:
     """The m-lines of a description. Raises ``ValueError``, with words for a reason phrase, if it is none."""
-    session = Media(kind="", port=0, profile="", numbers=[])
+    whole = Media(kind="", port=0, profile="", numbers=[])
     media: list[Media] = []
     for kind, value in _lines(sdp):
-        section = media[-1] if media else session
+        section = media[-1] if media else whole
         if kind == "m":
-            media.append(_media(value, session))
+            media.append(_media(value, whole))
         elif kind == "c":
             section.fault, section.is_connected = _connection(value), True
         elif kind == "a":
@@ -152,15 +152,15 @@ def _lines(sdp: str) -> Iterator[tuple[str, str]]:
         yield kind, value
 
 
-def _media(value: str, session: Media) -> Media:
+def _media(value: str, whole: Media) -> Media:
     kind, port, profile, *formats = value.split()
     media = Media(
         kind=kind.lower(),
         port=int(port.partition("/")[0]),
         profile=profile.upper(),
         numbers=[int(each) for each in formats if each.isdigit()],
-        is_connected=session.is_connected,
-        fault=session.fault,
+        is_connected=whole.is_connected,
+        fault=whole.fault,
     )
     if media.port > 0xFFFF:  # noqa: PLR2004 - of a port
         raise ValueError("m= of the SDP is malformed")

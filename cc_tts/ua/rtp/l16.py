@@ -59,9 +59,7 @@ class _Factory(ctypes.Structure):
     """``pjmedia_codec_factory``."""
 
     _fields_ = (
-        ("prev", ctypes.c_void_p),
-        ("next", ctypes.c_void_p),
-        ("factory_data", ctypes.c_void_p),
+        ("links_and_data", ctypes.c_void_p * 3),
         ("op", ctypes.POINTER(_FactoryOperations)),
     )
 

@@ -174,8 +174,8 @@ class UserAgent:
 
     def _create_accounts(self) -> None:
         settings = self._settings
-        self._local = Account(on_incoming=self._on_incoming, on_registration=self._send)
-        self._local.create(local_config(settings))
+        account = functools.partial(Account, on_incoming=self._on_incoming, on_registration=self._send)
+        self._local = account(local_config(settings))
         self._outbound = self._local  # of the calls that we place
         if not settings.registration.registrar:
             return
@@ -186,8 +186,7 @@ class UserAgent:
             self._outbound = self._registration.account
         if settings.dispatcher_port:
             # the binding's Contact is the dispatcher's address, and that of a call is our own
-            self._outbound = Account(on_incoming=self._on_incoming, on_registration=self._send)
-            self._outbound.create(digest_config(settings))
+            self._outbound = account(digest_config(settings))
 
     def poll(self) -> None:
         """One turn: let PJSIP work, reap ended legs, pass on what the playout buffers reported, watch RTP."""

@@ -17,10 +17,11 @@ _SRTP_USE: Final = {
 
 
 class Account(pj.Account):  # type: ignore[misc]
-    """Hands incoming calls on."""
+    """Hands incoming calls on, as soon as it is made."""
 
     def __init__(
         self,
+        config: Any,
         *,
         on_incoming: Callable[["Account", int, Any], None],
         on_registration: Callable[[RegistrationChanged], None],
@@ -28,6 +29,7 @@ class Account(pj.Account):  # type: ignore[misc]
         super().__init__()
         self._on_incoming = on_incoming
         self._on_registration = on_registration
+        self.create(config)
 
     @callback
     def onIncomingCall(self, prm: Any) -> None:

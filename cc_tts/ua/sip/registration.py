@@ -39,8 +39,7 @@ class Registration:
         self._pace = RetryPace(first_s=min(FIRST_RETRY_S, retry_s), base_s=retry_s, clock=clock)
         self._stop_on = frozenset(settings.registration.stop_on)
         self._send = send
-        self.account = Account(on_incoming=on_incoming, on_registration=self._on_answer)
-        self.account.create(self._config)
+        self.account = Account(self._config, on_incoming=on_incoming, on_registration=self._on_answer)
 
     def turn(self, *, is_idle: bool) -> None:
         """Register again if it is time. ``is_idle``: no call has to do with the account."""

@@ -93,18 +93,17 @@ def select(build: Pjsua2Build, path: MutableSequence[str] = sys.path) -> None:
 
 
 def check_address(host: str) -> None:
-    """Refuse to let the wheel listen on a public address: it is compiled with assertions, each of which ends all calls.
+    """Raise ``ConfigError`` for a host that is neither loopback nor private: an assertion of the wheel ends all calls.
 
-    Raises:
-        ConfigError: ``host`` is neither a loopback nor a private address; that of every interface is none, whichever the
-            machine has by now.
+    That of every interface is none either, whichever the machine has by now.
     """
-    if not any(ipaddress.ip_address(host) in network for network in _INSIDE):
-        raise ConfigError(
-            f"sip.host is {host}, but this pjsua2 is the PyPI wheel. One unexpected packet can end it with all calls, so it "
-            f"listens on loopback and private addresses only; for others: make pjsua2, then {START_SERVER_BUILD}. "
-            "sip.allow_pypi_wheel = true lets it listen nonetheless"
-        )
+    if any(ipaddress.ip_address(host) in network for network in _INSIDE):
+        return
+    raise ConfigError(
+        f"sip.host is {host}, but this pjsua2 is the PyPI wheel. One unexpected packet can end it with all calls, so it "
+        f"listens on loopback and private addresses only; for others: make pjsua2, then {START_SERVER_BUILD}. "
+        "sip.allow_pypi_wheel = true lets it listen nonetheless"
+    )
 
 
 def how_to_lift_limits(prefix: str = sys.prefix) -> str:

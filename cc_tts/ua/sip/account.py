@@ -95,8 +95,7 @@ def _common(settings: UaSettings) -> Any:
     media.transportConfig.randomizePort = True
     if settings.sip.host != "0.0.0.0":
         media.transportConfig.boundAddress = settings.sip.host
-    if settings.sip.public_address:
-        media.transportConfig.publicAddress = settings.sip.public_address
+    media.transportConfig.publicAddress = settings.sip.public_address
     _set_srtp(media, settings)
     media.lockCodecEnabled = False
     media.streamKaEnabled = False

@@ -71,12 +71,10 @@ class L16:
         self._endpoint = endpoint
         self._is_installed = False
         self._is_on = False
-        self._kept_alive: tuple[Any, ...] = ()
 
     def install(self, library: CLibrary) -> None:
         """Add the codec, switched off, if the build has it. Raises ``RuntimeError`` if PJMEDIA refuses it."""
-        known = {codec.codecId for codec in self._endpoint.codecEnum2()}
-        if not any(codec_id.startswith(f"{NAME}/") for codec_id in known):
+        if not any(codec.codecId.startswith(f"{NAME}/") for codec in self._endpoint.codecEnum2()):
             log.warning("no_l16", consequence="offers of L16/8000 alone get 488")
             return
         self._register(library)
@@ -97,7 +95,7 @@ class L16:
             self._is_on = on
 
     def _register(self, library: CLibrary) -> None:
-        name = String(NAME.encode(), len(NAME))
+        name = String.of(NAME)
 
         def enumerate_codecs(_factory: int, count: Any, codecs: Any) -> int:
             for index, payload_type in enumerate(_PAYLOAD_TYPES):
@@ -111,7 +109,6 @@ class L16:
             destroy=library.l16_deinit,  # must be there, and does nothing the second time
         )
         factory = _Factory(op=ctypes.pointer(operations))
-        self._kept_alive = (name, operations, factory)
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._kept_alive))  # PJMEDIA may go later than Python
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object((name, operations, factory)))  # PJMEDIA may go later than Python
         if status := library.register_codec_factory(ctypes.addressof(factory)):
             raise RuntimeError(f"pjmedia_codec_mgr_register_factory: status {status}")

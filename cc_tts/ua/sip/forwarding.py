@@ -32,20 +32,17 @@ _COPIED: Final = re.compile(
 """Headers that a response repeats (RFC 3261 §8.2.6.2), folded ones whole; the group is there for To."""
 _TAG: Final = re.compile(rb";\s*tag\s*=", re.IGNORECASE)
 _END_OF_HEADERS: Final = re.compile(rb"\r?\n\r?\n")
-_SIP_PORT: Final = 5060
 _MAX_PORT: Final = 65535
 
 
 def method_of(datagram: bytes) -> bytes:
     """The method of a request; empty for a response and for what is not SIP."""
-    found = _REQUEST_LINE.match(datagram)
-    return found[1] if found else b""
+    return _group(_REQUEST_LINE.match(datagram))
 
 
 def call_id_of(datagram: bytes) -> bytes:
     """Its Call-ID; empty without one."""
-    found = _CALL_ID.search(_head(datagram))
-    return found[1] if found else b""
+    return _group(_CALL_ID.search(_head(datagram)))
 
 
 def forwarded(request: bytes, source: Address, via: Address) -> bytes | None:
@@ -58,15 +55,11 @@ def forwarded(request: bytes, source: Address, via: Address) -> bytes | None:
     found = _VIA.search(head)
     if found is None:
         return None
-    value = _with_source(found[1], source)
-    branch = _BRANCH.search(found[1])
-    cseq = _CSEQ.search(head)
-    transaction = (source[0].encode(), branch[1] if branch else found[1], call_id_of(head), cseq[1] if cseq else b"")
+    value, branch, cseq = _with_source(found[1], source), _BRANCH.search(found[1]), _CSEQ.search(head)
+    transaction = (source[0].encode(), _group(branch, found[1]), call_id_of(head), _group(cseq))
     digest = hashlib.blake2b(b"\0".join(transaction), digest_size=12).hexdigest()
-    reply_port = _reply_port(found[1], source)
-    own = (
-        f"Via: SIP/2.0/UDP {via[0]}:{via[1]};branch=z9hG4bK{digest};{SOURCE}={source[0]};{PORT}={reply_port}\r\n"
-    ).encode()
+    sent_by = f"{via[0]}:{via[1]};branch=z9hG4bK{digest}"
+    own = f"Via: SIP/2.0/UDP {sent_by};{SOURCE}={source[0]};{PORT}={_reply_port(found[1], source)}\r\n".encode()
     start = request.index(b"\n") + 1
     return request[:start] + own + request[start : found.start(1)] + value + request[found.end(1) :]
 
@@ -84,14 +77,11 @@ def returned(response: bytes) -> tuple[bytes, Address] | None:
 def sender_port(response: bytes) -> int:
     """The port of whoever sent the request, by the first Via; 0 if it is no response."""
     found = _VIA.search(_head(response)) if response.startswith(b"SIP/2.0 ") else None
-    sent_by = _SENT_BY.match(found[1]) if found else None
-    return int(sent_by[1]) if sent_by and sent_by[1] else 0
+    return int(_group(_SENT_BY.match(_group(found)), b"0"))
 
 
 def source_of(request: str) -> str:
-    """The host that a forwarded request came from; empty if its first Via is not the dispatcher's. Only for what came from
-    the dispatcher: anybody can write such a Via.
-    """
+    """The host in the dispatcher's Via, empty without one. Only for what the dispatcher sent: anybody can write such a Via."""
     back = returned(request.encode("utf-8", "surrogateescape"))
     return back[1][0] if back else ""
 
@@ -123,8 +113,10 @@ def _with_source(via: bytes, source: Address) -> bytes:
 
 def _reply_port(via: bytes, source: Address) -> int:
     """The source port if the client asks for it by ``rport``, else that of its Via (RFC 3261 §18.2.2)."""
-    if _RPORT.search(via):
-        return source[1]
-    sent_by = _SENT_BY.match(via)
-    port = int(sent_by[1]) if sent_by and sent_by[1] else _SIP_PORT
+    port = 0 if _RPORT.search(via) else int(_group(_SENT_BY.match(via), b"5060"))
     return port if 0 < port <= _MAX_PORT else source[1]
+
+
+def _group(found: re.Match[bytes] | None, otherwise: bytes = b"") -> bytes:
+    """The first group of a match, if there is one and it took part in it."""
+    return (found and found[1]) or otherwise

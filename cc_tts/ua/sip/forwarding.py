@@ -81,7 +81,7 @@ def sender_port(response: bytes) -> int:
 
 
 def source_of(request: str) -> str:
-    """The host in the dispatcher's Via, empty without one. Only for what the dispatcher sent: anybody can write such a Via."""
+    """The host in the dispatcher's Via, empty without one. Only for what the dispatcher sent: anybody can write one."""
     back = returned(request.encode("utf-8", "surrogateescape"))
     return back[1][0] if back else ""
 

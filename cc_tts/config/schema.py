@@ -215,6 +215,33 @@ class PlayoutConfig:
     window_ms: Annotated[int, msgspec.Meta(ge=200, le=10_000)] = 1000
 
 
+class SpeechBargeIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the caller's speech interrupts a prompt."""
+
+    min_speech_ms: Annotated[int, msgspec.Meta(ge=50, le=5000, description="Speech of this length counts.")] = 300
+    action: Annotated[
+        Literal["stop", "pause"],
+        msgspec.Meta(description="stop ends the prompt; pause holds it until it is clear whether the caller goes on."),
+    ] = "stop"
+    confirm_ms: Annotated[
+        int, msgspec.Meta(ge=50, le=10_000, description="pause: speech of this length in all ends the prompt.")
+    ] = 600
+    resume_after_ms: Annotated[
+        Annotated[int, msgspec.Meta(ge=0, le=60_000)] | None,
+        msgspec.Meta(description="pause: after so much silence the prompt goes on; null: never by itself."),
+    ] = 1500
+    guard_ms: Annotated[
+        int, msgspec.Meta(ge=0, le=5000, description="Speech that begins so soon after a prompt is not heard.")
+    ] = 300
+    threshold: Annotated[
+        float, msgspec.Meta(ge=0.2, le=0.95, description="How certain it must be that a sound is speech.")
+    ] = 0.5
+
+
+BargeInBySpeech = bool | SpeechBargeIn
+"""Whether speech interrupts a prompt, and how; ``True``: as :class:`SpeechBargeIn` has it by default."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallsConfig:
     """``[calls]``: limits and defaults of calls."""
@@ -227,6 +254,7 @@ class CallsConfig:
     max_ended_calls: Count = 1000
     drain_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
     barge_in_dtmf: bool = True
+    barge_in_speech: BargeInBySpeech = False
     max_repeat: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
     max_announcement_s: Seconds = 300.0
     hangup_tail_ms: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 200
@@ -237,6 +265,14 @@ class GatherConfig:
     """``[gather]``: collecting keys."""
 
     type_ahead_ms: Annotated[int, msgspec.Meta(ge=0, le=60_000)] = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VadConfig:
+    """``[vad]``: hearing that a caller speaks (voice activity detection)."""
+
+    model_file: str = ""
+    silence_ms: Annotated[int, msgspec.Meta(ge=100, le=5000)] = 550
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +316,7 @@ class RouteConfig:
     voice: str = ""
     language: str = ""
     then: Literal["stay", "hangup"] = "stay"
+    barge_in_speech: BargeInBySpeech | None = None
     lead_in_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_LEAD_IN_MS)] = 0
 
 
@@ -299,10 +336,16 @@ class Config:
     playout: PlayoutConfig = field(default_factory=PlayoutConfig)
     calls: CallsConfig = field(default_factory=CallsConfig)
     gather: GatherConfig = field(default_factory=GatherConfig)
+    vad: VadConfig = field(default_factory=VadConfig)
     stream: StreamConfig = field(default_factory=StreamConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     log: LogConfig = field(default_factory=LogConfig)
     routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})
+
+
+def listens(config: Config) -> bool:
+    """Whether speech may interrupt the prompts of some call without a client that says so."""
+    return any((config.calls.barge_in_speech, *(route.barge_in_speech for route in config.routes.values())))
 
 
 def check_sense(config: Config) -> None:

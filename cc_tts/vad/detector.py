@@ -23,9 +23,7 @@ from cc_tts.vad.speech import Edge, Listening, SpeechTracker
 WINDOW_NS: Final = WINDOW_MS * NS_PER_MS
 FULL_SCALE: Final = 32768.0
 HYSTERESIS: Final = 0.15
-"""In speech a window is voice down to so much below the threshold…"""
-HYSTERESIS_DB: Final = 6.0
-"""…and to so much below the level that it needs."""
+"""In speech a window is voice down to so much below the threshold."""
 MAX_JUMP_NS: Final = 100 * NS_PER_MS
 """Audio that begins later than this after what came before has a gap, in which nothing was said."""
 
@@ -156,7 +154,8 @@ class _Leg:
         if not self.received.waiting:
             return None
         start_ns, samples = self.received.waiting[0]
-        level, needed = _level(samples), self._gate.threshold_dbfs(start_ns)
+        level = _level(samples)
+        needed = self._gate.threshold_dbfs(start_ns, is_speaking=self.tracker.has_started)
         was_open = self._is_open
         self._num_below = 0 if level >= needed else self._num_below + 1
         if self._is_open and not was_open:
@@ -179,10 +178,9 @@ class _Leg:
         """What the model said of a window."""
         if window.is_lead:
             return []
-        tracker, threshold, needed = self.tracker, self.tracker.listening.threshold, window.needed_dbfs
-        if tracker.has_started:
-            threshold, needed = threshold - HYSTERESIS, needed - HYSTERESIS_DB
-        is_voice = probability >= threshold and window.level_dbfs >= needed
+        tracker = self.tracker
+        threshold = tracker.listening.threshold - HYSTERESIS * tracker.has_started
+        is_voice = probability >= threshold and window.level_dbfs >= window.needed_dbfs
         edges = tracker.window(window.start_ns, window.start_ns + WINDOW_NS, is_voice=is_voice)
         self._gate.heard(window.start_ns, window.level_dbfs, is_caller=not tracker.is_idle)
         if window.needs_model:

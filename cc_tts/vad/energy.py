@@ -20,6 +20,8 @@ MIN_LEVEL_DBFS: Final = -45.0
 ABOVE_FLOOR_DB: Final = 9.0
 MAX_FLOOR_DBFS: Final = MIN_LEVEL_DBFS
 """A louder floor (a tone, music) would hide speech of the same level; what it is then the model tells."""
+SPEAKING_DB: Final = 6.0
+"""Less above the noise while the caller speaks."""
 PLAYING_DB: Final = 6.0
 """More while a prompt plays."""
 AUDIBLE_DBFS: Final = -50.0
@@ -57,9 +59,9 @@ class EnergyGate:
         """A window of what we send."""
         self._sent.append((at_ns, level_dbfs))
 
-    def threshold_dbfs(self, at_ns: int) -> float:
-        """What a received window must reach to be the caller's."""
-        quiet = max(MIN_LEVEL_DBFS, self.floor_dbfs + ABOVE_FLOOR_DB)
+    def threshold_dbfs(self, at_ns: int, *, is_speaking: bool = False) -> float:
+        """What a received window must reach to be the caller's, who may be speaking already."""
+        quiet = max(MIN_LEVEL_DBFS, self.floor_dbfs + ABOVE_FLOOR_DB) - SPEAKING_DB * is_speaking
         loudest = self._loudest_before(at_ns)
         if loudest < AUDIBLE_DBFS:
             return quiet

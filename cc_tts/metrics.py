@@ -59,6 +59,11 @@ class Metrics:
         self.playout_underruns = counter(
             "cctts_playout_underruns", "Times a playout buffer ran dry within an utterance."
         )
+        self.call_audio_dropped = counter(
+            "cctts_call_audio_dropped_frames",
+            "Frames of calls that were not passed on: the server (ua) or a client of the audio (client) was too slow.",
+            "where",
+        )
         self.start_threshold = gauge("cctts_start_threshold_seconds", "Audio a playout buffer waits for now.", "engine")
         self.barge_in_cut = histogram(
             "cctts_barge_in_cut_seconds", "From the caller's key to silence on the line.", buckets=CUT_BUCKETS_S

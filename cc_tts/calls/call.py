@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from cc_tts import logs
+from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
 from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import types
@@ -85,6 +86,7 @@ class Call:
         self._completed = asyncio.Event()
         type_ahead_ms = services.config.gather.type_ahead_ms
         self.keys = Keys(services.clock, type_ahead_ms=type_ahead_ms, interrupt=self._interrupt)
+        self.audio = AudioHub(self.id, services.ua, services.metrics)
         self._timer: asyncio.TimerHandle | None = None
         self.player = PromptPlayer(
             self.id, services, on_complete=self._utterance_complete, on_marks=self._marks_reached

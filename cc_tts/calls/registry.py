@@ -248,10 +248,13 @@ class CallRegistry:
         self._metrics.process_restarts.labels(process="ua").inc()
         log.error("sip_down", reason=reason)
 
-    def on_ua_message(self, message: Message) -> None:
+    def on_ua_message(self, message: Message, payload: bytes = b"") -> None:
         """One report."""
         try:
-            self._dispatch(message)
+            if not isinstance(message, messages.CallAudio):
+                self._dispatch(message)
+            elif (call := self._live.get(message.call_id)) is not None:
+                call.audio.deliver(message, payload)
         except Exception:
             log.exception("report_failed", report=type(message).__name__)
 

@@ -30,6 +30,7 @@ from cc_tts.errors import (
     UserAgentUnavailable,
     WrongState,
 )
+from cc_tts.vad.client import SpeechNotHeard
 
 ON_A_CALL: Final = (CallNotFound, WrongState, UserAgentUnavailable)
 """Errors of every action on a call."""
@@ -41,6 +42,7 @@ OF_TEXT: Final = (
     NothingToSay,
     SsmlMalformed,
     EngineOverloaded,
+    SpeechNotHeard,
 )
 """Errors of text to speak."""
 
@@ -51,6 +53,7 @@ _PROMPT_FIELDS: Final = {
     LanguageUnsupported: "/prompt/language",
     NothingToSay: "/prompt",
     TextTooLong: "/prompt",
+    SpeechNotHeard: "/prompt/barge_in/speech",
 }
 """Where an error lies in the body of a gather."""
 
@@ -131,6 +134,7 @@ async def originate(request: web.Request, body: schemas.Originate) -> views.Call
         LanguageUnsupported: "/speak/language" if speak else text,
         NothingToSay: text,
         TextTooLong: text,
+        SpeechNotHeard: "/speak/barge_in/speech",
     }
     if text == "/speak/ssml":
         fields |= {UnknownVoice: text, LanguageUnsupported: text}
@@ -149,10 +153,11 @@ async def get_call(request: web.Request) -> views.Call:
     "/v1/calls/{id}",
     scope="call",
     operation_id="updateCall",
-    errors=(CallNotFound, WrongState, UnknownVoice, UnknownLexicon, LanguageUnsupported),
+    errors=(CallNotFound, WrongState, UnknownVoice, UnknownLexicon, LanguageUnsupported, SpeechNotHeard),
     examples={
         "language": {"language": "de", "voice": None},
         "protected": {"barge_in": {"dtmf": False}, "speed": 0.9},
+        "by speech": {"barge_in": {"speech": {"min_speech_ms": 200, "action": "pause"}}},
         "metadata": {"metadata": {"customer": "4711", "campaign": None}},
     },
 )
@@ -161,7 +166,12 @@ async def update_call(request: web.Request, body: schemas.CallUpdate) -> views.C
     call = call_of(request)
     defaults, metadata = body.merged_defaults(call.defaults), body.merged_metadata(call.metadata)
     client_state = call.client_state if body.client_state is UNSET else body.client_state
-    fields = {UnknownVoice: "/voice", UnknownLexicon: "/lexicons", LanguageUnsupported: "/language"}
+    fields = {
+        UnknownVoice: "/voice",
+        UnknownLexicon: "/lexicons",
+        LanguageUnsupported: "/language",
+        SpeechNotHeard: "/barge_in/speech",
+    }
     with bodies.located(fields):
         call.update(defaults=defaults, metadata=metadata, client_state=client_state)
     return views.Call.of(call)

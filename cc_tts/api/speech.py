@@ -26,6 +26,7 @@ from cc_tts.errors import (
     UtteranceNotFound,
 )
 from cc_tts.speech.prompt import SequenceContent, ToneContent
+from cc_tts.vad.client import SpeechNotHeard
 
 _SPEAK_FIELDS: Final = {
     DuplicateId: "/utterance_id",
@@ -34,6 +35,7 @@ _SPEAK_FIELDS: Final = {
     LanguageUnsupported: "/language",
     NothingToSay: "/text",
     TextTooLong: "/text",
+    SpeechNotHeard: "/barge_in/speech",
 }
 _SSML_FIELDS: Final = _SPEAK_FIELDS | {
     UnknownVoice: "/ssml",
@@ -74,7 +76,7 @@ async def speak(request: web.Request, body: schemas.Speak) -> views.Accepted:
     operation_id="playOnCall",
     status=201,
     location="/v1/utterances/",
-    errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, Unprocessable),
+    errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, Unprocessable, SpeechNotHeard),
     examples={
         "tone": {"tone": "beep", "duration_ms": 500},
         "cadence": {"tone": "440+480/2000,0/4000", "duration_ms": 12_000},
@@ -85,7 +87,7 @@ async def play(request: web.Request, body: schemas.Play) -> views.Utterance:
     """Play a tone or silence."""
     prompt = body.prompt()
     content = "/tone" if isinstance(prompt.content, ToneContent) else "/silence_ms"
-    with bodies.located({DuplicateId: "/utterance_id", Unprocessable: content}):
+    with bodies.located({DuplicateId: "/utterance_id", Unprocessable: content, SpeechNotHeard: "/barge_in/speech"}):
         return views.Utterance.of(call_of(request).speak(prompt))
 
 

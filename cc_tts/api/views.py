@@ -78,7 +78,7 @@ class Call(View, frozen=True, kw_only=True):
             language=defaults.language,
             speed=defaults.speed,
             lexicons=defaults.lexicons,
-            barge_in=BargeIn(dtmf=defaults.barge_in_dtmf),
+            barge_in=BargeIn(dtmf=defaults.barge_in_dtmf, speech=defaults.barge_in_speech),
             **computed,
         )
 

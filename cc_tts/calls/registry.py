@@ -306,7 +306,9 @@ class CallRegistry:
             decision = routing.decide(
                 request_uri=message.request_uri, trusted=trusted, headers=message.headers, config=self._config
             )
-            call.defaults = PromptDefaults(voice=decision.voice, language=decision.language)
+            call.defaults = PromptDefaults(
+                voice=decision.voice, language=decision.language, barge_in_speech=decision.barge_in_speech
+            )
             call.lead_in_ms = decision.lead_in_ms
             if decision.voice is not None:
                 self._services.source.engine.resolve_voice(decision.voice, decision.language)

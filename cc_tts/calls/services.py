@@ -10,6 +10,7 @@ from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
 from cc_tts.ua.client import UaClient
+from cc_tts.vad.client import VadProcess
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class CallServices:
     config: Config
     ua: UaClient
     source: SpeechSource
+    vad: VadProcess
     events: EventBus
     metrics: Metrics
     clock: Clock

@@ -15,6 +15,7 @@ from msgspec import UNSET, UnsetType
 
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
+from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.speech.prompt import GrowingContent, Prompt, text_of, with_texts
 from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
@@ -41,8 +42,8 @@ class CompletionCause(StrEnum):
     ERROR = "error"
 
 
-Interrupter = Literal["dtmf", "clear", "replace", "stop"]
-"""What interrupts an utterance: a key, the text stream that it comes from, a prompt in its place, or ``stop``."""
+Interrupter = Literal["dtmf", "speech", "clear", "replace", "stop"]
+"""What interrupts an utterance: a key, speech, the text stream that it comes from, a prompt in its place, or ``stop``."""
 
 
 class UtteranceWatcher(Protocol):
@@ -100,6 +101,8 @@ class Utterance:
     engine: str
     accepted_at_s: float
     barge_in_dtmf: bool
+    barge_in_speech: SpeechBargeIn | None = None
+    """How speech interrupts it; ``None``: not at all."""
     origin_ns: int
     """Start of the time to first audio: the request's acceptance, or the ACK for a prompt that came in the INVITE. A queued
     utterance counts from the moment its turn came, and one that is spoken in the call's lead-in from the end of that.
@@ -108,8 +111,10 @@ class Utterance:
     first_speech_ns: int | None = None
     completed_ns: int | None = None
     interrupted_ns: int | None = None
-    """When the key was pressed that interrupted it."""
+    """When the key was pressed, or the speech began, that interrupted it."""
     interrupted_by: Interrupter | None = None
+    speech_id: str | None = None
+    """Of the speech that interrupted it."""
     watcher: UtteranceWatcher | None = None
     machine: StateMachine[UtteranceState, UtteranceEvent] = field(
         default_factory=lambda: StateMachine(UTTERANCE_TABLE, UtteranceState.PENDING)

@@ -11,6 +11,7 @@ from cc_tts.metrics import Metrics
 from tests.fakes.fake_engine import FakeEngine, FakeSource
 from tests.fakes.fake_line import FakeClock
 from tests.fakes.fake_ua import FakeUa
+from tests.fakes.fake_vad import FakeVad
 
 ROUTES = {
     "greet": RouteConfig(greeting="Good morning"),
@@ -47,6 +48,7 @@ class Exchange:
         self.ua = ua or FakeUa(max_calls=max_calls)
         self.engine = FakeEngine()
         self.source = FakeSource()
+        self.vad = FakeVad()
         self.clock = FakeClock()
         self.metrics = Metrics()
         self.events = EventBus(self.clock)
@@ -56,6 +58,7 @@ class Exchange:
                 config=self.config,
                 ua=cast("Any", self.ua),
                 source=cast("Any", self.source),
+                vad=cast("Any", self.vad),
                 events=self.events,
                 metrics=self.metrics,
                 clock=self.clock,

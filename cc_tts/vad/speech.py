@@ -73,32 +73,35 @@ class SpeechTracker:
         return self.onset_ns is None
 
     def window(self, start_ns: int, end_ns: int, *, is_voice: bool) -> list[Edge]:
-        """The next window."""
+        """The next window; between it and the one before there may be a gap without voice."""
+        edges = self._quiet_until(start_ns if is_voice else end_ns)
+        if not is_voice:
+            return edges
         if self.onset_ns is None:
-            if is_voice and start_ns >= self.listening.deaf_until_ns:
-                self.onset_ns, self.last_voice_ns = start_ns, end_ns
-            return self._due(end_ns)
-        if is_voice:
-            self.last_voice_ns = end_ns
-            return self._due(end_ns)
-        quiet_ms = ms_between(self.last_voice_ns, end_ns)
+            if start_ns < self.listening.deaf_until_ns:
+                return edges
+            self.onset_ns = start_ns
+        self.last_voice_ns = end_ns
+        return edges + self._due(self.onset_ns, end_ns)
+
+    def _quiet_until(self, at_ns: int) -> list[Edge]:
+        onset_ns, quiet_ms = self.onset_ns, ms_between(self.last_voice_ns, at_ns)
+        if onset_ns is None:
+            return []
         if self.has_started and quiet_ms >= self.listening.silence_ms:
-            stopped = SpeechStopped(self.onset_ns, self.last_voice_ns)
             self.onset_ns, self.has_started, self.has_confirmed = None, False, False
-            return [stopped]
+            return [SpeechStopped(onset_ns, self.last_voice_ns)]
         if not self.has_started and quiet_ms > MAX_GAP_MS:
             self.onset_ns = None
         return []
 
-    def _due(self, end_ns: int) -> list[Edge]:
-        if self.onset_ns is None:
-            return []
-        voiced_ns, edges = end_ns - self.onset_ns, list[Edge]()
+    def _due(self, onset_ns: int, end_ns: int) -> list[Edge]:
+        voiced_ns, edges = end_ns - onset_ns, list[Edge]()
         if not self.has_started and voiced_ns >= self.listening.min_speech_ms * NS_PER_MS:
             self.has_started = True
-            edges.append(SpeechStarted(self.onset_ns))
+            edges.append(SpeechStarted(onset_ns))
         confirm_ns = self.listening.confirm_ms * NS_PER_MS
         if self.has_started and not self.has_confirmed and 0 < confirm_ns <= voiced_ns:
             self.has_confirmed = True
-            edges.append(SpeechConfirmed(self.onset_ns))
+            edges.append(SpeechConfirmed(onset_ns))
         return edges

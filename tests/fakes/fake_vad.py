@@ -7,7 +7,7 @@ from cc_tts.vad.speech import Edge, Listening, SpeechConfirmed, SpeechStarted, S
 
 
 class FakeVad:
-    """``is_installed`` False: nothing hears speech. ``audio``: the call, the instant and the direction of what was pushed."""
+    """``is_installed`` False: nothing hears speech. ``audio``: call, instant and direction of what was pushed."""
 
     def __init__(self) -> None:
         self.is_installed = True

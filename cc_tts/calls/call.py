@@ -230,12 +230,11 @@ class Call:
         """
         self._check(CallEvent.SPEAK)
         was_held = not paused and self.speech.resume()
-        if was_held and not self.paused:
-            return
         if self.paused == paused:
+            if was_held:
+                return
             raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
-        if not self.speech.is_holding:
-            self.services.ua.send(messages.SetPaused(self.id, paused))
+        self.services.ua.send(messages.SetPaused(self.id, paused))
         self.paused = paused
 
     # --- the call itself -----------------------------------------------------------------------------------------------

@@ -571,7 +571,9 @@ _MEDIA_COMMANDS: Final[Mapping[type[messages.CallCommand], Callable[[Leg, Any, b
     messages.AwaitMore: lambda leg, more, _: leg.buffer.await_more(more.utterance_id),
     messages.FinishUtterance: lambda leg, finish, _: leg.buffer.finish(finish.utterance_id),
     messages.CutUtterance: lambda leg, cut, _: leg.buffer.cut(cut.utterance_id),
-    messages.SetPaused: lambda leg, pause, _: leg.set_paused("request", paused=pause.paused),
+    messages.SetPaused: lambda leg, pause, _: leg.set_paused(
+        pause.by, paused=pause.paused, restart=(pause.utterance_id, pause.from_ms) if pause.utterance_id else None
+    ),
 }
 """What the reader thread carries out on a leg."""
 

@@ -29,7 +29,7 @@ from cc_tts.ua.sip_thread import callback, pj_detail
 
 log = logs.get(__name__)
 
-PauseReason = Literal["hold", "request", "unacked"]
+PauseReason = Literal["hold", "request", "speech", "unacked"]
 MAX_REINVITES: Final = 5
 """How often a hold is tried while the far side answers 491."""
 _NO_MEDIA: Final = frozenset((406, 415, 488, 606))
@@ -234,8 +234,10 @@ class Leg(pj.Call):  # type: ignore[misc]
                 at_ns, num_dropped, pcm = taken
                 yield messages.CallAudio(self.call_id, direction, at_ns, num_dropped), pcm
 
-    def set_paused(self, reason: PauseReason, *, paused: bool) -> None:
-        """Stop the prompt's clock while any reason holds. Runs on: the SIP thread or the reader thread."""
+    def set_paused(self, reason: PauseReason, *, paused: bool, restart: tuple[str, float] | None = None) -> None:
+        """Stop the prompt's clock while any reason holds; ``restart`` is that of the buffer. Runs on: the SIP thread or the
+        reader thread.
+        """
         if paused:
             self._pause_reasons.add(reason)
         else:
@@ -243,7 +245,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._pause_reasons:
             self.buffer.pause()
         else:
-            self.buffer.resume()
+            self.buffer.resume(restart=restart)
 
     def note_playout(self, event: playout_events.PlayoutEvent) -> None:
         """What the playout buffer reported."""

@@ -193,9 +193,14 @@ class CutUtterance(CallCommand, frozen=True):
 
 
 class SetPaused(CallCommand, frozen=True):
-    """Stop or go on with the prompt's clock."""
+    """Stop the prompt's clock while the client or the caller's speech wants it. ``from_ms``: where the audio of the prompt
+    ``utterance_id`` goes on, if that was played a moment ago.
+    """
 
     paused: bool
+    by: Literal["request", "speech"] = "request"
+    utterance_id: str = ""
+    from_ms: float = 0.0
 
 
 AudioDirection = Literal["in", "out"]

@@ -24,6 +24,7 @@ class PlayingLeg:
         self.heard = bytearray()
         self.underruns = 0
         self.is_held = False
+        self.paused_by: set[str] = set()
 
 
 class PlayingUa(FakeUa):
@@ -57,10 +58,13 @@ class PlayingUa(FakeUa):
                 leg.buffer.finish(message.utterance_id)
             case messages.CutUtterance():
                 leg.buffer.cut(message.utterance_id)
-            case messages.SetPaused(paused=True):
+            case messages.SetPaused(by=by, paused=True):
+                leg.paused_by.add(by)
                 leg.buffer.pause()
-            case messages.SetPaused():
-                leg.buffer.resume()
+            case messages.SetPaused(by=by, utterance_id=utterance_id, from_ms=from_ms):
+                leg.paused_by.discard(by)
+                if not leg.paused_by:
+                    leg.buffer.resume(restart=(utterance_id, from_ms) if utterance_id else None)
 
     async def _tick_all(self) -> None:
         while True:

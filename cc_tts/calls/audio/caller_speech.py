@@ -78,11 +78,6 @@ class CallerSpeech:
         self._unsubscribe: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def is_holding(self) -> bool:
-        """Whether speech holds a prompt."""
-        return self._hold is not None
-
     def begin(self, established_ns: int) -> None:
         """The call is established."""
         self._established_ns = established_ns
@@ -128,13 +123,14 @@ class CallerSpeech:
         if hold is None:
             return False
         self._services.metrics.false_interruptions.inc()
-        self._let_go()
         utterance = hold.utterance
+        from_ms = _word_begin_ms(utterance)
+        self._let_go(utterance.id, from_ms)
         self._call.publish(
             types.SpeakResumed(
                 utterance_id=utterance.id,
                 client_state=utterance.client_state,
-                played_ms=round(utterance.played_ms, 1),
+                played_ms=round(from_ms, 1),
             )
         )
         self.refresh()
@@ -187,8 +183,7 @@ class CallerSpeech:
             self._interrupt(onset_ns, speech.id)
             return
         self._hold = _Hold(queue[0], policy, speech.id, onset_ns, self._services.clock.now_ns())
-        if not self._call.paused:
-            self._set_paused(paused=True)
+        self._set_paused(paused=True)
         self._call.publish(
             types.SpeakPaused(
                 utterance_id=queue[0].id,
@@ -229,15 +224,16 @@ class CallerSpeech:
         with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
             self._call.interrupt(onset_ns, "speech", speech_id=speech_id)
 
-    def _let_go(self) -> None:
+    def _let_go(self, utterance_id: str = "", from_ms: float = 0.0) -> None:
         self._cancel_timer()
         self._hold = None
-        if not self._call.paused:
-            self._set_paused(paused=False)
+        self._set_paused(paused=False, utterance_id=utterance_id, from_ms=from_ms)
 
-    def _set_paused(self, *, paused: bool) -> None:
+    def _set_paused(self, *, paused: bool, utterance_id: str = "", from_ms: float = 0.0) -> None:
         with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
-            self._services.ua.send(messages.SetPaused(self._call.id, paused))
+            self._services.ua.send(
+                messages.SetPaused(self._call.id, paused, by="speech", utterance_id=utterance_id, from_ms=from_ms)
+            )
 
     def _ignore(self) -> None:
         if self._unsubscribe is not None:
@@ -281,3 +277,9 @@ class CallerSpeech:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _word_begin_ms(utterance: Utterance) -> float:
+    """Where the word begins that was being said, ms; where the utterance stands if that is too far back, or not known."""
+    begin_ms = max((word.start_ms for word in utterance.words), default=0.0)
+    return begin_ms if utterance.played_ms - MAX_STEP_BACK_MS <= begin_ms else utterance.played_ms

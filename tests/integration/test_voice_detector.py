@@ -1,7 +1,7 @@
 """What the real model hears on a telephone line: speech of espeak-ng, tones and noise, all of it through μ-law."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -134,16 +134,16 @@ def backchannel() -> Samples:
     return faded
 
 
-NO_SPEECH = {
+NO_SPEECH: dict[str, Callable[[], Samples]] = {
     "mhm": backchannel,
     "two of them": lambda: np.concatenate((backchannel(), quiet(400), backchannel())),
-    **{f"cough {seed}": lambda seed=seed: cough(-12.0, ms=400, seed=seed) for seed in range(5)},
+    **{f"cough {seed}": partial(cough, -12.0, ms=400, seed=seed) for seed in range(5)},
     "soft noise": lambda: noise(3000, -50.0),
     "loud noise": lambda: noise(3000, -25.0),
     "dial tone": lambda: sound("dial", 3000),
     "busy tone": lambda: sound("busy", 3000),
     "all keys": lambda: sound("dtmf:0123456789*#", 3000),
-    **{f"key {key}": lambda spec=spec: sound(spec, 1000) for key, spec in KEYS.items()},
+    **{f"key {key}": partial(sound, spec, 1000) for key, spec in KEYS.items()},
 }
 
 

@@ -1,10 +1,10 @@
 """``python -m bench.softphone_control``: the softphone driven by :mod:`bench.softphone`, JSON lines on standard input and
 output.
 
-Commands: ``{"cmd": "dial", "call": "a", "uri": "sip:…", …}``, ``dtmf``, ``say``, ``hold``, ``unhold``, ``hangup``, ``mark-now``,
-``quit`` (the types below). Events: ``{"event": …, "call": …, "at_ns": …}`` with ready, dialing, ringing, answered,
-speech_start, speech_end, saying, dtmf_sent, dtmf_received, held, unheld, ended, report, mark, error, bye. Instants are
-CLOCK_MONOTONIC ns. The end of standard input is ``quit``.
+Commands: ``{"cmd": "dial", "call": "a", "uri": "sip:…", …}``, ``dtmf``, ``say``, ``hold``, ``unhold``, ``hangup``,
+``mark-now``, ``quit`` (the types below). Events: ``{"event": …, "call": …, "at_ns": …}`` with ready, dialing, ringing,
+answered, speech_start, speech_end, saying, dtmf_sent, dtmf_received, held, unheld, ended, report, mark, error, bye.
+Instants are CLOCK_MONOTONIC ns. The end of standard input is ``quit``.
 
 Runs on: the SIP thread. Standard input is looked at between two polls of the library: a thread blocked in a read would
 be in the way at exit.

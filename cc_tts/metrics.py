@@ -17,25 +17,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 AUDIO_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 """For the times to first PCM and first audio, s."""
-BARGE_IN_BUCKETS_S: Final = (
-    0.005,
-    0.01,
-    0.02,
-    0.03,
-    0.04,
-    0.06,
-    0.08,
-    0.1,
-    0.15,
-    0.2,
-    0.3,
-    0.35,
-    0.4,
-    0.45,
-    0.5,
-    0.7,
-    1.0,
-)
+BARGE_IN_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
 """From a caller's key or the begin of speech to silence, s."""
 HTTP_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0)
 """For a request to the control API, s."""

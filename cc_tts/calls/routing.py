@@ -89,7 +89,7 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
         unanswered=_unanswered(route, voice, language),
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
         gather=gather_of(tts_headers.get("x-tts-gather", ""), prompt, _then(tts_headers) or "hangup"),
-        barge_in_speech=route.barge_in_speech,
+        barge_in_speech=None if route.barge_in_speech == "" else route.barge_in_speech,
     )
 
 

@@ -316,7 +316,7 @@ class RouteConfig:
     voice: str = ""
     language: str = ""
     then: Literal["stay", "hangup"] = "stay"
-    barge_in_speech: BargeInBySpeech | None = None
+    barge_in_speech: BargeInBySpeech | Literal[""] = ""
     lead_in_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_LEAD_IN_MS)] = 0
 
 

@@ -51,7 +51,11 @@ SAMPLES: tuple[types.EventData, ...] = (
     types.CallTerminated(ending=Ending("rejected", "redirected", 302, ("sip:c@h",)), quality=Quality(mos=4.1)),
     types.SpeakQueued(utterance_id="u", text_chars=3, client_state="s"),
     types.SpeakStarted(utterance_id="u", time_to_first_audio_ms=None, time_to_first_pcm_ms=1.5),
+    types.CallSpeechStarted(speech_id="s", during=None, at_ms=1.5),
+    types.CallSpeechStopped(speech_id="s", duration_ms=400.0),
     types.SpeakMark(utterance_id="u", name="m", played_ms=20),
+    types.SpeakPaused(utterance_id="u", speech_id="s", played_ms=20.0),
+    types.SpeakResumed(utterance_id="u", played_ms=20.0),
     types.SpeakComplete(
         utterance_id="u",
         completion_cause=CompletionCause.BARGE_IN,

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from cc_tts import startup
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import Config, LogConfig, VadConfig
-from cc_tts.errors import ProcessFailed
+from cc_tts.config.schema import CallsConfig, Config, LogConfig, RouteConfig, SpeechBargeIn, VadConfig
+from cc_tts.errors import ConfigError, ProcessFailed
 from cc_tts.vad import client, silero
 from cc_tts.vad.client import SpeechNotHeard, VadProcess
 from cc_tts.vad.speech import Edge, Listening, SpeechStarted, SpeechStopped
@@ -162,6 +163,17 @@ async def test_without_the_model_a_prompt_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(silero, "_PACKAGE", "no_such_package")
     with pytest.raises(SpeechNotHeard, match=r"pip install 'cc-tts\[vad\]'"):
         make_process().check()
+
+
+@pytest.mark.parametrize("where", ["calls", "routes"])
+async def test_the_configuration_is_refused_without_the_model(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_route = {"*": RouteConfig(barge_in_speech=SpeechBargeIn())}
+    config = Config(calls=CallsConfig(barge_in_speech=True)) if where == "calls" else Config(routes=by_route)
+    assert startup._check_vad(config) == []
+    monkeypatch.setattr(silero, "_PACKAGE", "no_such_package")
+    with pytest.raises(ConfigError, match=r"pip install 'cc-tts\[vad\]'"):
+        startup._check_vad(config)
+    assert startup._check_vad(Config()) == []
 
 
 async def test_a_process_that_does_not_start_is_tried_again_later(

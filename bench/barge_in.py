@@ -1,9 +1,12 @@
-"""How soon the caller's speech silences a prompt, and what listening costs: a part of :mod:`bench.conversation`.
+"""How soon the caller's speech silences a prompt, and what listening costs: measured at the caller's socket.
+
+    python -m bench.barge_in [--interruptions 60] [--legs 4 12]
 
 The prompt is a tone without gaps, so that its last packet tells when it was cut. The caller speaks with the voices of
 espeak-ng at -24 dBFS, through G.711.
 """
 
+import argparse
 import asyncio
 import contextlib
 import random
@@ -12,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.first_audio import Line, dial
-from bench.lab import Json, LabServer, percentiles
+from bench.lab import Json, LabServer, machine, percentiles, save, show
 from bench.sip_load import cpu_s
 from bench.softphone import SoftphoneProcess
 from cc_tts.config.schema import SpeechBargeIn
@@ -119,6 +122,34 @@ async def _cpu(server: LabServer, num_legs: int) -> dict[str, Any]:
     }
 
 
-async def measure(*, count: int, num_legs: int) -> Json:
-    """Both."""
-    return {"interruptions": await interruptions(count), "cpu_percent_of_a_core_a_leg": await listening_cost(num_legs)}
+async def run(arguments: argparse.Namespace) -> Json:
+    """Interruptions, then each number of legs."""
+    result: Json = {"bench": "barge_in", "machine": machine()}
+    print(f"{arguments.interruptions} interruptions …", flush=True)
+    found = result["interruptions"] = await interruptions(arguments.interruptions)
+    show(
+        "speech into a tone",
+        [
+            ("first packet of speech to silence", found["speech_to_last_packet_ms"]),
+            ("onset that is reported, after that packet", found["onset_off_ms"]),
+        ],
+    )
+    result["cpu_percent_of_a_core_a_leg"] = []
+    for num_legs in arguments.legs:
+        result["cpu_percent_of_a_core_a_leg"].append(cost := await listening_cost(num_legs))
+        print(cost)
+    return result
+
+
+def main() -> None:
+    """Run and save."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--interruptions", type=int, default=60)
+    parser.add_argument("--legs", type=int, nargs="*", default=[4])
+    arguments = parser.parse_args()
+    result = asyncio.run(run(arguments))
+    print(f"\nsaved {save('barge_in', result)}")
+
+
+if __name__ == "__main__":
+    main()

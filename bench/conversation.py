@@ -1,10 +1,9 @@
 """How soon a language model's tokens are heard: measured at the caller's socket.
 
-    python -m bench.conversation [--answers 40] [--whole 5] [--engines espeak onnx] [--interruptions 60] [--legs 4]
+    python -m bench.conversation [--answers 40] [--whole 5] [--engines espeak onnx]
 
 A client writes answers of 67 tokens in 2.1 s into the text stream of one call, as a model does. Of ``--answers`` the first
-words are timed, then they are cleared; ``--whole`` ones are spoken to their end and their underruns counted. Then the
-caller speaks into ``--interruptions`` prompts, and the cost of listening is taken on ``--legs`` calls.
+words are timed, then they are cleared; ``--whole`` ones are spoken to their end and their underruns counted.
 """
 
 import argparse
@@ -16,7 +15,6 @@ from typing import Final
 
 import aiohttp
 
-from bench import barge_in
 from bench.first_audio import Line, dial
 from bench.lab import EventLog, Json, LabServer, machine, percentiles, save, show
 from bench.softphone import SoftphoneProcess
@@ -135,11 +133,6 @@ async def run(arguments: argparse.Namespace) -> Json:
             ],
         )
         print(part["whole"])
-    if arguments.interruptions:
-        print(f"{arguments.interruptions} interruptions by speech, and what {arguments.legs} legs cost …", flush=True)
-        spoken = result["barge_in"] = await barge_in.measure(count=arguments.interruptions, num_legs=arguments.legs)
-        show("by speech", [("first packet of speech to silence", spoken["interruptions"]["speech_to_last_packet_ms"])])
-        print(spoken["cpu_percent_of_a_core_a_leg"])
     return result
 
 
@@ -148,9 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--answers", type=int, default=40)
     parser.add_argument("--whole", type=int, default=5)
-    parser.add_argument("--interruptions", type=int, default=60)
-    parser.add_argument("--legs", type=int, default=4)
-    parser.add_argument("--engines", nargs="*", default=["espeak", "onnx"])
+    parser.add_argument("--engines", nargs="+", default=["espeak", "onnx"])
     arguments = parser.parse_args()
     result = asyncio.run(run(arguments))
     print(f"\nsaved {save('conversation', result)}")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from cc_tts.speech.growing.audio import GrowingAudio
 from cc_tts.speech.growing.text import GrowingText
 from cc_tts.text.pronunciation.replacements import Replacement
 
@@ -91,7 +92,14 @@ class GrowingContent:
     growing: GrowingText
 
 
-Content = TextContent | ToneContent | SilenceContent | SequenceContent | GrowingContent
+@dataclass(frozen=True, slots=True)
+class AudioContent:
+    """Audio of a client that arrives while it is played."""
+
+    growing: GrowingAudio
+
+
+Content = TextContent | ToneContent | SilenceContent | SequenceContent | GrowingContent | AudioContent
 
 
 def texts_of(content: Content) -> tuple[TextContent, ...]:

@@ -59,9 +59,11 @@ class Metrics:
         self.playout_underruns = counter(
             "cctts_playout_underruns", "Times a playout buffer ran dry within an utterance."
         )
+        self.media_streams = gauge("cctts_media_streams", "Open media streams of calls.")
         self.call_audio_dropped = counter(
             "cctts_call_audio_dropped_frames",
-            "Frames of calls that were not passed on: the server (ua) or a client of the audio (client) was too slow.",
+            "Frames of 20 ms that were dropped: the server (ua) or a client (client) took them too slowly, or a client sent "
+            "more than is buffered (talk).",
             "where",
         )
         self.start_threshold = gauge("cctts_start_threshold_seconds", "Audio a playout buffer waits for now.", "engine")

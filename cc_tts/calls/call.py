@@ -32,6 +32,7 @@ from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
 
 if TYPE_CHECKING:
+    from cc_tts.calls.audio.stream import MediaStream
     from cc_tts.calls.text_stream.stream import TextStream
 
 CUT_TIMEOUT_S: Final = 0.5
@@ -75,6 +76,8 @@ class Call:
     local_reason: str | None = None
     lead_in_ms: int = 0
     text_streams: set["TextStream"] = field(default_factory=set)
+    """That are open."""
+    media_streams: set["MediaStream"] = field(default_factory=set)
     """That are open."""
 
     def __post_init__(self) -> None:
@@ -405,14 +408,17 @@ class Call:
         if self.keys.is_repeated(key):
             return
         gather = self.keys.gather
+        digit = "x" if gather is not None and gather.request.sensitive else key.digit
         self.publish(
             types.CallDtmf(
-                digit="x" if gather is not None and gather.request.sensitive else key.digit,
+                digit=digit,
                 duration_ms=key.duration_ms,
                 method=key.method,
                 gather_id=UNSET if gather is None else gather.id,
             )
         )
+        for stream in tuple(self.media_streams):
+            stream.on_key(digit, key.duration_ms)
         self.keys.pressed(key)
 
     def _on_quality(self, report: messages.QualityReport) -> None:
@@ -544,6 +550,8 @@ class Call:
         self.player.close(CompletionCause.CALL_ENDED)
         for stream in tuple(self.text_streams):
             stream.on_call_ended()
+        for media in tuple(self.media_streams):
+            media.on_call_ended(ending.reason)
         self._log.info("call_ended", result=ending.result, reason=ending.reason, sip_code=ending.sip_code)
 
     # ---------------------------------------------------------------------------------------------------------------------
@@ -637,6 +645,14 @@ class Call:
         sip_code = 480 if self.waits_for_answer else None
         with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
             self.end("prompt_finished", sip_code=sip_code, cause=cause.value, tail_ms=tail_ms)
+
+    def end_after_media(self) -> None:
+        """Hang up, since the application has closed the media stream that it was asked for; after the silence that lets what
+        was just sent be heard.
+        """
+        tail_ms = self.services.config.calls.hangup_tail_ms if self.state is CallState.ESTABLISHED else 0
+        with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
+            self.end("media_closed", sip_code=480 if self.waits_for_answer else None, tail_ms=tail_ms)
 
     def _check(self, event: CallEvent) -> None:
         if not self.machine.can(event):

@@ -17,7 +17,8 @@ from cc_tts.errors import ConfigError
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
-Scope = Literal["read", "call", "admin"]
+Scope = Literal["read", "call", "listen", "talk", "admin"]
+MediaDialect = Literal["cc-tts", "twilio"]
 DigestAlgorithm = Literal["SHA-256", "MD5"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
 MAX_PORT = 65_535
@@ -285,6 +286,18 @@ class StreamConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MediaConfig:
+    """``[media]``: the audio of calls over ``GET /v1/calls/{id}/media``."""
+
+    max_per_call: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4
+    max_frame_bytes: Annotated[int, msgspec.Meta(ge=1024, le=4 * 1024 * 1024)] = 262_144
+    max_queued_ms: Annotated[int, msgspec.Meta(ge=100, le=60_000)] = 1000
+    max_buffered_ms: Annotated[int, msgspec.Meta(ge=1000, le=600_000)] = 60_000
+    start_threshold_ms: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 60
+    idle_end_ms: Annotated[int, msgspec.Meta(ge=20, le=60_000)] = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheConfig:
     """``[cache]``: audio of repeated prompts."""
 
@@ -338,6 +351,7 @@ class Config:
     gather: GatherConfig = field(default_factory=GatherConfig)
     vad: VadConfig = field(default_factory=VadConfig)
     stream: StreamConfig = field(default_factory=StreamConfig)
+    media: MediaConfig = field(default_factory=MediaConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     log: LogConfig = field(default_factory=LogConfig)
     routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})
@@ -350,7 +364,7 @@ def listens(config: Config) -> bool:
 
 def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
-    for faults_of in (_sip, _ua, _tls, _rtp, _tts, _playout, _http, _routes, _registration, _peers, _auth):
+    for faults_of in (_sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth):
         for fault in faults_of(config):
             raise ConfigError(fault)
 
@@ -412,6 +426,14 @@ def _playout(config: Config) -> Iterator[str]:
         yield (
             "playout.start_threshold_max_ms is above playout.window_ms: a prompt that waits for so much audio would never "
             "start; raise playout.window_ms"
+        )
+
+
+def _media(config: Config) -> Iterator[str]:
+    if config.media.start_threshold_ms > config.playout.window_ms:
+        yield (
+            "media.start_threshold_ms is above playout.window_ms: audio that waits for so much would never start; raise "
+            "playout.window_ms"
         )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from cc_tts.config.schema import BargeInBySpeech
+from cc_tts.speech.growing.audio import GrowingAudio
 from cc_tts.speech.growing.text import GrowingText
 from cc_tts.text.pronunciation.replacements import Replacement
 
@@ -92,7 +93,14 @@ class GrowingContent:
     growing: GrowingText
 
 
-Content = TextContent | ToneContent | SilenceContent | SequenceContent | GrowingContent
+@dataclass(frozen=True, slots=True)
+class AudioContent:
+    """Audio of a client that arrives while it is played."""
+
+    growing: GrowingAudio
+
+
+Content = TextContent | ToneContent | SilenceContent | SequenceContent | GrowingContent | AudioContent
 
 
 def texts_of(content: Content) -> tuple[TextContent, ...]:

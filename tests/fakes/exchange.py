@@ -6,7 +6,7 @@ from typing import Any, ClassVar, cast
 from cc_tts.calls.events.bus import Event, EventBus, Subscription
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
-from cc_tts.config.schema import CallsConfig, Config, RouteConfig, StreamConfig, TtsConfig
+from cc_tts.config.schema import CallsConfig, Config, MediaConfig, RouteConfig, StreamConfig, TtsConfig
 from cc_tts.metrics import Metrics
 from tests.fakes.fake_engine import FakeEngine, FakeSource
 from tests.fakes.fake_line import FakeClock
@@ -36,6 +36,7 @@ class Exchange:
         max_calls: int = 4,
         max_text_chars: int = 100,
         stream: StreamConfig | None = None,
+        media: MediaConfig | None = None,
         ua: FakeUa | None = None,
         **calls: Any,
     ) -> None:
@@ -43,6 +44,7 @@ class Exchange:
             routes=dict(ROUTES),
             calls=CallsConfig(**calls),
             stream=stream or StreamConfig(),
+            media=media or MediaConfig(),
             tts=TtsConfig(max_text_chars=max_text_chars),
         )
         self.ua = ua or FakeUa(max_calls=max_calls)

@@ -1,6 +1,8 @@
-"""``GET /v1/asyncapi.json``: AsyncAPI 3.0 of the events and of the text stream, made from the structs that are sent."""
+"""``GET /v1/asyncapi.json``: AsyncAPI 3.0 of the events and of the streams of calls, made from what is sent."""
 
 import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +15,9 @@ from cc_tts.api.events.stream import QUERY
 from cc_tts.api.http.bodies import JSON
 from cc_tts.api.http.openapi import REF, plain
 from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.api.media import dialect
+from cc_tts.api.media import stream as media_stream
+from cc_tts.calls.audio import messages as media_messages
 from cc_tts.calls.events.bus import Event
 from cc_tts.calls.events.types import EVENTS, EventData
 from cc_tts.calls.text_stream import messages as text_stream_messages
@@ -31,7 +36,7 @@ _DESCRIPTION: Final = (
     "GET",
     "/v1/asyncapi.json",
     scope=None,
-    summary="The events and the text stream as an AsyncAPI document",
+    summary="The events and the streams of a call as an AsyncAPI document",
     operation_id="getAsyncApi",
     content_types=(JSON,),
 )
@@ -68,41 +73,91 @@ def document() -> dict[str, Any]:
         "security": [{"$ref": "#/components/securitySchemes/bearer"}],
         "messages": [{"$ref": f"#/channels/events/messages/{name}"} for name in messages],
     }
-    stream_channel, stream_operations, stream_messages, stream_schemas = _text_stream()
+    channels: dict[str, Any] = {"events": channel}
+    operations: dict[str, Any] = {"sendEvents": operation}
+    for socket in _CALL_SOCKETS:
+        channels[socket.channel], more_operations, more_messages, more_schemas = _call_socket(socket)
+        operations |= more_operations
+        messages |= more_messages
+        components |= more_schemas
     return {
         "asyncapi": "3.0.0",
         "info": {"title": "cc-tts events", "version": __version__, "description": _DESCRIPTION},
         "defaultContentType": JSON,
-        "channels": {"events": channel, "textStream": stream_channel},
-        "operations": {"sendEvents": operation} | stream_operations,
+        "channels": channels,
+        "operations": operations,
         "components": {
-            "messages": messages | stream_messages,
-            "schemas": plain(components | stream_schemas),
+            "messages": messages,
+            "schemas": plain(components),
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
-def _text_stream() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The text stream of a call: its channel, operations, messages and the schemas of these."""
-    sent, received = text_stream_messages.MESSAGES, text_stream.FRAMES
-    schemas, components = msgspec.json.schema_components([*sent, *received], ref_template=REF)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CallSocket:
+    """A WebSocket of a call. ``sent`` and ``received`` are the messages of each way, after the operation's name and summary;
+    ``prefix`` is before their names.
+    """
+
+    channel: str
+    prefix: str
+    address: str
+    description: str
+    query: Sequence[Query]
+    received: tuple[str, str, Sequence[type[msgspec.Struct]]]
+    sent: tuple[str, str, Sequence[type[msgspec.Struct]]]
+
+
+_CALL_SOCKETS: Final = (
+    _CallSocket(
+        channel="textStream",
+        prefix="stream",
+        address="/v1/calls/{id}/stream",
+        description="A WebSocket, one message in each text frame: text of a language model in, what becomes of it out.",
+        query=text_stream.QUERY,
+        received=("receiveText", "Clients send text and say how it is to be spoken.", text_stream.FRAMES),
+        sent=("sendProgress", "The server says what becomes of the text.", text_stream_messages.MESSAGES),
+    ),
+    _CallSocket(
+        channel="mediaStream",
+        prefix="media",
+        address="/v1/calls/{id}/media",
+        description="A WebSocket: PCM in binary messages, both ways, and these messages in text frames. With "
+        "dialect=twilio the messages are those of Twilio Media Streams.",
+        query=media_stream.QUERY,
+        received=(
+            "receiveAudio",
+            "Clients send PCM in binary messages, and say how it is to be played.",
+            dialect.FRAMES,
+        ),
+        sent=(
+            "sendAudio",
+            "The server sends PCM in binary messages, and what happens besides.",
+            media_messages.MESSAGES,
+        ),
+    ),
+)
+
+
+def _call_socket(socket: _CallSocket) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Its channel, operations, messages and the schemas of these."""
+    kinds = (*socket.sent[2], *socket.received[2])
+    schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
     messages: dict[str, Any] = {}
-    for kind, schema in zip((*sent, *received), schemas, strict=True):
+    for kind, schema in zip(kinds, schemas, strict=True):
         summary = " ".join((inspect.getdoc(kind) or "").split())
         described = {"name": kind.__struct_config__.tag, "title": kind.__name__, "summary": summary, "payload": schema}
-        messages[f"stream.{kind.__name__}"] = plain(described)
-    refs = {name: {"$ref": f"#/components/messages/{name}"} for name in messages}
-    queries = {each.name: _query(each) for each in text_stream.QUERY}
+        messages[f"{socket.prefix}.{kind.__name__}"] = plain(described)
     channel = {
-        "address": "/v1/calls/{id}/stream",
-        "description": "A WebSocket, one message in each text frame: text of a language model in, what becomes of it out.",
+        "address": socket.address,
+        "description": socket.description,
         "parameters": {"id": {"description": "The id of the call."}},
-        "messages": refs,
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
         "bindings": {
             "ws": {
                 "method": "GET",
-                "query": {"type": "object", "properties": queries},
+                "query": {"type": "object", "properties": {each.name: _query(each) for each in socket.query}},
                 "bindingVersion": "0.1.0",
             }
         },
@@ -111,14 +166,13 @@ def _text_stream() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict
         name: {
             "action": action,
             "summary": summary,
-            "channel": {"$ref": "#/channels/textStream"},
+            "channel": {"$ref": f"#/channels/{socket.channel}"},
             "security": [{"$ref": "#/components/securitySchemes/bearer"}],
-            "messages": [{"$ref": f"#/channels/textStream/messages/stream.{kind.__name__}"} for kind in kinds],
+            "messages": [
+                {"$ref": f"#/channels/{socket.channel}/messages/{socket.prefix}.{kind.__name__}"} for kind in kinds
+            ],
         }
-        for name, action, kinds, summary in (
-            ("receiveText", "receive", received, "Clients send text and say how it is to be spoken."),
-            ("sendProgress", "send", sent, "The server says what becomes of the text."),
-        )
+        for action, (name, summary, kinds) in (("receive", socket.received), ("send", socket.sent))
     }
     return channel, operations, messages, components
 

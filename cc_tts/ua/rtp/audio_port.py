@@ -113,7 +113,7 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
             frame.buf = pj.ByteVector(data)
 
     def onFrameReceived(self, frame: Any) -> None:
-        """REAL-TIME. Called by PJMEDIA with the caller's audio while the call's media is connected to this port. Lost packets,
+        """REAL-TIME. Called by PJMEDIA with the caller's audio while the call is connected to this port. Lost packets,
         telephone events and a sender that pauses are silence in it.
         """
         received = self._received

@@ -96,12 +96,14 @@ async def test_scopes() -> None:
         ('{"type": "start", "text": "a"}', "malformed"),
         ('{"type": "start", "voice": "nobody"}', "unknown_voice"),
         ('{"type": "start", "lexicons": ["none"]}', "unknown_lexicon"),
-        ('{"type": "start", "barge_in": {"speech": true}}', "unprocessable"),
+        ('{"type": "start", "barge_in": {"speech": true}}', "speech_not_heard"),
+        ('{"type": "start", "barge_in": {"speech": {"min_speech_ms": 0}}}', "malformed"),
         ('{"type": "tokens", "text": "a\\u0000b"}', "unprocessable"),
         (json.dumps({"type": "tokens", "text": "a" * 1001}), "text_too_long"),
     ],
 )
 async def test_what_cannot_be_followed_is_answered_and_the_stream_goes_on(api: Served, frame: str, code: str) -> None:
+    api.exchange.vad.is_installed = False
     async with api.connect() as socket:
         await socket.send_str(frame)
         error = await told(socket, "error")

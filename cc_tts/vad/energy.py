@@ -58,6 +58,8 @@ class EnergyGate:
     def sent(self, at_ns: int, level_dbfs: float) -> None:
         """A window of what we send."""
         self._sent.append((at_ns, level_dbfs))
+        while self._sent[0][0] < at_ns - 2 * ECHO_NS:  # what is received comes later, if at all
+            self._sent.popleft()
 
     def threshold_dbfs(self, at_ns: int, *, is_speaking: bool = False) -> float:
         """What a received window must reach to be the caller's, who may be speaking already."""

@@ -77,6 +77,19 @@ async def test_speech_stops_the_prompt(server: Server, phone: SoftphoneProcess, 
     assert 'cctts_barge_in_seconds_count{by="speech"}' in metrics
 
 
+async def test_speech_is_heard_at_16_khz_as_well(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    settings = {"rtp__clock_rate_hz": "16000", "calls__barge_in_speech": "true"}
+    async with server_with(tmp_path, **settings) as server, server.events() as log:
+        call_id = await called(server, phone, log)
+        spoken = await speak(server, call_id, log)
+        await asyncio.sleep(1.0)
+        await phone.say(octets(tmp_path, said()))
+        complete = await log.wait("speak.complete", utterance_id=spoken)
+        await log.wait("call.speech_stopped")
+        await phone.hangup()
+    assert complete["data"]["interrupted_by"] == "speech"
+
+
 async def test_other_sounds_stop_nothing(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
     noises = octets(tmp_path, cough(), silence(700), sound("dtmf:159#", 800), silence(700), said("mhm")[:1600])
     async with server.events() as log:

@@ -84,6 +84,13 @@ def test_the_loss_of_the_echo_is_learned(loss_db: float) -> None:
     assert line.threshold > -14.0 - loss_db
 
 
+def test_what_was_sent_long_ago_is_forgotten_though_nothing_is_received() -> None:
+    gate = EnergyGate()
+    for number in range(1000):
+        gate.sent(number * WINDOW_NS, -14.0)
+    assert len(gate._sent) <= 2 * ECHO_NS // WINDOW_NS + 1
+
+
 def test_where_nothing_comes_back_a_soft_caller_is_heard() -> None:
     assert Line().run(200, -70.0, sent=-14.0).threshold == MIN_LEVEL_DBFS + PLAYING_DB
 

@@ -111,7 +111,12 @@ class TwilioDialect:
             "callSid": start.call_id,
             "tracks": [_TRACKS[each] for each in self._ms],
             "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": RATE_HZ, "channels": 1},
-            "customParameters": {**start.headers, **start.metadata, "from": start.caller, "to": start.callee},
+            "customParameters": {
+                **start.headers,
+                **start.metadata,
+                "from_number": start.caller,
+                "to_number": start.callee,
+            },
         }
 
     def _media(self, direction: AudioDirection, frame: bytes) -> str:

@@ -49,8 +49,8 @@ MAX_MARKS: Final = 1000
 
 
 class Talk:
-    """``send`` gets the messages for the client and must do nothing but queue them. ``barge_in_dtmf`` is of its utterances;
-    ``None``: as the call has it.
+    """``send`` gets the messages for the client and must do nothing but queue them. ``barge_in_dtmf`` is of its utterances,
+    for keys and for speech; ``None``: as the call has it.
     """
 
     def __init__(
@@ -187,7 +187,8 @@ class Talk:
             idle_end_s=self._config.idle_end_ms / 1000,
             on_taken=self._update_pause,
         )
-        prompt = Prompt(content=AudioContent(growing), barge_in_dtmf=self._barge_in_dtmf)
+        may_interrupt = self._barge_in_dtmf
+        prompt = Prompt(content=AudioContent(growing), barge_in_dtmf=may_interrupt, barge_in_speech=may_interrupt)
         utterance = self._call.speak(prompt)
         utterance.watcher = self
         self._open = self._live[utterance.id] = _Live(utterance, growing, HalfBand(self._rate_hz, self._line.rate_hz))

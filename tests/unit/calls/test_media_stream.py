@@ -18,7 +18,7 @@ from cc_tts.calls.gather import GatherRequest
 from cc_tts.calls.utterance import CompletionCause
 from cc_tts.config.schema import MediaConfig
 from cc_tts.errors import CapacityExceeded, MalformedRequest, QueueFull, UserAgentUnavailable, WrongState
-from cc_tts.speech.prompt import Prompt, TextContent
+from cc_tts.speech.prompt import Prompt, PromptDefaults, TextContent
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import messages
@@ -388,12 +388,14 @@ async def test_a_client_that_never_pauses_is_heard_again_after_two_seconds(stage
 
 
 @staged()
-async def test_audio_may_be_protected_from_keys(stage: Stage) -> None:
+async def test_audio_may_be_protected_from_keys_and_speech(stage: Stage) -> None:
+    stage.call.update(defaults=PromptDefaults(barge_in_speech=True), metadata={})
     client = Client(stage, barge_in_dtmf=False)
     client.talk.audio(sound(500))
     client.talk.end()
     await asyncio.sleep(0.1)
     stage.ua.digit(stage.call.id, "1", at_ns=stage.clock.now_ns())
+    stage.exchange.vad.started(stage.call.id, stage.clock.now_ns())
     await stage.until_quiet()
     assert client.kinds() == ["speak.started", "dtmf", "speak.complete"]
 

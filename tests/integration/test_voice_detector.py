@@ -103,6 +103,15 @@ def test_speech_is_heard_from_its_onset(who: str, level_dbfs: float, rest: Calla
     assert heard.known_ms - heard.onset_ms <= 300 + WINDOW_MS + 100, "in the next window that is no plosive's closure"
 
 
+@pytest.mark.parametrize("level_dbfs", [-12.0, -24.0, -36.0])
+@pytest.mark.parametrize("ratio_db", [10, 20])
+def test_speech_is_heard_in_noise(ratio_db: int, level_dbfs: float) -> None:
+    speech = said(level_dbfs=level_dbfs)
+    around = noise(len(speech) / 8 + 4000, level_dbfs - ratio_db)
+    (heard,) = listen(line_pcm(mixed(around, np.concatenate((silence(3000), speech)))))
+    assert heard.onset_ms == pytest.approx(3000, abs=ONSET_MS)
+
+
 def test_wideband_speech_is_heard() -> None:
     rate_hz = 16_000
     speech = said(rate_hz=rate_hz)

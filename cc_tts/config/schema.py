@@ -425,7 +425,7 @@ def _media_url(user: str, route: RouteConfig) -> Iterator[str]:
         is_usable = url.scheme in ("ws", "wss") and bool(url.hostname) and not url.fragment and url.port != 0
     except ValueError:
         is_usable = False
-    if not is_usable or not route.media_url.isascii() or not route.media_url.isprintable():
+    if not is_usable or not re.fullmatch("[!-~]+", route.media_url):
         yield f"routes.{user}.media_url is not a URL of a WebSocket, as in wss://app.example.com/calls"
     if route.answer != "now":
         yield f'routes.{user}.media_url: the call is answered when the application is connected, so leave answer = "now"'

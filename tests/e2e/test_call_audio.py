@@ -5,6 +5,7 @@ import contextlib
 import json
 import random
 import signal
+import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from cc_tts.media.g711 import alaw_decode, ulaw_decode, ulaw_encode
+from tests.architecture.state_tables import ROOT
+from tests.e2e.children import Child
 from tests.e2e.configured import server_with, ua_pid, until_readyz
 from tests.e2e.media_client import media
 from tests.e2e.peers import HOST
@@ -25,6 +28,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(120)
 TEN_SECONDS = 500
 """Packets."""
 MAX_TRIES = 5
+SILENCE = b"\xff" * 160
 Payloads = Sequence[bytes]
 
 
@@ -333,6 +337,25 @@ async def test_nothing_that_is_said_or_pressed_is_logged(server: Server) -> None
     assert "a-secret-name" not in server.log
     assert '"digit"' not in server.log
     assert "media_stream_opened" in server.log
+
+
+async def test_the_example_of_the_documents_is_an_echo(server: Server, tmp_path: Path) -> None:
+    page = (ROOT / "docs/for-voice-agent-developers.md").read_text(encoding="utf-8")
+    script = tmp_path / "example.py"
+    script.write_text(page.partition("\n## Media stream\n")[2].partition("```python\n")[2].partition("```")[0])
+    said = noise(100, seed=9)
+    async with RtpPeer() as phone, talking(server, phone) as (caller, to, call):
+        child = await Child.start([sys.executable, str(script), server.url, call["id"]], log_path=tmp_path / "echo.log")
+        async with asyncio.timeout(30):
+            while all(each.payload == SILENCE for each in phone.heard):  # the example is not connected yet
+                await say(phone, to, noise(10))
+        await say(phone, to, [*said, *[SILENCE] * 25])
+        assert (await caller.bye()).status == 200
+        assert await child.wait(30) == 0, child.log
+    heard = b"".join(packet.payload for packet in phone.heard)
+    assert sum(ulaw_encode(ulaw_decode(each)) in heard for each in said) > 20
+    assert child.log.splitlines()[0].strip() == "start"
+    assert child.log.splitlines()[-1] == "stop remote_hangup"
 
 
 async def test_a_route_connects_to_its_application(tmp_path: Path) -> None:

@@ -60,6 +60,9 @@ class Metrics:
             "cctts_playout_underruns", "Times a playout buffer ran dry within an utterance."
         )
         self.media_streams = gauge("cctts_media_streams", "Open media streams of calls.")
+        self.media_connections = counter(
+            "cctts_media_connections", "Connections to the media_url of a route: connected or failed.", "result"
+        )
         self.call_audio_dropped = counter(
             "cctts_call_audio_dropped_frames",
             "Frames of 20 ms that were dropped: the server (ua) or a client (client) took them too slowly, or a client sent "

@@ -19,6 +19,7 @@ from cc_tts import __version__, logs, port_owner, startup
 from cc_tts.api.app import build_app, set_tokens
 from cc_tts.api.context import ApiContext
 from cc_tts.api.http.connections import Listener
+from cc_tts.api.media.dial_back import DialBack
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
@@ -79,6 +80,7 @@ class Server:
             history_size=config.http.event_history_size,
             node=config.server.node_name,
         )
+        self.dial_back = DialBack(config, self.metrics)
         self.registry = CallRegistry(
             CallServices(
                 config=config,
@@ -88,6 +90,7 @@ class Server:
                 events=self.events,
                 metrics=self.metrics,
                 clock=clock,
+                dial_back=self.dial_back.dial,
             )
         )
         self.app = build_app(
@@ -144,6 +147,7 @@ class Server:
                 reloading.cancel()
             await self.ua.stop()
             await self.vad.stop()
+            await self.dial_back.stop()
             self.events.close()
             await self._listener.stop()
             await self.cached_source.stop()

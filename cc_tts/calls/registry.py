@@ -322,11 +322,14 @@ class CallRegistry:
             _refuse(call, error)
 
     def _greet(self, call: Call, decision: routing.RouteDecision) -> None:
-        if decision.answer == "now":
+        if decision.answer == "now" and not decision.media_url:
             call.accept()
             return
         self._ua.send(messages.Ring(call.id))
-        if decision.answer == "ring":
+        if decision.media_url:
+            unreachable = partial(_nobody_answered, call, decision.unanswered, "media_unreachable")
+            self._services.dial_back(call, decision.media_url, decision.media_dialect, on_failed=unreachable)
+        elif decision.answer == "ring":
             call.after(decision.ring_ms / 1000, call.accept)
         else:
             timeout_s = self._config.calls.manual_answer_timeout_s
@@ -374,12 +377,12 @@ def _parties(call: Call) -> dict[str, Any]:
     return {name: getattr(call, name) for name in names}
 
 
-def _nobody_answered(call: Call, greeting: Prompt | None) -> None:
-    """The application did not answer in time: answer with ``greeting`` in its place, if there is one."""
+def _nobody_answered(call: Call, greeting: Prompt | None, reason: str = "not_answered") -> None:
+    """The application did not answer in time or cannot be reached: answer with ``greeting`` instead, if there is one."""
     if not call.waits_for_answer:
         return
     if greeting is None:
-        call.end("not_answered", sip_code=480)
+        call.end(reason, sip_code=480)
         return
     try:
         call.speak(greeting)

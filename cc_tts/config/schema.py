@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -295,6 +296,7 @@ class MediaConfig:
     max_buffered_ms: Annotated[int, msgspec.Meta(ge=1000, le=600_000)] = 60_000
     start_threshold_ms: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 60
     idle_end_ms: Annotated[int, msgspec.Meta(ge=20, le=60_000)] = 500
+    connect_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,6 +332,8 @@ class RouteConfig:
     language: str = ""
     then: Literal["stay", "hangup"] = "stay"
     barge_in_speech: BargeInBySpeech | Literal[""] = ""
+    media_url: Annotated[str, msgspec.Meta(max_length=2048)] = field(default="", repr=False)
+    media_dialect: MediaDialect = "cc-tts"
     lead_in_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_LEAD_IN_MS)] = 0
 
 
@@ -449,8 +453,27 @@ def _http(config: Config) -> Iterator[str]:
 
 def _routes(config: Config) -> Iterator[str]:
     for user, route in config.routes.items():
-        if route.unanswered_greeting and route.answer != "manual":
-            yield f'routes.{user}.unanswered_greeting is for answer = "manual"; with "{route.answer}" every call is answered'
+        if route.unanswered_greeting and route.answer != "manual" and not route.media_url:
+            yield (
+                f'routes.{user}.unanswered_greeting is for answer = "manual" and for media_url; with "{route.answer}" every '
+                "call is answered"
+            )
+        if route.media_url:
+            yield from _media_url(user, route)
+
+
+def _media_url(user: str, route: RouteConfig) -> Iterator[str]:
+    try:
+        url = urlsplit(route.media_url)
+        is_usable = url.scheme in ("ws", "wss") and bool(url.hostname) and not url.fragment and url.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable or not re.fullmatch("[!-~]+", route.media_url):
+        yield f"routes.{user}.media_url is not a URL of a WebSocket, as in wss://app.example.com/calls"
+    if route.answer != "now":
+        yield f'routes.{user}.media_url: the call is answered when the application is connected, so leave answer = "now"'
+    if route.then == "hangup":
+        yield f'routes.{user}.media_url: the application ends the call, so leave then = "stay"'
 
 
 def _registration(config: Config) -> Iterator[str]:

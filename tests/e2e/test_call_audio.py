@@ -2,16 +2,22 @@
 
 import asyncio
 import contextlib
+import json
 import random
 import signal
+import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
+from aiohttp import WSMsgType, web
 
 from cc_tts.media.g711 import alaw_decode, ulaw_decode, ulaw_encode
+from tests.architecture.state_tables import ROOT
+from tests.e2e.children import Child
 from tests.e2e.configured import server_with, ua_pid, until_readyz
 from tests.e2e.media_client import media
+from tests.e2e.peers import HOST
 from tests.e2e.raw_rtp import PACKET_MS, Address, RtpPeer
 from tests.e2e.raw_sip import SDP, RawCaller
 from tests.e2e.server_under_test import Json, Server
@@ -22,6 +28,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.both_builds, pytest.mark.timeout(120)
 TEN_SECONDS = 500
 """Packets."""
 MAX_TRIES = 5
+SILENCE = b"\xff" * 160
 Payloads = Sequence[bytes]
 
 
@@ -330,3 +337,76 @@ async def test_nothing_that_is_said_or_pressed_is_logged(server: Server) -> None
     assert "a-secret-name" not in server.log
     assert '"digit"' not in server.log
     assert "media_stream_opened" in server.log
+
+
+async def test_the_example_of_the_documents_is_an_echo(server: Server, tmp_path: Path) -> None:
+    page = (ROOT / "docs/for-voice-agent-developers.md").read_text(encoding="utf-8")
+    script = tmp_path / "example.py"
+    script.write_text(page.partition("\n## Media stream\n")[2].partition("```python\n")[2].partition("```")[0])
+    said = noise(100, seed=9)
+    async with RtpPeer() as phone, talking(server, phone) as (caller, to, call):
+        child = await Child.start([sys.executable, str(script), server.url, call["id"]], log_path=tmp_path / "echo.log")
+        async with asyncio.timeout(30):
+            while all(each.payload == SILENCE for each in phone.heard):  # the example is not connected yet
+                await say(phone, to, noise(10))
+        await say(phone, to, [*said, *[SILENCE] * 25])
+        assert (await caller.bye()).status == 200
+        assert await child.wait(30) == 0, child.log
+    heard = b"".join(packet.payload for packet in phone.heard)
+    assert sum(ulaw_encode(ulaw_decode(each)) in heard for each in said) > 20
+    assert child.log.splitlines()[0].strip() == "start"
+    assert child.log.splitlines()[-1] == "stop remote_hangup"
+
+
+async def test_a_route_connects_to_its_application(tmp_path: Path) -> None:
+    told: list[Json] = []
+    heard, spoken = bytearray(), ulaw_decode(b"".join(noise(50, seed=7)))
+
+    async def application(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for message in socket:
+            if message.type is WSMsgType.TEXT:
+                told.append(json.loads(message.data))
+            else:
+                heard.extend(message.data)
+            if ulaw_decode(said[20]) in heard:
+                await socket.send_bytes(spoken)
+                break
+        return socket
+
+    app = web.Application()
+    app.router.add_get("/calls", application)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, HOST, 0).start()
+    url = f"ws://{HOST}:{runner.addresses[0][1]}/calls?secret=4711"
+    said = noise(100, seed=8)
+    try:
+        async with server_with(tmp_path, routes__silent__media_url=url) as server, RtpPeer() as phone:
+            async with RawCaller("silent", server.sip_port) as caller:
+                caller.invite(rtp_port=phone.port)
+                answer = await caller.final()
+                assert answer.status == 200
+                caller.ack()
+                speaking = asyncio.create_task(say(phone, media_address(answer), said))
+                await caller.request("BYE", timeout_s=20)
+                await speaking
+            ended = await server.until_terminated()
+            assert (ended["ending"]["result"], ended["ending"]["reason"]) == ("completed", "media_closed")
+            assert "4711" not in server.log
+    finally:
+        await runner.cleanup()
+    assert told[0]["call_id"] == ended["id"]
+    # the last samples are faded: nothing followed them at first
+    assert ulaw_encode(spoken)[:7900] in b"".join(packet.payload for packet in phone.heard)
+
+
+async def test_a_route_whose_application_is_not_there(tmp_path: Path) -> None:
+    async with server_with(tmp_path, routes__silent__media_url=f"ws://{HOST}:9/calls") as server:
+        async with RawCaller("silent", server.sip_port) as caller:
+            caller.invite()
+            assert (await caller.final()).status == 480
+            caller.ack()
+        ended = await server.until_terminated()
+        assert (ended["ending"]["result"], ended["ending"]["reason"]) == ("rejected", "media_unreachable")

@@ -1,12 +1,14 @@
 """A registry between a made-up UA process and a made-up engine."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
+from cc_tts.calls.call import Call
 from cc_tts.calls.events.bus import Event, EventBus, Subscription
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
-from cc_tts.config.schema import CallsConfig, Config, MediaConfig, RouteConfig, StreamConfig, TtsConfig
+from cc_tts.config.schema import CallsConfig, Config, MediaConfig, MediaDialect, RouteConfig, StreamConfig, TtsConfig
 from cc_tts.metrics import Metrics
 from tests.fakes.fake_engine import FakeEngine, FakeSource
 from tests.fakes.fake_line import FakeClock
@@ -22,6 +24,10 @@ ROUTES = {
     "office": RouteConfig(answer="manual", unanswered_greeting="We are away"),
     "german": RouteConfig(voice="de", language="de-DE"),
     "wrong": RouteConfig(voice="nobody"),
+    "app": RouteConfig(media_url="ws://127.0.0.1:9/call", greeting="Good morning"),
+    "office-app": RouteConfig(
+        media_url="ws://127.0.0.1:9/call", media_dialect="twilio", unanswered_greeting="We are away"
+    ),
 }
 
 
@@ -54,6 +60,7 @@ class Exchange:
         self.clock = FakeClock()
         self.metrics = Metrics()
         self.events = EventBus(self.clock)
+        self.dialled: list[tuple[Call, str, MediaDialect, Callable[[], None]]] = []
         cast("Any", self.source).engine = self.engine
         self.registry = CallRegistry(
             CallServices(
@@ -64,10 +71,14 @@ class Exchange:
                 events=self.events,
                 metrics=self.metrics,
                 clock=self.clock,
+                dial_back=self._dial_back,
             )
         )
         self._subscription: Subscription = self.events.subscribe(max_queued=1_000_000)
         self.opened.append(self)
+
+    def _dial_back(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
+        self.dialled.append((call, url, dialect, on_failed))
 
     @property
     def seen(self) -> list[Event]:

@@ -48,6 +48,7 @@ class Stage:
             events=EventBus(self.clock),
             metrics=Metrics(),
             clock=self.clock,
+            dial_back=cast("Any", None),
         )
         self.player = PromptPlayer(
             "c", services, on_complete=self.completed.append, on_marks=lambda _, marks: self.marks.extend(marks)

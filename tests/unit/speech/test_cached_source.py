@@ -627,6 +627,7 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
         events=EventBus(FakeClock()),
         metrics=desk.metrics,
         clock=FakeClock(),
+        dial_back=cast("Any", None),
     )
     player = PromptPlayer("c", services, on_complete=completed.append, on_marks=lambda *_: None)
     line.listener = player

@@ -1,15 +1,19 @@
 """The scripts of the tutorials against a server and the softphone."""
 
 import asyncio
+import csv
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from bench.softphone import SoftphoneProcess
+from cc_tts.ua import pjsua2_build
 from tests.architecture.state_tables import ROOT
 from tests.e2e.children import Child
-from tests.e2e.configured import of_kind, until
+from tests.e2e.configured import of_kind, server_with, until
+from tests.e2e.peers import HOST, Sipp
 from tests.e2e.server_under_test import Server
 
 pytestmark = pytest.mark.e2e
@@ -75,3 +79,35 @@ async def test_the_voice_agent_keeps_what_was_heard(server: Server, phone: Softp
     assert "tomorrow" not in heard
     assert key == "('user', 'pressed 5')"
     assert answered == f"('assistant', '{answer}')"
+
+
+@pytest.mark.parametrize(
+    ("confirming", "refusing", "at_once"), [pytest.param(9, 3, 3, id="wheel"), pytest.param(80, 20, 10, id="server")]
+)
+async def test_a_campaign_reminds_everybody(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    confirming: int,
+    refusing: int,
+    at_once: int,
+) -> None:
+    if confirming > pjsua2_build.WHEEL_MAX_CALLS * 3:
+        request.getfixturevalue("server_build")
+    else:
+        monkeypatch.setenv(pjsua2_build.VARIABLE, "wheel")
+    keys = await Sipp.answer("uas_press_key", folder=tmp_path, calls=confirming, pause_ms=300, limit_s=120)
+    refuses = await Sipp.answer("uas_refuse", folder=tmp_path, calls=refusing, limit_s=120)
+    people, results = tmp_path / "people.csv", tmp_path / "results.csv"
+    targets = [keys.port] * confirming + [refuses.port] * refusing
+    people.write_text(
+        "to,name,when\n" + "".join(f"sip:p{n}@{HOST}:{port},Ann,May 3\n" for n, port in enumerate(targets))
+    )
+    async with server_with(tmp_path) as server:
+        argv = [sys.executable, str(ROOT / "examples/campaign.py"), server.url, str(people), str(results)]
+        campaign = await Child.start([*argv, "--at-once", str(at_once)], log_path=tmp_path / "campaign.log")
+        assert await campaign.wait(120) == 0, campaign.log
+        await keys.passed()
+        await refuses.passed()
+    with results.open(newline="") as file:
+        assert Counter(row["result"] for row in csv.DictReader(file)) == {"confirmed": confirming, "overload": refusing}

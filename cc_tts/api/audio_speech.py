@@ -103,7 +103,6 @@ class ClientGone(ConnectionError):
     "POST",
     "/v1/audio/speech",
     scope="call",
-    operation_id="createSpeech",
     content_types=("audio/wav", "audio/pcm", "audio/basic"),
     errors=(CapacityExceeded, Draining, EngineFailed, *OF_TEXT),
     examples={
@@ -112,7 +111,7 @@ class ClientGone(ConnectionError):
     },
     streams=True,
 )
-async def audio_speech(request: web.Request, body: schemas.AudioSpeech) -> web.StreamResponse:
+async def create_speech(request: web.Request, body: schemas.AudioSpeech) -> web.StreamResponse:
     """Speech without a call, streamed during synthesis (Idempotency-Key has no effect)."""
     context = request.app[CONTEXT]
     started_ns = context.clock.now_ns()

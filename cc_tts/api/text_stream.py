@@ -40,18 +40,11 @@ MAX_FRAMES_PER_S: Final = 1000
 MAX_FAULTS: Final = 20
 MAX_QUEUED_OUT: Final = 2000
 """Messages that wait for a client that does not read."""
-QUERY: Final = (
-    Query(
-        name="words",
-        description="true: each word is reported when it is heard.",
-        schema={"type": "string", "enum": ["true", "false"]},
-    ),
-    Query(
-        name="on_close",
-        description="When the socket closes, what was not heard is spoken (end), or dropped (clear).",
-        schema={"type": "string", "enum": ["end", "clear"]},
-    ),
+_WORDS: Final = Query("words", "true: each word is reported when it is heard.", ("true", "false"))
+_ON_CLOSE: Final = Query(
+    "on_close", "When the socket closes, what was not heard is spoken (end), or dropped (clear).", ("end", "clear")
 )
+QUERY: Final = (_WORDS, _ON_CLOSE)
 
 ROUTES: Final = RouteTable("Speech")
 
@@ -111,18 +104,17 @@ _DECODER: Final = msgspec.json.Decoder(StartUtterance | Tokens | Flush | Clear |
     "GET",
     "/v1/calls/{id}/stream",
     scope="call",
-    operation_id="streamText",
     status=101,
     content_types=(),
     query=QUERY,
     errors=(*ON_A_CALL, UpgradeRequired, CapacityExceeded, Unprocessable),
     streams=True,
 )
-async def text_stream(request: web.Request) -> web.StreamResponse:
+async def stream_text(request: web.Request) -> web.StreamResponse:
     """Text that is spoken as it arrives, over a WebSocket."""
     context, call = request.app[CONTEXT], call_of(request)
-    has_words = _choice(request, "words", ("false", "true")) == "true"
-    clears = _choice(request, "on_close", ("end", "clear")) == "clear"
+    has_words = _WORDS.choice(request, default="false") == "true"
+    clears = _ON_CLOSE.choice(request, default="end") == "clear"
     socket = web.WebSocketResponse(
         autoping=False,
         timeout=websocket.CLOSE_TIMEOUT_S,
@@ -153,14 +145,6 @@ async def text_stream(request: web.Request) -> web.StreamResponse:
         context.metrics.text_streams.dec()
         log.info("text_stream_closed", call_id=call.id)
     return socket
-
-
-def _choice(request: web.Request, name: str, choices: tuple[str, str]) -> str:
-    """A query parameter; the first choice if it is left out."""
-    asked = request.query.get(name, choices[0])
-    if asked not in choices:
-        raise Unprocessable(f"{name} is {' or '.join(choices)}")
-    return asked
 
 
 class Outbox:

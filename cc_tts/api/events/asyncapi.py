@@ -27,16 +27,9 @@ _DESCRIPTION: Final = (
 )
 
 
-@ROUTES.add(
-    "GET",
-    "/v1/asyncapi.json",
-    scope=None,
-    summary="The events and the text stream as an AsyncAPI document",
-    operation_id="getAsyncApi",
-    content_types=(JSON,),
-)
-async def asyncapi_json(request: web.Request) -> web.Response:
-    """Send the document that was made when the application was built."""
+@ROUTES.add("GET", "/v1/asyncapi.json", scope=None)
+async def get_async_api(request: web.Request) -> web.Response:
+    """The events and the text stream as an AsyncAPI document."""
     return web.Response(body=request.app[DOCUMENT], content_type=JSON)
 
 

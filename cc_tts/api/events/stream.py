@@ -17,17 +17,9 @@ from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest
 
 MAX_CALL_ID_CHARS: Final = 200
 QUERY: Final = (
-    Query(name="call_id", description="Only events of this call.", schema={"type": "string"}),
-    Query(
-        name="types",
-        description=f"Only these types, separated by commas: {', '.join(EVENTS)}.",
-        schema={"type": "string"},
-    ),
-    Query(
-        name="since",
-        description="The id of an event: begin with the one after it. The header Last-Event-ID goes before it.",
-        schema={"type": "string"},
-    ),
+    Query("call_id", "Only events of this call."),
+    Query("types", f"Only these types, separated by commas: {', '.join(EVENTS)}."),
+    Query("since", "The id of an event: begin with the one after it. The header Last-Event-ID goes before it."),
 )
 
 ROUTES: Final = RouteTable("Events")
@@ -44,14 +36,13 @@ class _Filters(TypedDict):
     "GET",
     "/v1/events",
     scope="read",
-    operation_id="streamEvents",
     status=101,
     content_types=(server_sent.CONTENT_TYPE,),
     query=QUERY,
     errors=(UpgradeRequired, CapacityExceeded, EventsGone),
     streams=True,
 )
-async def events(request: web.Request) -> web.StreamResponse:
+async def stream_events(request: web.Request) -> web.StreamResponse:
     """Events as they happen, over a WebSocket, or as server-sent events for Accept: text/event-stream."""
     context = request.app[CONTEXT]
     bus, metrics = context.registry.events, context.metrics

@@ -38,15 +38,8 @@ _RETRY_AFTER: Final = {
 }
 
 
-@ROUTES.add(
-    "GET",
-    "/v1/openapi.json",
-    scope=None,
-    summary="This document",
-    operation_id="getOpenApi",
-    content_types=(JSON,),
-)
-async def openapi_json(request: web.Request) -> web.Response:
+@ROUTES.add("GET", "/v1/openapi.json", scope=None, summary="This document")
+async def get_open_api(request: web.Request) -> web.Response:
     """Send the document that was made when the application was built."""
     return web.Response(body=request.app[DOCUMENT], content_type=JSON)
 

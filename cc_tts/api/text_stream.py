@@ -25,7 +25,7 @@ from cc_tts.api.events import websocket
 from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, text_faults
+from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, check_text
 from cc_tts.calls.text_stream.messages import StreamError, StreamId, StreamMessage
 from cc_tts.calls.text_stream.stream import TextStream
 from cc_tts.errors import CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
@@ -63,7 +63,7 @@ class StartUtterance(PromptFields, frozen=True, tag_field="type", tag="start"):
 
     def prompt(self) -> Prompt:
         """The prompt, whose text is still to come; raises ``Unprocessable`` for an option that is not in this version."""
-        return self.to_prompt(TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons), [])
+        return self.to_prompt(TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons))
 
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="type"):
@@ -277,8 +277,7 @@ class _Serving:
             case StartUtterance():
                 stream.start(frame.prompt())
             case Tokens(text=text, id=message_id):
-                if faults := text_faults(text, "/text"):
-                    raise Unprocessable.about(*faults)
+                check_text(text, "/text")
                 stream.tokens(text, None if message_id is UNSET else message_id)
             case Flush():
                 stream.flush()

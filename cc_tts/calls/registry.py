@@ -54,8 +54,8 @@ class OriginateRequest:
     voice: str | None = None
     prompt: Prompt | None = None
     call_id: str | None = None
-    display_name: str = ""
-    asserted_identity: str = ""
+    display_name: str | None = None
+    asserted_identity: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     client_state: str | None = None
 
@@ -160,7 +160,7 @@ class CallRegistry:
                 to=request.to,
                 from_=request.from_ or "",
                 headers=request.headers | asserted,
-                display_name=request.display_name,
+                display_name=request.display_name or "",
             )
         )
         self._add(call)

@@ -53,6 +53,7 @@ _VOLUMES_DB: Final = {
     "silent": -math.inf, "x-soft": -12.0, "soft": -6.0, "medium": 0.0, "default": 0.0, "loud": 6.0, "x-loud": 12.0,
 }  # fmt: skip
 _MAX_GAIN_DB: Final = 20.0
+_NO_STYLE: Final = TextContent("")
 _BLEEP: Final = ToneContent("1000", 400)
 _TIME: Final = re.compile(r"\+?(\d{1,6}(?:\.\d{0,6})?|\.\d{1,6})(ms|s)")
 _PERCENT: Final = re.compile(r"([+-]?)(\d{1,4}(?:\.\d{1,4})?)%")
@@ -67,22 +68,12 @@ _NOT_SPOKEN: Final = frozenset({"desc", "metadata", "meta", "lexicon"})
 _WITHOUT_EFFECT: Final = frozenset({"emphasis", "w", "token", "lookup", "audio"})
 
 
-def from_ssml(
-    ssml: str,
-    *,
-    voice: str | None = None,
-    language: str | None = None,
-    speed: float | None = None,
-    may_cache: bool = True,
-    lexicons: tuple[str, ...] = (),
-    pointer: str = "/ssml",
-) -> SequenceContent:
-    """The parts of a document; ``voice``, ``language`` and ``speed`` hold where it names none. ``pointer`` is where it lies
-    in a request. Raises ``SsmlMalformed``, with line and column, for what is not well-formed XML, without a ``speak``
-    element, with a document type, or beyond one of the bounds.
+def from_ssml(ssml: str, style: TextContent = _NO_STYLE, *, pointer: str = "/ssml") -> SequenceContent:
+    """The parts of a document, spoken as ``style`` says where it says nothing itself. ``pointer`` is where it lies in a
+    request. Raises ``SsmlMalformed``, with line and column, for what is not well-formed XML, without a ``speak`` element,
+    with a document type, or beyond one of the bounds.
     """
-    base = TextContent("", voice, language, speed, may_cache, strips_markup=False, lexicons=lexicons)
-    return _Reader(base, pointer).read(ssml)
+    return _Reader(replace(style, strips_markup=False), pointer).read(ssml)
 
 
 @dataclass(slots=True)
@@ -105,7 +96,7 @@ class _Reader:
     warnings: list[SsmlWarning] = field(default_factory=list)
     _elements: list[_Element] = field(default_factory=list)
     _num_elements: int = 0
-    _style: TextContent = field(default_factory=lambda: TextContent(""))
+    _style: TextContent = _NO_STYLE
     _text: str = ""
     _has_text: bool = False
     """Text was closed before; parts end without white space."""

@@ -15,6 +15,7 @@ from cc_tts.calls.call_state import CallState
 from cc_tts.errors import (
     CallNotFound,
     CapacityExceeded,
+    ClientError,
     Draining,
     DuplicateId,
     EngineOverloaded,
@@ -45,17 +46,22 @@ OF_TEXT: Final = (
 )
 """Errors of text to speak."""
 
-_PROMPT_FIELDS: Final = {
-    DuplicateId: "/prompt/utterance_id",
-    UnknownVoice: "/prompt/voice",
-    UnknownLexicon: "/prompt/lexicons",
-    LanguageUnsupported: "/prompt/language",
-    NothingToSay: "/prompt",
-    TextTooLong: "/prompt",
-}
-"""Where an error lies in the body of a gather."""
-
 ROUTES: Final = RouteTable("Calls")
+
+
+def fields_of_text(text: str, options: str = "") -> dict[type[ClientError], str]:
+    """Which field of a body an error of text to speak is about. ``text`` points to the text and ``options`` to what its
+    options are in; SSML names voices and languages itself.
+    """
+    is_ssml = text.endswith("/ssml")
+    return {
+        DuplicateId: f"{options}/utterance_id",
+        UnknownVoice: text if is_ssml else f"{options}/voice",
+        UnknownLexicon: f"{options}/lexicons",
+        LanguageUnsupported: text if is_ssml else f"{options}/language",
+        NothingToSay: text,
+        TextTooLong: text,
+    }
 
 
 def call_of(request: web.Request) -> Call:
@@ -118,19 +124,15 @@ async def list_calls(request: web.Request) -> views.Calls:
 async def originate_call(request: web.Request, body: schemas.Originate) -> views.Call:
     """Place a call; its progress comes as events."""
     wanted = body.request()
-    speak = body.speak if isinstance(body.speak, schemas.Speak) else None
-    text = "/speak" if speak is None else "/speak/text" if speak.ssml is UNSET else "/speak/ssml"
-    fields = {
-        DuplicateId: "/call_id",
-        UnknownVoice: "/speak/voice" if speak and speak.voice is not None else "/voice",
-        UnknownLexicon: "/speak/lexicons",
-        LanguageUnsupported: "/speak/language" if speak else text,
-        NothingToSay: text,
-        TextTooLong: text,
-    }
-    if text == "/speak/ssml":
-        fields |= {UnknownVoice: text, LanguageUnsupported: text}
-    with bodies.located(fields):
+    if not isinstance(body.speak, schemas.Speak):
+        fields = fields_of_text("/speak", "/speak") | {UnknownVoice: "/voice", LanguageUnsupported: "/speak"}
+    elif body.speak.ssml is UNSET:
+        fields = fields_of_text("/speak/text", "/speak")
+        if body.speak.voice is None:
+            fields[UnknownVoice] = "/voice"
+    else:
+        fields = fields_of_text("/speak/ssml", "/speak")
+    with bodies.located(fields | {DuplicateId: "/call_id"}):
         return views.Call.of(await request.app[CONTEXT].registry.originate(wanted))
 
 
@@ -156,8 +158,7 @@ async def update_call(request: web.Request, body: schemas.CallUpdate) -> views.C
     call = call_of(request)
     defaults, metadata = body.merged_defaults(call.defaults), body.merged_metadata(call.metadata)
     client_state = call.client_state if body.client_state is UNSET else body.client_state
-    fields = {UnknownVoice: "/voice", UnknownLexicon: "/lexicons", LanguageUnsupported: "/language"}
-    with bodies.located(fields):
+    with bodies.located(fields_of_text("")):
         call.update(defaults=defaults, metadata=metadata, client_state=client_state)
     return views.Call.of(call)
 
@@ -228,7 +229,7 @@ async def send_dtmf(request: web.Request, body: schemas.Dtmf) -> views.Call:
 async def start_gather(request: web.Request, body: schemas.Gather) -> views.Gather:
     """Collect keys; call.gather_complete has the result."""
     wanted = body.request()
-    with bodies.located(_PROMPT_FIELDS):
+    with bodies.located(fields_of_text("/prompt", "/prompt")):
         return views.Gather.of(call_of(request).gather(wanted))
 
 

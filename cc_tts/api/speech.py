@@ -9,38 +9,11 @@ from aiohttp import web
 from msgspec import UNSET
 
 from cc_tts.api import schemas, views
-from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, command
+from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, command, fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.errors import (
-    Draining,
-    DuplicateId,
-    LanguageUnsupported,
-    NothingToSay,
-    QueueFull,
-    TextTooLong,
-    UnknownLexicon,
-    UnknownVoice,
-    Unprocessable,
-    UtteranceNotFound,
-)
-from cc_tts.speech.prompt import SequenceContent, ToneContent
-
-_SPEAK_FIELDS: Final = {
-    DuplicateId: "/utterance_id",
-    UnknownVoice: "/voice",
-    UnknownLexicon: "/lexicons",
-    LanguageUnsupported: "/language",
-    NothingToSay: "/text",
-    TextTooLong: "/text",
-}
-_SSML_FIELDS: Final = _SPEAK_FIELDS | {
-    UnknownVoice: "/ssml",
-    LanguageUnsupported: "/ssml",
-    NothingToSay: "/ssml",
-    TextTooLong: "/ssml",
-}
+from cc_tts.errors import Draining, DuplicateId, QueueFull, Unprocessable, UtteranceNotFound
 
 _WORDS: Final = Query("words", "true: with the words that were played and when.", ("true", "false"))
 
@@ -63,9 +36,8 @@ ROUTES: Final = RouteTable("Speech")
 async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Accepted:
     """Speak text or SSML; queued behind the current prompt unless queue is replace."""
     prompt = body.prompt()
-    warnings = prompt.content.warnings if isinstance(prompt.content, SequenceContent) else ()
-    with bodies.located(_SPEAK_FIELDS if body.ssml is UNSET else _SSML_FIELDS):
-        return views.Accepted.of(call_of(request).speak(prompt), warnings=warnings)
+    with bodies.located(fields_of_text("/text" if body.ssml is UNSET else "/ssml")):
+        return views.Accepted.of(call_of(request).speak(prompt))
 
 
 @ROUTES.add(
@@ -84,8 +56,7 @@ async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Acce
 async def play_on_call(request: web.Request, body: schemas.Play) -> views.Utterance:
     """Play a tone or silence."""
     prompt = body.prompt()
-    content = "/tone" if isinstance(prompt.content, ToneContent) else "/silence_ms"
-    with bodies.located({DuplicateId: "/utterance_id", Unprocessable: content}):
+    with bodies.located({DuplicateId: "/utterance_id", Unprocessable: "/tone"}):
         return views.Utterance.of(call_of(request).speak(prompt))
 
 
@@ -123,9 +94,8 @@ async def resume_prompts(request: web.Request, body: schemas.Command) -> views.C
 async def get_utterance(request: web.Request) -> views.Utterance:
     """One utterance."""
     utterance = request.app[CONTEXT].registry.utterance(request.match_info["id"])
-    if _WORDS.choice(request, default="false") == "false":
-        return views.Utterance.of(utterance)
-    return views.Utterance.of(utterance, words=[views.Word.of(word) for word in utterance.words])
+    words = utterance.words if _WORDS.choice(request, default="false") == "true" else UNSET
+    return views.Utterance.of(utterance, words=words)
 
 
 @ROUTES.add("GET", "/v1/voices", scope="read")

@@ -584,7 +584,7 @@ class Call:
                 spoken_text=utterance.spoken_text,
                 underruns=utterance.underruns,
                 time_to_first_audio_ms=utterance.time_to_first_audio_ms,
-                error=utterance.error_code,
+                error=None if utterance.error is None else utterance.error.code,
             )
         )
         self._log.info(

@@ -20,7 +20,7 @@ from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.call_state import UtteranceEvent
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.utterance import CompletionCause, Interrupter, SpokenSpan, Utterance
+from cc_tts.calls.utterance import CompletionCause, Interrupter, SpokenSpan, Utterance, UtteranceError
 from cc_tts.clock import ms_between
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
@@ -113,7 +113,7 @@ class PromptPlayer:
             if report.cause == "cut":
                 cause = CompletionCause.CANCELLED
                 self._stop_feeding(utterance)
-            if utterance.error_code is not None:
+            if utterance.error is not None:
                 cause = CompletionCause.ERROR
             self._complete(utterance, utterance.discard_cause or cause)
             self._turn()
@@ -242,7 +242,7 @@ class PromptPlayer:
             return  # the line is gone; its end completes the utterance with the call's
         known = error if isinstance(error, CcTtsError) else EngineFailed()
         log.error("utterance_failed", utterance_id=utterance.id, code=known.code, exc_info=error)
-        utterance.error_code, utterance.error_detail = known.code, known.detail
+        utterance.error = UtteranceError(known.code, known.detail)
         with contextlib.suppress(UserAgentUnavailable):  # the line is gone as well
             self.discard(utterance, CompletionCause.ERROR)
 

@@ -39,7 +39,7 @@ from cc_tts.calls.text_stream.messages import (
 )
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance, WordReader
 from cc_tts.clock import ms_between
-from cc_tts.errors import CapacityExceeded, EngineFailed, TextTooLong, UserAgentUnavailable, WrongState
+from cc_tts.errors import CapacityExceeded, TextTooLong, UserAgentUnavailable, WrongState
 from cc_tts.speech.growing.text import GrowingText
 from cc_tts.speech.prompt import GrowingContent, Prompt, TextContent, text_of
 from cc_tts.text.segments import Segmenting
@@ -295,8 +295,10 @@ def _final_message(utterance: Utterance) -> StreamMessage:
         case CompletionCause.NORMAL:
             return StreamSpeakComplete(completion_cause=cause, **fields)
         case CompletionCause.ERROR:
-            error = utterance.error_code or EngineFailed.code
-            return StreamSpeakComplete(completion_cause=cause, error=error, pending_text=pending, **fields)
+            assert utterance.error is not None
+            return StreamSpeakComplete(
+                completion_cause=cause, error=utterance.error.code, pending_text=pending, **fields
+            )
         case CompletionCause.CALL_ENDED:
             return StreamSpeakInterrupted(by="call_ended", pending_text=pending, **fields)
     return StreamSpeakInterrupted(by=utterance.interrupted_by or "stop", pending_text=pending, **fields)

@@ -6,12 +6,11 @@ closed with 1000 when the call is over, with 1013 when the client does not read,
 
 ::
 
-    frames ─▸ _receive ─▸ TextStream ─▸ queue ─▸ _send_all ─▸ frames
+    frames ─▸ receive_all ─▸ TextStream ─▸ Outbox ─▸ frames
 """
 
 import asyncio
 import contextlib
-from collections import deque
 from typing import Annotated, Final, assert_never
 
 import msgspec
@@ -26,6 +25,7 @@ from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, check_text
+from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.text_stream.messages import StreamError, StreamId, StreamMessage
 from cc_tts.calls.text_stream.stream import TextStream
 from cc_tts.errors import CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
@@ -47,8 +47,6 @@ _ON_CLOSE: Final = Query(
 QUERY: Final = (_WORDS, _ON_CLOSE)
 
 ROUTES: Final = RouteTable("Speech")
-
-_ENCODER: Final = msgspec.json.Encoder()
 
 log = logs.get(__name__)
 
@@ -115,23 +113,25 @@ async def stream_text(request: web.Request) -> web.StreamResponse:
     context, call = request.app[CONTEXT], call_of(request)
     has_words = _WORDS.choice(request, default="false") == "true"
     clears = _ON_CLOSE.choice(request, default="end") == "clear"
-    socket = web.WebSocketResponse(
-        autoping=False,
-        timeout=websocket.CLOSE_TIMEOUT_S,
-        max_msg_size=MAX_FRAME_IN_BYTES,
-        compress=False,
-        writer_limit=websocket.WRITE_BUFFER_BYTES,
-    )
+    socket = websocket.new_socket(max_frame_bytes=MAX_FRAME_IN_BYTES, autoping=False)
     if not socket.can_prepare(request):
         raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1)")
-    outbox = Outbox()
+    outbox = Outbox[StreamMessage](MAX_QUEUED_OUT)
     stream = TextStream(call, send=outbox.put, on_call_ended=outbox.close, has_words=has_words)
     context.metrics.text_streams.inc()
     try:
         await socket.prepare(request)
-        request.app[websocket.OPEN_SOCKETS].add(socket)
         log.info("text_stream_opened", call_id=call.id)
-        await _Serving(request, socket, stream, outbox).run()
+        client = _Client(socket, stream, outbox)
+        await websocket.serve(
+            request,
+            socket,
+            outbox,
+            client.receive_all(),
+            client.ping_all(),
+            end=(WSCloseCode.OK, b"the call is over"),
+            on_too_slow=lambda: log.info("text_stream_client_too_slow"),
+        )
     except ConnectionError:
         log.debug("text_stream_client_gone", call_id=call.id)
     except Exception:  # the handshake is answered: there is no status left to give
@@ -147,44 +147,10 @@ async def stream_text(request: web.Request) -> web.StreamResponse:
     return socket
 
 
-class Outbox:
-    """What waits to be sent. ``is_too_slow``: the client reads so little that something was dropped."""
+class _Client:
+    """What a client sends while its socket is open."""
 
-    def __init__(self) -> None:
-        self._queue: deque[StreamMessage] = deque()
-        self._wake = asyncio.Event()
-        self._is_closed = False
-        self.is_too_slow = False
-
-    def put(self, message: StreamMessage) -> None:
-        """Queue a message; nothing happens after the end."""
-        if self._is_closed:
-            return
-        if len(self._queue) < MAX_QUEUED_OUT:
-            self._queue.append(message)
-        else:
-            self.is_too_slow = True
-            self.close()
-        self._wake.set()
-
-    def close(self) -> None:
-        """Nothing more comes; what is queued is still given out."""
-        self._is_closed = True
-        self._wake.set()
-
-    async def get(self) -> StreamMessage | None:
-        """The oldest message; ``None`` at the end."""
-        while not self._queue and not self._is_closed:
-            self._wake.clear()
-            await self._wake.wait()
-        return None if self.is_too_slow or not self._queue else self._queue.popleft()
-
-
-class _Serving:
-    """One socket while it is open."""
-
-    def __init__(self, request: web.Request, socket: web.WebSocketResponse, stream: TextStream, outbox: Outbox) -> None:
-        self._request = request
+    def __init__(self, socket: web.WebSocketResponse, stream: TextStream, outbox: Outbox[StreamMessage]) -> None:
         self._socket = socket
         self._stream = stream
         self._outbox = outbox
@@ -192,43 +158,7 @@ class _Serving:
         self._heard_s = self._loop.time()
         self._num_faults = 0
 
-    async def run(self) -> None:
-        """Serve until the client closes, is gone, or the call is over. Raises ``ConnectionError``."""
-        receiving, sending, pinging = tasks = [
-            asyncio.create_task(each) for each in (self._receive_all(), self._send_all(), self._ping_all())
-        ]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if receiving.done():
-                receiving.result()
-            elif sending.done() and sending.result():
-                await self._socket.close(code=WSCloseCode.OK, message=b"the call is over", drain=False)
-            else:
-                await self._give_up()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(receiving, sending, pinging, return_exceptions=True)
-
-    async def _give_up(self) -> None:
-        """The client does not read, or is gone."""
-        log.info("text_stream_client_too_slow")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(websocket.CLOSE_TIMEOUT_S):
-                await self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"too slow", drain=False)
-        abort(self._request)
-
-    async def _send_all(self) -> bool:
-        """Send until the end; returns whether everything was taken."""
-        while (message := await self._outbox.get()) is not None:
-            try:
-                async with asyncio.timeout(websocket.SEND_TIMEOUT_S):
-                    await self._socket.send_frame(_ENCODER.encode(message), WSMsgType.TEXT)
-            except TimeoutError:
-                return False
-        return not self._outbox.is_too_slow
-
-    async def _ping_all(self) -> None:
+    async def ping_all(self) -> None:
         """Ping until nothing has been heard of the client for too long."""
         while self._loop.time() - self._heard_s < PONG_TIMEOUT_S:
             await asyncio.sleep(PING_INTERVAL_S)
@@ -236,7 +166,7 @@ class _Serving:
                 async with asyncio.timeout(websocket.SEND_TIMEOUT_S):
                     await self._socket.ping()
 
-    async def _receive_all(self) -> None:
+    async def receive_all(self) -> None:
         """Follow what the client sends until it closes, other tasks taking turns with each frame."""
         second_began_s, num_frames = self._loop.time(), 0
         async for message in self._socket:

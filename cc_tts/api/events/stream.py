@@ -47,7 +47,7 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
     context = request.app[CONTEXT]
     bus, metrics = context.registry.events, context.metrics
     filters, since = _filters(request), _since(request)
-    socket = websocket.new_socket()
+    socket = websocket.new_socket(max_frame_bytes=websocket.MAX_FRAME_IN_BYTES, heartbeat=websocket.HEARTBEAT_S)
     is_websocket = bool(socket.can_prepare(request))
     if not is_websocket and not server_sent.is_asked_for(request):
         raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1) or Accept: text/event-stream")
@@ -65,7 +65,9 @@ async def stream_events(request: web.Request) -> web.StreamResponse:
         metrics.event_subscribers.set(bus.num_subscribers)
         try:
             if is_websocket:
-                await websocket.serve(request, socket, subscription, on_too_slow=on_too_slow)
+                end = (WSCloseCode.GOING_AWAY, b"the server stops")
+                receiving = websocket.receive_nothing(socket)
+                await websocket.serve(request, socket, subscription, receiving, end=end, on_too_slow=on_too_slow)
             else:
                 await server_sent.serve(
                     request, response, subscription, bus, begin_id=begin_id, on_too_slow=on_too_slow

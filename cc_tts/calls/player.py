@@ -206,16 +206,7 @@ class PromptPlayer:
     async def _send(self, stream: ChunkStream, utterance: Utterance, *, spans: bool) -> None:
         """Send chunks to the line while it holds less than the window."""
         async for chunk in stream:
-            if utterance.first_pcm_ns is None and chunk.data:
-                utterance.first_pcm_ns = self._services.clock.now_ns()
-                utterance.cached = chunk.cached
-            if spans:
-                _extend_spans(utterance, chunk)
-            if chunk.marks and utterance.played_ms:  # nothing may be left to play that would report them
-                self._on_marks(utterance, utterance.take_marks())
-            if chunk.awaits_text:
-                _close_span(utterance)
-                self._services.ua.send(messages.AwaitMore(self._call_id, utterance.id))
+            self._note(chunk, utterance, spans=spans)
             while self._buffered_ms() > self._services.config.playout.window_ms:
                 self._moved.clear()
                 await self._moved.wait()
@@ -228,6 +219,19 @@ class PromptPlayer:
                 return  # the rest was cut off, so its last span has no end
         if spans:
             _close_span(utterance)
+
+    def _note(self, chunk: SpeechChunk, utterance: Utterance, *, spans: bool) -> None:
+        """Take in what a chunk says besides its audio."""
+        if utterance.first_pcm_ns is None and chunk.data:
+            utterance.first_pcm_ns = self._services.clock.now_ns()
+            utterance.cached = chunk.cached
+        if spans:
+            _extend_spans(utterance, chunk)
+        if chunk.marks and utterance.played_ms:  # nothing may be left to play that would report them
+            self._on_marks(utterance, utterance.take_marks())
+        if chunk.awaits_text:
+            _close_span(utterance)
+            self._services.ua.send(messages.AwaitMore(self._call_id, utterance.id))
 
     def _buffered_ms(self) -> float:
         return sum(utterance.fed_ms - utterance.played_ms for utterance in self._on_line)

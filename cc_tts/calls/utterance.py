@@ -9,9 +9,9 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
@@ -153,9 +153,10 @@ class Utterance:
         self.prompt = dataclasses.replace(self.prompt, content=content)
 
     @property
-    def client_state(self) -> str | UnsetType:
-        """The client's own, as it came with the prompt."""
-        return UNSET if self.prompt.client_state is None else self.prompt.client_state
+    def event_fields(self) -> dict[str, Any]:
+        """What every event about it has: its id and the client's own state."""
+        client_state = UNSET if self.prompt.client_state is None else self.prompt.client_state
+        return {"utterance_id": self.id, "client_state": client_state}
 
     @property
     def state(self) -> UtteranceState:

@@ -32,7 +32,6 @@ JSON: Final = "application/json"
 
 T = TypeVar("T")
 
-_ENCODER: Final = msgspec.json.Encoder()
 _AT: Final = re.compile(r"(?P<what>.*) - at `(?:key` in `)?(?P<path>\$[^`]*)`+", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
@@ -92,7 +91,7 @@ def decode(body: bytes, kind: type[T]) -> T:
 
 def response(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """``value`` as JSON."""
-    return web.Response(body=_ENCODER.encode(value), status=status, headers=headers, content_type=JSON)
+    return web.Response(body=msgspec.json.encode(value), status=status, headers=headers, content_type=JSON)
 
 
 @contextmanager

@@ -47,7 +47,7 @@ async def get_open_api(request: web.Request) -> web.Response:
 def document(routes: Sequence[Route]) -> dict[str, Any]:
     """The OpenAPI document of ``routes``."""
     types = {kind for route in routes for kind in (route.body, route.response) if kind is not None}
-    ordered = sorted(types | {problems.Problem}, key=lambda kind: kind.__name__)
+    ordered = sorted(types | {problems.Problem}, key=lambda kind: (kind.__name__, kind.__module__))
     schemas, components = msgspec.json.schema_components(ordered, ref_template=REF)
     refs = dict(zip(ordered, schemas, strict=True))
     for kind in ordered:

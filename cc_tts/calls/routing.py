@@ -70,11 +70,7 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
     route = _announcement_route(parameters) if announces else _route(user, config.routes, trusted=trusted)
     asked_then = _then(tts_headers)
     then = asked_then or route.then
-    style = TextContent(
-        "",
-        voice=tts_headers.get("x-tts-voice") or route.voice or None,
-        language=tts_headers.get("x-tts-language") or route.language or None,
-    )
+    style = _style(tts_headers, route)
     prompt = (
         _announcement(parameters, style, then, config)
         if announces
@@ -92,6 +88,15 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
         unanswered=_unanswered(route, style),
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
         gather=gather,
+    )
+
+
+def _style(tts_headers: Mapping[str, str], route: RouteConfig) -> TextContent:
+    """How words are spoken on the call."""
+    return TextContent(
+        "",
+        voice=tts_headers.get("x-tts-voice") or route.voice or None,
+        language=tts_headers.get("x-tts-language") or route.language or None,
     )
 
 

@@ -61,13 +61,12 @@ class Problem(msgspec.Struct, omit_defaults=True):
     reason: str = ""
 
 
-def response_for(error: CcTtsError, *, instance: str) -> web.Response:
-    """The response for ``error``, with the headers its status calls for."""
-    status = error.http_status
+def document(error: CcTtsError, *, instance: str) -> bytes:
+    """The problem document for ``error``."""
     problem = Problem(
         type=TYPE_PREFIX + error.code,
         title=error.title,
-        status=status,
+        status=error.http_status,
         detail=_clean(error.detail, MAX_DETAIL_CHARS),
         instance=_clean(instance, MAX_INSTANCE_CHARS),
         code=error.code,
@@ -77,7 +76,13 @@ def response_for(error: CcTtsError, *, instance: str) -> web.Response:
         ),
         reason=_clean(error.detail, MAX_DETAIL_CHARS) if isinstance(error, NotReady) else "",
     )
-    response = web.Response(body=msgspec.json.encode(problem), status=status, content_type=CONTENT_TYPE)
+    return msgspec.json.encode(problem)
+
+
+def response_for(error: CcTtsError, *, instance: str) -> web.Response:
+    """The response for ``error``, with the headers its status calls for."""
+    status = error.http_status
+    response = web.Response(body=document(error, instance=instance), status=status, content_type=CONTENT_TYPE)
     if error.retry_after_s is not None or status in RETRYABLE:
         response.headers["Retry-After"] = str(error.retry_after_s or DEFAULT_RETRY_AFTER_S)
     if isinstance(error, UpgradeRequired):

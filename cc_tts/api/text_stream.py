@@ -11,7 +11,7 @@ closed with 1000 when the call is over, with 1013 when the client does not read,
 
 import asyncio
 import contextlib
-from typing import Annotated, Final, assert_never
+from typing import Annotated, Final, assert_never, get_args
 
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -93,9 +93,10 @@ class End(Frame, frozen=True, kw_only=True, tag="end"):
     """No more text comes for the open utterance."""
 
 
-FRAMES: Final = (StartUtterance, Tokens, Flush, Mark, Clear, End)
+FromClient = StartUtterance | Tokens | Flush | Mark | Clear | End
 """What clients send, in the order in which documents list it."""
-_DECODER: Final = msgspec.json.Decoder(StartUtterance | Tokens | Flush | Clear | Mark | End)
+FRAMES: Final = get_args(FromClient)
+_DECODER: Final = msgspec.json.Decoder(FromClient)
 
 
 @ROUTES.add(
@@ -201,7 +202,7 @@ class _Client:
         else:
             self._num_faults = 0
 
-    def _obey(self, frame: StartUtterance | Tokens | Flush | Clear | Mark | End) -> None:
+    def _obey(self, frame: FromClient) -> None:
         stream = self._stream
         match frame:
             case StartUtterance():

@@ -9,7 +9,7 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import UNSET
 
@@ -19,6 +19,9 @@ from cc_tts.speech.prompt import GrowingContent, Prompt, text_of, with_texts
 from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
 from cc_tts.text.language import is_unspaced
+
+if TYPE_CHECKING:
+    from cc_tts.calls.text_stream.stream import TextStream
 
 SPACED_CHARS_PER_S: Final = 13.0
 """How fast text is spoken, about, in a script that puts spaces between words; used while nothing better is known."""
@@ -43,19 +46,6 @@ class CompletionCause(StrEnum):
 
 Interrupter = Literal["dtmf", "clear", "replace", "stop"]
 """What interrupts an utterance: a key, the text stream that it comes from, a prompt in its place, or ``stop``."""
-
-
-class UtteranceWatcher(Protocol):
-    """Whoever an utterance comes from, and is told how far it is."""
-
-    def on_started(self, utterance: "Utterance") -> None:
-        """The first frame that carries speech was sent."""
-
-    def on_progress(self, utterance: "Utterance", marks: Sequence[tuple[str, float]]) -> None:
-        """More of it was played, and these marks were reached: the name and the place in the audio, ms."""
-
-    def on_complete(self, utterance: "Utterance") -> None:
-        """Nothing more will be heard of it; its text is forgotten after this."""
 
 
 @dataclass(slots=True)
@@ -118,7 +108,8 @@ class Utterance:
     interrupted_ns: int | None = None
     """When the key was pressed that interrupted it."""
     interrupted_by: Interrupter | None = None
-    watcher: UtteranceWatcher | None = None
+    watcher: "TextStream | None" = None
+    """What it comes from, and is told how far it is."""
     machine: StateMachine[UtteranceState, UtteranceEvent] = field(
         default_factory=lambda: StateMachine(UTTERANCE_TABLE, UtteranceState.PENDING)
     )

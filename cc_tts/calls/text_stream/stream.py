@@ -180,7 +180,7 @@ class TextStream:
     # --- of the utterances -----------------------------------------------------------------------------------------
 
     def on_started(self, utterance: Utterance) -> None:
-        """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
+        """The first frame that carries speech was sent."""
         live = self._live[utterance.id]
         if live.growing.voice is not None:
             utterance.voice, utterance.engine = live.growing.voice.id, live.growing.voice.engine
@@ -194,7 +194,7 @@ class TextStream:
         )
 
     def on_progress(self, utterance: Utterance, marks: Sequence[tuple[str, float]]) -> None:
-        """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
+        """More of it was played, and these marks were reached: the name and the place in the audio, ms."""
         live = self._live[utterance.id]
         live.num_marks -= len(marks)
         if self._has_words and (words := live.words.take()):
@@ -204,7 +204,7 @@ class TextStream:
             self._send(MarkReached(name=name, played_ms=round(at_ms, 1), **utterance.event_fields))
 
     def on_complete(self, utterance: Utterance) -> None:
-        """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
+        """Nothing more will be heard of it; its text is forgotten after this."""
         live, utterance.watcher = self._live.pop(utterance.id), None
         if live is self._open:
             self._open = None

@@ -189,7 +189,7 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
     source = SpeechSource(engine, Normalizer(), config.tts)
     content: TextContent | SequenceContent
     if options.ssml:
-        content = from_ssml(text, voice=options.voice, language=options.language, speed=options.speed)
+        content = from_ssml(text, TextContent("", options.voice, options.language, options.speed))
         for warning in content.warnings:
             print(f"line {warning.line}: {warning.detail}", file=sys.stderr)
     else:

@@ -9,9 +9,9 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
@@ -19,6 +19,9 @@ from cc_tts.speech.prompt import GrowingContent, Prompt, text_of, with_texts
 from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
 from cc_tts.text.language import is_unspaced
+
+if TYPE_CHECKING:
+    from cc_tts.calls.text_stream.stream import TextStream
 
 SPACED_CHARS_PER_S: Final = 13.0
 """How fast text is spoken, about, in a script that puts spaces between words; used while nothing better is known."""
@@ -45,19 +48,6 @@ Interrupter = Literal["dtmf", "clear", "replace", "stop"]
 """What interrupts an utterance: a key, the text stream that it comes from, a prompt in its place, or ``stop``."""
 
 
-class UtteranceWatcher(Protocol):
-    """Whoever an utterance comes from, and is told how far it is."""
-
-    def on_started(self, utterance: "Utterance") -> None:
-        """The first frame that carries speech was sent."""
-
-    def on_progress(self, utterance: "Utterance", marks: Sequence[tuple[str, float]]) -> None:
-        """More of it was played, and these marks were reached: the name and the place in the audio, ms."""
-
-    def on_complete(self, utterance: "Utterance") -> None:
-        """Nothing more will be heard of it; its text is forgotten after this."""
-
-
 @dataclass(slots=True)
 class SpokenSpan:
     """The caller's own words of one text chunk and where their audio lies in the utterance, ms from its start.
@@ -73,10 +63,10 @@ class SpokenSpan:
     marks: list[tuple[float, str]] = field(default_factory=list)
 
 
-class SpokenWord(NamedTuple):
-    """A word of the caller's text, ``text[char_start:char_end]``, and when it is heard, ms from the utterance's start.
-
-    ``is_estimated``: by the pace of its script and the length of the audio; else the engine reported it.
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word that was played: where it stands in the text that was sent (for SSML its text content), and when it is heard,
+    from the start of the utterance's audio. ``engine``: the engine reported it; ``estimated`` is off by some 150 ms.
     """
 
     text: str
@@ -84,7 +74,15 @@ class SpokenWord(NamedTuple):
     char_end: int
     start_ms: int
     end_ms: int
-    is_estimated: bool
+    source: Literal["engine", "estimated"]
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceError:
+    """Why an utterance failed: a stable word and a sentence."""
+
+    code: str
+    detail: str
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -110,7 +108,8 @@ class Utterance:
     interrupted_ns: int | None = None
     """When the key was pressed that interrupted it."""
     interrupted_by: Interrupter | None = None
-    watcher: UtteranceWatcher | None = None
+    watcher: "TextStream | None" = None
+    """What it comes from, and is told how far it is."""
     machine: StateMachine[UtteranceState, UtteranceEvent] = field(
         default_factory=lambda: StateMachine(UTTERANCE_TABLE, UtteranceState.PENDING)
     )
@@ -124,8 +123,7 @@ class Utterance:
     discard_cause: CompletionCause | None = None
     """Set while the line is asked to silence it; it completes with this cause."""
     underruns: int = 0
-    error_code: str | None = None
-    error_detail: str | None = None
+    error: UtteranceError | None = None
     spans: list[SpokenSpan] = field(default_factory=list)
     text_chars: int = 0
     """Characters of the text, as far as it has come; 0 for tones and silence."""
@@ -146,9 +144,10 @@ class Utterance:
         self.prompt = dataclasses.replace(self.prompt, content=content)
 
     @property
-    def client_state(self) -> str | UnsetType:
-        """The client's own, as it came with the prompt."""
-        return UNSET if self.prompt.client_state is None else self.prompt.client_state
+    def event_fields(self) -> dict[str, Any]:
+        """What every event about it has: its id and the client's own state."""
+        client_state = UNSET if self.prompt.client_state is None else self.prompt.client_state
+        return {"utterance_id": self.id, "client_state": client_state}
 
     @property
     def state(self) -> UtteranceState:
@@ -198,14 +197,9 @@ class Utterance:
         return heard.rstrip()
 
     @property
-    def words(self) -> tuple[SpokenWord, ...]:
+    def words(self) -> list[Word]:
         """The words that were played, as far as they have begun."""
-        words: list[SpokenWord] = []
-        num_chars = 0
-        for span in self.spans:
-            words += (word for word in _words_of(span, num_chars) if word.start_ms < self.played_ms)
-            num_chars += len(span.source)
-        return tuple(words)
+        return WordReader(self).take()
 
     def take_marks(self) -> list[tuple[str, float]]:
         """The marks that were reached since the last time, each with its place in the audio, ms."""
@@ -227,9 +221,9 @@ class WordReader:
         self._num_spans = self._num_chars = self._num_words = 0
         """Spans that were read whole, the characters in them, and the words that were given of the next one."""
 
-    def take(self) -> list[SpokenWord]:
+    def take(self) -> list[Word]:
         """The words that have begun since the last time."""
-        found: list[SpokenWord] = []
+        found: list[Word] = []
         played_ms = self._utterance.played_ms
         for span in self._utterance.spans[self._num_spans :]:
             words = _words_of(span, self._num_chars)[self._num_words :]
@@ -255,19 +249,19 @@ def _share(span: SpokenSpan, played_ms: float) -> str:
     return source[:cut]
 
 
-def _words_of(span: SpokenSpan, num_chars: int) -> list[SpokenWord]:
+def _words_of(span: SpokenSpan, num_chars: int) -> list[Word]:
     """The words of a span, ``num_chars`` characters into the text; none of those that hold nothing to say."""
     source = span.source
     found = [match.span() for match in _WORD.finditer(source) if has_speech(match.group())]
     *starts_ms, end_ms = _offsets_ms(span, [*(start / len(source) for start, _ in found), 1.0])
     return [
-        SpokenWord(
+        Word(
             source[start:end],
             num_chars + start,
             num_chars + end,
             round(span.start_ms + start_ms),
             round(span.start_ms + (next_ms if start_ms < next_ms < math.inf else start_ms)),
-            not span.words,
+            "engine" if span.words else "estimated",
         )
         for (start, end), start_ms, next_ms in zip(found, starts_ms, [*starts_ms, end_ms][1:], strict=True)
         if start_ms < math.inf

@@ -1,6 +1,7 @@
 """``GET /v1/asyncapi.json``: AsyncAPI 3.0 of the events and of the text stream, made from the structs that are sent."""
 
 import inspect
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -27,112 +28,107 @@ _DESCRIPTION: Final = (
 )
 
 
-@ROUTES.add(
-    "GET",
-    "/v1/asyncapi.json",
-    scope=None,
-    summary="The events and the text stream as an AsyncAPI document",
-    operation_id="getAsyncApi",
-    content_types=(JSON,),
-)
-async def asyncapi_json(request: web.Request) -> web.Response:
-    """Send the document that was made when the application was built."""
+@ROUTES.add("GET", "/v1/asyncapi.json", scope=None)
+async def get_async_api(request: web.Request) -> web.Response:
+    """The events and the text stream as an AsyncAPI document."""
     return web.Response(body=request.app[DOCUMENT], content_type=JSON)
 
 
 def document() -> dict[str, Any]:
-    """The AsyncAPI document of all types of events."""
+    """The AsyncAPI document of all types of events and of the text stream."""
     kinds = list(EVENTS.values())
-    (envelope,), components = msgspec.json.schema_components([Event], ref_template=REF)
+    sent: Sequence[type[msgspec.Struct]] = text_stream_messages.MESSAGES
+    received: Sequence[type[msgspec.Struct]] = text_stream.FRAMES
+    _, components = msgspec.json.schema_components([Event], ref_template=REF)
     schemas, found = msgspec.json.schema_components(kinds, ref_template=REF)
-    components |= found
+    stream_schemas, stream_found = msgspec.json.schema_components([*sent, *received], ref_template=REF)
+    components |= found | stream_found
     envelope = components.pop(Event.__name__)
     components.pop(EventData.__name__)
-    messages = {kind.type: _message(kind, envelope, schema) for kind, schema in zip(kinds, schemas, strict=True)}
-    channel = {
-        "address": "/v1/events",
-        "description": "A WebSocket, one event in each text frame, or server-sent events.",
-        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
-        "bindings": {
-            "ws": {
-                "method": "GET",
-                "query": {"type": "object", "properties": {each.name: _query(each) for each in QUERY}},
-                "bindingVersion": "0.1.0",
-            }
-        },
+    events = {
+        kind.type: _message(kind, kind.type, _in_envelope(envelope, kind, schema))
+        for kind, schema in zip(kinds, schemas, strict=True)
     }
-    operation = {
-        "action": "send",
-        "summary": "The server sends events to whoever is connected.",
-        "channel": {"$ref": "#/channels/events"},
-        "security": [{"$ref": "#/components/securitySchemes/bearer"}],
-        "messages": [{"$ref": f"#/channels/events/messages/{name}"} for name in messages],
+    stream = {
+        f"stream.{kind.__name__}": _message(kind, kind.__struct_config__.tag, schema)
+        for kind, schema in zip((*sent, *received), stream_schemas, strict=True)
     }
-    stream_channel, stream_operations, stream_messages, stream_schemas = _text_stream()
+    text_stream_channel = _channel(
+        "/v1/calls/{id}/stream",
+        "A WebSocket, one message in each text frame: text of a language model in, what becomes of it out.",
+        messages=stream,
+        query=text_stream.QUERY,
+    )
     return {
         "asyncapi": "3.0.0",
         "info": {"title": "cc-tts events", "version": __version__, "description": _DESCRIPTION},
         "defaultContentType": JSON,
-        "channels": {"events": channel, "textStream": stream_channel},
-        "operations": {"sendEvents": operation} | stream_operations,
+        "channels": {
+            "events": _channel(
+                "/v1/events",
+                "A WebSocket, one event in each text frame, or server-sent events.",
+                messages=events,
+                query=QUERY,
+            ),
+            "textStream": text_stream_channel | {"parameters": {"id": {"description": "The id of the call."}}},
+        },
+        "operations": {
+            "sendEvents": _operation("send", "The server sends events to whoever is connected.", "events", events),
+            "receiveText": _operation(
+                "receive",
+                "Clients send text and say how it is to be spoken.",
+                "textStream",
+                [f"stream.{kind.__name__}" for kind in received],
+            ),
+            "sendProgress": _operation(
+                "send",
+                "The server says what becomes of the text.",
+                "textStream",
+                [f"stream.{kind.__name__}" for kind in sent],
+            ),
+        },
         "components": {
-            "messages": messages | stream_messages,
-            "schemas": plain(components | stream_schemas),
+            "messages": plain(events | stream),
+            "schemas": plain(components),
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
-def _text_stream() -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The text stream of a call: its channel, operations, messages and the schemas of these."""
-    sent, received = text_stream_messages.MESSAGES, text_stream.FRAMES
-    schemas, components = msgspec.json.schema_components([*sent, *received], ref_template=REF)
-    messages: dict[str, Any] = {}
-    for kind, schema in zip((*sent, *received), schemas, strict=True):
-        summary = " ".join((inspect.getdoc(kind) or "").split())
-        described = {"name": kind.__struct_config__.tag, "title": kind.__name__, "summary": summary, "payload": schema}
-        messages[f"stream.{kind.__name__}"] = plain(described)
-    refs = {name: {"$ref": f"#/components/messages/{name}"} for name in messages}
-    queries = {each.name: _query(each) for each in text_stream.QUERY}
-    channel = {
-        "address": "/v1/calls/{id}/stream",
-        "description": "A WebSocket, one message in each text frame: text of a language model in, what becomes of it out.",
-        "parameters": {"id": {"description": "The id of the call."}},
-        "messages": refs,
+def _channel(address: str, description: str, *, messages: Iterable[str], query: Iterable[Query]) -> dict[str, Any]:
+    properties = {each.name: each.schema | {"description": each.description} for each in query}
+    return {
+        "address": address,
+        "description": description,
+        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
         "bindings": {
             "ws": {
                 "method": "GET",
-                "query": {"type": "object", "properties": queries},
+                "query": {"type": "object", "properties": properties},
                 "bindingVersion": "0.1.0",
             }
         },
     }
-    operations = {
-        name: {
-            "action": action,
-            "summary": summary,
-            "channel": {"$ref": "#/channels/textStream"},
-            "security": [{"$ref": "#/components/securitySchemes/bearer"}],
-            "messages": [{"$ref": f"#/channels/textStream/messages/stream.{kind.__name__}"} for kind in kinds],
-        }
-        for name, action, kinds, summary in (
-            ("receiveText", "receive", received, "Clients send text and say how it is to be spoken."),
-            ("sendProgress", "send", sent, "The server says what becomes of the text."),
-        )
+
+
+def _operation(action: str, summary: str, channel: str, messages: Iterable[str]) -> dict[str, Any]:
+    return {
+        "action": action,
+        "summary": summary,
+        "channel": {"$ref": f"#/channels/{channel}"},
+        "security": [{"$ref": "#/components/securitySchemes/bearer"}],
+        "messages": [{"$ref": f"#/channels/{channel}/messages/{name}"} for name in messages],
     }
-    return channel, operations, messages, components
 
 
-def _message(kind: type[EventData], envelope: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    payload = envelope | {
+def _message(kind: type[msgspec.Struct], name: object, payload: dict[str, Any]) -> dict[str, Any]:
+    summary = " ".join((inspect.getdoc(kind) or "").split())
+    return {"name": name, "title": kind.__name__, "summary": summary, "payload": payload}
+
+
+def _in_envelope(envelope: dict[str, Any], kind: type[EventData], data: dict[str, Any]) -> dict[str, Any]:
+    return envelope | {
         "title": kind.__name__ + "Event",
         "properties": envelope["properties"] | {"type": {"const": kind.type}, "data": data},
         "required": [*envelope["properties"]],
     }
-    summary = " ".join((inspect.getdoc(kind) or "").split())
-    message: dict[str, Any] = plain({"name": kind.type, "title": kind.__name__, "summary": summary, "payload": payload})
-    return message
-
-
-def _query(query: Query) -> dict[str, Any]:
-    return query.schema | {"description": query.description}

@@ -31,8 +31,8 @@ from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.worker_engine import (
     CPU_CALIBRATION_ROWS,
     CUDA_CALIBRATION_ROWS,
+    DTYPES,
     choose_device,
-    choose_policy,
 )
 
 MAX_STREAMS: Final[Mapping[str, int]] = {"cpu": 32, "cuda": 512}
@@ -68,7 +68,7 @@ class Lab:
         return load_model(
             self.model_dir,
             device=self.device,
-            policy=choose_policy(self.device, self.dtype),
+            dtype=DTYPES[self.dtype],
         )
 
     def rig(self, *, max_streams: int | None = None, num_cold: int = 0) -> "Rig":
@@ -113,7 +113,7 @@ class Rig:
             BatchedConfig(
                 engine=EngineConfig(max_streams=max_streams),
                 device=lab.device,
-                policy=choose_policy(lab.device, lab.dtype),
+                dtype=DTYPES[lab.dtype],
                 memory_bytes=lab.pages_bytes,
                 graphs=lab.graphs,
                 calibration_rows=CUDA_CALIBRATION_ROWS if lab.is_cuda else CPU_CALIBRATION_ROWS,

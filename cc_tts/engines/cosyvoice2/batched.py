@@ -20,7 +20,6 @@ from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.model.loader import (
     LANGUAGES,
     TOKENIZER_FOLDER,
-    DtypePolicy,
     SpeechModel,
     check_weights,
     load_networks,
@@ -62,7 +61,7 @@ class BatchedConfig:
 
     engine: EngineConfig
     device: torch.device
-    policy: DtypePolicy | None = None
+    dtype: torch.dtype | None = None  # of language model and flow; None: what suits the device
     num_threads: int = 0  # of torch; 0: as it is
     memory_bytes: int = 0  # for the flow's pages; 0: what the device has left
     graphs: bool = True
@@ -113,7 +112,7 @@ class BatchedEngine:
             TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)
             return
         model, tokenizer = load_networks(
-            self._model_dir, device=config.device, policy=config.policy, on_share=_in_tenths(on_progress)
+            self._model_dir, device=config.device, dtype=config.dtype, on_share=_in_tenths(on_progress)
         )
         for speaker in self._speakers.values():
             speaker.check_fits(model.lm.config, model.flow.config)

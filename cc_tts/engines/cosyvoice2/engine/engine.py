@@ -42,8 +42,6 @@ class Engine:
     def __init__(
         self, device: Device, front: TextFront, costs: StageCosts, config: EngineConfig, *, clock: Clock
     ) -> None:
-        if device.num_slots < config.max_streams:
-            raise ValueError(f"{device.num_slots} slots are not enough for {config.max_streams} streams")
         self._device = device
         self._front = front
         self._config = config
@@ -97,8 +95,6 @@ class Engine:
     def open(self, request: StreamRequest) -> None:
         """Begin a stream. Raises ``UnknownVoice``, and ``EngineOverloaded`` when admission refuses it."""
         self._front.num_flow_prompt(request.voice)
-        if request.stream_id in self._table.streams:
-            raise ValueError(f"stream {request.stream_id} is open already")
         snapshot = self._snapshot(request.voice)
         refusal = self._capacity.admit(snapshot)
         if refusal is not None and (refusal.code is RefusalCode.SLOTS or not self._config.admits_all):

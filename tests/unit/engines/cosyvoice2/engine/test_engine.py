@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.engine import MAX_WAITING_TEXTS, Engine
+from cc_tts.engines.cosyvoice2.engine.engine import MAX_WAITING_TEXTS
 from cc_tts.engines.cosyvoice2.engine.prefill import Prefill
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS
 from cc_tts.engines.stepped import StreamDone, StreamRequest
@@ -236,8 +235,6 @@ def test_unknown_voices_and_known_streams_are_refused() -> None:
     hall.open(0)
     with pytest.raises(UnknownVoice):
         hall.engine.open(StreamRequest(stream_id=1, voice="nobody"))
-    with pytest.raises(ValueError, match="open already"):
-        hall.open(0)
     assert list(hall.engine._table.streams) == [0]
 
 
@@ -326,12 +323,6 @@ def test_close_frees_everything() -> None:
     hall.play(50)
     hall.engine.close()
     hall.check_empty()
-
-
-def test_an_engine_needs_a_slot_for_each_stream() -> None:
-    hall = Hall(num_slots=2)
-    with pytest.raises(ValueError, match="2 slots are not enough for 3 streams"):
-        Engine(hall.device, hall.front, hall.costs, EngineConfig(max_streams=3), clock=hall.clock)
 
 
 def test_a_text_chunk_is_prepared_as_one_that_goes_on_until_the_last() -> None:

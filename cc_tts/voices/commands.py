@@ -98,7 +98,7 @@ def run_enrol(
         )
     voice = enrol(
         options.wav,
-        transcript or None,
+        transcript,
         make_encoder(model),
         library.features,
         announced=_announced,
@@ -165,20 +165,17 @@ def _model(options: argparse.Namespace, config: Config) -> Path:
     return model
 
 
-def _transcript(options: argparse.Namespace) -> str:
-    """What is said in the recording, on one line; empty only where the mode does without."""
+def _transcript(options: argparse.Namespace) -> str | None:
+    """What is said in the recording, on one line; ``None`` only where the mode does without."""
     text: str | None = _read_text(options.transcript_file) if options.transcript_file else options.transcript
-    if text is None:
-        if options.mode == "zero_shot":
-            raise ConfigError(
-                "what is said in the recording? Give --transcript TEXT or --transcript-file FILE, or choose "
-                "--mode cross_lingual, which does without"
-            )
-        return ""
-    text = " ".join(text.split())
-    if not text:
-        raise PromptUnusable("the transcript is empty; write down what is said in the recording, word for word")
-    return check_plain(text, "the transcript", max_chars=MAX_TRANSCRIPT_CHARS)
+    if text is not None:
+        return check_plain(" ".join(text.split()), "the transcript", max_chars=MAX_TRANSCRIPT_CHARS)
+    if options.mode == "zero_shot":
+        raise ConfigError(
+            "what is said in the recording? Give --transcript TEXT or --transcript-file FILE, or choose "
+            "--mode cross_lingual, which does without"
+        )
+    return None
 
 
 def _read_text(path: Path) -> str:

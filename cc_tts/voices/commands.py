@@ -18,6 +18,7 @@ import msgspec
 from cc_tts.config.schema import Config
 from cc_tts.errors import ConfigError
 from cc_tts.voices.download import fill_add, voices_folder
+from cc_tts.voices.embedding_cache import VoiceMetadata
 from cc_tts.voices.enrolment import MAX_CHARACTERS_PER_S, MAX_DURATION_S, PromptUnusable, ReferenceEncoder, enrol
 from cc_tts.voices.library import MODES, VoiceLibrary, VoiceRecord, check_id, check_plain, check_record
 
@@ -130,14 +131,18 @@ def run_enrolled(options: argparse.Namespace, config: Config) -> int:
         entry = known.get(record.key)
         if entry is None:
             faults.append(f"{record.id}: its features are missing or damaged; enrol it again")
-        length = f"{entry.duration_s:5.1f} s {entry.num_llm_tokens:4} tokens" if entry else "no features"
-        _print([f"{record.id:24} {record.language:12} {record.mode:14} {length:19} {record.description}".rstrip()])
-        _print(f"  warning: {warning}" for warning in (entry.warnings if entry else ()))
+        _print(_listed(record, entry))
     if not records and not faults:
         sys.stderr.write(f"no voices in {library.folder}; `cc-tts voices enrol` makes one\n")
     for fault in faults:
         sys.stderr.write(f"cc-tts: {fault}\n")
     return 1 if faults else 0
+
+
+def _listed(record: VoiceRecord, entry: VoiceMetadata | None) -> list[str]:
+    length = f"{entry.duration_s:5.1f} s {entry.num_llm_tokens:4} tokens" if entry else "no features"
+    line = f"{record.id:24} {record.language:12} {record.mode:14} {length:19} {record.description}".rstrip()
+    return [line, *(f"  warning: {warning}" for warning in (entry.warnings if entry else ()))]
 
 
 @contextmanager

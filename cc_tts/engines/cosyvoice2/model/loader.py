@@ -102,20 +102,13 @@ def load_networks(
 
 
 def load_model(
-    directory: Path,
+    directory: Path,  # laid out as published (spec §1); otherwise ``ModelError`` says which file is wrong in which way
     *,
     device: str | torch.device = "cpu",
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype | None = None,  # of language model and flow; ``dtype_for(device)`` if not given
     on_share: OnShare = lambda _share: None,
 ) -> SpeechModel:
-    """The networks of a CosyVoice 2 directory.
-
-    Args:
-        directory: laid out as published (spec §1); otherwise ``ModelError`` says which file is wrong in which way.
-        device: where the networks shall run.
-        dtype: of language model and flow; ``dtype_for(device)`` if not given.
-        on_share: see :data:`OnShare`.
-    """
+    """The networks of a CosyVoice 2 directory, ready to run on the device."""
     device = torch.device(device)
     claim(device)
     dtype = dtype or dtype_for(device)

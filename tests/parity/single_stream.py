@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from cc_tts.clock import Clock, MonotonicClock, ms_between
-from cc_tts.engines.cosyvoice2.batched import check_speed
+from cc_tts.engines.cosyvoice2.engine.engine import check_speed
 from cc_tts.engines.cosyvoice2.model.loader import LANGUAGES, RATE_HZ, load_networks
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED

@@ -11,10 +11,10 @@ from typing import Final
 import torch
 
 from cc_tts import logs
-from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedEngine
+from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedLoader
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
-from cc_tts.engines.stepped import SteppedEngine
+from cc_tts.engines.stepped import EngineLoader
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import ConfigError
 from cc_tts.voices.library import VoiceLibrary
@@ -38,8 +38,8 @@ CPU_CALIBRATION_ROWS: Final = (1, 2)
 log = logs.get(__name__)
 
 
-def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
-    """Build the engine, not yet loaded. Raises ``ConfigError`` when the device cannot be used."""
+def make_loader(settings: WorkerSettings) -> EngineLoader:
+    """What loads the engine. Raises ``ConfigError`` when the device cannot be used."""
     tts = settings.tts
     device = choose_device(settings.device)
     check_build(device)
@@ -65,7 +65,7 @@ def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
         checks_only=settings.purpose == "check",
         calibration_rows=() if settings.purpose == "say" else calibration_rows,  # nobody is refused there
     )
-    return BatchedEngine(model_dir, lambda: load_speakers(model_dir, voices_dir), config)
+    return BatchedLoader(model_dir, lambda: load_speakers(model_dir, voices_dir), config)
 
 
 def choose_device(wanted: str) -> torch.device:

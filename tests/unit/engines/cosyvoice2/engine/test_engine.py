@@ -83,7 +83,7 @@ def test_a_device_that_is_too_slow_is_seen_in_the_underruns() -> None:
     hall.open(0, *TEXTS)
     hall.run()
     assert hall.engine._table.num_underruns > 0
-    assert hall.engine.load_report("anna").num_underruns == hall.engine._table.num_underruns
+    assert hall.engine.load_report().num_underruns == hall.engine._table.num_underruns
 
 
 def test_a_listener_who_waits_for_text_runs_dry_by_no_fault_of_ours() -> None:
@@ -245,7 +245,7 @@ def test_there_are_as_many_streams_as_may_be() -> None:
     with pytest.raises(EngineOverloaded) as refused:
         hall.open(2)
     assert refused.value.retry_after_s == 1
-    assert hall.engine.load_report("anna").room == 0
+    assert hall.engine.load_report().room == 0
     hall.engine.cancel(0)
     hall.open(2)
 
@@ -283,24 +283,24 @@ def test_admission_refuses_who_would_starve_the_others() -> None:
             hall.play(100)
     assert refused.value.retry_after_s is not None
     assert 2 < num_taken < 64
-    report = hall.engine.load_report("anna")
+    report = hall.engine.load_report()
     assert report.room == 0
     assert report.refusal
     hall.run()
     assert hall.engine._table.num_underruns == 0
-    assert hall.engine.load_report("anna").room > 0
+    assert hall.engine.load_report().room > 0
 
 
 def test_as_many_are_taken_as_there_was_room_for() -> None:
     hall = Hall(num_slots=64, admits_all=False, first_audio_target_ms=300.0, costs=FakeCosts(call_ms=40.0))
     hall.open(0, *TEXTS)
     hall.play(500)
-    room = hall.engine.load_report("anna").room
+    room = hall.engine.load_report().room
     assert 0 < room < 63
     for stream_id in range(1, room + 1):
         hall.open(stream_id)
         hall.engine.push(stream_id, TEXTS[0], 0)
-    assert hall.engine.load_report("anna").num_streams == room + 1
+    assert hall.engine.load_report().num_streams == room + 1
 
 
 def test_a_text_that_waits_cannot_grow_without_bound() -> None:

@@ -148,12 +148,12 @@ class Engine:
         self._table.remove(stream_id)
 
     def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
-        """The listener's side reports; what makes no sense is ignored."""
+        """The listener's side reports."""
         stream = self._table.streams.get(stream_id)
-        if stream is None or not taken_ms >= 0.0:
+        if stream is None:
             return
         stream.taken_ms = max(stream.taken_ms, taken_ms)
-        if ahead_ms is not None and 0.0 <= ahead_ms < math.inf and taken_ms < math.inf:
+        if ahead_ms is not None:
             stream.clock.taken(self._now_ms(), taken_ms, ahead_ms)
 
     def close(self) -> None:

@@ -164,16 +164,6 @@ def test_what_comes_after_the_end_is_ignored() -> None:
     assert heard.pcm == alone(TEXTS[0])
 
 
-@pytest.mark.parametrize("report", [(-1.0, 0.0), (float("nan"), 0.0), (10.0, -5.0), (10.0, float("inf"))])
-def test_reports_that_make_no_sense_change_nothing(report: tuple[float, float]) -> None:
-    hall = Hall()
-    heard = hall.open(0, TEXTS[0])
-    hall.step()
-    hall.engine.taken(0, *report)
-    hall.run()
-    assert heard.pcm == alone(TEXTS[0])
-
-
 def test_reports_may_come_in_any_order() -> None:
     hall = Hall()
     hall.open(0, TEXTS[0], reads=False)

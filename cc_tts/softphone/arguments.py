@@ -1,6 +1,7 @@
 """The softphone's command line. Error messages show the right form."""
 
 import argparse
+import functools
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,18 +47,12 @@ def _build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         epilog="Exit status: 0 the call was answered, 1 refused or not answered, 2 no response or wrong arguments.",
     )
     add = parser.add_argument
+    add_time = functools.partial(add, type=_seconds, metavar="S")
     add("uri", metavar="URI", help="sip:USER@HOST[:PORT], such as sip:hello@127.0.0.1:5060")
     add("--from", dest="from_uri", default="", metavar="URI", help="who calls (default sip:softphone@…)")
     add("--codec", choices=("pcmu", "pcma"), default="pcmu", help="G.711 flavour offered")
     add("--dtmf", default="", metavar="PLAN", help="keys after the answer, as in 12@2.5s,#@4s (RFC 4733)")
-    add(
-        "--duration",
-        dest="max_talk_s",
-        type=_seconds,
-        default=60.0,
-        metavar="S",
-        help="hang up S after the answer (60)",
-    )
+    add_time("--duration", dest="max_talk_s", default=60.0, help="hang up S after the answer (60)")
     add("--record", default="", metavar="FILE", help="write what was heard as WAV, 8 kHz")
     add("--transport", choices=("udp", "tcp"), default="udp", help="SIP transport")
     add("--local-address", default="", metavar="IP", help="address to use (default: the route's)")
@@ -68,14 +63,7 @@ def _build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         "--password", default=environ.get(PASSWORD_VARIABLE, ""), help=f"better in the environment: {PASSWORD_VARIABLE}"
     )
     add("--header", dest="headers", action="append", default=[], metavar="'X-Foo: bar'", help="extra INVITE header")
-    add(
-        "--timeout",
-        dest="timeout_s",
-        type=_seconds,
-        default=30.0,
-        metavar="S",
-        help="give up if not answered in S (30)",
-    )
+    add_time("--timeout", dest="timeout_s", default=30.0, help="give up if not answered in S (30)")
     add("--speak", default="", metavar="TEXT", help="after the answer, ask the server to speak TEXT")
     add("--api", default="", metavar="URL", help="the server's REST address, for --speak")
     token_help = f"for --api; better in {TOKEN_VARIABLE}"

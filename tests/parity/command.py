@@ -27,7 +27,7 @@ import torch
 
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.engines.cosyvoice2.model.checkpoint import DESCRIPTION
-from cc_tts.engines.cosyvoice2.model.loader import LLM_CONFIG, DtypePolicy, SpeechModel, load_model
+from cc_tts.engines.cosyvoice2.model.loader import LLM_CONFIG, SpeechModel, load_model
 from cc_tts.engines.cosyvoice2.model.sizes import PARTS, TEXT_EMBEDDING, TIED_HEAD, LmConfig, Part, Shape
 from cc_tts.engines.cosyvoice2.runners.graphs import claim
 from cc_tts.errors import CcTtsError
@@ -78,13 +78,13 @@ def read_shapes(path: Path) -> dict[Part, dict[str, Shape]]:
 
 
 def made_model(
-    options: argparse.Namespace, arrays: Mapping[str, Array], device: torch.device, policy: DtypePolicy
+    options: argparse.Namespace, arrays: Mapping[str, Array], device: torch.device, dtype: torch.dtype
 ) -> SpeechModel:
     """The networks with the weights of the file; on the CPU in float32 they stay pages of files that have no name."""
     shapes = read_shapes(options.directory / f"{options.size}_state_dict.json")
     with tempfile.TemporaryDirectory(prefix="parity-") as name:
         write_model(Path(name), shapes, salt=str(arrays["salt"]), head_dim=options.head_dim)
-        model = load_model(Path(name), device=device, policy=policy)
+        model = load_model(Path(name), device=device, dtype=dtype)
     with_coarse_phase(model.vocoder)
     return model
 
@@ -125,11 +125,10 @@ def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
     """Everything there is to compare in the directory."""
     device, dtype = torch.device(options.device), _DTYPES[options.dtype]
     claim(device)
-    policy = DtypePolicy(llm=dtype, flow=dtype, hift=_DTYPES[options.vocoder_dtype])
-    is_float32 = policy == DtypePolicy()
+    is_float32 = dtype == torch.float32
     with np.load(options.directory / f"{options.size}.npz") as file:
         arrays = {key: file[key] for key in file.files}
-    model = made_model(options, arrays, device, policy)
+    model = made_model(options, arrays, device, dtype)
     recorded = parity_cases.Recorded(arrays, device, parity_cases.FEATURE_TOLERANCE[options.size])
     yield from run_groups(parity_cases.groups(model, recorded), is_float32=is_float32, device=device, clock=clock)
     if options.engine:
@@ -138,7 +137,7 @@ def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
         yield from run_groups(engine, is_float32=is_float32, device=device, clock=clock)
         del engine
     del model
-    spec = parity_spec.SpecData(options.directory, device, policy)
+    spec = parity_spec.SpecData(options.directory, device, dtype)
     yield from run_groups(parity_spec.groups(spec), is_float32=is_float32, device=device, clock=clock)
     text = iter([("text splitting", text_splitting(options.directory))])
     yield from run_groups(text, is_float32=is_float32, device=device, clock=clock)
@@ -174,7 +173,6 @@ def as_json(
         "device_name": device_name(device),
         "torch": torch.__version__,
         "dtype": options.dtype,
-        "vocoder_dtype": options.vocoder_dtype,
         "engine": options.engine,
         "seed": options.seed,
         "graphs": options.graphs,
@@ -210,12 +208,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--size", choices=list(HEAD_DIM), default="tiny")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
     parser.add_argument("--dtype", choices=list(_DTYPES), default="float32", help="of language model and flow")
-    parser.add_argument(
-        "--vocoder-dtype",
-        choices=list(_DTYPES),
-        default="float32",
-        help="of the vocoder, which is served in float32; pitch and source are float32 in any case",
-    )
     parser.add_argument("--head-dim", type=int, help="of language model and estimator; 16 for tiny, 64 for full")
     parser.add_argument("--engine", action="store_true", help="the engine's runners, too, among random sequences")
     parser.add_argument("--seed", type=int, default=0, help="of those sequences; 0 when left out")
@@ -243,7 +235,7 @@ def main(arguments: Sequence[str] | None = None, *, clock: Clock | None = None) 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     say = sys.stdout.write
     say(f"{options.size} · {device_name(torch.device(options.device))} · torch {torch.__version__} · ")
-    say(f"{options.dtype}, vocoder {options.vocoder_dtype}\n")
+    say(f"{options.dtype}\n")
     say(f"{'case':<34} · {'max error':>10} · {'SNR dB':>7} · {'tolerance':>9} · ok\n")
     verdicts = []
     try:
@@ -255,7 +247,7 @@ def main(arguments: Sequence[str] | None = None, *, clock: Clock | None = None) 
     except (CcTtsError, ValueError, KeyError) as error:
         sys.stderr.write(f"{options.directory}: {type(error).__name__}: {error}\n")
         return 2
-    absent = parity_spec.absent(parity_spec.SpecData(options.directory, torch.device("cpu"), DtypePolicy()))
+    absent = parity_spec.absent(parity_spec.SpecData(options.directory, torch.device("cpu"), torch.float32))
     if absent:
         say(f"not there, so not compared: {', '.join(absent)}\n")
     if not all(verdict.is_judged for verdict in verdicts):

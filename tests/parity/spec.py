@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, fold_weight_norm
+from cc_tts.engines.cosyvoice2.model.loader import fold_weight_norm
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid
 from cc_tts.engines.cosyvoice2.model.networks.layers import Span
@@ -59,9 +59,9 @@ class SpecData:
     for another order of operations: 2e-3, and 1e-3 for samples.
     """
 
-    def __init__(self, directory: Path, device: torch.device, policy: DtypePolicy) -> None:
+    def __init__(self, directory: Path, device: torch.device, dtype: torch.dtype) -> None:
         self._directory = directory
-        self._policy = policy
+        self._dtype = dtype
         self.device = device
 
     def has(self, name: str) -> bool:
@@ -83,8 +83,9 @@ class SpecData:
         return {key: torch.from_numpy(value).to(self.device) for key, value in self.arrays(name).items()}
 
     def placed(self, part: Part, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Weights on the device, in the types of the policy."""
-        return {key: value.to(self.device, self._policy.dtype_of(part, key)) for key, value in state.items()}
+        """Weights on the device; the vocoder's are float32 in any case."""
+        dtype = torch.float32 if part == "hift" else self._dtype
+        return {key: value.to(self.device, dtype) for key, value in state.items()}
 
     def allowed(self, on_cpu: float, elsewhere: float) -> float:
         """The tolerance of the device."""

@@ -37,7 +37,7 @@ from tests.parity import spec as parity_spec
 from tests.parity.engine_lm import BatchPlan
 from tests.parity.golden_fill import fill_by_kind
 from tests.parity.result import EXACT, Array, Comparison, Comparisons, Verdict, verdict_on
-from tests.parity.whole_vocoder import with_coarse_phase
+from tests.parity.whole_vocoder import cast, with_coarse_phase
 
 HEAD_DIM: Final = {"tiny": 16, "full": 64}
 """Of language model and estimator; shapes do not tell it."""
@@ -85,7 +85,7 @@ def made_model(
     with tempfile.TemporaryDirectory(prefix="parity-") as name:
         write_model(Path(name), shapes, salt=str(arrays["salt"]), head_dim=options.head_dim)
         model = load_model(Path(name), device=device, dtype=dtype)
-    with_coarse_phase(model.vocoder)
+    cast(with_coarse_phase(model.vocoder), _DTYPES[options.vocoder_dtype])
     return model
 
 
@@ -125,7 +125,8 @@ def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
     """Everything there is to compare in the directory."""
     device, dtype = torch.device(options.device), _DTYPES[options.dtype]
     claim(device)
-    is_float32 = dtype == torch.float32
+    vocoder_dtype = _DTYPES[options.vocoder_dtype]
+    is_float32 = dtype == vocoder_dtype == torch.float32
     with np.load(options.directory / f"{options.size}.npz") as file:
         arrays = {key: file[key] for key in file.files}
     model = made_model(options, arrays, device, dtype)
@@ -137,7 +138,7 @@ def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
         yield from run_groups(engine, is_float32=is_float32, device=device, clock=clock)
         del engine
     del model
-    spec = parity_spec.SpecData(options.directory, device, dtype)
+    spec = parity_spec.SpecData(options.directory, device, dtype, vocoder_dtype)
     yield from run_groups(parity_spec.groups(spec), is_float32=is_float32, device=device, clock=clock)
     text = iter([("text splitting", text_splitting(options.directory))])
     yield from run_groups(text, is_float32=is_float32, device=device, clock=clock)
@@ -173,6 +174,7 @@ def as_json(
         "device_name": device_name(device),
         "torch": torch.__version__,
         "dtype": options.dtype,
+        "vocoder_dtype": options.vocoder_dtype,
         "engine": options.engine,
         "seed": options.seed,
         "graphs": options.graphs,
@@ -208,7 +210,20 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--size", choices=list(HEAD_DIM), default="tiny")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
     parser.add_argument("--dtype", choices=list(_DTYPES), default="float32", help="of language model and flow")
-    parser.add_argument("--head-dim", type=int, help="of language model and estimator; 16 for tiny, 64 for full")
+    parser.add_argument(
+        "--vocoder-dtype",
+        choices=list(_DTYPES),
+        default="float32",
+        help="of the vocoder, which is served in float32; pitch and source are float32 in any case",
+    )
+    parser.add_argument(
+        "--lm-head-dim",
+        "--estimator-head-dim",
+        "--head-dim",
+        dest="head_dim",
+        type=int,
+        help="of language model and estimator; 16 for tiny, 64 for full",
+    )
     parser.add_argument("--engine", action="store_true", help="the engine's runners, too, among random sequences")
     parser.add_argument("--seed", type=int, default=0, help="of those sequences; 0 when left out")
     parser.add_argument("--graphs", action="store_true", help="with --engine on a CUDA device: replay CUDA graphs")
@@ -235,7 +250,7 @@ def main(arguments: Sequence[str] | None = None, *, clock: Clock | None = None) 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     say = sys.stdout.write
     say(f"{options.size} · {device_name(torch.device(options.device))} · torch {torch.__version__} · ")
-    say(f"{options.dtype}\n")
+    say(f"{options.dtype}, vocoder {options.vocoder_dtype}\n")
     say(f"{'case':<34} · {'max error':>10} · {'SNR dB':>7} · {'tolerance':>9} · ok\n")
     verdicts = []
     try:

@@ -102,6 +102,10 @@ class SoftphoneCall:
         for key in keys:
             self._rtp.press(key)
 
+    def say(self, octets: bytes) -> None:
+        """Send audio in the codec's own octets."""
+        self._rtp.say(octets)
+
     def hold(self) -> None:
         """Re-INVITE with a=sendonly (RFC 3264 §8.4)."""
         if self.facts.is_connected:

@@ -162,6 +162,8 @@ class CallerSpeech:
                 at_ms=round(ms_between(self._established_ns, onset_ns), 1),
             )
         )
+        for stream in tuple(self._call.media_streams):
+            stream.on_speech(speech.id, onset_ns, begins=True)
         if self._hold is not None:
             self._cancel_timer()
         else:
@@ -194,6 +196,8 @@ class CallerSpeech:
             return
         duration_ms = ms_between(speech.onset_ns, end_ns)
         self._call.publish(types.CallSpeechStopped(speech_id=speech.id, duration_ms=round(duration_ms, 1)))
+        for stream in tuple(self._call.media_streams):
+            stream.on_speech(speech.id, end_ns, begins=False)
         hold = self._hold
         if hold is None:
             self._cancel_timer()

@@ -102,9 +102,9 @@ class SoftphoneCall:
         for key in keys:
             self._rtp.press(key)
 
-    def say(self, octets: bytes) -> None:
-        """Send audio in the codec's own octets."""
-        self._rtp.say(octets)
+    def say(self, octets: bytes, *, after_ms: float = 0.0) -> None:
+        """Send audio in the codec's own octets, ``after_ms`` from now."""
+        self._rtp.say(octets, after_ms=after_ms)
 
     def hold(self) -> None:
         """Re-INVITE with a=sendonly (RFC 3264 §8.4)."""
@@ -160,7 +160,8 @@ class SoftphoneCall:
         self.facts.is_connected = True
         self.facts.answered_ns = answered_ns
         self._report_event("answered", answered_ns, sip_call_id=self.facts.sip_call_id)
-        self.say(read_play(self.plan.play))
+        octets, after_ms = read_play(self.plan.play)
+        self.say(octets, after_ms=after_ms)
         keys = parse_key_plan(self.plan.dtmf)
         try:
             self.press(replace(key, not_before_ns=answered_ns + key.not_before_ns) for key in keys)

@@ -10,7 +10,7 @@ import msgspec
 
 from cc_tts import wav_file
 from cc_tts.media.g711 import ulaw_encode
-from cc_tts.softphone.rtp.packets import PAYLOAD_TYPES, RATE_HZ, SILENCE, Keypress, event_code
+from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, event_code
 
 _URI: Final = re.compile(
     r"sip:(?:[^@\s<>\"]+@)?(?P<host>[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?(?:[;?][^\s<>\"]*)?", re.ASCII
@@ -116,15 +116,15 @@ def parse_key_plan(text: str) -> list[Keypress]:
     return plan
 
 
-def read_play(text: str) -> bytes:
-    """``question.wav@4s``: a WAV file of 8 kHz, as octets of μ-law behind so much silence. Raises ``ValueError`` if the time
-    or the file cannot be read.
+def read_play(text: str) -> tuple[bytes, float]:
+    """``question.wav@4s``: a WAV file of 8 kHz as octets of μ-law, and how many ms after the answer it begins; nothing for
+    an empty text. Raises ``ValueError`` if the time or the file cannot be read.
     """
     if not text:
-        return b""
+        return b"", 0.0
     name, at, when = text.rpartition("@")
     at_s = seconds_of(when) if at else 0.0
     if at_s is None or at_s > MAX_PLAY_S:
         raise ValueError(f"{text!r}: right is FILE or FILE@TIME, as in question.wav@4s, up to {MAX_PLAY_S:g} s")
     pcm = wav_file.read(Path(name if at else text), rate_hz=RATE_HZ, max_s=MAX_PLAY_S)
-    return SILENCE[PAYLOAD_TYPES["pcmu"]][:1] * round(at_s * RATE_HZ) + ulaw_encode(pcm)
+    return ulaw_encode(pcm), at_s * 1000

@@ -23,18 +23,29 @@ _BEGINS_SENTENCE = re.compile(
 _MONTH_AFTER_DAY = re.compile(
     r"(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember|Jänner)\b"
 )
+_NAME_GOES_ON = re.compile(
+    r"[A-Z]{1,5}-?\d|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b"
+)
+"""Behind the short name of a month, of a day or of a number."""
 _LOOK_BACK_CHARACTERS = 24
 _HALF_OF_DAY = frozenset({"a.m", "p.m"})
 _ZONE = re.compile(r"(?:[ECMP]\.?[SD]?\.?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)(?![A-Za-z])")
 _LAST_OR_NOT = (
-    frozenset(re.findall(r"\w+", "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in"))
+    frozenset(
+        re.findall(
+            r"\w+",
+            "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc addl bal pymt pmt req svc "
+            "cust wt ht supv prev orig eff recd sched mkt avg temp qtr pkg mfr mgmt esq ea pts mtg excl conf info",
+        )
+    )
     | _HALF_OF_DAY
 )
 _NEVER_LAST = frozenset(
     re.findall(
         r"\w+",
         "dr mr mrs ms prof st ste apt mt rev hon capt lt col gen sgt jr sr inc ltd corp co bros vs approx dept est appt "
-        "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte",
+        "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte "
+        "atty messrs mme mx maj cpl cmdr adm supt intl assn univ natl p pp pg par art ver v fr",
     )
 )
 _LAST_UNLESS_NUMBER = frozenset(
@@ -150,4 +161,4 @@ def _ends_after(word: str, following: str) -> bool:
     """Whether an abbreviation that may end a sentence ends one, by what follows."""
     if word in _HALF_OF_DAY and _ZONE.match(following):
         return False
-    return following[0].isupper() if word in _LAST_OR_NOT else not following[0].isdigit()
+    return following[0].isupper() and (word in _LAST_OR_NOT or _NAME_GOES_ON.match(following) is None)

@@ -8,13 +8,14 @@ from cc_tts.text.substitution import in_order, kept_stop
 _TITLES = {
     "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Prof": "Professor", "Rev": "Reverend", "Hon": "Honorable",
     "Capt": "Captain", "Lt": "Lieutenant", "Col": "Colonel", "Gen": "General", "Sgt": "Sergeant", "Mt": "Mount",
-    "Sen": "Senator", "Gov": "Governor", "Rep": "Representative", "Pres": "President",
+    "Sen": "Senator", "Gov": "Governor", "Rep": "Representative", "Pres": "President", "Atty": "Attorney",
+    "Fr": "Father", "Messrs": "Messrs", "Mme": "Madame", "Mx": "Mix", "Maj": "Major", "Cpl": "Corporal",
+    "Cmdr": "Commander", "Adm": "Admiral", "Pvt": "Private", "Supt": "Superintendent",
 }  # fmt: skip
 _WORDS = {
     "jr": "Junior", "sr": "Senior", "ave": "Avenue", "blvd": "Boulevard", "rd": "Road", "ln": "Lane", "hwy": "Highway",
-    "inc": "Incorporated", "corp": "Corporation", "ltd": "Limited", "co": "Company", "bros": "Brothers",
-    "misc": "miscellaneous", "etc": "et cetera", "mgr": "manager", "asst": "assistant", "assn": "association",
-    "pkg": "package", "mfr": "manufacturer", "univ": "University", "intl": "International", "esq": "Esquire",
+    "inc": "Incorporated", "corp": "Corporation", "ltd": "Limited", "co": "Company", "etc": "et cetera",
+    "mgr": "manager", "pkg": "package", "mfr": "manufacturer", "esq": "Esquire",
     "yr": "year", "wk": "week", "hr": "hour", "ea": "each",
     "rte": "Route", "mgmt": "management", "pts": "points",
 }  # fmt: skip
@@ -24,12 +25,21 @@ _NEVER_LAST = {
     "max": "maximum", "min": "minimum", "incl": "including", "excl": "excluding", "ext": "extension", "vs": "versus",
     "qty": "quantity", "amt": "amount", "ref": "reference", "bldg": "building", "rm": "room", "fl": "floor",
     "temp": "temperature", "exp": "expires", "sq": "square", "attn": "attention",
-    "mtg": "meeting",
+    "mtg": "meeting", "qtr": "quarter", "bros": "Brothers", "misc": "miscellaneous", "asst": "assistant",
+    "assn": "association", "univ": "University", "intl": "International", "addl": "additional", "bal": "balance",
+    "pymt": "payment", "pmt": "payment", "req": "required", "svc": "service", "cust": "customer", "wt": "weight",
+    "ht": "height", "supv": "supervisor", "natl": "National", "prev": "previous", "orig": "original", "eff": "effective",
+    "recd": "received", "sched": "scheduled", "mkt": "market", "hosp": "Hospital", "elem": "Elementary",
 }  # fmt: skip
 """Their full stop ends no sentence."""
 _ONLY_CAPITALISED = frozenset({"co", "ste", "est"})
+_NUMBERED_PARTS = {
+    "vol": "volume", "p": "page", "pp": "pages", "pg": "page", "ch": "chapter", "fig": "figure", "par": "paragraph",
+    "art": "article", "ver": "version", "v": "version",
+}  # fmt: skip
 CHAT_WORDS = {
     "pls": "please", "plz": "please", "thx": "thanks", "attn": "attention", "pts": "points", "qty": "quantity",
+    "qtr": "quarter",
 }  # fmt: skip
 """Short forms that are spoken in full without a stop."""
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
@@ -120,9 +130,14 @@ say_abbreviations = in_order(
     (r"(?i)\b(?:e\.\s?g|eg)\.(?!\w),?", "for example,"),
     (r"(?i)\b(?:i\.\s?e|ie)\.(?!\w),?", "that is,"),
     (_PER, _per),
-    (r"\bEst\.(?=\s(?:delivery|arrival|time|cost|wait|total)\b)", "estimated"),
+    (rf"\b({'|'.join(_NUMBERED_PARTS)})\.\s?(?=\d)", lambda match: f"{_NUMBERED_PARTS[match[1]]} "),
+    (r"\b[Ee]st\.(?=\s[a-z])", "estimated"),
+    (r"\best\.(?=\s\d)", "established"),
     (r"\b([A-Za-z]{2,6})\.(?!\w)", _word),
     (r"(?i)(?<!\w)c/o(?!\w)", "care of"),
+    (r"(?<!\w)b/c(?!\w)", "because"),
+    (r"(?<!\w)b/[wt](?!\w)", "between"),
+    (r"(?<!\w)n/a(?!\w)", "N A"),
     (r"(?<!\w)w/o(?!\w)(?=\s?\w|\s|$)", "without "),
     (r"(?<!\w)w/(?=\s?\w|\s|$)", "with "),
     (r"(?<![\w.])(?:[A-Za-z]\.){2,8}(?!\w)", _dotted_letters),

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, AMOUNT_ENDS, amount, cardinal, counted
-from cc_tts.text.substitution import in_order
+from cc_tts.text.substitution import in_order, qualifies_noun
 
 
 class _Currency(NamedTuple):
@@ -35,6 +35,11 @@ _BY_SYMBOLS = {
     "PHP": _Currency("Philippine peso", "Philippine pesos", "centavo", "centavos"),
     "MYR": _Currency("ringgit", "ringgit", "sen", "sen"), "KRW": _Currency("won", "won", ""),
     "PLN": _Currency("zloty", "zloty", "grosz", "groszy"), "SEK": _Currency("Swedish krona", "Swedish kronor", ""),
+    "₽ RUB": _Currency("ruble", "rubles", "kopek", "kopeks"), "฿": _Currency("baht", "baht", "satang", "satang"),
+    "₱": _Currency("peso", "pesos", "centavo", "centavos"), "₫ VND": _Currency("dong", "dong", ""),
+    "₪ ILS": _Currency("shekel", "shekels", "agora", "agorot"), "₺": _Currency("lira", "lira", ""),
+    "TWD": _Currency("New Taiwan dollar", "New Taiwan dollars"), "kr": _Currency("krona", "kronor", ""),
+    "zł": _Currency("zloty", "zloty", "grosz", "groszy"), "₦": _Currency("naira", "naira", "kobo", "kobo"),
     "NOK": _Currency("Norwegian krone", "Norwegian kroner", ""), "DKK": _Currency("Danish krone", "Danish kroner", ""),
 }  # fmt: skip
 _CURRENCIES = {symbol: currency for symbols, currency in _BY_SYMBOLS.items() for symbol in symbols.split()}
@@ -51,8 +56,11 @@ _CONTINENTAL = (
     r"(?:(?P<whole>\d{1,3}(?:[. ]\d{3})+|\d{1,6}),(?P<cents>\d\d)|(?P<thousands>\d{1,3}(?:\.\d{3})+))"
     r"(?![\d.,]\d|\d)(?(sign)| ?(?:€|EUR\b|euros?\b))"
 )
+_IN_BRACKETS = (
+    rf"(?i)(\b(?:balance|total|net|change|variance|loss|position|adjustment)(?: is| was| of|:) )\(([$£€¥₹]{AMOUNT})\)"
+)
 _HUNDREDTHS = 2
-_SIGNS_ALONE = str.maketrans({sign: f" {_CURRENCIES[sign].many} " for sign in "$£€¥₹₩"} | {"¢": " cents "})
+_SIGNS_ALONE = str.maketrans({sign: f" {_CURRENCIES[sign].many} " for sign in "$£€¥₹₩₽฿₱₫₪₺₦"} | {"¢": " cents "})
 
 
 def _continental(match: re.Match[str]) -> str:
@@ -77,6 +85,8 @@ def _scale(written: str) -> str:
 def _sum(match: re.Match[str]) -> str:
     currency = _CURRENCIES[match["symbol"]]
     written, scale = match["amount"], match["scale"]
+    if qualifies_noun(match):
+        currency = currency._replace(many=currency.one, hundredths=currency.hundredth)
     if scale:
         return f"{amount(written)} {_scale(scale)} {currency.many}"
     whole, _, fraction = written.replace(",", "").partition(".")
@@ -95,11 +105,14 @@ def _sum(match: re.Match[str]) -> str:
 
 _say_sums = in_order(
     (_CONTINENTAL, _continental),
+    (r"(?<=\d)-(per|a)-(?=[a-z])", r" \1 "),
+    (_IN_BRACKETS, r"\1minus \2"),
     (rf"(?<=\d[KkMmBb])\s?[-–—]\s?(?=[$£€¥₹]{AMOUNT}[KkMmBb])", " to "),
     (r"([$£€])\s?(?:-|minus )(?=\d)", lambda match: f"minus {match[1]}"),
     (_RANGE, _range),
     (_BEFORE, _sum),
     (rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT}){_SCALE} ?(?P<symbol>{_SYMBOL})(?!\w)", _sum),
+    (rf"{AMOUNT_BEGINS}(?!(?:240|360|480|720)p)(\d{{1,3}})p(?!\w)", lambda match: counted(match[1], "penny", "pence")),
     (rf"{AMOUNT_BEGINS}(\d{{1,4}})\s?¢", lambda match: counted(match[1], "cent", "cents")),
 )
 

@@ -31,6 +31,12 @@ AMOUNT = (
 """A quantity as people write it: 1,234.56, 1234.56, .56, and 1,50,000 in India."""
 AMOUNT_BEGINS = r"(?<![\w.])(?<!\d,)"
 AMOUNT_ENDS = r"(?!\d)(?![.,]\d)"
+NOTHING_COUNTED = (
+    r"(?!\s(?:(?:new|more|other|different|additional|extra|active|existing|current|of (?:my|our|the|your))\s)?"
+    r"(?!(?:is|was|as|has|this|unless|always|days|departs|leaves|arrives|lands|runs|stops|boards|goes|terminates|operates"
+    r"|connects|services)\b)[a-z-]{2,30}s\b|\s(?:people|staff|men|women|of|new|more)\b)"
+)
+"""Behind the number of a telephone, flight or train; not behind ``300`` in "call 300 customers"."""
 
 
 @lru_cache(maxsize=4096)

@@ -69,6 +69,14 @@ _say_all_day_and_user_names = in_order(
     (r"(?<![\w/])24\s?[/x×]\s?7(?![\w/])", "twenty-four seven"),
 )
 _say_ranges_and_minus = in_order(
+    (
+        r"(?<![\w:.$])(\d{1,2}(?::\d\d)?)([ap])\s?[-–—]\s?(\d{1,2}(?::\d\d)?)([ap])(?!\w)",
+        r"\1 \2m to \3 \4m",
+    ),
+    (
+        r"(?i)(\bbetween [$£€]?\d[\d,.:]{0,12}(?:\s?[ap]\.?m\b\.?)?%?)\s?[-–—]\s?(?=[$£€]?\d)",
+        r"\1 and ",
+    ),
     (r"(?<!\w)~\s?(?=[$£€¥]?\.?\d)", "about "),
     (r"\s?(<=|>=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {_COMPARISONS[match[1]]} "),
     (r"(?<=\d)\s?-\s?(?=\d[\d.,]{0,15}\s?=)", " minus "),

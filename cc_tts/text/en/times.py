@@ -2,7 +2,7 @@
 
 import re
 
-from cc_tts.text.en.numbers import cardinal, two_digits
+from cc_tts.text.en.numbers import cardinal, digits, two_digits
 from cc_tts.text.substitution import in_order, kept_stop
 
 _HALF = r"(?P<half>[AaPp]\.\s?[Mm]\b\.?|[AaPp][Mm]\b|(?<=:\d\d)[ap]\b)"
@@ -16,8 +16,16 @@ _HOURS_AND_MINUTES = (
 )
 _MINUTES_AND_SECONDS = r"(?<![\w:.,])(?P<minutes>\d{1,3})\s?(?:m|mins?)\s?(?P<seconds>\d{1,2})\s?(?:s|secs?)(?!\w)"
 _ZONE = (
-    r"(?P<before>\d\s?|\b[AaPp]\.?\s?[Mm]\.?\s)"
-    r"(?P<zone>[ECMP][SD]?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)\b\.?"
+    r"(?:(?<=\d)|(?<=\d\s)|(?<=[AaPp][Mm]\s)|(?<=[AaPp]\s[Mm]\s)|(?<=[AaPp]\.[Mm]\.\s)|(?<=\bnoon\s)|(?<=\bmidnight\s))"
+    r"(?P<zone>[ECMP][SD]?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T|NZ[SD]T|SGT|HKT)\b\.?"
+)
+_MILITARY = (
+    r"(?<![\w:.,$-])(?P<hour>[01]\d|2[0-3])(?P<minute>[0-5]\d)\s?(?:hours|hrs)\b"
+    r"|(?:(?<=\bat )|(?<=\bby )|(?<=\bto )|(?<=\bfrom ))(?P<h>0\d)(?P<m>[0-5]\d)(?![\w:,-]|\.\d)"
+)
+_LETTER_HALF = (
+    r"(?i)(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bfrom )|(?<=\buntil )|(?<=\btill )|(?<=\bbefore )|(?<=\bafter )|(?<=\bto ))"
+    r"(1[0-2]|[1-9])(?P<half>[ap])\b"
 )
 _AT = re.compile(r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|[\dT],?\s?$", re.IGNORECASE)
 """What stands before a time of day with seconds, and not before a duration."""
@@ -37,7 +45,7 @@ def _duration(match: re.Match[str]) -> str:
 
 def _zone(match: re.Match[str]) -> str:
     """The zone behind a time letter by letter: ``EST`` is no "established"."""
-    return f"{match['before']}{' '.join(match['zone'])}{kept_stop(match)}"
+    return " ".join(match["zone"]) + kept_stop(match)
 
 
 def _half(match: re.Match[str]) -> str:
@@ -55,6 +63,13 @@ def _clock(match: re.Match[str]) -> str | None:
     if second:
         said = f"{said} and {_count(second, 'second')}"
     return f"{said} {_half(match)}" if match["half"] else said
+
+
+def _military(match: re.Match[str]) -> str:
+    """``1430 hours`` as "fourteen thirty hours", ``0800`` as "zero eight hundred"."""
+    hour, minute = match["hour"] or match["h"], int(match["minute"] or match["m"])
+    said = digits(hour) if hour[0] == "0" else cardinal(int(hour))
+    return f"{said} {two_digits(minute) if minute else 'hundred'}{' hours' if match['hour'] else ''}"
 
 
 def _spelled_out(hour: int, minute: int, second: int) -> str:
@@ -75,6 +90,8 @@ def _hour_and_minute(hour: int, minute: int, *, has_half: bool, has_second: bool
 
 
 say_times = in_order(
+    (_MILITARY, _military),
+    (_LETTER_HALF, r"\1 \g<half>m"),
     (_HOURS_AND_MINUTES, _duration),
     (_MINUTES_AND_SECONDS, _duration),
     (

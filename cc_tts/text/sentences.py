@@ -35,7 +35,7 @@ _LAST_OR_NOT = (
         re.findall(
             r"\w+",
             "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc addl bal pymt pmt req svc "
-            "cust wt ht supv prev orig eff recd sched mkt avg temp qtr pkg mfr mgmt esq ea pts mtg excl conf info",
+            "cust wt ht supv prev orig eff recd sched mkt avg temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info",
         )
     )
     | _HALF_OF_DAY
@@ -44,7 +44,7 @@ _NEVER_LAST = frozenset(
     re.findall(
         r"\w+",
         "dr mr mrs ms prof st ste apt mt rev hon capt lt col gen sgt jr sr inc ltd corp co bros vs approx dept est appt "
-        "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte "
+        "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte inv conf "
         "atty messrs mme mx maj cpl cmdr adm supt intl assn univ natl p pp pg par art ver v fr",
     )
 )

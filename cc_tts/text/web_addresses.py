@@ -15,6 +15,9 @@ _URL = re.compile(rf"(?<![A-Za-z0-9@])(?:[Hh][Tt][Tt][Pp][Ss]?://|www\.)(?=[A-Za
 _BARE = re.compile(
     rf"(?<![A-Za-z0-9_@.-])(?:[A-Za-z0-9][A-Za-z0-9-]*+\.)+(?:{_TOP_LEVEL})(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])(?:/{_PATH})?"
 )
+_FILE = re.compile(
+    r"(?<![\w./\\-])[A-Za-z0-9][\w-]{0,60}\.(?:pdf|docx?|xlsx?|pptx?|csv|zip|jpe?g|png|txt|exe|dmg|mp[34])(?!\w)"
+)
 _SCHEME = re.compile(r"^[Hh][Tt][Tt][Pp][Ss]?://")
 _TRAILING = ".,;:!?"
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z0-9]")
@@ -33,7 +36,7 @@ def say_addresses(text: str, signs: Mapping[str, str], say_digits: Callable[[str
         address = written.rstrip(_TRAILING)
         return _words(address, signs, say_digits) + written[len(address) :]
 
-    for pattern in (_EMAIL, _URL, _BARE):
+    for pattern in (_EMAIL, _URL, _BARE, _FILE):
         text = pattern.sub(say, text)
     return text
 

@@ -25,6 +25,7 @@ _NEVER_LAST = {
     "max": "maximum", "min": "minimum", "incl": "including", "excl": "excluding", "ext": "extension", "vs": "versus",
     "qty": "quantity", "amt": "amount", "ref": "reference", "bldg": "building", "rm": "room", "fl": "floor",
     "temp": "temperature", "exp": "expires", "sq": "square", "attn": "attention",
+    "inv": "invoice", "conf": "confirmation",
     "mtg": "meeting", "qtr": "quarter", "bros": "Brothers", "misc": "miscellaneous", "asst": "assistant",
     "assn": "association", "univ": "University", "intl": "International", "addl": "additional", "bal": "balance",
     "pymt": "payment", "pmt": "payment", "req": "required", "svc": "service", "cust": "customer", "wt": "weight",
@@ -39,7 +40,9 @@ _NUMBERED_PARTS = {
 }  # fmt: skip
 CHAT_WORDS = {
     "pls": "please", "plz": "please", "thx": "thanks", "attn": "attention", "pts": "points", "qty": "quantity",
-    "qtr": "quarter",
+    "qtr": "quarter", "acct": "account", "appt": "appointment", "dept": "department", "approx": "approximately",
+    "mgr": "manager", "asst": "assistant", "pkg": "package", "amt": "amount", "incl": "including", "excl": "excluding",
+    "addr": "address", "msg": "message", "tmrw": "tomorrow", "govt": "government",
 }  # fmt: skip
 """Short forms that are spoken in full without a stop."""
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
@@ -55,12 +58,13 @@ _NUMBERED = (
 )
 _PER = (
     r"(?<=[\w.])\s?/\s?(?:(?P<short>sec|min|hr|wk|mo|yr|kg|lb|gal|oz)\b\.?|(?P<full>sq\.? ft\b|square foot|gallon|pound|mile"
-    r"|GB|MB|second|minute|hour|day|week|month|year|person|night|unit|item)\b)"
+    r"|GB|MB|kWh|second|minute|hour|day|week|month|year|person|night|unit|item)\b)"
 )
 _PER_WORDS = {
     "sec": "second", "min": "minute", "hr": "hour", "wk": "week", "mo": "month", "yr": "year", "kg": "kilogram",
     "lb": "pound", "gal": "gallon", "oz": "ounce",
 }  # fmt: skip
+_PER_SIGNS = {"sq. ft": "square foot", "sq ft": "square foot", "kWh": "kilowatt hour"}
 _NAME_BEFORE = re.compile(r"(?<![\w])[A-Z][a-z]+$")
 _LOOK_BACK_CHARACTERS = 60
 
@@ -86,7 +90,7 @@ def _word(match: re.Match[str]) -> str | None:
 
 
 def _per(match: re.Match[str]) -> str:
-    full = "square foot" if (match["full"] or "").startswith("sq") else match["full"]
+    full = _PER_SIGNS.get(match["full"] or "", match["full"])
     return f" per {full or _PER_WORDS[match['short']]}{kept_stop(match)}"
 
 
@@ -130,6 +134,9 @@ say_abbreviations = in_order(
     (r"(?i)\b(?:e\.\s?g|eg)\.(?!\w),?", "for example,"),
     (r"(?i)\b(?:i\.\s?e|ie)\.(?!\w),?", "that is,"),
     (_PER, _per),
+    (r"(?:(?<=dollars)|(?<=cents)|(?<=pounds)|(?<=euros)|(?<=percent))\s?/\s?(?=[a-z]{3})", " per "),
+    (r"\bbus\.(?=\sdays?\b)", "business"),
+    (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),
     (rf"\b({'|'.join(_NUMBERED_PARTS)})\.\s?(?=\d)", lambda match: f"{_NUMBERED_PARTS[match[1]]} "),
     (r"\b[Ee]st\.(?=\s[a-z])", "estimated"),
     (r"\best\.(?=\s\d)", "established"),

@@ -20,7 +20,15 @@ from cc_tts.text.substitution import Say, in_order
 
 _NOT_COUNTED = r"(?![\w-]|[.,:/]\d)"
 _ROOM = r"(?i)\b((?:room|rm\.?|suite|ste\.|apartment|apt\.?|gate|unit)\s)(\d{1,2})(\d\d)(?![\w-]|[.,:/]\d|\s?[%°])"
-_ROOMS = {"Acct": "account", "Apt": "apartment", "Ste": "suite", "Rm": "room", "Bldg": "building"}
+_ROOMS = {
+    "Acct": "account",
+    "Conf": "confirmation",
+    "Inv": "invoice",
+    "Apt": "apartment",
+    "Ste": "suite",
+    "Rm": "room",
+    "Bldg": "building",
+}
 """Without a stop; those with one are in ``abbreviations``."""
 _CODE_AFTER_WORDS = (
     r"(?i)\b((?:codes?|pin|otp|passcode|password|cvv|cvc|number)(?:\s[a-z']{1,12}){1,6}\s(?:is|was)\s)(\d{3,8})"
@@ -52,7 +60,7 @@ _NAMED_WEAK = (
     "accounts?|acct|cards?|orders?|tickets?|cases?|claims?|policy|invoice|booking|reservation|flight|member|membership|"
     "customer|employee|serial|p\\.?\\s?o\\.?\\s?box|po|part|lot|id|ids|identification|phone|telephone|fax|ssn|badge|agent"
     "|transaction|itinerary|vin|sku|item|batch|meter|rma|sr|rx|prescription|permit|passport"
-    "|che(?:ck|que)(?=\\s(?:#|no\\b|number))|mrn|ein|imei|npi|upc|model(?!s? (?:19|20)\\d\\d\\b)"
+    "|che(?:ck|que)(?=\\s(?:#|no\\b|number))|mrn|ein|imei|npi|upc|port|build|inv|conf|dl|model(?!s? (?:19|20)\\d\\d\\b)"
 )
 _CONNECTORS = (
     r"(?P<connector>(?:[ ]?(?:number|numbers|no\.|num|code|id|pin|\#))?"
@@ -177,6 +185,9 @@ def _spelled(run: str) -> str:
 
 
 say_identifiers = in_order(
+    (r"(?<=[A-Za-z.])(?<!\b[CF])\s?#\s?(:?)\s?(?!\d{1,12}#)(?=\d|[A-Z]{1,5}-?\d|[A-Z]\b|\d[A-Z])", r" number\1 "),
+    (r"(?<![\w-])1Z(?: ?[A-Z0-9]{2,4}){4,6}(?![\w-])", lambda match: spelled(match.group())),
+    (r"\b([QH][1-4])\s?[-–]\s?(?=[QH][1-4]\b)", r"\1 to "),
     (r"\b[Nn]o\.\s(?=#?\d+-?[A-Z])", "number "),
     (  # Member ID: XJH 882 910
         r"(?<= )([A-Z]{1,5}(?= \d+ \d)|[A-Z]{1,3}\d{1,7}) (\d{2,6}(?: \d{2,6}){0,5})(?![\w-])",
@@ -184,7 +195,7 @@ say_identifiers = in_order(
     ),
     (r"\b[Nn]o\.\s?(?=#?[A-Z\d])", _after(_NAME_BEFORE, lambda _: "number ")),
     (r"(?<=, )\d{4,8}(?=[,.;]|$)", _after(_STRONG_BEFORE, _each_digit)),
-    (rf"\b({'|'.join(_ROOMS)})\s(?=#?\d|[A-Z]\b)", lambda match: f"{_ROOMS[match[1]]} "),
+    (rf"\b({'|'.join(_ROOMS)})\s(?=#?\d|number\b|[A-Z]\b)", lambda match: f"{_ROOMS[match[1]]} "),
     *KEY_RULES,
     (_MASKED, _masked),
     (_AFTER_CARD, lambda match: f"{match[1]} ending in {digits(match[2])}"),
@@ -217,6 +228,7 @@ say_identifiers = in_order(
         lambda match: f"{year(int(match[1] or match[2]))} ",
     ),
     (r"(?<!\w)(\d{3})\(([a-z])\)", lambda match: f"{house_number(match[1])} {match[2].upper()}"),  # 401(k)
+    (r"(?<![\w$])(529|457)(?=\s(?:plan|account|college)\b)", lambda match: house_number(match[1])),
     (_CODE_AFTER_WORDS, _digits_of),
     (_LAST_DIGITS, _digits_of),
     (rf"(?i)\b(end(?:ing|s)(?: (?:in|with))? )(\d{{2,10}}){_NOT_COUNTED}(?!\s?%|\s[A-Z])", _digits_of),

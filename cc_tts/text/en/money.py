@@ -71,7 +71,7 @@ def _continental(match: re.Match[str]) -> str:
 
 def _range(match: re.Match[str]) -> str | None:
     low, high = match["low"], match["high"]
-    if "." in low or "." in high:
+    if ("." in low or "." in high) and not match["scale"]:
         return None
     scale = f"{_scale(match['scale'])} " if match["scale"] else ""
     return f"{amount(low)} to {amount(high)} {scale}{_CURRENCIES[match['symbol']].many}"

@@ -19,6 +19,10 @@ _ZONE = (
     r"(?:(?<=\d)|(?<=\d\s)|(?<=[AaPp][Mm]\s)|(?<=[AaPp]\s[Mm]\s)|(?<=[AaPp]\.[Mm]\.\s)|(?<=\bnoon\s)|(?<=\bmidnight\s))"
     r"(?P<zone>[ECMP][SD]?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T|NZ[SD]T|SGT|HKT)\b\.?"
 )
+_LENGTH = (
+    r"(?i)\b((?:call length|duration|lasted|took|elapsed|remaining|(?:hold|talk|wait|run|handle) ?time)(?: is| was)?:? )"
+    r"(\d{1,3}):([0-5]\d)(?![\d:])(?!\s?[ap]\.?m\b)"
+)
 _MILITARY = (
     r"(?<![\w:.,$-])(?P<hour>[01]\d|2[0-3])(?P<minute>[0-5]\d)\s?(?:hours|hrs)\b"
     r"|(?:(?<=\bat )|(?<=\bby )|(?<=\bto )|(?<=\bfrom ))(?P<h>0\d)(?P<m>[0-5]\d)(?![\w:,-]|\.\d)"
@@ -90,6 +94,7 @@ def _hour_and_minute(hour: int, minute: int, *, has_half: bool, has_second: bool
 
 
 say_times = in_order(
+    (_LENGTH, lambda match: f"{match[1]}{_spelled_out(0, int(match[2]), int(match[3]))}"),
     (_MILITARY, _military),
     (_LETTER_HALF, r"\1 \g<half>m"),
     (_HOURS_AND_MINUTES, _duration),

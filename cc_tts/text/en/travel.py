@@ -27,4 +27,17 @@ def _flight(match: re.Match[str]) -> str:
     return f"{carrier}{said}{house_number(number) if paired else integer(number)}"
 
 
-TRAVEL_RULES = ((_FLIGHT, _flight), (_BY_CODE, _flight), (_BY_NAME, _flight))
+TRAVEL_RULES = (
+    (_FLIGHT, _flight),
+    (_BY_CODE, _flight),
+    (_BY_NAME, _flight),
+    (  # Boeing 737-800, Airbus A320
+        r"(?<=\bBoeing )(7\d7)(?:-(\d{1,3}))?(?![\w-])",
+        lambda match: house_number(match[1]) + (f" {integer(match[2])}" if match[2] else ""),
+    ),
+    (r"(?<=\bAirbus )A(\d{3})(?![\w-])", lambda match: f"A {house_number(match[1])}"),
+    (
+        r"(?i)(?:(?<=\bseats )|(?<=\bexits )|(?<=\bgates )|(?<=\bunits ))(\d{1,3})([A-K])\s?[-–]\s?(?=\d{1,3}[A-K]\b)",
+        r"\1 \2 to ",
+    ),
+)

@@ -130,9 +130,13 @@ say_measures = in_order(
     (_FRACTION_OF, _fraction_of),
     (rf"({AMOUNT}) in(?=\s(?:wide|tall|long|deep|thick|high)\b)", lambda match: counted(match[1], *_INCH)),
     (r"(?<![\w.,])(\d{3,4})p(?!\w)", lambda match: f"{house_number(match[1])} p"),
-    (r"(?i)(?<=\d)[ -]?y/?o\b", " year old"),
+    (r"(?i)(?<=\d)[ -]?y(?:/?o\b|\.\s?o\.)", " year old"),
     (r"(?<=\d)[kK](?=\s(?:run|race|walk|TV|monitor|display|video|screen|resolution)\b)", " K"),
-    (r"(?<![\w.,-])(\d{2,3})\s?F(?!\w)", _fahrenheit),
+    (r"(?<![\w.,-])(\d{2,3}(?:\.\d)?)\s?F(?!\w)", _fahrenheit),
+    (
+        r"(?<![\w/.,])(\d{2,3})/(\d{2,3})\s?mmHg\b",
+        lambda match: f"{amount(match[1])} over {amount(match[2])} millimeters of mercury",
+    ),
     (r"(?<![\w'])(\d{1,3})['′](?=\s(?:cable|cord|hose|ladder|fence|ceiling|pole|wall)\b)", r"\1 foot"),
     (
         r"(?<![\w'])(\d{1,3})['′](?=\s(?:by|tall|wide|long|deep|high|of)\b)|(?<=by )(\d{1,3})['′](?!\w)",

@@ -52,9 +52,9 @@ _STREET_INSIDE_SENTENCE = re.compile(
     r"[\w,]\s(?!(?:Mount|Port|Fort|Lake|Downtown|North|South|East|West|Mister)\s)[A-Z]\w*\s$|\d\w*\s$"
 )
 _NEXT_IS_NAME = re.compile(r"\s[A-Z]\w+")
-_NUMBERED = (
-    r"(?i)\b(World War|Phase|Type|Title|Chapter|Part|Section|Class|Stage|Level|Tier|Schedule|Grade|Super Bowl|Act"
-    r"|Volume)\s([IVX]{1,6}|(?<=Bowl\s)[IVXLC]{1,8})\b"
+_NUMBERED = re.compile(
+    r"\b(?:World War|Phase|Type|Title|Chapter|Part|Section|Class|Stage|Level|Tier|Schedule|Grade|Super Bowl|Act|Volume)$",
+    re.IGNORECASE,
 )
 _PER = (
     r"(?<=[\w.])\s?/\s?(?:(?P<short>sec|min|hr|wk|mo|yr|kg|lb|gal|oz)\b\.?|(?P<full>sq\.? ft\b|square foot|gallon|pound|mile"
@@ -74,6 +74,12 @@ def _roman(written: str) -> int:
     return sum(
         -value if value < following else value for value, following in zip(values, [*values[1:], 0], strict=True)
     )
+
+
+def _numbered(match: re.Match[str]) -> str | None:
+    """``Title IX`` as "Title nine"."""
+    is_numbered = _NUMBERED.search(match.string, max(0, match.start() - 12), match.start())
+    return f" {cardinal(_roman(match[1]))}" if is_numbered else None
 
 
 def _after_name(match: re.Match[str]) -> str | None:
@@ -122,7 +128,7 @@ say_abbreviations = in_order(
     (r"\b(Mr|Mrs|Ms)\b(?:\.(?=\s(?:and|&)\s[A-Z])|(?=\s[A-Z]))", lambda match: _TITLES[match[1]]),
     (r"\bDr\b\.?", lambda match: _by_place(match, "Doctor", "Drive")),
     (r"\bSt\b\.?", lambda match: _by_place(match, "Saint", "Street")),
-    (_NUMBERED, lambda match: f"{match[1]} {cardinal(_roman(match[2]))}" if match[2].isupper() else None),
+    (r"\s([IVX]{1,6}|(?<=Bowl\s)[IVXLC]{1,8})\b", _numbered),
     (
         r"\b((?:King|Queen|Pope|Emperor|Tsar|Czar)\s[A-Z][a-z]+(?:\s[A-Z][a-z]+)?)\s([IVX]{1,5})\b",
         lambda match: f"{match[1]} the {ordinal(_roman(match[2]))}",
@@ -134,7 +140,7 @@ say_abbreviations = in_order(
     (r"(?i)\b(?:e\.\s?g|eg)\.(?!\w),?", "for example,"),
     (r"(?i)\b(?:i\.\s?e|ie)\.(?!\w),?", "that is,"),
     (_PER, _per),
-    (r"(?:(?<=dollars)|(?<=cents)|(?<=pounds)|(?<=euros)|(?<=percent))\s?/\s?(?=[a-z]{3})", " per "),
+    (r"/(?:(?<=dollars/)|(?<=cents/)|(?<=pounds/)|(?<=euros/)|(?<=percent/))(?=[a-z]{3})", " per "),
     (r"\bbus\.(?=\sdays?\b)", "business"),
     (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),
     (rf"\b({'|'.join(_NUMBERED_PARTS)})\.\s?(?=\d)", lambda match: f"{_NUMBERED_PARTS[match[1]]} "),

@@ -185,7 +185,10 @@ def _spelled(run: str) -> str:
 
 
 say_identifiers = in_order(
-    (r"(?<=[A-Za-z.])(?<!\b[CF])\s?#\s?(:?)\s?(?!\d{1,12}#)(?=\d|[A-Z]{1,5}-?\d|[A-Z]\b|\d[A-Z])", r" number\1 "),
+    (
+        r"\s?#(?:(?<=[A-Za-z.]#)|(?<=[A-Za-z.] #))(?<!\b[CF]#)\s?(:?)\s?(?!\d{1,12}#)(?=\d|[A-Z]{1,5}-?\d|[A-Z]\b|\d[A-Z])",
+        r" number\1 ",
+    ),
     (r"(?<![\w-])1Z(?: ?[A-Z0-9]{2,4}){4,6}(?![\w-])", lambda match: spelled(match.group())),
     (r"\b([QH][1-4])\s?[-–]\s?(?=[QH][1-4]\b)", r"\1 to "),
     (r"\b[Nn]o\.\s(?=#?\d+-?[A-Z])", "number "),
@@ -217,7 +220,7 @@ say_identifiers = in_order(
     (r"(?<![\w-])\d(?:-\d){2,19}(?![\w-])", _each_digit),
     *TRAVEL_RULES,
     (r"\b(Q[1-4])\s?'(\d\d)\b", r"\1 20\2"),
-    (r"\b(FY|CY)\s?'?(20\d\d|\d\d)(?:[-/](\d\d))?(?!\w)", _fiscal_year),
+    (r"([FC]Y)(?<!\w[FC]Y)\s?'?(20\d\d|\d\d)(?:[-/](\d\d))?(?!\w)", _fiscal_year),
     (r"(?<![\w-])(?:\d{4}(?:[ -]\d{4}){2,4}|\d{4}[ -]\d{6}[ -]\d{5})(?![\w-])", _groups),  # a card
     (r"(?<![\w-])(?:\d{3}-\d{2}-\d{4}|\d{5}-\d{4})(?![\w-])", _groups),  # of social security, or ZIP+4
     (r"(?<![\w.-])(?!(?:19|20)\d\d-\d{1,2}-\d{1,2}(?![\w-]))\d{3,4}(?:-\d{1,6}){2,5}(?![\w-])", _groups),

@@ -56,8 +56,8 @@ _CONTINENTAL = (
     r"(?:(?P<whole>\d{1,3}(?:[. ]\d{3})+|\d{1,6}),(?P<cents>\d\d)|(?P<thousands>\d{1,3}(?:\.\d{3})+))"
     r"(?![\d.,]\d|\d)(?(sign)| ?(?:€|EUR\b|euros?\b))"
 )
-_IN_BRACKETS = (
-    rf"(?i)(\b(?:balance|total|net|change|variance|loss|position|adjustment)(?: is| was| of|:) )\(([$£€¥₹]{AMOUNT})\)"
+_NEGATIVE_IN_BRACKETS = re.compile(
+    r"\b(?:balance|total|net|change|variance|loss|position|adjustment)(?: is| was| of|:) $", re.IGNORECASE
 )
 _HUNDREDTHS = 2
 _SIGNS_ALONE = str.maketrans({sign: f" {_CURRENCIES[sign].many} " for sign in "$£€¥₹₩₽฿₱₫₪₺₦"} | {"¢": " cents "})
@@ -67,6 +67,12 @@ def _continental(match: re.Match[str]) -> str:
     """``1.234,56 €`` as ``€1234.56``, ``1.000 €`` as ``€1000``."""
     whole = re.sub(r"[. ]", "", match["whole"] or match["thousands"])
     return f"€{whole}.{match['cents']}" if match["cents"] else f"€{whole}"
+
+
+def _in_brackets(match: re.Match[str]) -> str | None:
+    """``($45.00)`` in a statement is negative."""
+    is_negative = _NEGATIVE_IN_BRACKETS.search(match.string, max(0, match.start() - 20), match.start())
+    return f"minus {match[1]}" if is_negative else None
 
 
 def _range(match: re.Match[str]) -> str | None:
@@ -106,7 +112,7 @@ def _sum(match: re.Match[str]) -> str:
 _say_sums = in_order(
     (_CONTINENTAL, _continental),
     (r"(?<=\d)-(per|a)-(?=[a-z])", r" \1 "),
-    (_IN_BRACKETS, r"\1minus \2"),
+    (rf"\(([$£€¥₹]{AMOUNT})\)", _in_brackets),
     (rf"(?<=\d[KkMmBb])\s?[-–—]\s?(?=[$£€¥₹]{AMOUNT}[KkMmBb])", " to "),
     (r"([$£€])\s?(?:-|minus )(?=\d)", lambda match: f"minus {match[1]}"),
     (_RANGE, _range),

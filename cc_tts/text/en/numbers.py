@@ -29,7 +29,7 @@ AMOUNT = (
     r"(?:\.\d{1,12})?|\.\d{1,12})"
 )
 """A quantity as people write it: 1,234.56, 1234.56, .56, and 1,50,000 in India."""
-AMOUNT_BEGINS = r"(?<![\w.])(?<!\d,)"
+AMOUNT_BEGINS = r"(?=[\d.])(?<![\w.])(?<!\d,)"
 AMOUNT_ENDS = r"(?!\d)(?![.,]\d)"
 NOTHING_COUNTED = (
     r"(?!\s(?:(?:new|more|other|different|additional|extra|active|existing|current|of (?:my|our|the|your))\s)?"

@@ -66,7 +66,7 @@ _say_all_day_and_user_names = in_order(
         r"(?:(?<!\w)@|\b(?:[Uu]ser ?name|[Ll]ogin|[Hh]andle)(?: is|:)? )[A-Za-z0-9]++(?:_[A-Za-z0-9]++)+(?![.-]?\w)",
         lambda match: match.group().replace("_", " underscore "),
     ),
-    (r"\bbtw\.?(?=\s\$?\d)", "between"),
+    (r"btw\.?(?=\s\$?\d)", "between"),
     (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
     (r"(?<=\d)\s[x×]\s(?=[$£€]\d)", " times "),
     (r"(?<![\w/.,])(\d)/(?=[$£€]\d)", r"\1 for "),

@@ -12,7 +12,7 @@ _TRUNK_ZERO = (
     r"(?<!\d )(?<![A-Z] )(?!\d\d \d\d (?:19|20)\d\d(?!\d))"
     r"(?P<number>\(0\d{1,4}\)[ -]?\d{2,8}(?:[ -]\d{2,5}){0,3}|0\d{1,4}(?: \d{2,8}){1,4})"
 )
-_DIALLED_GROUPS = r"(?<=\b(?i:call|dial|ring) )(?P<number>\d{1,5}(?:[ -]\d{2,5}){1,4})"
+_DIALLED_GROUPS = r"(?=\d)(?<=\b(?i:call|dial|ring) )(?P<number>\d{1,5}(?:[ -]\d{2,5}){1,4})"
 _SHORT = r"(?![\w-]|[.,:/]\d|\s?%)"
 _NEAR_911 = re.compile(r"\b(?:emergenc|call|dial|911|nine one one)", re.IGNORECASE)
 _KEYS = {"*": "star", "#": "pound"}
@@ -59,7 +59,7 @@ KEY_RULES = (
         r"(?i)(?:(?<=press )|(?<=enter )|(?<=dial ))([*#]{2})(?![\w*#])",
         lambda match: " ".join(_KEYS[key] for key in match[1]),
     ),
-    (r"(?i)\b((?:pound|hash|star|asterisk)(?: (?:key|sign))?) \([*#]\)", r"\1"),
+    (r"(?i) ?\((?:(?<=pound \()|(?<=hash \()|(?<=star \()|(?<=asterisk \()|(?<=sign \())[*#]\)", ""),
     (r"(?<![\w#*])(\d{1,12})#(?!\w)", lambda match: f"{digit_groups(match[1])} pound"),
 )
 """Keys that are pressed, and codes with them."""

@@ -16,7 +16,7 @@ _HOURS_AND_MINUTES = (
 )
 _MINUTES_AND_SECONDS = r"(?<![\w:.,])(?P<minutes>\d{1,3})\s?(?:m|mins?)\s?(?P<seconds>\d{1,2})\s?(?:s|secs?)(?!\w)"
 _ZONE = (
-    r"(?:(?<=\d)|(?<=\d\s)|(?<=[AaPp][Mm]\s)|(?<=[AaPp]\s[Mm]\s)|(?<=[AaPp]\.[Mm]\.\s)|(?<=\bnoon\s)|(?<=\bmidnight\s))"
+    r"(?=[A-Z]{2,4}\b)(?:(?<=\d)|(?<=\d\s)|(?<=[AaPp][Mm]\s)|(?<=[AaPp]\s[Mm]\s)|(?<=[AaPp]\.[Mm]\.\s)|(?<=\bnoon\s)|(?<=\bmidnight\s))"
     r"(?P<zone>[ECMP][SD]?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T|NZ[SD]T|SGT|HKT)\b\.?"
 )
 _LENGTH = (
@@ -24,12 +24,12 @@ _LENGTH = (
     r"(\d{1,3}):([0-5]\d)(?![\d:])(?!\s?[ap]\.?m\b)"
 )
 _MILITARY = (
-    r"(?<![\w:.,$-])(?P<hour>[01]\d|2[0-3])(?P<minute>[0-5]\d)\s?(?:hours|hrs)\b"
-    r"|(?:(?<=\bat )|(?<=\bby )|(?<=\bto )|(?<=\bfrom ))(?P<h>0\d)(?P<m>[0-5]\d)(?![\w:,-]|\.\d)"
+    r"(?=[012]\d[0-5]\d)(?:(?<![\w:.,$-])(?P<hour>[01]\d|2[0-3])(?P<minute>\d\d)\s?(?:hours|hrs)\b"
+    r"|(?:(?<=\bat )|(?<=\bby )|(?<=\bto )|(?<=\bfrom ))(?P<h>0\d)(?P<m>\d\d)(?![\w:,-]|\.\d))"
 )
 _LETTER_HALF = (
-    r"(?i)(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bfrom )|(?<=\buntil )|(?<=\btill )|(?<=\bbefore )|(?<=\bafter )|(?<=\bto ))"
-    r"(1[0-2]|[1-9])(?P<half>[ap])\b"
+    r"(?i)(?=\d{1,2}[ap])(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bfrom )|(?<=\buntil )|(?<=\btill )|(?<=\bbefore )|(?<=\bafter )"
+    r"|(?<=\bto ))(1[0-2]|[1-9])(?P<half>[ap])\b"
 )
 _AT = re.compile(r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|[\dT],?\s?$", re.IGNORECASE)
 """What stands before a time of day with seconds, and not before a duration."""

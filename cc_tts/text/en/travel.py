@@ -11,7 +11,7 @@ _FLIGHT = (
     rf"\b(?P<carrier>{_CARRIER}\s(?:number\s|[Nn]o\.?\s|#)?)(?:(?P<airline>[A-Z]{{2}}|[A-Z]\d|\d[A-Z])[ -]?)?{_NUMBER}"
 )
 _AIRLINE = "AA|AC|AF|AI|AS|B6|BA|CX|DL|EI|EK|EY|F9|HA|IB|JL|KE|KL|LH|LX|NH|NK|QF|QR|SQ|TK|UA|VS|WN|WS|6E"
-_BY_CODE = rf"(?<![\w-])(?P<carrier>)(?P<airline>{_AIRLINE})[ -]{_NUMBER}"
+_BY_CODE = rf"(?=[A-Z\d]{{2}}[ -]\d)(?<![\w-])(?P<carrier>)(?P<airline>{_AIRLINE})[ -]{_NUMBER}"
 _BY_NAME = (
     r"\b(?P<carrier>(?:Delta|United|Southwest|American|JetBlue|Alaska|Spirit|Frontier|Lufthansa|Emirates|Qantas|KLM"
     rf"|British Airways|Air (?:Canada|France|India)|Ryanair|easyJet)(?: Air(?:lines|ways))?\s)(?P<airline>){_NUMBER}"
@@ -37,7 +37,8 @@ TRAVEL_RULES = (
     ),
     (r"(?<=\bAirbus )A(\d{3})(?![\w-])", lambda match: f"A {house_number(match[1])}"),
     (
-        r"(?i)(?:(?<=\bseats )|(?<=\bexits )|(?<=\bgates )|(?<=\bunits ))(\d{1,3})([A-K])\s?[-–]\s?(?=\d{1,3}[A-K]\b)",
+        r"(?i)(?=\d{1,3}[A-K])(?:(?<=\bseats )|(?<=\bexits )|(?<=\bgates )|(?<=\bunits ))(\d{1,3})([A-K])\s?[-–]\s?"
+        r"(?=\d{1,3}[A-K]\b)",
         r"\1 \2 to ",
     ),
 )

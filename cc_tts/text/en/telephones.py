@@ -93,7 +93,7 @@ SHORT_NUMBER_RULES = (
         _digits_of,
     ),
     (
-        r"(?i)(?:\bext(?:\.|\b)\s?#?\s?|(?<![\w.,] )(?<!\S)x(?=\d{3}))(\d{1,6})(?!\w)",
+        r"(?i)(?:\bext(?:\.|\b)\s?#?\s?|(?<![\w.,] )(?<!\S)x(?=\d{4}))(\d{1,6})(?!\w)",
         lambda match: f"extension {digits(match[1])}",
     ),
     (r"(?<![\w$£€.,/#-])(911|988)(?![\w%/-]|[.,]\d)", _each_digit),

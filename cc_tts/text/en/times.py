@@ -28,8 +28,8 @@ _MILITARY = (
     r"|(?:(?<=\bat )|(?<=\bby )|(?<=\bto )|(?<=\bfrom ))(?P<h>0\d)(?P<m>\d\d)(?![\w:,-]|\.\d))"
 )
 _LETTER_HALF = (
-    r"(?i)(?=\d{1,2}[ap])(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bfrom )|(?<=\buntil )|(?<=\btill )|(?<=\bbefore )|(?<=\bafter )"
-    r"|(?<=\bto ))(1[0-2]|[1-9])(?P<half>[ap])\b"
+    r"(?i)(?=\d{1,2}[ap])(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bfrom )|(?<=\buntil )|(?<=\btill )|(?<=\bbefore )"
+    r"|(?<=\bafter )|(?<=\bto ))(1[0-2]|[1-9])(?P<half>[ap])(?![\w-])"
 )
 _AT = re.compile(r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|[\dT],?\s?$", re.IGNORECASE)
 """What stands before a time of day with seconds, and not before a duration."""

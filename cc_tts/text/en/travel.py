@@ -18,6 +18,12 @@ _BY_NAME = (
 )
 
 
+_SEATS = (
+    r"(?i)(?=\d{1,3}[A-K])(?:(?<=\bseats )|(?<=\bexits )|(?<=\bgates )|(?<=\bunits ))(\d{1,3})([A-K])\s?[-–]\s?"
+    r"(?=\d{1,3}[A-K]\b)"
+)
+
+
 def _flight(match: re.Match[str]) -> str:
     """``UA 1549`` as "U A fifteen forty-nine"."""
     number = match["number"]
@@ -36,9 +42,5 @@ TRAVEL_RULES = (
         lambda match: house_number(match[1]) + (f" {integer(match[2])}" if match[2] else ""),
     ),
     (r"(?<=\bAirbus )A(\d{3})(?![\w-])", lambda match: f"A {house_number(match[1])}"),
-    (
-        r"(?i)(?=\d{1,3}[A-K])(?:(?<=\bseats )|(?<=\bexits )|(?<=\bgates )|(?<=\bunits ))(\d{1,3})([A-K])\s?[-–]\s?"
-        r"(?=\d{1,3}[A-K]\b)",
-        r"\1 \2 to ",
-    ),
+    (_SEATS, r"\1 \2 to "),
 )

@@ -73,6 +73,8 @@ _VALUE = (
 _NO_QUANTITY = re.compile(NOTHING_COUNTED)
 _STRONG = re.compile(_NAMED_STRONG, re.IGNORECASE)
 _MIN_WEAK_DIGITS = 4
+_MAY_COUNT = frozenset({"", "is", "was"})
+"""Behind these a number may count what follows: "the order is 12 boxes"."""
 _NAME_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK}|model)\.?\s$", re.IGNORECASE)
 _NAMED_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}|{_NAMED_WEAK})\b{_CONNECTORS}$", re.IGNORECASE)
 _STRONG_BEFORE = re.compile(rf"\b(?:{_NAMED_STRONG}),\s$", re.IGNORECASE)
@@ -107,10 +109,11 @@ def _groups(match: re.Match[str]) -> str:
 
 
 def _named(match: re.Match[str]) -> str | None:
-    value = match["value"]
-    named_outright = _STRONG.fullmatch(match["name"]) or match["connector"].strip()
-    if not named_outright and (len(value) < _MIN_WEAK_DIGITS or not _NO_QUANTITY.match(match.string, match.end())):
-        return None
+    value, connector = match["value"], match["connector"].strip()
+    if connector in _MAY_COUNT and not _STRONG.fullmatch(match["name"]):
+        is_short = not connector and len(value) < _MIN_WEAK_DIGITS
+        if is_short or not _NO_QUANTITY.match(match.string, match.end()):
+            return None
     before = match.group().removesuffix(value)
     said = " slash ".join(map(digit_groups, value.split("/")))
     return f"{before.replace('#', ' number ').replace('no.', 'number')}{said}"
@@ -232,6 +235,7 @@ say_identifiers = in_order(
     ),
     (r"(?<!\w)(\d{3})\(([a-z])\)", lambda match: f"{house_number(match[1])} {match[2].upper()}"),  # 401(k)
     (r"(?<![\w$])(529|457)(?=\s(?:plan|account|college)\b)", lambda match: house_number(match[1])),
+    (rf"(?i)(\bnumber )(\d{{4,12}}){_NOT_COUNTED}{NOTHING_COUNTED}", _digits_of),
     (_CODE_AFTER_WORDS, _digits_of),
     (_LAST_DIGITS, _digits_of),
     (rf"(?i)\b(end(?:ing|s)(?: (?:in|with))? )(\d{{2,10}}){_NOT_COUNTED}(?!\s?%|\s[A-Z])", _digits_of),

@@ -38,7 +38,7 @@ _BY_SYMBOLS = {
     "₽ RUB": _Currency("ruble", "rubles", "kopek", "kopeks"), "฿": _Currency("baht", "baht", "satang", "satang"),
     "₱": _Currency("peso", "pesos", "centavo", "centavos"), "₫ VND": _Currency("dong", "dong", ""),
     "₪ ILS": _Currency("shekel", "shekels", "agora", "agorot"), "₺": _Currency("lira", "lira", ""),
-    "TWD": _Currency("New Taiwan dollar", "New Taiwan dollars"), "kr": _Currency("krona", "kronor", ""),
+    "TWD": _Currency("New Taiwan dollar", "New Taiwan dollars"), "kr": _Currency("krona", "kronor", "öre", "öre"),
     "zł": _Currency("zloty", "zloty", "grosz", "groszy"), "₦": _Currency("naira", "naira", "kobo", "kobo"),
     "NOK": _Currency("Norwegian krone", "Norwegian kroner", ""), "DKK": _Currency("Danish krone", "Danish kroner", ""),
 }  # fmt: skip
@@ -52,9 +52,9 @@ _RANGE = (
     rf"(?=[\s.,;:!?)]|$){AMOUNT_ENDS}"
 )
 _CONTINENTAL = (
-    r"(?<![\w.,])(?P<sign>€ ?)?"
-    r"(?:(?P<whole>\d{1,3}(?:[. ]\d{3})+|\d{1,6}),(?P<cents>\d\d)|(?P<thousands>\d{1,3}(?:\.\d{3})+))"
-    r"(?![\d.,]\d|\d)(?(sign)| ?(?:€|EUR\b|euros?\b))"
+    rf"(?<![\w.,$])(?:(?P<sign>€|EUR|R\$|BRL|kr|zł|CHF)|(?P<any>{_SYMBOL}))? ?"
+    r"(?:(?P<whole>\d{1,3}(?:[. ]\d{3})+|\d{1,6}),(?P<cents>\d\d)|(?(any)(?!)|(?P<thousands>\d{1,3}(?:\.\d{3})+)))"
+    r"(?![\d.,]\d|\d)(?(sign)|(?(any)| ?(?P<behind>€|EUR\b|euros?\b|kr\b|zł\b|CHF\b|R\$)))"
 )
 _NEGATIVE_IN_BRACKETS = re.compile(
     r"\b(?:balance|total|net|change|variance|loss|position|adjustment)(?: is| was| of|:) $", re.IGNORECASE
@@ -66,7 +66,8 @@ _SIGNS_ALONE = str.maketrans({sign: f" {_CURRENCIES[sign].many} " for sign in "$
 def _continental(match: re.Match[str]) -> str:
     """``1.234,56 €`` as ``€1234.56``, ``1.000 €`` as ``€1000``."""
     whole = re.sub(r"[. ]", "", match["whole"] or match["thousands"])
-    return f"€{whole}.{match['cents']}" if match["cents"] else f"€{whole}"
+    symbol = match["sign"] or match["any"] or re.sub("euros?", "€", match["behind"])
+    return f"{symbol} {whole}.{match['cents']}" if match["cents"] else f"{symbol} {whole}"
 
 
 def _in_brackets(match: re.Match[str]) -> str | None:

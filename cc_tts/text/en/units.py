@@ -24,6 +24,7 @@ _REGULAR = {
     "cm squared": "square centimeter(s)", "m3, m cubed": "cubic meter(s)", "px": "pixel(s)",
     "mpg, MPG": "mile(s) per gallon", "MPH": "mile(s) per hour", "Kbps": "kilobit(s) per second", "pk": "pack",
     "Gb/s": "gigabit(s) per second", "Mb/s": "megabit(s) per second", "GB/s": "gigabyte(s) per second",
+    "pc, pcs": "piece(s)", "doz": "dozen",
     "tsp": "teaspoon(s)", "tbsp": "tablespoon(s)",
 }  # fmt: skip
 _UNITS = {

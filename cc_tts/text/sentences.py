@@ -5,6 +5,7 @@ Runs on: any thread; one :class:`SentenceSplitter` belongs to one stream.
 
 import re
 
+from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import long_cut
 
 MAX_SENTENCE_CHARS = 400
@@ -113,7 +114,7 @@ class SentenceSplitter:
                 if not is_complete:
                     return 0, candidate.start()
                 break
-            if not any(character.isalnum() for character in window[:end]):
+            if not has_speech(window[:end]):
                 continue
             verdict = _ends(window, candidate, is_complete=is_complete)
             if verdict is None:
@@ -145,14 +146,19 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     if match is None:
         return True
     written = match.group()
-    word = written.lower()
+    word, before = written.lower(), before[: -len(written)]
     if word.isdigit():
-        is_list_marker = not any(character.isalnum() for character in before[: -len(word)])
+        is_list_marker = not has_speech(before)
         return not is_list_marker and not _MONTH_AFTER_DAY.match(following)
-    if word in _NEVER_LAST or (word == "ft" and not before[: -len(word)].rstrip(" .sq")[-1:].isdigit()):
+    if word in _NEVER_LAST or (word == "ft" and not before.rstrip(" .sq")[-1:].isdigit()):
         return False
     if word in _LAST_OR_NOT or word in _LAST_UNLESS_NUMBER:
-        return _ends_after(word, following) if following else (True if is_complete else None)
+        return _ends_after(word, following) if following else (is_complete or None)
+    return _ends_after_letters(written, following)
+
+
+def _ends_after_letters(written: str, following: str) -> bool:
+    """Whether the sentence ends behind a word or behind initials, as in ``J. Smith`` and ``the U.S. The``."""
     is_initial = _INITIALS.fullmatch(written) is not None and written != "I"
     return not is_initial or ("." in written and _BEGINS_SENTENCE.match(following) is not None)
 

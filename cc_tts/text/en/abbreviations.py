@@ -103,15 +103,15 @@ def _per(match: re.Match[str]) -> str:
 def _by_place(match: re.Match[str], before_name: str, after_name: str) -> str | None:
     """Saint John, Doctor Smith, but 12 Elm Street and Elm Drive: a name behind decides, unless it ends an address."""
     before = match.string[max(0, match.start() - _LOOK_BACK_CHARACTERS) : match.start()]
-    is_street = _in_address(before) or (after_name == "Street" and _STREET_INSIDE_SENTENCE.search(before))
-    if _NEXT_IS_NAME.match(match.string, match.end()) and not is_street:
+    in_address, next_is_name = _in_address(before), _NEXT_IS_NAME.match(match.string, match.end())
+    is_street = in_address or (after_name == "Street" and _STREET_INSIDE_SENTENCE.search(before))
+    if next_is_name and not is_street:
         return before_name
     if not match.group().endswith("."):
-        return after_name if _in_address(before) else None
-    if _STREET_NAME.search(before):
-        goes_on = _NEXT_IS_NAME.match(match.string, match.end()) and _in_address(before)
-        return after_name + ("," if goes_on else kept_stop(match))
-    return before_name
+        return after_name if in_address else None
+    if not _STREET_NAME.search(before):
+        return before_name
+    return f"{after_name}," if next_is_name and in_address else after_name + kept_stop(match)
 
 
 def _in_address(before: str) -> bool:

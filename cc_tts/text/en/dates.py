@@ -144,16 +144,24 @@ def spoken_date(in_year: int | None, month: int | None, day: int | None, *, day_
     """A date of which parts may be missing: "November twentieth, twenty twenty-six", with ``day_first`` "the twentieth of
     November, twenty twenty-six"; "November twenty twenty-six"; "the twentieth". ``None`` if there is no such month or day.
     """
-    if not (month is None or 1 <= month <= _NUM_MONTHS) or not (day is None or 1 <= day <= _MAX_DAY):
+    if not (_is_one_of(_NUM_MONTHS, month) and _is_one_of(_MAX_DAY, day)):
         return None
     said_year = "" if in_year is None else year(in_year)
-    said = _MONTHS[month - 1] if month else ""
+    joint = ", " if month and day else " "
+    return joint.join(filter(None, (_month_and_day(month, day, day_first=day_first), said_year)))
+
+
+def _is_one_of(many: int, number: int | None) -> bool:
+    return number is None or 1 <= number <= many
+
+
+def _month_and_day(month: int | None, day: int | None, *, day_first: bool) -> str:
+    name = _MONTHS[month - 1] if month else ""
     if not day:
-        return f"{said} {said_year}".strip()
-    if not month:
-        return f"the {ordinal(day)} {said_year}".strip()
-    said = f"the {ordinal(day)} of {said}" if day_first else f"{said} {ordinal(day)}"
-    return f"{said}, {said_year}" if said_year else said
+        return name
+    if not name:
+        return f"the {ordinal(day)}"
+    return f"the {ordinal(day)} of {name}" if day_first else f"{name} {ordinal(day)}"
 
 
 def full_year(written: str) -> int:
@@ -192,11 +200,16 @@ def _expiry(match: re.Match[str]) -> str | None:
     said = f"{context}{_MONTHS[int(match['month']) - 1]} {year(full_year(match['year']))}"
     if len(match["year"]) == _MIN_FULL_YEAR_DIGITS or int(match["year"]) > _MAX_DAY:
         return said
+    is_of_card = int(match["year"]) >= _FIRST_EXPIRY_YEAR and _speaks_of_card(match)
+    return said if is_of_card else None
+
+
+def _speaks_of_card(match: re.Match[str]) -> bool:
     before = match.string[: match.start("month")]
-    says_through = re.search(r"through", context, re.IGNORECASE)
-    is_short = match["month"][0] == "0" or re.search(r"\bthru\b", context, re.IGNORECASE)
-    is_card = _CARD.search(before) or (not says_through and (is_short or _EXPIRY_DATE.search(before)))
-    return said if is_card and int(match["year"]) >= _FIRST_EXPIRY_YEAR else None
+    if _CARD.search(before):
+        return True
+    is_short = match["month"][0] == "0" or "thru " in match["context"].lower()
+    return "through" not in match["context"].lower() and (is_short or _EXPIRY_DATE.search(before) is not None)
 
 
 def _is_verb(match: re.Match[str]) -> bool:

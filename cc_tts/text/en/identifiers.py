@@ -158,14 +158,20 @@ def _mixed_id(match: re.Match[str]) -> str | None:
 def _is_id(token: str) -> bool:
     """Letters and digits mixed as in AB12CD34, ORD-2026-0001 or A320B: not 5GB, 1st, COVID-19, iPhone15 or 24-hour."""
     runs, parts = _RUNS.findall(token), token.split("-")
-    num_digits = sum(character.isdigit() for character in token)
-    if len(runs) == 1 or not 0 < num_digits < len(token.replace("-", "")):
-        return False
-    if all(_is_suffixed(part) or part.isdigit() for part in parts) or not any(map(_has_code_letters, parts)):
-        return False
-    if any(part.islower() for part in parts):
+    num_digits = sum(map(str.isdigit, token))
+    if len(runs) == 1 or not 0 < num_digits < len(token.replace("-", "")) or not _are_of_code(parts):
         return False
     return num_digits >= _MIN_ID_DIGITS or (len(runs) >= _MIN_ID_RUNS and len(token) >= _MIN_ID_CHARACTERS)
+
+
+def _are_of_code(parts: list[str]) -> bool:
+    if all(map(_is_quantity, parts)) or any(map(str.islower, parts)):
+        return False
+    return any(map(_has_code_letters, parts))
+
+
+def _is_quantity(part: str) -> bool:
+    return part.isdigit() or _is_suffixed(part)
 
 
 def _has_code_letters(part: str) -> bool:

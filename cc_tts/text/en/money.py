@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, AMOUNT_ENDS, amount, cardinal, counted
+from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, AMOUNT_ENDS, amount, counted
 from cc_tts.text.substitution import in_order, qualifies_noun
 
 
@@ -96,18 +96,19 @@ def _sum(match: re.Match[str]) -> str:
         currency = currency._replace(many=currency.one, hundredths=currency.hundredth)
     if scale:
         return f"{amount(written)} {_scale(scale)} {currency.many}"
-    whole, _, fraction = written.replace(",", "").partition(".")
-    if fraction.endswith("0"):
-        fraction = fraction[:_HUNDREDTHS] + fraction[_HUNDREDTHS:].rstrip("0")
+    whole, _, fraction = written.partition(".")
+    fraction = fraction[:_HUNDREDTHS] + fraction[_HUNDREDTHS:].rstrip("0")
     if not currency.hundredth or len(fraction) > _HUNDREDTHS:
         return counted(written, currency.one, currency.many)
-    hundredths = int(fraction.ljust(_HUNDREDTHS, "0")) if fraction else 0
-    small = f"{cardinal(hundredths)} {currency.hundredth if hundredths == 1 else currency.hundredths}"
-    num_whole = int(whole or 0)
-    if not num_whole and hundredths:
-        return small
-    large = f"{amount(written.partition('.')[0] or '0')} {currency.one if num_whole == 1 else currency.many}"
-    return f"{large} and {small}" if hundredths else large
+    return _with_hundredths(whole or "0", int(fraction.ljust(_HUNDREDTHS, "0")), currency)
+
+
+def _with_hundredths(whole: str, hundredths: int, currency: _Currency) -> str:
+    large = counted(whole, currency.one, currency.many)
+    if not hundredths:
+        return large
+    small = counted(str(hundredths), currency.hundredth, currency.hundredths)
+    return f"{large} and {small}" if whole.strip("0") else small
 
 
 _say_sums = in_order(

@@ -7,7 +7,7 @@ from cc_tts.text.substitution import in_order, kept_stop
 
 _HALF = r"(?P<half>[AaPp]\.\s?[Mm]\b\.?|[AaPp][Mm]\b|(?<=:\d\d)[ap]\b)"
 _CLOCK = (
-    r"(?<![\w:.])(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.\d{1,6})?)?"
+    r"(?<![\w:.])(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:\.\d{1,6})?)?"
     rf"(?:Z(?!\w)|\s?{_HALF})?(?![\d:])"
 )
 _HOURS_AND_MINUTES = (
@@ -34,8 +34,6 @@ _LETTER_HALF = (
 _AT = re.compile(r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|[\dT],?\s?$", re.IGNORECASE)
 """What stands before a time of day with seconds, and not before a duration."""
 _NOON = 12
-_MAX_HOUR = 24
-_MAX_MINUTE = 59
 
 
 def _count(number: int, unit: str) -> str:
@@ -57,10 +55,8 @@ def _half(match: re.Match[str]) -> str:
     return f"{match['half'][0].upper()} M{kept_stop(match)}"
 
 
-def _clock(match: re.Match[str]) -> str | None:
+def _clock(match: re.Match[str]) -> str:
     hour, minute, second = int(match["hour"]), int(match["minute"]), int(match["second"] or 0)
-    if hour > _MAX_HOUR or minute > _MAX_MINUTE or second > _MAX_MINUTE:
-        return None
     if match["second"] and not match["half"] and not _AT.search(match.string[: match.start()]):
         return _spelled_out(hour, minute, second)
     said = _hour_and_minute(hour, minute, has_half=bool(match["half"]), has_second=bool(second))
@@ -104,7 +100,7 @@ say_times = in_order(
         lambda match: re.sub("[^A-Z]", "", match.group()) + kept_stop(match),
     ),  # E.S.T.
     (_ZONE, _zone),
-    (rf"(?<![\w:.])(?P<hour>\d{{1,2}})\.(?P<minute>[0-5]\d)(?P<second>)\s?{_HALF}", _clock),
+    (rf"(?<![\w:.])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)\s?{_HALF}", _clock),
     (_CLOCK, _clock),
     (rf"(?<![\w:.,])(?P<hour>\d{{1,2}})\s?{_HALF}", lambda match: f"{cardinal(int(match['hour']))} {_half(match)}"),
     (r"(?i)\b(?P<half>[ap]\.\s?m\b\.?)", _half),

@@ -4,7 +4,7 @@ import re
 
 from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, amount, counted, fraction, mixed_number
 from cc_tts.text.en.postal_addresses import house_number
-from cc_tts.text.substitution import ends_sentence, in_order, qualifies_noun
+from cc_tts.text.substitution import in_order, kept_stop, qualifies_noun
 
 _FOOT = ("foot", "feet")
 _INCH = ("inch", "inches")
@@ -61,6 +61,7 @@ _DIMENSION = (
     rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?:\s?(?P<length>{_LENGTH})\b\.?)?\s?[x×]\s?"
     rf"(?={AMOUNT}(?:(?![\w.])|\s?(?:{_LENGTH})\b|\.(?!\d)))"
 )
+_VOWEL_BEGINS = re.compile("[aeio]|hour")
 _IN_QUOTATION = re.compile(r"(?:^|[\s(])\"(?=[^\s\"])[^\"]*$")
 _TEMPERATURE = re.compile(
     r"\b(?:temp|thermostat|degree|heat|cool|weather|outside|oven|highs?\b|lows?\b|warm|cold)", re.IGNORECASE
@@ -74,12 +75,10 @@ def _fraction_of(match: re.Match[str]) -> str | None:
     if not 0 < top < bottom or _closes_quotation(match, "inch"):
         return None
     one, many = _INCH if match["inch"] else _UNITS[match["unit"]]
-    dot = "." if match["dot"] and ends_sentence(match) else ""
     if whole:
-        return f"{mixed_number(int(whole), top, bottom)} {many}{dot}"
-    article = "an" if one[0] in "aeiou" or one == "hour" else "a"
-    of = "" if (top, bottom) == (1, 2) else "of "
-    return f"{'half' if not of else fraction(top, bottom)} {of}{article} {one}{dot}"
+        return f"{mixed_number(int(whole), top, bottom)} {many}{kept_stop(match)}"
+    part = "half" if (top, bottom) == (1, 2) else f"{fraction(top, bottom)} of"
+    return f"{part} {'an' if _VOWEL_BEGINS.match(one) else 'a'} {one}{kept_stop(match)}"
 
 
 def _closes_quotation(match: re.Match[str], mark: str | int) -> bool:
@@ -103,11 +102,8 @@ def _inches(match: re.Match[str]) -> str | None:
 
 
 def _measure(match: re.Match[str]) -> str | None:
-    unit, dot = match["unit"], match["dot"]
-    if unit.endswith("."):
-        dot = "." if ends_sentence(match) else ""
-    elif dot and unit in _WORDS_WITH_STOP and not ends_sentence(match):
-        dot = ""
+    unit = match["unit"]
+    dot = kept_stop(match) if unit in _WORDS_WITH_STOP else match["dot"]
     one, many = _UNITS[unit]
     if match["joint"] == "-":
         return None if unit.startswith("°") else f"{amount(match['amount'])}-{one}{dot}"

@@ -33,6 +33,12 @@ _PART_OF_DAY = "(?:凌晨|早上|上午|中午|下午|傍晚|晚上|次日|当�
 _MEASURED = "(?:(?<=[\\d%％元块塊点點时時分日号號月年岁歲万萬亿億千百折℃])|(?<=\\d度))"
 _RANGE = rf"{_MEASURED}\s?{_DASH}\s?(?={_PART_OF_DAY}?[¥￥$€£]?\d)"
 
+_NO_RANGE_BEFORE = re.compile(r"[A-Za-z\d]-\d+$|[A-Za-z]\d*$|\d{5,}$|(?<![\d:：])0\d+$")
+_NO_RANGE_AFTER = re.compile(r"\d+-\d|\d{5,}")
+_YEAR_BEFORE = re.compile(r"(?<!\d)(?:19|20)\d\d$")
+_MONTH_AFTER = re.compile(r"(?:0[1-9]|1[0-2])(?!\d)")
+_PERCENTAGE_AFTER = re.compile(r"\d{1,6}(?:\.\d{1,6})?[%％]")
+
 _SUMS = {
     "¥": "元", "￥": "元", "$": "美元", "US$": "美元", "€": "欧元", "£": "英镑", "HK$": "港元", "NT$": "新台币",
     "A$": "澳元", "AU$": "澳元", "C$": "加元", "CA$": "加元", "S$": "新加坡元", "JP¥": "日元", "₩": "韩元", "₹": "卢比",
@@ -146,13 +152,11 @@ def _range(match: re.Match[str]) -> str:
     """A dash between two numbers joins them, unless they are parts of a date, of a code or of a telephone number."""
     before = match.string[max(0, match.start() - 16) : match.start()]
     after = match.string[match.end() : match.end() + 16]
-    in_code = re.search(r"[A-Za-z\d]-\d+$|[A-Za-z]\d*$", before) or re.match(r"\d+-\d", after)
-    long_run = re.search(r"\d{5,}$", before) or re.match(r"\d{5,}", after)
-    leading_zero = re.search(r"(?<![\d:：])0\d+$", before)
-    year_month = re.search(r"(?<!\d)(?:19|20)\d\d$", before) and re.match(r"(?:0[1-9]|1[0-2])(?!\d)", after)
-    if in_code or long_run or leading_zero or year_month:
+    if _NO_RANGE_BEFORE.search(before) or _NO_RANGE_AFTER.match(after):
         return match.group()
-    return "%到" if before[-1:].isdigit() and re.match(r"\d{1,6}(?:\.\d{1,6})?[%％]", after) else "到"
+    if _YEAR_BEFORE.search(before) and _MONTH_AFTER.match(after):
+        return match.group()
+    return "%到" if before[-1:].isdigit() and _PERCENTAGE_AFTER.match(after) else "到"
 
 
 prepare_quantities = rewriter(

@@ -44,13 +44,14 @@ def say_addresses(text: str, signs: Mapping[str, str], say_digits: Callable[[str
 def _words(address: str, signs: Mapping[str, str], say_digits: Callable[[str], str]) -> str:
     address = _SCHEME.sub("", address).rstrip("/")
     address = _TLD_AT_END.sub(lambda match: match.group().upper(), address)
-    pieces: list[str] = []
-    for piece in _PIECE.findall(address):
-        if piece.isdigit():
-            pieces.append(say_digits(piece))
-        elif piece.isalpha():
-            spelled = piece == "www" or (piece.isupper() and len(piece) <= _TWO_LETTER_LABEL)
-            pieces.append(" ".join(piece) if spelled else piece)
-        else:
-            pieces.append(signs.get(piece, ""))
-    return " ".join(piece for piece in pieces if piece)
+    said = (
+        say_digits(piece) if piece.isdigit() else _letters_or_sign(piece, signs) for piece in _PIECE.findall(address)
+    )
+    return " ".join(filter(None, said))
+
+
+def _letters_or_sign(piece: str, signs: Mapping[str, str]) -> str:
+    if not piece.isalpha():
+        return signs.get(piece, "")
+    is_spelled = piece == "www" or (piece.isupper() and len(piece) <= _TWO_LETTER_LABEL)
+    return " ".join(piece) if is_spelled else piece

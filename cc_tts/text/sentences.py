@@ -58,6 +58,9 @@ _LAST_UNLESS_NUMBER = frozenset(
 )
 
 
+_LAST_PERHAPS = _LAST_OR_NOT | _LAST_UNLESS_NUMBER
+
+
 class SentenceSplitter:
     """Cuts a growing text into sentences. How the text is divided when it arrives makes no difference to the result.
 
@@ -148,13 +151,17 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     written = match.group()
     word, before = written.lower(), before[: -len(written)]
     if word.isdigit():
-        is_list_marker = not has_speech(before)
-        return not is_list_marker and not _MONTH_AFTER_DAY.match(following)
+        return _ends_after_number(before, following)
     if word in _NEVER_LAST or (word == "ft" and not before.rstrip(" .sq")[-1:].isdigit()):
         return False
-    if word in _LAST_OR_NOT or word in _LAST_UNLESS_NUMBER:
+    if word in _LAST_PERHAPS:
         return _ends_after(word, following) if following else (is_complete or None)
     return _ends_after_letters(written, following)
+
+
+def _ends_after_number(before: str, following: str) -> bool:
+    """Not behind the number of an item in a list, nor in a German date."""
+    return has_speech(before) and _MONTH_AFTER_DAY.match(following) is None
 
 
 def _ends_after_letters(written: str, following: str) -> bool:

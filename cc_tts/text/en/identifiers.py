@@ -13,7 +13,14 @@ from cc_tts.text.en.numbers import (
     year,
 )
 from cc_tts.text.en.postal_addresses import house_number, spelled
-from cc_tts.text.en.telephones import KEY_RULES, SHORT_NUMBER_RULES, TELEPHONE_RULES
+from cc_tts.text.en.telephones import (
+    KEY_RULES,
+    SHORT_NUMBER_RULES,
+    TELEPHONE_RULES,
+    digits_behind,
+    each_digit,
+    each_group,
+)
 from cc_tts.text.en.travel import TRAVEL_RULES
 from cc_tts.text.en.units import UNIT_SYMBOLS
 from cc_tts.text.substitution import Say, in_order
@@ -94,18 +101,6 @@ _MIN_WORD_LETTERS = 4
 def _after(before: re.Pattern[str], say: Say) -> Say:
     """Only where ``before`` stands in front of the match."""
     return lambda match: say(match) if before.search(match.string, max(0, match.start() - 40), match.start()) else None
-
-
-def _each_digit(match: re.Match[str]) -> str:
-    return digits(match.group())
-
-
-def _digits_of(match: re.Match[str]) -> str:
-    return match[1] + digits(match[2])
-
-
-def _groups(match: re.Match[str]) -> str:
-    return digit_groups(match.group())
 
 
 def _named(match: re.Match[str]) -> str | None:
@@ -206,7 +201,7 @@ say_identifiers = in_order(
         _after(_NAMED_BEFORE, lambda match: f"{spelled(match[1])}, {digit_groups(match[2])}"),
     ),
     (r"\b[Nn]o\.\s?(?=#?[A-Z\d])", _after(_NAME_BEFORE, lambda _: "number ")),
-    (r"(?<=, )\d{4,8}(?=[,.;]|$)", _after(_STRONG_BEFORE, _each_digit)),
+    (r"(?<=, )\d{4,8}(?=[,.;]|$)", _after(_STRONG_BEFORE, each_digit)),
     (rf"\b({'|'.join(_ROOMS)})\s(?=#?\d|number\b|[A-Z]\b)", lambda match: f"{_ROOMS[match[1]]} "),
     *KEY_RULES,
     (_MASKED, _masked),
@@ -225,14 +220,14 @@ say_identifiers = in_order(
     (r"\b(ISBN(?:-1[03])?:?\s)([\dX-]{10,17})(?!\w)", lambda match: match[1] + spelled(match[2])),
     (r"(?<!\w)#\s?(?=\d{4,}(?!\w|#))", "number "),
     *TELEPHONE_RULES,
-    (r"(?<![\w.,$£€¥-])(?:\d{1,6}-\d{7,20}|\d{7,20}(?:-\d{1,8}){1,4})(?![\w-]|[.,]\d)", _groups),
-    (r"(?<![\w-])\d(?:-\d){2,19}(?![\w-])", _each_digit),
+    (r"(?<![\w.,$£€¥-])(?:\d{1,6}-\d{7,20}|\d{7,20}(?:-\d{1,8}){1,4})(?![\w-]|[.,]\d)", each_group),
+    (r"(?<![\w-])\d(?:-\d){2,19}(?![\w-])", each_digit),
     *TRAVEL_RULES,
     (r"\b(Q[1-4])\s?'(\d\d)\b", r"\1 20\2"),
     (r"([FC]Y)(?<!\w[FC]Y)\s?'?(20\d\d|\d\d)(?:[-/](\d\d))?(?!\w)", _fiscal_year),
-    (r"(?<![\w-])(?:\d{4}(?:[ -]\d{4}){2,4}|\d{4}[ -]\d{6}[ -]\d{5})(?![\w-])", _groups),  # a card
-    (r"(?<![\w-])(?:\d{3}-\d{2}-\d{4}|\d{5}-\d{4})(?![\w-])", _groups),  # of social security, or ZIP+4
-    (r"(?<![\w.-])(?!(?:19|20)\d\d-\d{1,2}-\d{1,2}(?![\w-]))\d{3,4}(?:-\d{1,6}){2,5}(?![\w-])", _groups),
+    (r"(?<![\w-])(?:\d{4}(?:[ -]\d{4}){2,4}|\d{4}[ -]\d{6}[ -]\d{5})(?![\w-])", each_group),  # a card
+    (r"(?<![\w-])(?:\d{3}-\d{2}-\d{4}|\d{5}-\d{4})(?![\w-])", each_group),  # of social security, or ZIP+4
+    (r"(?<![\w.-])(?!(?:19|20)\d\d-\d{1,2}-\d{1,2}(?![\w-]))\d{3,4}(?:-\d{1,6}){2,5}(?![\w-])", each_group),
     (rf"(?i)\b(?P<name>{_NAMED_STRONG}|{_NAMED_WEAK})\b\.?{_CONNECTORS}{_VALUE}", _named),
     (_NAMED_MIXED, _named_mixed),
     (  # 1040-EZ, Form 8889
@@ -241,10 +236,10 @@ say_identifiers = in_order(
     ),
     (r"(?<!\w)(\d{3})\(([a-z])\)", lambda match: f"{house_number(match[1])} {match[2].upper()}"),  # 401(k)
     (r"(?<![\w$])(529|457)(?=\s(?:plan|account|college)\b)", lambda match: house_number(match[1])),
-    (rf"(?i)(\bnumber )(\d{{4,12}}){_NOT_COUNTED}{NOTHING_COUNTED}", _digits_of),
-    (_CODE_AFTER_WORDS, _digits_of),
-    (_LAST_DIGITS, _digits_of),
-    (rf"(?i)\b(end(?:ing|s)(?: (?:in|with))? )(\d{{2,10}}){_NOT_COUNTED}(?!\s?%|\s[A-Z])", _digits_of),
+    (rf"(?i)(\bnumber )(\d{{4,12}}){_NOT_COUNTED}{NOTHING_COUNTED}", digits_behind),
+    (_CODE_AFTER_WORDS, digits_behind),
+    (_LAST_DIGITS, digits_behind),
+    (rf"(?i)\b(end(?:ing|s)(?: (?:in|with))? )(\d{{2,10}}){_NOT_COUNTED}(?!\s?%|\s[A-Z])", digits_behind),
     *SHORT_NUMBER_RULES,
     (_LONG_RUN, lambda match: grouped_digits(match.group())),
     (_ROOM, _room),

@@ -91,12 +91,15 @@ def house_number(written: str) -> str:
 
 
 def _street(match: re.Match[str]) -> str:
-    kind = _STREETS[match["short"].capitalize()] if match["short"] else match["full"]
-    point, quadrant = (_COMPASS.get(match[name] or "", "") for name in ("point", "quadrant"))
-    said = (house_number(match["house"]), match["letter"], point, match["name"], kind, quadrant)
+    kind = match["full"] or _STREETS[match["short"].capitalize()]
+    said = (house_number(match["house"]), match["letter"], _compass(match["point"]), match["name"], kind)
     stop = kept_stop(match)
     goes_on = stop and _NEXT_IS_NAME.match(match.string, match.end())
-    return " ".join(part for part in said if part) + ("," if goes_on else stop)
+    return " ".join(filter(None, (*said, _compass(match["quadrant"])))) + ("," if goes_on else stop)
+
+
+def _compass(written: str | None) -> str:
+    return _COMPASS[written] if written else ""
 
 
 def _street_alone(match: re.Match[str]) -> str | None:
@@ -113,9 +116,9 @@ def _direction(match: re.Match[str]) -> str:
 
 
 def _road(match: re.Match[str]) -> str:
-    number, point = match["number"], _COMPASS.get(match["point"] or "", "")
+    road, number = match["road"], match["number"]
     said = house_number(number) if len(number) > 2 else cardinal(int(number))  # noqa: PLR2004 - 101 as "one oh one"
-    return " ".join(part for part in (_ROADS.get(match["road"], match["road"]), said, point) if part)
+    return " ".join(filter(None, (_ROADS.get(road, road), said, _compass(match["point"]))))
 
 
 def _state(match: re.Match[str]) -> str | None:

@@ -19,15 +19,18 @@ _KEYS = {"*": "star", "#": "pound"}
 _MIN_TELEPHONE_DIGITS, _MAX_TELEPHONE_DIGITS = 6, 13
 
 
-def _each_digit(match: re.Match[str]) -> str:
+def each_digit(match: re.Match[str]) -> str:
+    """The match digit by digit."""
     return digits(match.group())
 
 
-def _groups(match: re.Match[str]) -> str:
+def each_group(match: re.Match[str]) -> str:
+    """The match digit by digit, a pause between its groups."""
     return digit_groups(match.group())
 
 
-def _digits_of(match: re.Match[str]) -> str:
+def digits_behind(match: re.Match[str]) -> str:
+    """The second group digit by digit behind the words of the first."""
     return match[1] + digits(match[2])
 
 
@@ -67,8 +70,8 @@ TELEPHONE_RULES = (
     (rf"(?<![\w+])(?P<number>\+(?:[ .()-]{{0,2}}\d){{7,15}}){_EXTENSION}", _telephone),
     (rf"{_BEGINS}{_ABROAD}{_EXTENSION}(?!-\d)", _telephone),
     (rf"{_BEGINS}{_NORTH_AMERICAN}{_EXTENSION}(?!-\d)", _telephone),
-    (r"(?<![\w.-])[6-9]\d{4} \d{5}(?![\w-])", _groups),  # of India
-    (r"(?<![\w.,-])(?<!\d )(?:13 \d\d \d\d|1[38]00[ -]\d{2,3}[ -]\d{3,4})(?![\w-]| \d)", _groups),  # of Australia
+    (r"(?<![\w.-])[6-9]\d{4} \d{5}(?![\w-])", each_group),  # of India
+    (r"(?<![\w.,-])(?<!\d )(?:13 \d\d \d\d|1[38]00[ -]\d{2,3}[ -]\d{3,4})(?![\w-]| \d)", each_group),  # of Australia
     (rf"{_BEGINS}{_TRUNK_ZERO}{_EXTENSION}(?!-\d)", _as_long_as_one),
     (rf"{_BEGINS}(?P<number>0\d{{2,4}}-\d{{3,4}}[ -]?\d{{3,4}}){_EXTENSION}(?!-\d)", _telephone),
     (rf"{_BEGINS}(?P<number>\d{{3}}-\d{{4}}){_EXTENSION}(?!-\d)", _telephone),
@@ -80,23 +83,23 @@ TELEPHONE_RULES = (
 )
 """Numbers of a subscriber."""
 SHORT_NUMBER_RULES = (
-    (rf"(?i)\b((?:call|dial|text|ring|dialing|calling|texting)\s)(\d{{3,6}}){_SHORT}{NOTHING_COUNTED}", _digits_of),
-    (r"(?<=\bor )[2-8]11(?=[.,;!?]|\s(?:for|to)\b|$)", _each_digit),
-    (r"(?<=, )[2-8]11(?=[.,;!?]|$)", lambda match: _each_digit(match) if _NEAR_911.search(match.string) else None),
+    (rf"(?i)\b((?:call|dial|text|ring|dialing|calling|texting)\s)(\d{{3,6}}){_SHORT}{NOTHING_COUNTED}", digits_behind),
+    (r"(?<=\bor )[2-8]11(?=[.,;!?]|\s(?:for|to)\b|$)", each_digit),
+    (r"(?<=, )[2-8]11(?=[.,;!?]|$)", lambda match: each_digit(match) if _NEAR_911.search(match.string) else None),
     (
         rf"(?i)\b((?:text|send|reply|message|sms|forward)(?:ing|s)?\s(?:\S{{1,30}}\s){{1,5}}?to:?\s)(\d{{4,6}}){_SHORT}"
         + NOTHING_COUNTED,
-        _digits_of,
+        digits_behind,
     ),
     (
         rf"(?i)\b((?:texts?|messages?|sms|alerts?)\s(?:\w+\s){{0,2}}from\s)(\d{{5,6}}){_SHORT}{NOTHING_COUNTED}",
-        _digits_of,
+        digits_behind,
     ),
     (
         r"(?i)(?:\bext(?:\.|\b)\s?#?\s?|(?<![\w.,] )(?<!\S)x(?=\d{4}))(\d{1,6})(?!\w)",
         lambda match: f"extension {digits(match[1])}",
     ),
-    (r"(?<![\w$£€.,/#-])(911|988)(?![\w%/-]|[.,]\d)", _each_digit),
+    (r"(?<![\w$£€.,/#-])(911|988)(?![\w%/-]|[.,]\d)", each_digit),
     (r"(?<![\w*])\*(\d{1,3})(#?)(?![\w*])", lambda match: f"star {digits(match[1])}{' pound' if match[2] else ''}"),
     (r"(?<![\w#])#(\d{1,3})#(?!\w)", lambda match: f"pound {digits(match[1])} pound"),
 )

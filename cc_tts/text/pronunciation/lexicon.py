@@ -66,12 +66,10 @@ class CompiledLexicon:
             if fault := _fault(entry):
                 raise LexiconMalformed.about(FieldError(f"/entries/{number}", fault))
             folded = _folded(entry.grapheme)
-            word = _WORD.match(folded)
-            begins_word = entry.whole_word and word is not None and not is_unspaced(folded[0])
-            self.needs_every_position |= not begins_word
+            first_word = _first_word(folded) if entry.whole_word else ""
+            self.needs_every_position |= not first_word
             self._entries.setdefault(folded, []).append(entry)
-            start = word.group() if word is not None and begins_word else folded[:_START_CHARS]
-            lengths.setdefault(start, set()).add(len(folded))
+            lengths.setdefault(first_word or folded[:_START_CHARS], set()).add(len(folded))
         self._lengths = {start: sorted(each, reverse=True) for start, each in lengths.items()}
 
     def speaks(self, language: str) -> bool:
@@ -87,6 +85,12 @@ class CompiledLexicon:
             entry for length in lengths for entry in self._entries.get(folded[position : position + length], ())
         )
         return next((entry for entry in candidates if _stands_at(entry, text, folded, position)), None)
+
+
+def _first_word(folded: str) -> str:
+    """The word with which an entry begins, if spaces show where words begin."""
+    word = _WORD.match(folded)
+    return word.group() if word is not None and not is_unspaced(folded[0]) else ""
 
 
 def _stands_at(entry: Entry, text: str, folded: str, position: int) -> bool:

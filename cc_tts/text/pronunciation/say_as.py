@@ -134,7 +134,7 @@ def _fraction(text: str, _form: str, _language: str) -> str:
 
 def _date(text: str, form: str, language: str) -> str:
     """By the letters of the format, ``mdy`` or ``yyyymmdd``; without one as any date is read."""
-    order = "".join(dict.fromkeys(character for character in form.lower() if character in "dmy"))
+    order = "".join(dict.fromkeys(re.sub("[^dmy]", "", form.lower())))
     if not order:
         return ""
     found = _numbers_of(text, order)
@@ -143,7 +143,7 @@ def _date(text: str, form: str, language: str) -> str:
     parts = {letter: _part_of_date(letter, run) for letter, run in zip(order, found, strict=True)}
     said = dates.spoken_date(parts.get("y"), parts.get("m"), parts.get("d"), day_first=writes_day_first(language))
     if said and rule_set(language) == "zh":
-        return zh.speakable("".join(f"{parts[each]}{name}" for each, name in _PARTS_OF_DATE.items() if each in parts))
+        return zh.speakable("".join(f"{parts[each]}{_PARTS_OF_DATE[each]}" for each in sorted(parts, reverse=True)))
     return said or ""
 
 

@@ -50,11 +50,10 @@ _LONG_RUN = (
 )
 _MASK = "[*xX•·#…]"
 _MASKED = (
-    rf"(?i)(?<!\w)(?:(?:\#|\bno\.?)\s?(?={_MASK}{{2}}|\*|\.{{3}}))?(?P<before>end(?:ing|s)(?:\s(?:in|with))?:?\s)?(?:{_MASK}{{2,19}}"
-    rf"(?:[ -]?{_MASK}{{2,19}}){{0,4}}[ -]?(?P<digits>\d{{2,6}})|(?:\*|\.{{3}}\s?|(?<=ending )x|(?<=ending in )[x-])"
-    r"(?P<tail>\d{4,6}))(?!\w)"
+    rf"(?i)(?<!\w)(?:(?:\#|\bno\.?)\s?(?={_MASK}{{2}}|\*|\.{{3}}))?(?P<before>end(?:ing|s)(?:\s(?:in|with))?:?\s)?"
+    rf"(?:{_MASK}{{2,80}}+(?:[ -]?{_MASK}{{2,19}}+){{0,4}}+[ -]?(?P<digits>\d{{2,6}})"
+    r"|(?:\*|\.{3}\s?|(?<=ending )x|(?<=ending in )[x-])(?P<tail>\d{4,6}))(?!\w)"
 )
-
 _AFTER_CARD = (
     r"(?i)\b(visa|master ?card|amex|american express|discover|(?:credit |debit )?card|account|acct\.?|checking|savings|loan)"
     r"\s(?:x-?|-|\((?=\d{4}\)))(\d{4})\)?(?!\w)"

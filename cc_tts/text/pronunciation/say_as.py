@@ -117,7 +117,7 @@ def _ordinal(text: str, _form: str, language: str) -> str:
         case "en":
             return numbers.ordinal(int(run))
         case "zh":
-            return "第" + zh.speakable(run)
+            return "第" + zh.speakable(run.lstrip("0") or "0")
     try:
         return str(num2words(int(run), lang=subtags(language)[0], to="ordinal"))
     except Exception:  # noqa: BLE001 - NotImplementedError and others: num2words lacks many languages

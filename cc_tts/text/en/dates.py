@@ -106,6 +106,7 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         (r"(?<!\w)((?:1[1-9]|20)\d0)'?s\s?[-–—]\s?'?((?:1[1-9]|20)?\d0)'?s\b", _decades),
         (r"(?<=[/-]\d{4})\s?[-–—]\s?(?=\d{1,2}/\d{1,2}/\d{2,4})", " to "),
         (_MONTH_OF_YEAR, lambda match: f"{_MONTHS[int(match[1]) - 1]} {year(int(match[2]))}"),
+        (r"(?<![\w/])(20\d\d)/(\d\d)(?![\w/-]|[.,]\d)", _season),
         (_EXPIRES_AFTER, lambda match: f"{_MONTHS[int(match[1]) - 1]} {year(full_year(match[2]))}"),
         (_DAY_RANGE, day_range),
         (_YEAR_FIRST, _year_first),
@@ -270,7 +271,6 @@ def say_dates(text: str, *, day_first: bool) -> str:
 
 say_years = in_order(
     (r"(?<!\w)(1[1-9]\d0|20\d0)'?s\b", lambda match: plural(year(int(match[1])))),
-    (r"(?<![\w/])(20\d\d)/(\d\d)(?![\w/-]|[.,]\d)", _season),
     (r"(?<=[\s(])'(\d\d)(?![\w'%]|[.:,]\d)", lambda match: two_digits(int(match[1]))),
     (r"(?:(?<=\bthe )|(?<!\w)')([2-9])0'?s\b", lambda match: plural(year(1900 + 10 * int(match[1])).split()[-1])),
     (r"(?<![\w.,/:-])((?:19|20)\d\d)\s?[-–—]\s?((?:19|20)?\d\d)(?![\w/:%-])(?![.,]\d)", _year_range),

@@ -82,7 +82,8 @@ class SpeechTracker:
                 return edges
             self.onset_ns = start_ns
         self.last_voice_ns = end_ns
-        return edges + self._due(self.onset_ns, end_ns)
+        # a length is known in windows, so it is rounded to the nearest one
+        return edges + self._due(end_ns - self.onset_ns + (end_ns - start_ns) // 2)
 
     def _quiet_until(self, at_ns: int) -> list[Edge]:
         onset_ns, quiet_ms = self.onset_ns, ms_between(self.last_voice_ns, at_ns)
@@ -95,8 +96,9 @@ class SpeechTracker:
             self.onset_ns = None
         return []
 
-    def _due(self, onset_ns: int, end_ns: int) -> list[Edge]:
-        voiced_ns, edges = end_ns - onset_ns, list[Edge]()
+    def _due(self, voiced_ns: int) -> list[Edge]:
+        onset_ns, edges = self.onset_ns, list[Edge]()
+        assert onset_ns is not None
         if not self.has_started and voiced_ns >= self.listening.min_speech_ms * NS_PER_MS:
             self.has_started = True
             edges.append(SpeechStarted(onset_ns))

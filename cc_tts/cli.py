@@ -189,7 +189,7 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
     source = SpeechSource(engine, Normalizer(), config.tts)
     content: TextContent | SequenceContent
     if options.ssml:
-        content = from_ssml(text, voice=options.voice, language=options.language, speed=options.speed)
+        content = from_ssml(text, TextContent("", options.voice, options.language, options.speed))
         for warning in content.warnings:
             print(f"line {warning.line}: {warning.detail}", file=sys.stderr)
     else:
@@ -220,19 +220,14 @@ async def _speak(options: argparse.Namespace, config: "Config", text: str) -> by
 def _voices(options: argparse.Namespace, config: "Config") -> int:
     import asyncio
 
-    from cc_tts import logs
-    from cc_tts.engines.factory import make_engine
+    from cc_tts import logs, startup
     from cc_tts.voices.catalog import normalised_language
 
     logs.configure(level="critical", json=False, process="voices")
 
     async def listing() -> "tuple[Voice, ...]":
-        engine = make_engine(config, purpose="check")
-        await engine.start()
-        try:
+        async with startup.engine_without_model(config) as engine:
             return engine.voices()
-        finally:
-            await engine.stop()
 
     wanted = None if options.language is None else normalised_language(options.language)
     voices = asyncio.run(listing())

@@ -58,12 +58,6 @@ def reason(kind: Kind, port: int, otherwise: str) -> str:
     return f"the port is taken by {owner}" if owner else otherwise
 
 
-def taken_by(kind: Kind, port: int) -> str:
-    """``taken by NAME, pid N``, to be put after an address."""
-    owner = find(kind, port)
-    return f"taken by {owner}" if owner else "taken, by whom is not to be seen (try as root)"
-
-
 def _inodes(kind: Kind, port: int) -> Iterator[str]:
     for name in (kind, f"{kind}6"):
         try:

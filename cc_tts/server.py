@@ -240,8 +240,9 @@ def serve(config: Config, *, read_config: Callable[[], Config]) -> int:
         return 1
     except OSError as error:
         where = f"HTTP on {config.http.host}:{config.http.port}"
-        taken = error.errno == errno.EADDRINUSE
-        why = port_owner.taken_by("tcp", config.http.port) if taken else str(error)
+        unseen = "the port is taken, by whom is not to be seen (try as root)"
+        is_taken = error.errno == errno.EADDRINUSE
+        why = port_owner.reason("tcp", config.http.port, unseen) if is_taken else str(error)
         log.error("cannot_start", detail=f"{where}: {why}")
         return 1
     return 0

@@ -92,21 +92,25 @@ def _check_vad(config: Config) -> list[str]:
 
 
 def _check_addresses(config: Config) -> list[str]:
-    """Bind what the server will bind, and let go of it. A port in use is no fault: the server may be running."""
     for key, kind, host, port in listeners(config):
-        host_key = "http.host" if key == "http.port" else "sip.host"
-        try:
-            found = socket.getaddrinfo(host, port, type=port_owner.SOCKET_KINDS[kind], flags=socket.AI_PASSIVE)
-        except socket.gaierror:
-            raise ConfigError(f"{host_key}: {host[:255]!r} is neither an address nor a name that resolves") from None
-        errors = [port_owner.bind_error(kind, family, address) for family, _, _, _, address in found]
-        failures = {error.errno if error is not None else None for error in errors}
-        if failures == {errno.EADDRNOTAVAIL}:
-            advice = "0.0.0.0 listens on all that it has"
-            raise ConfigError(f"{host_key}: {host} is not an address of this machine; {advice}")
-        if failures == {errno.EACCES}:
-            raise ConfigError(f"{key}: {port} needs privileges; use a port above 1023, or grant CAP_NET_BIND_SERVICE")
+        _check_address(key, kind, host, port)
     return []
+
+
+def _check_address(key: str, kind: Kind, host: str, port: int) -> None:
+    """Bind what the server will bind, and let go of it. A port in use is no fault: the server may be running."""
+    host_key = "http.host" if key == "http.port" else "sip.host"
+    try:
+        found = socket.getaddrinfo(host, port, type=port_owner.SOCKET_KINDS[kind], flags=socket.AI_PASSIVE)
+    except socket.gaierror:
+        raise ConfigError(f"{host_key}: {host[:255]!r} is neither an address nor a name that resolves") from None
+    errors = [port_owner.bind_error(kind, family, address) for family, _, _, _, address in found]
+    failures = {error.errno if error is not None else None for error in errors}
+    if failures == {errno.EADDRNOTAVAIL}:
+        advice = "0.0.0.0 listens on all that it has"
+        raise ConfigError(f"{host_key}: {host} is not an address of this machine; {advice}")
+    if failures == {errno.EACCES}:
+        raise ConfigError(f"{key}: {port} needs privileges; use a port above 1023, or grant CAP_NET_BIND_SERVICE")
 
 
 def listeners(config: Config) -> Iterator[tuple[str, Kind, str, int]]:

@@ -20,7 +20,7 @@ from bench.engine.front import SizedFront
 from bench.engine.model import NUM_CODES, Size, model_at, voices
 from bench.lab import RESULTS, Json, machine
 from cc_tts import logs
-from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedEngine
+from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedLoader
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
 from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.model.loader import TOKENIZER_FOLDER, SpeechModel, load_model
@@ -31,8 +31,8 @@ from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.worker_engine import (
     CPU_CALIBRATION_ROWS,
     CUDA_CALIBRATION_ROWS,
+    DTYPES,
     choose_device,
-    choose_policy,
 )
 
 MAX_STREAMS: Final[Mapping[str, int]] = {"cpu": 32, "cuda": 512}
@@ -68,7 +68,7 @@ class Lab:
         return load_model(
             self.model_dir,
             device=self.device,
-            policy=choose_policy(self.device, self.dtype),
+            dtype=DTYPES[self.dtype],
         )
 
     def rig(self, *, max_streams: int | None = None, num_cold: int = 0) -> "Rig":
@@ -102,25 +102,30 @@ class Lab:
 
 
 class Rig:
-    """A loaded ``BatchedEngine``, and engines over its device whose texts have the length that the bench chooses."""
+    """A loaded engine, and others over its device whose texts have the length that the bench chooses."""
 
     def __init__(self, lab: Lab, max_streams: int, speakers: Mapping[str, Speaker]) -> None:
         self.lab = lab
         self.clock: BenchClock = WorkClock() if lab.has_work_clock else RealClock()
-        self.batched = BatchedEngine(
+        loader = BatchedLoader(
             lab.model_dir,
             lambda: speakers,
             BatchedConfig(
                 engine=EngineConfig(max_streams=max_streams),
                 device=lab.device,
-                policy=choose_policy(lab.device, lab.dtype),
+                dtype=DTYPES[lab.dtype],
                 memory_bytes=lab.pages_bytes,
                 graphs=lab.graphs,
                 calibration_rows=CUDA_CALIBRATION_ROWS if lab.is_cuda else CPU_CALIBRATION_ROWS,
             ),
             clock=self.clock,
         )
-        self.batched.load(lambda line: print(f"  {line}", flush=True))
+        loaded = loader.load(lambda line: print(f"  {line}", flush=True))
+        assert loaded is not None
+        assert isinstance(loaded._device, ModelRunner)  # noqa: SLF001 - which the benches run themselves
+        self.runner = loaded._device  # noqa: SLF001
+        self._costs = loader.costs
+        self._typical_voice = next(iter(speakers))
         self.max_streams = min(max_streams, self.runner.num_slots)
         self._front = SizedFront(
             TextTokenizer.from_directory(lab.model_dir / TOKENIZER_FOLDER),
@@ -129,19 +134,11 @@ class Rig:
             num_positions=NUM_POSITIONS,
         )
 
-    @property
-    def runner(self) -> ModelRunner:
-        """What touches tensors."""
-        runner = self.batched.runner
-        assert runner is not None
-        return runner
-
     def engine(self, config: EngineConfig, kind: type[Engine] = Engine) -> Engine:
         """An engine with the costs as they were measured at the start; close it before the next one is used."""
-        costs = copy.deepcopy(self.batched.costs)
-        return kind(
-            self.runner, self._front, costs, dataclasses.replace(config, max_streams=self.max_streams), clock=self.clock
-        )
+        costs, config = copy.deepcopy(self._costs), dataclasses.replace(config, max_streams=self.max_streams)
+        voice_id = self._typical_voice
+        return kind(self.runner, self._front, costs, config, typical_voice=voice_id, clock=self.clock)
 
     def forget_voices(self) -> None:
         """Drop the state of voices that nobody speaks with, so that the next request has to make it."""

@@ -226,7 +226,8 @@ class Simulated:
     def engine(self, device: SimulatedDevice, kind: type[Engine], max_streams: int, *, target_ms: float) -> Engine:
         """With costs as if measured at start-up."""
         config = EngineConfig(first_audio_target_ms=target_ms, max_streams=max_streams)
-        return kind(device, self._front, copy.deepcopy(self._costs), config, clock=self.clock)
+        voice_id = next(iter(self.speakers))
+        return kind(device, self._front, copy.deepcopy(self._costs), config, typical_voice=voice_id, clock=self.clock)
 
 
 def measure(simulated: Simulated, kind: type[Engine], callers: list[Caller], arguments: argparse.Namespace) -> Json:

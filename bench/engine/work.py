@@ -63,7 +63,7 @@ class SpeechWork:
         self.speaker = voice(VOICE, lab.size)
         self.prompt = prompt_of(self.speaker, model)
         self.tokens = forced_tokens(num_sequences, num_tokens, NUM_CODES[lab.size])
-        self.noise = fixed_noise(2 * MAX_TOKENS)[:, :, : 2 * MAX_TOKENS].to(lab.device)
+        self.noise = fixed_noise()[:, :, : 2 * MAX_TOKENS].to(lab.device)
         self._num_prompt = len(self.speaker.flow_tokens)
         self._eager = self.runners(graphs=False)
         self._graphed = self.runners(graphs=True) if lab.is_cuda and lab.graphs else None

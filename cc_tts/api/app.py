@@ -1,5 +1,6 @@
 """Builds the aiohttp application of the control API from an :class:`ApiContext`."""
 
+import asyncio
 import weakref
 from collections.abc import Sequence
 
@@ -26,7 +27,7 @@ def build_app(context: ApiContext) -> web.Application:
     app[middlewares.IDEMPOTENCY] = IdempotencyStore(
         context.clock, ttl_s=http.idempotency_ttl_s, max_keys=http.max_idempotency_keys
     )
-    app[audio_speech.SLOTS] = audio_speech.StreamSlots(http.max_speech_streams, context.metrics.speech_streams)
+    app[audio_speech.STREAMS] = asyncio.Semaphore(http.max_speech_streams)
     app[websocket.OPEN_SOCKETS] = weakref.WeakSet()
     app[server_sent.OPEN_STREAMS] = set()
     app[openapi.DOCUMENT] = msgspec.json.encode(openapi.document(ROUTES))

@@ -7,34 +7,26 @@ a failure breaks the connection off: a response that ends properly is complete. 
 
 import asyncio
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from functools import partial
 from typing import Final
 
 from aiohttp import web
 from msgspec import UNSET
-from prometheus_client import Gauge
 
 from cc_tts import logs
 from cc_tts.api import schemas
-from cc_tts.api.calls import OF_TEXT
+from cc_tts.api.calls import OF_TEXT, fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.connections import abort, is_gone
 from cc_tts.api.http.route import RouteTable
 from cc_tts.clock import ms_between
-from cc_tts.errors import (
-    CapacityExceeded,
-    Draining,
-    EngineFailed,
-    LanguageUnsupported,
-    NothingToSay,
-    TextTooLong,
-    UnknownLexicon,
-    UnknownVoice,
-)
+from cc_tts.errors import CapacityExceeded, Draining, EngineFailed, NothingToSay
 from cc_tts.media.g711 import ulaw_encode
 from cc_tts.speech.chunks import ChunkStream, SpeechChunk
+from cc_tts.speech.prompt import Content
 
 DEFAULT_RATE_HZ: Final = 24_000
 ULAW_RATE_HZ: Final = 8000
@@ -44,66 +36,23 @@ CHUNK_TIMEOUT_S: Final = 15.0
 """How long the engine may take for one chunk."""
 CLIENT_POLL_S: Final = 0.1
 """How often a wait for the engine looks whether the client is still there."""
-RETRY_AFTER_S: Final = 1
 
 _UNKNOWN_SIZE: Final = 0xFFFF_FFFF
 _CONTENT_TYPES: Final = {"wav": "audio/wav", "pcm": "audio/pcm;rate={rate_hz}", "ulaw": "audio/basic"}
 """audio/basic is μ-law of one channel at 8000 Hz (RFC 2046 §4.3)."""
-_FIELDS: Final = {
-    UnknownVoice: "/voice",
-    UnknownLexicon: "/lexicons",
-    LanguageUnsupported: "/language",
-    NothingToSay: "/input",
-    TextTooLong: "/input",
-}
-_SSML_FIELDS: Final = dict.fromkeys(_FIELDS, "/ssml") | {UnknownLexicon: "/lexicons"}
 
 log = logs.get(__name__)
 
 
-class StreamSlots:
-    """How many responses may be streamed at the same time. Runs on: the event loop."""
-
-    def __init__(self, max_streams: int, gauge: Gauge) -> None:
-        self._max_streams = max_streams
-        self._gauge = gauge
-        self.num_taken = 0
-
-    @contextmanager
-    def take(self) -> Iterator[None]:
-        """Take one for as long as the context lasts.
-
-        Raises:
-            CapacityExceeded: all are taken.
-        """
-        if self.num_taken >= self._max_streams:
-            raise CapacityExceeded(
-                f"{self._max_streams} speech streams are running (http.max_speech_streams)", retry_after_s=RETRY_AFTER_S
-            )
-        self._count(1)
-        try:
-            yield
-        finally:
-            self._count(-1)
-
-    def _count(self, change: int) -> None:
-        self.num_taken += change
-        self._gauge.set(self.num_taken)
-
-
-SLOTS: Final = web.AppKey("speech_slots", StreamSlots)
+STREAMS: Final = web.AppKey("speech_streams", asyncio.Semaphore)
+"""Of as many as may run at the same time."""
 ROUTES: Final = RouteTable("Speech")
-
-
-class ClientGone(ConnectionError):
-    """The client hung up."""
 
 
 @ROUTES.add(
     "POST",
     "/v1/audio/speech",
     scope="call",
-    operation_id="createSpeech",
     content_types=("audio/wav", "audio/pcm", "audio/basic"),
     errors=(CapacityExceeded, Draining, EngineFailed, *OF_TEXT),
     examples={
@@ -112,28 +61,38 @@ class ClientGone(ConnectionError):
     },
     streams=True,
 )
-async def audio_speech(request: web.Request, body: schemas.AudioSpeech) -> web.StreamResponse:
+async def create_speech(request: web.Request, body: schemas.AudioSpeech) -> web.StreamResponse:
     """Speech without a call, streamed during synthesis (Idempotency-Key has no effect)."""
     context = request.app[CONTEXT]
     started_ns = context.clock.now_ns()
     content = body.content()
-    fields = _FIELDS if body.ssml is UNSET else _SSML_FIELDS
-    rate_hz = ULAW_RATE_HZ if body.response_format == "ulaw" else body.sample_rate_hz or DEFAULT_RATE_HZ
     if context.registry.draining:
         raise Draining(retry_after_s=context.config.sip.retry_after_s)
-    with request.app[SLOTS].take():
-        with bodies.located(fields):
-            voice = context.speech_source.check(content)
-            stream = context.speech_source.open(content, rate_hz=rate_hz)
-        async with aclosing(_chunks(request, stream)) as chunks:
-            with bodies.located(fields):
-                first = await anext(chunks, None)
-                if first is None:
-                    raise NothingToSay
-            if voice is not None:
-                elapsed_ms = ms_between(started_ns, context.clock.now_ns())
-                context.metrics.time_to_first_pcm.labels(engine=voice.engine).observe(elapsed_ms / 1000)
-            return await _send(request, body.response_format, rate_hz, first, chunks)
+    if (streams := request.app[STREAMS]).locked():
+        limit = context.config.http.max_speech_streams
+        raise CapacityExceeded(f"{limit} speech streams are running (http.max_speech_streams)", retry_after_s=1)
+    async with streams:
+        with context.metrics.speech_streams.track_inprogress():
+            return await _speak(request, body, content, started_ns)
+
+
+async def _speak(
+    request: web.Request, body: schemas.AudioSpeech, content: Content, started_ns: int
+) -> web.StreamResponse:
+    context = request.app[CONTEXT]
+    rate_hz = ULAW_RATE_HZ if body.response_format == "ulaw" else body.sample_rate_hz or DEFAULT_RATE_HZ
+    located = partial(bodies.located, fields_of_text("/input" if body.ssml is UNSET else "/ssml"))
+    with located():
+        voice = context.speech_source.check(content)
+        stream = context.speech_source.open(content, rate_hz=rate_hz)
+    async with aclosing(_pcm_of(stream, request)) as pcm:
+        with located():
+            if (first := await anext(pcm, None)) is None:
+                raise NothingToSay
+        if voice is not None:
+            elapsed_ms = ms_between(started_ns, context.clock.now_ns())
+            context.metrics.time_to_first_pcm.labels(engine=voice.engine).observe(elapsed_ms / 1000)
+        return await _send(request, body.response_format, rate_hz, first, pcm)
 
 
 def wav_header(rate_hz: int) -> bytes:
@@ -149,58 +108,54 @@ def wav_header(rate_hz: int) -> bytes:
     )  # fmt: skip
 
 
-async def _chunks(request: web.Request, stream: ChunkStream) -> AsyncGenerator[SpeechChunk, None]:
-    """The chunks of ``stream``, which is cancelled in the end.
-
-    Raises:
-        ClientGone: it hung up.
-        EngineFailed: no chunk came for :data:`CHUNK_TIMEOUT_S`, or synthesis broke off.
-    """
-    loop = asyncio.get_running_loop()
+async def _pcm_of(stream: ChunkStream, request: web.Request) -> AsyncGenerator[bytes, None]:
+    """The audio of ``stream``, which is cancelled in the end. Raises as :func:`_next` does."""
     chunks = aiter(stream)
-
-    async def next_chunk() -> SpeechChunk | None:
-        return await anext(chunks, None)
-
-    pending: asyncio.Task[SpeechChunk | None] | None = None
     try:
-        while True:
-            pending = asyncio.create_task(next_chunk())
-            deadline_s = loop.time() + CHUNK_TIMEOUT_S
-            while not pending.done():
-                await asyncio.wait({pending}, timeout=CLIENT_POLL_S)
-                if is_gone(request):
-                    raise ClientGone
-                if not pending.done() and loop.time() > deadline_s:
-                    raise EngineFailed(f"no audio for {CHUNK_TIMEOUT_S:g} s")
-            if (chunk := pending.result()) is None:
-                return
-            yield chunk
+        while (chunk := await _next(chunks, request)) is not None:
+            yield chunk.data
     finally:
-        if pending is not None and not pending.done():
-            pending.cancel()
-            await asyncio.wait({pending})
         await stream.cancel()
         if (close := getattr(chunks, "aclose", None)) is not None:
             await close()
 
 
+async def _next(chunks: AsyncIterator[SpeechChunk], request: web.Request) -> SpeechChunk | None:
+    """The next chunk; ``None`` at the end.
+
+    Raises:
+        ConnectionError: the client hung up.
+        EngineFailed: no chunk came for :data:`CHUNK_TIMEOUT_S`, or synthesis broke off.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + CHUNK_TIMEOUT_S
+    pending = asyncio.ensure_future(anext(chunks, None))
+    try:
+        while not pending.done():
+            await asyncio.wait({pending}, timeout=CLIENT_POLL_S)
+            if is_gone(request):
+                raise ConnectionResetError
+            if not pending.done() and loop.time() > deadline_s:
+                raise EngineFailed(f"no audio for {CHUNK_TIMEOUT_S:g} s")
+        return pending.result()
+    finally:
+        if not pending.done():
+            pending.cancel()
+            await asyncio.wait({pending})
+
+
 async def _send(
-    request: web.Request,
-    response_format: str,
-    rate_hz: int,
-    first: SpeechChunk,
-    chunks: AsyncIterator[SpeechChunk],
+    request: web.Request, response_format: str, rate_hz: int, first: bytes, rest: AsyncIterator[bytes]
 ) -> web.StreamResponse:
-    is_ulaw = response_format == "ulaw"
+    encode: Callable[[bytes], bytes] = ulaw_encode if response_format == "ulaw" else bytes
     response = web.StreamResponse(headers={"Content-Type": _CONTENT_TYPES[response_format].format(rate_hz=rate_hz)})
     try:
         await response.prepare(request)
         if response_format == "wav":
             await _write(response, wav_header(rate_hz))
-        await _write(response, ulaw_encode(first.data) if is_ulaw else first.data)
-        async for chunk in chunks:
-            await _write(response, ulaw_encode(chunk.data) if is_ulaw else chunk.data)
+        await _write(response, encode(first))
+        async for pcm in rest:
+            await _write(response, encode(pcm))
         async with asyncio.timeout(WRITE_TIMEOUT_S):
             await response.write_eof()
     except ConnectionError:

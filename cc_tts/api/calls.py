@@ -1,5 +1,6 @@
 """Handlers of ``/v1/calls``: list, place, answer, hold and end calls; send and collect keys."""
 
+from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
@@ -14,6 +15,7 @@ from cc_tts.calls.call_state import CallState
 from cc_tts.errors import (
     CallNotFound,
     CapacityExceeded,
+    ClientError,
     Draining,
     DuplicateId,
     EngineOverloaded,
@@ -46,18 +48,23 @@ OF_TEXT: Final = (
 )
 """Errors of text to speak."""
 
-_PROMPT_FIELDS: Final = {
-    DuplicateId: "/prompt/utterance_id",
-    UnknownVoice: "/prompt/voice",
-    UnknownLexicon: "/prompt/lexicons",
-    LanguageUnsupported: "/prompt/language",
-    NothingToSay: "/prompt",
-    TextTooLong: "/prompt",
-    SpeechNotHeard: "/prompt/barge_in/speech",
-}
-"""Where an error lies in the body of a gather."""
-
 ROUTES: Final = RouteTable("Calls")
+
+
+def fields_of_text(text: str, options: str = "") -> dict[type[ClientError], str]:
+    """Which field of a body an error of text to speak is about. ``text`` points to the text and ``options`` to what its
+    options are in; SSML names voices and languages itself.
+    """
+    is_ssml = text.endswith("/ssml")
+    return {
+        DuplicateId: f"{options}/utterance_id",
+        UnknownVoice: text if is_ssml else f"{options}/voice",
+        UnknownLexicon: f"{options}/lexicons",
+        LanguageUnsupported: text if is_ssml else f"{options}/language",
+        NothingToSay: text,
+        TextTooLong: text,
+        SpeechNotHeard: f"{options}/barge_in/speech",
+    }
 
 
 def call_of(request: web.Request) -> Call:
@@ -69,8 +76,10 @@ def call_of(request: web.Request) -> Call:
     return request.app[CONTEXT].registry.call(request.match_info["id"])
 
 
-def after_command(call: Call, client_state: str | None) -> views.Call:
-    """The response to a command on a call, which has taken over the client's state if the command brought one."""
+def command(request: web.Request, client_state: str | None, act: Callable[[Call], None]) -> views.Call:
+    """Carry out a command on the call that the path names, which then has the command's client state if that has one."""
+    call = call_of(request)
+    act(call)
     if client_state is not None:
         call.client_state = client_state
     return views.Call.of(call)
@@ -80,13 +89,7 @@ def after_command(call: Call, client_state: str | None) -> views.Call:
     "GET",
     "/v1/calls",
     scope="read",
-    query=(
-        Query(
-            name="state",
-            description="Only calls in this state.",
-            schema={"type": "string", "enum": [state.value for state in CallState]},
-        ),
-    ),
+    query=(Query("state", "Only calls in this state.", tuple(CallState)),),
 )
 async def list_calls(request: web.Request) -> views.Calls:
     """Live calls, and ended calls for calls.ended_retention_s."""
@@ -104,7 +107,6 @@ async def list_calls(request: web.Request) -> views.Calls:
     scope="call",
     status=201,
     location="/v1/calls/",
-    operation_id="originateCall",
     errors=(DuplicateId, UserAgentUnavailable, CapacityExceeded, Draining, *OF_TEXT),
     examples={
         "reminder": {
@@ -122,23 +124,18 @@ async def list_calls(request: web.Request) -> views.Calls:
         },
     },
 )
-async def originate(request: web.Request, body: schemas.Originate) -> views.Call:
+async def originate_call(request: web.Request, body: schemas.Originate) -> views.Call:
     """Place a call; its progress comes as events."""
     wanted = body.request()
-    speak = body.speak if isinstance(body.speak, schemas.Speak) else None
-    text = "/speak" if speak is None else "/speak/text" if speak.ssml is UNSET else "/speak/ssml"
-    fields = {
-        DuplicateId: "/call_id",
-        UnknownVoice: "/speak/voice" if speak and speak.voice is not None else "/voice",
-        UnknownLexicon: "/speak/lexicons",
-        LanguageUnsupported: "/speak/language" if speak else text,
-        NothingToSay: text,
-        TextTooLong: text,
-        SpeechNotHeard: "/speak/barge_in/speech",
-    }
-    if text == "/speak/ssml":
-        fields |= {UnknownVoice: text, LanguageUnsupported: text}
-    with bodies.located(fields):
+    if not isinstance(body.speak, schemas.Speak):
+        fields = fields_of_text("/speak", "/speak") | {UnknownVoice: "/voice", LanguageUnsupported: "/speak"}
+    elif body.speak.ssml is UNSET:
+        fields = fields_of_text("/speak/text", "/speak")
+        if body.speak.voice is None:
+            fields[UnknownVoice] = "/voice"
+    else:
+        fields = fields_of_text("/speak/ssml", "/speak")
+    with bodies.located(fields | {DuplicateId: "/call_id"}):
         return views.Call.of(await request.app[CONTEXT].registry.originate(wanted))
 
 
@@ -152,7 +149,6 @@ async def get_call(request: web.Request) -> views.Call:
     "PATCH",
     "/v1/calls/{id}",
     scope="call",
-    operation_id="updateCall",
     errors=(CallNotFound, WrongState, UnknownVoice, UnknownLexicon, LanguageUnsupported, SpeechNotHeard),
     examples={
         "language": {"language": "de", "voice": None},
@@ -166,38 +162,27 @@ async def update_call(request: web.Request, body: schemas.CallUpdate) -> views.C
     call = call_of(request)
     defaults, metadata = body.merged_defaults(call.defaults), body.merged_metadata(call.metadata)
     client_state = call.client_state if body.client_state is UNSET else body.client_state
-    fields = {
-        UnknownVoice: "/voice",
-        UnknownLexicon: "/lexicons",
-        LanguageUnsupported: "/language",
-        SpeechNotHeard: "/barge_in/speech",
-    }
-    with bodies.located(fields):
+    with bodies.located(fields_of_text("")):
         call.update(defaults=defaults, metadata=metadata, client_state=client_state)
     return views.Call.of(call)
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/answer", scope="call", operation_id="answerCall", errors=ON_A_CALL)
-async def answer(request: web.Request, body: schemas.Command) -> views.Call:
+@ROUTES.add("POST", "/v1/calls/{id}/answer", scope="call", errors=ON_A_CALL)
+async def answer_call(request: web.Request, body: schemas.Command) -> views.Call:
     """Answer a call of a route with answer = manual."""
-    call = call_of(request)
-    call.answer()
-    return after_command(call, body.client_state)
+    return command(request, body.client_state, lambda call: call.answer())
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/ring", scope="call", operation_id="ringCall", errors=ON_A_CALL)
-async def ring(request: web.Request, body: schemas.Ring) -> views.Call:
+@ROUTES.add("POST", "/v1/calls/{id}/ring", scope="call", errors=ON_A_CALL)
+async def ring_call(request: web.Request, body: schemas.Ring) -> views.Call:
     """Send 180, or 183 with early media."""
-    call = call_of(request)
-    call.ring(early_media=body.early_media)
-    return after_command(call, body.client_state)
+    return command(request, body.client_state, lambda call: call.ring(early_media=body.early_media))
 
 
 @ROUTES.add(
     "POST",
     "/v1/calls/{id}/hangup",
     scope="call",
-    operation_id="hangupCall",
     errors=ON_A_CALL,
     examples={"busy": {"sip_code": 486, "reason": "Busy Here"}},
 )
@@ -209,42 +194,33 @@ async def ring(request: web.Request, body: schemas.Ring) -> views.Call:
     errors=ON_A_CALL,
     summary="End a call; the same as hangup",
 )
-async def hangup(request: web.Request, body: schemas.Hangup) -> views.Call:
+async def hangup_call(request: web.Request, body: schemas.Hangup) -> views.Call:
     """End a call: BYE, CANCEL or a refusal."""
-    call = call_of(request)
-    call.hangup(sip_code=body.sip_code, reason=body.reason)
-    return after_command(call, body.client_state)
+    return command(request, body.client_state, lambda call: call.hangup(sip_code=body.sip_code, reason=body.reason))
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/hold", scope="call", operation_id="holdCall", errors=ON_A_CALL)
-async def hold(request: web.Request, body: schemas.Command) -> views.Call:
+@ROUTES.add("POST", "/v1/calls/{id}/hold", scope="call", errors=ON_A_CALL)
+async def hold_call(request: web.Request, body: schemas.Command) -> views.Call:
     """Put on hold."""
-    call = call_of(request)
-    call.set_hold(hold=True)
-    return after_command(call, body.client_state)
+    return command(request, body.client_state, lambda call: call.set_hold(hold=True))
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/unhold", scope="call", operation_id="unholdCall", errors=ON_A_CALL)
-async def unhold(request: web.Request, body: schemas.Command) -> views.Call:
+@ROUTES.add("POST", "/v1/calls/{id}/unhold", scope="call", errors=ON_A_CALL)
+async def unhold_call(request: web.Request, body: schemas.Command) -> views.Call:
     """Take off hold."""
-    call = call_of(request)
-    call.set_hold(hold=False)
-    return after_command(call, body.client_state)
+    return command(request, body.client_state, lambda call: call.set_hold(hold=False))
 
 
 @ROUTES.add(
     "POST",
     "/v1/calls/{id}/dtmf",
     scope="call",
-    operation_id="sendDtmf",
     errors=ON_A_CALL,
     examples={"digits": {"digits": "12#", "duration_ms": 160}},
 )
-async def dtmf(request: web.Request, body: schemas.Dtmf) -> views.Call:
+async def send_dtmf(request: web.Request, body: schemas.Dtmf) -> views.Call:
     """Send digits (RFC 4733)."""
-    call = call_of(request)
-    call.send_dtmf(body.digits, duration_ms=body.duration_ms)
-    return after_command(call, body.client_state)
+    return command(request, body.client_state, lambda call: call.send_dtmf(body.digits, duration_ms=body.duration_ms))
 
 
 @ROUTES.add(
@@ -257,7 +233,7 @@ async def dtmf(request: web.Request, body: schemas.Dtmf) -> views.Call:
 async def start_gather(request: web.Request, body: schemas.Gather) -> views.Gather:
     """Collect keys; call.gather_complete has the result."""
     wanted = body.request()
-    with bodies.located(_PROMPT_FIELDS):
+    with bodies.located(fields_of_text("/prompt", "/prompt")):
         return views.Gather.of(call_of(request).gather(wanted))
 
 

@@ -4,7 +4,7 @@ Patterns end in ``$(?!\n)``: in Python a bare ``$`` would let a trailing line fe
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
@@ -68,6 +68,7 @@ FinishKeys = Annotated[str, Meta(pattern=r"^[0-9A-D*#]{0,16}$(?!\n)")]
 GatherMs = Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_MS)]
 SampleRate = Literal[8000, 16000, 22050, 24000, 44100, 48000]
 ToneMs = Annotated[int, Meta(ge=1, le=MAX_TONE_MS)]
+ToneDuration = Annotated[ToneMs, Meta(description="Of a tone; 1000 if left out.")]
 Tone = Annotated[
     str,
     Meta(
@@ -158,13 +159,10 @@ class PromptFields(Body, frozen=True):
     then: Then = "stay"
     client_state: ClientState | None = None
 
-    def refuse_fields(self, *names: str, pointer: str = "") -> None:
-        """Raise ``Unprocessable`` for those of these fields that are set: they are not in this version."""
-        refuse([FieldError(f"{pointer}/{name}", NOT_YET) for name in names if getattr(self, name) is not UNSET])
-
-    def to_prompt(self, content: Content, faults: list[FieldError]) -> Prompt:
+    def to_prompt(self, content: Content, *faults: FieldError) -> Prompt:
         """The prompt for ``content``; raises ``Unprocessable`` for ``faults``."""
-        refuse(faults)
+        if faults:
+            raise Unprocessable.about(*faults)
         return Prompt(
             content=content,
             queue=self.queue,
@@ -197,12 +195,11 @@ class Speak(PromptFields, frozen=True):
             SsmlMalformed: an SSML document that cannot be read.
             MalformedRequest: not exactly one of text and ssml.
         """
-        self.refuse_fields("prompt_id", pointer=pointer)
-        content = words(
-            self.text, self.ssml, self.voice or voice, self.language, self.speed,
-            pointer=pointer, text_field="text", may_cache=self.cache != "no", lexicons=self.lexicons,
-        )  # fmt: skip
-        return self.to_prompt(content, [])
+        refuse(f"{pointer}/prompt_id", NOT_YET, when=self.prompt_id is not UNSET)
+        style = TextContent(
+            "", self.voice or voice, self.language, self.speed, self.cache != "no", lexicons=self.lexicons
+        )
+        return self.to_prompt(words(self.text, self.ssml, style, pointer=pointer, text_field="text"))
 
 
 class Play(PromptFields, frozen=True):
@@ -212,7 +209,7 @@ class Play(PromptFields, frozen=True):
     tone: Tone | UnsetType = UNSET
     silence_ms: ToneMs | UnsetType = UNSET
     url: NotYet = UNSET
-    duration_ms: Annotated[ToneMs, Meta(description="Of a tone; 1000 if left out.")] | None = None
+    duration_ms: ToneDuration | None = None
 
     def prompt(self, *, pointer: str = "") -> Prompt:
         """The prompt. ``pointer`` is where this body lies in the request.
@@ -221,7 +218,7 @@ class Play(PromptFields, frozen=True):
             Unprocessable: an option that is not in this version.
             MalformedRequest: not exactly one thing to play.
         """
-        self.refuse_fields("url", pointer=pointer)
+        refuse(f"{pointer}/url", NOT_YET, when=self.url is not UNSET)
         faults = []
         content: Content
         if self.tone is not UNSET and self.silence_ms is UNSET:
@@ -232,7 +229,7 @@ class Play(PromptFields, frozen=True):
             content = SilenceContent(self.silence_ms)
         else:
             raise MalformedRequest.about(FieldError(pointer, "exactly one of tone and silence_ms is needed"))
-        return self.to_prompt(content, faults)
+        return self.to_prompt(content, *faults)
 
 
 class Originate(Body, frozen=True):
@@ -256,37 +253,30 @@ class Originate(Body, frozen=True):
         Raises:
             Unprocessable: a URI, a header or the prompt cannot be used.
         """
+        checked: tuple[tuple[str, str | None, Callable[[str], str | None]], ...] = (
+            ("/to", self.to, sip_fields.uri_fault),
+            ("/from", self.from_, sip_fields.uri_fault),
+            ("/display_name", self.display_name, sip_fields.display_name_fault),
+            ("/asserted_identity", self.asserted_identity, sip_fields.identity_fault),
+        )
         faults = [
             FieldError(pointer, fault)
-            for pointer, uri in (("/to", self.to), ("/from", self.from_))
-            if uri is not None and (fault := sip_fields.uri_fault(uri)) is not None
+            for pointer, value, fault_of in checked
+            if value is not None and (fault := fault_of(value)) is not None
         ]
-        if self.display_name is not None and not self.display_name.isprintable():
-            faults.append(FieldError("/display_name", "printable characters only"))
-        if self.asserted_identity is not None and (fault := sip_fields.identity_fault(self.asserted_identity)):
-            faults.append(FieldError("/asserted_identity", fault))
-        refuse(faults + sip_fields.header_faults(self.headers, "/headers"))
-        prompt: Prompt | None = None
+        if faults := faults + sip_fields.header_faults(self.headers, "/headers"):
+            raise Unprocessable.about(*faults)
+        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name != "speak"}
+        return OriginateRequest(**fields, prompt=self._prompt())
+
+    def _prompt(self) -> Prompt | None:
+        if self.speak is UNSET:
+            return None
         if isinstance(self.speak, str):
-            refuse(text_faults(self.speak, "/speak"))
-            prompt = Prompt(content=TextContent(self.speak, self.voice))
-        elif self.speak is not UNSET:
-            prompt = self.speak.prompt(pointer="/speak", voice=self.voice)
-        if prompt is not None and prompt.client_state is None:
-            prompt = dataclasses.replace(prompt, client_state=self.client_state)
-        return OriginateRequest(
-            to=self.to,
-            from_=self.from_,
-            headers=dict(self.headers),
-            timeout_s=self.timeout_s,
-            voice=self.voice,
-            prompt=prompt,
-            call_id=self.call_id,
-            display_name=self.display_name or "",
-            asserted_identity=self.asserted_identity or "",
-            metadata=dict(self.metadata),
-            client_state=self.client_state,
-        )
+            check_text(self.speak, "/speak")
+            return Prompt(content=TextContent(self.speak, self.voice), client_state=self.client_state)
+        prompt = self.speak.prompt(pointer="/speak", voice=self.voice)
+        return dataclasses.replace(prompt, client_state=self.client_state) if prompt.client_state is None else prompt
 
 
 class CallUpdate(Body, frozen=True):
@@ -329,7 +319,7 @@ class CallUpdate(Body, frozen=True):
             return metadata
         changed = {} if self.metadata is None else {**metadata, **self.metadata}
         merged = {name: value for name, value in changed.items() if value is not None}
-        refuse([FieldError("/metadata", f"at most {MAX_METADATA} names in all")] if len(merged) > MAX_METADATA else [])
+        refuse("/metadata", f"at most {MAX_METADATA} names in all", when=len(merged) > MAX_METADATA)
         return merged
 
 
@@ -339,7 +329,7 @@ class GatherPrompt(Speak, frozen=True):
     exactly_one: ClassVar[tuple[str, ...]] = ("text", "ssml", "tone", "silence_ms")
     tone: Tone | UnsetType = UNSET
     silence_ms: ToneMs | UnsetType = UNSET
-    duration_ms: Annotated[ToneMs, Meta(description="Of a tone; 1000 if left out.")] | None = None
+    duration_ms: ToneDuration | None = None
 
     def to_gather(self, pointer: str, barge_in: BargeIn) -> Prompt:
         """The prompt. ``barge_in`` is that of the gather, which this one's own overrides.
@@ -347,21 +337,17 @@ class GatherPrompt(Speak, frozen=True):
         Raises:
             Unprocessable, SsmlMalformed, MalformedRequest: as :meth:`Speak.prompt` and :meth:`Play.prompt`.
         """
-        if self.then != "stay":
-            refuse([FieldError(f"{pointer}/then", "a prompt of a gather does not end the call")])
+        refuse(f"{pointer}/then", "a prompt of a gather does not end the call", when=self.then != "stay")
         if self.tone is UNSET and self.silence_ms is UNSET:
             prompt = self.prompt(pointer=pointer)
         else:
             if self.text is not UNSET or self.ssml is not UNSET:
                 raise MalformedRequest.about(FieldError(pointer, "either words, or a tone or silence"))
-            played = {name: getattr(self, name) for name in (*PromptFields.__struct_fields__, *_PLAYED)}
+            played = {name: getattr(self, name) for name in Play.__struct_fields__ if name != "url"}
             prompt = Play(**played).prompt(pointer=pointer)
         dtmf = barge_in.dtmf if self.barge_in.dtmf is None else self.barge_in.dtmf
         speech = barge_in.speech if self.barge_in.speech is None else self.barge_in.speech
         return dataclasses.replace(prompt, barge_in_dtmf=dtmf, barge_in_speech=speech)
-
-
-_PLAYED: Final = ("tone", "silence_ms", "duration_ms")
 
 
 class Gather(OptionalBody, frozen=True):
@@ -391,8 +377,7 @@ class Gather(OptionalBody, frozen=True):
         Raises:
             Unprocessable, SsmlMalformed, MalformedRequest: a prompt cannot be used, or the bounds exclude each other.
         """
-        if self.min_digits > self.max_digits:
-            refuse([FieldError("/min_digits", "more than max_digits")])
+        refuse("/min_digits", "more than max_digits", when=self.min_digits > self.max_digits)
         fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("barge_in", "prompt")}
         prompts = {
             name: None if body is None else body.to_gather(f"/{name}", self.barge_in)
@@ -454,28 +439,16 @@ class AudioSpeech(Body, frozen=True):
             SsmlMalformed: an SSML document that cannot be read.
             MalformedRequest: not exactly one of input and ssml.
         """
-        faults = []
-        if self.response_format == "ulaw" and self.sample_rate_hz not in (None, 8000):
-            faults.append(FieldError("/sample_rate_hz", "ulaw is 8000 Hz"))
-        refuse(faults)
-        return words(
-            self.input, self.ssml, self.voice, self.language, self.speed, text_field="input", lexicons=self.lexicons
-        )
+        is_other_rate = self.sample_rate_hz not in (None, 8000)
+        refuse("/sample_rate_hz", "ulaw is 8000 Hz", when=self.response_format == "ulaw" and is_other_rate)
+        style = TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons)
+        return words(self.input, self.ssml, style, text_field="input")
 
 
 def words(
-    text: str | UnsetType,
-    ssml: str | UnsetType,
-    voice: str | None,
-    language: str | None,
-    speed: float | None,
-    *,
-    text_field: str,
-    pointer: str = "",
-    may_cache: bool = True,
-    lexicons: tuple[str, ...] = (),
+    text: str | UnsetType, ssml: str | UnsetType, style: TextContent, *, text_field: str, pointer: str = ""
 ) -> TextContent | SequenceContent:
-    """Words to speak, of which ``text_field`` or ``ssml`` below ``pointer`` was sent.
+    """Words to speak as ``style`` says, of which ``text_field`` or ``ssml`` below ``pointer`` was sent.
 
     Raises:
         Unprocessable: text with NUL.
@@ -483,28 +456,20 @@ def words(
         MalformedRequest: not exactly one of the two.
     """
     if isinstance(text, str) and ssml is UNSET:
-        refuse(text_faults(text, f"{pointer}/{text_field}"))
-        return TextContent(text, voice, language, speed, may_cache=may_cache, lexicons=lexicons)
+        check_text(text, f"{pointer}/{text_field}")
+        return dataclasses.replace(style, text=text)
     if isinstance(ssml, str) and text is UNSET:
-        return from_ssml(
-            ssml,
-            voice=voice,
-            language=language,
-            speed=speed,
-            may_cache=may_cache,
-            lexicons=lexicons,
-            pointer=f"{pointer}/ssml",
-        )
+        return from_ssml(ssml, style, pointer=f"{pointer}/ssml")
     where = f"{pointer}/{text_field}" if text is ssml else pointer
     raise MalformedRequest.about(FieldError(where, f"exactly one of {text_field} and ssml is needed"))
 
 
-def text_faults(text: str, pointer: str) -> list[FieldError]:
-    """Faults of text to speak that are found before the calls layer checks it."""
-    return [FieldError(pointer, "NUL (U+0000) cannot be spoken")] if "\0" in text else []
+def check_text(text: str, pointer: str) -> None:
+    """Refuse what no engine may be given, before the calls layer checks the text; raises ``Unprocessable``."""
+    refuse(pointer, "NUL (U+0000) cannot be spoken", when="\0" in text)
 
 
-def refuse(faults: list[FieldError]) -> None:
-    """Raise ``Unprocessable`` if there are any."""
-    if faults:
-        raise Unprocessable.about(*faults)
+def refuse(pointer: str, detail: str, *, when: bool) -> None:
+    """Raise ``Unprocessable`` about one field."""
+    if when:
+        raise Unprocessable.about(FieldError(pointer, detail))

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from cc_tts.api.http.bodies import pointer_to
 from cc_tts.errors import FieldError
 
 MAX_URI_CHARS: Final = 512
@@ -50,6 +51,11 @@ def uri_fault(uri: str) -> str | None:
     return None
 
 
+def display_name_fault(name: str) -> str | None:
+    """What is wrong with a caller's name; ``None`` if nothing is."""
+    return None if name.isprintable() else "printable characters only"
+
+
 def identity_fault(uri: str) -> str | None:
     """What is wrong with a URI that a caller's identity is asserted with; ``None`` if nothing is."""
     return None if _TEL.fullmatch(uri) else uri_fault(uri)
@@ -69,7 +75,7 @@ def header_faults(headers: Mapping[str, str], pointer: str) -> list[FieldError]:
             fault = "this header is there already (names are compared without case)"
         seen.add(name.lower())
         if fault is not None:
-            faults.append(FieldError(pointer + "/" + name.replace("~", "~0").replace("/", "~1"), fault))
+            faults.append(FieldError(pointer + pointer_to(name), fault))
     return faults
 
 

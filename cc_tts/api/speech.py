@@ -9,40 +9,15 @@ from aiohttp import web
 from msgspec import UNSET
 
 from cc_tts.api import schemas, views
-from cc_tts.api.calls import OF_TEXT, ON_A_CALL, after_command, call_of
+from cc_tts.api.calls import OF_TEXT, ON_A_CALL, call_of, command, fields_of_text
 from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.errors import (
-    Draining,
-    DuplicateId,
-    LanguageUnsupported,
-    NothingToSay,
-    QueueFull,
-    TextTooLong,
-    UnknownLexicon,
-    UnknownVoice,
-    Unprocessable,
-    UtteranceNotFound,
-)
-from cc_tts.speech.prompt import SequenceContent, ToneContent
+from cc_tts.errors import Draining, DuplicateId, QueueFull, Unprocessable, UtteranceNotFound
+from cc_tts.speech.prompt import ToneContent
 from cc_tts.vad.client import SpeechNotHeard
 
-_SPEAK_FIELDS: Final = {
-    DuplicateId: "/utterance_id",
-    UnknownVoice: "/voice",
-    UnknownLexicon: "/lexicons",
-    LanguageUnsupported: "/language",
-    NothingToSay: "/text",
-    TextTooLong: "/text",
-    SpeechNotHeard: "/barge_in/speech",
-}
-_SSML_FIELDS: Final = _SPEAK_FIELDS | {
-    UnknownVoice: "/ssml",
-    LanguageUnsupported: "/ssml",
-    NothingToSay: "/ssml",
-    TextTooLong: "/ssml",
-}
+_WORDS: Final = Query("words", "true: with the words that were played and when.", ("true", "false"))
 
 ROUTES: Final = RouteTable("Speech")
 
@@ -51,7 +26,6 @@ ROUTES: Final = RouteTable("Speech")
     "POST",
     "/v1/calls/{id}/speak",
     scope="call",
-    operation_id="speakOnCall",
     status=201,
     location="/v1/utterances/",
     errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, *OF_TEXT),
@@ -61,19 +35,17 @@ ROUTES: Final = RouteTable("Speech")
         "goodbye": {"text": "Goodbye.", "queue": "replace", "barge_in": {"dtmf": False}, "then": "hangup"},
     },
 )
-async def speak(request: web.Request, body: schemas.Speak) -> views.Accepted:
+async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Accepted:
     """Speak text or SSML; queued behind the current prompt unless queue is replace."""
     prompt = body.prompt()
-    warnings = prompt.content.warnings if isinstance(prompt.content, SequenceContent) else ()
-    with bodies.located(_SPEAK_FIELDS if body.ssml is UNSET else _SSML_FIELDS):
-        return views.Accepted.of(call_of(request).speak(prompt), warnings=warnings)
+    with bodies.located(fields_of_text("/text" if body.ssml is UNSET else "/ssml")):
+        return views.Accepted.of(call_of(request).speak(prompt))
 
 
 @ROUTES.add(
     "POST",
     "/v1/calls/{id}/play",
     scope="call",
-    operation_id="playOnCall",
     status=201,
     location="/v1/utterances/",
     errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, Unprocessable, SpeechNotHeard),
@@ -83,7 +55,7 @@ async def speak(request: web.Request, body: schemas.Speak) -> views.Accepted:
         "silence": {"silence_ms": 750},
     },
 )
-async def play(request: web.Request, body: schemas.Play) -> views.Utterance:
+async def play_on_call(request: web.Request, body: schemas.Play) -> views.Utterance:
     """Play a tone or silence."""
     prompt = body.prompt()
     content = "/tone" if isinstance(prompt.content, ToneContent) else "/silence_ms"
@@ -95,53 +67,38 @@ async def play(request: web.Request, body: schemas.Play) -> views.Utterance:
     "POST",
     "/v1/calls/{id}/stop",
     scope="call",
-    operation_id="stopPrompts",
     errors=ON_A_CALL,
     examples={"all": {"scope": "all"}},
 )
-async def stop(request: web.Request, body: schemas.Stop) -> views.Stopped:
+async def stop_prompts(request: web.Request, body: schemas.Stop) -> views.Stopped:
     """Stop the current prompt, or all prompts of the call."""
     return views.Stopped(*await call_of(request).stop(body.scope))
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/pause", scope="call", operation_id="pausePrompts", errors=ON_A_CALL)
-async def pause(request: web.Request, body: schemas.Command) -> views.Call:
+@ROUTES.add("POST", "/v1/calls/{id}/pause", scope="call", errors=ON_A_CALL)
+async def pause_prompts(request: web.Request, body: schemas.Command) -> views.Call:
     """Pause playback."""
-    call = call_of(request)
-    call.set_paused(paused=True)
-    return after_command(call, body.client_state)
+    return command(request, body.client_state, lambda call: call.set_paused(paused=True))
 
 
-@ROUTES.add("POST", "/v1/calls/{id}/resume", scope="call", operation_id="resumePrompts", errors=ON_A_CALL)
-async def resume(request: web.Request, body: schemas.Command) -> views.Call:
+@ROUTES.add("POST", "/v1/calls/{id}/resume", scope="call", errors=ON_A_CALL)
+async def resume_prompts(request: web.Request, body: schemas.Command) -> views.Call:
     """Resume playback."""
-    call = call_of(request)
-    call.set_paused(paused=False)
-    return after_command(call, body.client_state)
+    return command(request, body.client_state, lambda call: call.set_paused(paused=False))
 
 
 @ROUTES.add(
     "GET",
     "/v1/utterances/{id}",
     scope="read",
-    query=(
-        Query(
-            name="words",
-            description="true: with the words that were played and when.",
-            schema={"type": "string", "enum": ["true", "false"]},
-        ),
-    ),
+    query=(_WORDS,),
     errors=(UtteranceNotFound, Unprocessable),
 )
 async def get_utterance(request: web.Request) -> views.Utterance:
     """One utterance."""
     utterance = request.app[CONTEXT].registry.utterance(request.match_info["id"])
-    asked = request.query.get("words", "false")
-    if asked not in ("true", "false"):
-        raise Unprocessable("words is true or false")
-    if asked == "false":
-        return views.Utterance.of(utterance)
-    return views.Utterance.of(utterance, words=[views.Word.of(word) for word in utterance.words])
+    words = utterance.words if _WORDS.choice(request, default="false") == "true" else UNSET
+    return views.Utterance.of(utterance, words=words)
 
 
 @ROUTES.add("GET", "/v1/voices", scope="read")

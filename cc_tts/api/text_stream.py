@@ -6,13 +6,12 @@ closed with 1000 when the call is over, with 1013 when the client does not read,
 
 ::
 
-    frames ─▸ _receive ─▸ TextStream ─▸ queue ─▸ _send_all ─▸ frames
+    frames ─▸ receive_all ─▸ TextStream ─▸ Outbox ─▸ frames
 """
 
 import asyncio
 import contextlib
-from collections import deque
-from typing import Annotated, Final, assert_never
+from typing import Annotated, Final, assert_never, get_args
 
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
@@ -25,7 +24,8 @@ from cc_tts.api.events import websocket
 from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
 from cc_tts.api.http.route import Query, RouteTable
-from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, text_faults
+from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, check_text
+from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.text_stream.messages import StreamError, StreamId, StreamMessage
 from cc_tts.calls.text_stream.stream import TextStream
 from cc_tts.errors import CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
@@ -40,22 +40,13 @@ MAX_FRAMES_PER_S: Final = 1000
 MAX_FAULTS: Final = 20
 MAX_QUEUED_OUT: Final = 2000
 """Messages that wait for a client that does not read."""
-QUERY: Final = (
-    Query(
-        name="words",
-        description="true: each word is reported when it is heard.",
-        schema={"type": "string", "enum": ["true", "false"]},
-    ),
-    Query(
-        name="on_close",
-        description="When the socket closes, what was not heard is spoken (end), or dropped (clear).",
-        schema={"type": "string", "enum": ["end", "clear"]},
-    ),
+_WORDS: Final = Query("words", "true: each word is reported when it is heard.", ("true", "false"))
+_ON_CLOSE: Final = Query(
+    "on_close", "When the socket closes, what was not heard is spoken (end), or dropped (clear).", ("end", "clear")
 )
+QUERY: Final = (_WORDS, _ON_CLOSE)
 
 ROUTES: Final = RouteTable("Speech")
-
-_ENCODER: Final = msgspec.json.Encoder()
 
 log = logs.get(__name__)
 
@@ -70,7 +61,7 @@ class StartUtterance(PromptFields, frozen=True, tag_field="type", tag="start"):
 
     def prompt(self) -> Prompt:
         """The prompt, whose text is still to come; raises ``Unprocessable`` for an option that is not in this version."""
-        return self.to_prompt(TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons), [])
+        return self.to_prompt(TextContent("", self.voice, self.language, self.speed, lexicons=self.lexicons))
 
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, tag_field="type"):
@@ -102,44 +93,46 @@ class End(Frame, frozen=True, kw_only=True, tag="end"):
     """No more text comes for the open utterance."""
 
 
-FRAMES: Final = (StartUtterance, Tokens, Flush, Mark, Clear, End)
+FromClient = StartUtterance | Tokens | Flush | Mark | Clear | End
 """What clients send, in the order in which documents list it."""
-_DECODER: Final = msgspec.json.Decoder(StartUtterance | Tokens | Flush | Clear | Mark | End)
+FRAMES: Final = get_args(FromClient)
+_DECODER: Final = msgspec.json.Decoder(FromClient)
 
 
 @ROUTES.add(
     "GET",
     "/v1/calls/{id}/stream",
     scope="call",
-    operation_id="streamText",
     status=101,
     content_types=(),
     query=QUERY,
     errors=(*ON_A_CALL, UpgradeRequired, CapacityExceeded, Unprocessable),
     streams=True,
 )
-async def text_stream(request: web.Request) -> web.StreamResponse:
+async def stream_text(request: web.Request) -> web.StreamResponse:
     """Text that is spoken as it arrives, over a WebSocket."""
     context, call = request.app[CONTEXT], call_of(request)
-    has_words = _choice(request, "words", ("false", "true")) == "true"
-    clears = _choice(request, "on_close", ("end", "clear")) == "clear"
-    socket = web.WebSocketResponse(
-        autoping=False,
-        timeout=websocket.CLOSE_TIMEOUT_S,
-        max_msg_size=MAX_FRAME_IN_BYTES,
-        compress=False,
-        writer_limit=websocket.WRITE_BUFFER_BYTES,
-    )
+    has_words = _WORDS.choice(request, default="false") == "true"
+    clears = _ON_CLOSE.choice(request, default="end") == "clear"
+    socket = websocket.new_socket(max_frame_bytes=MAX_FRAME_IN_BYTES, autoping=False)
     if not socket.can_prepare(request):
         raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1)")
-    outbox = Outbox()
+    outbox = Outbox[StreamMessage](MAX_QUEUED_OUT)
     stream = TextStream(call, send=outbox.put, on_call_ended=outbox.close, has_words=has_words)
     context.metrics.text_streams.inc()
     try:
         await socket.prepare(request)
-        request.app[websocket.OPEN_SOCKETS].add(socket)
         log.info("text_stream_opened", call_id=call.id)
-        await _Serving(request, socket, stream, outbox).run()
+        client = _Client(socket, stream, outbox)
+        await websocket.serve(
+            request,
+            socket,
+            outbox,
+            client.receive_all(),
+            client.ping_all(),
+            end=(WSCloseCode.OK, b"the call is over"),
+            on_too_slow=lambda: log.info("text_stream_client_too_slow"),
+        )
     except ConnectionError:
         log.debug("text_stream_client_gone", call_id=call.id)
     except Exception:  # the handshake is answered: there is no status left to give
@@ -155,52 +148,10 @@ async def text_stream(request: web.Request) -> web.StreamResponse:
     return socket
 
 
-def _choice(request: web.Request, name: str, choices: tuple[str, str]) -> str:
-    """A query parameter; the first choice if it is left out."""
-    asked = request.query.get(name, choices[0])
-    if asked not in choices:
-        raise Unprocessable(f"{name} is {' or '.join(choices)}")
-    return asked
+class _Client:
+    """What a client sends while its socket is open."""
 
-
-class Outbox:
-    """What waits to be sent. ``is_too_slow``: the client reads so little that something was dropped."""
-
-    def __init__(self) -> None:
-        self._queue: deque[StreamMessage] = deque()
-        self._wake = asyncio.Event()
-        self._is_closed = False
-        self.is_too_slow = False
-
-    def put(self, message: StreamMessage) -> None:
-        """Queue a message; nothing happens after the end."""
-        if self._is_closed:
-            return
-        if len(self._queue) < MAX_QUEUED_OUT:
-            self._queue.append(message)
-        else:
-            self.is_too_slow = True
-            self.close()
-        self._wake.set()
-
-    def close(self) -> None:
-        """Nothing more comes; what is queued is still given out."""
-        self._is_closed = True
-        self._wake.set()
-
-    async def get(self) -> StreamMessage | None:
-        """The oldest message; ``None`` at the end."""
-        while not self._queue and not self._is_closed:
-            self._wake.clear()
-            await self._wake.wait()
-        return None if self.is_too_slow or not self._queue else self._queue.popleft()
-
-
-class _Serving:
-    """One socket while it is open."""
-
-    def __init__(self, request: web.Request, socket: web.WebSocketResponse, stream: TextStream, outbox: Outbox) -> None:
-        self._request = request
+    def __init__(self, socket: web.WebSocketResponse, stream: TextStream, outbox: Outbox[StreamMessage]) -> None:
         self._socket = socket
         self._stream = stream
         self._outbox = outbox
@@ -208,43 +159,7 @@ class _Serving:
         self._heard_s = self._loop.time()
         self._num_faults = 0
 
-    async def run(self) -> None:
-        """Serve until the client closes, is gone, or the call is over. Raises ``ConnectionError``."""
-        receiving, sending, pinging = tasks = [
-            asyncio.create_task(each) for each in (self._receive_all(), self._send_all(), self._ping_all())
-        ]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if receiving.done():
-                receiving.result()
-            elif sending.done() and sending.result():
-                await self._socket.close(code=WSCloseCode.OK, message=b"the call is over", drain=False)
-            else:
-                await self._give_up()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(receiving, sending, pinging, return_exceptions=True)
-
-    async def _give_up(self) -> None:
-        """The client does not read, or is gone."""
-        log.info("text_stream_client_too_slow")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(websocket.CLOSE_TIMEOUT_S):
-                await self._socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"too slow", drain=False)
-        abort(self._request)
-
-    async def _send_all(self) -> bool:
-        """Send until the end; returns whether everything was taken."""
-        while (message := await self._outbox.get()) is not None:
-            try:
-                async with asyncio.timeout(websocket.SEND_TIMEOUT_S):
-                    await self._socket.send_frame(_ENCODER.encode(message), WSMsgType.TEXT)
-            except TimeoutError:
-                return False
-        return not self._outbox.is_too_slow
-
-    async def _ping_all(self) -> None:
+    async def ping_all(self) -> None:
         """Ping until nothing has been heard of the client for too long."""
         while self._loop.time() - self._heard_s < PONG_TIMEOUT_S:
             await asyncio.sleep(PING_INTERVAL_S)
@@ -252,7 +167,7 @@ class _Serving:
                 async with asyncio.timeout(websocket.SEND_TIMEOUT_S):
                     await self._socket.ping()
 
-    async def _receive_all(self) -> None:
+    async def receive_all(self) -> None:
         """Follow what the client sends until it closes, other tasks taking turns with each frame."""
         second_began_s, num_frames = self._loop.time(), 0
         async for message in self._socket:
@@ -287,14 +202,13 @@ class _Serving:
         else:
             self._num_faults = 0
 
-    def _obey(self, frame: StartUtterance | Tokens | Flush | Clear | Mark | End) -> None:
+    def _obey(self, frame: FromClient) -> None:
         stream = self._stream
         match frame:
             case StartUtterance():
                 stream.start(frame.prompt())
             case Tokens(text=text, id=message_id):
-                if faults := text_faults(text, "/text"):
-                    raise Unprocessable.about(*faults)
+                check_text(text, "/text")
                 stream.tokens(text, None if message_id is UNSET else message_id)
             case Flush():
                 stream.flush()

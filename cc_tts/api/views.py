@@ -3,8 +3,9 @@
 Times of day are seconds since the epoch, as in events.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType, field
@@ -14,9 +15,9 @@ from cc_tts.calls.call import Direction
 from cc_tts.calls.call_state import CallState, UtteranceState
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.gather import GatherResult
-from cc_tts.calls.utterance import CompletionCause
+from cc_tts.calls.utterance import CompletionCause, UtteranceError, Word
 from cc_tts.media.quality import Quality
-from cc_tts.speech.prompt import Then
+from cc_tts.speech.prompt import SsmlWarning, Then
 from cc_tts.voices.voice import VoiceKind
 
 EpochSeconds = Annotated[float, Meta(description="Seconds since the Unix epoch.")]
@@ -24,13 +25,15 @@ Milliseconds = Annotated[float, Meta(description="Milliseconds.")]
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """Made of the attributes of an object of the layers below."""
+    """Made of the attributes of an object of the layers below; ``derived`` makes those fields that are none of them."""
+
+    derived: ClassVar[Mapping[str, Callable[[Any], object]]] = {}
 
     @classmethod
-    def of(cls, source: Any, /, **computed: Any) -> Self:
-        """``source`` as it is now; ``computed`` are the fields that are no attribute of it."""
-        copied = {name: getattr(source, name) for name in cls.__struct_fields__ if name not in computed}
-        return cls(**copied, **computed)
+    def of(cls, source: Any, /, **given: Any) -> Self:
+        """``source`` as it is now."""
+        names = [name for name in cls.__struct_fields__ if name not in given]
+        return cls(**{name: cls.derived.get(name, attrgetter(name))(source) for name in names}, **given)
 
 
 class Call(View, frozen=True, kw_only=True):
@@ -38,6 +41,10 @@ class Call(View, frozen=True, kw_only=True):
     ``language``, ``speed``, ``lexicons`` and ``barge_in`` are what its prompts fall back to.
     """
 
+    derived: ClassVar = {
+        **{name: attrgetter(f"defaults.{name}") for name in ("voice", "language", "speed", "lexicons")},
+        "barge_in": lambda call: BargeIn(dtmf=call.defaults.barge_in_dtmf, speech=call.defaults.barge_in_speech),
+    }
     id: str
     direction: Direction
     state: CallState
@@ -68,20 +75,6 @@ class Call(View, frozen=True, kw_only=True):
     metadata: Mapping[str, str]
     client_state: str | None
 
-    @classmethod
-    def of(cls, source: Any, /, **computed: Any) -> Self:
-        """The call ``source`` as it is now."""
-        defaults = source.defaults
-        return super().of(
-            source,
-            voice=defaults.voice,
-            language=defaults.language,
-            speed=defaults.speed,
-            lexicons=defaults.lexicons,
-            barge_in=BargeIn(dtmf=defaults.barge_in_dtmf, speech=defaults.barge_in_speech),
-            **computed,
-        )
-
 
 class Calls(msgspec.Struct, frozen=True):
     """Live calls and ended ones still kept, oldest first."""
@@ -89,34 +82,15 @@ class Calls(msgspec.Struct, frozen=True):
     calls: list[Call]
 
 
-class UtteranceError(msgspec.Struct, frozen=True):
-    """Why an utterance failed: a stable word and a sentence."""
-
-    code: str
-    detail: str
-
-
-class Word(View, frozen=True, kw_only=True):
-    """A word that was played: where it stands in the text that was sent (for SSML its text content), and when it is heard,
-    from the start of the utterance's audio. ``engine``: the engine reported it; ``estimated`` is off by some 150 ms.
-    """
-
-    text: str
-    char_start: int
-    char_end: int
-    start_ms: int
-    end_ms: int
-    source: Literal["engine", "estimated"]
-
-    @classmethod
-    def of(cls, source: Any, /, **computed: Any) -> Self:
-        """The word ``source``."""
-        return super().of(source, source="estimated" if source.is_estimated else "engine", **computed)
-
-
 class Utterance(View, frozen=True, kw_only=True):
     """One prompt on one call. ``spoken_text`` is what the caller heard so far, in the words that were sent."""
 
+    derived: ClassVar = {
+        "then": attrgetter("prompt.then"),
+        "client_state": attrgetter("prompt.client_state"),
+        "played_ms": lambda utterance: round(utterance.played_ms, 1),
+        "words": lambda _: UNSET,
+    }
     id: str
     call_id: str
     state: UtteranceState
@@ -134,66 +108,33 @@ class Utterance(View, frozen=True, kw_only=True):
     underruns: int
     error: UtteranceError | None
     client_state: str | None
-    words: Annotated[list[Word] | UnsetType, Meta(description="Only with ``words=true``.")] = UNSET
-
-    @classmethod
-    def of(cls, source: Any, /, **computed: Any) -> Self:
-        """The utterance ``source`` as it is now."""
-        error = None
-        if source.error_code is not None:
-            error = UtteranceError(source.error_code, source.error_detail or "")
-        computed = {"words": UNSET} | computed
-        return super().of(
-            source,
-            then=source.prompt.then,
-            client_state=source.prompt.client_state,
-            played_ms=round(source.played_ms, 1),
-            error=error,
-            **computed,
-        )
-
-
-class SsmlWarning(View, frozen=True, kw_only=True):
-    """What of an SSML document has no effect, and the line in it."""
-
-    pointer: str
-    line: int
-    detail: str
+    words: Annotated[Sequence[Word] | UnsetType, Meta(description="Only with ``words=true``.")] = UNSET
 
 
 class Accepted(Utterance, frozen=True, kw_only=True):
     """An utterance that was accepted; ``warnings`` are of its SSML."""
 
-    warnings: Annotated[list[SsmlWarning] | UnsetType, Meta(description="Left out where there are none.")] = UNSET
-
-    @classmethod
-    def of(cls, source: Any, /, **computed: Any) -> Self:
-        """The utterance ``source`` as it is now."""
-        warnings = [SsmlWarning.of(each) for each in computed.pop("warnings")]
-        return super().of(source, warnings=warnings or UNSET, **computed)
+    derived: ClassVar = {
+        **Utterance.derived,
+        "warnings": lambda utterance: getattr(utterance.prompt.content, "warnings", ()) or UNSET,
+    }
+    warnings: Annotated[Sequence[SsmlWarning] | UnsetType, Meta(description="Left out where there are none.")] = UNSET
 
 
 class Gather(View, frozen=True, kw_only=True):
     """A gather: how many keys were pressed in its current try, and what ended it."""
 
-    gather_id: str
+    derived: ClassVar = {
+        "state": lambda gather: "in_progress" if gather.result is None else "complete",
+        "num_digits": lambda gather: len(gather.digits),
+        "max_tries": attrgetter("request.max_tries"),
+    }
+    id: str = field(name="gather_id")
     state: Literal["in_progress", "complete"]
     num_digits: int
     tries: int
     max_tries: int
     result: GatherResult | None
-
-    @classmethod
-    def of(cls, source: Any, /, **computed: Any) -> Self:
-        """The gather ``source`` as it is now."""
-        return super().of(
-            source,
-            gather_id=source.id,
-            state="in_progress" if source.result is None else "complete",
-            num_digits=len(source.digits),
-            max_tries=source.request.max_tries,
-            **computed,
-        )
 
 
 class Stopped(msgspec.Struct, frozen=True):

@@ -144,11 +144,7 @@ class Call:
             for earlier in reversed(self.player.queue):
                 self.player.discard(earlier, CompletionCause.CANCELLED, by="replace")
         self._keep(utterance)
-        self.publish(
-            types.SpeakQueued(
-                utterance_id=utterance.id, client_state=utterance.client_state, text_chars=utterance.text_chars
-            )
-        )
+        self.publish(types.SpeakQueued(**utterance.event_fields, text_chars=utterance.text_chars))
         self._log.info("speak", utterance_id=utterance.id, text_chars=utterance.text_chars, voice=utterance.voice)
         self.player.enqueue(utterance)
         self.speech.refresh()
@@ -525,8 +521,7 @@ class Call:
         utterance.origin_ns = max(utterance.origin_ns, utterance.text_ready_ns, self.player.not_before_ns)
         self.publish(
             types.SpeakStarted(
-                utterance_id=utterance_id,
-                client_state=utterance.client_state,
+                **utterance.event_fields,
                 time_to_first_audio_ms=utterance.time_to_first_audio_ms,
                 time_to_first_pcm_ms=utterance.time_to_first_pcm_ms,
             )
@@ -591,14 +586,7 @@ class Call:
 
     def _marks_reached(self, utterance: Utterance, marks: list[tuple[str, float]]) -> None:
         for name, at_ms in marks:
-            self.publish(
-                types.SpeakMark(
-                    utterance_id=utterance.id,
-                    client_state=utterance.client_state,
-                    name=name,
-                    played_ms=round(at_ms, 1),
-                )
-            )
+            self.publish(types.SpeakMark(**utterance.event_fields, name=name, played_ms=round(at_ms, 1)))
         if utterance.watcher is not None:
             utterance.watcher.on_progress(utterance, marks)
 
@@ -609,8 +597,7 @@ class Call:
         assert cause is not None
         self.publish(
             types.SpeakComplete(
-                utterance_id=utterance.id,
-                client_state=utterance.client_state,
+                **utterance.event_fields,
                 completion_cause=cause,
                 interrupted_by=utterance.interrupted_by,
                 speech_id=UNSET if utterance.speech_id is None else utterance.speech_id,
@@ -618,7 +605,7 @@ class Call:
                 spoken_text=utterance.spoken_text,
                 underruns=utterance.underruns,
                 time_to_first_audio_ms=utterance.time_to_first_audio_ms,
-                error=utterance.error_code,
+                error=None if utterance.error is None else utterance.error.code,
             )
         )
         self._log.info(

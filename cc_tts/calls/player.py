@@ -20,7 +20,7 @@ from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.calls.call_state import UtteranceEvent
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.utterance import CompletionCause, Interrupter, SpokenSpan, Utterance
+from cc_tts.calls.utterance import CompletionCause, Interrupter, SpokenSpan, Utterance, UtteranceError
 from cc_tts.clock import ms_between
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
@@ -113,7 +113,7 @@ class PromptPlayer:
             if report.cause == "cut":
                 cause = CompletionCause.CANCELLED
                 self._stop_feeding(utterance)
-            if utterance.error_code is not None:
+            if utterance.error is not None:
                 cause = CompletionCause.ERROR
             self._complete(utterance, utterance.discard_cause or cause)
             self._turn()
@@ -214,16 +214,7 @@ class PromptPlayer:
     async def _send(self, stream: ChunkStream, utterance: Utterance, *, spans: bool) -> None:
         """Send chunks to the line while it holds less than the window."""
         async for chunk in stream:
-            if utterance.first_pcm_ns is None and chunk.data:
-                utterance.first_pcm_ns = self._services.clock.now_ns()
-                utterance.cached = chunk.cached
-            if spans:
-                _extend_spans(utterance, chunk)
-            if chunk.marks and utterance.played_ms:  # nothing may be left to play that would report them
-                self._on_marks(utterance, utterance.take_marks())
-            if chunk.awaits_text:
-                _close_span(utterance)
-                self._services.ua.send(messages.AwaitMore(self._call_id, utterance.id))
+            self._note(chunk, utterance, spans=spans)
             while self._buffered_ms() > self._services.config.playout.window_ms:
                 self._moved.clear()
                 await self._moved.wait()
@@ -236,6 +227,19 @@ class PromptPlayer:
                 return  # the rest was cut off, so its last span has no end
         if spans:
             _close_span(utterance)
+
+    def _note(self, chunk: SpeechChunk, utterance: Utterance, *, spans: bool) -> None:
+        """Take in what a chunk says besides its audio."""
+        if utterance.first_pcm_ns is None and chunk.data:
+            utterance.first_pcm_ns = self._services.clock.now_ns()
+            utterance.cached = chunk.cached
+        if spans:
+            _extend_spans(utterance, chunk)
+        if chunk.marks and utterance.played_ms:  # nothing may be left to play that would report them
+            self._on_marks(utterance, utterance.take_marks())
+        if chunk.awaits_text:
+            _close_span(utterance)
+            self._services.ua.send(messages.AwaitMore(self._call_id, utterance.id))
 
     def _buffered_ms(self) -> float:
         return sum(utterance.fed_ms - utterance.played_ms for utterance in self._on_line)
@@ -250,7 +254,7 @@ class PromptPlayer:
             return  # the line is gone; its end completes the utterance with the call's
         known = error if isinstance(error, CcTtsError) else EngineFailed()
         log.error("utterance_failed", utterance_id=utterance.id, code=known.code, exc_info=error)
-        utterance.error_code, utterance.error_detail = known.code, known.detail
+        utterance.error = UtteranceError(known.code, known.detail)
         with contextlib.suppress(UserAgentUnavailable):  # the line is gone as well
             self.discard(utterance, CompletionCause.ERROR)
 

@@ -54,8 +54,8 @@ class OriginateRequest:
     voice: str | None = None
     prompt: Prompt | None = None
     call_id: str | None = None
-    display_name: str = ""
-    asserted_identity: str = ""
+    display_name: str | None = None
+    asserted_identity: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
     client_state: str | None = None
 
@@ -140,29 +140,8 @@ class CallRegistry:
             raise DuplicateId(f"there is a call {call_id[:80]!r} already")
         self._check_target(request)
         self._check_speech(request)
-        caller = request.from_ or self._ua.default_caller
-        call = Call(
-            services=self._services,
-            id=call_id,
-            direction="outbound",
-            caller=f"{bye.quoted(request.display_name)} <{caller}>" if request.display_name else caller,
-            callee=request.to,
-            sip_call_id="",
-            headers=dict(request.headers),
-            defaults=PromptDefaults(voice=request.voice),
-            metadata=request.metadata,
-            client_state=request.client_state,
-        )
-        asserted = {"P-Asserted-Identity": f"<{request.asserted_identity}>"} if request.asserted_identity else {}
-        self._ua.send(
-            messages.Originate(
-                call_id=call_id,
-                to=request.to,
-                from_=request.from_ or "",
-                headers=request.headers | asserted,
-                display_name=request.display_name,
-            )
-        )
+        call = self._outbound(request, call_id)
+        self._ua.send(_invite(request, call_id))
         self._add(call)
         call.publish(types.CallOutgoing(**_parties(call)))
         timeout_s = request.timeout_s or self._config.calls.originate_timeout_s
@@ -170,6 +149,21 @@ class CallRegistry:
         if request.prompt is not None:
             call.speak(request.prompt)
         return call
+
+    def _outbound(self, request: OriginateRequest, call_id: str) -> Call:
+        caller = request.from_ or self._ua.default_caller
+        return Call(
+            services=self._services,
+            id=call_id,
+            direction="outbound",
+            caller=f"{bye.quoted(request.display_name)} <{caller}>" if request.display_name else caller,
+            callee=request.to,
+            sip_call_id="",
+            headers=request.headers,
+            defaults=PromptDefaults(voice=request.voice),
+            metadata=request.metadata,
+            client_state=request.client_state,
+        )
 
     def _check_capacity(self) -> None:
         retry_after_s = self._config.sip.retry_after_s
@@ -370,6 +364,17 @@ class CallRegistry:
             del self._ended[oldest.id]
             self.events.forget_call(oldest.id)
             self._services.utterances.forget(oldest.utterances)
+
+
+def _invite(request: OriginateRequest, call_id: str) -> messages.Originate:
+    asserted = {"P-Asserted-Identity": f"<{request.asserted_identity}>"} if request.asserted_identity else {}
+    return messages.Originate(
+        call_id=call_id,
+        to=request.to,
+        from_=request.from_ or "",
+        headers=request.headers | asserted,
+        display_name=request.display_name or "",
+    )
 
 
 def _parties(call: Call) -> dict[str, Any]:

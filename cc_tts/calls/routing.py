@@ -72,28 +72,38 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
     tts_headers = {name.lower(): value for name, value in headers.items()} if trusted else {}
     announces = _announces(user, tts_headers, trusted=trusted)
     route = _announcement_route(parameters) if announces else _route(user, config.routes, trusted=trusted)
-    voice = tts_headers.get("x-tts-voice") or route.voice or None
-    language = tts_headers.get("x-tts-language") or route.language or None
-    then = _then(tts_headers) or route.then
-    if announces:
-        prompt: Prompt | None = _announcement(parameters, voice, language, then, config)
-    else:
-        content = _header_content(tts_headers, voice, language, config.tts.max_text_chars)
-        prompt = _first_prompt(content, route, voice, language, then)
-        if prompt is None and not tts_headers.get("x-tts-gather") and then == "hangup" and route.answer != "manual":
-            raise _nothing_to_say(headers, trusted=trusted)
+    asked_then = _then(tts_headers)
+    then = asked_then or route.then
+    style = _style(tts_headers, route)
+    prompt = (
+        _announcement(parameters, style, then, config)
+        if announces
+        else _first_prompt(tts_headers, route, style, then, config.tts.max_text_chars)
+    )
+    gather = gather_of(tts_headers.get("x-tts-gather", ""), prompt, asked_then or "hangup")
+    if prompt is None and gather is None and then == "hangup" and route.answer != "manual":
+        raise _nothing_to_say(headers, trusted=trusted)
     return RouteDecision(
         answer=route.answer,
         ring_ms=route.ring_ms,
         prompt=prompt,
-        voice=voice,
-        language=language,
-        unanswered=_unanswered(route, voice, language),
+        voice=style.voice,
+        language=style.language,
+        unanswered=_unanswered(route, style),
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
         media_url=route.media_url,
         media_dialect=route.media_dialect,
-        gather=gather_of(tts_headers.get("x-tts-gather", ""), prompt, _then(tts_headers) or "hangup"),
+        gather=gather,
         barge_in_speech=None if route.barge_in_speech == "" else route.barge_in_speech,
+    )
+
+
+def _style(tts_headers: Mapping[str, str], route: RouteConfig) -> TextContent:
+    """How words are spoken on the call."""
+    return TextContent(
+        "",
+        voice=tts_headers.get("x-tts-voice") or route.voice or None,
+        language=tts_headers.get("x-tts-language") or route.language or None,
     )
 
 
@@ -156,11 +166,12 @@ _GATHER_PARAMETERS: Final[Mapping[str, tuple[str, Callable[[str, str], object]]]
 
 
 def _first_prompt(
-    content: Content | None, route: RouteConfig, voice: str | None, language: str | None, then: Then
+    tts_headers: Mapping[str, str], route: RouteConfig, style: TextContent, then: Then, max_text_chars: int
 ) -> Prompt | None:
     """Of a header, else the route's greeting."""
+    content = _header_content(tts_headers, style, max_text_chars)
     if content is None and route.greeting:
-        content = TextContent(route.greeting, voice, language)
+        content = replace(style, text=route.greeting)
     return None if content is None else Prompt(content=content, then=then, unattended=True)
 
 
@@ -173,11 +184,11 @@ def _announces(user: str, tts_headers: Mapping[str, str], *, trusted: bool) -> b
     return True
 
 
-def _unanswered(route: RouteConfig, voice: str | None, language: str | None) -> Prompt | None:
+def _unanswered(route: RouteConfig, style: TextContent) -> Prompt | None:
     """What the caller hears when the application does not answer."""
     if not route.unanswered_greeting:
         return None
-    content = TextContent(route.unanswered_greeting, voice, language)
+    content = replace(style, text=route.unanswered_greeting)
     return Prompt(content=content, queue="replace", then="hangup", unattended=True)
 
 
@@ -264,9 +275,7 @@ def _lead_in(tts_headers: Mapping[str, str], default_ms: int) -> int:
     return _milliseconds(value, "X-TTS-Delay", at_most=MAX_LEAD_IN_MS) if value else default_ms
 
 
-def _header_content(
-    tts_headers: Mapping[str, str], voice: str | None, language: str | None, max_text_chars: int
-) -> Content | None:
+def _header_content(tts_headers: Mapping[str, str], style: TextContent, max_text_chars: int) -> Content | None:
     """The words of a header; ``None`` without one."""
     if tts_headers.get("x-tts-prompt-id"):
         raise PromptNotFound("X-TTS-Prompt-Id: not in this version")
@@ -275,34 +284,18 @@ def _header_content(
     if text and ssml:
         raise MalformedRequest("X-TTS-Text and X-TTS-SSML exclude each other")
     if ssml:
-        return _from_ssml(ssml, voice, language, None, max_text_chars, "X-TTS-SSML")
-    _check_length(text, max_text_chars, "X-TTS-Text")
-    return TextContent(text, voice, language) if text else None
+        return _bounded(from_ssml(ssml, style), max_text_chars, "X-TTS-SSML")
+    return _bounded(replace(style, text=text), max_text_chars, "X-TTS-Text") if text else None
 
 
-def _from_ssml(
-    ssml: str, voice: str | None, language: str | None, speed: float | None, max_text_chars: int, what: str
-) -> Content:
-    content = from_ssml(ssml, voice=voice, language=language, speed=speed)
-    _check_length(text_of(content), max_text_chars, what)
-    return content
-
-
-def _announcement(
-    parameters: Mapping[str, str], voice: str | None, language: str | None, then: Then, config: Config
-) -> Prompt:
+def _announcement(parameters: Mapping[str, str], style: TextContent, then: Then, config: Config) -> Prompt:
     """RFC 4240 §3."""
     scheme, text = _announced_text(parameters)
-    speed, max_text_chars = _speed(parameters.get("speed")), config.tts.max_text_chars
-    content: Content
-    if scheme == "ssml":
-        content = _from_ssml(text, voice, language, speed, max_text_chars, "play=")
-    else:
-        _check_length(text, max_text_chars, "play=")
-        content = TextContent(text, voice, language, speed)
+    style = replace(style, speed=_speed(parameters.get("speed")))
+    content = from_ssml(text, style) if scheme == "ssml" else replace(style, text=text)
     limit_ms = round(config.calls.max_announcement_s * 1000)
     return Prompt(
-        content=content,
+        content=_bounded(content, config.tts.max_text_chars, "play="),
         then=then,
         unattended=True,
         repeat=_repeat(parameters.get("repeat", "1"), config.calls.max_repeat),
@@ -352,6 +345,7 @@ def _speed(value: str | None) -> float | None:
     return float(value)
 
 
-def _check_length(text: str, limit: int, what: str) -> None:
-    if len(text) > limit:
-        raise TextTooLong(f"{what} holds {len(text)} characters; tts.max_text_chars is {limit}")
+def _bounded(content: Content, limit: int, what: str) -> Content:
+    if (num_chars := len(text_of(content))) > limit:
+        raise TextTooLong(f"{what} holds {num_chars} characters; tts.max_text_chars is {limit}")
+    return content

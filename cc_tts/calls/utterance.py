@@ -9,9 +9,9 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, Protocol
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
@@ -47,7 +47,7 @@ Interrupter = Literal["dtmf", "speech", "clear", "replace", "stop"]
 
 
 class UtteranceWatcher(Protocol):
-    """Whoever an utterance comes from, and is told how far it is."""
+    """The stream that an utterance comes from, which is told how far it is."""
 
     def on_started(self, utterance: "Utterance") -> None:
         """The first frame that carries speech was sent."""
@@ -74,10 +74,10 @@ class SpokenSpan:
     marks: list[tuple[float, str]] = field(default_factory=list)
 
 
-class SpokenWord(NamedTuple):
-    """A word of the caller's text, ``text[char_start:char_end]``, and when it is heard, ms from the utterance's start.
-
-    ``is_estimated``: by the pace of its script and the length of the audio; else the engine reported it.
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word that was played: where it stands in the text that was sent (for SSML its text content), and when it is heard,
+    from the start of the utterance's audio. ``engine``: the engine reported it; ``estimated`` is off by some 150 ms.
     """
 
     text: str
@@ -85,7 +85,15 @@ class SpokenWord(NamedTuple):
     char_end: int
     start_ms: int
     end_ms: int
-    is_estimated: bool
+    source: Literal["engine", "estimated"]
+
+
+@dataclass(frozen=True, slots=True)
+class UtteranceError:
+    """Why an utterance failed: a stable word and a sentence."""
+
+    code: str
+    detail: str
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -129,8 +137,7 @@ class Utterance:
     discard_cause: CompletionCause | None = None
     """Set while the line is asked to silence it; it completes with this cause."""
     underruns: int = 0
-    error_code: str | None = None
-    error_detail: str | None = None
+    error: UtteranceError | None = None
     spans: list[SpokenSpan] = field(default_factory=list)
     text_chars: int = 0
     """Characters of the text, as far as it has come; 0 for tones and silence."""
@@ -151,9 +158,10 @@ class Utterance:
         self.prompt = dataclasses.replace(self.prompt, content=content)
 
     @property
-    def client_state(self) -> str | UnsetType:
-        """The client's own, as it came with the prompt."""
-        return UNSET if self.prompt.client_state is None else self.prompt.client_state
+    def event_fields(self) -> dict[str, Any]:
+        """What every event about it has: its id and the client's own state."""
+        client_state = UNSET if self.prompt.client_state is None else self.prompt.client_state
+        return {"utterance_id": self.id, "client_state": client_state}
 
     @property
     def state(self) -> UtteranceState:
@@ -203,14 +211,9 @@ class Utterance:
         return heard.rstrip()
 
     @property
-    def words(self) -> tuple[SpokenWord, ...]:
+    def words(self) -> list[Word]:
         """The words that were played, as far as they have begun."""
-        words: list[SpokenWord] = []
-        num_chars = 0
-        for span in self.spans:
-            words += (word for word in _words_of(span, num_chars) if word.start_ms < self.played_ms)
-            num_chars += len(span.source)
-        return tuple(words)
+        return WordReader(self).take()
 
     def take_marks(self) -> list[tuple[str, float]]:
         """The marks that were reached since the last time, each with its place in the audio, ms."""
@@ -232,9 +235,9 @@ class WordReader:
         self._num_spans = self._num_chars = self._num_words = 0
         """Spans that were read whole, the characters in them, and the words that were given of the next one."""
 
-    def take(self) -> list[SpokenWord]:
+    def take(self) -> list[Word]:
         """The words that have begun since the last time."""
-        found: list[SpokenWord] = []
+        found: list[Word] = []
         played_ms = self._utterance.played_ms
         for span in self._utterance.spans[self._num_spans :]:
             words = _words_of(span, self._num_chars)[self._num_words :]
@@ -260,19 +263,19 @@ def _share(span: SpokenSpan, played_ms: float) -> str:
     return source[:cut]
 
 
-def _words_of(span: SpokenSpan, num_chars: int) -> list[SpokenWord]:
+def _words_of(span: SpokenSpan, num_chars: int) -> list[Word]:
     """The words of a span, ``num_chars`` characters into the text; none of those that hold nothing to say."""
     source = span.source
     found = [match.span() for match in _WORD.finditer(source) if has_speech(match.group())]
     *starts_ms, end_ms = _offsets_ms(span, [*(start / len(source) for start, _ in found), 1.0])
     return [
-        SpokenWord(
+        Word(
             source[start:end],
             num_chars + start,
             num_chars + end,
             round(span.start_ms + start_ms),
             round(span.start_ms + (next_ms if start_ms < next_ms < math.inf else start_ms)),
-            not span.words,
+            "engine" if span.words else "estimated",
         )
         for (start, end), start_ms, next_ms in zip(found, starts_ms, [*starts_ms, end_ms][1:], strict=True)
         if start_ms < math.inf

@@ -368,15 +368,25 @@ def listens(config: Config) -> bool:
 
 def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
-    for faults_of in (_sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth):
+    for faults_of in (
+        _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth
+    ):  # fmt: skip
         for fault in faults_of(config):
             raise ConfigError(fault)
 
 
+def _lists(config: Config) -> Iterator[str]:
+    choices = {
+        "sip.transports": (config.sip.transports, '"udp", "tcp", "tls"'),
+        "rtp.codecs": (config.rtp.codecs, '"PCMU", "PCMA", "G722", "L16"'),
+        "tts.devices": (config.tts.devices, '"auto", "cuda:0", "cpu"'),
+        "auth.algorithms": (config.auth.algorithms, '"SHA-256", "MD5"'),
+    }
+    yield from (f"{key} is empty; use any of {known}" for key, (chosen, known) in choices.items() if not chosen)
+
+
 def _sip(config: Config) -> Iterator[str]:
     sip = config.sip
-    if not sip.transports:
-        yield 'sip.transports is empty; use any of "udp", "tcp", "tls"'
     for key, host in (("sip.host", sip.host), ("sip.public_address", sip.public_address)):
         if host and (":" in host or not is_ip_address(host)):
             yield f"{key}: {host!r} is not an IPv4 address, and SIP and RTP are spoken over IPv4 only"
@@ -408,15 +418,11 @@ def _rtp(config: Config) -> Iterator[str]:
     rtp = config.rtp
     if rtp.port_max - rtp.port_min < 1:
         yield "rtp.port_max must be above rtp.port_min; a call needs two ports"
-    if not rtp.codecs:
-        yield 'rtp.codecs is empty; use any of "PCMU", "PCMA", "G722", "L16"'
     if set(rtp.codecs) == {"L16"}:
         yield 'rtp.codecs has "L16" alone, which is answered but not offered; add "PCMU", "PCMA" or "G722"'
 
 
 def _tts(config: Config) -> Iterator[str]:
-    if not config.tts.devices:
-        yield 'tts.devices is empty; use ["auto"], ["cuda:0"] or ["cpu"]'
     for device in config.tts.devices:
         if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", device):
             yield f"tts.devices: {device!r} is not a device; use auto, cpu, cuda or cuda:N"
@@ -512,8 +518,6 @@ def _auth(config: Config) -> Iterator[str]:
     names = [user.username for user in config.auth.users]
     if len(set(names)) < len(names):
         yield "auth.users names a user twice"
-    if not config.auth.algorithms:
-        yield 'auth.algorithms is empty; use any of "SHA-256", "MD5"'
 
 
 def is_ip_address(text: str) -> bool:

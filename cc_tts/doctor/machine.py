@@ -1,6 +1,7 @@
 """Clock, processor, limits, disks and permissions."""
 
 import os
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +23,16 @@ MIN_FREE_TEMPORARY_BYTES: Final = 64 * 1024**2
 """Of the folder for temporary files, which is often in memory."""
 CLOCKS: Final = "sys/devices/system/clocksource/clocksource0"
 GOVERNORS: Final = "sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"
+WALL_CLOCK: Final = {
+    None: ok("wall clock", "not known whether it is synchronised: neither timedatectl nor chronyc reports it"),
+    True: ok("wall clock", "synchronised"),
+    False: warn(
+        "wall clock",
+        "not synchronised",
+        "start chrony or systemd-timesyncd: the times of logs and events are wrong",
+    ),
+}
+"""By whether it is synchronised."""
 _OTHERS_READ: Final = 0o004
 
 
@@ -37,35 +48,22 @@ def check_clock(subject: Subject) -> Iterator[Finding]:
         yield warn("clock", f"{source}, slow to read", advice)
     else:
         yield ok("clock", f"{source}, steps of {step_ns} ns")
-    is_right = _is_synchronised(subject.probes)
-    if is_right is None:
-        yield ok("wall clock", "not known whether it is synchronised: neither timedatectl nor chronyc reports it")
-    elif is_right:
-        yield ok("wall clock", "synchronised")
-    else:
-        advice = "start chrony or systemd-timesyncd: the times of logs and events are wrong"
-        yield warn("wall clock", "not synchronised", advice)
+    yield WALL_CLOCK[_is_synchronised(subject.probes)]
 
 
 def _is_synchronised(probes: Probes) -> bool | None:
-    command = ("timedatectl", "show", "--property=NTPSynchronized", "--value")
-    ran = probes.run(command, timeout_s=QUICK_S / 2)
+    ran = probes.run(("timedatectl", "show", "--property=NTPSynchronized", "--value"), timeout_s=QUICK_S / 2)
     if ran.status == 0 and ran.output in {"yes", "no"}:
         return ran.output == "yes"
     ran = probes.run(("chronyc", "-n", "tracking"), timeout_s=QUICK_S / 2)
-    if ran.status == 0:
-        lines = (line.partition(":") for line in ran.output.splitlines())
-        return any("Leap status" in name and value.strip() == "Normal" for name, _, value in lines)
-    return None
+    return bool(re.search(r"Leap status\s*: Normal", ran.output)) if ran.status == 0 else None
 
 
 def check_cpu(subject: Subject) -> Iterator[Finding]:
     """How many cores, at what speed, and whether a quota stops them."""
     num_cpus = subject.probes.num_cpus()
-    if num_cpus > 1:
-        yield ok("cpu", f"{num_cpus} cores")
-    else:
-        yield warn("cpu", "1 core", "give it two: the 20 ms media clock waits for synthesis otherwise")
+    advice = "give it two: the 20 ms media clock waits for synthesis otherwise"
+    yield ok("cpu", f"{num_cpus} cores") if num_cpus > 1 else warn("cpu", "1 core", advice)
     governors = Counter(subject.probes.texts(GOVERNORS))
     others = sorted(set(governors) - {"performance", ""})
     if others:
@@ -100,13 +98,15 @@ def check_files(subject: Subject) -> Iterator[Finding]:
     if file is not None and any(secrets) and file.exists() and file.stat().st_mode & _OTHERS_READ:
         yield warn("config file", f"{file} holds secrets and can be read by everybody", f"chmod o-r {file}")
     yield from _space(subject.probes, "temporary files", Path(tempfile.gettempdir()), MIN_FREE_TEMPORARY_BYTES)
-    read = {"tts.model_dir": config.tts.model_dir, "tts.voices_dir": config.tts.voices_dir}
-    for key, name in {**read, "cache.disk_dir": config.cache.disk_dir}.items():
-        folder = Path(name).expanduser()
-        if name and key in read and not os.access(folder, os.R_OK | os.X_OK):
+    named = {
+        "tts.model_dir": config.tts.model_dir,
+        "tts.voices_dir": config.tts.voices_dir,
+        "cache.disk_dir": config.cache.disk_dir,
+    }
+    for key, folder in ((key, Path(name).expanduser()) for key, name in named.items() if name):
+        if key != "cache.disk_dir" and not os.access(folder, os.R_OK | os.X_OK):
             yield fail(key, f"{folder} cannot be read", "create it, or give this user the right to read it")
-        if name:
-            yield from _space(subject.probes, key, folder, MIN_FREE_BYTES)
+        yield from _space(subject.probes, key, folder, MIN_FREE_BYTES)
 
 
 def _space(probes: Probes, key: str, path: Path, wanted_bytes: int) -> Iterator[Finding]:

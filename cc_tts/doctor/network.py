@@ -21,24 +21,26 @@ _OWN_PROCESSES: Final = ("cc_tts.ua", "cc-tts serve", "cc_tts.cli", "cc_tts.engi
 
 def check_addresses(subject: Subject) -> Iterator[Finding]:
     """``sip.host``, ``sip.public_address``, the machine's own name."""
-    sip, probes = subject.config.sip, subject.probes
-    if ipaddress.ip_address(sip.host).is_loopback:
-        advice = 'for a PBX elsewhere: the address it reaches; "0.0.0.0" with the server build of pjsua2'
-        yield warn("sip.host", f"{sip.host}: only this machine can call", advice)
-    else:
-        address = sip.public_address or (probes.local_address() if sip.host == _ANY else sip.host)
-        if not address:
-            yield warn("sip.host", "no route leaves this machine", "set sip.host to the address peers can reach")
-        elif not sip.public_address and ipaddress.ip_address(address).is_private:
-            advice = "fine within that network; set sip.public_address if a PBX reaches this machine through NAT"
-            yield warn("sip.host", f"the address reported to peers: {address}, a private address", advice)
-        else:
-            yield ok("sip.host", f"the address reported to peers: {address}")
+    yield _sip_host(subject)
     name = socket.gethostname()
-    if probes.resolves(name):
+    if subject.probes.resolves(name):
         yield ok("host name", f"{name} has an address")
     else:
         yield warn("host name", f"{name} has no address", "add it to /etc/hosts: look-ups of it wait for a timeout")
+
+
+def _sip_host(subject: Subject) -> Finding:
+    sip = subject.config.sip
+    if ipaddress.ip_address(sip.host).is_loopback:
+        advice = 'for a PBX elsewhere: the address it reaches; "0.0.0.0" with the server build of pjsua2'
+        return warn("sip.host", f"{sip.host}: only this machine can call", advice)
+    address = sip.public_address or (subject.probes.local_address() if sip.host == _ANY else sip.host)
+    if not address:
+        return warn("sip.host", "no route leaves this machine", "set sip.host to the address peers can reach")
+    if not sip.public_address and ipaddress.ip_address(address).is_private:
+        advice = "fine within that network; set sip.public_address if a PBX reaches this machine through NAT"
+        return warn("sip.host", f"the address reported to peers: {address}, a private address", advice)
+    return ok("sip.host", f"the address reported to peers: {address}")
 
 
 def check_ports(subject: Subject) -> Iterator[Finding]:
@@ -70,14 +72,12 @@ def check_rtp(subject: Subject) -> Iterator[Finding]:
     """Whether the media ports suffice, are free, and are the server's own."""
     rtp, wanted = subject.config.rtp, subject.num_calls
     detail = f"{rtp.port_min} to {rtp.port_max}: {rtp.num_pairs} calls, {wanted} wanted"
-    last = min(65535, rtp.port_min + 2 * wanted - 1)
-    advice = f"set rtp.port_max = {last}, or sip.max_calls = {rtp.num_pairs}"
     if rtp.num_pairs >= wanted:
         yield ok("rtp ports", detail)
-    elif subject.config.sip.max_calls:
-        yield fail("rtp ports", detail, advice)
     else:
-        yield warn("rtp ports", detail, advice)
+        last = min(65535, rtp.port_min + 2 * wanted - 1)
+        advice = f"set rtp.port_max = {last}, or sip.max_calls = {rtp.num_pairs}"
+        yield (fail if subject.config.sip.max_calls else warn)("rtp ports", detail, advice)
     yield _rtp_ports_in_use(subject)
     first, _, end = subject.probes.text("proc/sys/net/ipv4/ip_local_port_range").partition("\t")
     reserved = subject.probes.text("proc/sys/net/ipv4/ip_local_reserved_ports")
@@ -88,10 +88,9 @@ def check_rtp(subject: Subject) -> Iterator[Finding]:
 
 def _rtp_ports_in_use(subject: Subject) -> Finding:
     rtp, probes = subject.config.rtp, subject.probes
-    errors = {
-        port: probes.bind_error("udp", subject.config.sip.host, port) for port in range(rtp.port_min, rtp.port_max + 1)
-    }
-    in_use = [port for port, error in errors.items() if error is not None and error.errno == errno.EADDRINUSE]
+    ports = range(rtp.port_min, rtp.port_max + 1)
+    errors = [(port, probes.bind_error("udp", subject.config.sip.host, port)) for port in ports]
+    in_use = [port for port, error in errors if error is not None and error.errno == errno.EADDRINUSE]
     others = [port for port in in_use[:MANY_CALLS] if not is_ours(probes.holder("udp", port))]
     if others:
         detail = f"{len(others)} are taken by others, {others[0]} for one"

@@ -51,19 +51,11 @@ class Engine(Protocol):
         """Every voice this engine can speak with."""
 
     def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
-        """The voice to use for a request.
-
-        Raises:
-            UnknownVoice: no voice has this id.
-            LanguageUnsupported: no voice was asked for and none speaks the language.
-            EngineFailed: the engine was never started.
+        """The voice to use for a request. Raises ``UnknownVoice`` if no voice has this id, ``LanguageUnsupported`` if none
+        was asked for and none speaks the language, ``EngineFailed`` if the engine was never started.
         """
 
     def open(self, voice: str, speed: float = 1.0) -> SpeechStream:
-        """Begin one utterance; ``speed`` is a factor on the natural rate, 0.5 to 2.0.
-
-        Raises:
-            UnknownVoice: no voice has this id.
-            EngineOverloaded: admission refuses the stream.
-            EngineFailed: the engine is not running.
+        """Begin one utterance; ``speed`` is a factor on the natural rate, 0.5 to 2.0. Raises ``UnknownVoice``,
+        ``EngineOverloaded`` when admission refuses the stream, ``EngineFailed`` if the engine is not running.
         """

@@ -77,8 +77,8 @@ class DeviceLost(Exception):
     """The device answers nothing any more, so the process has to end. Never crosses to the server."""
 
 
-class SteppedEngine(Protocol):
-    """An engine that is moved on by :meth:`step`."""
+class EngineLoader(Protocol):
+    """What makes a :class:`SteppedEngine`, and knows its voices afterwards."""
 
     @property
     def voices(self) -> Sequence[Voice]:
@@ -88,10 +88,14 @@ class SteppedEngine(Protocol):
     def languages(self) -> Sequence[str]:
         """BCP 47 primary languages that every voice speaks, whatever its own is."""
 
-    def load(self, on_progress: Callable[[str], None]) -> None:
-        """Load the weights, warm up. ``on_progress`` is called with a few words on what comes next. Raises ``CcTtsError``
-        when it cannot; the message says what to do.
+    def load(self, on_progress: Callable[[str], None]) -> "SteppedEngine | None":
+        """Load the weights, warm up; ``None`` where only the voices are wanted. ``on_progress`` is called with a few words
+        on what comes next. Raises ``CcTtsError`` when it cannot; the message says what to do.
         """
+
+
+class SteppedEngine(Protocol):
+    """An engine that is moved on by :meth:`step`."""
 
     def open(self, request: StreamRequest) -> None:
         """Begin a stream. Raises ``UnknownVoice``, ``Unprocessable`` for a speed out of bounds, and ``EngineOverloaded``

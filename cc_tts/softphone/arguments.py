@@ -1,10 +1,10 @@
 """The softphone's command line. Error messages show the right form."""
 
 import argparse
+import functools
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -47,12 +47,14 @@ def _build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         epilog="Exit status: 0 the call was answered, 1 refused or not answered, 2 no response or wrong arguments.",
     )
     add = parser.add_argument
+    add_time = functools.partial(add, type=_seconds, metavar="S")
     add("uri", metavar="URI", help="sip:USER@HOST[:PORT], such as sip:hello@127.0.0.1:5060")
     add("--from", dest="from_uri", default="", metavar="URI", help="who calls (default sip:softphone@…)")
     add("--codec", choices=("pcmu", "pcma"), default="pcmu", help="G.711 flavour offered")
     add("--dtmf", default="", metavar="PLAN", help="keys after the answer, as in 12@2.5s,#@4s (RFC 4733)")
-    add("--duration", type=_seconds, default=60.0, metavar="S", help="hang up S after the answer (60)")
-    add("--record", type=Path, metavar="FILE", help="write what was heard as WAV, 8 kHz")
+    add("--play", default="", metavar="FILE", help="say a WAV file of 8 kHz after the answer, as in question.wav@4s")
+    add_time("--duration", dest="max_talk_s", default=60.0, help="hang up S after the answer (60)")
+    add("--record", default="", metavar="FILE", help="write what was heard as WAV, 8 kHz")
     add("--transport", choices=("udp", "tcp"), default="udp", help="SIP transport")
     add("--local-address", default="", metavar="IP", help="address to use (default: the route's)")
     add("--local-port", type=_port, default=0, metavar="PORT", help="SIP port (0: any)")
@@ -61,8 +63,8 @@ def _build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     add(
         "--password", default=environ.get(PASSWORD_VARIABLE, ""), help=f"better in the environment: {PASSWORD_VARIABLE}"
     )
-    add("--header", action="append", default=[], metavar="'X-Foo: bar'", help="extra INVITE header")
-    add("--timeout", type=_seconds, default=30.0, metavar="S", help="give up if not answered in S (30)")
+    add("--header", dest="headers", action="append", default=[], metavar="'X-Foo: bar'", help="extra INVITE header")
+    add_time("--timeout", dest="timeout_s", default=30.0, help="give up if not answered in S (30)")
     add("--speak", default="", metavar="TEXT", help="after the answer, ask the server to speak TEXT")
     add("--api", default="", metavar="URL", help="the server's REST address, for --speak")
     token_help = f"for --api; better in {TOKEN_VARIABLE}"
@@ -80,16 +82,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> CallArguments:
     try:
         if given.from_uri:
             given.from_uri = parse_uri(given.from_uri)[0]
-        plan = DialPlan(
-            uri=given.uri,
-            codec=given.codec,
-            headers=dict(parse_header(text) for text in given.header),
-            rtp_port=given.rtp_port,
-            record=str(given.record or ""),
-            dtmf=given.dtmf,
-            timeout_s=given.timeout,
-            max_talk_s=given.duration,
-        )
+        given.headers = dict(parse_header(text) for text in given.headers)
+        plan = msgspec.convert(given, DialPlan, from_attributes=True)
         speak = _speak_order(given.speak, given.api, given.token, given.voice)
     except ValueError as error:
         parser.error(str(error))

@@ -30,6 +30,11 @@ class SpeechChunk:
     """Nothing follows until more of the text comes, which is nobody's delay."""
 
 
+def marks_alone(names: Iterable[str]) -> SpeechChunk:
+    """Marks where nothing is said."""
+    return SpeechChunk(b"", "", marks=tuple((0.0, name) for name in names))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpokenPrompt:
     """All that decides what a prompt of text sounds like on the line, the engine's identity aside. ``voice_rate_hz`` is the

@@ -32,15 +32,9 @@ class Lexicons:
     def __init__(self, config: TtsConfig) -> None:
         self._folder = Path(config.lexicons_dir).expanduser() if config.lexicons_dir else None
         self._always = config.lexicons
-        self._by_name: dict[str, CompiledLexicon] = {}
+        self._by_name = {} if self._folder is None else _read_all(self._folder)
         """Never changed, but put in place as a whole: the event loop reads it while a thread makes the next one."""
         self._changing = threading.Lock()
-        if self._folder is not None:
-            if not self._folder.is_dir():
-                raise ConfigError(f"tts.lexicons_dir: {self._folder} is not a folder")
-            for path in sorted(self._folder.iterdir()):
-                if path.suffix in _SUFFIXES and _NAME.fullmatch(path.stem):
-                    self._by_name[path.stem] = _read(path)
         for name in self._always:
             if name not in self._by_name:
                 raise ConfigError(f"tts.lexicons: {self._unknown(name)}")
@@ -109,6 +103,13 @@ class Lexicons:
         of_voice = [name for name, each in by_name.items() if voice_id in each.lexicon.voices]
         ordered = [name for name in dict.fromkeys([*names, *of_voice, *self._always]) if name in by_name]
         return [by_name[name] for name in ordered if by_name[name].speaks(language)]
+
+
+def _read_all(folder: Path) -> dict[str, CompiledLexicon]:
+    if not folder.is_dir():
+        raise ConfigError(f"tts.lexicons_dir: {folder} is not a folder")
+    paths = [path for path in sorted(folder.iterdir()) if path.suffix in _SUFFIXES and _NAME.fullmatch(path.stem)]
+    return {path.stem: _read(path) for path in paths}
 
 
 def _read(path: Path) -> CompiledLexicon:

@@ -68,7 +68,7 @@ Part = TextContent | ToneContent | SilenceContent | MarkContent
 
 @dataclass(frozen=True, slots=True)
 class SsmlWarning:
-    """What of an SSML document has no effect: a JSON pointer to the document, the line in it, and a sentence."""
+    """What of an SSML document has no effect, and the line in it."""
 
     pointer: str
     line: int

@@ -17,7 +17,7 @@ from dataclasses import replace
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import EngineOverloaded
 from cc_tts.media.silence_trimmer import KEEP_LEAD_MS, MAX_TAIL_MS, SilenceTrimmer, pause_after_ms
-from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, SpeechChunk, cut
+from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, ReadyChunks, SpeechChunk, cut, marks_alone
 from cc_tts.speech.prompt import Content, MarkContent, Part, SilenceContent, TextContent
 
 
@@ -66,7 +66,7 @@ class SequenceStream:
     def _chunks(self, part: Part, following: Part | None) -> AsyncIterable[SpeechChunk]:
         match part:
             case MarkContent():
-                return ReadyChunks([SpeechChunk(b"", "", marks=((0.0, part.name),))])
+                return ReadyChunks([marks_alone([part.name])])
             case SilenceContent():
                 lead_ms = KEEP_LEAD_MS if isinstance(following, TextContent) else 0.0
                 return ReadyChunks(self._silence(part.silence_ms - lead_ms))
@@ -101,7 +101,7 @@ class SequenceStream:
             for silent in self._silence(pause_ms - KEEP_LEAD_MS):
                 yield silent
         if marks:
-            yield SpeechChunk(b"", "", marks=tuple((0.0, name) for _, name in marks))
+            yield marks_alone(name for _, name in marks)
 
     async def _opened(self, part: Content) -> AsyncIterator[SpeechChunk]:
         """The chunks of a part; an engine that is full is asked again."""

@@ -180,6 +180,8 @@ class SpeechSource:
         ``EngineOverloaded`` if the engine refuses the stream, and ``UnknownVoice``, ``LanguageUnsupported`` and
         ``Unprocessable`` as :meth:`check` does.
         """
+        audio_format, overload_wait_ms = AudioFormat(rate_hz), self._config.overload_wait_ms
+        open_part = partial(self.open, rate_hz=rate_hz, utterance_id=utterance_id)
         match content:
             case TextContent():
                 prompt = self._spoken(content, rate_hz)
@@ -189,17 +191,11 @@ class SpeechSource:
             case ToneContent():
                 return fixed(tones.tone(content.tone, rate_hz, max_ms=content.duration_ms), rate_hz)
             case SilenceContent():
-                return fixed(bytes(AudioFormat(rate_hz).bytes_for_ms(content.silence_ms)), rate_hz)
+                return fixed(bytes(audio_format.bytes_for_ms(content.silence_ms)), rate_hz)
             case SequenceContent():
-                open_part = partial(self.open, rate_hz=rate_hz, utterance_id=utterance_id)
-                return SequenceStream(
-                    content.parts, open_part, AudioFormat(rate_hz), self._config.overload_wait_ms, is_again=is_again
-                )
+                return SequenceStream(content.parts, open_part, audio_format, overload_wait_ms, is_again=is_again)
             case GrowingContent():
-                open_part = partial(self.open, rate_hz=rate_hz, utterance_id=utterance_id)
-                return GrowingStream(
-                    content, open_part, self._voice, AudioFormat(rate_hz), self._config.overload_wait_ms
-                )
+                return GrowingStream(content, open_part, self._voice, audio_format, overload_wait_ms)
             case AudioContent(growing):
                 return GrowingAudioStream(growing)
 

@@ -53,6 +53,7 @@ _VOLUMES_DB: Final = {
     "silent": -math.inf, "x-soft": -12.0, "soft": -6.0, "medium": 0.0, "default": 0.0, "loud": 6.0, "x-loud": 12.0,
 }  # fmt: skip
 _MAX_GAIN_DB: Final = 20.0
+_NO_STYLE: Final = TextContent("")
 _BLEEP: Final = ToneContent("1000", 400)
 _TIME: Final = re.compile(r"\+?(\d{1,6}(?:\.\d{0,6})?|\.\d{1,6})(ms|s)")
 _PERCENT: Final = re.compile(r"([+-]?)(\d{1,4}(?:\.\d{1,4})?)%")
@@ -67,22 +68,12 @@ _NOT_SPOKEN: Final = frozenset({"desc", "metadata", "meta", "lexicon"})
 _WITHOUT_EFFECT: Final = frozenset({"emphasis", "w", "token", "lookup", "audio"})
 
 
-def from_ssml(
-    ssml: str,
-    *,
-    voice: str | None = None,
-    language: str | None = None,
-    speed: float | None = None,
-    may_cache: bool = True,
-    lexicons: tuple[str, ...] = (),
-    pointer: str = "/ssml",
-) -> SequenceContent:
-    """The parts of a document; ``voice``, ``language`` and ``speed`` hold where it names none. ``pointer`` is where it lies
-    in a request. Raises ``SsmlMalformed``, with line and column, for what is not well-formed XML, without a ``speak``
-    element, with a document type, or beyond one of the bounds.
+def from_ssml(ssml: str, style: TextContent = _NO_STYLE, *, pointer: str = "/ssml") -> SequenceContent:
+    """The parts of a document, spoken as ``style`` says where it says nothing itself. ``pointer`` is where it lies in a
+    request. Raises ``SsmlMalformed``, with line and column, for what is not well-formed XML, without a ``speak`` element,
+    with a document type, or beyond one of the bounds.
     """
-    base = TextContent("", voice, language, speed, may_cache, strips_markup=False, lexicons=lexicons)
-    return _Reader(base, pointer).read(ssml)
+    return _Reader(replace(style, strips_markup=False), pointer).read(ssml)
 
 
 @dataclass(slots=True)
@@ -105,7 +96,7 @@ class _Reader:
     warnings: list[SsmlWarning] = field(default_factory=list)
     _elements: list[_Element] = field(default_factory=list)
     _num_elements: int = 0
-    _style: TextContent = field(default_factory=lambda: TextContent(""))
+    _style: TextContent = _NO_STYLE
     _text: str = ""
     _has_text: bool = False
     """Text was closed before; parts end without white space."""
@@ -152,14 +143,17 @@ class _Reader:
             if name not in _NOT_SPOKEN:
                 self._warn(f"<{name}> has no effect here")
         elif name in self._KNOWN:
-            handle, known = self._KNOWN[name]
-            handle(self, element, attributes)
-            for attribute in attributes:
-                if attribute not in known and not attribute.startswith(("xml:", "xmlns", "xsi:")):
-                    self._warn(f"{name}: {attribute} has no effect")
+            self._handle(element, attributes)
         else:
             fault = "has no effect" if name in _WITHOUT_EFFECT else "is not known"
             self._warn(f"<{name}> {fault}: the text inside is spoken")
+
+    def _handle(self, element: _Element, attributes: dict[str, str]) -> None:
+        handle, known = self._KNOWN[element.name]
+        handle(self, element, attributes)
+        for attribute in attributes:
+            if attribute not in known and not attribute.startswith(("xml:", "xmlns", "xsi:")):
+                self._warn(f"{element.name}: {attribute} has no effect")
 
     def _check_bounds(self, name: str) -> None:
         self._num_elements += 1
@@ -195,16 +189,7 @@ class _Reader:
             self._lang(element, attributes)
 
     def _break(self, _element: _Element, attributes: Mapping[str, str]) -> None:
-        milliseconds = _STRENGTHS_MS["medium"]
-        if "time" in attributes:
-            if (match := _TIME.fullmatch(attributes["time"].strip())) is not None:
-                milliseconds = round(float(match[1]) * (1000 if match[2] == "s" else 1))
-            else:
-                self._warn("break: time is a number with ms or s; 400 ms instead")
-        elif (strength := attributes.get("strength", "medium").strip()) in _STRENGTHS_MS:
-            milliseconds = _STRENGTHS_MS[strength]
-        else:
-            self._warn(f"break: strength is one of {', '.join(_STRENGTHS_MS)}; 400 ms instead")
+        milliseconds = self._break_length_ms(attributes)
         if milliseconds > MAX_BREAK_MS:
             self._warn(f"break: {milliseconds} ms are shortened to {MAX_BREAK_MS} ms")
         if not milliseconds and self._text:
@@ -214,6 +199,17 @@ class _Reader:
         milliseconds = min(milliseconds, MAX_BREAK_MS, MAX_SILENCE_MS - self._silence_ms)
         self._silence_ms += milliseconds
         self._break_ms = (self._break_ms or 0) + milliseconds
+
+    def _break_length_ms(self, attributes: Mapping[str, str]) -> int:
+        if "time" in attributes:
+            if (match := _TIME.fullmatch(attributes["time"].strip())) is not None:
+                return round(float(match[1]) * (1000 if match[2] == "s" else 1))
+            self._warn("break: time is a number with ms or s; 400 ms instead")
+        elif (strength := attributes.get("strength", "medium").strip()) in _STRENGTHS_MS:
+            return _STRENGTHS_MS[strength]
+        else:
+            self._warn(f"break: strength is one of {', '.join(_STRENGTHS_MS)}; 400 ms instead")
+        return _STRENGTHS_MS["medium"]
 
     def _sub(self, element: _Element, attributes: Mapping[str, str]) -> None:
         alias = " ".join(clean(attributes.get("alias", "")).split())
@@ -251,26 +247,26 @@ class _Reader:
             self._warn("phoneme: ph in alphabet ipa or x-sampa is needed: the text inside is spoken")
 
     def _prosody(self, element: _Element, attributes: Mapping[str, str]) -> None:
-        style = element.style
         if "rate" in attributes:
-            rate = _rate(attributes["rate"].strip())
-            if rate is None:
-                self._warn(f"prosody: rate is a percentage, a factor or one of {', '.join(_RATES)}; it has no effect")
-            else:
-                wanted = style.rate * rate
-                style = replace(style, rate=min(max(wanted, MIN_SPEED), MAX_SPEED))
-                if style.rate != wanted:
-                    self._warn("prosody: the rate is kept between 50% and 200%")
+            self._change_rate(element, _rate(attributes["rate"].strip()))
         if "volume" in attributes:
-            gain_db = _gain_db(attributes["volume"].strip())
-            if gain_db is None:
-                self._warn(f"prosody: volume is a gain in dB or one of {', '.join(_VOLUMES_DB)}; it has no effect")
-            else:
-                style = replace(style, gain_db=min(style.gain_db + gain_db, _MAX_GAIN_DB))
-        for name in ("pitch", "range", "contour", "duration"):
-            if name in attributes:
-                self._warn(f"prosody: {name} has no effect")
-        element.style = style
+            self._change_gain(element, _gain_db(attributes["volume"].strip()))
+
+    def _change_rate(self, element: _Element, factor: float | None) -> None:
+        if factor is None:
+            self._warn(f"prosody: rate is a percentage, a factor or one of {', '.join(_RATES)}; it has no effect")
+            return
+        wanted = element.style.rate * factor
+        rate = min(max(wanted, MIN_SPEED), MAX_SPEED)
+        element.style = replace(element.style, rate=rate)
+        if rate != wanted:
+            self._warn("prosody: the rate is kept between 50% and 200%")
+
+    def _change_gain(self, element: _Element, gain_db: float | None) -> None:
+        if gain_db is None:
+            self._warn(f"prosody: volume is a gain in dB or one of {', '.join(_VOLUMES_DB)}; it has no effect")
+        else:
+            element.style = replace(element.style, gain_db=min(element.style.gain_db + gain_db, _MAX_GAIN_DB))
 
     def _voice(self, element: _Element, attributes: Mapping[str, str]) -> None:
         name = attributes.get("name", "").strip()
@@ -328,7 +324,7 @@ class _Reader:
         "sub": (_sub, {"alias"}),
         "say-as": (_say_as, {"interpret-as", "format", "detail", "language"}),
         "phoneme": (_phoneme, {"alphabet", "ph"}),
-        "prosody": (_prosody, {"rate", "volume", "pitch", "range", "contour", "duration"}),
+        "prosody": (_prosody, {"rate", "volume"}),
         "voice": (_voice, {"name", "language", "languages", "gender", "variant", "age"}),
         "lang": (_lang, set()),
         "mark": (_mark, {"name"}),

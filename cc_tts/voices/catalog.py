@@ -32,24 +32,17 @@ def best_for_language(language: str, voices: Sequence[Voice], *, default: Voice 
     The same tag, else the longest prefix of it (RFC 4647 §3.4 lookup), else a voice of the same primary language, and
     there ``default`` first.
     """
-    ordered = ([default] if default is not None else []) + list(voices)
-    by_tag: dict[str, Voice] = {}
-    for voice in ordered:
-        by_tag.setdefault(normalised_language(voice.language), voice)
+    ordered = voices if default is None else [default, *voices]
+    by_tag = {normalised_language(voice.language): voice for voice in reversed(ordered)}  # the first of each
     tag = normalised_language(language)
     while "-" in tag:
         if tag in by_tag:
             return by_tag[tag]
         tag = tag.rpartition("-")[0]
-    primary = tag
-    if default is not None and _primary(default) == primary:
+    same_language = [voice for voice in ordered if normalised_language(voice.language).partition("-")[0] == tag]
+    if default in same_language:
         return default
-    same_language = [voice for voice in by_tag.values() if _primary(voice) == primary]
-    return by_tag.get(primary) or by_tag.get(_LIKELY.get(primary, "")) or next(iter(same_language), None)
-
-
-def _primary(voice: Voice) -> str:
-    return normalised_language(voice.language).partition("-")[0]
+    return by_tag.get(tag) or by_tag.get(_LIKELY.get(tag, "")) or next(iter(same_language), None)
 
 
 def unknown_voice(voice_id: str, voices: Iterable[Voice]) -> UnknownVoice:

@@ -18,6 +18,7 @@ import msgspec
 from cc_tts.config.schema import Config
 from cc_tts.errors import ConfigError
 from cc_tts.voices.download import fill_add, voices_folder
+from cc_tts.voices.embedding_cache import VoiceMetadata
 from cc_tts.voices.enrolment import MAX_CHARACTERS_PER_S, MAX_DURATION_S, PromptUnusable, ReferenceEncoder, enrol
 from cc_tts.voices.library import MODES, VoiceLibrary, VoiceRecord, check_id, check_plain, check_record
 
@@ -98,7 +99,7 @@ def run_enrol(
         )
     voice = enrol(
         options.wav,
-        transcript or None,
+        transcript,
         make_encoder(model),
         library.features,
         announced=_announced,
@@ -130,14 +131,18 @@ def run_enrolled(options: argparse.Namespace, config: Config) -> int:
         entry = known.get(record.key)
         if entry is None:
             faults.append(f"{record.id}: its features are missing or damaged; enrol it again")
-        length = f"{entry.duration_s:5.1f} s {entry.num_llm_tokens:4} tokens" if entry else "no features"
-        _print([f"{record.id:24} {record.language:12} {record.mode:14} {length:19} {record.description}".rstrip()])
-        _print(f"  warning: {warning}" for warning in (entry.warnings if entry else ()))
+        _print(_listed(record, entry))
     if not records and not faults:
         sys.stderr.write(f"no voices in {library.folder}; `cc-tts voices enrol` makes one\n")
     for fault in faults:
         sys.stderr.write(f"cc-tts: {fault}\n")
     return 1 if faults else 0
+
+
+def _listed(record: VoiceRecord, entry: VoiceMetadata | None) -> list[str]:
+    length = f"{entry.duration_s:5.1f} s {entry.num_llm_tokens:4} tokens" if entry else "no features"
+    line = f"{record.id:24} {record.language:12} {record.mode:14} {length:19} {record.description}".rstrip()
+    return [line, *(f"  warning: {warning}" for warning in (entry.warnings if entry else ()))]
 
 
 @contextmanager
@@ -165,20 +170,17 @@ def _model(options: argparse.Namespace, config: Config) -> Path:
     return model
 
 
-def _transcript(options: argparse.Namespace) -> str:
-    """What is said in the recording, on one line; empty only where the mode does without."""
+def _transcript(options: argparse.Namespace) -> str | None:
+    """What is said in the recording, on one line; ``None`` only where the mode does without."""
     text: str | None = _read_text(options.transcript_file) if options.transcript_file else options.transcript
-    if text is None:
-        if options.mode == "zero_shot":
-            raise ConfigError(
-                "what is said in the recording? Give --transcript TEXT or --transcript-file FILE, or choose "
-                "--mode cross_lingual, which does without"
-            )
-        return ""
-    text = " ".join(text.split())
-    if not text:
-        raise PromptUnusable("the transcript is empty; write down what is said in the recording, word for word")
-    return check_plain(text, "the transcript", max_chars=MAX_TRANSCRIPT_CHARS)
+    if text is not None:
+        return check_plain(" ".join(text.split()), "the transcript", max_chars=MAX_TRANSCRIPT_CHARS)
+    if options.mode == "zero_shot":
+        raise ConfigError(
+            "what is said in the recording? Give --transcript TEXT or --transcript-file FILE, or choose "
+            "--mode cross_lingual, which does without"
+        )
+    return None
 
 
 def _read_text(path: Path) -> str:

@@ -48,6 +48,11 @@ class VoiceFile:
     algorithm: str
     digest: str
 
+    def is_whole(self, data: bytes) -> bool:
+        """Whether ``data`` is this file."""
+        digest = hashlib.new(self.algorithm, data, usedforsecurity=False).hexdigest()
+        return len(data) == self.num_bytes and digest == self.digest
+
 
 class _IndexFile(msgspec.Struct):
     size_bytes: int
@@ -104,21 +109,23 @@ def files_of(name: str, base_url: str = PIPER_URL) -> list[VoiceFile]:
     if urlsplit(base_url).scheme not in ("http", "https"):
         raise ConfigError(f"--from {base_url}: an http or https address is needed")
     base_url = base_url.rstrip("/")
-    index = _read_index(name, base_url)
-    by_name = {alias: entry for entry in index.values() for alias in entry.aliases} | index
-    entry = by_name.get(name)
-    if entry is None:
-        similar = sorted(each for each in index if each.lower().startswith(name.lower()))[:_MAX_NAMES_SHOWN]
-        hint = f"; there are {', '.join(similar)}" if similar else did_you_mean(name, index)
-        raise ConfigError(f"no Piper voice is called {name!r}{hint}")
-    paths = [path for suffix in _SUFFIXES for path in entry.files if path.endswith(suffix)]
+    files = _piper_entry(name, _read_index(name, base_url)).files
+    paths = [path for suffix in _SUFFIXES for path in files if path.endswith(suffix)]
     if len(paths) != len(_SUFFIXES):
         raise ConfigError(f"{base_url}/{INDEX}: {name} has no model and description")
-    found = [(path, entry.files[path]) for path in paths]
+    found = [(path, path.rpartition("/")[2], files[path]) for path in paths]
     return [
-        VoiceFile(f"{base_url}/{quote(path)}", path.rpartition("/")[2], each.size_bytes, "md5", each.md5_digest)
-        for path, each in found
+        VoiceFile(f"{base_url}/{quote(path)}", file, of.size_bytes, "md5", of.md5_digest) for path, file, of in found
     ]
+
+
+def _piper_entry(name: str, index: dict[str, _IndexEntry]) -> _IndexEntry:
+    by_name = {alias: entry for entry in index.values() for alias in entry.aliases} | index
+    if name in by_name:
+        return by_name[name]
+    similar = sorted(each for each in index if each.lower().startswith(name.lower()))[:_MAX_NAMES_SHOWN]
+    hint = f"; there are {', '.join(similar)}" if similar else did_you_mean(name, index)
+    raise ConfigError(f"no Piper voice is called {name!r}{hint}")
 
 
 def _hibari_files(name: str) -> list[VoiceFile]:
@@ -152,10 +159,22 @@ def fetch(file: VoiceFile, folder: Path) -> Path:
     fetched or written, or is not what the list says.
     """
     path = folder / file.name
-    if path.is_file() and _digest(file, path.read_bytes()) == file.digest:
+    if path.is_file() and file.is_whole(path.read_bytes()):
         return path
     if not 0 < file.num_bytes <= MAX_FILE_BYTES:
         raise ConfigError(f"{file.url}: {file.num_bytes} bytes are no voice")
+    data = _downloaded(file)
+    if not file.is_whole(data):
+        raise ConfigError(f"{file.url}: {len(data)} bytes that are not the file of the list; nothing was kept")
+    try:
+        atomic_file.write(path, data)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    return path
+
+
+def _downloaded(file: VoiceFile) -> bytes:
+    """What the address gives, with its progress on standard error; no more than a read beyond ``num_bytes``."""
     data = bytearray()
     try:
         with urllib.request.urlopen(file.url, timeout=READ_TIMEOUT_S) as response:  # noqa: S310 - see files_of
@@ -166,17 +185,7 @@ def fetch(file: VoiceFile, folder: Path) -> Path:
                 sys.stderr.flush()
     except (OSError, http.client.HTTPException) as error:
         raise _unreachable(file.url, error, [file.url]) from None
-    if len(data) != file.num_bytes or _digest(file, bytes(data)) != file.digest:
-        raise ConfigError(f"{file.url}: {len(data)} bytes that are not the file of the list; nothing was kept")
-    try:
-        atomic_file.write(path, bytes(data))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
-    return path
-
-
-def _digest(file: VoiceFile, data: bytes) -> str:
-    return hashlib.new(file.algorithm, data, usedforsecurity=False).hexdigest()
+    return bytes(data)
 
 
 def _likely_urls(name: str, base_url: str) -> list[str]:

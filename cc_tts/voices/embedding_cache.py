@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -29,7 +29,7 @@ KEY: Final = re.compile(r"[0-9a-f]{64}")
 
 _VERSION: Final = 1
 _SHARED: Final = ("key", "transcript", "fingerprint", "duration_s", "warnings")
-_TENSORS: Final = {"llm_tokens": np.int32, "flow_tokens": np.int32, "flow_mel": np.float32, "embedding": np.float32}
+_TENSORS: Final = ("llm_tokens", "flow_tokens", "flow_mel", "embedding")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,8 +84,7 @@ class EmbeddingCache:
                     return None
             with safe_open(path, framework="np") as mapped:
                 tensors = {name: mapped.get_tensor(name) for name in _TENSORS}
-            _check_shapes(tensors)
-        except (OSError, ValueError, SafetensorError):
+        except (OSError, SafetensorError):
             return None
         return EnrolledVoice(**{name: getattr(metadata, name) for name in _SHARED}, **tensors)
 
@@ -93,9 +92,7 @@ class EmbeddingCache:
         """Write a voice; a concurrent reader sees all of it or nothing. ``ConfigError`` if that cannot be written."""
         from safetensors.numpy import save
 
-        tensors = {name: getattr(voice, name) for name in _TENSORS}
-        _check_shapes(tensors)
-        content = save(tensors)
+        content = save({name: getattr(voice, name) for name in _TENSORS})
         metadata = VoiceMetadata(
             **{name: getattr(voice, name) for name in _SHARED},
             num_llm_tokens=len(voice.llm_tokens),
@@ -133,14 +130,3 @@ class EmbeddingCache:
         if not KEY.fullmatch(key):
             raise ValueError(f"{key[:80]!r} is not the key of a voice")
         return self._folder / f"{key}.{kind}"
-
-
-def _check_shapes(tensors: dict[str, Any]) -> None:
-    for name, dtype in _TENSORS.items():
-        if tensors[name].dtype != dtype:
-            raise ValueError(f"{name} is {tensors[name].dtype}, must be {np.dtype(dtype)}")
-    llm, flow, mel = (tensors[name].shape for name in ("llm_tokens", "flow_tokens", "flow_mel"))
-    if len(llm) != 1 or len(flow) != 1 or mel != (2 * flow[0], MEL_BINS):
-        raise ValueError(f"tokens {llm} and {flow} do not go with a mel of {mel}")
-    if tensors["embedding"].shape != (EMBEDDING_SIZE,):
-        raise ValueError(f"an embedding of {tensors['embedding'].shape}, must be {EMBEDDING_SIZE} numbers")

@@ -122,6 +122,10 @@ def test_code_blocks_of_python_parse() -> None:
 
 def test_scripts_of_tutorials_are_printed_in_full() -> None:
     """``tests/e2e/test_tutorials.py`` runs the files; the pages show them."""
-    for script, page in (("examples/ivr.py", "ivr.md"), ("docs/tutorials/voice_agent.py", "voice-agent.md")):
+    for script, page in (
+        ("examples/ivr.py", "ivr.md"),
+        ("examples/campaign.py", "campaign.md"),
+        ("examples/agent.py", "voice-agent.md"),
+    ):
         program = (ROOT / script).read_text(encoding="utf-8")
         assert f"```python\n{program}```" in (ROOT / "docs/tutorials" / page).read_text(encoding="utf-8"), script

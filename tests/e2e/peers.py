@@ -73,7 +73,7 @@ async def until_listening(port: int, *, tcp: bool, timeout_s: float = LISTEN_TIM
 
 
 class Sipp:
-    """SIPp running one scenario for one call."""
+    """SIPp running one scenario."""
 
     def __init__(self, child: Child, folder: Path, name: str, port: int) -> None:
         self._child = child
@@ -97,7 +97,7 @@ class Sipp:
     ) -> "Sipp":
         """Start a caller; ``credentials`` are user and password for ``[authentication]``."""
         behaviors = "all" if abort_on_unexpected else "all,-abortunexp"
-        more = ["-default_behaviors", behaviors]
+        more = ["-default_behaviors", behaviors, "-m", "1"]
         if credentials is not None:
             more += ["-au", credentials[0], "-ap", credentials[1]]
         more += ["-s", service, "-d", str(pause_ms), "-t", "t1" if tcp else "u1", f"{HOST}:{target_port}"]
@@ -111,12 +111,14 @@ class Sipp:
         folder: Path,
         audio: Path | None = None,
         payload_type: int = 0,
+        calls: int = 1,
         pause_ms: int = 1000,
         tcp: bool = False,
         limit_s: int = 40,
     ) -> "Sipp":
-        """Start a peer that waits for one call; returns when it listens."""
+        """Start a peer that waits for ``calls`` calls; returns when it listens."""
         more = ["-d", str(pause_ms), "-t", "t1" if tcp else "u1", "-key", "payload", str(payload_type)]
+        more += ["-m", str(calls)]
         if audio is not None:
             more += ["-key", "rtpfile", f"{audio},1,{payload_type}"]
         sipp = await cls._start(scenario, more, folder=folder, limit_s=limit_s)
@@ -127,7 +129,7 @@ class Sipp:
     async def _start(cls, scenario: str, more: list[str], *, folder: Path, limit_s: int) -> "Sipp":
         port = free_ports()
         name = f"{scenario}-{port}"
-        argv = [require("sipp"), "-sf", str(SCENARIOS / f"{scenario}.xml"), "-m", "1", "-i", HOST, "-p", str(port)]
+        argv = [require("sipp"), "-sf", str(SCENARIOS / f"{scenario}.xml"), "-i", HOST, "-p", str(port)]
         argv += ["-mi", HOST, "-mp", str(free_ports(4)), "-nostdin", "-timeout", f"{limit_s}s", "-timeout_error"]
         argv += [
             "-trace_msg",

@@ -51,12 +51,12 @@ def missing_in(pcm: bytes, said: Sequence[bytes]) -> list[int]:
     """Which of the frames ``said`` PCM has not, as they were sent. Those it has are in order, and most of them.
 
     On a busy machine packets and ticks of the media clock come late: then the jitter buffer replaces a frame and later drops
-    one, with a crossfade.
+    one, with a crossfade. Which ones differs from call to call.
     """
     places = [pcm.find(frame) for frame in said]
     found = [place for place in places if place >= 0]
     assert found == sorted(found)
-    assert len(found) > len(said) * 2 // 3
+    assert len(found) > len(said) * 3 // 4
     return [index for index, place in enumerate(places) if place < 0]
 
 
@@ -78,7 +78,7 @@ async def talking(
 
 
 async def test_what_the_caller_says_arrives_bit_exact_and_whole(server: Server) -> None:
-    said = noise(TEN_SECONDS)
+    said, missing = noise(TEN_SECONDS), set(range(TEN_SECONDS))
     for _ in range(MAX_TRIES):
         async with (
             RtpPeer() as phone,
@@ -93,10 +93,10 @@ async def test_what_the_caller_says_arrives_bit_exact_and_whole(server: Server) 
             assert await client.closed() == 1000
         assert client.all("dropped") == []
         assert len(client.pcm) / 320 >= TEN_SECONDS
-        missing = missing_in(bytes(client.pcm), [ulaw_decode(each) for each in said])
-        if set(missing) <= {0, TEN_SECONDS - 1}:  # those at the ends are faded
+        missing &= set(missing_in(bytes(client.pcm), [ulaw_decode(each) for each in said]))
+        if missing <= {0, TEN_SECONDS - 1}:  # those at the ends are faded
             return
-    pytest.fail(f"{MAX_TRIES} calls, and of the last one frames are missing: {missing}")
+    pytest.fail(f"frames are missing in each of {MAX_TRIES} calls: {missing}")
 
 
 async def test_one_who_listens_later_hears_what_is_said_then(server: Server) -> None:

@@ -12,15 +12,14 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice2.batched import BatchedEngine  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.engine import Engine  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, dtype_policy  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.loader import dtype_for  # noqa: E402
 from cc_tts.engines.stepped import StreamDone  # noqa: E402
 from cc_tts.errors import EngineFailed  # noqa: E402
 from tests.parity import command as parity  # noqa: E402
 from tests.parity.schedule import double_hop  # noqa: E402
 from tests.support.golden import GOLDEN  # noqa: E402
-from tests.support.small_engine import VOICES, load_engine, most_apart, num_graphs, open_streams, say  # noqa: E402
+from tests.support.small_engine import VOICES, load_engine, most_apart, num_graphs, open_streams, runner_of, say  # noqa: E402
 from tests.support.stepped_streams import endings, run  # noqa: E402
 from tests.support.tiny_model import make_tiny_model  # noqa: E402
 
@@ -57,8 +56,8 @@ def device() -> str:
 
 
 @pytest.fixture(scope="module")
-def from_graphs(directory: Path, device: str) -> BatchedEngine:
-    return load_engine(directory, graphs=True, device=device, policy=DtypePolicy())
+def from_graphs(directory: Path, device: str) -> Engine:
+    return load_engine(directory, graphs=True, device=device, dtype=torch.float32)
 
 
 @pytest.mark.parametrize("graphs", [[], ["--graphs"]])
@@ -66,23 +65,23 @@ def test_the_engine_meets_the_references(device: str, graphs: list[str]) -> None
     assert parity.main([str(GOLDEN), "--size", "tiny", "--device", device, "--engine", *graphs]) == 0
 
 
-def test_every_stage_has_graphs(from_graphs: BatchedEngine) -> None:
+def test_every_stage_has_graphs(from_graphs: Engine) -> None:
     assert min(num_graphs(from_graphs).values()) > 0
 
 
-def test_streams_sound_the_same_from_graphs(directory: Path, device: str, from_graphs: BatchedEngine) -> None:
-    plain = load_engine(directory, graphs=False, device=device, policy=DtypePolicy())
+def test_streams_sound_the_same_from_graphs(directory: Path, device: str, from_graphs: Engine) -> None:
+    plain = load_engine(directory, graphs=False, device=device, dtype=torch.float32)
     assert max(num_graphs(plain).values()) == 0
     assert most_apart(say(from_graphs), say(plain)) <= 4
 
 
 def test_streams_end_well_in_the_type_of_the_card(directory: Path, device: str) -> None:
-    engine = load_engine(directory, graphs=True, device=device, policy=dtype_policy(torch.device(device)))
+    engine = load_engine(directory, graphs=True, device=device, dtype=dtype_for(torch.device(device)))
     assert all(len(samples) > 0 for samples in say(engine))
     assert engine.load_report().num_not_finite == 0
 
 
-def test_nothing_is_recorded_and_nothing_grows_in_service(device: str, from_graphs: BatchedEngine) -> None:
+def test_nothing_is_recorded_and_nothing_grows_in_service(device: str, from_graphs: Engine) -> None:
     before = num_graphs(from_graphs)
     say(from_graphs)
     gc.collect()
@@ -95,7 +94,7 @@ def test_nothing_is_recorded_and_nothing_grows_in_service(device: str, from_grap
 
 
 def test_a_full_card_ends_the_streams_that_needed_more_and_no_later_ones(device: str, directory: Path) -> None:
-    engine = load_engine(directory, graphs=False, device=device, policy=DtypePolicy())
+    engine = load_engine(directory, graphs=False, device=device, dtype=torch.float32)
     say(engine)
     torch.cuda.empty_cache()
     free_bytes, _ = torch.cuda.mem_get_info(device)
@@ -113,6 +112,5 @@ def test_a_full_card_ends_the_streams_that_needed_more_and_no_later_ones(device:
     torch.cuda.empty_cache()
     open_streams(engine, dict(enumerate(VOICES[:2])), "welcome to the service line")
     assert endings(run(engine)) == {0: StreamDone(0), 1: StreamDone(1)}
-    runner = engine.runner
-    assert runner is not None
+    runner = runner_of(engine)
     assert (len(runner._voice_of), runner.num_free_pages) == (0, runner.num_pages)

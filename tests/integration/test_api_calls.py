@@ -6,7 +6,7 @@ import pytest
 
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.registry import OriginateRequest
-from cc_tts.calls.utterance import CompletionCause, SpokenSpan
+from cc_tts.calls.utterance import CompletionCause, SpokenSpan, UtteranceError
 from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.errors import EngineOverloaded
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent, ToneContent
@@ -215,7 +215,7 @@ async def test_what_became_of_an_utterance(api: RunningApi) -> None:
     await api.ask("POST", "/v1/calls/c1/speak", {"text": "one two three", "utterance_id": "u"})
     utterance = api.registry.utterances["u"]
     utterance.completion_cause = CompletionCause.ERROR
-    utterance.error_code, utterance.error_detail = "engine_failed", "it broke off"
+    utterance.error = UtteranceError("engine_failed", "it broke off")
     utterance.spans.append(SpokenSpan("one two ", 0.0, 500.0))
     utterance.played_ms = 500.04
     utterance.first_speech_ns = 42_000_000

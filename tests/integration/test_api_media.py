@@ -82,7 +82,11 @@ async def test_what_the_client_says_is_played(api: Served) -> None:
         await socket.send_json({"type": "end"})
         assert await told(socket, "speak.started")
         assert await told(socket, "mark") == {"type": "mark", "name": "m", "cleared": False}
-        assert (await told(socket, "speak.complete"))["played_ms"] == 400.0
+        done = await told(socket, "speak.complete")
+        assert done["played_ms"] == 400.0
+        async with api.session.get(f"/v1/utterances/{done['utterance_id']}?words=true") as response:
+            utterance = await response.json()
+        assert (response.status, utterance["completion_cause"], utterance["spoken_text"]) == (200, "normal", "")
         assert said in bytes(api.leg.heard)
         api.exchange.ua.digit(api.call.id, "5", at_ns=5)
         assert await told(socket, "dtmf") == {"type": "dtmf", "digit": "5", "duration_ms": 100}

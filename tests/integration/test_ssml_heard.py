@@ -149,7 +149,8 @@ async def test_volume(source: SpeechSource) -> None:
 @pytest.mark.parametrize("element", ['voice name="de"', 'voice xml:lang="de"', 'lang xml:lang="de-DE"'])
 async def test_another_voice_speaks_its_part(source: SpeechSource, element: str) -> None:
     content = from_ssml(
-        f"<speak>Hello <{element}>Straße</{element.split(maxsplit=1)[0]}> there.</speak>", voice="en-us"
+        f"<speak>Hello <{element}>Straße</{element.split(maxsplit=1)[0]}> there.</speak>",
+        TextContent("", voice="en-us"),
     )
     voices = [source.check(part).id for part in content.parts]  # type: ignore[arg-type, union-attr]
     assert voices == ["en-us", "de", "en-us"]

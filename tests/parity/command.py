@@ -27,7 +27,7 @@ import torch
 
 from cc_tts.clock import Clock, MonotonicClock
 from cc_tts.engines.cosyvoice2.model.checkpoint import DESCRIPTION
-from cc_tts.engines.cosyvoice2.model.loader import LLM_CONFIG, DtypePolicy, SpeechModel, load_model
+from cc_tts.engines.cosyvoice2.model.loader import LLM_CONFIG, SpeechModel, load_model
 from cc_tts.engines.cosyvoice2.model.sizes import PARTS, TEXT_EMBEDDING, TIED_HEAD, LmConfig, Part, Shape
 from cc_tts.engines.cosyvoice2.runners.graphs import claim
 from cc_tts.errors import CcTtsError
@@ -37,7 +37,7 @@ from tests.parity import spec as parity_spec
 from tests.parity.engine_lm import BatchPlan
 from tests.parity.golden_fill import fill_by_kind
 from tests.parity.result import EXACT, Array, Comparison, Comparisons, Verdict, verdict_on
-from tests.parity.whole_vocoder import with_coarse_phase
+from tests.parity.whole_vocoder import cast, with_coarse_phase
 
 HEAD_DIM: Final = {"tiny": 16, "full": 64}
 """Of language model and estimator; shapes do not tell it."""
@@ -78,14 +78,14 @@ def read_shapes(path: Path) -> dict[Part, dict[str, Shape]]:
 
 
 def made_model(
-    options: argparse.Namespace, arrays: Mapping[str, Array], device: torch.device, policy: DtypePolicy
+    options: argparse.Namespace, arrays: Mapping[str, Array], device: torch.device, dtype: torch.dtype
 ) -> SpeechModel:
     """The networks with the weights of the file; on the CPU in float32 they stay pages of files that have no name."""
     shapes = read_shapes(options.directory / f"{options.size}_state_dict.json")
     with tempfile.TemporaryDirectory(prefix="parity-") as name:
         write_model(Path(name), shapes, salt=str(arrays["salt"]), head_dim=options.head_dim)
-        model = load_model(Path(name), device=device, policy=policy)
-    with_coarse_phase(model.vocoder)
+        model = load_model(Path(name), device=device, dtype=dtype)
+    cast(with_coarse_phase(model.vocoder), _DTYPES[options.vocoder_dtype])
     return model
 
 
@@ -125,11 +125,11 @@ def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
     """Everything there is to compare in the directory."""
     device, dtype = torch.device(options.device), _DTYPES[options.dtype]
     claim(device)
-    policy = DtypePolicy(llm=dtype, flow=dtype, hift=_DTYPES[options.vocoder_dtype])
-    is_float32 = policy == DtypePolicy()
+    vocoder_dtype = _DTYPES[options.vocoder_dtype]
+    is_float32 = dtype == vocoder_dtype == torch.float32
     with np.load(options.directory / f"{options.size}.npz") as file:
         arrays = {key: file[key] for key in file.files}
-    model = made_model(options, arrays, device, policy)
+    model = made_model(options, arrays, device, dtype)
     recorded = parity_cases.Recorded(arrays, device, parity_cases.FEATURE_TOLERANCE[options.size])
     yield from run_groups(parity_cases.groups(model, recorded), is_float32=is_float32, device=device, clock=clock)
     if options.engine:
@@ -138,7 +138,7 @@ def compare(options: argparse.Namespace, clock: Clock) -> Iterator[Verdict]:
         yield from run_groups(engine, is_float32=is_float32, device=device, clock=clock)
         del engine
     del model
-    spec = parity_spec.SpecData(options.directory, device, policy)
+    spec = parity_spec.SpecData(options.directory, device, dtype, vocoder_dtype)
     yield from run_groups(parity_spec.groups(spec), is_float32=is_float32, device=device, clock=clock)
     text = iter([("text splitting", text_splitting(options.directory))])
     yield from run_groups(text, is_float32=is_float32, device=device, clock=clock)
@@ -216,7 +216,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default="float32",
         help="of the vocoder, which is served in float32; pitch and source are float32 in any case",
     )
-    parser.add_argument("--head-dim", type=int, help="of language model and estimator; 16 for tiny, 64 for full")
+    parser.add_argument(
+        "--lm-head-dim",
+        "--estimator-head-dim",
+        "--head-dim",
+        dest="head_dim",
+        type=int,
+        help="of language model and estimator; 16 for tiny, 64 for full",
+    )
     parser.add_argument("--engine", action="store_true", help="the engine's runners, too, among random sequences")
     parser.add_argument("--seed", type=int, default=0, help="of those sequences; 0 when left out")
     parser.add_argument("--graphs", action="store_true", help="with --engine on a CUDA device: replay CUDA graphs")
@@ -255,7 +262,7 @@ def main(arguments: Sequence[str] | None = None, *, clock: Clock | None = None) 
     except (CcTtsError, ValueError, KeyError) as error:
         sys.stderr.write(f"{options.directory}: {type(error).__name__}: {error}\n")
         return 2
-    absent = parity_spec.absent(parity_spec.SpecData(options.directory, torch.device("cpu"), DtypePolicy()))
+    absent = parity_spec.absent(parity_spec.SpecData(options.directory, torch.device("cpu"), torch.float32))
     if absent:
         say(f"not there, so not compared: {', '.join(absent)}\n")
     if not all(verdict.is_judged for verdict in verdicts):

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from cc_tts.clock import Clock, MonotonicClock, ms_between
-from cc_tts.engines.cosyvoice2.batched import check_speed
-from cc_tts.engines.cosyvoice2.model.loader import LANGUAGES, RATE_HZ, DtypePolicy, load_networks
+from cc_tts.engines.cosyvoice2.engine.engine import check_speed
+from cc_tts.engines.cosyvoice2.model.loader import LANGUAGES, RATE_HZ, load_networks
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED
 from cc_tts.engines.stepped import EngineLoad, SpeechOut, StepOut, StreamDone, StreamRequest
@@ -81,7 +81,7 @@ class SingleStreamEngine:
         voices: the folder of enrolled voices, or what gives speakers when the engine is loaded; they win over those of the
             model of the same id. Voices of the folder that cannot be loaded are left out, which ``on_progress`` is told.
         device: where the networks run.
-        policy: types to compute in; those that suit the device, when left out.
+        dtype: of language model and flow; what suits the device, when left out.
         num_threads: of torch, for the whole process; as it is, when 0.
         max_streams: that are open at a time.
         interleaved: the text chunks of a stream feed one sequence, five text tokens to fifteen speech tokens (§3.5);
@@ -99,7 +99,7 @@ class SingleStreamEngine:
         *,
         voices: Path | Callable[[], Mapping[str, Speaker]] | None = None,
         device: str | torch.device = "cpu",
-        policy: DtypePolicy | None = None,
+        dtype: torch.dtype | None = None,
         num_threads: int = 0,
         max_streams: int = 8,
         interleaved: bool = False,
@@ -110,7 +110,7 @@ class SingleStreamEngine:
         self._model_dir = model_dir
         self._source = voices
         self._device = device
-        self._policy = policy
+        self._dtype = dtype
         self._num_threads = num_threads
         self._max_streams = max_streams
         self._is_interleaved = interleaved
@@ -144,7 +144,7 @@ class SingleStreamEngine:
         if self._num_threads:
             torch.set_num_threads(self._num_threads)
         on_progress(f"loading the model from {self._model_dir}")
-        model, tokenizer = load_networks(self._model_dir, device=self._device, policy=self._policy)
+        model, tokenizer = load_networks(self._model_dir, device=self._device, dtype=self._dtype)
         if self._compat:
             with_coarse_phase(model.vocoder)
         synthesizer = Synthesizer(model, tokenizer, compat=self._compat)

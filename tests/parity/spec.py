@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, fold_weight_norm
+from cc_tts.engines.cosyvoice2.model.loader import fold_weight_norm
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
 from cc_tts.engines.cosyvoice2.model.networks.flow.ode import euler_grid
 from cc_tts.engines.cosyvoice2.model.networks.layers import Span
@@ -30,7 +30,7 @@ from tests.parity.golden_fill import fill_by_hash
 from tests.parity.orders import bistream, official_sampler, schedule
 from tests.parity.result import EXACT, Array, Comparison, Comparisons
 from tests.parity.whole_flow import encode, whole_mel
-from tests.parity.whole_vocoder import vocode, with_coarse_phase
+from tests.parity.whole_vocoder import ALWAYS_FLOAT32, vocode, with_coarse_phase
 from tests.support.networks import flow_of, lm_of, shapes_for, vocoder_of
 
 _MEL: Final = 2e-5
@@ -59,9 +59,12 @@ class SpecData:
     for another order of operations: 2e-3, and 1e-3 for samples.
     """
 
-    def __init__(self, directory: Path, device: torch.device, policy: DtypePolicy) -> None:
+    def __init__(
+        self, directory: Path, device: torch.device, dtype: torch.dtype, vocoder_dtype: torch.dtype = torch.float32
+    ) -> None:
         self._directory = directory
-        self._policy = policy
+        self._dtype = dtype
+        self._vocoder_dtype = vocoder_dtype
         self.device = device
 
     def has(self, name: str) -> bool:
@@ -83,8 +86,12 @@ class SpecData:
         return {key: torch.from_numpy(value).to(self.device) for key, value in self.arrays(name).items()}
 
     def placed(self, part: Part, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Weights on the device, in the types of the policy."""
-        return {key: value.to(self.device, self._policy.dtype_of(part, key)) for key, value in state.items()}
+        """Weights on the device, in their types."""
+        dtype = self._vocoder_dtype if part == "hift" else self._dtype
+        kept = ALWAYS_FLOAT32 if part == "hift" else ()
+        return {
+            key: value.to(self.device, torch.float32 if key.startswith(kept) else dtype) for key, value in state.items()
+        }
 
     def allowed(self, on_cpu: float, elsewhere: float) -> float:
         """The tolerance of the device."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cc_tts.engines.cosyvoice2.batched import check_speed
+from cc_tts.engines.cosyvoice2.engine.engine import check_speed
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise

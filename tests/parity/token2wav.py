@@ -37,7 +37,7 @@ def stream_mel(
     num_known = 0
     for call in calls:
         if runner is not None and call.streaming:
-            fresh = tokens[:, num_known : call.num_tokens]
+            fresh = tokens[0, num_known : call.num_tokens].tolist()
             mel = runner.step([FlowRow(0, fresh, call.finalize, partial=True)])[0][None]
             num_known = call.num_tokens
         else:

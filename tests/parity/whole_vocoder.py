@@ -1,6 +1,7 @@
 """The vocoder on whole mels, and with the phase of the reference."""
 
 import math
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -9,6 +10,9 @@ from torch.nn import functional
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.source import Source
 from cc_tts.engines.cosyvoice2.model.networks.vocoder.vocoder import Vocoder
 from cc_tts.engines.cosyvoice2.runners.vocoder import VocoderRunner
+
+ALWAYS_FLOAT32: Final = ("f0_predictor.", "m_source.")
+"""Whatever the type of the rest: pitch is in Hz and the phase is a running sum of it (spec §5.1, §5.2)."""
 
 
 class CoarseSource(Source):
@@ -26,6 +30,14 @@ def with_coarse_phase(vocoder: Vocoder) -> Vocoder:
         source = CoarseSource(vocoder.config)
     source.l_linear = vocoder.m_source.l_linear
     vocoder.m_source = source
+    return vocoder
+
+
+def cast(vocoder: Vocoder, dtype: torch.dtype) -> Vocoder:
+    """The same vocoder, from now on with weights of this type. It is served in float32."""
+    for name, weight in vocoder.named_parameters():
+        if not name.startswith(ALWAYS_FLOAT32):
+            weight.data = weight.data.to(dtype)
     return vocoder
 
 

@@ -51,7 +51,9 @@ class Hall:
             vocoder=StageCost(0.2 * fake.call_ms),
         )
         self.front = FakeFront()
-        self.engine = Engine(self.device, self.front, self.costs, EngineConfig(**config), clock=self.clock)
+        self.engine = Engine(
+            self.device, self.front, self.costs, EngineConfig(**config), typical_voice="anna", clock=self.clock
+        )
         self.heard: dict[int, Heard] = {}
         self.now_ms = 0.0
 

@@ -7,8 +7,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedEngine
+from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedLoader
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
+from cc_tts.engines.cosyvoice2.engine.engine import Engine
+from cc_tts.engines.cosyvoice2.runners.runner import ModelRunner
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.stepped import StepOut, StreamDone, StreamRequest
 from tests.support.stepped_streams import endings, pcm_of, run
@@ -23,7 +25,7 @@ def speakers() -> dict[str, Speaker]:
     return {voice: tiny_speaker(voice) for voice in VOICES}
 
 
-def load_engine(directory: Path, *, graphs: bool, device: str = "cpu", **config: Any) -> BatchedEngine:
+def load_engine(directory: Path, *, graphs: bool, device: str = "cpu", **config: Any) -> Engine:
     """Without calibration, so that it admits everybody."""
     defaults: dict[str, Any] = {
         "engine": EngineConfig(max_streams=MAX_STREAMS, first_audio_target_ms=60_000.0, admits_all=True),
@@ -32,12 +34,13 @@ def load_engine(directory: Path, *, graphs: bool, device: str = "cpu", **config:
         "num_positions": 512,
     }
     merged = defaults | config
-    engine = BatchedEngine(directory, speakers, BatchedConfig(device=torch.device(device), graphs=graphs, **merged))
-    engine.load(lambda _: None)
+    loader = BatchedLoader(directory, speakers, BatchedConfig(device=torch.device(device), graphs=graphs, **merged))
+    engine = loader.load(lambda _: None)
+    assert engine is not None
     return engine
 
 
-def open_streams(engine: BatchedEngine, voices: dict[int, str], *texts: str) -> None:
+def open_streams(engine: Engine, voices: dict[int, str], *texts: str) -> None:
     for stream_id, voice in voices.items():
         engine.open(StreamRequest(stream_id=stream_id, voice=voice))
         for index, text in enumerate(texts):
@@ -45,7 +48,7 @@ def open_streams(engine: BatchedEngine, voices: dict[int, str], *texts: str) -> 
         engine.end(stream_id)
 
 
-def say(engine: BatchedEngine) -> list[npt.NDArray[np.int32]]:
+def say(engine: Engine) -> list[npt.NDArray[np.int32]]:
     """Streams of all voices; one of them is cancelled in the middle and another takes its place. What the others say."""
     open_streams(engine, dict(enumerate(VOICES[:MAX_STREAMS])), "welcome to the service line")
     outs: list[StepOut] = []
@@ -65,10 +68,14 @@ def most_apart(some: list[npt.NDArray[np.int32]], others: list[npt.NDArray[np.in
     return max(int(np.abs(one - other).max()) for one, other in zip(some, others, strict=True))
 
 
-def num_graphs(engine: BatchedEngine) -> dict[str, int]:
+def runner_of(engine: Engine) -> ModelRunner:
+    assert isinstance(engine._device, ModelRunner)
+    return engine._device
+
+
+def num_graphs(engine: Engine) -> dict[str, int]:
     """How many each stage has recorded."""
-    runner = engine.runner
-    assert runner is not None
+    runner = runner_of(engine)
     return {
         "prefill": len(runner._lm._prefill),
         "decode": len(runner._lm._step),

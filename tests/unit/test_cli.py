@@ -16,7 +16,8 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     fake = FakeEngine()
-    monkeypatch.setattr("cc_tts.engines.factory.make_engine", lambda *_arguments, **_more: fake)
+    for module in ("cc_tts.engines.factory", "cc_tts.startup"):
+        monkeypatch.setattr(f"{module}.make_engine", lambda *_arguments, **_more: fake)
     monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
     for name in ("CC_TTS_SIP__PORT", "CC_TTS_TTS__VOICE"):
         monkeypatch.delenv(name, raising=False)

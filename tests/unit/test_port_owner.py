@@ -22,6 +22,6 @@ def test_the_holder_is_named_without_its_arguments(kind: port_owner.Kind, type_:
         assert owner.pid == os.getpid()
         assert "pytest" not in str(owner) or "python" not in str(owner)
         assert str(owner).endswith(f", pid {os.getpid()}")
-        assert port_owner.taken_by(kind, port) == f"taken by {owner}"
+        assert port_owner.reason(kind, port, "unseen") == f"the port is taken by {owner}"
     assert port_owner.find(kind, port) is None
-    assert "not to be seen" in port_owner.taken_by(kind, port)
+    assert port_owner.reason(kind, port, "unseen") == "unseen"

@@ -1,7 +1,7 @@
 """``GET /v1/asyncapi.json``: AsyncAPI 3.0 of the events and of the streams of calls, made from what is sent."""
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,81 +32,24 @@ _DESCRIPTION: Final = (
 )
 
 
-@ROUTES.add(
-    "GET",
-    "/v1/asyncapi.json",
-    scope=None,
-    summary="The events and the streams of a call as an AsyncAPI document",
-    operation_id="getAsyncApi",
-    content_types=(JSON,),
-)
-async def asyncapi_json(request: web.Request) -> web.Response:
-    """Send the document that was made when the application was built."""
-    return web.Response(body=request.app[DOCUMENT], content_type=JSON)
-
-
-def document() -> dict[str, Any]:
-    """The AsyncAPI document of all types of events."""
-    kinds = list(EVENTS.values())
-    (envelope,), components = msgspec.json.schema_components([Event], ref_template=REF)
-    schemas, found = msgspec.json.schema_components(kinds, ref_template=REF)
-    components |= found
-    envelope = components.pop(Event.__name__)
-    components.pop(EventData.__name__)
-    messages = {kind.type: _message(kind, envelope, schema) for kind, schema in zip(kinds, schemas, strict=True)}
-    channel = {
-        "address": "/v1/events",
-        "description": "A WebSocket, one event in each text frame, or server-sent events.",
-        "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
-        "bindings": {
-            "ws": {
-                "method": "GET",
-                "query": {"type": "object", "properties": {each.name: _query(each) for each in QUERY}},
-                "bindingVersion": "0.1.0",
-            }
-        },
-    }
-    operation = {
-        "action": "send",
-        "summary": "The server sends events to whoever is connected.",
-        "channel": {"$ref": "#/channels/events"},
-        "security": [{"$ref": "#/components/securitySchemes/bearer"}],
-        "messages": [{"$ref": f"#/channels/events/messages/{name}"} for name in messages],
-    }
-    channels: dict[str, Any] = {"events": channel}
-    operations: dict[str, Any] = {"sendEvents": operation}
-    for socket in _CALL_SOCKETS:
-        channels[socket.channel], more_operations, more_messages, more_schemas = _call_socket(socket)
-        operations |= more_operations
-        messages |= more_messages
-        components |= more_schemas
-    return {
-        "asyncapi": "3.0.0",
-        "info": {"title": "cc-tts events", "version": __version__, "description": _DESCRIPTION},
-        "defaultContentType": JSON,
-        "channels": channels,
-        "operations": operations,
-        "components": {
-            "messages": messages,
-            "schemas": plain(components),
-            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
-        },
-    }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CallSocket:
-    """A WebSocket of a call. ``sent`` and ``received`` are the messages of each way, after the operation's name and summary;
-    ``prefix`` is before their names.
-    """
+    """A WebSocket of a call: its channel, what is before the names of its messages, and these of each way."""
 
     channel: str
     prefix: str
     address: str
     description: str
     query: Sequence[Query]
-    received: tuple[str, str, Sequence[type[msgspec.Struct]]]
-    sent: tuple[str, str, Sequence[type[msgspec.Struct]]]
+    receives: tuple[str, str]
+    """The operation and its summary."""
+    sends: tuple[str, str]
+    received: Sequence[type[msgspec.Struct]]
+    sent: Sequence[type[msgspec.Struct]]
+
+    def name(self, kind: type[msgspec.Struct]) -> str:
+        """Of a message in the document."""
+        return f"{self.prefix}.{kind.__name__}"
 
 
 _CALL_SOCKETS: Final = (
@@ -116,8 +59,10 @@ _CALL_SOCKETS: Final = (
         address="/v1/calls/{id}/stream",
         description="A WebSocket, one message in each text frame: text of a language model in, what becomes of it out.",
         query=text_stream.QUERY,
-        received=("receiveText", "Clients send text and say how it is to be spoken.", text_stream.FRAMES),
-        sent=("sendProgress", "The server says what becomes of the text.", text_stream_messages.MESSAGES),
+        receives=("receiveText", "Clients send text and say how it is to be spoken."),
+        sends=("sendProgress", "The server says what becomes of the text."),
+        received=text_stream.FRAMES,
+        sent=text_stream_messages.MESSAGES,
     ),
     _CallSocket(
         channel="mediaStream",
@@ -126,67 +71,100 @@ _CALL_SOCKETS: Final = (
         description="A WebSocket: PCM in binary messages, both ways, and these messages in text frames. With "
         "dialect=twilio the messages are those of Twilio Media Streams.",
         query=media_stream.QUERY,
-        received=(
-            "receiveAudio",
-            "Clients send PCM in binary messages, and say how it is to be played.",
-            dialect.FRAMES,
-        ),
-        sent=(
-            "sendAudio",
-            "The server sends PCM in binary messages, and what happens besides.",
-            media_messages.MESSAGES,
-        ),
+        receives=("receiveAudio", "Clients send PCM in binary messages, and say how it is to be played."),
+        sends=("sendAudio", "The server sends PCM in binary messages, and what happens besides."),
+        received=dialect.FRAMES,
+        sent=media_messages.MESSAGES,
     ),
 )
 
 
-def _call_socket(socket: _CallSocket) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Its channel, operations, messages and the schemas of these."""
-    kinds = (*socket.sent[2], *socket.received[2])
-    schemas, components = msgspec.json.schema_components(kinds, ref_template=REF)
-    messages: dict[str, Any] = {}
-    for kind, schema in zip(kinds, schemas, strict=True):
-        summary = " ".join((inspect.getdoc(kind) or "").split())
-        described = {"name": kind.__struct_config__.tag, "title": kind.__name__, "summary": summary, "payload": schema}
-        messages[f"{socket.prefix}.{kind.__name__}"] = plain(described)
-    channel = {
-        "address": socket.address,
-        "description": socket.description,
-        "parameters": {"id": {"description": "The id of the call."}},
+@ROUTES.add("GET", "/v1/asyncapi.json", scope=None)
+async def get_async_api(request: web.Request) -> web.Response:
+    """The events and the streams of a call as an AsyncAPI document."""
+    return web.Response(body=request.app[DOCUMENT], content_type=JSON)
+
+
+def document() -> dict[str, Any]:
+    """The AsyncAPI document of all types of events and of the streams of calls."""
+    kinds = list(EVENTS.values())
+    _, components = msgspec.json.schema_components([Event], ref_template=REF)
+    schemas, found = msgspec.json.schema_components(kinds, ref_template=REF)
+    components |= found
+    envelope = components.pop(Event.__name__)
+    components.pop(EventData.__name__)
+    events = messages = {
+        kind.type: _message(kind, kind.type, _in_envelope(envelope, kind, schema))
+        for kind, schema in zip(kinds, schemas, strict=True)
+    }
+    description = "A WebSocket, one event in each text frame, or server-sent events."
+    channels = {"events": _channel("/v1/events", description, messages=events, query=QUERY)}
+    summary = "The server sends events to whoever is connected."
+    operations = {"sendEvents": _operation("send", summary, "events", events)}
+    for socket in _CALL_SOCKETS:
+        kinds_of_socket = (*socket.sent, *socket.received)
+        schemas, found = msgspec.json.schema_components(kinds_of_socket, ref_template=REF)
+        components |= found
+        its_messages = {
+            socket.name(kind): _message(kind, kind.__struct_config__.tag, schema)
+            for kind, schema in zip(kinds_of_socket, schemas, strict=True)
+        }
+        messages = messages | its_messages
+        channel = _channel(socket.address, socket.description, messages=its_messages, query=socket.query)
+        channels[socket.channel] = channel | {"parameters": {"id": {"description": "The id of the call."}}}
+        for action, (name, summary), some in (
+            ("receive", socket.receives, socket.received),
+            ("send", socket.sends, socket.sent),
+        ):
+            operations[name] = _operation(action, summary, socket.channel, map(socket.name, some))
+    return {
+        "asyncapi": "3.0.0",
+        "info": {"title": "cc-tts events", "version": __version__, "description": _DESCRIPTION},
+        "defaultContentType": JSON,
+        "channels": channels,
+        "operations": operations,
+        "components": {
+            "messages": plain(messages),
+            "schemas": plain(components),
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _channel(address: str, description: str, *, messages: Iterable[str], query: Iterable[Query]) -> dict[str, Any]:
+    properties = {each.name: each.schema | {"description": each.description} for each in query}
+    return {
+        "address": address,
+        "description": description,
         "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in messages},
         "bindings": {
             "ws": {
                 "method": "GET",
-                "query": {"type": "object", "properties": {each.name: _query(each) for each in socket.query}},
+                "query": {"type": "object", "properties": properties},
                 "bindingVersion": "0.1.0",
             }
         },
     }
-    operations = {
-        name: {
-            "action": action,
-            "summary": summary,
-            "channel": {"$ref": f"#/channels/{socket.channel}"},
-            "security": [{"$ref": "#/components/securitySchemes/bearer"}],
-            "messages": [
-                {"$ref": f"#/channels/{socket.channel}/messages/{socket.prefix}.{kind.__name__}"} for kind in kinds
-            ],
-        }
-        for action, (name, summary, kinds) in (("receive", socket.received), ("send", socket.sent))
+
+
+def _operation(action: str, summary: str, channel: str, messages: Iterable[str]) -> dict[str, Any]:
+    return {
+        "action": action,
+        "summary": summary,
+        "channel": {"$ref": f"#/channels/{channel}"},
+        "security": [{"$ref": "#/components/securitySchemes/bearer"}],
+        "messages": [{"$ref": f"#/channels/{channel}/messages/{name}"} for name in messages],
     }
-    return channel, operations, messages, components
 
 
-def _message(kind: type[EventData], envelope: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    payload = envelope | {
+def _message(kind: type[msgspec.Struct], name: object, payload: dict[str, Any]) -> dict[str, Any]:
+    summary = " ".join((inspect.getdoc(kind) or "").split())
+    return {"name": name, "title": kind.__name__, "summary": summary, "payload": payload}
+
+
+def _in_envelope(envelope: dict[str, Any], kind: type[EventData], data: dict[str, Any]) -> dict[str, Any]:
+    return envelope | {
         "title": kind.__name__ + "Event",
         "properties": envelope["properties"] | {"type": {"const": kind.type}, "data": data},
         "required": [*envelope["properties"]],
     }
-    summary = " ".join((inspect.getdoc(kind) or "").split())
-    message: dict[str, Any] = plain({"name": kind.type, "title": kind.__name__, "summary": summary, "payload": payload})
-    return message
-
-
-def _query(query: Query) -> dict[str, Any]:
-    return query.schema | {"description": query.description}

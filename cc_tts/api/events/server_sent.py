@@ -27,7 +27,7 @@ UNACKNOWLEDGED_TIMEOUT_MS: Final = 30_000
 """The kernel closes the connection of a client that acknowledges nothing for this long (TCP_USER_TIMEOUT)."""
 RETRY_MS: Final = 1000
 """How long a client is asked to wait before it connects again."""
-_HEADERS: Final = {
+HEADERS: Final = {
     hdrs.CONTENT_TYPE: CONTENT_TYPE,
     hdrs.CACHE_CONTROL: "no-store",
     "X-Accel-Buffering": "no",  # nginx and those like it would hold events back
@@ -35,18 +35,11 @@ _HEADERS: Final = {
 
 OPEN_STREAMS: Final[web.AppKey[set[Subscription]]] = web.AppKey("open_event_streams", set)
 
-_ENCODER: Final = msgspec.json.Encoder()
-
 
 def is_asked_for(request: web.Request) -> bool:
     """Whether the client accepts server-sent events."""
     kinds = ",".join(request.headers.getall(hdrs.ACCEPT, ())).split(",")
     return CONTENT_TYPE in (kind.partition(";")[0].strip().lower() for kind in kinds)
-
-
-def new_response() -> web.StreamResponse:
-    """A response that is not begun yet."""
-    return web.StreamResponse(headers=_HEADERS)
 
 
 async def serve(
@@ -101,7 +94,7 @@ async def _send_all(
             block = f": heartbeat\nid: {bus.last_id}\n\n".encode()
         else:
             event = subscription.take()
-            block = b"id: %s\ndata: %s\n\n" % (event.id.encode(), _ENCODER.encode(event))
+            block = b"id: %s\ndata: %s\n\n" % (event.id.encode(), msgspec.json.encode(event))
         await _write(response, block)
         written_s = loop.time()
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import closing
-from typing import Final, TypedDict
+from typing import Final
 
 from aiohttp import WSCloseCode, web
 
@@ -17,17 +17,9 @@ from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest
 
 MAX_CALL_ID_CHARS: Final = 200
 QUERY: Final = (
-    Query(name="call_id", description="Only events of this call.", schema={"type": "string"}),
-    Query(
-        name="types",
-        description=f"Only these types, separated by commas: {', '.join(EVENTS)}.",
-        schema={"type": "string"},
-    ),
-    Query(
-        name="since",
-        description="The id of an event: begin with the one after it. The header Last-Event-ID goes before it.",
-        schema={"type": "string"},
-    ),
+    Query("call_id", "Only events of this call."),
+    Query("types", f"Only these types, separated by commas: {', '.join(EVENTS)}."),
+    Query("since", "The id of an event: begin with the one after it. The header Last-Event-ID goes before it."),
 )
 
 ROUTES: Final = RouteTable("Events")
@@ -35,32 +27,27 @@ ROUTES: Final = RouteTable("Events")
 log = logs.get(__name__)
 
 
-class _Filters(TypedDict):
-    call_id: str | None
-    types: frozenset[str] | None
-
-
 @ROUTES.add(
     "GET",
     "/v1/events",
     scope="read",
-    operation_id="streamEvents",
     status=101,
     content_types=(server_sent.CONTENT_TYPE,),
     query=QUERY,
     errors=(UpgradeRequired, CapacityExceeded, EventsGone),
     streams=True,
 )
-async def events(request: web.Request) -> web.StreamResponse:
+async def stream_events(request: web.Request) -> web.StreamResponse:
     """Events as they happen, over a WebSocket, or as server-sent events for Accept: text/event-stream."""
     context = request.app[CONTEXT]
     bus, metrics = context.registry.events, context.metrics
-    filters, since = _filters(request), _since(request)
-    socket = websocket.new_socket()
+    call_id, types = _filters(request)
+    since = request.headers.get("Last-Event-ID") or request.query.get("since") or None
+    socket = websocket.new_socket(max_frame_bytes=websocket.MAX_FRAME_IN_BYTES, heartbeat=websocket.HEARTBEAT_S)
     is_websocket = bool(socket.can_prepare(request))
     if not is_websocket and not server_sent.is_asked_for(request):
         raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1) or Accept: text/event-stream")
-    response = socket if is_websocket else server_sent.new_response()
+    response = socket if is_websocket else web.StreamResponse(headers=server_sent.HEADERS)
 
     def on_too_slow() -> None:
         metrics.event_subscribers_dropped.inc()
@@ -68,13 +55,15 @@ async def events(request: web.Request) -> web.StreamResponse:
 
     # subscribed before the response begins: what happens after it is in the queue
     queue_size = context.config.http.event_queue_size
-    with closing(bus.subscribe(**filters, since=since, max_queued=queue_size)) as subscription:
+    with closing(bus.subscribe(call_id=call_id, types=types, since=since, max_queued=queue_size)) as subscription:
         begin_id = since or bus.last_id
         await response.prepare(request)
         metrics.event_subscribers.set(bus.num_subscribers)
         try:
             if is_websocket:
-                await websocket.serve(request, socket, subscription, on_too_slow=on_too_slow)
+                end = (WSCloseCode.GOING_AWAY, b"the server stops")
+                receiving = websocket.receive_nothing(socket)
+                await websocket.serve(request, socket, subscription, receiving, end=end, on_too_slow=on_too_slow)
             else:
                 await server_sent.serve(
                     request, response, subscription, bus, begin_id=begin_id, on_too_slow=on_too_slow
@@ -101,7 +90,8 @@ async def close_all(
     await asyncio.gather(*closings, return_exceptions=True)
 
 
-def _filters(request: web.Request) -> _Filters:
+def _filters(request: web.Request) -> tuple[str | None, frozenset[str] | None]:
+    """The call and the types of events that are asked for; ``None``: all."""
     call_id = request.query.get("call_id") or None
     if call_id is not None and len(call_id) > MAX_CALL_ID_CHARS:
         raise MalformedRequest(f"call_id has at most {MAX_CALL_ID_CHARS} characters")
@@ -109,8 +99,4 @@ def _filters(request: web.Request) -> _Filters:
     types = frozenset(name for part in text.split(",") if (name := part.strip()))
     if unknown := sorted(types - EVENTS.keys()):
         raise MalformedRequest(f"no event type {unknown[0][:40]!r}; known: {', '.join(EVENTS)}")
-    return {"call_id": call_id, "types": types or None}
-
-
-def _since(request: web.Request) -> str | None:
-    return request.headers.get("Last-Event-ID") or request.query.get("since") or None
+    return call_id, types or None

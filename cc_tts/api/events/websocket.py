@@ -7,15 +7,15 @@ nothing for :data:`SEND_TIMEOUT_S` although events wait. What clients send is th
 
 import asyncio
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from cc_tts.api.http.connections import abort
-from cc_tts.calls.events.bus import Subscription
+from cc_tts.calls.events.outbox import Outbox
 
 HEARTBEAT_S: Final = 20.0
 """A ping is sent this often; a client that does not answer within half of it is disconnected."""
@@ -29,68 +29,70 @@ WRITE_BUFFER_BYTES: Final = 65_536
 
 OPEN_SOCKETS: Final[web.AppKey["weakref.WeakSet[web.WebSocketResponse]"]] = web.AppKey("open_sockets", weakref.WeakSet)
 
-_ENCODER: Final = msgspec.json.Encoder()
 
-
-def new_socket() -> web.WebSocketResponse:
-    """A WebSocket whose handshake is not answered yet."""
+def new_socket(*, max_frame_bytes: int, **options: Any) -> web.WebSocketResponse:
+    """A WebSocket whose handshake is not answered yet. ``options`` are those of ``web.WebSocketResponse``."""
     return web.WebSocketResponse(
-        heartbeat=HEARTBEAT_S,
         timeout=CLOSE_TIMEOUT_S,
-        max_msg_size=MAX_FRAME_IN_BYTES,
+        max_msg_size=max_frame_bytes,
         compress=False,
         writer_limit=WRITE_BUFFER_BYTES,
+        **options,
     )
 
 
 async def serve(
     request: web.Request,
     socket: web.WebSocketResponse,
-    subscription: Subscription,
-    *,
+    outbox: Outbox[Any],
+    receiving: Coroutine[Any, Any, None],
+    *watching: Coroutine[Any, Any, None],
+    end: tuple[WSCloseCode, bytes],
     on_too_slow: Callable[[], None],
 ) -> None:
-    """Send events until the subscription ends or the client closes.
+    """Send what is in ``outbox`` until it ends, and then close with ``end``; or until ``receiving`` ends, since the client
+    has closed. A client that does not read, or for which ``watching`` ends, is closed with 1013 and broken off.
 
     Raises:
         ConnectionError: the client is gone.
     """
     request.app[OPEN_SOCKETS].add(socket)
-    sender = asyncio.create_task(_send_all(socket, subscription))
-    receiver = asyncio.create_task(_receive_all(socket))
+    coroutines = (_send_all(socket, outbox), receiving, *watching)
+    sender, receiver, *_ = tasks = [asyncio.create_task(each) for each in coroutines]
     try:
-        await asyncio.wait({sender, receiver}, return_when=asyncio.FIRST_COMPLETED)
-        if not sender.done():
-            return  # the client closed, or sent too much and was closed
-        is_too_slow = sender.result()
-        if is_too_slow:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if receiver.done():
+            receiver.result()
+        elif sender.done() and not outbox.overflowed:
+            sender.result()
+            code, message = end
+            await socket.close(code=code, message=message, drain=False)
+        else:
             on_too_slow()
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await socket.close(code=WSCloseCode.TRY_AGAIN_LATER, message=b"too slow", drain=False)
             abort(request)
-        else:
-            await socket.close(code=WSCloseCode.GOING_AWAY, message=b"the server stops", drain=False)
     finally:
-        for task in (sender, receiver):
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(sender, receiver, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _send_all(socket: web.WebSocketResponse, subscription: Subscription) -> bool:
-    """Send until the subscription ends; returns whether it ended because the reader is too slow."""
-    async for event in subscription:
-        if subscription.overflowed:
-            return True
+async def _send_all(socket: web.WebSocketResponse, outbox: Outbox[Any]) -> None:
+    """Send until the end, or until the reader is too slow: the outbox then has overflowed."""
+    async for item in outbox:
+        if outbox.overflowed:
+            return
         try:
             async with asyncio.timeout(SEND_TIMEOUT_S):
-                await socket.send_frame(_ENCODER.encode(event), WSMsgType.TEXT)
+                await socket.send_frame(msgspec.json.encode(item), WSMsgType.TEXT)
         except TimeoutError:
-            return True
-    return subscription.overflowed
+            outbox.overflowed = True
+            return
 
 
-async def _receive_all(socket: web.WebSocketResponse) -> None:
+async def receive_nothing(socket: web.WebSocketResponse) -> None:
     """Answer pings and closes; throw the rest away, as long as it is not too much."""
     loop = asyncio.get_running_loop()
     window_start_s, num_frames = loop.time(), 0

@@ -51,8 +51,7 @@ class TokenAuthenticator:
 
     def set_tokens(self, tokens: Sequence[TokenConfig]) -> None:
         """Replace the tokens. A holder's key is the digest of its token and does not depend on the order of the list."""
-        digests = [(_digest(token.token), token.scopes) for token in tokens]
-        self._holders = tuple((digest, Holder(digest.hex(), frozenset(scopes))) for digest, scopes in digests)
+        self._holders = tuple(Holder(_digest(token.token), frozenset(token.scopes)) for token in tokens)
 
     def authenticate(self, request: web.Request, scope: Scope) -> Holder:
         """The holder of the request's token; ``ANYBODY`` where no tokens are configured.
@@ -66,15 +65,13 @@ class TokenAuthenticator:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise Unauthorized("send Authorization: Bearer TOKEN")
-        digest, holder = _digest(token.strip()), None
-        for known, each in self._holders:
-            if hmac.compare_digest(known, digest):
-                holder = each
-        if holder is None:
+        digest = _digest(token.strip())
+        found = [each for each in self._holders if hmac.compare_digest(each.key, digest)]
+        if not found:
             raise Unauthorized("this token is not known")
-        if scope not in holder.scopes:
+        if scope not in found[-1].scopes:
             raise Forbidden(f"the token lacks the scope {scope}")
-        return holder
+        return found[-1]
 
     def check_origin(self, request: web.Request) -> None:
         """Refuse requests of web pages while there are no tokens. Called for every route, with or without a scope.
@@ -101,8 +98,8 @@ def challenge(request: web.Request, status: int) -> str | None:
     return None
 
 
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _check_same_origin(request: web.Request) -> None:

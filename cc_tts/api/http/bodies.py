@@ -32,7 +32,6 @@ JSON: Final = "application/json"
 
 T = TypeVar("T")
 
-_ENCODER: Final = msgspec.json.Encoder()
 _AT: Final = re.compile(r"(?P<what>.*) - at `(?:key` in `)?(?P<path>\$[^`]*)`+", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
@@ -92,7 +91,7 @@ def decode(body: bytes, kind: type[T]) -> T:
 
 def response(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     """``value`` as JSON."""
-    return web.Response(body=_ENCODER.encode(value), status=status, headers=headers, content_type=JSON)
+    return web.Response(body=msgspec.json.encode(value), status=status, headers=headers, content_type=JSON)
 
 
 @contextmanager
@@ -145,12 +144,15 @@ def _explained(message: str, kind: Any) -> ClientError:
         return MalformedRequest.about(FieldError(pointer_to(*names, missing[1]), "this field is needed"))
     if _WRONG_TYPE.match(what):
         return MalformedRequest.about(FieldError(pointer_to(*names), _lower(what)))
-    detail = _lower(what)
-    if invalid := _INVALID_ENUM.fullmatch(what):
-        values = [str(value) for value in _values(_type_at(kind, names))]
-        hint = did_you_mean(invalid[1].strip("'"), values)
-        detail = f"{invalid[1][:MAX_SHOWN_CHARS]} is none of {', '.join(values)}{hint}"
+    invalid = _INVALID_ENUM.fullmatch(what)
+    detail = _none_of(invalid[1], _type_at(kind, names)) if invalid else _lower(what)
     return Unprocessable.about(FieldError(pointer_to(*names), detail))
+
+
+def _none_of(sent: str, kinds: Iterable[Any]) -> str:
+    values = [str(value) for each in kinds if get_origin(each) is Literal for value in get_args(each)]
+    hint = did_you_mean(sent.strip("'"), values)
+    return f"{sent[:MAX_SHOWN_CHARS]} is none of {', '.join(values)}{hint}"
 
 
 def _type_at(kind: Any, names: Sequence[str]) -> list[Any]:
@@ -179,10 +181,6 @@ def _alternatives(kind: Any) -> list[Any]:
 def _fields(kinds: Iterable[Any]) -> list[str]:
     structs = [each for each in kinds if isinstance(each, type) and issubclass(each, msgspec.Struct)]
     return [field.encode_name for each in structs for field in msgspec.structs.fields(each)]
-
-
-def _values(kinds: Iterable[Any]) -> list[Any]:
-    return [value for each in kinds if get_origin(each) is Literal for value in get_args(each)]
 
 
 def _names(path: str) -> list[str]:

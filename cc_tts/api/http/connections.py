@@ -21,7 +21,7 @@ from cc_tts import logs
 from cc_tts.api.http import problems
 from cc_tts.clock import Clock
 from cc_tts.config.schema import HttpConfig
-from cc_tts.errors import MalformedRequest
+from cc_tts.errors import CapacityExceeded, MalformedRequest
 
 SERVER: Final = "cc-tts"
 """The header ``Server``, without versions (RFC 9110 §10.2.4)."""
@@ -43,11 +43,7 @@ _REFUSAL: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n"
     b"Connection: close\r\nContent-Length: %d\r\n\r\n%s"
 )
-_REFUSED_BODY: Final = (
-    b'{"type":"urn:cc-tts:problem:capacity_exceeded","title":"At capacity","status":503,'
-    b'"detail":"too many connections (http.max_connections, http.max_connections_per_source)",'
-    b'"instance":"/","code":"capacity_exceeded"}'
-)
+_REFUSED: Final = CapacityExceeded("too many connections (http.max_connections, http.max_connections_per_source)")
 
 _SILENT: Final = logging.getLogger("cc_tts.api.protocol")
 """What aiohttp logs of unreadable requests quotes header lines, and a header may be a token."""
@@ -288,7 +284,8 @@ def _refuse(accepted: socket.socket) -> None:
     """Answer 503 as far as the socket, which does not block, takes it now, and close it."""
     with suppress(OSError):
         accepted.recv(65_536)  # closing with something unread would discard the response (RFC 1122 §4.2.2.13)
+    body = problems.document(_REFUSED, instance="/")
     with suppress(OSError):
-        accepted.send(_REFUSAL % (len(_REFUSED_BODY), _REFUSED_BODY))
+        accepted.send(_REFUSAL % (len(body), body))
         accepted.shutdown(socket.SHUT_WR)
     accepted.close()

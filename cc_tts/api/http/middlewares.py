@@ -14,7 +14,6 @@ import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -29,7 +28,7 @@ from cc_tts.api.http.idempotency import IdempotencyStore, Key, StoredResponse, c
 from cc_tts.api.http.route import Route
 from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
-from cc_tts.errors import CcTtsError, MalformedRequest, did_you_mean
+from cc_tts.errors import CcTtsError, MalformedRequest, NotFound, did_you_mean
 
 MAX_REQUEST_ID_CHARS: Final = 128
 UNMATCHED: Final = "unmatched"
@@ -96,9 +95,10 @@ async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await handler(request)
     except CcTtsError as error:
         response = problems.response_for(error, instance=request.path)
+    except web.HTTPNotFound:
+        response = problems.response_for(NotFound(about_unknown_path(request.path)), instance=request.path)
     except web.HTTPException as error:
-        not_found = about_unknown_path(request.path) if error.status == HTTPStatus.NOT_FOUND else ""
-        response = problems.response_for_http(error, method=request.method, instance=request.path, not_found=not_found)
+        response = problems.response_for_http(error, method=request.method, instance=request.path)
     except Exception as error:  # the outermost layer
         if isinstance(error, ConnectionError) and is_gone(request):
             return web.Response(status=CLIENT_GONE_STATUS)

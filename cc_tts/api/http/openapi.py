@@ -38,28 +38,15 @@ _RETRY_AFTER: Final = {
 }
 
 
-@ROUTES.add(
-    "GET",
-    "/v1/openapi.json",
-    scope=None,
-    summary="This document",
-    operation_id="getOpenApi",
-    content_types=(JSON,),
-)
-async def openapi_json(request: web.Request) -> web.Response:
+@ROUTES.add("GET", "/v1/openapi.json", scope=None, summary="This document")
+async def get_open_api(request: web.Request) -> web.Response:
     """Send the document that was made when the application was built."""
     return web.Response(body=request.app[DOCUMENT], content_type=JSON)
 
 
 def document(routes: Sequence[Route]) -> dict[str, Any]:
     """The OpenAPI document of ``routes``."""
-    types = {kind for route in routes for kind in (route.body, route.response) if kind is not None}
-    ordered = sorted(types | {problems.Problem}, key=lambda kind: kind.__name__)
-    schemas, components = msgspec.json.schema_components(ordered, ref_template=REF)
-    refs = dict(zip(ordered, schemas, strict=True))
-    for kind in ordered:
-        if names := getattr(kind, "exactly_one", ()):
-            components[kind.__name__]["oneOf"] = [{"required": [name]} for name in names]
+    refs, components = _schemas(routes)
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     for route in routes:
         paths[route.path][route.method.lower()] = _operation(route, refs)
@@ -73,6 +60,17 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _schemas(routes: Sequence[Route]) -> tuple[dict[type[Any], dict[str, Any]], dict[str, Any]]:
+    """References to the schemas of the bodies and responses, and the schemas."""
+    types = {kind for route in routes for kind in (route.body, route.response) if kind is not None}
+    ordered = sorted(types | {problems.Problem}, key=lambda kind: (kind.__name__, kind.__module__))
+    schemas, components = msgspec.json.schema_components(ordered, ref_template=REF)
+    for kind in ordered:
+        if names := getattr(kind, "exactly_one", ()):
+            components[kind.__name__]["oneOf"] = [{"required": [name]} for name in names]
+    return dict(zip(ordered, schemas, strict=True)), components
 
 
 def _operation(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from cc_tts.errors import CcTtsError, ClientError, FieldError, MalformedRequest, NotFound, ServerError
+from cc_tts.errors import CcTtsError, ClientError, FieldError, MalformedRequest, ServerError
 
 CONTENT_TYPE: Final = "application/problem+json"
 TYPE_PREFIX: Final = "urn:cc-tts:problem:"
@@ -61,16 +61,12 @@ class Problem(msgspec.Struct, omit_defaults=True):
     reason: str = ""
 
 
-_ENCODER: Final = msgspec.json.Encoder()
-
-
-def response_for(error: CcTtsError, *, instance: str) -> web.Response:
-    """The response for ``error``, with the headers its status calls for."""
-    status = error.http_status
+def document(error: CcTtsError, *, instance: str) -> bytes:
+    """The problem document for ``error``."""
     problem = Problem(
         type=TYPE_PREFIX + error.code,
         title=error.title,
-        status=status,
+        status=error.http_status,
         detail=_clean(error.detail, MAX_DETAIL_CHARS),
         instance=_clean(instance, MAX_INSTANCE_CHARS),
         code=error.code,
@@ -80,7 +76,13 @@ def response_for(error: CcTtsError, *, instance: str) -> web.Response:
         ),
         reason=_clean(error.detail, MAX_DETAIL_CHARS) if isinstance(error, NotReady) else "",
     )
-    response = web.Response(body=_ENCODER.encode(problem), status=status, content_type=CONTENT_TYPE)
+    return msgspec.json.encode(problem)
+
+
+def response_for(error: CcTtsError, *, instance: str) -> web.Response:
+    """The response for ``error``, with the headers its status calls for."""
+    status = error.http_status
+    response = web.Response(body=document(error, instance=instance), status=status, content_type=CONTENT_TYPE)
     if error.retry_after_s is not None or status in RETRYABLE:
         response.headers["Retry-After"] = str(error.retry_after_s or DEFAULT_RETRY_AFTER_S)
     if isinstance(error, UpgradeRequired):
@@ -93,15 +95,13 @@ def internal_error(*, instance: str) -> web.Response:
     return response_for(CcTtsError("something unexpected happened; the log has the details"), instance=instance)
 
 
-def response_for_http(error: web.HTTPException, *, method: str, instance: str, not_found: str = "") -> web.Response:
-    """The response in place of aiohttp's own plain text. ``not_found`` says more about an unknown path."""
+def response_for_http(error: web.HTTPException, *, method: str, instance: str) -> web.Response:
+    """The response in place of aiohttp's own plain text."""
     match error:
         case web.HTTPMethodNotAllowed():
             response = response_for(MethodNotAllowed(f"{method[:20]} is not possible here"), instance=instance)
             response.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
             return response
-        case web.HTTPNotFound():
-            return response_for(NotFound(not_found or "there is nothing at this path"), instance=instance)
         case web.HTTPExpectationFailed():
             return response_for(ExpectationFailed(), instance=instance)
     if 400 <= error.status < 500:  # noqa: PLR2004 - the client's errors

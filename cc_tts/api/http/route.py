@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from cc_tts.config.schema import Scope
-from cc_tts.errors import CcTtsError
+from cc_tts.errors import CcTtsError, Unprocessable
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler = Callable[..., Awaitable[msgspec.Struct | web.StreamResponse]]
@@ -19,13 +19,29 @@ Handler = Callable[..., Awaitable[msgspec.Struct | web.StreamResponse]]
 H = TypeVar("H", bound=Handler)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Query:
-    """A query parameter. ``schema`` is its JSON Schema."""
+    """A query parameter: any text, or one of ``choices``."""
 
     name: str
     description: str
-    schema: dict[str, Any]
+    choices: tuple[str, ...] = ()
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Its JSON Schema."""
+        return {"type": "string", "enum": self.choices} if self.choices else {"type": "string"}
+
+    def choice(self, request: web.Request, *, default: str) -> str:
+        """What the request chooses.
+
+        Raises:
+            Unprocessable: it is none of the choices.
+        """
+        chosen = request.query.get(self.name, default)
+        if chosen not in self.choices:
+            raise Unprocessable(f"{self.name} is {' or '.join(self.choices)}")
+        return chosen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """``GET /v1/calls/{id}/media``: the audio of a call, to and from a client, over a WebSocket."""
 
-from typing import Any, Final, TypeVar, cast, get_args
+from typing import Any, Final, cast, get_args
 
 from aiohttp import web
 
@@ -20,34 +20,20 @@ from cc_tts.calls.audio.stream import MediaStream
 from cc_tts.config.schema import MediaDialect
 from cc_tts.errors import CapacityExceeded, Unprocessable
 
-T = TypeVar("T", bound=str)
-
-RATES: Final = ("8000", "16000")
-DIALECTS: Final[tuple[MediaDialect, ...]] = get_args(MediaDialect)
-DIRECTIONS: Final[tuple[MediaDirection, ...]] = get_args(MediaDirection)
-QUERY: Final = (
-    Query(
-        name="direction",
-        description="in: the caller; out: what we send; both: the two as channels; talk: in, and what the client sends is "
-        "played, for which the token needs the scope talk besides listen.",
-        schema={"type": "string", "enum": list(DIRECTIONS), "default": "in"},
-    ),
-    Query(
-        name="rate",
-        description="Hz, of both ways.",
-        schema={"type": "string", "enum": list(RATES), "default": "8000"},
-    ),
-    Query(
-        name="dialect",
-        description="twilio: the messages are those of Twilio Media Streams, at 8000 Hz.",
-        schema={"type": "string", "enum": list(DIALECTS), "default": "cc-tts"},
-    ),
-    Query(
-        name="on_close",
-        description="When the socket closes, what was not played is played (end), or dropped (clear).",
-        schema={"type": "string", "enum": ["end", "clear"], "default": "end"},
-    ),
+_DIRECTION: Final = Query(
+    "direction",
+    "in: the caller; out: what we send; both: the two as channels; talk: in, and what the client sends is played, for which "
+    "the token needs the scope talk besides listen.",
+    get_args(MediaDirection),
 )
+_RATE: Final = Query("rate", "Hz, of both ways.", ("8000", "16000"))
+_DIALECT: Final = Query(
+    "dialect", "twilio: the messages are those of Twilio Media Streams, at 8000 Hz.", get_args(MediaDialect)
+)
+_ON_CLOSE: Final = Query(
+    "on_close", "When the socket closes, what was not played is played (end), or dropped (clear).", ("end", "clear")
+)
+QUERY: Final = (_DIRECTION, _RATE, _DIALECT, _ON_CLOSE)
 
 ROUTES: Final = RouteTable("Calls")
 
@@ -58,29 +44,22 @@ log = logs.get(__name__)
     "GET",
     "/v1/calls/{id}/media",
     scope="listen",
-    operation_id="streamMedia",
     status=101,
     content_types=(),
     query=QUERY,
     errors=(*ON_A_CALL, UpgradeRequired, CapacityExceeded, Unprocessable),
     streams=True,
 )
-async def media_stream(request: web.Request) -> web.StreamResponse:
+async def stream_media(request: web.Request) -> web.StreamResponse:
     """The audio of a call over a WebSocket."""
     context, call = request.app[CONTEXT], call_of(request)
-    direction = _choice(request, "direction", DIRECTIONS)
+    direction = cast("MediaDirection", _DIRECTION.choice(request, default="in"))
     dialect = _dialect(request)
-    clears = _choice(request, "on_close", ("end", "clear")) == "clear"
+    clears = _ON_CLOSE.choice(request, default="end") == "clear"
     if direction == "talk":
         request.app[auth.AUTHENTICATOR].authenticate(request, "talk")
     media = context.config.media
-    socket = web.WebSocketResponse(
-        autoping=False,
-        timeout=websocket.CLOSE_TIMEOUT_S,
-        max_msg_size=media.max_frame_bytes,
-        compress=False,
-        writer_limit=websocket.WRITE_BUFFER_BYTES,
-    )
+    socket = websocket.new_socket(max_frame_bytes=media.max_frame_bytes, autoping=False)
     if not socket.can_prepare(request):
         raise UpgradeRequired("open this path with a WebSocket handshake (RFC 6455 §4.1)")
     outbox = Outbox(media.max_queued_ms, context.metrics.call_audio_dropped.labels(where="client"))
@@ -110,18 +89,9 @@ async def media_stream(request: web.Request) -> web.StreamResponse:
 
 
 def _dialect(request: web.Request) -> Dialect:
-    rate_hz = int(_choice(request, "rate", RATES))
-    if _choice(request, "dialect", DIALECTS) == "cc-tts":
+    rate_hz = int(_RATE.choice(request, default="8000"))
+    if _DIALECT.choice(request, default="cc-tts") == "cc-tts":
         return OwnDialect(rate_hz)
     if rate_hz != twilio.RATE_HZ:
         raise Unprocessable(f"dialect=twilio has {twilio.RATE_HZ} Hz")
     return twilio.TwilioDialect()
-
-
-def _choice(request: web.Request, name: str, choices: tuple[T, ...]) -> T:
-    """A query parameter; the first choice if it is left out."""
-    asked = request.query.get(name, choices[0])
-    for choice in choices:
-        if choice == asked:
-            return choice
-    raise Unprocessable(f"{name} is {', '.join(choices[:-1])} or {choices[-1]}")

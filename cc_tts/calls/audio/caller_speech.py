@@ -126,13 +126,7 @@ class CallerSpeech:
         utterance = hold.utterance
         from_ms = _word_begin_ms(utterance)
         self._let_go(utterance.id, from_ms)
-        self._call.publish(
-            types.SpeakResumed(
-                utterance_id=utterance.id,
-                client_state=utterance.client_state,
-                played_ms=round(from_ms, 1),
-            )
-        )
+        self._call.publish(types.SpeakResumed(**utterance.event_fields, played_ms=round(from_ms, 1)))
         self.refresh()
         return True
 
@@ -168,6 +162,8 @@ class CallerSpeech:
                 at_ms=round(ms_between(self._established_ns, onset_ns), 1),
             )
         )
+        for stream in tuple(self._call.media_streams):
+            stream.on_speech(speech.id, onset_ns, begins=True)
         if self._hold is not None:
             self._cancel_timer()
         else:
@@ -185,12 +181,7 @@ class CallerSpeech:
         self._hold = _Hold(queue[0], policy, speech.id, onset_ns, self._services.clock.now_ns())
         self._set_paused(paused=True)
         self._call.publish(
-            types.SpeakPaused(
-                utterance_id=queue[0].id,
-                client_state=queue[0].client_state,
-                speech_id=speech.id,
-                played_ms=round(queue[0].played_ms, 1),
-            )
+            types.SpeakPaused(**queue[0].event_fields, speech_id=speech.id, played_ms=round(queue[0].played_ms, 1))
         )
         self.refresh()
 
@@ -205,6 +196,8 @@ class CallerSpeech:
             return
         duration_ms = ms_between(speech.onset_ns, end_ns)
         self._call.publish(types.CallSpeechStopped(speech_id=speech.id, duration_ms=round(duration_ms, 1)))
+        for stream in tuple(self._call.media_streams):
+            stream.on_speech(speech.id, end_ns, begins=False)
         hold = self._hold
         if hold is None:
             self._cancel_timer()

@@ -54,6 +54,24 @@ class MediaDtmf(MediaMessage, frozen=True, kw_only=True, tag="dtmf"):
     duration_ms: int
 
 
+class MediaSpeechStarted(MediaMessage, frozen=True, kw_only=True, tag="speech.started"):
+    """The caller speaks, on a call whose prompts speech may interrupt."""
+
+    speech_id: str
+    at_ms: Annotated[
+        Milliseconds, Meta(description="Where it began in the caller's audio of this stream, milliseconds.")
+    ]
+
+
+class MediaSpeechStopped(MediaMessage, frozen=True, kw_only=True, tag="speech.stopped"):
+    """The caller stopped speaking; sent after `vad.silence_ms` of silence."""
+
+    speech_id: str
+    at_ms: Annotated[
+        Milliseconds, Meta(description="Where it ended in the caller's audio of this stream, milliseconds.")
+    ]
+
+
 class MediaPaused(MediaMessage, frozen=True, kw_only=True, tag="paused"):
     """So much audio waits to be played that the client should send no more; twice as much is dropped."""
 
@@ -117,6 +135,8 @@ MESSAGES: Final = (
     MediaStart,
     FramesDropped,
     MediaDtmf,
+    MediaSpeechStarted,
+    MediaSpeechStopped,
     MediaPaused,
     MediaResumed,
     MediaSpeakStarted,

@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, Protocol
 from cc_tts.audio import PTIME_MS
 from cc_tts.calls.audio.frames import FrameShaper, Interleaver
 from cc_tts.calls.audio.hub import AudioBlock
-from cc_tts.calls.audio.messages import HEARD, MediaDirection, MediaDtmf, MediaMessage, MediaStart, MediaStop
+from cc_tts.calls.audio.messages import (
+    HEARD,
+    MediaDirection,
+    MediaDtmf,
+    MediaMessage,
+    MediaSpeechStarted,
+    MediaSpeechStopped,
+    MediaStart,
+    MediaStop,
+)
 from cc_tts.calls.audio.talk import Talk
 from cc_tts.calls.call_state import CallState
+from cc_tts.clock import ms_between
 from cc_tts.errors import CapacityExceeded, WrongState
 from cc_tts.ua.messages import AudioDirection
 
@@ -64,6 +74,8 @@ class MediaStream:
         heard = HEARD[direction]
         line_rate_hz = call.services.config.rtp.clock_rate_hz
         self._shapers = {each: FrameShaper(line_rate_hz, rate_hz) for each in heard}
+        self._begun_ns: int | None = None
+        """When the first frame of the caller was handled."""
         self._interleaver = Interleaver(rate_hz) if interleaves and len(heard) > 1 else None
         self.talk: Talk | None = None
         if direction == "talk":
@@ -103,6 +115,14 @@ class MediaStream:
         """The caller pressed a key."""
         self._sink.message(MediaDtmf(digit=digit, duration_ms=duration_ms))
 
+    def on_speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:
+        """The caller began to speak then, or stopped."""
+        if self._begun_ns is None:
+            return
+        kind = MediaSpeechStarted if begins else MediaSpeechStopped
+        at_ms = max(0.0, ms_between(self._begun_ns, at_ns))
+        self._sink.message(kind(speech_id=speech_id, at_ms=round(at_ms, 1)))
+
     def on_call_ended(self, reason: str) -> None:
         """The call is over."""
         self._sink.message(MediaStop(reason=reason))
@@ -110,6 +130,8 @@ class MediaStream:
 
     def _on_audio(self, block: AudioBlock) -> None:
         for at_ns, frame in self._shapers[block.direction].frames(block):
+            if self._begun_ns is None and block.direction == "in":
+                self._begun_ns = at_ns
             if self._interleaver is None:
                 self._sink.audio(block.direction, frame)
             else:

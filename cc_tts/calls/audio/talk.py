@@ -220,7 +220,8 @@ class Talk:
         cause, played_ms = utterance.completion_cause, round(utterance.played_ms, 1)
         assert cause is not None
         if cause in (CompletionCause.NORMAL, CompletionCause.ERROR):
-            error = UNSET if cause is CompletionCause.NORMAL else utterance.error_code or EngineFailed.code
+            failed = utterance.error.code if utterance.error is not None else EngineFailed.code
+            error = UNSET if cause is CompletionCause.NORMAL else failed
             self._send(
                 MediaSpeakComplete(utterance_id=utterance.id, completion_cause=cause, played_ms=played_ms, error=error)
             )

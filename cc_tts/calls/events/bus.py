@@ -1,20 +1,18 @@
 """Events to clients: one envelope, a gapless sequence number a call, subscribers that cannot slow the server down."""
 
-import asyncio
 import re
 import secrets
 from collections import Counter, deque
-from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
+from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.events.types import EventData
 from cc_tts.clock import Clock
 from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest
 
-EVENTS_A_TURN: Final = 50
 MAX_EVENT_ID_CHARS: Final = 40
 _EVENT_ID: Final = re.compile(r"evt_([0-9a-f]{8})_(0|[1-9][0-9]{0,18})")
 
@@ -33,73 +31,31 @@ class Event(msgspec.Struct, frozen=True):
     node: Annotated[str, Meta(description="The server it happened on (`server.node`).")] = ""
 
 
-class Subscription:
-    """One reader's bounded queue. When it is full the reader is too slow: the subscription ends with ``overflowed``.
-    Events from before it was opened do not count.
-    """
+class Subscription(Outbox[Event]):
+    """The events for one reader that its filters let through, after those that it has missed."""
 
-    def __init__(self, bus: "EventBus", *, call_id: str | None, types: frozenset[str] | None, max_queued: int) -> None:
+    def __init__(
+        self,
+        bus: "EventBus",
+        missed: list[Event],
+        *,
+        call_id: str | None,
+        types: frozenset[str] | None,
+        max_queued: int,
+    ) -> None:
         self._bus = bus
         self._call_id = call_id
         self._types = types
-        self._max_queued = max_queued
-        self._queue: deque[Event] = deque()
-        self._num_earlier = self._num_taken = 0
-        self._wake = asyncio.Event()
-        self._closed = False
-        self.overflowed = False
+        super().__init__(max_queued, filter(self.wants, missed))
 
-    def catch_up(self, events: list[Event]) -> None:
-        """Queue events from before it was opened; called once by the bus."""
-        self._queue.extend(event for event in events if self._wants(event))
-        self._num_earlier = len(self._queue)
-
-    def offer(self, event: Event) -> None:
-        """Queue an event if the filters let it through; called by the bus."""
-        if not self._wants(event):
-            return
-        if len(self._queue) - self._num_earlier < self._max_queued:
-            self._queue.append(event)
-            self._wake.set()
-        else:
-            self.overflowed = True
-            self.close()
+    def wants(self, event: Event) -> bool:
+        """Whether the filters let an event through."""
+        return self._call_id in (None, event.call_id) and (self._types is None or event.type in self._types)
 
     def close(self) -> None:
-        """Stop receiving; the iteration ends after what is queued. Safe to call twice."""
-        self._closed = True
+        """Stop receiving."""
+        super().close()
         self._bus.forget(self)
-        self._wake.set()
-
-    @property
-    def has_queued(self) -> bool:
-        """Whether an event waits to be taken."""
-        return bool(self._queue)
-
-    async def wait(self) -> bool:
-        """Wait for an event; returns whether there is one: the subscription is over if not. Other tasks get their turn
-        after every :data:`EVENTS_A_TURN` events.
-        """
-        if self._num_taken >= EVENTS_A_TURN:
-            self._num_taken = 0
-            await asyncio.sleep(0)
-        while not self._queue and not self._closed:
-            self._wake.clear()
-            await self._wake.wait()
-        return bool(self._queue)
-
-    def take(self) -> Event:
-        """The oldest event that is queued, if :meth:`wait` says that there is one."""
-        self._num_earlier = max(0, self._num_earlier - 1)
-        self._num_taken += 1
-        return self._queue.popleft()
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        while await self.wait():
-            yield self.take()
-
-    def _wants(self, event: Event) -> bool:
-        return self._call_id in (None, event.call_id) and (self._types is None or event.type in self._types)
 
 
 class EventBus:
@@ -147,8 +103,7 @@ class EventBus:
         missed = [] if since is None else self._after(since)
         if len(self._subscribers) >= self._max_subscribers:
             raise CapacityExceeded("as many event subscribers as http.max_event_subscribers allows", retry_after_s=5)
-        subscription = Subscription(self, call_id=call_id, types=types, max_queued=max_queued)
-        subscription.catch_up(missed)
+        subscription = Subscription(self, missed, call_id=call_id, types=types, max_queued=max_queued)
         self._subscribers.add(subscription)
         return subscription
 
@@ -167,7 +122,8 @@ class EventBus:
         )
         self._history.append(event)
         for subscription in tuple(self._subscribers):
-            subscription.offer(event)
+            if subscription.wants(event):
+                subscription.put(event)
         return event
 
     def forget_call(self, call_id: str) -> None:

@@ -16,8 +16,8 @@ Runs on: the event loop.
 import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from msgspec import UNSET
 
@@ -39,7 +39,7 @@ from cc_tts.calls.text_stream.messages import (
 )
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, Utterance, WordReader
 from cc_tts.clock import ms_between
-from cc_tts.errors import CapacityExceeded, EngineFailed, TextTooLong, UserAgentUnavailable, WrongState
+from cc_tts.errors import CapacityExceeded, TextTooLong, UserAgentUnavailable, WrongState
 from cc_tts.speech.growing.text import GrowingText
 from cc_tts.speech.prompt import GrowingContent, Prompt, TextContent, text_of
 from cc_tts.text.segments import Segmenting
@@ -180,32 +180,31 @@ class TextStream:
     # --- of the utterances -----------------------------------------------------------------------------------------
 
     def on_started(self, utterance: Utterance) -> None:
-        """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
+        """The first frame that carries speech was sent."""
         live = self._live[utterance.id]
         if live.growing.voice is not None:
             utterance.voice, utterance.engine = live.growing.voice.id, live.growing.voice.engine
         assert utterance.first_speech_ns is not None
         self._send(
             StreamSpeakStarted(
-                utterance_id=utterance.id,
-                client_state=utterance.client_state,
+                **utterance.event_fields,
                 time_to_first_audio_ms=utterance.time_to_first_audio_ms,
                 time_from_first_token_ms=ms_between(live.first_token_ns, utterance.first_speech_ns),
             )
         )
 
     def on_progress(self, utterance: Utterance, marks: Sequence[tuple[str, float]]) -> None:
-        """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
+        """More of it was played, and these marks were reached: the name and the place in the audio, ms."""
         live = self._live[utterance.id]
         live.num_marks -= len(marks)
         if self._has_words and (words := live.words.take()):
             told = [StreamWord(text=each.text, start_ms=each.start_ms, end_ms=each.end_ms) for each in words]
-            self._send(Words(words=told, **_names(utterance)))
+            self._send(Words(words=told, **utterance.event_fields))
         for name, at_ms in marks:
-            self._send(MarkReached(name=name, played_ms=round(at_ms, 1), **_names(utterance)))
+            self._send(MarkReached(name=name, played_ms=round(at_ms, 1), **utterance.event_fields))
 
     def on_complete(self, utterance: Utterance) -> None:
-        """See :class:`cc_tts.calls.utterance.UtteranceWatcher`."""
+        """Nothing more will be heard of it; its text is forgotten after this."""
         live, utterance.watcher = self._live.pop(utterance.id), None
         if live is self._open:
             self._open = None
@@ -269,20 +268,16 @@ class TextStream:
             self._send(Resumed())
 
 
+@dataclass(slots=True)
 class _Live:
     """One utterance of a stream that is not complete."""
 
-    def __init__(self, utterance: Utterance, growing: GrowingText, words: WordReader) -> None:
-        self.utterance = utterance
-        self.growing = growing
-        self.words = words
-        self.first_token_ns = 0
-        self.num_marks = 0
-        """That were not reached."""
-
-
-def _names(utterance: Utterance) -> dict[str, Any]:
-    return {"utterance_id": utterance.id, "client_state": utterance.client_state}
+    utterance: Utterance
+    growing: GrowingText
+    words: WordReader
+    first_token_ns: int = 0
+    num_marks: int = 0
+    """That were not reached."""
 
 
 def _final_message(utterance: Utterance) -> StreamMessage:
@@ -290,13 +285,15 @@ def _final_message(utterance: Utterance) -> StreamMessage:
     cause, spoken = utterance.completion_cause, utterance.spoken_text
     assert cause is not None
     pending = text_of(utterance.prompt.content).removeprefix(spoken)
-    fields = _names(utterance) | {"spoken_text": spoken, "played_ms": round(utterance.played_ms, 1)}
+    fields = utterance.event_fields | {"spoken_text": spoken, "played_ms": round(utterance.played_ms, 1)}
     match cause:
         case CompletionCause.NORMAL:
             return StreamSpeakComplete(completion_cause=cause, **fields)
         case CompletionCause.ERROR:
-            error = utterance.error_code or EngineFailed.code
-            return StreamSpeakComplete(completion_cause=cause, error=error, pending_text=pending, **fields)
+            assert utterance.error is not None
+            return StreamSpeakComplete(
+                completion_cause=cause, error=utterance.error.code, pending_text=pending, **fields
+            )
         case CompletionCause.CALL_ENDED:
             return StreamSpeakInterrupted(by="call_ended", pending_text=pending, **fields)
     return StreamSpeakInterrupted(by=utterance.interrupted_by or "stop", pending_text=pending, **fields)

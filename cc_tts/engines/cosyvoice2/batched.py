@@ -1,4 +1,4 @@
-"""The batched engine as a worker drives it: loads, warms up, measures, and then is :class:`Engine`, step by step.
+"""How the engine of a worker is made: loaded, warmed up, measured.
 
 Runs on: the thread that owns the device.
 """
@@ -20,7 +20,6 @@ from cc_tts.engines.cosyvoice2.engine.engine import Engine
 from cc_tts.engines.cosyvoice2.model.loader import (
     LANGUAGES,
     TOKENIZER_FOLDER,
-    DtypePolicy,
     SpeechModel,
     check_weights,
     load_networks,
@@ -40,9 +39,8 @@ from cc_tts.engines.cosyvoice2.runners.memory_plan import (
 from cc_tts.engines.cosyvoice2.runners.runner import COARSENESS, ModelRunner, OutOfDeviceMemory
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.text_front import TextFront
-from cc_tts.engines.stepped import EngineLoad, StepOut, StreamDone, StreamRequest
-from cc_tts.errors import ConfigError, EngineFailed, Unprocessable
-from cc_tts.voices.inline_ipa import without_pronunciations
+from cc_tts.engines.stepped import StreamDone, StreamRequest
+from cc_tts.errors import ConfigError, EngineFailed
 from cc_tts.voices.voice import Voice
 
 NUM_POSITIONS: Final = 1024  # of a slot of the language model: 8 s of reference with its words, a text, 24 s of speech
@@ -50,8 +48,6 @@ CALIBRATION_TEXT: Final = "This sentence is only said to find out how long it ta
 CALIBRATION_PIECES: Final = 3
 CALIBRATION_TOKENS: Final = 125  # of speech, at most, in the text above
 MAX_CALIBRATION_STEPS: Final = 2000
-MIN_SPEED: Final = 0.5
-MAX_SPEED: Final = 2.0
 
 log = logs.get(__name__)
 
@@ -62,7 +58,7 @@ class BatchedConfig:
 
     engine: EngineConfig
     device: torch.device
-    policy: DtypePolicy | None = None
+    dtype: torch.dtype | None = None  # of language model and flow; None: what suits the device
     num_threads: int = 0  # of torch; 0: as it is
     memory_bytes: int = 0  # for the flow's pages; 0: what the device has left
     graphs: bool = True
@@ -71,8 +67,8 @@ class BatchedConfig:
     calibration_rows: tuple[int, ...] = (1,)  # how many streams are spoken at a time to measure the stages
 
 
-class BatchedEngine:
-    """See :class:`cc_tts.engines.stepped.SteppedEngine`."""
+class BatchedLoader:
+    """See :class:`cc_tts.engines.stepped.EngineLoader`."""
 
     def __init__(
         self,
@@ -87,8 +83,6 @@ class BatchedEngine:
         self._config = config
         self._clock = clock or MonotonicClock()
         self._speakers: Mapping[str, Speaker] = {}
-        self._loaded: Engine | None = None
-        self.runner: ModelRunner | None = None
         self.costs = StageCosts()
 
     @property
@@ -101,7 +95,7 @@ class BatchedEngine:
         """What every voice speaks besides its own."""
         return LANGUAGES
 
-    def load(self, on_progress: Callable[[str], None]) -> None:
+    def load(self, on_progress: Callable[[str], None]) -> Engine | None:
         """Load the voices and the networks, allocate, warm up, measure. Raises ``CcTtsError`` for what cannot be used."""
         config = self._config
         if config.num_threads:
@@ -111,9 +105,9 @@ class BatchedEngine:
         if config.checks_only:
             check_weights(self._model_dir)
             TextTokenizer.from_directory(self._model_dir / TOKENIZER_FOLDER)
-            return
+            return None
         model, tokenizer = load_networks(
-            self._model_dir, device=config.device, policy=config.policy, on_share=_in_tenths(on_progress)
+            self._model_dir, device=config.device, dtype=config.dtype, on_share=_in_tenths(on_progress)
         )
         for speaker in self._speakers.values():
             speaker.check_fits(model.lm.config, model.flow.config)
@@ -123,8 +117,11 @@ class BatchedEngine:
             tokenizer, self._speakers, speech_ids=model.lm.config.speech_ids, num_positions=config.num_positions
         )
         self._calibrate(runner, front, engine_config, on_progress)
-        self.runner = runner
-        self._loaded = Engine(runner, front, self.costs, engine_config, clock=self._clock)
+        return self._engine(runner, front, self.costs, engine_config)
+
+    def _engine(self, runner: ModelRunner, front: TextFront, costs: StageCosts, config: EngineConfig) -> Engine:
+        voice_id = next(iter(self._speakers))
+        return Engine(runner, front, costs, config, typical_voice=voice_id, clock=self._clock)
 
     def _warm_runner(
         self, model: SpeechModel, tokenizer: TextTokenizer, on_progress: Callable[[str], None]
@@ -219,57 +216,11 @@ class BatchedEngine:
                 continue
             on_progress(f"measuring {number}/{len(rows)}")
             for costs, num_pieces in ((StageCosts(), 1), (self.costs, CALIBRATION_PIECES)):
-                engine = Engine(runner, front, costs, replace(config, admits_all=True), clock=self._clock)
+                engine = self._engine(runner, front, costs, replace(config, admits_all=True))
                 try:
                     _rehearse(engine, voice_id, num_rows, num_pieces)
                 finally:
                     engine.close()
-
-    def open(self, request: StreamRequest) -> None:
-        """Begin a stream; ``Unprocessable`` if its speed is out of bounds."""
-        check_speed(request.speed)
-        self._engine.open(request)
-
-    def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
-        """Append a text chunk; of a pronunciation the words are spoken."""
-        self._engine.push(stream_id, without_pronunciations(text), text_chunk_index)
-
-    def end(self, stream_id: int) -> None:
-        """No more text will come."""
-        self._engine.end(stream_id)
-
-    def cancel(self, stream_id: int) -> None:
-        """Free all that the stream holds."""
-        self._engine.cancel(stream_id)
-
-    def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
-        """The listener's side reports."""
-        self._engine.taken(stream_id, taken_ms, ahead_ms)
-
-    def step(self) -> Sequence[StepOut]:
-        """One round for whoever is most urgent."""
-        return self._engine.step()
-
-    @property
-    def has_work(self) -> bool:
-        """Whether :meth:`step` would do something."""
-        return self._engine.has_work
-
-    def load_report(self) -> EngineLoad:
-        """How busy it is."""
-        return self._engine.load_report(next(iter(self._speakers)))
-
-    def close(self) -> None:
-        """Free everything."""
-        if self._loaded is not None:
-            self._loaded.close()
-        self._loaded = self.runner = None
-
-    @property
-    def _engine(self) -> Engine:
-        if self._loaded is None:
-            raise EngineFailed("the engine is not loaded")
-        return self._loaded
 
 
 def _in_tenths(on_progress: Callable[[str], None]) -> Callable[[float], None]:
@@ -311,9 +262,3 @@ def _rehearse(engine: Engine, voice_id: str, num_rows: int, num_pieces: int) -> 
         if all(count <= 0 for count in left.values()):
             return
     raise EngineFailed("the rehearsal does not come to an end")
-
-
-def check_speed(speed: float) -> None:
-    """Raise ``Unprocessable`` if ``speed`` is out of bounds."""
-    if not MIN_SPEED <= speed <= MAX_SPEED:
-        raise Unprocessable(f"a speed of {speed} is not between {MIN_SPEED} and {MAX_SPEED}")

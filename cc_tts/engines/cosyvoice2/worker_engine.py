@@ -11,16 +11,20 @@ from typing import Final
 import torch
 
 from cc_tts import logs
-from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedEngine
+from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedLoader
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, dtype_policy
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker, built_in_speakers, enrolled_speakers
-from cc_tts.engines.stepped import SteppedEngine
+from cc_tts.engines.stepped import EngineLoader
 from cc_tts.engines.worker.messages import WorkerSettings
 from cc_tts.errors import ConfigError
 from cc_tts.voices.library import VoiceLibrary
 
-_DTYPES: Final = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES: Final[Mapping[str, torch.dtype | None]] = {
+    "auto": None,
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
 
 CUDA_GUARD_MS: Final = 60.0
 CPU_GUARD_MS: Final = 250.0
@@ -34,8 +38,8 @@ CPU_CALIBRATION_ROWS: Final = (1, 2)
 log = logs.get(__name__)
 
 
-def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
-    """Build the engine, not yet loaded. Raises ``ConfigError`` when the device cannot be used."""
+def make_loader(settings: WorkerSettings) -> EngineLoader:
+    """What loads the engine. Raises ``ConfigError`` when the device cannot be used."""
     tts = settings.tts
     device = choose_device(settings.device)
     check_build(device)
@@ -54,14 +58,14 @@ def make_worker_engine(settings: WorkerSettings) -> SteppedEngine:
             admits_all=settings.purpose == "say",
         ),
         device=device,
-        policy=choose_policy(device, tts.dtype),
+        dtype=DTYPES[tts.dtype],
         num_threads=1 if is_cuda else tts.num_threads,
         memory_bytes=tts.state_memory_bytes,
         graphs=tts.graphs,
         checks_only=settings.purpose == "check",
         calibration_rows=() if settings.purpose == "say" else calibration_rows,  # nobody is refused there
     )
-    return BatchedEngine(model_dir, lambda: load_speakers(model_dir, voices_dir), config)
+    return BatchedLoader(model_dir, lambda: load_speakers(model_dir, voices_dir), config)
 
 
 def choose_device(wanted: str) -> torch.device:
@@ -102,13 +106,6 @@ def _runs_on(arch: str, major: int, minor: int) -> bool:
     if kind == "compute":  # compiled by the driver for what is newer
         return built <= (major, minor)
     return built[0] == major and built[1] <= minor and (digits[-1].isdigit() or built[1] == minor)
-
-
-def choose_policy(device: torch.device, dtype: str) -> DtypePolicy:
-    """The types to compute in: those that suit the device, or ``dtype`` for language model and flow."""
-    if dtype == "auto":
-        return dtype_policy(device)
-    return DtypePolicy(llm=_DTYPES[dtype], flow=_DTYPES[dtype])
 
 
 def load_speakers(model_dir: Path, voices_dir: Path | None) -> Mapping[str, Speaker]:

@@ -83,8 +83,8 @@ class _Stream:
 
 
 class OnnxEngine:
-    """See :class:`cc_tts.engines.stepped.SteppedEngine`. ``wake`` is called from a synthesis thread when :meth:`step` has
-    something to give out.
+    """See :class:`cc_tts.engines.stepped.SteppedEngine`; loads itself. ``wake`` is called from a synthesis thread when
+    :meth:`step` has something to give out.
     """
 
     languages: tuple[str, ...] = ()
@@ -112,14 +112,14 @@ class OnnxEngine:
         self._num_underruns = 0
         self.voices: tuple[Voice, ...] = ()
 
-    def load(self, on_progress: Callable[[str], None]) -> None:
+    def load(self, on_progress: Callable[[str], None]) -> "OnnxEngine | None":
         """Find the voices, load and warm each; raises ``ConfigError`` if there is none, or the file of one is damaged."""
         found = self._find_voices(Path(self._tts.voices_dir) if self._tts.voices_dir else None)
         if not found:
             raise ConfigError("there is no voice: put Piper voices (*.onnx with *.onnx.json) into tts.voices_dir")
         self.voices = tuple(each.voice for each in found)
         if self._purpose == "check":
-            return
+            return None
         levelled = []
         for number, each in enumerate(found, 1):
             on_progress(f"loading {each.voice.id}, {number}/{len(found)}")
@@ -131,6 +131,7 @@ class OnnxEngine:
             thread = threading.Thread(target=self._work, name=f"synthesis {number}", daemon=True)
             self._threads.append(thread)
             thread.start()
+        return self
 
     def _measured(self, synthesiser: Synthesiser) -> tuple[_Cost, float | None]:
         """Warm a voice up; returns what it costs and its level, dBFS."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from cc_tts import logs
 from cc_tts.clock import MonotonicClock, ms_between
-from cc_tts.engines.stepped import DeviceLost, EngineLoad, SteppedEngine
+from cc_tts.engines.stepped import DeviceLost, EngineLoad, EngineLoader
 from cc_tts.engines.worker.loop import WAKE, Inbox, WorkerLoop
 from cc_tts.engines.worker.messages import TO_WORKER, EngineDescription, WorkerSettings
 from cc_tts.errors import CcTtsError, ProcessFailed
@@ -51,28 +51,29 @@ def main() -> int:
             inbox: Inbox = queue.SimpleQueue()
             reader = threading.Thread(target=_read, args=(channel, inbox, loaded), name="reader", daemon=True)
             reader.start()  # before torch is imported, which may take longer than anybody waits for an end
-            engine = _engine(settings, wake=lambda: inbox.put(WAKE))
-            loop = WorkerLoop(engine, channel, clock=clock, inbox=inbox)
+            loader = _loader(settings, wake=lambda: inbox.put(WAKE))
 
             def report(what: str) -> None:
                 log.info("loading", what=what, ms=round(ms_between(started_ns, clock.now_ns())))
                 channel.send(Starting(what))
 
-            engine.load(report)
+            engine = loader.load(report)
         except Exception as error:  # noqa: BLE001 - whatever torch throws, the reason must reach the operator
             detail = error.detail if isinstance(error, CcTtsError) else f"{type(error).__name__}: {error}"
             log.error("worker_cannot_start", detail=detail)
             with contextlib.suppress(ProcessFailed):
                 channel.send(StartFailed(detail=detail[:MAX_REASON_CHARS]))
             return child.EXIT_NO_START
-        if settings.purpose == "check":
-            _describe(channel, engine)
+        if engine is None:
+            _describe(channel, loader)
             channel.send(EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0))
             reader.join()  # it ends the process when the server has what it wants to know
-        log.info("loaded", num_voices=len(engine.voices), ms=ms_between(started_ns, clock.now_ns()))
+            return child.EXIT_SERVER_GONE
+        loop = WorkerLoop(engine, channel, clock=clock, inbox=inbox)
+        log.info("loaded", num_voices=len(loader.voices), ms=ms_between(started_ns, clock.now_ns()))
         signal.signal(signal.SIGTERM, lambda *_: loop.stop())  # before, it ends the process at once
         loaded.set()
-        _describe(channel, engine)
+        _describe(channel, loader)
         loop.turn(wait=False)  # the first report
         if not loop.run():
             return child.EXIT_SERVER_GONE
@@ -89,26 +90,25 @@ def main() -> int:
     return 0
 
 
-def _engine(settings: WorkerSettings, *, wake: Callable[[], None]) -> SteppedEngine:
-    """The engine that ``tts.engine`` names; ``wake`` is for one with threads of its own."""
+def _loader(settings: WorkerSettings, *, wake: Callable[[], None]) -> EngineLoader:
+    """Of the engine that ``tts.engine`` names; ``wake`` is for one with threads of its own."""
     if settings.tts.engine == "onnx":
         from cc_tts.engines.onnx.engine import OnnxEngine
 
         return OnnxEngine(settings, clock=MonotonicClock(), wake=wake)
     try:
-        from cc_tts.engines.cosyvoice2.worker_engine import make_worker_engine
+        from cc_tts.engines.cosyvoice2.worker_engine import make_loader
     except ImportError as error:
         raise CcTtsError(
             f"the engine cosyvoice2 needs packages that are not installed here ({error.name}): "
             "pip install 'cc-tts[gpu]', or `make neural` in a checkout"
         ) from error
-    return make_worker_engine(settings)
+    return make_loader(settings)
 
 
-def _describe(channel: ChildChannel, engine: SteppedEngine) -> None:
+def _describe(channel: ChildChannel, loader: EngineLoader) -> None:
     channel.send(Ready())
-    voices, languages = tuple(engine.voices), tuple(engine.languages)
-    channel.send(EngineDescription(voices=voices, languages=languages))
+    channel.send(EngineDescription(voices=tuple(loader.voices), languages=tuple(loader.languages)))
 
 
 def _read(channel: ChildChannel, inbox: Inbox, loaded: threading.Event) -> None:

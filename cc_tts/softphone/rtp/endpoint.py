@@ -132,10 +132,10 @@ class RtpEndpoint:
         with self._lock:
             self._stream.press(key)
 
-    def say(self, octets: bytes) -> None:
-        """Send audio in the codec's own octets, after what is still to be sent."""
+    def say(self, octets: bytes, *, after_ms: float = 0.0) -> None:
+        """Send audio in the codec's own octets, after what is still to be sent and not before ``after_ms`` are over."""
         with self._lock:
-            self._stream.say(octets)
+            self._stream.say(octets, after_ms=after_ms)
 
     def close(self) -> None:
         """Stop the thread and close the sockets. What the kernel still holds is taken in first."""

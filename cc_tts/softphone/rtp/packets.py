@@ -250,11 +250,15 @@ class OutgoingStream:
         self._event_timestamp = 0
         self._pause = 0
         self._unsaid = b""
+        self._say_after_ticks = 0
         self._is_saying = False
 
-    def say(self, octets: bytes) -> None:
-        """Send this audio, in the codec's own octets, after what is still to be said; it is filled up with silence."""
+    def say(self, octets: bytes, *, after_ms: float = 0.0) -> None:
+        """Send this audio, in the codec's own octets, after what is still to be said, and not before ``after_ms`` are over.
+        It is filled up with silence.
+        """
         silence = SILENCE[self._payload_type]
+        self._say_after_ticks = round(after_ms / PTIME_MS)
         self._unsaid += octets + silence[: -len(octets) % SAMPLES_PER_PACKET]
 
     def press(self, key: Keypress) -> None:
@@ -271,8 +275,9 @@ class OutgoingStream:
         if event_payload_type is not None and not self._event_payloads and not self._pause:
             started = self._start_key(now_ns)
         kind, timestamp, payload = self._payload_type, self.timestamp, SILENCE[self._payload_type]
-        was_saying, self._is_saying = self._is_saying, bool(self._unsaid)
-        if self._unsaid:
+        was_saying, self._is_saying = self._is_saying, bool(self._unsaid) and not self._say_after_ticks
+        self._say_after_ticks = max(0, self._say_after_ticks - 1)
+        if self._is_saying:
             payload, self._unsaid = self._unsaid[:SAMPLES_PER_PACKET], self._unsaid[SAMPLES_PER_PACKET:]
         if event_payload_type is not None and self._event_payloads:
             kind, timestamp, payload = event_payload_type, self._event_timestamp, self._event_payloads.pop(0)

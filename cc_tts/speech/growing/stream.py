@@ -17,7 +17,7 @@ from dataclasses import replace
 from cc_tts.audio import AudioFormat
 from cc_tts.errors import NothingToSay
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, pause_after_ms
-from cc_tts.speech.chunks import ChunkStream, SpeechChunk, cut
+from cc_tts.speech.chunks import ChunkStream, SpeechChunk, cut, marks_alone
 from cc_tts.speech.growing.text import Segment
 from cc_tts.speech.prompt import GrowingContent, TextContent
 from cc_tts.speech.sequence import SequenceStream
@@ -91,7 +91,7 @@ class GrowingStream:
             return
         self._unspoken += segment.text
         if segment.marks:
-            yield SpeechChunk(b"", "", marks=tuple((0.0, name) for _, name in segment.marks))
+            yield marks_alone(name for _, name in segment.marks)
 
     def _pause(self) -> bytes:
         """The rest of the pause between two segments, less what the line was silent already."""
@@ -110,7 +110,7 @@ class GrowingStream:
                 given += len(chunk.begins_source or "")
                 yield self._with_unspoken(chunk) if chunk.begins_source else chunk
         except NothingToSay:  # markup alone: not even a mark was given out
-            yield SpeechChunk(b"", "", marks=tuple((0.0, name) for _, name in segment.marks[num_marks:]))
+            yield marks_alone(name for _, name in segment.marks[num_marks:])
         finally:
             await stream.cancel()
         self._unspoken += segment.text[given:]

@@ -92,7 +92,6 @@ def test_what_nobody_expected_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (web.HTTPNotFound(), 404, "not_found"),
         (web.HTTPMethodNotAllowed("PUT", ["POST", "GET"]), 405, "method_not_allowed"),
         (web.HTTPExpectationFailed(), 417, "expectation_failed"),
         (web.HTTPBadRequest(), 400, "malformed"),

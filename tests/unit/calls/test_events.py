@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.calls.events import types
-from cc_tts.calls.events.bus import EVENTS_A_TURN, Event, EventBus, Subscription
+from cc_tts.calls.events.bus import Event, EventBus, Subscription
+from cc_tts.calls.events.outbox import ITEMS_A_TURN
 from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest
 from tests.fakes.fake_line import FakeClock
 
@@ -179,7 +180,7 @@ async def test_what_was_missed_does_not_count_as_reading_slowly() -> None:
 async def test_a_reader_with_much_to_read_lets_others_have_their_turn() -> None:
     bus = EventBus(FakeClock(), history_size=10_000)
     since = bus.last_id
-    for _ in range(10 * EVENTS_A_TURN):
+    for _ in range(10 * ITEMS_A_TURN):
         bus.publish(KEY, call_id="a")
     turns: list[int] = []
     num_read = 0
@@ -195,8 +196,8 @@ async def test_a_reader_with_much_to_read_lets_others_have_their_turn() -> None:
     while not reading.done():
         turns.append(num_read)
         await asyncio.sleep(0)
-    assert num_read == 10 * EVENTS_A_TURN
-    assert max(after - before for before, after in pairwise([*turns, num_read])) <= EVENTS_A_TURN
+    assert num_read == 10 * ITEMS_A_TURN
+    assert max(after - before for before, after in pairwise([*turns, num_read])) <= ITEMS_A_TURN
 
 
 @given(

@@ -397,7 +397,27 @@ async def test_audio_may_be_protected_from_keys_and_speech(stage: Stage) -> None
     stage.ua.digit(stage.call.id, "1", at_ns=stage.clock.now_ns())
     stage.exchange.vad.started(stage.call.id, stage.clock.now_ns())
     await stage.until_quiet()
-    assert client.kinds() == ["speak.started", "dtmf", "speak.complete"]
+    assert client.kinds() == ["speak.started", "dtmf", "speech.started", "speak.complete"]
+
+
+@staged()
+async def test_where_the_caller_speaks_is_said_in_the_audio_of_the_stream(stage: Stage) -> None:
+    stage.call.update(defaults=PromptDefaults(barge_in_speech=True), metadata={})
+    early, late = Client(stage, "in"), Client(stage, "in")
+    begin_ns = stage.clock.now_ns()
+    early.stream._on_audio(AudioBlock("in", begin_ns, sound(20)))
+    late.stream._on_audio(AudioBlock("in", begin_ns + 900 * MS, sound(20)))
+    sent_only = Client(stage, "out")
+    sent_only.stream._on_audio(AudioBlock("out", begin_ns, sound(20)))
+    stage.exchange.vad.started(stage.call.id, begin_ns + 500 * MS)
+    stage.exchange.vad.stopped(stage.call.id, begin_ns + 500 * MS, begin_ns + 1700 * MS)
+    assert [(each["type"], each["at_ms"]) for each in early.told[1:]] == [
+        ("speech.started", 500.0),
+        ("speech.stopped", 1700.0),
+    ]
+    assert [each["at_ms"] for each in late.told[1:]] == [0.0, 800.0]
+    assert {each["speech_id"] for each in (*early.told[1:], *late.told[1:])} == {early.told[1]["speech_id"]}
+    assert sent_only.kinds() == []
 
 
 @staged(max_buffered_ms=4000)

@@ -13,7 +13,7 @@ from cc_tts.calls.call_state import UtteranceState
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.player import MAX_ON_LINE, PromptPlayer
 from cc_tts.calls.services import CallServices
-from cc_tts.calls.utterance import CompletionCause, Utterance
+from cc_tts.calls.utterance import CompletionCause, Utterance, UtteranceError
 from cc_tts.config.schema import Config, PlayoutConfig, TtsConfig
 from cc_tts.errors import EngineFailed, EngineOverloaded
 from cc_tts.metrics import Metrics
@@ -207,8 +207,8 @@ async def test_the_engine_fails_in_the_middle(stage: Stage, *, known: bool) -> N
     first, second = stage.say("bad"), stage.say("good")
     await stage.play_all()
     assert stage.causes == [(first.id, "error"), (second.id, "normal")]
-    assert first.error_code == ("engine_overloaded" if known else EngineFailed.code)
-    assert first.error_detail == ("too much" if known else EngineFailed.title)
+    code, detail = ("engine_overloaded", "too much") if known else (EngineFailed.code, EngineFailed.title)
+    assert first.error == UtteranceError(code, detail)
     assert stage.source.streams[0].num_cancels, "the failed stream is freed"
     assert len(stage.source.opened) == 2, "what has been heard is not begun anew"
     stage.must_be_empty()
@@ -293,7 +293,7 @@ async def test_the_line_is_gone_while_it_is_fed(stage: Stage) -> None:
     await stage.settle()
     assert not utterance.is_complete
     stage.player.close(CompletionCause.CALL_ENDED)
-    assert (utterance.completion_cause, utterance.error_code) == (CompletionCause.CALL_ENDED, None)
+    assert (utterance.completion_cause, utterance.error) == (CompletionCause.CALL_ENDED, None)
     await stage.settle()
     stage.must_be_empty()
 
@@ -460,7 +460,8 @@ async def test_a_prompt_fails_when_the_engine_stays_full(
 ) -> None:
     slept = await _overload(stage, monkeypatch, room_after=1000, says_so_late=says_so_late)
     assert stage.causes == [("u0", CompletionCause.ERROR)]
-    assert stage.completed[0].error_code == "engine_overloaded"
+    assert stage.completed[0].error is not None
+    assert stage.completed[0].error.code == "engine_overloaded"
     assert len(slept) == 20
     stage.must_be_empty()
 

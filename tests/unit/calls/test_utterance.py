@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cc_tts.calls.call_state import UtteranceEvent
-from cc_tts.calls.utterance import SpokenSpan, Utterance
+from cc_tts.calls.utterance import SpokenSpan, Utterance, Word
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent
 
 pytestmark = pytest.mark.unit
@@ -123,21 +123,21 @@ def test_states_and_size() -> None:
 def test_the_times_of_words_come_from_the_engine_where_it_reports_them() -> None:
     span = SpokenSpan("One two, 3.", 100.0, 1100.0, words=[(0.0, 0.0), (400.0, 4 / 11), (700.0, 9 / 11)])
     words = make("", span, played_ms=1100.0).words
-    assert [tuple(word) for word in words] == [
-        ("One", 0, 3, 100, 500, False),
-        ("two,", 4, 8, 500, 800, False),
-        ("3.", 9, 11, 800, 1100, False),
+    assert words == [
+        Word("One", 0, 3, 100, 500, "engine"),
+        Word("two,", 4, 8, 500, 800, "engine"),
+        Word("3.", 9, 11, 800, 1100, "engine"),
     ]
 
 
 def test_the_times_of_words_are_estimated_by_their_length_where_it_does_not() -> None:
     spans = (SpokenSpan("aa bb ", 0.0, 600.0), SpokenSpan("", 600.0, 1000.0), SpokenSpan("好吗", 1000.0, 1200.0))
     words = make("", *spans, played_ms=1200.0).words
-    assert [tuple(word) for word in words] == [
-        ("aa", 0, 2, 0, 300, True),
-        ("bb", 3, 5, 300, 600, True),
-        ("好", 6, 7, 1000, 1100, True),
-        ("吗", 7, 8, 1100, 1200, True),
+    assert words == [
+        Word("aa", 0, 2, 0, 300, "estimated"),
+        Word("bb", 3, 5, 300, 600, "estimated"),
+        Word("好", 6, 7, 1000, 1100, "estimated"),
+        Word("吗", 7, 8, 1100, 1200, "estimated"),
     ]
 
 

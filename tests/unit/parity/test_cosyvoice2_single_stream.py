@@ -350,4 +350,4 @@ def test_a_stream_is_opened_once(engine: SingleStreamEngine) -> None:
 
 def test_it_is_a_stepped_engine(engine: SingleStreamEngine) -> None:
     stepped: SteppedEngine = engine
-    assert stepped.voices
+    assert not stepped.has_work

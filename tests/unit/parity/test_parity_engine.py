@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from cc_tts.engines.cosyvoice2.model.loader import DtypePolicy, SpeechModel  # noqa: E402
+from cc_tts.engines.cosyvoice2.model.loader import SpeechModel  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.flow import FlowRow, FlowRunner, FlowVoice  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.lm import LmRunner  # noqa: E402
 from tests.fakes.replayed_graphs import ReplayedGraphs  # noqa: E402
@@ -51,7 +51,7 @@ def arrays() -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def model(arrays: Mapping[str, Any]) -> SpeechModel:
     with torch.inference_mode():
-        return made_model(parse([str(GOLDEN)]), arrays, torch.device("cpu"), DtypePolicy())
+        return made_model(parse([str(GOLDEN)]), arrays, torch.device("cpu"), torch.float32)
 
 
 @pytest.fixture

@@ -231,6 +231,14 @@ def test_what_is_said_takes_the_place_of_silence() -> None:
     assert [each.packet.timestamp for each in ticked] == [0, 160, 320]
 
 
+def test_what_is_said_later_waits_for_its_time() -> None:
+    tx = stream()
+    tx.say(b"\x01" * 160, after_ms=40)
+    ticked = [tx.tick(0, event_payload_type=EVENT_PAYLOAD_TYPE) for _ in range(4)]
+    assert [each.packet.payload for each in ticked] == [SILENCE[0], SILENCE[0], b"\x01" * 160, SILENCE[0]]
+    assert [each.begins_to_say for each in ticked] == [False, False, True, False]
+
+
 def test_time_passes_while_nothing_is_sent() -> None:
     tx = stream()
     tx.skip(10)

@@ -24,8 +24,8 @@ from cc_tts.text.pronunciation.replacements import Replacement
 pytestmark = pytest.mark.unit
 
 
-def read(inner: str, **options: Any) -> SequenceContent:
-    return from_ssml(f"<speak>{inner}</speak>", **options)
+def read(inner: str) -> SequenceContent:
+    return from_ssml(f"<speak>{inner}</speak>")
 
 
 def shape(inner: str) -> list[Any]:
@@ -176,7 +176,7 @@ def test_voices_and_languages() -> None:
     content = from_ssml(
         '<speak xml:lang="en-US">a <voice name="de">b</voice> <lang xml:lang="fr-FR">c</lang>'
         '<voice xml:lang="es">d</voice></speak>',
-        voice="hibari-heart",
+        TextContent("", voice="hibari-heart"),
     )
     assert [(text.voice, text.language, text.follows_language) for text in texts_of(content)] == [
         ("hibari-heart", "en-US", False),
@@ -184,7 +184,7 @@ def test_voices_and_languages() -> None:
         ("hibari-heart", "fr-FR", True),
         ("hibari-heart", "es", True),
     ]
-    asked = from_ssml('<speak xml:lang="en-US">a</speak>', language="de")
+    asked = from_ssml('<speak xml:lang="en-US">a</speak>', TextContent("", language="de"))
     assert texts_of(asked)[0].language == "de", "the request's own language goes before the document's"
 
 

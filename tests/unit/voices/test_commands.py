@@ -62,7 +62,8 @@ def write_wav(path: Path, seconds: float, *, peak: float = 0.5, rate_hz: int = 2
 def encoder(monkeypatch: pytest.MonkeyPatch) -> CountingEncoder:
     fake = CountingEncoder()
     monkeypatch.setattr(cli, "_reference_encoder", lambda _model: fake)
-    monkeypatch.setattr("cc_tts.engines.factory.make_engine", lambda *_arguments, **_more: FakeEngine())
+    for module in ("cc_tts.engines.factory", "cc_tts.startup"):
+        monkeypatch.setattr(f"{module}.make_engine", lambda *_arguments, **_more: FakeEngine())
     monkeypatch.setattr("cc_tts.logs.configure", lambda **_more: None)
     return fake
 
@@ -353,7 +354,8 @@ def test_enrolled_lists_a_line_a_voice(
     run("enrol", "bruno", mode="cross_lingual", language="de")
     run("enrol", "anna", transcript=TEXT, description="our Anna")
     capsys.readouterr()
-    monkeypatch.setattr("cc_tts.engines.factory.make_engine", lambda *_a, **_k: pytest.fail("an engine was started"))
+    for module in ("cc_tts.engines.factory", "cc_tts.startup"):
+        monkeypatch.setattr(f"{module}.make_engine", lambda *_a, **_k: pytest.fail("an engine was started"))
     assert run("enrolled") == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [

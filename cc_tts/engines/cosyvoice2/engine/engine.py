@@ -26,11 +26,14 @@ from cc_tts.engines.cosyvoice2.engine.scheduler import Scheduler
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream
 from cc_tts.engines.cosyvoice2.engine.stream_table import StreamTable
 from cc_tts.engines.stepped import EngineLoad, StepOut, StreamRequest
-from cc_tts.errors import EngineOverloaded, TextTooLong
+from cc_tts.errors import EngineOverloaded, TextTooLong, Unprocessable
+from cc_tts.voices.inline_ipa import without_pronunciations
 
 TYPICAL_TOKENS: Final = 200  # of speech, for the memory that a new request is taken to need: 8 s
 MAX_WAITING_TEXTS: Final = 4096  # text chunks of a stream that have not begun; a book of 200 pages in sentences
 LOAD_REPORT_INTERVAL_MS: Final = 50.0
+MIN_SPEED: Final = 0.5
+MAX_SPEED: Final = 2.0
 _AIM: Final = 2 / 3  # of the target for first audio, as others come in between and costs are predictions
 
 log = logs.get(__name__)
@@ -40,13 +43,19 @@ class Engine:
     """Moves all streams on; see :class:`cc_tts.engines.stepped.SteppedEngine` for most methods."""
 
     def __init__(
-        self, device: Device, front: TextFront, costs: StageCosts, config: EngineConfig, *, clock: Clock
+        self,
+        device: Device,
+        front: TextFront,
+        costs: StageCosts,
+        config: EngineConfig,
+        *,
+        typical_voice: str,  # that reports of the load are for
+        clock: Clock,
     ) -> None:
-        if device.num_slots < config.max_streams:
-            raise ValueError(f"{device.num_slots} slots are not enough for {config.max_streams} streams")
         self._device = device
         self._front = front
         self._config = config
+        self._typical_voice = typical_voice
         self._clock = clock
         self._begin_ns = clock.now_ns()
         self._scheduler = Scheduler(config, costs)
@@ -95,10 +104,11 @@ class Engine:
         )
 
     def open(self, request: StreamRequest) -> None:
-        """Begin a stream. Raises ``UnknownVoice``, and ``EngineOverloaded`` when admission refuses it."""
+        """Begin a stream. Raises ``UnknownVoice``, ``Unprocessable`` for a speed out of bounds, and ``EngineOverloaded``
+        when admission refuses it.
+        """
+        check_speed(request.speed)
         self._front.num_flow_prompt(request.voice)
-        if request.stream_id in self._table.streams:
-            raise ValueError(f"stream {request.stream_id} is open already")
         snapshot = self._snapshot(request.voice)
         refusal = self._capacity.admit(snapshot)
         if refusal is not None and (refusal.code is RefusalCode.SLOTS or not self._config.admits_all):
@@ -114,15 +124,15 @@ class Engine:
         )
 
     def push(self, stream_id: int, text: str, text_chunk_index: int) -> None:
-        """Append a text chunk; ignored when the stream is not there or has ended. Raises ``TextTooLong`` when too many
-        wait to be spoken; the stream goes on without this one.
+        """Append a text chunk, of whose pronunciations the words are spoken; ignored when the stream is not there or has
+        ended. Raises ``TextTooLong`` when too many wait to be spoken; the stream goes on without this one.
         """
         stream = self._table.streams.get(stream_id)
         if stream is None or stream.has_ended:
             return
         if len(stream.texts) >= MAX_WAITING_TEXTS:
             raise TextTooLong(f"{MAX_WAITING_TEXTS} text chunks wait to be spoken already")
-        stream.texts.append((text_chunk_index, text))
+        stream.texts.append((text_chunk_index, without_pronunciations(text)))
         stream.clock.text_came(self._now_ms())
 
     def end(self, stream_id: int) -> None:
@@ -138,12 +148,12 @@ class Engine:
         self._table.remove(stream_id)
 
     def taken(self, stream_id: int, taken_ms: float, ahead_ms: float | None) -> None:
-        """The listener's side reports; what makes no sense is ignored."""
+        """The listener's side reports."""
         stream = self._table.streams.get(stream_id)
-        if stream is None or not taken_ms >= 0.0:
+        if stream is None:
             return
         stream.taken_ms = max(stream.taken_ms, taken_ms)
-        if ahead_ms is not None and 0.0 <= ahead_ms < math.inf and taken_ms < math.inf:
+        if ahead_ms is not None:
             stream.clock.taken(self._now_ms(), taken_ms, ahead_ms)
 
     def close(self) -> None:
@@ -151,14 +161,14 @@ class Engine:
         for stream_id in list(self._table.streams):
             self._table.remove(stream_id)
 
-    def load_report(self, voice_id: str) -> EngineLoad:
-        """How busy it is for a new request with this voice; the same for 50 ms, unless streams came or went."""
+    def load_report(self) -> EngineLoad:
+        """How busy it is for a new request; the same for 50 ms, unless streams came or went."""
         now_ms, table, device = self._now_ms(), self._table, self._device
         if self._load is not None:
             then_ms, load = self._load
             if load.num_streams == len(table.streams) and now_ms - then_ms < LOAD_REPORT_INTERVAL_MS:
                 return load
-        snapshot = self._snapshot(voice_id)
+        snapshot = self._snapshot(self._typical_voice)
         refusal = self._capacity.refusal(snapshot)
         load = EngineLoad(
             num_streams=snapshot.num_streams,
@@ -194,3 +204,9 @@ class Engine:
 
     def _now_ms(self) -> float:
         return ms_between(self._begin_ns, self._clock.now_ns())
+
+
+def check_speed(speed: float) -> None:
+    """Raise ``Unprocessable`` if ``speed`` is out of bounds."""
+    if not MIN_SPEED <= speed <= MAX_SPEED:
+        raise Unprocessable(f"a speed of {speed} is not between {MIN_SPEED} and {MAX_SPEED}")

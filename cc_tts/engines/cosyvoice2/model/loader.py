@@ -3,7 +3,7 @@
 ::
 
     llm.pt   ──▸ every tensor accounted for ──▸ tied head compared and dropped ───┐
-    flow.pt  ──▸ every tensor accounted for ──────────────────────────────────────┼──▸ DtypePolicy ──▸ device
+    flow.pt  ──▸ every tensor accounted for ──────────────────────────────────────┼──▸ cast ──▸ device
     hift.pt  ──▸ names made one way ──▸ every tensor accounted for ──▸ weight     │
                  norm folded ─────────────────────────────────────────────────────┘
 
@@ -58,8 +58,6 @@ LANGUAGES: Final = ("zh", "en", "ja", "ko", "yue")  # those the model was traine
 HEAD_DIM: Final = 64  # of the published estimator (spec §2), for a directory without a description
 JOINED_ON_CPU_BYTES: Final = 32 << 20
 """So much of a network may be memory of each process on the CPU, instead of pages of the file that all share."""
-ALWAYS_FLOAT32: Final = ("f0_predictor.", "m_source.")
-"""Of the vocoder, whatever its type: pitch is in Hz and the phase is a running sum of it (spec §5.1, §5.2)."""
 
 _VOLTA: Final = 7
 _AMPERE: Final = 8
@@ -69,32 +67,17 @@ _CONV_DIMS: Final = 3
 _HEAD_DIM: Final = re.compile(r"^\s*attention_head_dim:\s*(\d{1,4})\s*(?:#.*)?$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DtypePolicy:
-    """In what type each part computes. The tensors of ``ALWAYS_FLOAT32`` stay float32 in any case."""
-
-    llm: torch.dtype = torch.float32
-    flow: torch.dtype = torch.float32
-    hift: torch.dtype = torch.float32
-
-    def dtype_of(self, part: Part, key: str) -> torch.dtype:
-        """Type of one tensor."""
-        if part == "hift" and key.startswith(ALWAYS_FLOAT32):
-            return torch.float32
-        return {"llm": self.llm, "flow": self.flow, "hift": self.hift}[part]
-
-
-def dtype_policy(device: torch.device) -> DtypePolicy:
-    """Choose the types for a device: bfloat16 from Ampere on, float16 on Volta and Turing, else float32.
+def dtype_for(device: torch.device) -> torch.dtype:
+    """In what type language model and flow compute: bfloat16 from Ampere on, float16 on Volta and Turing, else float32, than
+    which half precision is slower before Volta.
 
     The vocoder is float32 everywhere, as the reference keeps it even in half precision (spec §3.8): its output goes
-    through exp and sine, and it is a small part of the work (§9.4). Before Volta, half precision is slower than float32.
+    through exp and sine, and it is a small part of the work (§9.4).
     """
     major = torch.cuda.get_device_capability(device)[0] if device.type == "cuda" else 0
     if major < _VOLTA:
-        return DtypePolicy()
-    half = torch.bfloat16 if major >= _AMPERE else torch.float16
-    return DtypePolicy(llm=half, flow=half)
+        return torch.float32
+    return torch.bfloat16 if major >= _AMPERE else torch.float16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +90,10 @@ class SpeechModel:
 
 
 def load_networks(
-    model_dir: Path, *, device: str | torch.device, policy: DtypePolicy | None, on_share: OnShare = lambda _share: None
+    model_dir: Path, *, device: str | torch.device, dtype: torch.dtype | None, on_share: OnShare = lambda _share: None
 ) -> tuple[SpeechModel, TextTokenizer]:
     """The networks of a directory and the tokenizer that belongs to them; see :func:`load_model`."""
-    model = load_model(model_dir, device=device, policy=policy, on_share=on_share)
+    model = load_model(model_dir, device=device, dtype=dtype, on_share=on_share)
     tokenizer = TextTokenizer.from_directory(model_dir / TOKENIZER_FOLDER)
     num_rows = model.lm.config.text_vocab_size
     if tokenizer.num_tokens > num_rows:
@@ -119,29 +102,22 @@ def load_networks(
 
 
 def load_model(
-    directory: Path,
+    directory: Path,  # laid out as published (spec §1); otherwise ``ModelError`` says which file is wrong in which way
     *,
     device: str | torch.device = "cpu",
-    policy: DtypePolicy | None = None,
+    dtype: torch.dtype | None = None,  # of language model and flow; ``dtype_for(device)`` if not given
     on_share: OnShare = lambda _share: None,
 ) -> SpeechModel:
-    """The networks of a CosyVoice 2 directory.
-
-    Args:
-        directory: laid out as published (spec §1); otherwise ``ModelError`` says which file is wrong in which way.
-        device: where the networks shall run.
-        policy: types to use; ``dtype_policy(device)`` if not given.
-        on_share: see :data:`OnShare`.
-    """
+    """The networks of a CosyVoice 2 directory, ready to run on the device."""
     device = torch.device(device)
     claim(device)
-    policy = policy or dtype_policy(device)
+    dtype = dtype or dtype_for(device)
     networks, states = check_weights(directory)
     num_bytes, done_bytes = sum(value.nbytes for state in states.values() for value in state.values()), 0
     for part, network in networks.items():
         weights = {}
         for key, value in states.pop(part).items():
-            weights[key] = value.to(device=device, dtype=policy.dtype_of(part, key))
+            weights[key] = value.to(device=device, dtype=torch.float32 if part == "hift" else dtype)
             done_bytes += value.nbytes
             on_share(done_bytes / num_bytes)
         fill(network, weights).to(device)  # beside its weights, a network has constants

@@ -22,8 +22,6 @@ def counted_exponentials(seeds: Tensor, steps: Tensor, counts: Sequence[int]) ->
 
     ``counts`` are of the groups of a step, of which there are at most two; their numbers lie side by side.
     """
-    if len(counts) > _GROUPS_A_STEP:
-        raise ValueError(f"{len(counts)} groups; a step has {_GROUPS_A_STEP}")
     return -_uniform(_hashes(seeds, steps, counts), 64 - _MANTISSA_BITS).log()
 
 

@@ -52,7 +52,7 @@ class FlowRow:
     """
 
     slot: int
-    new_tokens: Sequence[int] | Tensor  # a tensor on another device is waited for
+    new_tokens: Sequence[int]
     is_last: bool  # no tokens will follow
     partial: bool = False
     """Run the begun chunk too and give its frames out. It is not kept but run again when it is whole, so the frames that
@@ -69,7 +69,6 @@ class FlowVoice:
     pages: tuple[int, ...]
     contexts: tuple[Tensor, ...]  # of convolutions, behind the last page
     speaker: Tensor  # [speaker]
-    is_dropped: bool = False
 
 
 @dataclass(slots=True)
@@ -79,7 +78,6 @@ class _Sequence:
     pages: list[int]
     num_kept: int  # tokens in the pages: whole chunks
     num_given: int  # tokens whose frames have been given out
-    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +107,11 @@ class FlowRunner:
         num_slots: int,
         num_pages: int,  # that can be given out, of one chunk each
         noise: Tensor,  # what frames start from, [1, mels, at least ``2 max_tokens``]
-        max_tokens: int,  # of a sequence, the reference included
+        max_tokens: int,  # of a sequence, the reference included; whoever uses the runner counts them
         graphs: bool = False,  # fill shapes up to buckets, and on a CUDA device record a graph of each
     ) -> None:
-        if noise.shape[2] < max_tokens * FRAMES_PER_TOKEN:
-            raise ValueError(f"noise for {noise.shape[2]} frames is not enough for {max_tokens} tokens")
         config, weight = flow.config, flow.encoder_proj.weight
         self.flow = flow
-        self.max_tokens = max_tokens
-        self.num_slots = num_slots
         flow.keep_constants(min(-(-max_tokens // config.chunk_tokens), PAGE_BUCKETS[-1]))
         self.pool = PagePool(num_pages + 1)
         self.arena = FlowArena(flow, num_slots=num_slots + 1, num_pages=num_pages + 1)
@@ -148,16 +142,11 @@ class FlowRunner:
 
     @torch.inference_mode()
     def add_voice(self, reference: FlowReference) -> FlowVoice:
-        """Run the final chunks of a reference, whose P may be 0, into pages that its sequences share.
-
-        Raises:
-            ValueError: a token is beyond the model, or P is more than ``max_tokens``.
-            PagesExhausted: there are not enough pages; nothing has changed.
+        """Run the final chunks of a reference, whose P may be 0, into pages that its sequences share. Raises
+        ``PagesExhausted`` if there are not enough; nothing has changed then.
         """
-        num_reference = reference.token.shape[-1]
-        tokens = self._ids(reference.token)
-        if num_reference > self.max_tokens:
-            raise ValueError(f"a reference of {num_reference} tokens is more than {self.max_tokens}")
+        tokens = reference.token.flatten().tolist()
+        num_reference = len(tokens)
         here = FlowReference(
             *(part.to(self._device) for part in (reference.token, reference.feat, reference.embedding))
         )
@@ -180,17 +169,11 @@ class FlowRunner:
 
     def drop_voice(self, voice: FlowVoice) -> None:
         """No sequence will be opened with ``voice`` any more; its pages are free when the last one has been closed."""
-        if not voice.is_dropped:
-            voice.is_dropped = True
-            self.pool.release(voice.pages)
+        self.pool.release(voice.pages)
 
     @torch.inference_mode()
     def open(self, slot: int, voice: FlowVoice) -> None:
-        """Begin a sequence; takes no pages yet. ``ValueError`` if the slot is not free or the voice has been dropped."""
-        if not 0 <= slot < self.num_slots or slot in self._sequences:
-            raise ValueError(f"slot {slot} is not free")
-        if voice.is_dropped:
-            raise ValueError("the voice has been dropped")
+        """Begin a sequence in a free slot; takes no pages yet."""
         self.pool.share(voice.pages)
         for context, kept in zip(self.arena.contexts(slot + 1), voice.contexts, strict=True):
             context.copy_(kept)
@@ -213,14 +196,9 @@ class FlowRunner:
 
     @torch.inference_mode()
     def step(self, rows: Sequence[FlowRow]) -> list[Tensor]:
-        """Run the new tokens of all rows at once; the new frames of each, [mels, n], float32, n perhaps 0.
-
-        Raises:
-            ValueError: a slot is not open, named twice or over, or a token or their number is beyond the model.
-            PagesExhausted: there are not enough pages for all rows. Nothing has changed, in this case as in the other.
+        """Run the new tokens of all rows, of different slots, at once; the new frames of each, [mels, n], float32, n perhaps
+        0. Raises ``PagesExhausted`` if there are not enough pages for all rows; nothing has changed then.
         """
-        if len({row.slot for row in rows}) < len(rows):
-            raise ValueError("a sequence can be stepped once at a time")
         works = [self._work(row) for row in rows]
         due = [work for work in works if work.is_due]
         self._take_pages(due)
@@ -230,19 +208,12 @@ class FlowRunner:
             sequence.tokens = work.tokens
             sequence.num_kept += work.kept
             sequence.num_given += work.num_frames // FRAMES_PER_TOKEN
-            sequence.is_over = row.is_last
         nothing = self._noise.new_zeros((self.flow.config.estimator.num_mels, 0))
         return [next(mels) if work.is_due else nothing for work in works]
 
     def _work(self, row: FlowRow) -> _Work:
-        sequence, config = self._sequences.get(row.slot), self.flow.config
-        if sequence is None:
-            raise ValueError(f"slot {row.slot} is not open")
-        if sequence.is_over:
-            raise ValueError("the sequence is over")
-        tokens = [*sequence.tokens, *self._ids(row.new_tokens)]
-        if len(tokens) > self.max_tokens:
-            raise ValueError(f"more tokens than the {self.max_tokens} of a sequence")
+        sequence, config = self._sequences[row.slot], self.flow.config
+        tokens = [*sequence.tokens, *row.new_tokens]
         known = len(tokens) - sequence.num_kept
         ready = known if row.is_last else max(0, known - config.encoder.lookahead)
         kept = ready // config.chunk_tokens * config.chunk_tokens
@@ -326,9 +297,3 @@ class FlowRunner:
         """Chunks of a reference that nothing behind it can change."""
         config = self.flow.config
         return max(0, num_reference - config.encoder.lookahead) // config.chunk_tokens
-
-    def _ids(self, tokens: Sequence[int] | Tensor) -> list[int]:
-        ids = tokens.flatten().tolist() if isinstance(tokens, Tensor) else list(tokens)
-        if ids and max(ids) >= self.flow.config.vocab_size:
-            raise ValueError(f"there is no speech token {max(ids)}")
-        return ids

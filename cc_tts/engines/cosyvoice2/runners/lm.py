@@ -158,14 +158,8 @@ class LmRunner:
     @torch.inference_mode()
     def start(self, prefills: Sequence[LmPrefill]) -> None:
         """Prefill or extend slots and sample one id for each, which the next :meth:`decode` reports; all of them, or none.
-
-        Raises:
-            ValueError: a slot is named twice; it is in use, or with ``extends`` it has not stopped or has failed; an input
-                is out of range.
-            EngineFailed: the inputs do not fit into their slot.
+        Raises ``EngineFailed`` if the inputs do not fit into their slot, ``ValueError`` if one of them is out of range.
         """
-        if len({each.slot for each in prefills}) < len(prefills):
-            raise ValueError("a slot is prefilled twice")
         checked = [self._checked(each) for each in prefills]
         for width, batch in batches(checked, lambda each: len(each.new), WIDTH_BUCKETS, PREFILL_ROW_BUCKETS[-1]):
             num_keys = self._num_keys(max(prefill.end for prefill in batch))
@@ -211,13 +205,8 @@ class LmRunner:
 
     def _checked(self, given: LmPrefill) -> _Prefill:
         self._check_inputs(given.inputs)
-        used = self._used.get(given.slot)
         if given.extends:
-            if used is None or used.flags != Flag.STOPPED:
-                raise ValueError(f"slot {given.slot} cannot be extended")
-            prefill = _Prefill(given, used.length, given.inputs)
-        elif used is not None:
-            raise ValueError(f"slot {given.slot} is in use")
+            prefill = _Prefill(given, self._used[given.slot].length, given.inputs)
         else:
             start = 0 if given.voice is None else _num_common(given.voice.inputs, given.inputs[:-1])
             prefill = _Prefill(given, start, given.inputs[start:])

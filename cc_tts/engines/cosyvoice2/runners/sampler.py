@@ -39,15 +39,13 @@ def push_history(history: Tensor, ids: Tensor) -> Tensor:
     return torch.cat((history[:, 1:], ids[:, None]), dim=1)
 
 
-def sample_ras(log_probs: Tensor, history: Tensor, seeds: Tensor, steps: Tensor) -> Tensor:
-    """Sample one id for each row, [B]; no value leaves the device.
-
-    Args:
-        log_probs: [B, V], forbidden ids at -inf.
-        history: the last ``window`` ids of each row, oldest first, [B, window]; :data:`NO_TOKEN` where there is none.
-        seeds: of each sequence, [B], int64.
-        steps: how many ids were sampled for each sequence, [B], int64.
-    """
+def sample_ras(
+    log_probs: Tensor,  # [B, V], forbidden ids at -inf
+    history: Tensor,  # the last ``window`` ids of each row, oldest first, [B, window]; NO_TOKEN where there is none
+    seeds: Tensor,  # of each sequence, [B], int64
+    steps: Tensor,  # how many ids were sampled for each sequence, [B], int64
+) -> Tensor:
+    """Sample one id for each row, [B]; no value leaves the device."""
     vocab_size = log_probs.shape[-1]
     probs, candidates = torch.softmax(log_probs, dim=-1).topk(min(TOP_K, vocab_size), dim=-1)  # [B, top_k] each
     kept = probs.cumsum(dim=-1) - probs < TOP_P  # the mass before a candidate; the one that crosses stays

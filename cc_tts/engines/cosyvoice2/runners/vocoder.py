@@ -135,21 +135,11 @@ class VocoderRunner:
 
     @torch.inference_mode()
     def synthesise(self, rows: Sequence[VocoderRow]) -> list[Spoken]:
-        """The audio of each row, in their order; all but a last chunk hold the audio of their last eight frames back.
+        """The audio of each row, in their order; all but a last chunk hold the audio of their last eight frames back and
+        have at least so many.
 
         A row whose numbers are not finite fails, and its slot is free again.
-
-        Raises:
-            ValueError: a slot is there twice, a stream goes on that never began, or a first chunk is shorter than the
-                crossfade and not the last. Nothing is run then.
         """
-        if len({row.slot for row in rows}) < len(rows):
-            raise ValueError("a slot is there twice")
-        for row in rows:
-            if not row.is_first and row.slot not in self._num_done:
-                raise ValueError(f"nothing was begun in slot {row.slot}")
-            if not row.is_last and row.num_frames < CROSSFADE_FRAMES:
-                raise ValueError(f"a chunk of {row.num_frames} frames is shorter than the crossfade")
         started = []
         for bucket, batch in batches(rows, lambda row: row.num_frames, FRAME_BUCKETS, ROW_BUCKETS[-1]):
             num_rows, num_frames, _ = self._run.fit((bucket_of(len(batch), ROW_BUCKETS), bucket, 0))
@@ -174,8 +164,8 @@ class VocoderRunner:
         mel = torch.zeros((num_rows, self._config.num_mels, num_frames), device=self._device)
         numbers = [[self._num_slots, 0, 0, 0, 0]] * num_rows
         for place, row in enumerate(batch):
-            num_done = self._num_done.pop(row.slot, 0)
-            num_done = 0 if row.is_first else num_done
+            before = self._num_done.pop(row.slot, 0)
+            num_done = 0 if row.is_first else before
             mel[place, :, row.num_crossfade : row.num_frames] = row.mel
             numbers[place] = [row.slot, row.num_frames, not row.is_first, num_done - row.num_crossfade, row.seed]
             if not row.is_last:

@@ -27,7 +27,6 @@ SPEAKER_FILE: Final = "campplus.onnx"
 TOKENIZER_FILE: Final = "speech_tokenizer_v2.onnx"
 
 NUM_CODES: Final = 6561  # 3⁸, the codebook of the tokenizer (spec §1)
-MAX_TOKENIZER_S: Final = 30
 
 _FEATURES_VERSION: Final = 1  # to be raised when ``features`` computes other numbers, so that voices are enrolled anew
 _SAMPLED_BLOCKS: Final = 64
@@ -110,11 +109,7 @@ class SpeechTokenizer(_Graph):
         super().__init__(path, (1, features.WHISPER_BINS, None), (1,))
 
     def tokens(self, audio: Audio) -> npt.NDArray[np.int32]:
-        """Log-mel ``[1, 128, T]`` and its length → tokens ``[≈ T / 4]``; 30 s at most."""
-        if len(audio) > MAX_TOKENIZER_S * TOKENIZER_RATE_HZ:
-            raise ValueError(
-                f"{len(audio) / TOKENIZER_RATE_HZ:.1f} s of audio; the tokenizer takes {MAX_TOKENIZER_S} s"
-            )
+        """Log-mel ``[1, 128, T]`` and its length → tokens ``[≈ T / 4]``; 30 s at most, as enrolment sees to."""
         mel = features.whisper_log_mel(audio)
         result = self._run(mel[None], np.array([mel.shape[1]], dtype=np.int32)).reshape(-1)
         if not np.issubdtype(result.dtype, np.integer) or len(result) == 0:

@@ -8,8 +8,8 @@ function                rate     recipe                                      who
 ``reference_mel``       24 kHz   80 bins to 8 kHz, 80/20 ms                  flow, as the start of its mel
 ======================  =======  ==========================================  ==========================
 
-Audio is mono float32 in −1 … 1, features are float32. torchaudio computes the parts where it imports, as on the GPU install,
-and numpy elsewhere (``docs/decisions/0007-features-with-torchaudio.md``).
+Audio is mono float32 in −1 … 1, a second of it or more; features are float32. torchaudio computes the parts where it
+imports, as on the GPU install, and numpy elsewhere (``docs/decisions/0007-features-with-torchaudio.md``).
 """
 
 import warnings
@@ -27,8 +27,6 @@ WHISPER_BINS: Final = 128
 FBANK_BINS: Final = 80
 MEL_BINS: Final = 80
 MEL_TOP_HZ: Final = 8000.0
-
-_FBANK_LENGTH: Final = 400
 
 
 class FeatureLibrary(Protocol):
@@ -63,19 +61,15 @@ def library() -> FeatureLibrary:
 
 
 def resample(audio: Audio, from_hz: int, to_hz: int) -> Audio:
-    """Change the sample rate with a Hann-windowed sinc (6 zero crossings, roll-off 0.99; spec §7.3 ``load_wav``).
-
-    ``len(result) = ceil(len(audio) · to_hz / from_hz)``. Raises ``ValueError`` for a rate that is not positive.
+    """Change the sample rate with a Hann-windowed sinc (6 zero crossings, roll-off 0.99; spec §7.3 ``load_wav``), to
+    ``ceil(len(audio) · to_hz / from_hz)`` samples.
     """
-    if from_hz <= 0 or to_hz <= 0:
-        raise ValueError(f"cannot resample from {from_hz} Hz to {to_hz} Hz")
     return audio.astype(np.float32) if from_hz == to_hz else library().resample(audio, from_hz, to_hz)
 
 
 def whisper_log_mel(audio: Audio) -> Features:
-    """Log-mel of 16 kHz audio for the speech tokenizer: ``[128, samples // 160]`` (spec §7.3, "speech tokens").
-
-    Not padded to 30 s, unlike Whisper's own. Raises ``ValueError`` for 200 samples or fewer.
+    """Log-mel of 16 kHz audio for the speech tokenizer: ``[128, samples // 160]`` (spec §7.3, "speech tokens"). Not padded
+    to 30 s, unlike Whisper's own.
     """
     power = library().spectrum(_reflect(audio, 200), length=400, hop=160)[:-1]
     filters = library().mel_filters(TOKENIZER_RATE_HZ, 400, WHISPER_BINS, TOKENIZER_RATE_HZ / 2)
@@ -87,8 +81,7 @@ def whisper_log_mel(audio: Audio) -> Features:
 def reference_mel(audio: Audio) -> Features:
     """Log-mel of 24 kHz audio for the flow: ``[samples // 480, 80]``, natural log (spec §7.3, "mel 24 kHz").
 
-    The top of the bank is 8 kHz for CosyVoice 2, not the Nyquist frequency as for 3 (spec §2, §8). Raises ``ValueError``
-    for 720 samples or fewer.
+    The top of the bank is 8 kHz for CosyVoice 2, not the Nyquist frequency as for 3 (spec §2, §8).
     """
     magnitude = np.sqrt(library().spectrum(_reflect(audio, 720), length=1920, hop=480) + 1e-9)
     mel = magnitude @ library().mel_filters(MEL_RATE_HZ, 1920, MEL_BINS, MEL_TOP_HZ)
@@ -98,15 +91,10 @@ def reference_mel(audio: Audio) -> Features:
 def kaldi_fbank(audio: Audio) -> Features:
     """Kaldi's log filter bank of 16 kHz audio: ``[frames, 80]``, whole frames only (spec §7.3, "CAM++").
 
-    The mean over time is still in it. Samples are not scaled to 16 bit, and there is no dither. Raises ``ValueError`` for
-    less than one frame of 25 ms.
+    The mean over time is still in it. Samples are not scaled to 16 bit, and there is no dither.
     """
-    if len(audio) < _FBANK_LENGTH:
-        raise ValueError(f"{len(audio)} samples are too few for a frame of {_FBANK_LENGTH}")
     return library().kaldi_fbank(audio)
 
 
 def _reflect(audio: Audio, by: int) -> Audio:
-    if len(audio) <= by:
-        raise ValueError(f"{len(audio)} samples are too few for a spectrum; it needs more than {by}")
     return np.pad(audio.astype(np.float32), by, mode="reflect")

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
-from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedEngine  # noqa: E402
+from cc_tts.engines.cosyvoice2.batched import BatchedConfig, BatchedLoader  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.engine import Engine  # noqa: E402
 from cc_tts.engines.cosyvoice2.model.checkpoint import ModelError  # noqa: E402
@@ -23,6 +23,7 @@ from cc_tts.errors import ConfigError, EngineFailed, UnknownVoice, Unprocessable
 from tests.parity import audio_track  # noqa: E402
 from tests.parity.schedule import double_hop  # noqa: E402
 from tests.parity.single_stream import SingleStreamEngine  # noqa: E402
+from tests.support.small_engine import runner_of  # noqa: E402
 from tests.support.stepped_streams import endings, pcm_of, run  # noqa: E402
 from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
@@ -53,7 +54,9 @@ def speakers() -> dict[str, Speaker]:
     return {each.id: each for each in (*modes, tiny_speaker("builtin"))}
 
 
-def make_engine(directory: Path, make_speakers: Callable[[], dict[str, Speaker]] = speakers, **options: Any) -> Any:
+def make_loader(
+    directory: Path, make_speakers: Callable[[], dict[str, Speaker]] = speakers, **options: Any
+) -> BatchedLoader:
     engine = EngineConfig(max_streams=MAX_STREAMS, first_audio_target_ms=60_000.0, admits_all=True)
     config: dict[str, Any] = {
         "engine": engine,
@@ -63,18 +66,23 @@ def make_engine(directory: Path, make_speakers: Callable[[], dict[str, Speaker]]
         "num_positions": 512,
         **options,
     }
-    return BatchedEngine(directory, make_speakers, BatchedConfig(**config))
+    return BatchedLoader(directory, make_speakers, BatchedConfig(**config))
 
 
 @pytest.fixture(scope="module")
-def loaded(directory: Path) -> BatchedEngine:
-    engine: BatchedEngine = make_engine(directory)
-    engine.load(lambda _: None)
+def loader(directory: Path) -> BatchedLoader:
+    return make_loader(directory)
+
+
+@pytest.fixture(scope="module")
+def loaded(loader: BatchedLoader) -> Engine:
+    engine = loader.load(lambda _: None)
+    assert engine is not None
     return engine
 
 
 @pytest.fixture
-def engine(loaded: BatchedEngine) -> Iterator[BatchedEngine]:
+def engine(loaded: Engine) -> Iterator[Engine]:
     """One engine for all, empty before and after."""
     yield loaded
     for stream_id in range(20):
@@ -82,14 +90,13 @@ def engine(loaded: BatchedEngine) -> Iterator[BatchedEngine]:
     check_empty(loaded)
 
 
-def check_empty(engine: BatchedEngine) -> None:
-    runner = engine.runner
-    assert runner is not None
+def check_empty(engine: Engine) -> None:
+    runner = runner_of(engine)
     assert not runner._voice_of
     assert not runner._lm._used
     assert not runner._flow._sequences
     assert not runner._vocoder._num_done
-    assert len(engine._engine._table.free_slots) == runner.num_slots
+    assert len(engine._table.free_slots) == runner.num_slots
     assert runner.num_free_pages == runner.num_pages
     assert not engine.has_work
 
@@ -110,12 +117,11 @@ def samples(pcm: bytes) -> Any:
 
 
 def test_eight_at_a_time_say_what_each_says_in_the_plain_engine(
-    directory: Path, engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch
+    directory: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without noise in the source, whose draws are other numbers in each of them, and without the fades of this one."""
-    assert engine.runner is not None
     monkeypatch.setattr(model_runner, "soften", lambda pcm, **_: pcm)
-    monkeypatch.setattr(engine.runner._vocoder, "_noise", lambda *_: None)
+    monkeypatch.setattr(runner_of(engine)._vocoder, "_noise", lambda *_: None)
     monkeypatch.setattr(audio_track, "SourceDraws", lambda *_: lambda _frames: None)
     rng = random.Random(8)
     voices = ["zero_shot", "cross_lingual", "instruct", "builtin"] * 2
@@ -138,7 +144,7 @@ def test_eight_at_a_time_say_what_each_says_in_the_plain_engine(
         assert indices == sorted(indices)
 
 
-def test_a_stream_sounds_the_same_in_whatever_company(engine: BatchedEngine) -> None:
+def test_a_stream_sounds_the_same_in_whatever_company(engine: Engine) -> None:
     open_stream(engine, 0, "instruct", "welcome")
     alone = pcm_of(run(engine), 0)
     for number, voice in enumerate(["builtin", "zero_shot", "instruct"]):
@@ -146,7 +152,7 @@ def test_a_stream_sounds_the_same_in_whatever_company(engine: BatchedEngine) -> 
     assert np.abs(samples(pcm_of(run(engine), 2)) - samples(alone)).max() <= 2
 
 
-def test_a_changed_speed_changes_the_length(engine: BatchedEngine) -> None:
+def test_a_changed_speed_changes_the_length(engine: Engine) -> None:
     lengths = []
     for number, speed in enumerate([1.0, 2.0, 0.5]):
         open_stream(engine, number, "cross_lingual", "to us", speed=speed)
@@ -169,9 +175,7 @@ def poison(runner: ModelRunner, slot: int, where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["language model", "flow"])
-def test_numbers_that_are_not_finite_end_one_stream_and_reach_nobody_after_it(
-    engine: BatchedEngine, where: str
-) -> None:
+def test_numbers_that_are_not_finite_end_one_stream_and_reach_nobody_after_it(engine: Engine, where: str) -> None:
     text = "is line line your"
     open_stream(engine, 0, "cross_lingual", text)
     expected = pcm_of(run(engine), 0)
@@ -181,9 +185,8 @@ def test_numbers_that_are_not_finite_end_one_stream_and_reach_nobody_after_it(
     outs = list(engine.step())
     while not all(any(out.stream_id == number for out in outs) for number in range(3)):
         outs += engine.step()
-    table = engine._engine._table
-    assert engine.runner is not None
-    poison(engine.runner, table.streams[1].sequences[0].slot, where)
+    table = engine._table
+    poison(runner_of(engine), table.streams[1].sequences[0].slot, where)
     outs += run(engine)
     done = endings(outs)
     assert isinstance(done[1].error, EngineFailed)
@@ -196,7 +199,7 @@ def test_numbers_that_are_not_finite_end_one_stream_and_reach_nobody_after_it(
     outs = run(engine)
     for number in range(2):
         assert np.abs(samples(pcm_of(outs, number)) - samples(expected)).max() <= 2
-    assert engine._engine._device.num_not_finite == before + 1
+    assert engine._device.num_not_finite == before + 1
 
 
 @pytest.mark.parametrize(
@@ -208,16 +211,15 @@ def test_numbers_that_are_not_finite_end_one_stream_and_reach_nobody_after_it(
     ids=["allocator", "driver"],
 )
 def test_a_full_device_ends_the_batch_and_the_engine_lives_on(
-    engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch, error: Exception
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    assert engine.runner is not None
     open_stream(engine, 0, "builtin", "please hold")
     with monkeypatch.context() as patch:
 
         def full(*_: object) -> None:
             raise error
 
-        patch.setattr(engine.runner._flow, "step", full)
+        patch.setattr(runner_of(engine)._flow, "step", full)
         done = endings(run(engine))
     assert isinstance(done[0].error, EngineFailed)
     assert str(done[0].error) == "flow or vocoder: OutOfDeviceMemory"
@@ -226,20 +228,19 @@ def test_a_full_device_ends_the_batch_and_the_engine_lives_on(
     assert endings(run(engine)) == {1: StreamDone(1)}
 
 
-def test_a_lost_device_ends_the_loop(engine: BatchedEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert engine.runner is not None
+def test_a_lost_device_ends_the_loop(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     open_stream(engine, 0, "builtin", "please hold")
     with monkeypatch.context() as patch:
 
         def lost(*_: object) -> None:
             raise RuntimeError("CUDA error: an illegal memory access was encountered\nand much more")
 
-        patch.setattr(engine.runner._lm, "decode", lost)
+        patch.setattr(runner_of(engine)._lm, "decode", lost)
         with pytest.raises(DeviceLost, match=r"illegal memory access was encountered$"):
             run(engine)
 
 
-def test_what_cannot_be_opened_is_refused(engine: BatchedEngine) -> None:
+def test_what_cannot_be_opened_is_refused(engine: Engine) -> None:
     with pytest.raises(UnknownVoice):
         open_stream(engine, 0, "nobody", "hello")
     for speed in (0.0, 0.4, 2.5, float("nan")):
@@ -249,9 +250,9 @@ def test_what_cannot_be_opened_is_refused(engine: BatchedEngine) -> None:
     assert isinstance(endings(run(engine))[0].error, Unprocessable)
 
 
-def test_it_describes_itself(loaded: BatchedEngine) -> None:
-    assert {voice.id for voice in loaded.voices} == set(speakers())
-    assert "en" in loaded.languages
+def test_it_describes_itself(loader: BatchedLoader, loaded: Engine) -> None:
+    assert {voice.id for voice in loader.voices} == set(speakers())
+    assert "en" in loader.languages
     load = loaded.load_report()
     assert load.num_streams == 0
     assert load.room > 0
@@ -262,37 +263,31 @@ def test_it_describes_itself(loaded: BatchedEngine) -> None:
 
 
 def test_it_tells_what_it_does_and_measures_what_stages_cost(directory: Path) -> None:
-    engine = make_engine(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1, 2, 64))
-    with pytest.raises(EngineFailed, match="not loaded"):
-        engine.open(StreamRequest(stream_id=0, voice="builtin"))
+    loader = make_loader(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1, 2, 64))
     told: list[str] = []
-    engine.load(told.append)
+    engine = loader.load(told.append)
     assert [line for line in told if line.startswith("measuring")] == ["measuring 1/2", "measuring 2/2"]
-    costs = engine.costs
+    costs = loader.costs
     assert all(stage._means for stage in (costs.prefill, costs.lm_step, costs.flow, costs.vocoder))
+    assert engine is not None
     check_empty(engine)
-    engine.close()
-    assert engine.runner is None
-    engine.close()
 
 
 def test_a_company_without_pages_is_not_measured(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ModelRunner, "num_free_pages", 1)
-    engine = make_engine(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1, 2))
     told: list[str] = []
-    engine.load(told.append)
+    make_loader(directory, lambda: {"builtin": tiny_speaker("builtin")}, calibration_rows=(1, 2)).load(told.append)
     assert [line for line in told if line.startswith("measuring")] == ["measuring 1/2"]
-    engine.close()
 
 
 def test_too_little_memory_is_told_in_the_words_of_the_configuration(directory: Path) -> None:
-    engine = make_engine(directory, memory_bytes=1000)
+    loader = make_loader(directory, memory_bytes=1000)
     with pytest.raises(ConfigError, match=r"tts\.state_memory_bytes: 1,000 hold 0 pages"):
-        engine.load(lambda _: None)
+        loader.load(lambda _: None)
 
 
 def test_a_voice_of_another_model_is_refused(directory: Path) -> None:
     alien = tiny_speaker("cross_lingual", flow_tokens=np.full(45, 6000, np.int32))
-    engine = make_engine(directory, lambda: {"alien": alien})
+    loader = make_loader(directory, lambda: {"alien": alien})
     with pytest.raises(ModelError, match="speech tokens that this model does not know"):
-        engine.load(lambda _: None)
+        loader.load(lambda _: None)

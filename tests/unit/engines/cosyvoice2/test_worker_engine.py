@@ -10,14 +10,12 @@ torch = pytest.importorskip("torch")
 
 from cc_tts.config.schema import LogConfig, TtsConfig  # noqa: E402
 from cc_tts.engines.cosyvoice2 import worker_engine  # noqa: E402
-from cc_tts.engines.cosyvoice2.batched import BatchedEngine  # noqa: E402
-from cc_tts.engines.cosyvoice2.model.loader import dtype_policy  # noqa: E402
+from cc_tts.engines.cosyvoice2.batched import BatchedLoader  # noqa: E402
 from cc_tts.engines.cosyvoice2.worker_engine import (  # noqa: E402
     check_build,
     choose_device,
-    choose_policy,
     load_speakers,
-    make_worker_engine,
+    make_loader,
 )
 from cc_tts.engines.worker.messages import WorkerSettings  # noqa: E402
 from cc_tts.errors import ConfigError  # noqa: E402
@@ -25,11 +23,11 @@ from cc_tts.errors import ConfigError  # noqa: E402
 pytestmark = pytest.mark.unit
 
 
-def make(device: str = "cpu", **tts: Any) -> BatchedEngine:
+def make(device: str = "cpu", **tts: Any) -> BatchedLoader:
     section = TtsConfig(engine="cosyvoice2", model_dir="/nonexistent", **tts)
-    engine = make_worker_engine(WorkerSettings(device=device, tts=section, log=LogConfig()))
-    assert isinstance(engine, BatchedEngine)
-    return engine
+    loader = make_loader(WorkerSettings(device=device, tts=section, log=LogConfig()))
+    assert isinstance(loader, BatchedLoader)
+    return loader
 
 
 def test_settings_reach_the_engine() -> None:
@@ -100,13 +98,6 @@ def test_a_build_without_kernels_for_the_device_is_told_at_start(
     else:
         with pytest.raises(ConfigError, match=r"is sm_\d+, and this PyTorch .* V100 .*cu126"):
             check_build(torch.device("cuda"))
-
-
-def test_types_suit_the_device_unless_they_are_set() -> None:
-    cpu = torch.device("cpu")
-    assert choose_policy(cpu, "auto") == dtype_policy(cpu)
-    policy = choose_policy(cpu, "bfloat16")
-    assert policy.llm == policy.flow == torch.bfloat16
 
 
 def told(model_dir: Path, voices_dir: Path | None) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The worker's loop with an engine that does what the test says."""
 
 import queue
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -18,7 +18,6 @@ from cc_tts.engines.worker.messages import (
 )
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded
 from cc_tts.processes.channel import ChildChannel, Message, Ping, Pong, Shutdown
-from cc_tts.voices.voice import Voice
 
 pytestmark = pytest.mark.unit
 
@@ -26,19 +25,12 @@ pytestmark = pytest.mark.unit
 class FakeStepped:
     """Notes what it is told and gives out what it was given."""
 
-    rate_hz = 24_000
-    voices = (Voice("anna", "cosyvoice2", "en"),)
-    languages = ("en",)
-
     def __init__(self) -> None:
         self.told: list[tuple[object, ...]] = []
         self.outs: list[list[StepOut]] = []
         self.error: Exception | None = None
         self.load_now = EngineLoad(num_streams=0, first_audio_ms=10.0, utilisation=0.0, room=3)
         self.is_closed = False
-
-    def load(self, on_progress: Callable[[str], None]) -> None:
-        on_progress("weights")
 
     def open(self, request: StreamRequest) -> None:
         self.told.append(("open", request))

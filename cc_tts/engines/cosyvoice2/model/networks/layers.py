@@ -67,8 +67,7 @@ class Span:
         """
         page_len, num_keys = 0, width
         if pages is not None:
-            if chunk is None or slots is None:
-                raise ValueError("pages are of one chunk each and come with slots")
+            assert chunk is not None
             page_len, num_keys = chunk, pages.shape[1] * chunk
         device = num_new.device
         steps = torch.arange(width, device=device)

@@ -132,7 +132,7 @@ class TestTokensToAudio:
     ) -> None:
         tokens = golden["flow_token"]
         calls = calls_with_hops(golden["chunk_hops"].tolist(), tokens.shape[1])
-        noise = fixed_noise(400)
+        noise = fixed_noise()[:, :, :400]
         chunks = list(
             stream_wav(flow, partial(vocode, vocoder), prompt, tokens, calls, noise=noise, incremental=incremental)
         )
@@ -143,7 +143,7 @@ class TestTokensToAudio:
     def test_the_last_call_of_the_reference_sees_everything(
         self, flow: Flow, prompt: FlowReference, golden: "dict[str, Tensor]"
     ) -> None:
-        tokens, noise = golden["flow_token"], fixed_noise(400)
+        tokens, noise = golden["flow_token"], fixed_noise()[:, :, :400]
         calls = calls_for(HopSchedule(prompt.token.shape[1], compat=True), tokens.shape[1])
         mels = [mel for mel, _ in stream_mel(flow, prompt, tokens, calls, noise=noise)]
         tail = golden["mel_offline"][:, -mels[-1].shape[2] :]
@@ -163,7 +163,9 @@ class TestTokensToAudio:
         tokens = golden["flow_token"][:, :30]
         calls = calls_with_hops([13], 30)
         chunks = list(
-            stream_wav(flow, partial(vocode, vocoder), prompt, tokens, calls, noise=fixed_noise(400), draw=draw)
+            stream_wav(
+                flow, partial(vocode, vocoder), prompt, tokens, calls, noise=fixed_noise()[:, :, :400], draw=draw
+            )
         )
         assert asked == [26, 42]
         assert sum(chunk.shape[1] for chunk in chunks) == 30 * 960

@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from cc_tts.engines.cosyvoice2.engine.config import EngineConfig
-from cc_tts.engines.cosyvoice2.engine.engine import MAX_WAITING_TEXTS, Engine
+from cc_tts.engines.cosyvoice2.engine.engine import MAX_WAITING_TEXTS
 from cc_tts.engines.cosyvoice2.engine.prefill import Prefill
 from cc_tts.engines.cosyvoice2.engine.sequence import MAX_AHEAD_MS
 from cc_tts.engines.stepped import StreamDone, StreamRequest
@@ -84,7 +83,7 @@ def test_a_device_that_is_too_slow_is_seen_in_the_underruns() -> None:
     hall.open(0, *TEXTS)
     hall.run()
     assert hall.engine._table.num_underruns > 0
-    assert hall.engine.load_report("anna").num_underruns == hall.engine._table.num_underruns
+    assert hall.engine.load_report().num_underruns == hall.engine._table.num_underruns
 
 
 def test_a_listener_who_waits_for_text_runs_dry_by_no_fault_of_ours() -> None:
@@ -165,16 +164,6 @@ def test_what_comes_after_the_end_is_ignored() -> None:
     assert heard.pcm == alone(TEXTS[0])
 
 
-@pytest.mark.parametrize("report", [(-1.0, 0.0), (float("nan"), 0.0), (10.0, -5.0), (10.0, float("inf"))])
-def test_reports_that_make_no_sense_change_nothing(report: tuple[float, float]) -> None:
-    hall = Hall()
-    heard = hall.open(0, TEXTS[0])
-    hall.step()
-    hall.engine.taken(0, *report)
-    hall.run()
-    assert heard.pcm == alone(TEXTS[0])
-
-
 def test_reports_may_come_in_any_order() -> None:
     hall = Hall()
     hall.open(0, TEXTS[0], reads=False)
@@ -236,8 +225,6 @@ def test_unknown_voices_and_known_streams_are_refused() -> None:
     hall.open(0)
     with pytest.raises(UnknownVoice):
         hall.engine.open(StreamRequest(stream_id=1, voice="nobody"))
-    with pytest.raises(ValueError, match="open already"):
-        hall.open(0)
     assert list(hall.engine._table.streams) == [0]
 
 
@@ -248,7 +235,7 @@ def test_there_are_as_many_streams_as_may_be() -> None:
     with pytest.raises(EngineOverloaded) as refused:
         hall.open(2)
     assert refused.value.retry_after_s == 1
-    assert hall.engine.load_report("anna").room == 0
+    assert hall.engine.load_report().room == 0
     hall.engine.cancel(0)
     hall.open(2)
 
@@ -286,24 +273,24 @@ def test_admission_refuses_who_would_starve_the_others() -> None:
             hall.play(100)
     assert refused.value.retry_after_s is not None
     assert 2 < num_taken < 64
-    report = hall.engine.load_report("anna")
+    report = hall.engine.load_report()
     assert report.room == 0
     assert report.refusal
     hall.run()
     assert hall.engine._table.num_underruns == 0
-    assert hall.engine.load_report("anna").room > 0
+    assert hall.engine.load_report().room > 0
 
 
 def test_as_many_are_taken_as_there_was_room_for() -> None:
     hall = Hall(num_slots=64, admits_all=False, first_audio_target_ms=300.0, costs=FakeCosts(call_ms=40.0))
     hall.open(0, *TEXTS)
     hall.play(500)
-    room = hall.engine.load_report("anna").room
+    room = hall.engine.load_report().room
     assert 0 < room < 63
     for stream_id in range(1, room + 1):
         hall.open(stream_id)
         hall.engine.push(stream_id, TEXTS[0], 0)
-    assert hall.engine.load_report("anna").num_streams == room + 1
+    assert hall.engine.load_report().num_streams == room + 1
 
 
 def test_a_text_that_waits_cannot_grow_without_bound() -> None:
@@ -326,12 +313,6 @@ def test_close_frees_everything() -> None:
     hall.play(50)
     hall.engine.close()
     hall.check_empty()
-
-
-def test_an_engine_needs_a_slot_for_each_stream() -> None:
-    hall = Hall(num_slots=2)
-    with pytest.raises(ValueError, match="2 slots are not enough for 3 streams"):
-        Engine(hall.device, hall.front, hall.costs, EngineConfig(max_streams=3), clock=hall.clock)
 
 
 def test_a_text_chunk_is_prepared_as_one_that_goes_on_until_the_last() -> None:

@@ -46,7 +46,7 @@ def test_numbers_that_are_not_finite_end_one_stream_and_are_wiped(where: str) ->
     assert isinstance(error_of(hall, 9), EngineFailed)
     assert alone(TEXTS[0]).startswith(hall.heard[9].pcm)
     assert len(hall.device.wiped) >= 1
-    assert hall.engine.load_report("anna").num_not_finite == 1
+    assert hall.engine.load_report().num_not_finite == 1
     check_others(hall, 9)
 
 
@@ -212,7 +212,7 @@ def test_new_requests_are_refused_when_there_are_pages_for_nobody() -> None:
     hall = Hall(num_slots=16, num_pages=40, admits_all=False, first_audio_target_ms=60_000.0)
     hall.open(0, *TEXTS)
     hall.play(100)
-    num_free = hall.engine.load_report("anna").room
+    num_free = hall.engine.load_report().room
     assert 0 < num_free < 10
     with pytest.raises(EngineOverloaded, match="no memory for the flow's state"):
         for stream_id in range(1, 16):

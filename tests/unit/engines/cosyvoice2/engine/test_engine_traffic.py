@@ -102,7 +102,7 @@ def test_each_stream_ends_once_and_says_what_it_would_say_alone(seed: int, *, in
         traffic.event()
         for _ in range(traffic.rng.randint(0, 5)):
             hall.step()
-        hall.engine.load_report("anna")
+        hall.engine.load_report()
     traffic.finish()
     for stream_id, said in traffic.said.items():
         heard = hall.heard[stream_id]

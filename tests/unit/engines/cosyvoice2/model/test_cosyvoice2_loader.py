@@ -23,10 +23,9 @@ from cc_tts.engines.cosyvoice2.model.checkpoint import (  # noqa: E402
     WrongModelVersion,
 )
 from cc_tts.engines.cosyvoice2.model.loader import (  # noqa: E402
-    DtypePolicy,
     check_part,
     check_weights,
-    dtype_policy,
+    dtype_for,
     load_model,
 )
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference  # noqa: E402
@@ -355,14 +354,12 @@ def test_the_tensors_of_version_3_as_published_are_refused(part: Part) -> None:
 )
 def test_types_follow_the_device(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], half: Any) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    assert dtype_policy(torch.device("cuda")) == DtypePolicy(llm=half, flow=half, hift=torch.float32)
-    assert dtype_policy(torch.device("cpu")) == DtypePolicy()
+    assert dtype_for(torch.device("cuda")) == half
+    assert dtype_for(torch.device("cpu")) == torch.float32
 
 
-def test_pitch_and_source_stay_float32_in_any_policy(published: Path) -> None:
-    model = load_model(published, policy=DtypePolicy(llm=torch.float16, flow=torch.bfloat16, hift=torch.bfloat16))
-    assert {value.dtype for value in model.lm.state_dict().values()} == {torch.float16}
+def test_the_vocoder_stays_float32(published: Path) -> None:
+    model = load_model(published, dtype=torch.bfloat16)
+    assert {value.dtype for value in model.lm.state_dict().values()} == {torch.bfloat16}
     assert {value.dtype for value in model.flow.state_dict().values()} == {torch.bfloat16}
-    for key, value in model.vocoder.state_dict().items():
-        exact = key.startswith(("f0_predictor.", "m_source."))
-        assert value.dtype == (torch.float32 if exact else torch.bfloat16), key
+    assert {value.dtype for value in model.vocoder.state_dict().values()} == {torch.float32}

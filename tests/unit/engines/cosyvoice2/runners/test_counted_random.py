@@ -53,8 +53,3 @@ def test_a_draw_does_not_depend_on_how_many_numbers_the_others_have() -> None:
     assert torch.equal(few[:, :3], many[:, :3])
     assert torch.equal(few[:, 3:], many[:, 8:])
     assert torch.equal(counted_exponentials(SEEDS, STEPS, (3,)), few[:, :3])
-
-
-def test_a_step_has_two_draws() -> None:
-    with pytest.raises(ValueError, match="3 groups; a step has 2"):
-        counted_exponentials(SEEDS, STEPS, (1, 1, 1))

@@ -43,10 +43,6 @@ RULES: Final = SamplingRules.of_request(LengthLimits(0, 9))
         (LmPrefill(0, text_inputs([-1]), RULES), "past the end"),
         (LmPrefill(0, speech_inputs([NUM_CODES]), RULES), "past the end"),
         (LmPrefill(0, [LmInput(Table.SPECIAL, 2)], RULES), "past the end"),
-        (LmPrefill(0, [SOS], RULES, extends=True), "cannot be extended"),
-        (LmPrefill(1, [SOS], RULES), "in use"),
-        (LmPrefill(1, [SOS], RULES, extends=True), "cannot be extended"),
-        (LmPrefill(2, [SOS], RULES), "twice"),
     ],
 )
 def test_a_prefill_that_cannot_be_is_refused_and_nothing_is_run(lm: SpeechLm, prefill: LmPrefill, message: str) -> None:

@@ -16,7 +16,7 @@ from cc_tts.engines.cosyvoice2.runners import vocoder as vocoder_runner  # noqa:
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall  # noqa: E402
 from tests.fakes.replayed_graphs import CannotBeRecorded, ReplayedGraphs  # noqa: E402
 from tests.parity.schedule import double_hop  # noqa: E402
-from tests.support.small_engine import load_engine, most_apart, num_graphs, say  # noqa: E402
+from tests.support.small_engine import load_engine, most_apart, num_graphs, runner_of, say  # noqa: E402
 from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
 
@@ -115,8 +115,7 @@ def test_streams_sound_the_same_from_graphs(
     engine = load_engine(directory, graphs=True)
     recorded = num_graphs(engine)
     said = say(engine)
-    runner = engine.runner
-    assert runner is not None
+    runner = runner_of(engine)
     for stage in (runner._lm._prefill, runner._lm._step, runner._flow._graphs, runner._vocoder._run):
         assert any(each.graph.num_replays for each in stage._recorded.values())  # type: ignore[attr-defined]
     assert num_graphs(engine) == recorded, "recorded in service"

@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 
 from cc_tts.engines.cosyvoice2 import batched  # noqa: E402
-from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedEngine  # noqa: E402
+from cc_tts.engines.cosyvoice2.batched import NUM_POSITIONS, BatchedConfig, BatchedLoader  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.config import EngineConfig  # noqa: E402
+from cc_tts.engines.cosyvoice2.engine.engine import Engine  # noqa: E402
 from cc_tts.engines.cosyvoice2.engine.schedule import HOPS, exact_hop  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import flow as flow_runner  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners import memory_plan  # noqa: E402
@@ -21,12 +22,13 @@ from cc_tts.engines.cosyvoice2.runners import vocoder as vocoder_runner  # noqa:
 from cc_tts.engines.cosyvoice2.runners.flow import FlowShape  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.graphs import GraphedCall  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.memory_plan import choose_coarseness, spare_slots  # noqa: E402
-from cc_tts.engines.cosyvoice2.runners.runner import COARSENESS, ModelRunner  # noqa: E402
+from cc_tts.engines.cosyvoice2.runners.runner import COARSENESS  # noqa: E402
 from cc_tts.engines.cosyvoice2.runners.vocoder import CROSSFADE_FRAMES  # noqa: E402
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SPEECH_TOKENS, MAX_TEXT_TOKENS  # noqa: E402
 from cc_tts.errors import ConfigError  # noqa: E402
 from cc_tts.voices.enrolment import MAX_LM_TOKENS, num_flow_tokens  # noqa: E402
 from tests.parity.schedule import HopSchedule, calls_for  # noqa: E402
+from tests.support.small_engine import runner_of  # noqa: E402
 from tests.support.tiny_model import make_tiny_model  # noqa: E402
 from tests.support.tiny_speakers import tiny_speaker  # noqa: E402
 from tests.support.torch_threads import one_thread  # noqa: E402
@@ -96,21 +98,16 @@ class Card:
         return record
 
 
-def load(directory: Path, *, max_streams: int = 64) -> BatchedEngine:
+def load(directory: Path, *, max_streams: int = 64) -> Engine:
     config = BatchedConfig(
         engine=EngineConfig(max_streams=max_streams),
         device=torch.device("cpu"),
         memory_bytes=64 << 20,
         calibration_rows=(),
     )
-    engine = BatchedEngine(directory, lambda: VOICES, config)
-    engine.load(lambda _: None)
+    engine = BatchedLoader(directory, lambda: VOICES, config).load(lambda _: None)
+    assert engine is not None
     return engine
-
-
-def runner_of(engine: BatchedEngine) -> ModelRunner:
-    assert engine.runner is not None
-    return engine.runner
 
 
 def flow_calls() -> Iterator[tuple[int, int]]:

@@ -77,12 +77,6 @@ def test_silence_gives_finite_numbers(function: Any) -> None:
     assert np.isfinite(function(np.zeros(24_000, dtype=np.float32))).all()
 
 
-@pytest.mark.parametrize("function", [features.whisper_log_mel, features.kaldi_fbank, features.reference_mel])
-def test_too_few_samples_are_refused(function: Any) -> None:
-    with pytest.raises(ValueError, match="too few"):
-        function(np.zeros(150, dtype=np.float32))
-
-
 def test_a_tone_lands_in_its_bin() -> None:
     low, high = (features.reference_mel(tone(hz, 24_000, 0.5)).mean(axis=0).argmax() for hz in (300.0, 6000.0))
     assert low < 15
@@ -126,11 +120,9 @@ def test_resampling_is_the_same_across_its_blocks() -> None:
     np.testing.assert_allclose(whole[30_100:], late[100:], rtol=0, atol=1e-6)
 
 
-def test_the_same_rate_changes_nothing_and_no_rate_is_refused() -> None:
+def test_the_same_rate_changes_nothing() -> None:
     audio = tone(440.0, 16_000, 0.1)
     np.testing.assert_array_equal(features.resample(audio, 16_000, 16_000), audio)
-    with pytest.raises(ValueError, match="cannot resample"):
-        features.resample(audio, 0, 16_000)
 
 
 @pytest.mark.parametrize("error", [ImportError, OSError, RuntimeError])

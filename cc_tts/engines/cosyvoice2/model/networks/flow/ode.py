@@ -8,18 +8,16 @@ from torch import Tensor
 
 NOISE_FRAMES: Final = 15_000
 _NOISE_SEED: Final = 0
+_NUM_MELS: Final = 80
 
 
-def fixed_noise(num_frames: int = NOISE_FRAMES, num_mels: int = 80) -> Tensor:
+def fixed_noise() -> Tensor:
     """The noise all speech starts from, [1, mels, frames]; not in the checkpoint but the same for everybody (§4.6).
 
-    It is sampled one mel bin after the other, 300 s of each; fewer frames are the first ones of these, more there are none.
+    It is sampled one mel bin after the other, 300 s of each.
     """
-    if num_frames > NOISE_FRAMES:
-        raise ValueError(f"there is noise for {NOISE_FRAMES} frames, not for {num_frames}")
     generator = torch.Generator(device="cpu").manual_seed(_NOISE_SEED)
-    noise = torch.randn((1, num_mels, NOISE_FRAMES), generator=generator, device="cpu", dtype=torch.float32)
-    return noise[:, :, :num_frames].contiguous()
+    return torch.randn((1, _NUM_MELS, NOISE_FRAMES), generator=generator, device="cpu", dtype=torch.float32)
 
 
 def euler_grid(num_steps: int) -> tuple[tuple[float, float], ...]:

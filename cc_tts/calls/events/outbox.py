@@ -1,0 +1,68 @@
+"""What waits to be sent to one reader, who cannot slow the server down."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import Final, Generic, TypeVar
+
+ITEMS_A_TURN: Final = 50
+
+T = TypeVar("T")
+
+
+class Outbox(Generic[T]):
+    """A bounded queue. When it is full the reader is too slow: it ends with ``overflowed``. What it begins with does not
+    count.
+    """
+
+    def __init__(self, max_queued: int, begin_with: Iterable[T] = ()) -> None:
+        self._max_queued = max_queued
+        self._queue = deque(begin_with)
+        self._num_earlier = len(self._queue)
+        self._num_taken = 0
+        self._wake = asyncio.Event()
+        self._closed = False
+        self.overflowed = False
+
+    def put(self, item: T) -> None:
+        """Queue an item; nothing happens after the end."""
+        if self._closed:
+            return
+        if len(self._queue) - self._num_earlier < self._max_queued:
+            self._queue.append(item)
+            self._wake.set()
+        else:
+            self.overflowed = True
+            self.close()
+
+    def close(self) -> None:
+        """Take nothing more; the iteration ends after what is queued. Safe to call twice."""
+        self._closed = True
+        self._wake.set()
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether an item waits to be taken."""
+        return bool(self._queue)
+
+    async def wait(self) -> bool:
+        """Wait for an item; returns whether there is one: it is over if not. Other tasks get their turn after every
+        :data:`ITEMS_A_TURN` items.
+        """
+        if self._num_taken >= ITEMS_A_TURN:
+            self._num_taken = 0
+            await asyncio.sleep(0)
+        while not self._queue and not self._closed:
+            self._wake.clear()
+            await self._wake.wait()
+        return bool(self._queue)
+
+    def take(self) -> T:
+        """The oldest item that is queued, if :meth:`wait` says that there is one."""
+        self._num_earlier = max(0, self._num_earlier - 1)
+        self._num_taken += 1
+        return self._queue.popleft()
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        while await self.wait():
+            yield self.take()

@@ -84,7 +84,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     common = argparse.ArgumentParser(add_help=False)
-    file_help = "TOML file; configs/cc_tts.toml lists every key"
+    file_help = "TOML file; `cc-tts config init` writes one with every key"
     common.add_argument("--config", type=Path, default=argparse.SUPPRESS, metavar="FILE", help=file_help)
     common.add_argument(
         "--set", action=_Collect, default=[], metavar="SECTION.KEY=VALUE", help="set one key; may be given often"
@@ -120,6 +120,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     add("say", "speak text into a WAV file", _fill_say)
     add("voices", "list the voices of the configured engine; make your own", fill_voices)
     add("model", "check or fetch the files of the neural engine", fill_model)
+    add("config", "write the configuration files that come with cc-tts", _fill_config)
     check_help = "check all that a start would, and print what is in force"
     add("check-config", check_help, lambda check: check.set_defaults(run=_check_config))
     add("doctor", "is this machine fit to serve, and if not, what to do", fill_doctor)
@@ -336,6 +337,22 @@ def _reference_encoder(model: Path) -> "ReferenceEncoder":
     from cc_tts.engines.cosyvoice2.voice.encoder import CosyVoiceReferenceEncoder
 
     return CosyVoiceReferenceEncoder(model)
+
+
+def _fill_config(config: argparse.ArgumentParser) -> None:
+    commands = config.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    init = commands.add_parser("init", help="cc_tts.toml with every key, an example for a GPU, alerts, a dashboard")
+    init.add_argument("folder", type=Path, nargs="?", default=Path(), metavar="DIR", help="where to; this folder")
+    init.add_argument("--force", action="store_true", help="overwrite files that are there")
+    init.set_defaults(run=_config_init)
+
+
+def _config_init(options: argparse.Namespace, _config: "Config") -> int:
+    from cc_tts.config import shipped
+
+    for path in shipped.write(options.folder, force=options.force):
+        print(path)
+    return 0
 
 
 def _check_config(_options: argparse.Namespace, config: "Config") -> int:

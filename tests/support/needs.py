@@ -1,7 +1,7 @@
 """What a test needs and a machine may lack. Without it the test is skipped, or fails where ``CC_TTS_REQUIRE`` names it.
 
-``CC_TTS_REQUIRE`` is a comma-separated list of ``peers`` (sipp, baresip, tshark, openssl), ``asterisk``, ``kamailio`` and
-``server-build``.
+``CC_TTS_REQUIRE`` is a comma-separated list of ``peers`` (sipp, baresip, tshark, openssl), ``asterisk``, ``kamailio``,
+``server-build`` and ``charts`` (requirements/charts.txt).
 """
 
 import os
@@ -11,7 +11,7 @@ from typing import Final, Literal, NoReturn
 
 import pytest
 
-Need = Literal["peers", "asterisk", "kamailio", "server-build"]
+Need = Literal["peers", "asterisk", "kamailio", "server-build", "charts"]
 
 _NO_MODULE: Final = "could not import"
 _NEURAL: Final = "the packages of the neural engine are not installed: make neural"

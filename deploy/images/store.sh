@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the scripts beside it: buildah with a store of its own, which needs neither overlay file systems nor namespaces.
 image_store=${IMAGE_STORE:-build/images}
 mkdir -p "$image_store"

@@ -15,7 +15,7 @@ import pytest
 
 from cc_tts import __version__
 from cc_tts.config import load as configuration
-from cc_tts.config.schema import Config
+from cc_tts.config.schema import ALL_SCOPES, Config
 from cc_tts.metrics import Metrics
 from tests.support import needs
 
@@ -323,7 +323,7 @@ def test_the_values_reach_the_configuration(everything: Rendered, tmp_path: Path
     assert config.routes["hello"].greeting == "{{ Hello }}."
     assert [(token.token, token.scopes) for token in config.http.tokens] == [
         (METRICS, ("read",)),
-        (CONTROL, ("read", "call", "admin")),
+        (CONTROL, ALL_SCOPES),
     ]
 
 

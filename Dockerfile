@@ -31,6 +31,7 @@ RUN python3 -m venv /opt/cc-tts \
     && /opt/cc-tts/bin/pip uninstall --yes --quiet pjsua2-python
 COPY pyproject.toml README.md LICENSE ./
 COPY cc_tts cc_tts
+COPY configs configs
 RUN /opt/cc-tts/bin/pip install --no-cache-dir --disable-pip-version-check --no-deps --no-build-isolation . \
     && echo /opt/pjsua2 > "$(/opt/cc-tts/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/pjsua2.pth"
 

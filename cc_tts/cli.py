@@ -1,4 +1,4 @@
-"""The command line: ``cc-tts serve | call | say | voices | check-config | doctor``.
+"""The command line: ``cc-tts serve | drain | call | say | voices | config | check-config | doctor``.
 
 Only :mod:`argparse` is imported here: each command imports what it needs once it runs, so that ``--version`` and ``--help``
 are quick.
@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from cc_tts import __version__
 
 if TYPE_CHECKING:
+    from aiohttp import ClientSession
+    from yarl import URL
+
     from cc_tts.config.schema import Config
     from cc_tts.voices.enrolment import ReferenceEncoder
     from cc_tts.voices.voice import Voice
@@ -37,6 +40,9 @@ _SAMPLES: Final = {
 """What ``cc-tts voices --say`` speaks, by primary language."""
 PROGRESS_INTERVAL_S = 1.0
 """Interval of progress messages of a long command, s."""
+DRAIN_REQUEST_TIMEOUT_S = 10.0
+DRAIN_MARGIN_S = 30.0
+"""What a drain may take beyond ``calls.drain_timeout_s``: hanging up, and ending the processes."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,7 +84,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     common = argparse.ArgumentParser(add_help=False)
-    file_help = "TOML file; configs/cc_tts.toml lists every key"
+    file_help = "TOML file; `cc-tts config init` writes one with every key"
     common.add_argument("--config", type=Path, default=argparse.SUPPRESS, metavar="FILE", help=file_help)
     common.add_argument(
         "--set", action=_Collect, default=[], metavar="SECTION.KEY=VALUE", help="set one key; may be given often"
@@ -109,10 +115,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         add_doctor_arguments(doctor)
 
     add("serve", "answer calls until Ctrl-C, then drain", lambda serve: serve.set_defaults(run=_serve))
+    add("drain", "have a running server drain, and wait until it has ended", _fill_drain)
     commands.add_parser("call", add_help=False, help="a softphone: dial, record what is heard, measure it")
     add("say", "speak text into a WAV file", _fill_say)
     add("voices", "list the voices of the configured engine; make your own", fill_voices)
     add("model", "check or fetch the files of the neural engine", fill_model)
+    add("config", "write the configuration files that come with cc-tts", _fill_config)
     check_help = "check all that a start would, and print what is in force"
     add("check-config", check_help, lambda check: check.set_defaults(run=_check_config))
     add("doctor", "is this machine fit to serve, and if not, what to do", fill_doctor)
@@ -148,6 +156,72 @@ def _serve(options: argparse.Namespace, config: "Config") -> int:
     return serve(
         config, read_config=lambda: configuration.load(options.config, environ=os.environ, overrides=options.set)
     )
+
+
+def _fill_drain(drain: argparse.ArgumentParser) -> None:
+    drain.description = (
+        "The server is found by http.host and http.port; with http.tokens one of them needs the scope admin."
+    )
+    drain.set_defaults(run=_drain)
+
+
+def _drain(_options: argparse.Namespace, config: "Config") -> int:
+    import asyncio
+
+    from cc_tts.errors import ConfigError
+
+    tokens = config.http.tokens
+    token = next((each.token for each in tokens if "admin" in each.scopes), None)
+    if tokens and token is None:
+        raise ConfigError("http.tokens: none has the scope admin, which a drain needs")
+    fault = asyncio.run(_drained(config, {} if token is None else {"Authorization": f"Bearer {token}"}))
+    if fault:
+        print(f"cc-tts: {fault}", file=sys.stderr)
+        return 1
+    print("drained")
+    return 0
+
+
+async def _drained(config: "Config", headers: dict[str, str]) -> str:
+    """Begin the drain and wait until nobody listens at the address of the control API; returns what went wrong."""
+    import asyncio
+    from http import HTTPStatus
+
+    import aiohttp
+    from yarl import URL
+
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(config.http.host, config.http.host)
+    server = URL.build(scheme="http", host=host, port=config.http.port)
+    limit_s = config.calls.drain_timeout_s + DRAIN_MARGIN_S
+    timeout = aiohttp.ClientTimeout(total=DRAIN_REQUEST_TIMEOUT_S)
+    async with aiohttp.ClientSession(timeout=timeout, headers=headers) as client:
+        try:
+            async with client.post(server / "v1/admin/drain", json={}) as answer:
+                if answer.status != HTTPStatus.ACCEPTED:
+                    return f"{server} answers {answer.status} {answer.reason}"
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return f"no server answers at {server}: {error or 'time-out'}"
+        print("draining: no new calls", flush=True)
+        try:
+            async with asyncio.timeout(limit_s):
+                while await _is_up(client, server / "healthz"):  # noqa: ASYNC110 - of another process
+                    await asyncio.sleep(PROGRESS_INTERVAL_S)
+        except TimeoutError:
+            return f"the server has not ended within {limit_s:g} s"
+    return ""
+
+
+async def _is_up(client: "ClientSession", url: "URL") -> bool:
+    """Whether somebody listens there, be it too busy to answer in time."""
+    import aiohttp
+
+    try:
+        async with client.get(url):
+            return True
+    except TimeoutError:
+        return True
+    except aiohttp.ClientError:
+        return False
 
 
 def _say(options: argparse.Namespace, config: "Config") -> int:
@@ -263,6 +337,22 @@ def _reference_encoder(model: Path) -> "ReferenceEncoder":
     from cc_tts.engines.cosyvoice2.voice.encoder import CosyVoiceReferenceEncoder
 
     return CosyVoiceReferenceEncoder(model)
+
+
+def _fill_config(config: argparse.ArgumentParser) -> None:
+    commands = config.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    init = commands.add_parser("init", help="cc_tts.toml with every key, an example for a GPU, alerts, a dashboard")
+    init.add_argument("folder", type=Path, nargs="?", default=Path(), metavar="DIR", help="where to; this folder")
+    init.add_argument("--force", action="store_true", help="overwrite files that are there")
+    init.set_defaults(run=_config_init)
+
+
+def _config_init(options: argparse.Namespace, _config: "Config") -> int:
+    from cc_tts.config import shipped
+
+    for path in shipped.write(options.folder, force=options.force):
+        print(path)
+    return 0
 
 
 def _check_config(_options: argparse.Namespace, config: "Config") -> int:

@@ -11,6 +11,7 @@
 
 import asyncio
 import errno
+import os
 import signal
 from collections.abc import Callable
 from typing import Any, Final
@@ -30,6 +31,7 @@ from cc_tts.config.schema import Config, listens
 from cc_tts.engines.factory import make_engine
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
+from cc_tts.processes import systemd
 from cc_tts.speech.prompt_cache import engine_identity
 from cc_tts.speech.shared_synthesis import CachedSource
 from cc_tts.speech.source import SpeechSource
@@ -59,6 +61,7 @@ class Server:
         self._stop = asyncio.Event()
         self._force = asyncio.Event()
         clock = MonotonicClock()
+        self._notifier = systemd.notifier(os.environ, clock=clock)
         self.metrics = Metrics(node=config.server.node_name)
         self.engine = make_engine(config, clock=clock, metrics=self.metrics)
         restarts = self.metrics.process_restarts
@@ -108,6 +111,7 @@ class Server:
     def drain(self) -> None:
         """Take no new calls; exit when the last one has ended or ``calls.drain_timeout_s`` is over."""
         self.registry.start_drain()
+        self._notifier.stopping()
         self._stop.set()
 
     async def run(self) -> None:
@@ -119,7 +123,9 @@ class Server:
             loop.add_signal_handler(number, self._on_signal)
         loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         loop.set_exception_handler(_on_loop_error)
-        reloading: asyncio.Task[None] | None = None
+        background: list[asyncio.Task[None]] = []
+        if self._notifier.is_on:
+            background.append(asyncio.create_task(self._notify(), name="notify"))
         try:
             # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
             await self._listener.start()
@@ -134,7 +140,7 @@ class Server:
                 await self.vad.start()
             await self.ua.start()
             self._say_ready()
-            reloading = asyncio.create_task(self._reload_on_hangup(), name="reload")
+            background.append(asyncio.create_task(self._reload_on_hangup(), name="reload"))
             await self._stop.wait()
             drained = asyncio.create_task(self.registry.drained(timeout_s=self._config.calls.drain_timeout_s))
             forced = asyncio.create_task(self._force.wait())
@@ -143,8 +149,8 @@ class Server:
                 task.cancel()
             await asyncio.gather(drained, forced, return_exceptions=True)
         finally:
-            if reloading is not None:
-                reloading.cancel()
+            for each in background:
+                each.cancel()
             await self.ua.stop()
             await self.vad.stop()
             await self.dial_back.stop()
@@ -167,12 +173,20 @@ class Server:
         while True:
             await self._hangup.wait()
             self._hangup.clear()
+            self._notifier.reloading()
             try:
                 await self._reload()
             except CcTtsError as error:
                 log.error("reload_failed", detail=error.detail or error.title, consequence="nothing has changed")
             except Exception:
                 log.exception("reload_failed")
+            self._notifier.reloaded()
+
+    async def _notify(self) -> None:
+        while True:
+            registry = self.registry
+            self._notifier.update(not_ready_because=registry.not_ready_because, num_calls=registry.num_calls)
+            await asyncio.sleep(self._notifier.interval_s)
 
     async def _reload(self) -> None:
         """Read the configuration again and take over what can be; after a ``CcTtsError`` nothing has changed."""

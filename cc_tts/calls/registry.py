@@ -99,6 +99,11 @@ class CallRegistry:
             return "not registered with the PBX"
         return None
 
+    @property
+    def num_calls(self) -> int:
+        """Calls that have not ended."""
+        return len(self._live)
+
     def calls(self, state: CallState | None = None) -> list[Call]:
         """Live calls and ended ones still kept, oldest first."""
         everyone = [*self._ended.values(), *self._live.values()]

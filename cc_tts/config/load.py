@@ -132,7 +132,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; configs/cc_tts.toml is the one to start from") from None
+        raise ConfigError(f"{path}: no such file; `cc-tts config init` writes one to start from") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from error
 

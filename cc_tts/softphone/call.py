@@ -300,6 +300,8 @@ def _audio_param() -> Any:
     param = pj.CallOpParam(True)  # noqa: FBT003 - pjsua2: "use default call settings"; without it the m= line is disabled
     param.opt.audioCount = 1
     param.opt.videoCount = 0
+    if hasattr(param.opt, "textCount"):  # PJSIP 2.17 offers T.140 of itself
+        param.opt.textCount = 0
     return param
 
 

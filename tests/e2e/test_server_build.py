@@ -1,12 +1,16 @@
-"""The server with the server build of pjsua2 (``make pjsua2``): more calls than the PyPI wheel takes."""
+"""The server build of pjsua2 (``make pjsua2``): more calls than the PyPI wheel takes, and the softphone with it."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from bench import sip_load
 from bench.lab import LabServer
+from cc_tts.ua import pjsua2_build
+from tests.e2e.children import Child
 from tests.e2e.peers import require
+from tests.e2e.server_under_test import Server
 
 pytestmark = pytest.mark.e2e
 
@@ -33,3 +37,13 @@ async def test_more_calls_than_the_wheel_takes(tmp_path: Path) -> None:
     log = log_path.read_text()
     assert '"server build"' in log
     assert "try_out_build" not in log
+
+
+@pytest.mark.usefixtures("server_build")
+async def test_the_softphone_calls_where_no_other_build_is_installed(server: Server, tmp_path: Path) -> None:
+    """As in the image. PJSIP 2.17 offers real-time text besides audio unless it is told not to."""
+    argv = [sys.executable, "-m", "cc_tts.softphone", server.uri("greet"), "--duration", "2", "--quiet"]
+    search = {"PYTHONPATH": f"{pjsua2_build.chosen().folder}:{Path.cwd()}"}
+    child = await Child.start(argv, log_path=tmp_path / "softphone.log", env=search)
+    assert await child.wait(60) == 0, child.log
+    assert "200 to first speech" in child.log

@@ -53,7 +53,7 @@ def test_asking_for_help_imports_nothing_that_is_slow(arguments: list[str]) -> N
 def test_help_lists_every_command() -> None:
     ran = cc_tts("--help")
     assert ran.returncode == 0
-    for command in ("serve", "call", "say", "voices", "model", "check-config", "doctor"):
+    for command in ("serve", "drain", "call", "say", "voices", "model", "config", "check-config", "doctor"):
         assert command in [line.strip().split(" ")[0] for line in ran.stdout.splitlines()]
 
 

@@ -1,0 +1,105 @@
+"""What a service manager is told over the socket that it names in ``NOTIFY_SOCKET`` (sd_notify(3)). Runs on: the event loop.
+
+Nothing is sent where there is no such socket.
+"""
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.clock import Clock
+
+INTERVAL_S: Final = 1.0
+"""Between two calls of :meth:`Notifier.update`; a watchdog of less than three times this makes it shorter."""
+EXTENSION_S: Final = 30.0
+"""While it starts or stops the manager waits this long for the next update, whatever its own time-out is."""
+MAX_STATUS_CHARS: Final = 500
+
+log = logs.get(__name__)
+
+
+class Notifier:
+    """Reports readiness, reloads, the end, a status line and signs of life."""
+
+    def __init__(self, send: Callable[[str], object] | None, *, clock: Clock, watchdog_s: float = 0.0) -> None:
+        self._send = send
+        self._clock = clock
+        self._status = ""
+        self._has_watchdog = watchdog_s > 0
+        self._is_ready = False
+        self._is_stopping = False
+        self.interval_s = min(INTERVAL_S, watchdog_s / 3) if self._has_watchdog else INTERVAL_S
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a service manager listens."""
+        return self._send is not None
+
+    def update(self, *, not_ready_because: str | None, num_calls: int) -> None:
+        """Every ``interval_s``: a sign of life and, where they have changed, the status and whether the server is ready."""
+        lines = ["WATCHDOG=1"] if self._has_watchdog else []
+        if not_ready_because is None and not self._is_ready and not self._is_stopping:
+            self._is_ready = True
+            lines.append("READY=1")
+        if self._is_stopping or not self._is_ready:
+            lines.append(f"EXTEND_TIMEOUT_USEC={EXTENSION_S * 1e6:.0f}")
+        status = _status(not_ready_because, num_calls)
+        if status != self._status:
+            self._status = status
+            lines.append(f"STATUS={status}")
+        self._tell(*lines)
+
+    def reloading(self) -> None:
+        """The configuration is being read again; :meth:`reloaded` follows, whatever came of it."""
+        if self._is_ready and not self._is_stopping:
+            self._tell("RELOADING=1", f"MONOTONIC_USEC={self._clock.now_ns() // 1000}")
+
+    def reloaded(self) -> None:
+        """The reload is over."""
+        if self._is_ready and not self._is_stopping:
+            self._tell("READY=1")
+
+    def stopping(self) -> None:
+        """A drain has begun."""
+        self._is_stopping = True
+        self._tell("STOPPING=1", f"EXTEND_TIMEOUT_USEC={EXTENSION_S * 1e6:.0f}")
+
+    def _tell(self, *lines: str) -> None:
+        if self._send is not None and lines:
+            self._send("\n".join(lines))
+
+
+def notifier(environ: Mapping[str, str], *, clock: Clock) -> Notifier:
+    """The notifier of this process, by ``NOTIFY_SOCKET``, ``WATCHDOG_USEC`` and ``WATCHDOG_PID``."""
+    address = environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return Notifier(None, clock=clock)
+    if address[0] not in "/@":
+        log.warning("notify_socket_unknown", consequence="the service manager is told nothing")
+        return Notifier(None, clock=clock)
+    microseconds = environ.get("WATCHDOG_USEC", "0")
+    is_ours = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    watchdog_s = int(microseconds) / 1e6 if is_ours and microseconds.isascii() and microseconds.isdigit() else 0.0
+    return Notifier(_sender(address), clock=clock, watchdog_s=watchdog_s)
+
+
+def _sender(address: str) -> Callable[[str], object]:
+    path = "\0" + address[1:] if address[0] == "@" else address  # "@": an abstract name (unix(7))
+
+    def send(message: str) -> None:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
+                notify.settimeout(0)
+                notify.sendto(message.encode(), path)
+        except OSError as error:
+            log.warning("notify_failed", detail=str(error))
+
+    return send
+
+
+def _status(not_ready_because: str | None, num_calls: int) -> str:
+    calls = "1 call" if num_calls == 1 else f"{num_calls} calls"
+    status = calls if not_ready_because is None else f"{calls}; not ready: {not_ready_because}"
+    return " ".join(status.split())[:MAX_STATUS_CHARS]

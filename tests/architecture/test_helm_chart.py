@@ -1,0 +1,540 @@
+"""The chart: rendered by Helm's own code and checked against the schemas of Kubernetes, without a cluster."""
+
+import base64
+import copy
+import importlib
+import importlib.util
+import json
+import re
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cc_tts import __version__
+from cc_tts.config import load as configuration
+from cc_tts.config.schema import ALL_SCOPES, Config
+from cc_tts.metrics import Metrics
+from tests.support import needs
+
+pytestmark = pytest.mark.architecture
+
+yaml: Any = importlib.import_module("yaml")
+jsonschema: Any = importlib.import_module("jsonschema")
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "deploy/helm/cc-tts"
+CONTROL, METRICS = "control-token-of-a-test", "metrics-token-of-a-test"
+TOKENS = {"secret": {"controlToken": CONTROL, "metricsToken": METRICS}}
+EVERYTHING = {
+    **TOKENS,
+    "image": {"digest": "sha256:" + "0" * 64},
+    "imagePullSecrets": [{"name": "registry"}],
+    "sip": {"publicAddress": "192.0.2.7", "trustedPeers": ["192.0.2.0/24", "198.51.100.7"]},
+    "config": (
+        '[tts]\nengine = "cosyvoice2"\nmodel_dir = "/models/m"\nfirst_hop_tokens = 15\n\n'
+        '[routes.hello]\ngreeting = "{{ Hello }}."\n'
+    ),
+    "envFromSecrets": ["registration"],
+    "resources": {"cpu": 8, "memory": "16Gi", "gpus": 1},
+    "extraVolumes": [{"name": "models", "hostPath": {"path": "/models", "type": "Directory"}}],
+    "extraVolumeMounts": [{"name": "models", "mountPath": "/models", "readOnly": True}],
+    "nodeSelector": {"cc-tts": "line"},
+    "tolerations": [{"key": "cc-tts", "operator": "Exists", "effect": "NoSchedule"}],
+    "priorityClassName": "telephony",
+    "podAnnotations": {"example.com/team": "voice"},
+    "networkPolicy": {"enabled": True, "sipFrom": ["192.0.2.0/24"], "httpFrom": ["198.51.100.0/24"]},
+    "monitoring": {"serviceMonitor": True, "prometheusRule": True, "dashboard": True, "labels": {"release": "p"}},
+}
+DEPLOYMENT = {**TOKENS, "kind": "Deployment", "replicas": 3}
+HPA = {**DEPLOYMENT, "autoscaling": {"method": "hpa"}}
+KEDA = {**DEPLOYMENT, "autoscaling": {"method": "keda", "prometheusAddress": "http://prometheus:9090"}}
+VALUES: dict[str, dict[str, Any]] = {
+    "tokens only": TOKENS,
+    "a secret": {"secret": {"existing": "tokens-of-mine"}},
+    "everything": EVERYTHING,
+    "a deployment": DEPLOYMENT,
+    "hpa": HPA,
+    "keda": KEDA,
+}
+HTTP_PORT = {"name": "http", "port": 8080, "targetPort": "http", "protocol": "TCP"}
+KUBERNETES_VERSIONS = ("1.27", "1.37")
+NAMED = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "minLength": 1}}}
+CUSTOM: dict[str, dict[str, Any]] = {
+    "ServiceMonitor": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["selector", "endpoints"],
+        "properties": {
+            "jobLabel": {"type": "string"},
+            "selector": {"type": "object", "required": ["matchLabels"]},
+            "endpoints": {
+                "type": "array",
+                "minItems": 1,
+                "items": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "required": ["port", "path", "interval"],
+                    "properties": {
+                        "port": {"type": "string"},
+                        "path": {"const": "/metrics"},
+                        "interval": {"type": "string", "pattern": "^[0-9]+s$"},
+                        "scrapeTimeout": {"type": "string", "pattern": "^[0-9]+s$"},
+                        "authorization": {
+                            "type": "object",
+                            "required": ["type", "credentials"],
+                            "properties": {
+                                "type": {"const": "Bearer"},
+                                "credentials": {**NAMED, "required": ["name", "key"]},
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+    "PrometheusRule": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["groups"],
+        "properties": {"groups": {"type": "array", "minItems": 1, "items": {**NAMED, "required": ["name", "rules"]}}},
+    },
+    "ScaledObject": {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["scaleTargetRef", "triggers"],
+        "properties": {
+            "scaleTargetRef": NAMED,
+            "pollingInterval": {"type": "integer"},
+            "minReplicaCount": {"type": "integer", "minimum": 1},
+            "maxReplicaCount": {"type": "integer", "minimum": 1},
+            "advanced": {"type": "object", "required": ["horizontalPodAutoscalerConfig"]},
+            "triggers": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["type", "metadata"],
+                    "properties": {
+                        "type": {"const": "prometheus"},
+                        "metadata": {
+                            "required": ["serverAddress", "query", "threshold"],
+                            "additionalProperties": {"type": "string", "minLength": 1},
+                        },
+                    },
+                },
+            },
+        },
+    },
+}
+"""Of what Kubernetes itself has no schema for: the fields of ``spec`` that the chart may use."""
+
+Document = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def helm() -> Any:
+    """Helm's Go code."""
+    if importlib.util.find_spec("helm_python") is None or importlib.util.find_spec("kubernetes_validate") is None:
+        needs.missing("charts", "what checks the chart is not installed: pip install -r requirements/charts.txt")
+    return importlib.import_module("helm_python.chart")
+
+
+class Rendered:
+    """The manifests for some values."""
+
+    def __init__(self, helm: Any, values: Mapping[str, Any]) -> None:
+        chart = helm.Chart.load(str(CHART))
+        texts = chart.render(copy.deepcopy(dict(values)), name="voice", namespace="telephony")
+        self.notes = next(text for name, text in texts.items() if name.endswith("NOTES.txt"))
+        self.documents: list[Document] = [
+            document
+            for name, text in texts.items()
+            if name.endswith(".yaml")
+            for document in yaml.safe_load_all(text)
+            if document is not None
+        ]
+
+    def one(self, kind: str, *, name: str = "voice") -> Document:
+        (found,) = (each for each in self.documents if each["kind"] == kind and each["metadata"]["name"] == name)
+        return found
+
+    def kinds(self) -> set[str]:
+        return {each["kind"] for each in self.documents}
+
+    @property
+    def line(self) -> Document:
+        (found,) = (each for each in self.documents if each["kind"] in ("DaemonSet", "Deployment"))
+        return found
+
+    @property
+    def pod(self) -> Document:
+        found: Document = self.line["spec"]["template"]["spec"]
+        return found
+
+    @property
+    def container(self) -> Document:
+        (found,) = self.pod["containers"]
+        assert isinstance(found, dict)
+        return found
+
+    def configuration(self, folder: Path) -> Config:
+        """What ``cc-tts serve`` reads in the pod, on a node with the address 192.0.2.1."""
+        nodes = {"status.hostIP": "192.0.2.1", "spec.nodeName": "node-1"}
+        own = self.one("Secret")["stringData"] if "Secret" in self.kinds() else {}
+        secrets = {"http-tokens": f'[{{token = "{CONTROL}"}}]', **own}
+        environ = {}
+        for each in self.container["env"]:
+            match each:
+                case {"name": name, "value": value}:
+                    environ[name] = value
+                case {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}:
+                    environ[name] = nodes[path]
+                case {"name": name, "valueFrom": {"secretKeyRef": {"key": key}}}:
+                    environ[name] = secrets[key]
+        command, option, path = self.container["args"]
+        assert (command, option, path) == ("serve", "--config", "/etc/cc-tts/cc_tts.toml")
+        assert mounts(self.container)["config"]["mountPath"] == "/etc/cc-tts"
+        file = folder / "cc_tts.toml"
+        file.write_text(self.one("ConfigMap")["data"]["cc_tts.toml"], encoding="utf-8")
+        return configuration.load(file, environ=environ)
+
+
+def mounts(container: Document) -> dict[str, Document]:
+    return {each["name"]: each for each in container["volumeMounts"]}
+
+
+@pytest.fixture(params=VALUES)
+def rendered(request: pytest.FixtureRequest, helm: Any) -> Rendered:
+    return Rendered(helm, VALUES[request.param])
+
+
+@pytest.fixture
+def everything(helm: Any) -> Rendered:
+    return Rendered(helm, EVERYTHING)
+
+
+@pytest.fixture
+def usual(helm: Any) -> Rendered:
+    return Rendered(helm, TOKENS)
+
+
+# --- what Helm and Kubernetes say ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_helm_lints_it_strictly(name: str, helm: Any) -> None:
+    found = helm.lint(str(CHART), copy.deepcopy(VALUES[name]), strict=True)
+    assert found["errors"] == []
+    assert {message["error"] for message in found["messages"]} <= {"icon is recommended"}
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_kubernetes_accepts_every_manifest(version: str, rendered: Rendered) -> None:
+    validate = importlib.import_module("kubernetes_validate")
+    for document in rendered.documents:
+        if document["kind"] in CUSTOM:
+            jsonschema.validate(document["spec"], CUSTOM[document["kind"]])
+        else:
+            validate.validate(document, version, strict=True)
+
+
+def test_a_wrong_manifest_would_be_found(usual: Rendered) -> None:
+    validate = importlib.import_module("kubernetes_validate")
+    usual.pod["hostNetwork"] = "yes"
+    with pytest.raises(validate.ValidationError):
+        validate.validate(usual.line, KUBERNETES_VERSIONS[-1], strict=True)
+
+
+def test_no_manifest_is_made_twice_and_each_is_labelled(rendered: Rendered) -> None:
+    names = [(each["kind"], each["metadata"]["name"]) for each in rendered.documents]
+    assert len(set(names)) == len(names)
+    for each in rendered.documents:
+        assert each["metadata"]["labels"]["app.kubernetes.io/name"] == "cc-tts"
+
+
+def test_the_defaults_make_what_needs_no_operator(usual: Rendered) -> None:
+    assert usual.kinds() == {"DaemonSet", "ConfigMap", "Secret", "Service", "PodDisruptionBudget"}
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+def test_sip_and_rtp_are_on_the_nodes_network(rendered: Rendered) -> None:
+    assert rendered.pod["hostNetwork"] is True
+    assert rendered.pod["dnsPolicy"] == "ClusterFirstWithHostNet"
+    service = rendered.one("Service")["spec"]
+    assert service["clusterIP"] == "None"
+    assert service["ports"] == [HTTP_PORT]
+
+
+def test_a_pod_drains_for_as_long_as_the_longest_call(rendered: Rendered, tmp_path: Path) -> None:
+    calls = rendered.configuration(tmp_path).calls
+    assert 0 < calls.max_duration_s <= calls.drain_timeout_s
+    # beyond the drain: what `cc-tts drain` waits for the server to end
+    assert rendered.pod["terminationGracePeriodSeconds"] > calls.drain_timeout_s + 30
+    command = rendered.container["lifecycle"]["preStop"]["exec"]["command"]
+    assert command == ["cc-tts", "drain", *rendered.container["args"][1:]]
+
+
+def test_one_node_is_upgraded_at_a_time(rendered: Rendered) -> None:
+    spec = rendered.line["spec"]
+    strategy = spec["updateStrategy"] if rendered.line["kind"] == "DaemonSet" else spec["strategy"]
+    assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
+    if rendered.line["kind"] == "Deployment":
+        assert spec["progressDeadlineSeconds"] > rendered.pod["terminationGracePeriodSeconds"]
+    assert rendered.one("PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+
+
+def test_nothing_restarts_a_server_that_is_full_or_drains(rendered: Rendered) -> None:
+    container = rendered.container
+    assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "http"}
+    assert container["startupProbe"]["httpGet"]["path"] == "/healthz"
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readyz", "port": "http"}
+
+
+def test_cores_are_guaranteed(rendered: Rendered) -> None:
+    resources = rendered.container["resources"]
+    assert resources["requests"] == resources["limits"]
+    assert isinstance(resources["limits"]["cpu"], int)
+    assert "initContainers" not in rendered.pod
+
+
+# --- configuration and secrets ---------------------------------------------------------------------------------------
+
+
+def test_what_the_pod_reads_is_accepted(rendered: Rendered, tmp_path: Path) -> None:
+    config = rendered.configuration(tmp_path)
+    ports = {each["name"]: each["containerPort"] for each in rendered.container["ports"]}
+    assert ports == {"sip-udp": config.sip.port, "sip-tcp": config.sip.port, "http": config.http.port}
+    assert config.sip.public_address in ("192.0.2.1", "192.0.2.7")
+    assert config.http.host == "192.0.2.1"  # of the node, and not every address that it has
+    assert config.rtp.num_pairs >= config.sip.max_calls
+    assert mounts(rendered.container)["cache"]["mountPath"] == config.cache.disk_dir
+    assert any("admin" in token.scopes for token in config.http.tokens)  # which `cc-tts drain` needs
+
+
+def test_the_values_reach_the_configuration(everything: Rendered, tmp_path: Path) -> None:
+    config = everything.configuration(tmp_path)
+    assert config.sip.trusted_peers == ("192.0.2.0/24", "198.51.100.7")
+    assert config.sip.public_address == "192.0.2.7"
+    assert config.tts.first_hop_tokens == 15
+    assert config.routes["hello"].greeting == "{{ Hello }}."
+    assert [(token.token, token.scopes) for token in config.http.tokens] == [
+        (METRICS, ("read",)),
+        (CONTROL, ALL_SCOPES),
+    ]
+
+
+def test_no_secret_is_outside_a_secret(everything: Rendered) -> None:
+    for document in everything.documents:
+        if document["kind"] != "Secret":
+            for token in (CONTROL, METRICS):
+                text = json.dumps(document)
+                assert token not in text, document["kind"]
+                assert base64.b64encode(token.encode()).decode() not in text, document["kind"]
+    assert CONTROL not in everything.notes
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        '[http]\ntokens = ["a-token-in-a-map"]',
+        '[http]\n  tokens=["a-token-in-a-map"]',
+        '[http]\n"tokens" = ["a-token-in-a-map"]',
+        'http = {tokens = ["a-token-in-a-map"]}',
+        '[registration]\npassword = "a-word-in-a-map"',
+        '[tls]\nprivate_key_password = "a-word-in-a-map"',
+        '[auth]\nusers = [{username = "a", password = "a-word-in-a-map"}]',
+        'http.tokens = ["a-token-in-a-map"]',
+    ],
+)
+def test_a_secret_in_the_configuration_is_refused(config: str, helm: Any) -> None:
+    with pytest.raises(Exception, match="belong into a Secret"):
+        Rendered(helm, {**TOKENS, "config": config})
+
+
+def test_a_change_of_the_configuration_replaces_the_pods(helm: Any) -> None:
+    def stamps(values: Mapping[str, Any]) -> tuple[str, str | None]:
+        found = Rendered(helm, values).line["spec"]["template"]["metadata"]["annotations"]
+        return found["checksum/config"], found.get("checksum/secret")
+
+    before = stamps(TOKENS)
+    assert stamps(TOKENS) == before
+    config = stamps({**TOKENS, "config": "[log]\njson = false\n"})
+    assert (config[0] != before[0], config[1]) == (True, before[1])
+    secret = stamps({"secret": {**TOKENS["secret"], "controlToken": "another-token-of-a-test"}})
+    assert (secret[0], secret[1] != before[1]) == (before[0], True)
+    assert stamps(VALUES["a secret"])[1] is None
+
+
+def test_an_upgrade_of_the_chart_alone_replaces_no_pod(usual: Rendered) -> None:
+    template = json.dumps(usual.line["spec"]["template"]["metadata"])
+    assert "helm.sh/chart" not in template
+
+
+# --- hardening -------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_privileged(rendered: Rendered) -> None:
+    pod, container = rendered.pod, rendered.container
+    user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert user is not None
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": int(user[1]),
+        "runAsGroup": int(user[2]),
+        "fsGroup": int(user[2]),
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["automountServiceAccountToken"] is False
+    for key in ("hostPID", "hostIPC", "shareProcessNamespace"):
+        assert key not in pod
+    written = {name for name, mount in mounts(container).items() if not mount.get("readOnly")}
+    assert written == {"tmp", "cache"}
+    sizes = {each["name"]: each["emptyDir"]["sizeLimit"] for each in pod["volumes"] if "emptyDir" in each}
+    assert set(sizes) == written
+
+
+def test_the_image_is_this_version_or_a_digest(usual: Rendered, everything: Rendered) -> None:
+    assert usual.container["image"] == f"cc-tts:{__version__}"
+    assert everything.container["image"] == "cc-tts@sha256:" + "0" * 64
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
+    assert chart["version"] == chart["appVersion"] == __version__
+
+
+def test_the_network_policy_lets_in_what_calls_need(everything: Rendered) -> None:
+    rules = everything.one("NetworkPolicy")["spec"]["ingress"]
+    rtp, sip, http = rules
+    assert "from" not in rtp
+    assert rtp["ports"] == [{"port": 16384, "endPort": 16983, "protocol": "UDP"}]
+    assert sip["from"] == [{"ipBlock": {"cidr": "192.0.2.0/24"}}]
+    assert {(each["port"], each["protocol"]) for each in sip["ports"]} == {(5060, "UDP"), (5060, "TCP")}
+    assert (http["from"], http["ports"]) == (
+        [{"ipBlock": {"cidr": "198.51.100.0/24"}}],
+        [{"port": 8080, "protocol": "TCP"}],
+    )
+
+
+# --- monitoring and scaling ------------------------------------------------------------------------------------------
+
+
+def test_alerts_and_dashboard_are_those_of_configs(everything: Rendered) -> None:
+    alerts = yaml.safe_load((ROOT / "configs/prometheus/alerts.yml").read_text(encoding="utf-8"))
+    assert everything.one("PrometheusRule")["spec"] == alerts
+    board = everything.one("ConfigMap", name="voice-dashboard")
+    source = (ROOT / "configs/grafana/dashboards/cc_tts.json").read_text(encoding="utf-8")
+    assert json.loads(board["data"]["cc_tts.json"]) == json.loads(source)
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_prometheus_scrapes_as_the_alerts_expect(everything: Rendered) -> None:
+    monitor = everything.one("ServiceMonitor")
+    service = everything.one("Service")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert monitor["metadata"]["labels"]["release"] == "p"
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert service["metadata"]["labels"][monitor["spec"]["jobLabel"]] == "cc-tts"  # up{job="cc-tts"}
+    assert endpoint["port"] == service["spec"]["ports"][0]["name"]
+    assert int(endpoint["interval"].rstrip("s")) <= 30
+    key = endpoint["authorization"]["credentials"]["key"]
+    assert everything.one("Secret")["stringData"][key] == METRICS
+    assert service["spec"]["publishNotReadyAddresses"] is True  # a server that drains is watched too
+
+
+def test_selectors_select_the_pods(rendered: Rendered) -> None:
+    labels = rendered.line["spec"]["template"]["metadata"]["labels"]
+    assert rendered.line["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert rendered.one("Service")["spec"]["selector"].items() <= labels.items()
+    assert rendered.one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items() <= labels.items()
+
+
+def test_autoscalers_count_calls_and_go_down_slowly(helm: Any) -> None:
+    hpa = Rendered(helm, HPA)
+    keda = Rendered(helm, KEDA)
+    spec, scaled = hpa.one("HorizontalPodAutoscaler")["spec"], keda.one("ScaledObject")["spec"]
+    assert spec["scaleTargetRef"]["name"] == scaled["scaleTargetRef"]["name"] == "voice"
+    assert "replicas" not in hpa.line["spec"]
+    assert Rendered(helm, DEPLOYMENT).line["spec"]["replicas"] == 3
+    (metric,) = spec["metrics"]
+    assert metric["pods"]["target"]["averageValue"] == "130"  # 65 % of 200 calls
+    for behavior in (spec["behavior"], scaled["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]):
+        assert behavior["scaleDown"] == {
+            "stabilizationWindowSeconds": 1800,
+            "policies": [{"type": "Pods", "value": 1, "periodSeconds": 600}],
+        }
+    calls, late = (trigger["metadata"] for trigger in scaled["triggers"])
+    assert (calls["threshold"], late["threshold"]) == ("130", "1")
+    known = Metrics().render().decode()
+    asked = set(re.findall(r"cctts_\w+", " ".join((metric["pods"]["metric"]["name"], calls["query"], late["query"]))))
+    assert asked == {"cctts_calls_active", "cctts_build_info", "cctts_ua_refusing_for_lateness"}
+    for series in asked:
+        assert series in known
+
+
+def test_a_daemon_set_is_not_scaled(helm: Any) -> None:
+    with pytest.raises(Exception, match="wants kind: Deployment"):
+        Rendered(helm, {**TOKENS, "autoscaling": {"method": "hpa"}})
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"secret": {"controlToken": "short", "metricsToken": METRICS}},
+        {**TOKENS, "replica": 2},
+        {**TOKENS, "sip": {"port": 80}},
+        {**TOKENS, "sip": {"prot": 5060}},
+        {**TOKENS, "sip": {"publicAddress": "pbx.example.com"}},
+        {**TOKENS, "sip": {"maxCalls": 301}},
+        {**TOKENS, "calls": {"maxDurationSeconds": 0}},
+        {**TOKENS, "resources": {"cpu": "500m"}},
+        {**TOKENS, "image": {"tag": "latest"}},
+        {**TOKENS, "image": {"digest": "sha256:abc"}},
+        {**TOKENS, "kind": "StatefulSet"},
+        {**TOKENS, "config": {"sip": {}}},
+        {**KEDA, "autoscaling": {"method": "keda"}},
+    ],
+    ids=str,
+)
+def test_wrong_values_are_refused(values: dict[str, Any], helm: Any) -> None:
+    with pytest.raises(Exception, match=r"cc-tts|values"):
+        Rendered(helm, values)
+
+
+def test_the_schema_has_every_value_and_no_other() -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    jsonschema.Draft7Validator.check_schema(schema)
+    assert set(schema["properties"]) - {"global"} == set(values)
+    for name, section in values.items():
+        described = schema["properties"][name]
+        if "properties" in described:
+            assert described["additionalProperties"] is False
+            assert set(described["properties"]) == set(section), name
+
+
+def test_what_comes_from_configs_is_a_link_and_no_copy() -> None:
+    links = {path.name: path.readlink() for path in (CHART / "files").iterdir()}
+    assert set(links) == {"alerts.yml", "cc_tts.json"}
+    for name, target in links.items():
+        assert (CHART / "files" / target).resolve().is_relative_to(ROOT / "configs"), name
+
+
+def test_a_package_holds_what_the_links_lead_to(helm: Any, tmp_path: Path) -> None:
+    helm.package(str(CHART), destination=str(tmp_path))
+    (package,) = tmp_path.glob("*.tgz")
+    with tarfile.open(package) as archive:
+        held = {member.name: archive.extractfile(member) for member in archive if member.isfile()}
+        alerts = held["cc-tts/files/alerts.yml"]
+        assert alerts is not None
+        assert alerts.read() == (ROOT / "configs/prometheus/alerts.yml").read_bytes()

@@ -1,0 +1,71 @@
+"""``cc-tts drain``: it returns when the server has ended, and not while a call is up."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.children import Child
+from tests.e2e.configured import logged, server_with, until
+from tests.e2e.peers import free_ports
+from tests.e2e.raw_sip import RawCaller
+from tests.e2e.server_under_test import Server
+
+pytestmark = pytest.mark.e2e
+
+TIMEOUT_S = 60.0
+TOKENS = '[{token = "may-only-read", scopes = ["read"]}, {token = "may-do-everything"}]'
+
+
+async def drain(folder: Path, *arguments: str) -> Child:
+    argv = [sys.executable, "-m", "cc_tts.cli", "drain", *arguments]
+    return await Child.start(argv, log_path=folder / "drain.log")
+
+
+async def test_it_waits_for_the_last_call(tmp_path: Path) -> None:
+    async with (
+        server_with(tmp_path, calls__drain_timeout_s="600") as server,
+        RawCaller("long", server.sip_port) as caller,
+    ):
+        caller.invite()
+        assert (await caller.final()).status == 200
+        caller.ack()
+        await server.until_call(lambda call: call["state"] == "established")
+        child = await drain(tmp_path, "--config", str(server.config))
+        await until(lambda: logged(server, "draining"), TIMEOUT_S)
+        await until(lambda: "draining: no new calls" in child.log, TIMEOUT_S)
+        await asyncio.sleep(2.5)  # longer than it looks whether the server is there
+        assert child.returncode is None
+        caller.send("BYE")
+        await caller.final()
+        assert await child.wait(TIMEOUT_S) == 0
+        assert child.log.splitlines() == ["draining: no new calls", "drained"]
+
+
+async def test_it_uses_the_token_that_may(tmp_path: Path) -> None:
+    port = free_ports()
+    config = tmp_path / "serve.toml"
+    config.write_text(
+        f'[http]\nport = {port}\ntokens = {TOKENS}\n[sip]\nport = {free_ports(2)}\n[tts]\nengine = "espeak"\n'
+    )
+    serving = await Child.start(
+        [sys.executable, "-m", "cc_tts.cli", "serve", "--config", str(config)], log_path=tmp_path / "server.log"
+    )
+    await until(lambda: '"serving"' in serving.log, TIMEOUT_S)
+    child = await drain(tmp_path, "--config", str(config))
+    assert await child.wait(TIMEOUT_S) == 0, child.log
+    assert await serving.wait(TIMEOUT_S) == 0
+
+
+async def test_what_keeps_it_from_draining(server: Server, tmp_path: Path) -> None:
+    nobody = await drain(tmp_path, "--set", f"http.port={free_ports()}")
+    assert await nobody.wait(TIMEOUT_S) == 1
+    assert "no server answers at http://127.0.0.1:" in nobody.log
+    unable = await drain(tmp_path, "--set", 'http.tokens=[{token = "may-only-read", scopes = ["read"]}]')
+    assert await unable.wait(TIMEOUT_S) == 2
+    assert "http.tokens: none has the scope admin" in unable.log
+    other = await drain(tmp_path, "--config", str(server.config), "--set", "http.port=" + str(server.sip_port))
+    assert await other.wait(TIMEOUT_S) == 1
+    assert "Traceback" not in other.log
+    assert (await server.get("/readyz"))[0] == 200

@@ -1,0 +1,114 @@
+"""The server under a service manager: what it says on a real notification socket."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from tests.e2e.configured import server_with
+from tests.e2e.raw_sip import RawCaller
+from tests.e2e.server_under_test import Server
+
+pytestmark = pytest.mark.e2e
+
+TIMEOUT_S = 60.0
+WATCHDOG_USEC = 1_500_000
+
+
+class ServiceManager:
+    """The receiving end of ``NOTIFY_SOCKET``."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.lines: list[str] = []
+        self.pids: set[int] = set()
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._socket.setblocking(False)
+        self._socket.bind(address.replace("@", "\0", 1))
+
+    def __enter__(self) -> Self:
+        asyncio.get_running_loop().add_reader(self._socket, self._receive)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._socket.close()
+
+    def _receive(self) -> None:
+        data, credentials, _, _ = self._socket.recvmsg(4096, 256)
+        self.lines += data.decode().split("\n")
+        self.pids |= {int.from_bytes(each[:4], "little") for _, _, each in credentials}
+
+    async def until(self, condition: Callable[[list[str]], bool]) -> list[str]:
+        """Wait until what was said meets this."""
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                while not condition(self.lines):  # noqa: ASYNC110 - a reader of the loop fills the list
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise TimeoutError(f"said were only {self.lines}") from None
+        return self.lines
+
+    async def until_said(self, line: str) -> list[str]:
+        """Wait for a line."""
+        return await self.until(lambda lines: line in lines)
+
+
+async def reload(server: Server, manager: ServiceManager) -> list[str]:
+    """Send SIGHUP; everything said up to the next READY=1."""
+    manager.lines.clear()
+    server.signal(signal.SIGHUP)
+    return await manager.until_said("READY=1")
+
+
+@pytest.mark.parametrize("kind", ["a path", "an abstract name"])
+async def test_from_ready_to_stopping(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = str(tmp_path / "notify") if kind == "a path" else f"@cc-tts-test-{os.getpid()}"
+    monkeypatch.setenv("NOTIFY_SOCKET", address)
+    monkeypatch.setenv("WATCHDOG_USEC", str(WATCHDOG_USEC))
+    with ServiceManager(address) as manager:
+        async with server_with(tmp_path, calls__drain_timeout_s="600") as server:
+            lines = await manager.until_said("READY=1")
+            assert (await server.get("/readyz"))[0] == 200
+            assert any(line.startswith("STATUS=0 calls; not ready: ") for line in lines)
+            assert lines.index("READY=1") > lines.index("EXTEND_TIMEOUT_USEC=30000000")
+
+            manager.lines.clear()
+            await manager.until(lambda lines: lines.count("WATCHDOG=1") >= 4)
+            assert not any(line.startswith("EXTEND_TIMEOUT_USEC") for line in manager.lines)
+
+            said = await reload(server, manager)
+            assert said.index("RELOADING=1") < said.index("READY=1")
+            (stamp,) = (line for line in said if line.startswith("MONOTONIC_USEC="))
+            assert int(stamp.partition("=")[2]) > 0
+            server.config.write_text(server.config.read_text() + "\n[nonsense]\n")
+            assert "RELOADING=1" in await reload(server, manager)  # a reload that fails is over too
+
+            async with RawCaller("long", server.sip_port) as caller:
+                caller.invite()
+                assert (await caller.final()).status == 200
+                caller.ack()
+                await manager.until_said("STATUS=1 call")
+                manager.lines.clear()
+                server.signal(signal.SIGTERM)
+                await manager.until_said("STATUS=1 call; not ready: draining")
+                assert "STOPPING=1" in manager.lines
+                await manager.until(lambda lines: lines.count("EXTEND_TIMEOUT_USEC=30000000") >= 3)
+                assert "READY=1" not in manager.lines
+                caller.send("BYE")
+                await caller.final()
+            pid = server.pid
+        assert manager.pids == {pid}  # NotifyAccess=main: nobody else of the service speaks
+
+
+async def test_a_service_manager_that_is_gone_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+    async with server_with(tmp_path) as server:
+        assert (await server.get("/readyz"))[0] == 200
+        assert "notify_failed" in server.log

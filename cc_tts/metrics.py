@@ -125,6 +125,10 @@ class Metrics:
             "Refusals of the engine, and where; an utterance that waits for room is refused again and again.",
             "where",
         )
+        self.engine_resumed = counter(
+            "cctts_engine_resumed",
+            "Utterances whose worker was lost and that another one, or the fallback, went on with.",
+        )
         self.engine_not_finite = counter("cctts_engine_not_finite", "Chunks of audio whose numbers were not finite.")
         self.engine_underruns = counter(
             "cctts_engine_underruns",

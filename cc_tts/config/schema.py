@@ -216,7 +216,7 @@ class RemoteConfig:
     ``ca_file`` who signed those of the others. ``cc_tts/config/remote.py`` looks at them.
     """
 
-    token: Annotated[str, msgspec.Meta(max_length=512, pattern=r"^[\x21-\x7e]*$")] = field(default="", repr=False)
+    token: Annotated[str, msgspec.Meta(max_length=512, pattern=r"^([\x21-\x7e]{8,})?$")] = field(default="", repr=False)
     ca_file: str = ""
     certificate_file: str = ""
     private_key_file: str = ""

@@ -6,7 +6,6 @@ import dataclasses
 import importlib
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest_asyncio
 
 pytest.importorskip("grpc")
 
+from bench.lab import free_ports
 from cc_tts.audio import PcmChunk
 from cc_tts.clock import MonotonicClock
 from cc_tts.config.schema import Config, RemoteConfig, TtsConfig
@@ -44,12 +44,6 @@ NUM_CHUNKS = 8
 UNREACHED = "grpc://127.0.0.1:9"
 
 
-def free_port(host: str = "127.0.0.1") -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
-
-
 class Worker:
     """A ``cc-tts worker``, and what it logs."""
 
@@ -64,7 +58,7 @@ class Worker:
     async def start(
         cls, *settings: str, host: str = "127.0.0.1", port: int = 0, code: str = "", wait: bool = True
     ) -> "Worker":
-        port = port or free_port(host)
+        port = port or free_ports()
         run = (
             ["-c", f"{code}\nimport sys; from cc_tts.cli import main; sys.exit(main())"]
             if code
@@ -326,6 +320,22 @@ async def test_the_engine_behind_a_worker_dies_and_the_connection_stays(
         await eventually(lambda: link.room > 0)
 
 
+async def test_a_worker_that_answers_pings_and_gives_no_audio_is_left(
+    workers: tuple[Worker, Worker], sentence_ms: float
+) -> None:
+    async with started(engine_of(*(worker.url for worker in workers), stall_timeout_ms=1000.0)) as engine:
+        await ready(engine, 2)
+        stream = speak(engine, NUM_CHUNKS)
+        victim = serving(engine, *workers)
+        (child,) = victim.children()
+        try:
+            must_be_complete(await heard_until(stream, 2, lambda: os.kill(child, signal.SIGSTOP)), sentence_ms)
+        finally:
+            os.kill(child, signal.SIGCONT)
+        assert engine._metrics.registry.get_sample_value("cctts_engine_resumed_total") == 1
+        await ready(engine, 2)
+
+
 async def test_all_workers_are_lost_and_espeak_speaks_until_one_is_back() -> None:
     victim = await Worker.start()
     async with started(engine_of(victim.url, fallback_engine="espeak")) as engine:
@@ -460,7 +470,7 @@ async def test_the_check_says_which_worker_is_not_reached(workers: tuple[Worker,
 
 
 async def test_a_server_that_starts_first_waits_for_a_worker() -> None:
-    port = free_port()
+    port = free_ports()
     engine = engine_of(f"grpc://127.0.0.1:{port}")
     starting = asyncio.create_task(engine.start())
     worker = await Worker.start(port=port)

@@ -315,7 +315,7 @@ def test_files_and_disks(fit: Machine, tmp_path: Path) -> None:
         "registration.password=secret",
         'auth.users=[{username="pbx", password="a-secret"}]',
         "tls.private_key_password=secret",
-        "remote.token=secret",
+        "remote.token=a-long-secret",
     ],
 )
 def test_a_configuration_with_secrets_that_everybody_can_read(secret: str, fit: Machine, tmp_path: Path) -> None:

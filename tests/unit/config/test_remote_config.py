@@ -38,7 +38,8 @@ def test_what_is_no_address(text: str) -> None:
         ({"tts": {"workers": ["grpc://10.0.0.1:1"], "engine": "espeak"}}, "speaks inside the server"),
         ({"tts": {"devices": []}}, r"tts\.devices is empty"),
         ({"remote": {"certificate_file": "a.pem"}}, "are set together or not at all"),
-        ({"remote": {"token": "with space"}}, r"remote\.token"),
+        ({"remote": {"token": "with a space"}}, r"remote\.token"),
+        ({"remote": {"token": "short"}}, r"remote\.token"),
         ({"tts": {"fallback_engine": "onnx"}}, r"tts\.fallback_engine"),
     ],
 )

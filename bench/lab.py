@@ -129,6 +129,12 @@ class LabServer:
                 raise RuntimeError(f"POST {path}: {response.status} {answer}")
             return answer
 
+    async def patch(self, path: str, body: Mapping[str, Any]) -> None:
+        """PATCH JSON; anything but 2xx raises."""
+        async with self.http.patch(f"{self.url}{path}", json=body) as response:
+            if response.status >= 300:
+                raise RuntimeError(f"PATCH {path}: {response.status} {await response.text()}")
+
     async def post_or_retry(self, path: str, body: Mapping[str, Any]) -> tuple[Json, float | None]:
         """POST JSON: the answer, and for a 503 after how many seconds to try again; anything else but 2xx raises."""
         async with self.http.post(f"{self.url}{path}", json=body) as response:

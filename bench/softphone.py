@@ -93,6 +93,11 @@ class SoftphoneProcess:
         await self.send({"cmd": "dtmf", "call": call, "digits": digits, "duration_ms": duration_ms})
         return await self.wait_event("dtmf_sent", call=call, timeout_s=5.0)
 
+    async def say(self, file: Path, *, call: str = "1") -> Event:
+        """Send the octets of a file, in the codec of the call; returns the event ``saying`` of the first packet."""
+        await self.send({"cmd": "say", "call": call, "file": str(file)})
+        return await self.wait_event("saying", call=call, timeout_s=5.0)
+
     async def hold(self, *, call: str = "1") -> Event:
         """Put the far side on hold and wait for its answer."""
         await self.send({"cmd": "hold", "call": call})

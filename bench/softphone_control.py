@@ -1,10 +1,10 @@
 """``python -m bench.softphone_control``: the softphone driven by :mod:`bench.softphone`, JSON lines on standard input and
 output.
 
-Commands: ``{"cmd": "dial", "call": "a", "uri": "sip:…", …}``, ``dtmf``, ``hold``, ``unhold``, ``hangup``, ``mark-now``,
-``quit`` (the types below). Events: ``{"event": …, "call": …, "at_ns": …}`` with ready, dialing, ringing, answered,
-speech_start, speech_end, dtmf_sent, dtmf_received, held, unheld, ended, report, mark, error, bye. Instants are
-CLOCK_MONOTONIC ns. The end of standard input is ``quit``.
+Commands: ``{"cmd": "dial", "call": "a", "uri": "sip:…", …}``, ``dtmf``, ``say``, ``hold``, ``unhold``, ``hangup``,
+``mark-now``, ``quit`` (the types below). Events: ``{"event": …, "call": …, "at_ns": …}`` with ready, dialing, ringing,
+answered, speech_start, speech_end, saying, dtmf_sent, dtmf_received, held, unheld, ended, report, mark, error, bye.
+Instants are CLOCK_MONOTONIC ns. The end of standard input is ``quit``.
 
 Runs on: the SIP thread. Standard input is looked at between two polls of the library: a thread blocked in a read would
 be in the way at exit.
@@ -15,6 +15,7 @@ import os
 import select
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import IO, Annotated, Any, Final
 
 import msgspec
@@ -56,6 +57,12 @@ class Dtmf(_OnCall, kw_only=True):
     """ITU-T Q.24: 40 ms must be recognised."""
 
 
+class Say(_OnCall, kw_only=True):
+    """Send the octets of a file, in the codec of the call."""
+
+    file: str
+
+
 class Hold(_OnCall):
     """Put the far side on hold."""
 
@@ -78,7 +85,7 @@ class Quit(msgspec.Struct, tag_field="cmd", tag="quit", forbid_unknown_fields=Tr
     """Hang everything up and end."""
 
 
-Command = Dial | Dtmf | Hold | Unhold | Hangup | MarkNow | Quit
+Command = Dial | Dtmf | Say | Hold | Unhold | Hangup | MarkNow | Quit
 
 
 class Control:
@@ -132,7 +139,7 @@ class Control:
             command = self._decoder.decode(line)
             call = getattr(command, "call", "")
             self._do(command)
-        except (msgspec.MsgspecError, ValueError, CcTtsError) as error:
+        except (msgspec.MsgspecError, ValueError, OSError, CcTtsError) as error:
             self._write("error", call=call, detail=str(error))
 
     def _do(self, command: Command) -> None:
@@ -142,6 +149,8 @@ class Control:
             case Dtmf():
                 keys = [Keypress(event_code(digit), command.duration_ms) for digit in command.digits]
                 self._call(command.call).press(keys)
+            case Say():
+                self._call(command.call).say(Path(command.file).read_bytes())
             case Hold():
                 self._call(command.call).hold()
             case Unhold():

@@ -17,8 +17,8 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 
 AUDIO_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 """For the times to first PCM and first audio, s."""
-CUT_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
-"""From a caller's key to silence, s."""
+BARGE_IN_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+"""From a caller's key or the begin of speech to silence, s."""
 HTTP_BUCKETS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0)
 """For a request to the control API, s."""
 
@@ -29,7 +29,7 @@ class Metrics:
     Runs on: the event loop for writers; prometheus_client locks, so a reader may be anywhere.
     """
 
-    def __init__(self, *, node: str = "") -> None:
+    def __init__(self, *, node: str = "") -> None:  # noqa: PLR0915 - a statement a series
         disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each counter, read by nobody
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -59,9 +59,25 @@ class Metrics:
         self.playout_underruns = counter(
             "cctts_playout_underruns", "Times a playout buffer ran dry within an utterance."
         )
+        self.media_streams = gauge("cctts_media_streams", "Open media streams of calls.")
+        self.media_connections = counter(
+            "cctts_media_connections", "Connections to the media_url of a route: connected or failed.", "result"
+        )
+        self.call_audio_dropped = counter(
+            "cctts_call_audio_dropped_frames",
+            "Frames of 20 ms that were dropped: the server (ua) or a client (client) took them too slowly, or a client sent "
+            "more than is buffered (talk).",
+            "where",
+        )
         self.start_threshold = gauge("cctts_start_threshold_seconds", "Audio a playout buffer waits for now.", "engine")
-        self.barge_in_cut = histogram(
-            "cctts_barge_in_cut_seconds", "From the caller's key to silence on the line.", buckets=CUT_BUCKETS_S
+        self.barge_in = histogram(
+            "cctts_barge_in_seconds",
+            "From the caller's key (dtmf), or the begin of the caller's speech, to silence on the line.",
+            "by",
+            buckets=BARGE_IN_BUCKETS_S,
+        )
+        self.false_interruptions = counter(
+            "cctts_false_interruptions", "Prompts that speech held and that went on since it was over too soon."
         )
         self.ua_late_frames = counter(
             "cctts_ua_late_frames", "Frames that missed their 20 ms media clock tick in the UA process."

@@ -5,6 +5,7 @@
     CachedSource (prompt cache) ────┐
     engine ─▸ text ─▸ SpeechSource ─┤
     UaClient (UA process) ──────────┼─▸ CallRegistry ─▸ api (aiohttp)
+    VadProcess ─────────────────────┤
     EventBus, Metrics, Clock ───────┘
 """
 
@@ -18,13 +19,14 @@ from cc_tts import __version__, logs, port_owner, startup
 from cc_tts.api.app import build_app, set_tokens
 from cc_tts.api.context import ApiContext
 from cc_tts.api.http.connections import Listener
+from cc_tts.api.media.dial_back import DialBack
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files
-from cc_tts.config.schema import Config
+from cc_tts.config.schema import Config, listens
 from cc_tts.engines.factory import make_engine
 from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
 from cc_tts.metrics import Metrics
@@ -35,6 +37,7 @@ from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.client import TextProcess
 from cc_tts.ua.client import UaClient
 from cc_tts.ua.pjsua2_build import WHEEL_MAX_CALLS, advice
+from cc_tts.vad.client import VadProcess
 
 HTTP_SHUTDOWN_TIMEOUT_S: Final = 5.0
 KEYS_IN_CLEAR: Final = (
@@ -70,15 +73,24 @@ class Server:
             text_process=self.text_process,
         )
         self.ua = UaClient(config, clock=clock, on_dispatcher_down=restarts.labels(process="dispatcher").inc)
+        self.vad = VadProcess(config, clock=clock, on_down=restarts.labels(process="vad").inc)
         self.events = EventBus(
             clock,
             max_subscribers=config.http.max_event_subscribers,
             history_size=config.http.event_history_size,
             node=config.server.node_name,
         )
+        self.dial_back = DialBack(config, self.metrics)
         self.registry = CallRegistry(
             CallServices(
-                config=config, ua=self.ua, source=self.source, events=self.events, metrics=self.metrics, clock=clock
+                config=config,
+                ua=self.ua,
+                source=self.source,
+                vad=self.vad,
+                events=self.events,
+                metrics=self.metrics,
+                clock=clock,
+                dial_back=self.dial_back.dial,
             )
         )
         self.app = build_app(
@@ -120,6 +132,8 @@ class Server:
                 )
             for warning in self.source.check_voices(self._config.routes):
                 log.warning("configuration", detail=warning)
+            if listens(self._config):
+                await self.vad.start()
             await self.ua.start()
             self._say_ready()
             reloading = asyncio.create_task(self._reload_on_hangup(), name="reload")
@@ -134,6 +148,8 @@ class Server:
             if reloading is not None:
                 reloading.cancel()
             await self.ua.stop()
+            await self.vad.stop()
+            await self.dial_back.stop()
             self.events.close()
             await self._listener.stop()
             await self.cached_source.stop()

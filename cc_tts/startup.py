@@ -3,8 +3,8 @@ check-config`` and ``cc-tts doctor``.
 
 ::
 
-    check_machine                build of pjsua2 · TLS files · addresses · cache folder · ports    before anything is started
-    SpeechSource.check_voices    default voice · the routes' voices, languages, greetings    once the engine knows its voices
+    check_machine                build of pjsua2 · TLS files · addresses · cache folder · VAD · ports, before anything starts
+    SpeechSource.check_voices    default voice · the routes' voices, languages, greetings, once the engine knows its voices
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import Final
 from cc_tts import port_owner
 from cc_tts.clock import MonotonicClock
 from cc_tts.config import tls as tls_files
-from cc_tts.config.schema import Config
+from cc_tts.config.schema import Config, listens
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.factory import engine_names, make_engine, remote_workers
 from cc_tts.errors import CcTtsError, ConfigError
@@ -27,6 +27,7 @@ from cc_tts.speech.prompt_files import PromptFiles
 from cc_tts.speech.source import SpeechSource
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.ua import pjsua2_build
+from cc_tts.vad.silero import find_model
 
 
 async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
@@ -98,6 +99,12 @@ def _check_cache(config: Config) -> list[str]:
     return []
 
 
+def _check_vad(config: Config) -> list[str]:
+    if config.vad.model_file or listens(config):
+        find_model(config.vad.model_file)
+    return []
+
+
 def _check_addresses(config: Config) -> list[str]:
     for key, kind, host, port in listeners(config):
         _check_address(key, kind, host, port)
@@ -153,7 +160,7 @@ def _check_ports(config: Config) -> list[str]:
     return warnings
 
 
-_STEPS: Final = (_check_build, _check_tls, _check_addresses, _check_cache, _check_ports)
+_STEPS: Final = (_check_build, _check_tls, _check_addresses, _check_cache, _check_vad, _check_ports)
 
 
 def _overlap(host: str, other: str) -> bool:

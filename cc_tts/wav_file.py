@@ -1,4 +1,4 @@
-"""WAV files that commands write: refused before anything is synthesised or dialled if they cannot be."""
+"""WAV files that commands write and read: refused before anything is synthesised or dialled if they cannot be."""
 
 import os
 import wave
@@ -18,6 +18,23 @@ def check_path(path: Path) -> None:
         raise ValueError(f"cannot write {path}: the folder {folder} does not exist")
     if not os.access(path if path.exists() else folder, os.W_OK):
         raise ValueError(f"cannot write {path}: permission denied")
+
+
+def read(path: Path, *, rate_hz: int, max_s: float) -> bytes:
+    """Read signed 16-bit mono PCM; raises ``ValueError``, whose message says what to do, if the file holds anything else."""
+    try:
+        with path.open("rb") as raw, wave.open(raw, "rb") as file:
+            if (file.getframerate(), file.getnchannels(), file.getsampwidth()) == (rate_hz, 1, 2):
+                if file.getnframes() > max_s * rate_hz:
+                    raise ValueError(f"{path} is longer than {max_s:g} s")
+                return file.readframes(file.getnframes())
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from error
+    except (wave.Error, EOFError):
+        pass
+    raise ValueError(
+        f"{path} is no WAV file of {rate_hz} Hz, mono, 16 bit; sox {path} -r {rate_hz} -c 1 -b 16 OUT.wav makes one"
+    )
 
 
 def write(path: Path, pcm: bytes, *, rate_hz: int) -> None:

@@ -23,7 +23,7 @@ def build_app(context: ApiContext) -> web.Application:
         middlewares=[middlewares.observe, middlewares.same_origin], client_max_size=http.max_body_bytes
     )
     app[CONTEXT] = context
-    app[middlewares.AUTHENTICATOR] = auth.TokenAuthenticator(http.tokens)
+    app[auth.AUTHENTICATOR] = auth.TokenAuthenticator(http.tokens)
     app[middlewares.IDEMPOTENCY] = IdempotencyStore(
         context.clock, ttl_s=http.idempotency_ttl_s, max_keys=http.max_idempotency_keys
     )
@@ -46,7 +46,7 @@ def build_app(context: ApiContext) -> web.Application:
 
 async def set_tokens(app: web.Application, tokens: Sequence[TokenConfig]) -> None:
     """Accept these tokens from now on, and no others. Subscribers of events must connect again with one of them."""
-    app[middlewares.AUTHENTICATOR].set_tokens(tokens)
+    app[auth.AUTHENTICATOR].set_tokens(tokens)
     await stream.close_all(app, WSCloseCode.SERVICE_RESTART, b"the tokens have changed: connect again")
 
 

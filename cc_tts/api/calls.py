@@ -32,6 +32,7 @@ from cc_tts.errors import (
     UserAgentUnavailable,
     WrongState,
 )
+from cc_tts.vad.client import SpeechNotHeard
 
 ON_A_CALL: Final = (CallNotFound, WrongState, UserAgentUnavailable)
 """Errors of every action on a call."""
@@ -43,6 +44,7 @@ OF_TEXT: Final = (
     NothingToSay,
     SsmlMalformed,
     EngineOverloaded,
+    SpeechNotHeard,
 )
 """Errors of text to speak."""
 
@@ -61,6 +63,7 @@ def fields_of_text(text: str, options: str = "") -> dict[type[ClientError], str]
         LanguageUnsupported: text if is_ssml else f"{options}/language",
         NothingToSay: text,
         TextTooLong: text,
+        SpeechNotHeard: f"{options}/barge_in/speech",
     }
 
 
@@ -146,10 +149,11 @@ async def get_call(request: web.Request) -> views.Call:
     "PATCH",
     "/v1/calls/{id}",
     scope="call",
-    errors=(CallNotFound, WrongState, UnknownVoice, UnknownLexicon, LanguageUnsupported),
+    errors=(CallNotFound, WrongState, UnknownVoice, UnknownLexicon, LanguageUnsupported, SpeechNotHeard),
     examples={
         "language": {"language": "de", "voice": None},
         "protected": {"barge_in": {"dtmf": False}, "speed": 0.9},
+        "by speech": {"barge_in": {"speech": {"min_speech_ms": 200, "action": "pause"}}},
         "metadata": {"metadata": {"customer": "4711", "campaign": None}},
     },
 )

@@ -5,12 +5,14 @@ from typing import Final
 from cc_tts.api import audio_speech, calls, health, lexicons, speech, text_stream
 from cc_tts.api.events import asyncapi, stream
 from cc_tts.api.http import openapi
+from cc_tts.api.media import stream as media
 from cc_tts.errors import MAX_COMPARED_CHARS, nearest
 
 ROUTES: Final = (
     *calls.ROUTES,
     *speech.ROUTES,
     *text_stream.ROUTES,
+    *media.ROUTES,
     *audio_speech.ROUTES,
     *lexicons.ROUTES,
     *stream.ROUTES,

@@ -13,6 +13,7 @@ from msgspec import UNSET, Meta, UnsetType
 from cc_tts.api import sip_fields
 from cc_tts.calls.gather import DEFAULT_TIMEOUT_MS, MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.calls.registry import OriginateRequest
+from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
 from cc_tts.media.tones import MAX_TONE_MS
 from cc_tts.speech.prompt import (
@@ -138,10 +139,15 @@ class Command(OptionalBody, frozen=True):
 
 
 class BargeIn(Body, frozen=True):
-    """What interrupts a prompt. ``dtmf`` left out: as the call says, else calls.barge_in_dtmf of the config."""
+    """What interrupts a prompt. Left out or null: as the call says, else calls.barge_in_dtmf and calls.barge_in_speech of
+    the config.
+    """
 
     dtmf: bool | None = None
-    speech: Annotated[bool, Meta(description="true is " + NOT_YET + ".")] = False
+    speech: Annotated[
+        bool | SpeechBargeIn | None,
+        Meta(description="true: with the defaults of SpeechBargeIn; what an object leaves out is as there, too."),
+    ] = None
 
 
 class PromptFields(Body, frozen=True):
@@ -153,14 +159,8 @@ class PromptFields(Body, frozen=True):
     then: Then = "stay"
     client_state: ClientState | None = None
 
-    def to_prompt(self, content: Content, *faults: FieldError, pointer: str = "") -> Prompt:
-        """The prompt for ``content``.
-
-        Raises:
-            Unprocessable: ``faults`` or an option that is not in this version.
-        """
-        if self.barge_in.speech:
-            faults = (*faults, FieldError(pointer + "/barge_in/speech", NOT_YET))
+    def to_prompt(self, content: Content, *faults: FieldError) -> Prompt:
+        """The prompt for ``content``; raises ``Unprocessable`` for ``faults``."""
         if faults:
             raise Unprocessable.about(*faults)
         return Prompt(
@@ -168,6 +168,7 @@ class PromptFields(Body, frozen=True):
             queue=self.queue,
             utterance_id=self.utterance_id,
             barge_in_dtmf=self.barge_in.dtmf,
+            barge_in_speech=self.barge_in.speech,
             then=self.then,
             client_state=self.client_state,
         )
@@ -198,8 +199,7 @@ class Speak(PromptFields, frozen=True):
         style = TextContent(
             "", self.voice or voice, self.language, self.speed, self.cache != "no", lexicons=self.lexicons
         )
-        content = words(self.text, self.ssml, style, pointer=pointer, text_field="text")
-        return self.to_prompt(content, pointer=pointer)
+        return self.to_prompt(words(self.text, self.ssml, style, pointer=pointer, text_field="text"))
 
 
 class Play(PromptFields, frozen=True):
@@ -229,7 +229,7 @@ class Play(PromptFields, frozen=True):
             content = SilenceContent(self.silence_ms)
         else:
             raise MalformedRequest.about(FieldError(pointer, "exactly one of tone and silence_ms is needed"))
-        return self.to_prompt(content, *faults, pointer=pointer)
+        return self.to_prompt(content, *faults)
 
 
 class Originate(Body, frozen=True):
@@ -299,19 +299,14 @@ class CallUpdate(Body, frozen=True):
     client_state: ClientState | UnsetType | None = UNSET
 
     def merged_defaults(self, defaults: PromptDefaults) -> PromptDefaults:
-        """The defaults with these changes.
-
-        Raises:
-            Unprocessable: an option that is not in this version.
-        """
+        """The defaults with these changes."""
         names = ("voice", "language", "speed")
         changed: dict[str, Any] = {name: value for name in names if (value := getattr(self, name)) is not UNSET}
         if self.lexicons is not UNSET:
             changed["lexicons"] = self.lexicons or ()
         if self.barge_in is not UNSET:
             barge_in = self.barge_in or BargeIn()
-            refuse("/barge_in/speech", NOT_YET, when=barge_in.speech)
-            changed["barge_in_dtmf"] = barge_in.dtmf
+            changed |= {"barge_in_dtmf": barge_in.dtmf, "barge_in_speech": barge_in.speech}
         return dataclasses.replace(defaults, **changed)
 
     def merged_metadata(self, metadata: Mapping[str, str]) -> Mapping[str, str]:
@@ -351,7 +346,8 @@ class GatherPrompt(Speak, frozen=True):
             played = {name: getattr(self, name) for name in Play.__struct_fields__ if name != "url"}
             prompt = Play(**played).prompt(pointer=pointer)
         dtmf = barge_in.dtmf if self.barge_in.dtmf is None else self.barge_in.dtmf
-        return dataclasses.replace(prompt, barge_in_dtmf=dtmf)
+        speech = barge_in.speech if self.barge_in.speech is None else self.barge_in.speech
+        return dataclasses.replace(prompt, barge_in_dtmf=dtmf, barge_in_speech=speech)
 
 
 class Gather(OptionalBody, frozen=True):

@@ -14,6 +14,8 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import bodies
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.errors import Draining, DuplicateId, QueueFull, Unprocessable, UtteranceNotFound
+from cc_tts.speech.prompt import ToneContent
+from cc_tts.vad.client import SpeechNotHeard
 
 _WORDS: Final = Query("words", "true: with the words that were played and when.", ("true", "false"))
 
@@ -46,7 +48,7 @@ async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Acce
     scope="call",
     status=201,
     location="/v1/utterances/",
-    errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, Unprocessable),
+    errors=(*ON_A_CALL, DuplicateId, QueueFull, Draining, Unprocessable, SpeechNotHeard),
     examples={
         "tone": {"tone": "beep", "duration_ms": 500},
         "cadence": {"tone": "440+480/2000,0/4000", "duration_ms": 12_000},
@@ -56,7 +58,8 @@ async def speak_on_call(request: web.Request, body: schemas.Speak) -> views.Acce
 async def play_on_call(request: web.Request, body: schemas.Play) -> views.Utterance:
     """Play a tone or silence."""
     prompt = body.prompt()
-    with bodies.located({DuplicateId: "/utterance_id", Unprocessable: "/tone"}):
+    content = "/tone" if isinstance(prompt.content, ToneContent) else "/silence_ms"
+    with bodies.located({DuplicateId: "/utterance_id", Unprocessable: content, SpeechNotHeard: "/barge_in/speech"}):
         return views.Utterance.of(call_of(request).speak(prompt))
 
 

@@ -43,7 +43,7 @@ class Call(View, frozen=True, kw_only=True):
 
     derived: ClassVar = {
         **{name: attrgetter(f"defaults.{name}") for name in ("voice", "language", "speed", "lexicons")},
-        "barge_in": lambda call: BargeIn(dtmf=call.defaults.barge_in_dtmf),
+        "barge_in": lambda call: BargeIn(dtmf=call.defaults.barge_in_dtmf, speech=call.defaults.barge_in_speech),
     }
     id: str
     direction: Direction

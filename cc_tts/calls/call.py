@@ -12,6 +12,8 @@ import msgspec
 from msgspec import UNSET
 
 from cc_tts import logs
+from cc_tts.calls.audio.caller_speech import CallerSpeech, policy_of
+from cc_tts.calls.audio.hub import AudioHub
 from cc_tts.calls.call_state import CALL_TABLE, CallEvent, CallState, UtteranceState
 from cc_tts.calls.ending import Ending, ending_of
 from cc_tts.calls.events import types
@@ -30,6 +32,7 @@ from cc_tts.ua import messages
 from cc_tts.voices.voice import Voice
 
 if TYPE_CHECKING:
+    from cc_tts.calls.audio.stream import MediaStream
     from cc_tts.calls.text_stream.stream import TextStream
 
 CUT_TIMEOUT_S: Final = 0.5
@@ -74,6 +77,8 @@ class Call:
     lead_in_ms: int = 0
     text_streams: set["TextStream"] = field(default_factory=set)
     """That are open."""
+    media_streams: set["MediaStream"] = field(default_factory=set)
+    """That are open."""
 
     def __post_init__(self) -> None:
         services = self.services
@@ -84,7 +89,9 @@ class Call:
         self._answering = False
         self._completed = asyncio.Event()
         type_ahead_ms = services.config.gather.type_ahead_ms
-        self.keys = Keys(services.clock, type_ahead_ms=type_ahead_ms, interrupt=self._interrupt)
+        self.keys = Keys(services.clock, type_ahead_ms=type_ahead_ms, interrupt=self.interrupt)
+        self.audio = AudioHub(self.id, services.ua, services.metrics)
+        self.speech = CallerSpeech(self)
         self._timer: asyncio.TimerHandle | None = None
         self.player = PromptPlayer(
             self.id, services, on_complete=self._utterance_complete, on_marks=self._marks_reached
@@ -119,9 +126,12 @@ class Call:
             DuplicateId: the utterance id is taken.
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the content is of no use.
             EngineOverloaded: it would start now, and the engine takes nothing.
+            SpeechNotHeard: speech is to interrupt it, and nothing here hears speech.
         """
         self._check(CallEvent.SPEAK)
         services = self.services
+        if prompt.barge_in_speech:
+            services.vad.check()
         limit = services.config.calls.max_queued_prompts
         if prompt.queue == "append" and len(self.player.queue) >= limit:
             raise QueueFull(f"{limit} prompts wait on this call; calls.max_queued_prompts is {limit}", retry_after_s=1)
@@ -137,6 +147,7 @@ class Call:
         self.publish(types.SpeakQueued(**utterance.event_fields, text_chars=utterance.text_chars))
         self._log.info("speak", utterance_id=utterance.id, text_chars=utterance.text_chars, voice=utterance.voice)
         self.player.enqueue(utterance)
+        self.speech.refresh()
         return utterance
 
     async def stop(self, scope: Literal["current", "all"]) -> tuple[list[str], float]:
@@ -217,7 +228,10 @@ class Call:
             WrongState: the call is over, or the prompts are paused already or not paused.
         """
         self._check(CallEvent.SPEAK)
+        was_held = not paused and self.speech.resume()
         if self.paused == paused:
+            if was_held:
+                return
             raise WrongState("the prompts are paused already" if paused else "the prompts are not paused")
         self.services.ua.send(messages.SetPaused(self.id, paused))
         self.paused = paused
@@ -330,12 +344,15 @@ class Call:
 
         Raises:
             WrongState: the call is over.
-            UnknownVoice, LanguageUnsupported, UnknownLexicon: a default is of no use; nothing has changed.
+            UnknownVoice, LanguageUnsupported, UnknownLexicon, SpeechNotHeard: a default is of no use; nothing has changed.
         """
         self._check(CallEvent.SPEAK)
         if defaults != self.defaults:
             self.services.source.check_defaults(defaults)
+            if defaults.barge_in_speech:
+                self.services.vad.check()
         self.defaults, self.metadata, self.client_state = defaults, metadata, client_state
+        self.speech.refresh()
 
     # --- what the UA process reports -------------------------------------------------------------------------------------
 
@@ -369,6 +386,7 @@ class Call:
         self.publish(types.CallEstablished(codec=self.codec, clock_rate_hz=self.clock_rate_hz))
         self._run_gather_timers()
         self._open_line(established.at_ns)
+        self.speech.begin(established.at_ns)
         self._cancel_timer()
         if max_duration_s := self.services.config.calls.max_duration_s:
             self.after(max_duration_s, partial(self.end, "max_duration"))
@@ -376,6 +394,7 @@ class Call:
     def _on_hold(self, change: messages.HoldChanged) -> None:
         self.held = change.by != "none"
         self._run_gather_timers()
+        self.speech.refresh()
         self.publish(types.CallUnheld() if change.by == "none" else types.CallHeld(by=change.by))
 
     def _on_key_down(self, key: messages.DtmfBegan) -> None:
@@ -385,14 +404,17 @@ class Call:
         if self.keys.is_repeated(key):
             return
         gather = self.keys.gather
+        digit = "x" if gather is not None and gather.request.sensitive else key.digit
         self.publish(
             types.CallDtmf(
-                digit="x" if gather is not None and gather.request.sensitive else key.digit,
+                digit=digit,
                 duration_ms=key.duration_ms,
                 method=key.method,
                 gather_id=UNSET if gather is None else gather.id,
             )
         )
+        for stream in tuple(self.media_streams):
+            stream.on_key(digit, key.duration_ms)
         self.keys.pressed(key)
 
     def _on_quality(self, report: messages.QualityReport) -> None:
@@ -442,13 +464,19 @@ class Call:
         messages.PlayoutReport: _on_playout,
     }
 
-    def _interrupt(self, at_ns: int) -> None:
+    def interrupt(self, at_ns: int, by: Literal["dtmf", "speech"] = "dtmf", *, speech_id: str | None = None) -> None:
+        """A key or speech that began at ``at_ns`` ends the prompt that is said and those behind it, as far as they allow it;
+        nothing happens if the one that is said does not.
+        """
         queue = self.player.queue
-        if not queue or not queue[0].barge_in_dtmf:
+        allowing = [each for each in queue if (each.barge_in_dtmf if by == "dtmf" else each.barge_in_speech)]
+        if not allowing or allowing[0] is not queue[0]:
             return
         queue[0].interrupted_ns = queue[0].interrupted_ns or at_ns
-        for utterance in reversed([u for u in queue if u.barge_in_dtmf]):
-            self.player.discard(utterance, CompletionCause.BARGE_IN)
+        for utterance in reversed(allowing):
+            if utterance.interrupted_by is None:
+                utterance.speech_id = speech_id
+            self.player.discard(utterance, CompletionCause.BARGE_IN, by=by)
 
     def _say_again(self, prompt: Prompt) -> Utterance | None:
         """A prompt of a gather's next try; ``None`` if it cannot be spoken now, so that the try begins without it."""
@@ -500,6 +528,7 @@ class Call:
         )
         if utterance.watcher is not None:
             utterance.watcher.on_started(utterance)
+        self.speech.prompt_heard(utterance, at_ns)
 
     def terminate(self, ending: Ending) -> None:
         """The call is over. Everything pending completes with ``call_ended``."""
@@ -512,9 +541,12 @@ class Call:
         self.held = self.paused = False
         if self.keys.gather is not None:
             self.keys.gather.cancel("call_ended")
+        self.speech.close()
         self.player.close(CompletionCause.CALL_ENDED)
         for stream in tuple(self.text_streams):
             stream.on_call_ended()
+        for media in tuple(self.media_streams):
+            media.on_call_ended(ending.reason)
         self._log.info("call_ended", result=ending.result, reason=ending.reason, sip_code=ending.sip_code)
 
     # ---------------------------------------------------------------------------------------------------------------------
@@ -541,6 +573,7 @@ class Call:
             accepted_at_s=services.clock.wall_s(),
             origin_ns=services.clock.now_ns(),
             barge_in_dtmf=default if prompt.barge_in_dtmf is None else prompt.barge_in_dtmf,
+            barge_in_speech=policy_of(prompt.barge_in_speech, services.config.calls.barge_in_speech),
         )
 
     def _keep(self, utterance: Utterance) -> None:
@@ -567,6 +600,7 @@ class Call:
                 **utterance.event_fields,
                 completion_cause=cause,
                 interrupted_by=utterance.interrupted_by,
+                speech_id=UNSET if utterance.speech_id is None else utterance.speech_id,
                 played_ms=round(utterance.played_ms, 1),
                 spoken_text=utterance.spoken_text,
                 underruns=utterance.underruns,
@@ -587,6 +621,7 @@ class Call:
         if utterance.watcher is not None:
             utterance.watcher.on_complete(utterance)
         utterance.forget_text()
+        self.speech.prompt_complete(utterance)
         if self.keys.gather is not None:
             self.keys.gather.prompt_complete(utterance)
 
@@ -597,6 +632,14 @@ class Call:
         sip_code = 480 if self.waits_for_answer else None
         with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
             self.end("prompt_finished", sip_code=sip_code, cause=cause.value, tail_ms=tail_ms)
+
+    def end_after_media(self) -> None:
+        """Hang up, since the application has closed the media stream that it was asked for; after the silence that lets what
+        was just sent be heard.
+        """
+        tail_ms = self.services.config.calls.hangup_tail_ms if self.state is CallState.ESTABLISHED else 0
+        with contextlib.suppress(UserAgentUnavailable):  # its end is the call's
+            self.end("media_closed", sip_code=480 if self.waits_for_answer else None, tail_ms=tail_ms)
 
     def _check(self, event: CallEvent) -> None:
         if not self.machine.can(event):

@@ -25,7 +25,7 @@ from cc_tts.clock import ms_between
 from cc_tts.errors import CcTtsError, EngineFailed, EngineOverloaded, UserAgentUnavailable
 from cc_tts.media.playout_events import PlayoutFinished, PlayoutProgress
 from cc_tts.speech.chunks import OVERLOAD_POLL_S, ChunkStream, SpeechChunk
-from cc_tts.speech.prompt import Content, SilenceContent
+from cc_tts.speech.prompt import AudioContent, Content, SilenceContent
 from cc_tts.ua import messages
 
 MAX_ON_LINE: Final = 8
@@ -149,13 +149,21 @@ class PromptPlayer:
             self._on_line.append(utterance)
             self._turn()
             with contextlib.suppress(UserAgentUnavailable):  # its end closes this player
-                start_ms = self._services.threshold.current_ms
                 self._services.ua.send(
-                    messages.BeginUtterance(self._call_id, utterance.id, start_ms, self.not_before_ns)
+                    messages.BeginUtterance(
+                        self._call_id, utterance.id, self._start_ms(utterance.prompt.content), self.not_before_ns
+                    )
                 )
             task = asyncio.create_task(self._feed(utterance), name=f"feed {utterance.id}", context=utterance.context)
             self._feeding = (utterance, task)
             task.add_done_callback(self._fed)
+
+    def _start_ms(self, content: Content) -> int:
+        return (
+            round(content.growing.start_ms)
+            if isinstance(content, AudioContent)
+            else self._services.threshold.current_ms
+        )
 
     def _fed(self, _task: asyncio.Task[None]) -> None:
         self._feeding = None

@@ -242,10 +242,13 @@ class CallRegistry:
         self._metrics.process_restarts.labels(process="ua").inc()
         log.error("sip_down", reason=reason)
 
-    def on_ua_message(self, message: Message) -> None:
+    def on_ua_message(self, message: Message, payload: bytes = b"") -> None:
         """One report."""
         try:
-            self._dispatch(message)
+            if not isinstance(message, messages.CallAudio):
+                self._dispatch(message)
+            elif (call := self._live.get(message.call_id)) is not None:
+                call.audio.deliver(message, payload)
         except Exception:
             log.exception("report_failed", report=type(message).__name__)
 
@@ -297,7 +300,9 @@ class CallRegistry:
             decision = routing.decide(
                 request_uri=message.request_uri, trusted=trusted, headers=message.headers, config=self._config
             )
-            call.defaults = PromptDefaults(voice=decision.voice, language=decision.language)
+            call.defaults = PromptDefaults(
+                voice=decision.voice, language=decision.language, barge_in_speech=decision.barge_in_speech
+            )
             call.lead_in_ms = decision.lead_in_ms
             if decision.voice is not None:
                 self._services.source.engine.resolve_voice(decision.voice, decision.language)
@@ -311,11 +316,14 @@ class CallRegistry:
             _refuse(call, error)
 
     def _greet(self, call: Call, decision: routing.RouteDecision) -> None:
-        if decision.answer == "now":
+        if decision.answer == "now" and not decision.media_url:
             call.accept()
             return
         self._ua.send(messages.Ring(call.id))
-        if decision.answer == "ring":
+        if decision.media_url:
+            unreachable = partial(_nobody_answered, call, decision.unanswered, "media_unreachable")
+            self._services.dial_back(call, decision.media_url, decision.media_dialect, on_failed=unreachable)
+        elif decision.answer == "ring":
             call.after(decision.ring_ms / 1000, call.accept)
         else:
             timeout_s = self._config.calls.manual_answer_timeout_s
@@ -374,12 +382,12 @@ def _parties(call: Call) -> dict[str, Any]:
     return {name: getattr(call, name) for name in names}
 
 
-def _nobody_answered(call: Call, greeting: Prompt | None) -> None:
-    """The application did not answer in time: answer with ``greeting`` in its place, if there is one."""
+def _nobody_answered(call: Call, greeting: Prompt | None, reason: str = "not_answered") -> None:
+    """The application did not answer in time or cannot be reached: answer with ``greeting`` instead, if there is one."""
     if not call.waits_for_answer:
         return
     if greeting is None:
-        call.end("not_answered", sip_code=480)
+        call.end(reason, sip_code=480)
         return
     try:
         call.speak(greeting)

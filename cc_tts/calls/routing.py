@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from urllib.parse import unquote_to_bytes
 
 from cc_tts.calls.gather import MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
-from cc_tts.config.schema import MAX_LEAD_IN_MS, Config, RouteConfig
+from cc_tts.config.schema import MAX_LEAD_IN_MS, BargeInBySpeech, Config, MediaDialect, RouteConfig
 from cc_tts.errors import (
     CcTtsError,
     Forbidden,
@@ -39,8 +39,9 @@ _THEN: Final[Mapping[str, Then | None]] = {"": None, "hangup": "hangup", "stay":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteDecision:
-    """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``voice`` and ``language`` are the call's
-    defaults; ``unanswered`` is spoken if nobody answers a call that waits for it. ``gather`` has ``prompt`` in it.
+    """How to answer, and what to speak first, after ``lead_in_ms`` of silence. ``voice``, ``language`` and
+    ``barge_in_speech`` are the call's defaults; ``unanswered`` is spoken if nobody answers a call that waits for it.
+    ``media_url`` is the application that is to take its audio. ``gather`` has ``prompt`` in it.
     """
 
     answer: Literal["now", "ring", "manual"]
@@ -51,6 +52,9 @@ class RouteDecision:
     unanswered: Prompt | None = None
     lead_in_ms: int = 0
     gather: GatherRequest | None = None
+    barge_in_speech: BargeInBySpeech | None = None
+    media_url: str = ""
+    media_dialect: MediaDialect = "cc-tts"
 
 
 def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], config: Config) -> RouteDecision:
@@ -87,7 +91,10 @@ def decide(*, request_uri: str, trusted: bool, headers: Mapping[str, str], confi
         language=style.language,
         unanswered=_unanswered(route, style),
         lead_in_ms=_lead_in(tts_headers, route.lead_in_ms),
+        media_url=route.media_url,
+        media_dialect=route.media_dialect,
         gather=gather,
+        barge_in_speech=None if route.barge_in_speech == "" else route.barge_in_speech,
     )
 
 

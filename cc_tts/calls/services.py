@@ -1,15 +1,28 @@
 """What every call uses."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.utterance_index import UtteranceIndex
 from cc_tts.clock import Clock
-from cc_tts.config.schema import Config
+from cc_tts.config.schema import Config, MediaDialect
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
 from cc_tts.ua.client import UaClient
+from cc_tts.vad.client import VadProcess
+
+if TYPE_CHECKING:
+    from cc_tts.calls.call import Call
+
+
+class DialBack(Protocol):
+    """Connects a call to the application of its route, and answers it then."""
+
+    def __call__(self, call: "Call", url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
+        """Begin; ``on_failed``: nobody took the connection in time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -19,9 +32,11 @@ class CallServices:
     config: Config
     ua: UaClient
     source: SpeechSource
+    vad: VadProcess
     events: EventBus
     metrics: Metrics
     clock: Clock
+    dial_back: DialBack
     threshold: StartThreshold = field(init=False)
     utterances: UtteranceIndex = field(init=False)
 

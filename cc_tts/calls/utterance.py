@@ -9,19 +9,17 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from msgspec import UNSET
 
 from cc_tts.calls.call_state import UTTERANCE_TABLE, UtteranceEvent, UtteranceState
 from cc_tts.clock import ms_between
+from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.speech.prompt import GrowingContent, Prompt, text_of, with_texts
 from cc_tts.state_machine import StateMachine
 from cc_tts.text.characters import has_speech
 from cc_tts.text.language import is_unspaced
-
-if TYPE_CHECKING:
-    from cc_tts.calls.text_stream.stream import TextStream
 
 SPACED_CHARS_PER_S: Final = 13.0
 """How fast text is spoken, about, in a script that puts spaces between words; used while nothing better is known."""
@@ -44,8 +42,21 @@ class CompletionCause(StrEnum):
     ERROR = "error"
 
 
-Interrupter = Literal["dtmf", "clear", "replace", "stop"]
-"""What interrupts an utterance: a key, the text stream that it comes from, a prompt in its place, or ``stop``."""
+Interrupter = Literal["dtmf", "speech", "clear", "replace", "stop"]
+"""What interrupts an utterance: a key, speech, the text stream that it comes from, a prompt in its place, or ``stop``."""
+
+
+class UtteranceWatcher(Protocol):
+    """The stream that an utterance comes from, which is told how far it is."""
+
+    def on_started(self, utterance: "Utterance") -> None:
+        """The first frame that carries speech was sent."""
+
+    def on_progress(self, utterance: "Utterance", marks: Sequence[tuple[str, float]]) -> None:
+        """More of it was played, and these marks were reached: the name and the place in the audio, ms."""
+
+    def on_complete(self, utterance: "Utterance") -> None:
+        """Nothing more will be heard of it; its text is forgotten after this."""
 
 
 @dataclass(slots=True)
@@ -98,6 +109,8 @@ class Utterance:
     engine: str
     accepted_at_s: float
     barge_in_dtmf: bool
+    barge_in_speech: SpeechBargeIn | None = None
+    """How speech interrupts it; ``None``: not at all."""
     origin_ns: int
     """Start of the time to first audio: the request's acceptance, or the ACK for a prompt that came in the INVITE. A queued
     utterance counts from the moment its turn came, and one that is spoken in the call's lead-in from the end of that.
@@ -106,10 +119,11 @@ class Utterance:
     first_speech_ns: int | None = None
     completed_ns: int | None = None
     interrupted_ns: int | None = None
-    """When the key was pressed that interrupted it."""
+    """When the key was pressed, or the speech began, that interrupted it."""
     interrupted_by: Interrupter | None = None
-    watcher: "TextStream | None" = None
-    """What it comes from, and is told how far it is."""
+    speech_id: str | None = None
+    """Of the speech that interrupted it."""
+    watcher: UtteranceWatcher | None = None
     machine: StateMachine[UtteranceState, UtteranceEvent] = field(
         default_factory=lambda: StateMachine(UTTERANCE_TABLE, UtteranceState.PENDING)
     )

@@ -73,9 +73,9 @@ class UtteranceIndex:
             self._threshold.smooth()
         if utterance.engine:
             self._observe_engine(utterance)
-        pressed_ns, completed_ns = utterance.interrupted_ns, utterance.completed_ns
-        if cause is CompletionCause.BARGE_IN and pressed_ns is not None and completed_ns is not None:
-            metrics.barge_in_cut.observe(ms_between(pressed_ns, completed_ns) / 1000)
+        begun_ns, completed_ns, by = utterance.interrupted_ns, utterance.completed_ns, utterance.interrupted_by
+        if cause is CompletionCause.BARGE_IN and begun_ns is not None and completed_ns is not None:
+            metrics.barge_in.labels(by=by).observe(ms_between(begun_ns, completed_ns) / 1000)
 
     def _observe_engine(self, utterance: Utterance) -> None:
         metrics, engine = self._metrics, utterance.engine

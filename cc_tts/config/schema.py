@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated, Literal, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -18,7 +19,8 @@ from cc_tts.errors import ConfigError
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400 * 7)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
-Scope = Literal["read", "call", "admin"]
+Scope = Literal["read", "call", "listen", "talk", "admin"]
+MediaDialect = Literal["cc-tts", "twilio"]
 DigestAlgorithm = Literal["SHA-256", "MD5"]
 ALL_SCOPES: tuple[Scope, ...] = get_args(Scope)
 MAX_PORT = 65_535
@@ -231,6 +233,33 @@ class PlayoutConfig:
     window_ms: Annotated[int, msgspec.Meta(ge=200, le=10_000)] = 1000
 
 
+class SpeechBargeIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How the caller's speech interrupts a prompt."""
+
+    min_speech_ms: Annotated[int, msgspec.Meta(ge=50, le=5000, description="Speech of this length counts.")] = 300
+    action: Annotated[
+        Literal["stop", "pause"],
+        msgspec.Meta(description="stop ends the prompt; pause holds it until it is clear whether the caller goes on."),
+    ] = "stop"
+    confirm_ms: Annotated[
+        int, msgspec.Meta(ge=50, le=10_000, description="pause: speech of this length in all ends the prompt.")
+    ] = 600
+    resume_after_ms: Annotated[
+        Annotated[int, msgspec.Meta(ge=0, le=60_000)] | None,
+        msgspec.Meta(description="pause: after so much silence the prompt goes on; null: never by itself."),
+    ] = 1500
+    guard_ms: Annotated[
+        int, msgspec.Meta(ge=0, le=5000, description="Speech that begins so soon after a prompt is not heard.")
+    ] = 300
+    threshold: Annotated[
+        float, msgspec.Meta(ge=0.2, le=0.95, description="How certain it must be that a sound is speech.")
+    ] = 0.5
+
+
+BargeInBySpeech = bool | SpeechBargeIn
+"""Whether speech interrupts a prompt, and how; ``True``: as :class:`SpeechBargeIn` has it by default."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallsConfig:
     """``[calls]``: limits and defaults of calls."""
@@ -243,6 +272,7 @@ class CallsConfig:
     max_ended_calls: Count = 1000
     drain_timeout_s: Annotated[float, msgspec.Meta(ge=0, le=86_400)] = 30.0
     barge_in_dtmf: bool = True
+    barge_in_speech: BargeInBySpeech = False
     max_repeat: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 100
     max_announcement_s: Seconds = 300.0
     hangup_tail_ms: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 200
@@ -256,12 +286,33 @@ class GatherConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VadConfig:
+    """``[vad]``: hearing that a caller speaks (voice activity detection)."""
+
+    model_file: str = ""
+    silence_ms: Annotated[int, msgspec.Meta(ge=100, le=5000)] = 550
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamConfig:
     """``[stream]``: text that comes over ``GET /v1/calls/{id}/stream`` while it is spoken."""
 
     max_per_call: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4
     max_buffered_chars: Annotated[int, msgspec.Meta(ge=100, le=1_000_000)] = 4000
     idle_timeout_s: Seconds = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaConfig:
+    """``[media]``: the audio of calls over ``GET /v1/calls/{id}/media``."""
+
+    max_per_call: Annotated[int, msgspec.Meta(ge=1, le=100)] = 4
+    max_frame_bytes: Annotated[int, msgspec.Meta(ge=1024, le=4 * 1024 * 1024)] = 262_144
+    max_queued_ms: Annotated[int, msgspec.Meta(ge=100, le=60_000)] = 1000
+    max_buffered_ms: Annotated[int, msgspec.Meta(ge=1000, le=600_000)] = 60_000
+    start_threshold_ms: Annotated[int, msgspec.Meta(ge=20, le=1000)] = 60
+    idle_end_ms: Annotated[int, msgspec.Meta(ge=20, le=60_000)] = 500
+    connect_timeout_s: Annotated[float, msgspec.Meta(gt=0, le=60)] = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +347,9 @@ class RouteConfig:
     voice: str = ""
     language: str = ""
     then: Literal["stay", "hangup"] = "stay"
+    barge_in_speech: BargeInBySpeech | Literal[""] = ""
+    media_url: Annotated[str, msgspec.Meta(max_length=2048)] = field(default="", repr=False)
+    media_dialect: MediaDialect = "cc-tts"
     lead_in_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_LEAD_IN_MS)] = 0
 
 
@@ -316,29 +370,24 @@ class Config:
     playout: PlayoutConfig = field(default_factory=PlayoutConfig)
     calls: CallsConfig = field(default_factory=CallsConfig)
     gather: GatherConfig = field(default_factory=GatherConfig)
+    vad: VadConfig = field(default_factory=VadConfig)
     stream: StreamConfig = field(default_factory=StreamConfig)
+    media: MediaConfig = field(default_factory=MediaConfig)
     cache: CacheConfig = field(default_factory=CacheConfig)
     log: LogConfig = field(default_factory=LogConfig)
     routes: dict[str, RouteConfig] = field(default_factory=lambda: {"*": RouteConfig()})
 
 
+def listens(config: Config) -> bool:
+    """Whether speech may interrupt the prompts of some call without a client that says so."""
+    return any((config.calls.barge_in_speech, *(route.barge_in_speech for route in config.routes.values())))
+
+
 def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
     for faults_of in (
-        _lists,
-        _sip,
-        _ua,
-        _tls,
-        _rtp,
-        _tts,
-        _playout,
-        _http,
-        _routes,
-        _registration,
-        _peers,
-        _auth,
-        remote.faults,
-    ):
+        _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults
+    ):  # fmt: skip
         for fault in faults_of(config):
             raise ConfigError(fault)
 
@@ -407,6 +456,14 @@ def _playout(config: Config) -> Iterator[str]:
         )
 
 
+def _media(config: Config) -> Iterator[str]:
+    if config.media.start_threshold_ms > config.playout.window_ms:
+        yield (
+            "media.start_threshold_ms is above playout.window_ms: audio that waits for so much would never start; raise "
+            "playout.window_ms"
+        )
+
+
 def _http(config: Config) -> Iterator[str]:
     host = config.http.host
     is_loopback = ipaddress.ip_address(host).is_loopback if is_ip_address(host) else host == "localhost"
@@ -419,8 +476,27 @@ def _http(config: Config) -> Iterator[str]:
 
 def _routes(config: Config) -> Iterator[str]:
     for user, route in config.routes.items():
-        if route.unanswered_greeting and route.answer != "manual":
-            yield f'routes.{user}.unanswered_greeting is for answer = "manual"; with "{route.answer}" every call is answered'
+        if route.unanswered_greeting and route.answer != "manual" and not route.media_url:
+            yield (
+                f'routes.{user}.unanswered_greeting is for answer = "manual" and for media_url; with "{route.answer}" every '
+                "call is answered"
+            )
+        if route.media_url:
+            yield from _media_url(user, route)
+
+
+def _media_url(user: str, route: RouteConfig) -> Iterator[str]:
+    try:
+        url = urlsplit(route.media_url)
+        is_usable = url.scheme in ("ws", "wss") and bool(url.hostname) and not url.fragment and url.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable or not re.fullmatch("[!-~]+", route.media_url):
+        yield f"routes.{user}.media_url is not a URL of a WebSocket, as in wss://app.example.com/calls"
+    if route.answer != "now":
+        yield f'routes.{user}.media_url: the call is answered when the application is connected, so leave answer = "now"'
+    if route.then == "hangup":
+        yield f'routes.{user}.media_url: the application ends the call, so leave then = "stay"'
 
 
 def _registration(config: Config) -> Iterator[str]:

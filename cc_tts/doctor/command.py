@@ -31,6 +31,7 @@ CHECKS: Final = (
     Check("cpu", machine.check_cpu),
     Check("ulimit -n", machine.check_descriptors),
     Check("files", machine.check_files),
+    Check("vad", software.check_vad, CHILD_S + MARGIN_S),
     Check("torch", software.check_torch, TORCH_S + MARGIN_S),
     Check("model", software.check_model, DEEP_S + MARGIN_S),
     Check("voices", software.check_voices, CHILD_S),

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from cc_tts.config.schema import Config
+from cc_tts.config.schema import Config, listens
 from cc_tts.doctor.finding import CHILD_S, DEEP_S, TORCH_S, Finding, Subject, fail, ok, warn
 from cc_tts.doctor.probes import Ran
 from cc_tts.engines.cosyvoice2.model.directory import PUBLISHED, PublishedFile
@@ -48,6 +48,19 @@ from cc_tts.config.schema import Config
 logs.configure(level="critical", json=False, process="doctor")
 warnings, faults = asyncio.run(startup.check(msgspec.json.decode(sys.stdin.buffer.read(), type=Config)))
 print(json.dumps({"warnings": warnings, "faults": [fault.detail for fault in faults]}))
+"""
+VAD: Final = """
+import json, sys, msgspec
+from cc_tts.config.schema import Config
+from cc_tts.errors import ConfigError
+from cc_tts.vad.silero import SileroModel, find_model
+config = msgspec.json.decode(sys.stdin.buffer.read(), type=Config)
+try:
+    path = find_model(config.vad.model_file)
+    SileroModel(path, config.rtp.clock_rate_hz)
+    print(json.dumps({"path": str(path), "fault": ""}))
+except ConfigError as error:
+    print(json.dumps({"fault": error.detail}))
 """
 TORCH: Final = """
 import json, torch
@@ -115,6 +128,20 @@ def _parted(make: Callable[[str, str, str], Finding], what: str, sentence: str) 
     """A finding of a sentence that says what is wrong and, after a semicolon, what to do."""
     detail, _, advice = sentence.partition("; ")
     return make(what, detail, advice or "change the keys that it names")
+
+
+def check_vad(subject: Subject) -> Iterator[Finding]:
+    """Whether speech of callers can be heard, which is a fault only where the configuration wants it."""
+    config = subject.config
+    answer = _ask(subject, VAD, timeout_s=CHILD_S, text=msgspec.json.encode(config).decode())
+    fault = answer if isinstance(answer, str) else answer["fault"]
+    if not fault:
+        assert isinstance(answer, dict)
+        yield ok("vad", f"speech interrupts prompts that allow it, by {answer['path']}")
+    elif listens(config) or config.vad.model_file:
+        yield _parted(fail, "vad", fault)
+    else:
+        yield ok("vad", "speech of callers is not heard; pip install 'cc-tts[vad]' adds what hears it")
 
 
 def check_torch(subject: Subject) -> Iterator[Finding]:

@@ -46,6 +46,8 @@ from cc_tts.media.speech_activity import is_audible
 FADE_MS: Final = 5.0
 """Length of a ramp, ms."""
 PROGRESS_MS: Final = 100
+MAX_STEP_BACK_MS: Final = 800
+"""What was played within this time can be played again."""
 MAX_QUEUED_UTTERANCES: Final = 64
 _REMEMBERED_CUTS: Final = 64
 
@@ -111,9 +113,13 @@ class PlayoutBuffer:
         self._cut_ids: deque[str] = deque(maxlen=_REMEMBERED_CUTS)
         self._wants_pause = False
         self._attention = False  # set by the writer after a cut or pause flag, cleared by the clock before it looks
+        self._restart: tuple[str, int] | None = None  # set by the writer before it resumes, cleared by the clock
         # clock's
         self._chunk = b""  # of the queue's head, read up to _offset
         self._offset = 0
+        self._played: deque[bytes] = deque()  # chunks of the head before that one, as far as they may be played again
+        self._played_bytes = 0
+        self._step_back_bytes = audio_format.bytes_for_ms(MAX_STEP_BACK_MS)
         self._paused = False
         self._last_frame = self._silence
 
@@ -194,9 +200,13 @@ class PlayoutBuffer:
         self._wants_pause = True
         self._attention = True
 
-    def resume(self) -> None:
-        """Go on where :meth:`pause` stopped, with a fade. Safe to call twice."""
-        self._wants_pause = False
+    def resume(self, *, restart: tuple[str, float] | None = None) -> None:
+        """Go on where :meth:`pause` stopped, with a fade. Safe to call twice. ``restart``: an utterance, and the place in
+        its audio, ms, to play it from: at most :data:`MAX_STEP_BACK_MS` back, and not if another one is being played.
+        """
+        if restart is not None:
+            self._restart = restart[0], self._format.bytes_for_ms(restart[1])
+        self._wants_pause = False  # after it
         self._attention = True
 
     def _open_or_cut(self, utterance_id: str) -> _Queued | None:
@@ -260,11 +270,30 @@ class PlayoutBuffer:
             return fade
         head = self._queue[0]
         if was_paused:
+            self._step_back(head, now_ns)
             head.fade_in = True
             return fade
         fade = self._fade_out(head, self._fade_bytes)
         self._report(head, fade, now_ns)
         return fade
+
+    def _step_back(self, head: _Queued, now_ns: int) -> None:
+        """Play from the place that :meth:`resume` named, if it is within what was kept."""
+        restart, self._restart = self._restart, None
+        if restart is None or restart[0] != head.utterance_id:
+            return
+        num_bytes = min(head.num_read - restart[1], self._step_back_bytes, self._offset + self._played_bytes)
+        if num_bytes <= 0:
+            return
+        while self._offset < num_bytes:
+            before = self._played.pop()
+            self._played_bytes -= len(before)
+            self._chunk = before + self._chunk
+            self._offset += len(before)
+        self._offset -= num_bytes
+        head.num_read -= num_bytes
+        head.next_progress = head.num_read - head.num_read % self._progress_bytes + self._progress_bytes
+        self._events(PlayoutProgress(head.utterance_id, now_ns, self._format.ms_for_bytes(head.num_read)))
 
     def _drop(self, queued: _Queued, now_ns: int) -> bytes:
         """End an utterance that was cut; returns its fade if it is heard."""
@@ -318,6 +347,8 @@ class PlayoutBuffer:
     def _end(self, queued: _Queued, cause: PlayoutCause, now_ns: int) -> None:
         if queued is self._queue[0]:
             self._chunk, self._offset = b"", 0
+            self._played.clear()
+            self._played_bytes = 0
         self._queue.remove(queued)
         played_ms = self._format.ms_for_bytes(queued.num_read)
         self._events(PlayoutFinished(queued.utterance_id, now_ns, cause, played_ms, queued.underruns))
@@ -328,6 +359,7 @@ class PlayoutBuffer:
         missing = num_bytes
         while missing:
             if self._offset == len(self._chunk):
+                self._keep(self._chunk)
                 self._chunk, self._offset = head.chunks.popleft(), 0
             part = self._chunk[self._offset : self._offset + missing]
             self._offset += len(part)
@@ -339,6 +371,13 @@ class PlayoutBuffer:
             head.fade_in = False
             taken = _ramped(taken, self._fade_bytes, falls=False)
         return taken
+
+    def _keep(self, chunk: bytes) -> None:
+        """A chunk was played whole; the oldest are forgotten that are not needed to step back."""
+        self._played.append(chunk)
+        self._played_bytes += len(chunk)
+        while self._played_bytes - len(self._played[0]) >= self._step_back_bytes:
+            self._played_bytes -= len(self._played.popleft())
 
     def _fade_out(self, head: _Queued, num_bytes: int) -> bytes:
         """Take up to ``num_bytes`` of the utterance and let them end in silence.

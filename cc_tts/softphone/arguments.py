@@ -52,6 +52,7 @@ def _build_parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--from", dest="from_uri", default="", metavar="URI", help="who calls (default sip:softphone@…)")
     add("--codec", choices=("pcmu", "pcma"), default="pcmu", help="G.711 flavour offered")
     add("--dtmf", default="", metavar="PLAN", help="keys after the answer, as in 12@2.5s,#@4s (RFC 4733)")
+    add("--play", default="", metavar="FILE", help="say a WAV file of 8 kHz after the answer, as in question.wav@4s")
     add_time("--duration", dest="max_talk_s", default=60.0, help="hang up S after the answer (60)")
     add("--record", default="", metavar="FILE", help="write what was heard as WAV, 8 kHz")
     add("--transport", choices=("udp", "tcp"), default="udp", help="SIP transport")

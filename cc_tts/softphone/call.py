@@ -15,7 +15,7 @@ from cc_tts import wav_file
 from cc_tts.clock import Clock, ms_between
 from cc_tts.softphone import sdp
 from cc_tts.softphone.facts import CallFacts, ending_of
-from cc_tts.softphone.plan import DialPlan, parse_key_plan
+from cc_tts.softphone.plan import DialPlan, parse_key_plan, read_play
 from cc_tts.softphone.report import CallReport, Ending, RecordingReport, rtp_report
 from cc_tts.softphone.rtp.endpoint import RtpEndpoint, open_socket
 from cc_tts.softphone.rtp.packets import PAYLOAD_TYPES, RATE_HZ, Keypress
@@ -102,6 +102,10 @@ class SoftphoneCall:
         for key in keys:
             self._rtp.press(key)
 
+    def say(self, octets: bytes, *, after_ms: float = 0.0) -> None:
+        """Send audio in the codec's own octets, ``after_ms`` from now."""
+        self._rtp.say(octets, after_ms=after_ms)
+
     def hold(self) -> None:
         """Re-INVITE with a=sendonly (RFC 3264 §8.4)."""
         if self.facts.is_connected:
@@ -156,6 +160,8 @@ class SoftphoneCall:
         self.facts.is_connected = True
         self.facts.answered_ns = answered_ns
         self._report_event("answered", answered_ns, sip_call_id=self.facts.sip_call_id)
+        octets, after_ms = read_play(self.plan.play)
+        self.say(octets, after_ms=after_ms)
         keys = parse_key_plan(self.plan.dtmf)
         try:
             self.press(replace(key, not_before_ns=answered_ns + key.not_before_ns) for key in keys)

@@ -1,4 +1,4 @@
-"""What to dial, from which address, and which keys to press when."""
+"""What to dial, from which address, and what to say and which keys to press when."""
 
 import ipaddress
 import re
@@ -9,16 +9,20 @@ from typing import Final, Literal
 import msgspec
 
 from cc_tts import wav_file
-from cc_tts.softphone.rtp.packets import Keypress, event_code
+from cc_tts.media.g711 import ulaw_encode
+from cc_tts.softphone.rtp.packets import RATE_HZ, Keypress, event_code
 
 _URI: Final = re.compile(
     r"sip:(?:[^@\s<>\"]+@)?(?P<host>[A-Za-z0-9._-]+)(?::(?P<port>\d{1,5}))?(?:[;?][^\s<>\"]*)?", re.ASCII
 )
+MAX_PLAY_S: Final = 600.0
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9.!%*_+`'~-]+", re.ASCII)  # token of RFC 3261 §25.1
 
 
 class DialPlan(msgspec.Struct, kw_only=True):
-    """What to dial and how; raises ``ValueError`` if the URI, a header, the DTMF plan or the recording's name is wrong."""
+    """What to dial and how; raises ``ValueError`` if the URI, a header, the DTMF plan, the file to play or the
+    recording's name is wrong.
+    """
 
     uri: str
     call: str = "1"
@@ -27,6 +31,7 @@ class DialPlan(msgspec.Struct, kw_only=True):
     rtp_port: int = 0
     record: str = ""
     dtmf: str = ""
+    play: str = ""
     timeout_s: float = 30.0
     max_talk_s: float = 3600.0
 
@@ -34,6 +39,9 @@ class DialPlan(msgspec.Struct, kw_only=True):
         self.uri = parse_uri(self.uri)[0]
         self.headers = dict(parse_header(f"{name}: {value}") for name, value in self.headers.items())
         parse_key_plan(self.dtmf)
+        if self.play and self.codec != "pcmu":
+            raise ValueError("a file is played with --codec pcmu only")
+        read_play(self.play)
         if self.record:
             wav_file.check_path(Path(self.record))
 
@@ -106,3 +114,17 @@ def parse_key_plan(text: str) -> list[Keypress]:
             raise ValueError(f"{item!r} in the DTMF plan; right is DIGITS@TIME, as in 12@2.5s or #@300ms")
         plan += (Keypress(event_code(digit), not_before_ns=round(at_s * 1e9)) for digit in digits)
     return plan
+
+
+def read_play(text: str) -> tuple[bytes, float]:
+    """``question.wav@4s``: a WAV file of 8 kHz as octets of μ-law, and how many ms after the answer it begins; nothing for
+    an empty text. Raises ``ValueError`` if the time or the file cannot be read.
+    """
+    if not text:
+        return b"", 0.0
+    name, at, when = text.rpartition("@")
+    at_s = seconds_of(when) if at else 0.0
+    if at_s is None or at_s > MAX_PLAY_S:
+        raise ValueError(f"{text!r}: right is FILE or FILE@TIME, as in question.wav@4s, up to {MAX_PLAY_S:g} s")
+    pcm = wav_file.read(Path(name if at else text), rate_hz=RATE_HZ, max_s=MAX_PLAY_S)
+    return ulaw_encode(pcm), at_s * 1000

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from cc_tts.config.schema import BargeInBySpeech
+from cc_tts.speech.growing.audio import GrowingAudio
 from cc_tts.speech.growing.text import GrowingText
 from cc_tts.text.pronunciation.replacements import Replacement
 
@@ -91,7 +93,14 @@ class GrowingContent:
     growing: GrowingText
 
 
-Content = TextContent | ToneContent | SilenceContent | SequenceContent | GrowingContent
+@dataclass(frozen=True, slots=True)
+class AudioContent:
+    """Audio of a client that arrives while it is played."""
+
+    growing: GrowingAudio
+
+
+Content = TextContent | ToneContent | SilenceContent | SequenceContent | GrowingContent | AudioContent
 
 
 def texts_of(content: Content) -> tuple[TextContent, ...]:
@@ -126,16 +135,17 @@ def with_texts(content: Content, change: Callable[[TextContent], TextContent]) -
 class Prompt:
     """What to speak or play, and how it stands in the call's queue.
 
-    ``barge_in_dtmf`` ``None`` means the config's default. ``repeat``/``delay_ms``/``max_duration_ms`` are those of
-    RFC 4240 §3 (how often in all, silence between repeats, ceiling of the whole). ``unattended``: the prompt came with the
-    INVITE and nobody may be there to end the call, so ``then`` also follows an interruption. ``client_state`` is the
-    client's own, for the events of this prompt.
+    ``barge_in_dtmf`` and ``barge_in_speech`` ``None`` mean the config's default. ``repeat``/``delay_ms``/
+    ``max_duration_ms`` are those of RFC 4240 §3 (how often in all, silence between repeats, ceiling of the whole).
+    ``unattended``: the prompt came with the INVITE and nobody may be there to end the call, so ``then`` also follows an
+    interruption. ``client_state`` is the client's own, for the events of this prompt.
     """
 
     content: Content
     queue: Queueing = "append"
     utterance_id: str | None = None
     barge_in_dtmf: bool | None = None
+    barge_in_speech: BargeInBySpeech | None = None
     then: Then = "stay"
     repeat: int = 1
     delay_ms: int = 0
@@ -155,13 +165,18 @@ class PromptDefaults:
     speed: float | None = None
     lexicons: tuple[str, ...] = ()
     barge_in_dtmf: bool | None = None
+    barge_in_speech: BargeInBySpeech | None = None
 
     def applied_to(self, prompt: Prompt) -> Prompt:
         """The prompt with its gaps filled."""
         if self == PromptDefaults():
             return prompt
-        barge_in_dtmf = self.barge_in_dtmf if prompt.barge_in_dtmf is None else prompt.barge_in_dtmf
-        return replace(prompt, content=with_texts(prompt.content, self._filled), barge_in_dtmf=barge_in_dtmf)
+        return replace(
+            prompt,
+            content=with_texts(prompt.content, self._filled),
+            barge_in_dtmf=self.barge_in_dtmf if prompt.barge_in_dtmf is None else prompt.barge_in_dtmf,
+            barge_in_speech=self.barge_in_speech if prompt.barge_in_speech is None else prompt.barge_in_speech,
+        )
 
     def _filled(self, text: TextContent) -> TextContent:
         keeps_voice = text.voice is not None or (text.language is not None and not text.follows_language)

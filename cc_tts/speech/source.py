@@ -27,11 +27,13 @@ from cc_tts.media import tones
 from cc_tts.media.levels import Leveller
 from cc_tts.media.silence_trimmer import MAX_TAIL_MS, SilenceTrimmer
 from cc_tts.speech.chunks import CHUNK_MS, ChunkStream, SpeechChunk, SpokenPrompt, cut, fixed
+from cc_tts.speech.growing.audio import GrowingAudioStream
 from cc_tts.speech.growing.stream import GrowingStream
 from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import (
     MAX_SPEED,
     MIN_SPEED,
+    AudioContent,
     Content,
     GrowingContent,
     MarkContent,
@@ -194,6 +196,8 @@ class SpeechSource:
                 return SequenceStream(content.parts, open_part, audio_format, overload_wait_ms, is_again=is_again)
             case GrowingContent():
                 return GrowingStream(content, open_part, self._voice, audio_format, overload_wait_ms)
+            case AudioContent(growing):
+                return GrowingAudioStream(growing)
 
     def path(self, content: TextContent) -> list[str]:
         """What the content goes through on its way to the line, a description each; the engine has started. Raises

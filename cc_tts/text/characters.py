@@ -5,7 +5,8 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from itertools import islice
 
-_KEPT_SYMBOLS = frozenset("°№℃℉℠")
+_KEPT_SYMBOLS = frozenset("°№℃℉℠") | set(map(chr, range(0x3371, 0x33E0)))
+"""With the signs of units in one character, as ㎡ and ㎏."""
 _DROPPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "So"})
 _LEAVES_NOTHING = frozenset("\u200b\u200c\u200d\u2060\ufeff\u00ad\u20e3") | set(map(chr, range(0xFE00, 0xFE10)))
 """Joiners, the sign that makes a digit a keycap, and variation selectors."""

@@ -64,19 +64,18 @@ def word_cut(text: str) -> int:
 
 def long_cut(text: str, limit: int) -> int:
     """The best position up to ``limit`` at which to cut a text that is longer than ``limit`` characters; at least 1."""
-    clauses = [
-        position for position in clause_cuts(text[: limit + CLAUSE_LOOKAHEAD_CHARS]) if limit // 2 < position <= limit
-    ]
-    if clauses:
-        return clauses[-1]
+    clauses = clause_cuts(text[: limit + CLAUSE_LOOKAHEAD_CHARS])
+    by_clause = max((position for position in clauses if limit // 2 < position <= limit), default=0)
+    return by_clause or _long_cut_between_words(text, limit) or max(1, limit)
+
+
+def _long_cut_between_words(text: str, limit: int) -> int:
     inside = _positions_inside(text)
     for position in range(limit, limit // 3, -1):
         if text[position].isspace() and position not in inside:
             return position
-    for position in range(limit, limit // 2, -1):
-        if position not in inside and not _INSIDE_WORD.match(text, position - 1):
-            return position
-    return max(1, limit)
+    between = (at for at in range(limit, limit // 2, -1) if not _INSIDE_WORD.match(text, at - 1))
+    return next((position for position in between if position not in inside), 0)
 
 
 def _positions_inside(text: str) -> set[int]:

@@ -79,13 +79,20 @@ def detect_language(text: str, *, latin: str | None = None) -> str:
     its kana. ``latin`` is the language of Latin letters where it is known, by the voice for example. ``en`` when
     nothing tells.
     """
-    if not text.isascii():
-        for language, pattern in _SCRIPTS.items():
-            found = pattern.findall(text)
-            if found and len("".join(found)) >= len(_LATIN_WORD.findall(text)):
-                others = _TOLD_BY_LETTERS.get(language, ())
-                return next((other for other, letters in others if letters.search(text)), language)
+    script_of = "" if text.isascii() else _language_of_script(text)
+    if script_of:
+        others = _TOLD_BY_LETTERS.get(script_of, ())
+        return next((other for other, letters in others if letters.search(text)), script_of)
     return latin or _latin_language(text)
+
+
+def _language_of_script(text: str) -> str:
+    num_latin_words = len(_LATIN_WORD.findall(text))
+    for language, pattern in _SCRIPTS.items():
+        found = "".join(pattern.findall(text))
+        if found and len(found) >= num_latin_words:
+            return language
+    return ""
 
 
 def _latin_language(text: str) -> str:

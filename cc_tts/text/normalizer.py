@@ -29,14 +29,16 @@ class Normalizer:
         if not has_speech(text):
             return ""
         tag = language or detect_language(text)
-        cleaned = clean(text)
-        rules = rule_set(tag)
-        if rules == "en":
-            is_british = writes_day_first(tag)
-            spoken = en.speakable(cleaned, day_first=is_british)
-            spoken = with_and(spoken) if is_british else spoken
-        elif rules == "zh":
-            spoken = zh.speakable(cleaned)
-        else:
-            spoken = " ".join(cleaned.split())
+        spoken = _spoken(clean(text), tag)
         return spoken if has_speech(spoken) else ""
+
+
+def _spoken(cleaned: str, tag: str) -> str:
+    match rule_set(tag):
+        case "en" if writes_day_first(tag):
+            return with_and(en.speakable(cleaned, day_first=True))
+        case "en":
+            return en.speakable(cleaned)
+        case "zh":
+            return zh.speakable(cleaned)
+    return " ".join(cleaned.split())

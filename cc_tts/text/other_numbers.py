@@ -38,17 +38,22 @@ def say_numbers(text: str, language: str) -> str:
     """``text`` with its numbers in words; as it is where num2words does not know the language."""
     code = subtags(language)[0]
     text = digits_to_ascii(text)
-    if not any(character.isdigit() for character in text) or _words(0, code) is None:
+    if not any(map(str.isdigit, text)) or _words(0, code) is None:
         return text
     number = _POINT_DECIMALS if code in _WITH_POINT else _COMMA_DECIMALS
     text = re.sub(r"(?<=\d):(?=\d\d(?!\d))", " ", text)
     if code in _CURRENCIES:
-        sign = rf"(?P<sign>[{_SIGNS}])"
-        for pattern in (rf"(?<![A-Za-z]){sign}\s?{number}(?!\d)", rf"{number}\s?{sign}"):
-            text = re.sub(pattern, lambda match: _sum(match, code), text)
+        text = _say_sums(text, number, code)
     if code in _PERCENT:
         text = re.sub(rf"{number}\s?%", lambda match: f"{_amount(match, code)} {_PERCENT[code]}", text)
     return " ".join(re.sub(number, lambda match: _apart(match, code), text).split())
+
+
+def _say_sums(text: str, number: str, code: str) -> str:
+    sign = rf"(?P<sign>[{_SIGNS}])"
+    for pattern in (rf"(?<![A-Za-z]){sign}\s?{number}(?!\d)", rf"{number}\s?{sign}"):
+        text = re.sub(pattern, lambda match: _sum(match, code), text)
+    return text
 
 
 def _apart(match: re.Match[str], code: str) -> str:

@@ -5,6 +5,7 @@ Runs on: any thread; one :class:`SentenceSplitter` belongs to one stream.
 
 import re
 
+from cc_tts.text.characters import has_speech
 from cc_tts.text.cuts import long_cut
 
 MAX_SENTENCE_CHARS = 400
@@ -23,18 +24,29 @@ _BEGINS_SENTENCE = re.compile(
 _MONTH_AFTER_DAY = re.compile(
     r"(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember|Jänner)\b"
 )
+_NAME_GOES_ON = re.compile(
+    r"[A-Z]{1,5}-?\d|(?:Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Oct|Nov|Dec|Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}\b"
+)
+"""Behind the short name of a month, of a day or of a number."""
 _LOOK_BACK_CHARACTERS = 24
 _HALF_OF_DAY = frozenset({"a.m", "p.m"})
 _ZONE = re.compile(r"(?:[ECMP]\.?[SD]?\.?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)(?![A-Za-z])")
 _LAST_OR_NOT = (
-    frozenset(re.findall(r"\w+", "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in"))
+    frozenset(
+        re.findall(
+            r"\w+",
+            "etc ave blvd rd ct pl ln ft lb lbs oz hr hrs mins secs yr yrs wk wks mo mos in misc addl bal pymt pmt req svc "
+            "cust wt ht supv prev orig eff recd sched mkt avg temp qtr pkg mfr mgmt esq ea pts mtg bus excl conf info",
+        )
+    )
     | _HALF_OF_DAY
 )
 _NEVER_LAST = frozenset(
     re.findall(
         r"\w+",
         "dr mr mrs ms prof st ste apt mt rev hon capt lt col gen sgt jr sr inc ltd corp co bros vs approx dept est appt "
-        "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte",
+        "acct ext tel incl max min sen gov rep pres rs qty amt ref rm fl bldg exp sq asst assn mgr hwy rte inv conf "
+        "atty messrs mme mx maj cpl cmdr adm supt intl assn univ natl p pp pg par art ver v fr",
     )
 )
 _LAST_UNLESS_NUMBER = frozenset(
@@ -44,6 +56,9 @@ _LAST_UNLESS_NUMBER = frozenset(
         "sat sun",
     )
 )
+
+
+_LAST_PERHAPS = _LAST_OR_NOT | _LAST_UNLESS_NUMBER
 
 
 class SentenceSplitter:
@@ -102,7 +117,7 @@ class SentenceSplitter:
                 if not is_complete:
                     return 0, candidate.start()
                 break
-            if not any(character.isalnum() for character in window[:end]):
+            if not has_speech(window[:end]):
                 continue
             verdict = _ends(window, candidate, is_complete=is_complete)
             if verdict is None:
@@ -134,14 +149,23 @@ def _full_stop_ends(before: str, following: str, *, is_complete: bool) -> bool |
     if match is None:
         return True
     written = match.group()
-    word = written.lower()
+    word, before = written.lower(), before[: -len(written)]
     if word.isdigit():
-        is_list_marker = not any(character.isalnum() for character in before[: -len(word)])
-        return not is_list_marker and not _MONTH_AFTER_DAY.match(following)
-    if word in _NEVER_LAST or (word == "ft" and not before[: -len(word)].rstrip(" .sq")[-1:].isdigit()):
+        return _ends_after_number(before, following)
+    if word in _NEVER_LAST or (word == "ft" and not before.rstrip(" .sq")[-1:].isdigit()):
         return False
-    if word in _LAST_OR_NOT or word in _LAST_UNLESS_NUMBER:
-        return _ends_after(word, following) if following else (True if is_complete else None)
+    if word in _LAST_PERHAPS:
+        return _ends_after(word, following) if following else (is_complete or None)
+    return _ends_after_letters(written, following)
+
+
+def _ends_after_number(before: str, following: str) -> bool:
+    """Not behind the number of an item in a list, nor in a German date."""
+    return has_speech(before) and _MONTH_AFTER_DAY.match(following) is None
+
+
+def _ends_after_letters(written: str, following: str) -> bool:
+    """Whether the sentence ends behind a word or behind initials, as in ``J. Smith`` and ``the U.S. The``."""
     is_initial = _INITIALS.fullmatch(written) is not None and written != "I"
     return not is_initial or ("." in written and _BEGINS_SENTENCE.match(following) is not None)
 
@@ -150,4 +174,4 @@ def _ends_after(word: str, following: str) -> bool:
     """Whether an abbreviation that may end a sentence ends one, by what follows."""
     if word in _HALF_OF_DAY and _ZONE.match(following):
         return False
-    return following[0].isupper() if word in _LAST_OR_NOT else not following[0].isdigit()
+    return following[0].isupper() and (word in _LAST_OR_NOT or _NAME_GOES_ON.match(following) is None)

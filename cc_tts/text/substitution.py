@@ -48,6 +48,27 @@ def ends_sentence(match: re.Match[str]) -> bool:
     return not rest or (rest != following and rest[0].isupper())
 
 
+_ARTICLE = re.compile(r"\b[Aa]n?\s(?:[$£€¥₹]?[\d.,]{1,12}\sto\s)?$")
+_ATTRIBUTED = re.compile(
+    r"\s(?:(?:late|annual|monthly|service|gift|minimum|activation|cancell?ation|processing|overdraft|return|co-?pay)\s)?"
+    r"(?:fee|charge|payment|deposit|credit|co-?pay|deductible|plan|gift|card|minimum|refund|penalty|limit|bonus|discount"
+    r"|voucher|coupon|rebate|surcharge|subscription|membership|package|wait|window|hold|session|trial|warranty|contract|term"
+    r"|appointment|line|loan|policy|fund|cable|cord|hose|bag|box|bottle|can"
+    r"|pack|battery|outlet|drive|notice|delay|break|increase|commitment|grace|guarantee)\b"
+)
+_NOUN = re.compile(
+    r"\s(?!(?:per|a|an|or|and|is|was|off|more|less|in|on|to|each|for|at|of|with|from|by|every|when|if|as|the|your|plus|total"
+    r"|now|today|extra|back|only|ago|later|before|after|until|till|but|so|that|which|will|has|because|while|than)\b)[a-z]"
+)
+
+
+def qualifies_noun(match: re.Match[str]) -> bool:
+    """Whether the match qualifies a noun behind it, and is singular: "a five dollar fee", "the ten minute wait"."""
+    text = match.string
+    noun = _NOUN if _ARTICLE.search(text[max(0, match.start() - 20) : match.start()]) else _ATTRIBUTED
+    return noun.match(text, match.end()) is not None
+
+
 def kept_stop(match: re.Match[str]) -> str:
     """The full stop at the end of the match if it also ends the sentence."""
     return "." if match.group().endswith(".") and ends_sentence(match) else ""

@@ -15,6 +15,9 @@ _URL = re.compile(rf"(?<![A-Za-z0-9@])(?:[Hh][Tt][Tt][Pp][Ss]?://|www\.)(?=[A-Za
 _BARE = re.compile(
     rf"(?<![A-Za-z0-9_@.-])(?:[A-Za-z0-9][A-Za-z0-9-]*+\.)+(?:{_TOP_LEVEL})(?![A-Za-z0-9_-])(?!\.[A-Za-z0-9])(?:/{_PATH})?"
 )
+_FILE = re.compile(
+    r"(?<![\w./\\-])[A-Za-z0-9][\w-]{0,60}\.(?:pdf|docx?|xlsx?|pptx?|csv|zip|jpe?g|png|txt|exe|dmg|mp[34])(?!\w)"
+)
 _SCHEME = re.compile(r"^[Hh][Tt][Tt][Pp][Ss]?://")
 _TRAILING = ".,;:!?"
 _PIECE = re.compile(r"[A-Za-z]+|\d+|[^A-Za-z0-9]")
@@ -33,7 +36,7 @@ def say_addresses(text: str, signs: Mapping[str, str], say_digits: Callable[[str
         address = written.rstrip(_TRAILING)
         return _words(address, signs, say_digits) + written[len(address) :]
 
-    for pattern in (_EMAIL, _URL, _BARE):
+    for pattern in (_EMAIL, _URL, _BARE, _FILE):
         text = pattern.sub(say, text)
     return text
 
@@ -41,13 +44,14 @@ def say_addresses(text: str, signs: Mapping[str, str], say_digits: Callable[[str
 def _words(address: str, signs: Mapping[str, str], say_digits: Callable[[str], str]) -> str:
     address = _SCHEME.sub("", address).rstrip("/")
     address = _TLD_AT_END.sub(lambda match: match.group().upper(), address)
-    pieces: list[str] = []
-    for piece in _PIECE.findall(address):
-        if piece.isdigit():
-            pieces.append(say_digits(piece))
-        elif piece.isalpha():
-            spelled = piece == "www" or (piece.isupper() and len(piece) <= _TWO_LETTER_LABEL)
-            pieces.append(" ".join(piece) if spelled else piece)
-        else:
-            pieces.append(signs.get(piece, ""))
-    return " ".join(piece for piece in pieces if piece)
+    said = (
+        say_digits(piece) if piece.isdigit() else _letters_or_sign(piece, signs) for piece in _PIECE.findall(address)
+    )
+    return " ".join(filter(None, said))
+
+
+def _letters_or_sign(piece: str, signs: Mapping[str, str]) -> str:
+    if not piece.isalpha():
+        return signs.get(piece, "")
+    is_spelled = piece == "www" or (piece.isupper() and len(piece) <= _TWO_LETTER_LABEL)
+    return " ".join(piece) if is_spelled else piece

@@ -116,6 +116,9 @@ def _work(
                 agent.command(message)
         agent.set_server_silent(silent=silence.look() > SERVER_TIMEOUT_S)
         channel.flush()
+        if not channel.has_backlog:  # the server reads
+            agent.forward_audio(channel.put)
+            channel.flush()
 
 
 def _leave(code: int) -> NoReturn:

@@ -38,8 +38,8 @@ class UaListener(Protocol):
         """One is gone, and these calls with it."""
         ...
 
-    def on_ua_message(self, message: Message) -> None:
-        """One of ``messages.FROM_UA``."""
+    def on_ua_message(self, message: Message, payload: bytes = b"") -> None:
+        """One of ``messages.FROM_UA``; ``payload`` is the PCM of :class:`cc_tts.ua.messages.CallAudio`."""
         ...
 
 
@@ -98,7 +98,7 @@ class _UaProcess:
         finally:
             self._applied = None
 
-    def _on_message(self, message: Message, _payload: bytes) -> None:
+    def _on_message(self, message: Message, payload: bytes) -> None:
         match message:
             case messages.SettingsApplied(refused=refused):
                 if self._applied is not None and not self._applied.done():
@@ -112,7 +112,7 @@ class _UaProcess:
                 self.call_ids.add(call_id)
             case messages.CallEnded(call_id=call_id):
                 self.call_ids.discard(call_id)
-        self._client.on_report(message)
+        self._client.on_report(message, payload)
 
     def _on_down(self, reason: str) -> None:
         call_ids, self.call_ids = self.call_ids, set()
@@ -242,12 +242,12 @@ class UaClient:
         elif freest.free_calls == DOWN:
             raise UserAgentUnavailable("the ua process is not up", retry_after_s=RETRY_AFTER_S)
 
-    def on_report(self, message: Message) -> None:
+    def on_report(self, message: Message, payload: bytes = b"") -> None:
         """Pass on a report of one of the processes."""
         assert self._listener is not None
         if isinstance(message, messages.IncomingCall | messages.CallEnded | messages.ActivePjsuaCalls):
             self._publish_free_calls()
-        self._listener.on_ua_message(message)
+        self._listener.on_ua_message(message, payload)
 
     def on_process_ready(self, process: _UaProcess) -> None:
         """One of the processes is up, the first time or again."""

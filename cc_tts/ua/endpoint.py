@@ -87,6 +87,7 @@ class UserAgent:
         self._accepting = True
         self._server_silent = False
         self._unanswered: set[str] = set()  # calls that were reported to the server, which has not reacted yet
+        self._heard: set[str] = set()  # calls that somebody listens to
         self._retry_after_s = settings.sip.retry_after_s
         self._playout_events: deque[tuple[str, PlayoutEvent]] = deque()
         self._closing: deque[int] = deque()
@@ -208,6 +209,15 @@ class UserAgent:
                 self._registration.turn(is_idle=not self._legs and not active_pjsua_calls)
             self._look_after_legs(now_ns)
 
+    def forward_audio(self, put: Callable[[Message, bytes], None]) -> None:
+        """Give ``put`` the frames of the legs that somebody listens to, one message for those that came since the last time.
+        As long as this is not called, which is for a server that does not read, what exceeds half a second is dropped.
+        """
+        for call_id in self._heard:
+            if (leg := self._legs.get(call_id)) is not None:
+                for message, pcm in leg.take_audio():
+                    put(message, pcm)
+
     def _look_after_legs(self, now_ns: int) -> None:
         """Watch the legs whose turn it is. Legs only move forward in the table, as others end, so that none is left out."""
         legs = tuple(self._legs.values())
@@ -258,6 +268,12 @@ class UserAgent:
             case messages.Hangup(tail_ms=tail_ms) if tail_ms:
                 due_ns = self._clock.now_ns() + tail_ms * NS_PER_MS
                 self._tails.append((due_ns, msgspec.structs.replace(message, tail_ms=0)))
+            case messages.SetListening(call_id=call_id, directions=directions):
+                self._command_leg(message)
+                if directions and call_id in self._legs:
+                    self._heard.add(call_id)
+                else:
+                    self._heard.discard(call_id)
             case messages.CallCommand() if type(message) in _LEG_COMMANDS:
                 self._command_leg(message)
             case _:
@@ -450,6 +466,7 @@ class UserAgent:
 
     def _forget(self, leg: Leg) -> None:
         del self._legs[leg.call_id]
+        self._heard.discard(leg.call_id)
         self._unanswered.discard(leg.call_id)
         self._closing.append(self._clock.now_ns())
 
@@ -543,6 +560,7 @@ _LEG_COMMANDS: Final[Mapping[type[messages.CallCommand], tuple[str, Callable[[Le
     messages.Hangup: ("hangup", Leg.end),
     messages.SetHold: ("hold", Leg.set_hold),
     messages.SendDtmf: ("dtmf", Leg.send_dtmf),
+    messages.SetListening: ("listen", Leg.set_listening),
 }
 """What the SIP thread carries out on a leg, with the command's name in :class:`.CommandFailed`."""
 _MEDIA_COMMANDS: Final[Mapping[type[messages.CallCommand], Callable[[Leg, Any, bytes], None]]] = {
@@ -553,7 +571,9 @@ _MEDIA_COMMANDS: Final[Mapping[type[messages.CallCommand], Callable[[Leg, Any, b
     messages.AwaitMore: lambda leg, more, _: leg.buffer.await_more(more.utterance_id),
     messages.FinishUtterance: lambda leg, finish, _: leg.buffer.finish(finish.utterance_id),
     messages.CutUtterance: lambda leg, cut, _: leg.buffer.cut(cut.utterance_id),
-    messages.SetPaused: lambda leg, pause, _: leg.set_paused("request", paused=pause.paused),
+    messages.SetPaused: lambda leg, pause, _: leg.set_paused(
+        pause.by, paused=pause.paused, restart=(pause.utterance_id, pause.from_ms) if pause.utterance_id else None
+    ),
 }
 """What the reader thread carries out on a leg."""
 

@@ -1,7 +1,8 @@
 """One leg: a call of pjsua2 with its playout buffer. Runs on: the SIP thread, except where a docstring says otherwise."""
 
+import contextlib
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -18,6 +19,7 @@ from cc_tts.ua import leg_events, messages
 from cc_tts.ua.guard.c_library import CLibrary
 from cc_tts.ua.leg_state import LEG_TABLE, LegEvent, LegState
 from cc_tts.ua.rtp.audio_port import AudioPort, AudioPorts
+from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.keys import Key, Keypad
 from cc_tts.ua.rtp.source import RtpSourceWatch, port_of
 from cc_tts.ua.sip import bye
@@ -27,7 +29,7 @@ from cc_tts.ua.sip_thread import callback, pj_detail
 
 log = logs.get(__name__)
 
-PauseReason = Literal["hold", "request", "unacked"]
+PauseReason = Literal["hold", "request", "speech", "unacked"]
 MAX_REINVITES: Final = 5
 """How often a hold is tried while the far side answers 491."""
 _NO_MEDIA: Final = frozenset((406, 415, 488, 606))
@@ -95,6 +97,8 @@ class Leg(pj.Call):  # type: ignore[misc]
         self.rtp_ports: set[int] = set()
         self._source_watch = RtpSourceWatch(call_id, follows_rtp=services.follows_rtp)
         self._port: AudioPort | None = None
+        self._heard: dict[messages.AudioDirection, FrameQueue] = {}
+        """What somebody listens to."""
         self._negotiated = False  # offer and answer were exchanged, whatever came of it
         self._sent_over = ""
         self._media_sent: messages.MediaActive | None = None
@@ -203,8 +207,37 @@ class Leg(pj.Call):  # type: ignore[misc]
         param.duration = dtmf.duration_ms
         self.sendDtmf(param)
 
-    def set_paused(self, reason: PauseReason, *, paused: bool) -> None:
-        """Stop the prompt's clock while any reason holds. Runs on: the SIP thread or the reader thread."""
+    def set_listening(self, listening: messages.SetListening) -> None:
+        """Keep the frames of these directions for :meth:`take_audio`. Without ``in`` nothing is decoded."""
+        was_heard = "in" in self._heard
+        self._heard = {each: self._heard.get(each) or FrameQueue() for each in listening.directions}
+        if self._port is None:
+            return  # _connect() follows
+        self._port.listen(received=self._heard.get("in"), sent=self._heard.get("out"))
+        if self.is_clocked and was_heard != ("in" in self._heard):
+            self._connect_received(drop_old=True)
+
+    def _connect_received(self, *, drop_old: bool = False) -> None:
+        media = self.getAudioMedia(-1)
+        if "in" not in self._heard:
+            with contextlib.suppress(pj.Error):  # it was not connected
+                media.stopTransmit(self._port)
+            return
+        if drop_old and self._stream:
+            self._services.library.drop_received(self._stream)
+        media.startTransmit(self._port)
+
+    def take_audio(self) -> Iterator[tuple[messages.CallAudio, bytes]]:
+        """The frames that were kept since the last time."""
+        for direction, queue in self._heard.items():
+            while (taken := queue.take()) is not None:
+                at_ns, num_dropped, pcm = taken
+                yield messages.CallAudio(self.call_id, direction, at_ns, num_dropped), pcm
+
+    def set_paused(self, reason: PauseReason, *, paused: bool, restart: tuple[str, float] | None = None) -> None:
+        """Stop the prompt's clock while any reason holds; ``restart`` is that of the buffer. Runs on: the SIP thread or the
+        reader thread.
+        """
         if paused:
             self._pause_reasons.add(reason)
         else:
@@ -212,7 +245,7 @@ class Leg(pj.Call):  # type: ignore[misc]
         if self._pause_reasons:
             self.buffer.pause()
         else:
-            self.buffer.resume()
+            self.buffer.resume(restart=restart)
 
     def note_playout(self, event: playout_events.PlayoutEvent) -> None:
         """What the playout buffer reported."""
@@ -271,7 +304,7 @@ class Leg(pj.Call):  # type: ignore[misc]
     def keep_time(self, now_ns: int) -> None:
         """Keep the playout buffer's clock going while no stream does, so that a cut is carried out on a held leg too."""
         if self._port is not None:
-            self.buffer.read_frame(now_ns)
+            self._port.keep_time(now_ns, self.buffer.read_frame(now_ns))
 
     def check_timers(self, now_ns: int) -> None:
         """Report a key whose end was lost, stop RTP that nobody acknowledged, send a re-INVITE again after a 491."""
@@ -528,6 +561,7 @@ class Leg(pj.Call):  # type: ignore[misc]
             return
         if self._port is None:
             self._port = self._services.ports.lend(self.buffer)
+            self._port.listen(received=self._heard.get("in"), sent=self._heard.get("out"))
         try:
             self._port.startTransmit(self.getAudioMedia(-1))
         except pj.Error:
@@ -536,6 +570,8 @@ class Leg(pj.Call):  # type: ignore[misc]
                 raise
             return
         self.is_clocked = True
+        if "in" in self._heard:
+            self._connect_received()
         self._report_media(srtp=is_encrypted)
 
     def _report_media(self, *, srtp: bool) -> None:

@@ -193,9 +193,24 @@ class CutUtterance(CallCommand, frozen=True):
 
 
 class SetPaused(CallCommand, frozen=True):
-    """Stop or go on with the prompt's clock."""
+    """Stop the prompt's clock while the client or the caller's speech wants it. ``from_ms``: where the audio of the prompt
+    ``utterance_id`` goes on, if that was played a moment ago.
+    """
 
     paused: bool
+    by: Literal["request", "speech"] = "request"
+    utterance_id: str = ""
+    from_ms: float = 0.0
+
+
+AudioDirection = Literal["in", "out"]
+"""``in``: from the caller; ``out``: what we send."""
+
+
+class SetListening(CallCommand, frozen=True):
+    """Send :class:`CallAudio` of these directions from now on, and of no other."""
+
+    directions: tuple[AudioDirection, ...]
 
 
 # --- UA → server: signalling -----------------------------------------------------------------------------------------
@@ -351,6 +366,17 @@ class PlayoutReport(CallReport, frozen=True):
     """What a leg's playout buffer reports."""
 
     event: PlayoutEvent
+
+
+class CallAudio(CallReport, frozen=True):
+    """Frames of 20 ms at the leg's clock rate (the payload), in order. ``at_ns``: when the media clock handled the first.
+
+    ``num_dropped``: frames lost before the first one, since the server did not take them in time.
+    """
+
+    direction: AudioDirection
+    at_ns: int
+    num_dropped: int = 0
 
 
 class SetFreeCalls(Message, frozen=True):

@@ -64,7 +64,11 @@ async def server(
     if running is None:
         running = await Server.start(tmp_path_factory.mktemp("server"))
         running.share()
-    await running.begin()
+    try:
+        await running.begin()
+    except BaseException:
+        await running.end()
+        raise
     yield running
     if await running.is_as_new():
         shared_servers[environment] = running

@@ -95,18 +95,26 @@ class RtpPeer:
     async def send(self, to: Address, packets: Sequence[RtpPacket]) -> None:
         """Send packets ``PACKET_MS`` apart. Their sequence numbers and SSRC are set here; timestamps count from now on."""
         for packet in packets:
-            self._sequence = (self._sequence + 1) % 65_536
-            numbered = RtpPacket(
-                packet.payload_type,
-                self._sequence,
-                self._timestamp + packet.timestamp,
-                self._ssrc,
-                packet.payload,
-                packet.marker,
-            )
-            self._transports[0].sendto(numbered.to_bytes(), to)
+            self._send_numbered(to, packet)
             await asyncio.sleep(PACKET_MS / 1000)
         self._timestamp += SAMPLES_PER_PACKET * len(packets)
+
+    def next_packet(self, to: Address, payload: bytes, payload_type: int) -> None:
+        """Send one packet at once, 20 ms after the one before by its timestamp."""
+        self._send_numbered(to, RtpPacket(payload_type, 0, 0, 0, payload))
+        self._timestamp += SAMPLES_PER_PACKET
+
+    def _send_numbered(self, to: Address, packet: RtpPacket) -> None:
+        self._sequence = (self._sequence + 1) % 65_536
+        numbered = RtpPacket(
+            packet.payload_type,
+            self._sequence,
+            self._timestamp + packet.timestamp,
+            self._ssrc,
+            packet.payload,
+            packet.marker,
+        )
+        self._transports[0].sendto(numbered.to_bytes(), to)
 
     async def hears(self, num_packets: int, timeout_s: float = 10.0) -> None:
         """Wait until so many more packets have come."""

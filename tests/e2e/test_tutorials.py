@@ -3,18 +3,22 @@
 import asyncio
 import csv
 import sys
+from ast import literal_eval
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from bench.softphone import SoftphoneProcess
+from cc_tts.media.g711 import ulaw_encode
 from cc_tts.ua import pjsua2_build
 from tests.architecture.state_tables import ROOT
 from tests.e2e.children import Child
 from tests.e2e.configured import of_kind, server_with, until
 from tests.e2e.peers import HOST, Sipp
 from tests.e2e.server_under_test import Server
+from tests.support import needs
+from tests.support.caller_audio import pcm_of, said
 
 pytestmark = pytest.mark.e2e
 
@@ -62,23 +66,31 @@ async def test_the_ivr_asks_again_and_survives_a_hangup(
     )
 
 
-async def test_the_voice_agent_keeps_what_was_heard(server: Server, phone: SoftphoneProcess, tmp_path: Path) -> None:
-    answer = "You pressed a key. I stop here and listen. Hang up when you are done."
-    agent = await started("docs/tutorials/voice_agent.py", server, tmp_path)
-    async with server.events() as log:
-        await phone.dial(server.uri("silent"))
-        await log.wait("speak.started", timeout_s=30)
-        await asyncio.sleep(2.0)  # into the second sentence
-        await phone.dtmf("5")
-        await log.wait("speak.complete", spoken_text=answer, timeout_s=30)
-        await phone.hangup()
-        await log.wait("call.terminated")
-    await until(lambda: "when you are done" in agent.log, 5)
-    heard, key, answered = agent.log.splitlines()[1:]
-    assert heard.startswith("('assistant', 'Good morning. I can read")
-    assert "tomorrow" not in heard
-    assert key == "('user', 'pressed 5')"
-    assert answered == f"('assistant', '{answer}')"
+async def test_the_voice_agent_hears_and_remembers_what_was_heard(tmp_path: Path, phone: SoftphoneProcess) -> None:
+    needs.voice_model()
+    question = tmp_path / "question.ulaw"
+    question.write_bytes(ulaw_encode(pcm_of(said())))
+    async with server_with(tmp_path, routes__silent__barge_in_speech="true") as server, server.events() as log:
+        agent = await started("examples/agent.py", server, tmp_path)
+        for call in ("1", "2"):  # two callers at once
+            await phone.dial(server.uri("silent"), call=call)
+        await log.several("speak.started", 2, timeout_s=30)
+        await asyncio.sleep(1.0)  # into the second sentence
+        await phone.say(question, call="1")
+        await log.wait("speak.complete", interrupted_by="speech")
+        await log.wait("call.speech_stopped")
+        await log.several("speak.complete", 3, timeout_s=30)
+        for call in ("1", "2"):
+            await phone.hangup(call=call)
+        await log.several("call.terminated", 2)
+        await until(lambda: agent.log.count("('assistant'") == 3, 5)
+    greeting, heard, answered, other = (literal_eval(line) for line in agent.log.splitlines()[1:])
+    assert greeting[0] == "assistant"
+    assert greeting[1].startswith("Good morning.")
+    assert not greeting[1].rstrip().endswith("ears.")
+    assert heard == ("user", f"{round(len(said()) / 8000 + 0.4)} seconds of speech")
+    assert answered == ("assistant", f"I heard {heard[1]}. What else? ")
+    assert other == ("assistant", "Good morning. How can I help you? I am all ears. ")
 
 
 @pytest.mark.parametrize(

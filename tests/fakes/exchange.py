@@ -1,16 +1,19 @@
 """A registry between a made-up UA process and a made-up engine."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
+from cc_tts.calls.call import Call
 from cc_tts.calls.events.bus import Event, EventBus, Subscription
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
-from cc_tts.config.schema import CallsConfig, Config, RouteConfig, StreamConfig, TtsConfig
+from cc_tts.config.schema import CallsConfig, Config, MediaConfig, MediaDialect, RouteConfig, StreamConfig, TtsConfig
 from cc_tts.metrics import Metrics
 from tests.fakes.fake_engine import FakeEngine, FakeSource
 from tests.fakes.fake_line import FakeClock
 from tests.fakes.fake_ua import FakeUa
+from tests.fakes.fake_vad import FakeVad
 
 ROUTES = {
     "greet": RouteConfig(greeting="Good morning"),
@@ -21,6 +24,10 @@ ROUTES = {
     "office": RouteConfig(answer="manual", unanswered_greeting="We are away"),
     "german": RouteConfig(voice="de", language="de-DE"),
     "wrong": RouteConfig(voice="nobody"),
+    "app": RouteConfig(media_url="ws://127.0.0.1:9/call", greeting="Good morning"),
+    "office-app": RouteConfig(
+        media_url="ws://127.0.0.1:9/call", media_dialect="twilio", unanswered_greeting="We are away"
+    ),
 }
 
 
@@ -35,6 +42,7 @@ class Exchange:
         max_calls: int = 4,
         max_text_chars: int = 100,
         stream: StreamConfig | None = None,
+        media: MediaConfig | None = None,
         ua: FakeUa | None = None,
         **calls: Any,
     ) -> None:
@@ -42,27 +50,35 @@ class Exchange:
             routes=dict(ROUTES),
             calls=CallsConfig(**calls),
             stream=stream or StreamConfig(),
+            media=media or MediaConfig(),
             tts=TtsConfig(max_text_chars=max_text_chars),
         )
         self.ua = ua or FakeUa(max_calls=max_calls)
         self.engine = FakeEngine()
         self.source = FakeSource()
+        self.vad = FakeVad()
         self.clock = FakeClock()
         self.metrics = Metrics()
         self.events = EventBus(self.clock)
+        self.dialled: list[tuple[Call, str, MediaDialect, Callable[[], None]]] = []
         cast("Any", self.source).engine = self.engine
         self.registry = CallRegistry(
             CallServices(
                 config=self.config,
                 ua=cast("Any", self.ua),
                 source=cast("Any", self.source),
+                vad=cast("Any", self.vad),
                 events=self.events,
                 metrics=self.metrics,
                 clock=self.clock,
+                dial_back=self._dial_back,
             )
         )
         self._subscription: Subscription = self.events.subscribe(max_queued=1_000_000)
         self.opened.append(self)
+
+    def _dial_back(self, call: Call, url: str, dialect: MediaDialect, *, on_failed: Callable[[], None]) -> None:
+        self.dialled.append((call, url, dialect, on_failed))
 
     @property
     def seen(self) -> list[Event]:

@@ -17,7 +17,7 @@ class Listener(Protocol):
 
     def on_ua_down(self, reason: str, call_ids: Collection[str]) -> None: ...
 
-    def on_ua_message(self, message: Message) -> None: ...
+    def on_ua_message(self, message: Message, payload: bytes = b"") -> None: ...
 
 
 COMMANDS: Final[dict[type[Message], tuple[str, ...]]] = {
@@ -33,6 +33,7 @@ COMMANDS: Final[dict[type[Message], tuple[str, ...]]] = {
     messages.FinishUtterance: ("finish", "utterance_id"),
     messages.CutUtterance: ("cut", "utterance_id"),
     messages.SetPaused: ("paused", "paused"),
+    messages.SetListening: ("listen", "directions"),
 }
 """How :meth:`FakeUa.commands` names a command, and what of it is remembered besides the call."""
 
@@ -162,6 +163,18 @@ class FakeUa:
                 ),
             )
         )
+
+    def audio(
+        self,
+        call_id: str,
+        pcm: bytes,
+        direction: messages.AudioDirection = "in",
+        *,
+        at_ns: int = 0,
+        num_dropped: int = 0,
+    ) -> None:
+        """Frames of a leg that is listened to."""
+        self.listener.on_ua_message(messages.CallAudio(call_id, direction, at_ns, num_dropped), pcm)
 
     def key_down(self, call_id: str, *, at_ns: int) -> None:
         """A key goes down; :meth:`digit` with the same instant tells that it went up."""

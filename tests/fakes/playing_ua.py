@@ -16,7 +16,7 @@ TICK_S = 0.02
 
 
 class PlayingLeg:
-    """The line of one call: ``heard`` is what went out."""
+    """The line of one call: ``heard`` is what went out, ``said`` the frames that are still to come in."""
 
     def __init__(self) -> None:
         self.events: deque[PlayoutEvent] = deque()
@@ -24,6 +24,9 @@ class PlayingLeg:
         self.heard = bytearray()
         self.underruns = 0
         self.is_held = False
+        self.paused_by: set[str] = set()
+        self.said: deque[bytes] = deque()
+        self.directions: tuple[messages.AudioDirection, ...] = ()
 
 
 class PlayingUa(FakeUa):
@@ -57,10 +60,15 @@ class PlayingUa(FakeUa):
                 leg.buffer.finish(message.utterance_id)
             case messages.CutUtterance():
                 leg.buffer.cut(message.utterance_id)
-            case messages.SetPaused(paused=True):
+            case messages.SetListening():
+                leg.directions = message.directions
+            case messages.SetPaused(by=by, paused=True):
+                leg.paused_by.add(by)
                 leg.buffer.pause()
-            case messages.SetPaused():
-                leg.buffer.resume()
+            case messages.SetPaused(by=by, utterance_id=utterance_id, from_ms=from_ms):
+                leg.paused_by.discard(by)
+                if not leg.paused_by:
+                    leg.buffer.resume(restart=(utterance_id, from_ms) if utterance_id else None)
 
     async def _tick_all(self) -> None:
         while True:
@@ -70,8 +78,14 @@ class PlayingUa(FakeUa):
                     self._tick(call_id, leg)
 
     def _tick(self, call_id: str, leg: PlayingLeg) -> None:
+        now_ns = self._clock.now_ns()
+        sent = bytes(FORMAT.frame_bytes)
         if not leg.is_held:
-            leg.heard += leg.buffer.read_frame(self._clock.now_ns())
+            sent = leg.buffer.read_frame(now_ns)
+            leg.heard += sent
+        received = leg.said.popleft() if leg.said else bytes(FORMAT.frame_bytes)
+        for direction in leg.directions:
+            self.audio(call_id, received if direction == "in" else sent, direction, at_ns=now_ns)
         while leg.events:
             event = leg.events.popleft()
             leg.underruns += isinstance(event, PlayoutUnderrun)

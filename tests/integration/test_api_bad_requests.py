@@ -112,7 +112,8 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     ("POST", SPEAK, {"text": "hi", "utterance_id": ".."}, 422, "unprocessable", ("/utterance_id",)),
     ("POST", SPEAK, {"text": "hi", "utterance_id": "a\n"}, 422, "unprocessable", ("/utterance_id",)),
     ("POST", SPEAK, {"text": "hi", "utterance_id": "a" * 129}, 422, "unprocessable", ("/utterance_id",)),
-    ("POST", SPEAK, {"text": "hi", "barge_in": {"speech": True}}, 422, "unprocessable", ("/barge_in/speech",)),
+    ("POST", SPEAK, {"text": "hi", "barge_in": {"speech": {"threshold": 2}}}, 422, "unprocessable",
+     ("/barge_in/speech/threshold",)),
     ("POST", SPEAK, {"text": "hi", "lexicons": "crm"}, 400, "malformed", ("/lexicons",)),
     ("POST", SPEAK, {"text": "hi", "lexicons": ["a"] * 11}, 422, "unprocessable", ("/lexicons",)),
     ("PUT", LEXICON, {"entries": [{"grapheme": "a"}]}, 422, "lexicon_malformed", ("/entries/0",)),
@@ -194,10 +195,10 @@ BAD: list[tuple[str, str, Any, int, str, tuple[str, ...]]] = [
     (
         "POST",
         CALLS,
-        {"to": BOB, "speak": {"text": "hi", "barge_in": {"speech": True}}},
+        {"to": BOB, "speak": {"text": "hi", "barge_in": {"speech": {"guard_ms": -1}}}},
         422,
         "unprocessable",
-        ("/speak/barge_in/speech",),
+        ("/speak/barge_in/speech/guard_ms",),
     ),
 ]  # fmt: skip
 

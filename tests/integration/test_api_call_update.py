@@ -32,21 +32,25 @@ def call(api: RunningApi) -> FakeCall:
 
 async def test_what_is_left_out_stays_and_null_takes_back(api: RunningApi, call: FakeCall) -> None:
     assert (await api.ask("PUT", "/v1/lexicons/crm", LEXICON)).status == 200
-    everything = {"voice": "de", "language": "de-DE", "speed": 1.5, "lexicons": ["crm"], "barge_in": {"dtmf": False}}
+    everything = {
+        "voice": "de",
+        "language": "de-DE",
+        "speed": 1.5,
+        "lexicons": ["crm"],
+        "barge_in": {"dtmf": False, "speech": True},
+    }
     answered = await api.ask("PATCH", CALL, everything)
     assert answered.status == 200
-    assert everything | {"barge_in": {"dtmf": False, "speech": False}} == {
-        name: answered.json[name] for name in everything
-    }
+    assert everything == {name: answered.json[name] for name in everything}
     assert call.defaults == PromptDefaults(
-        voice="de", language="de-DE", speed=1.5, lexicons=("crm",), barge_in_dtmf=False
+        voice="de", language="de-DE", speed=1.5, lexicons=("crm",), barge_in_dtmf=False, barge_in_speech=True
     )
     assert (await api.ask("PATCH", CALL, {})).json == answered.json
     assert (await api.ask("PATCH", CALL, {"speed": None, "voice": "en-us", "language": None})).status == 200
-    assert call.defaults == PromptDefaults(voice="en-us", lexicons=("crm",), barge_in_dtmf=False)
+    assert call.defaults == PromptDefaults(voice="en-us", lexicons=("crm",), barge_in_dtmf=False, barge_in_speech=True)
     assert (await api.ask("PATCH", CALL, dict.fromkeys(everything))).status == 200
     assert call.defaults == PromptDefaults()
-    assert (await api.ask("GET", CALL)).json["barge_in"] == {"dtmf": None, "speech": False}
+    assert (await api.ask("GET", CALL)).json["barge_in"] == {"dtmf": None, "speech": None}
 
 
 async def test_metadata_are_merged_name_by_name(api: RunningApi) -> None:
@@ -85,7 +89,11 @@ async def test_metadata_of_many_names_can_be_exchanged_but_not_exceeded(api: Run
         ({"speed": 3}, 422, "unprocessable", ["/speed"]),
         ({"lexicons": ["none"]}, 422, "unknown_lexicon", ["/lexicons"]),
         ({"lexicons": ["a"] * 11}, 422, "unprocessable", ["/lexicons"]),
-        ({"barge_in": {"speech": True}}, 422, "unprocessable", ["/barge_in/speech"]),
+        ({"barge_in": {"speech": "yes"}}, 400, "malformed", ["/barge_in/speech"]),
+        ({"barge_in": {"speech": {"min_speech": 1}}}, 400, "malformed", ["/barge_in/speech/min_speech"]),
+        ({"barge_in": {"speech": {"min_speech_ms": 1}}}, 422, "unprocessable", ["/barge_in/speech/min_speech_ms"]),
+        ({"barge_in": {"speech": {"confirm_ms": None}}}, 400, "malformed", ["/barge_in/speech/confirm_ms"]),
+        ({"barge_in": {"speech": {"action": "wait"}}}, 422, "unprocessable", ["/barge_in/speech/action"]),
         ({"metadata": {"": "x"}}, 422, "unprocessable", ["/metadata"]),
         ({"metadata": {"a b": "x"}}, 422, "unprocessable", ["/metadata"]),
         ({"metadata": {"a" * 65: "x"}}, 422, "unprocessable", ["/metadata"]),

@@ -7,6 +7,7 @@ import pytest
 from cc_tts.calls.call_state import CallState
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.calls.utterance import CompletionCause, SpokenSpan, UtteranceError
+from cc_tts.config.schema import SpeechBargeIn
 from cc_tts.errors import EngineOverloaded
 from cc_tts.speech.prompt import Prompt, SilenceContent, TextContent, ToneContent
 from tests.fakes.fake_calls import BUSY, UA_DOWN, RunningApi, running_api
@@ -60,7 +61,7 @@ async def test_a_call_as_clients_see_it(api: RunningApi) -> None:
         "language": None,
         "speed": None,
         "lexicons": [],
-        "barge_in": {"dtmf": None, "speech": False},
+        "barge_in": {"dtmf": None, "speech": None},
         "metadata": {},
         "client_state": None,
     }
@@ -163,7 +164,7 @@ async def test_speak(api: RunningApi) -> None:
             "speed": 1.5,
             "queue": "replace",
             "utterance_id": "u-1",
-            "barge_in": {"dtmf": False, "speech": False},
+            "barge_in": {"dtmf": False, "speech": {"min_speech_ms": 250, "action": "pause"}},
             "cache": "no",
             "then": "hangup",
             "client_state": "step 3 ✓",
@@ -196,6 +197,7 @@ async def test_speak(api: RunningApi) -> None:
             queue="replace",
             utterance_id="u-1",
             barge_in_dtmf=False,
+            barge_in_speech=SpeechBargeIn(min_speech_ms=250, action="pause"),
             then="hangup",
             client_state="step 3 ✓",
         )

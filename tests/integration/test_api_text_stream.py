@@ -1,83 +1,25 @@
 """The text stream's socket: handshake, messages that cannot be followed, bounds, slow and dead clients."""
 
 import asyncio
-import dataclasses
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from aiohttp import ClientSession, ClientTimeout, ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
 from cc_tts.api import text_stream
-from cc_tts.api.app import build_app
-from cc_tts.api.context import ApiContext
-from cc_tts.api.http.connections import Listener
-from cc_tts.calls.call import Call
 from cc_tts.calls.text_stream.messages import Paused
-from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import HttpConfig, StreamConfig, TokenConfig
-from cc_tts.speech.source import SpeechSource
-from cc_tts.text.normalizer import Normalizer
-from tests.fakes.exchange import Exchange
+from cc_tts.config.schema import StreamConfig, TokenConfig
 from tests.fakes.fake_calls import eventually
-from tests.fakes.fake_engine import tone
-from tests.fakes.playing_ua import PlayingUa
+from tests.fakes.served_call import Served, served
 
 pytestmark = pytest.mark.integration
 
 
-class Served:
-    """The API in front of a real registry and real calls, whose line plays."""
-
-    def __init__(self, exchange: Exchange, call: Call, session: ClientSession, port: int) -> None:
-        self.exchange, self.call, self.session, self.port = exchange, call, session, port
-
-    @property
-    def path(self) -> str:
-        return f"/v1/calls/{self.call.id}/stream"
-
-    def connect(self, query: str = "", **options: Any) -> Any:
-        return self.session.ws_connect(self.path + query, **options)
-
-
-@asynccontextmanager
-async def served(tokens: tuple[TokenConfig, ...] = (), **stream: Any) -> AsyncIterator[Served]:
-    clock = MonotonicClock()
-    ua = PlayingUa(clock)
-    exchange = Exchange(ua=ua, max_text_chars=1000, stream=StreamConfig(**stream))
-    exchange.engine.make_pcm = tone
-    services = exchange.registry._services
-    services.clock = clock
-    services.source = SpeechSource(cast("Any", exchange.engine), Normalizer(), exchange.config.tts)
-    http = HttpConfig(host="127.0.0.1", port=0, tokens=tokens)
-    config = cast("Any", exchange.config)
-    context = ApiContext(
-        config=dataclasses.replace(config, http=http),
-        registry=exchange.registry,
-        speech_source=services.source,
-        clock=clock,
-        metrics=exchange.metrics,
-        on_drain=lambda: None,
-    )
-    listener = Listener(build_app(context), http, clock=clock, shutdown_timeout=1.0)
-    await listener.start()
-    ua.start()
-    call = exchange.registry.call(exchange.talking("silent"))
-    try:
-        timeout = ClientTimeout(total=10)
-        async with ClientSession(f"http://127.0.0.1:{listener.port}", timeout=timeout) as session:
-            yield Served(exchange, call, session, listener.port)
-    finally:
-        ua.die()
-        await ua.stop()
-        await listener.stop()
-
-
 @pytest.fixture
 async def api() -> AsyncIterator[Served]:
-    async with served(max_per_call=2) as running:
+    async with served("stream", stream=StreamConfig(max_per_call=2)) as running:
         yield running
 
 
@@ -130,7 +72,7 @@ async def test_who_may_not_connect(api: Served) -> None:
 
 async def test_scopes() -> None:
     tokens = (TokenConfig(token="r" * 32, scopes=("read",)), TokenConfig(token="c" * 32, scopes=("call",)))
-    async with served(tokens) as api:
+    async with served("stream", tokens) as api:
         assert await refusal(api.connect()) == 401
         assert await refusal(api.connect(headers={"Authorization": f"Bearer {'r' * 32}"})) == 403
         async with api.connect(headers={"Authorization": f"Bearer {'c' * 32}"}) as socket:
@@ -154,12 +96,14 @@ async def test_scopes() -> None:
         ('{"type": "start", "text": "a"}', "malformed"),
         ('{"type": "start", "voice": "nobody"}', "unknown_voice"),
         ('{"type": "start", "lexicons": ["none"]}', "unknown_lexicon"),
-        ('{"type": "start", "barge_in": {"speech": true}}', "unprocessable"),
+        ('{"type": "start", "barge_in": {"speech": true}}', "speech_not_heard"),
+        ('{"type": "start", "barge_in": {"speech": {"min_speech_ms": 0}}}', "malformed"),
         ('{"type": "tokens", "text": "a\\u0000b"}', "unprocessable"),
         (json.dumps({"type": "tokens", "text": "a" * 1001}), "text_too_long"),
     ],
 )
 async def test_what_cannot_be_followed_is_answered_and_the_stream_goes_on(api: Served, frame: str, code: str) -> None:
+    api.exchange.vad.is_installed = False
     async with api.connect() as socket:
         await socket.send_str(frame)
         error = await told(socket, "error")

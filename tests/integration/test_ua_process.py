@@ -37,7 +37,7 @@ class Listener:
         assert not call_ids
         self.told.append(reason)
 
-    def on_ua_message(self, message: Message) -> None:
+    def on_ua_message(self, message: Message, payload: bytes = b"") -> None:
         self.told.append(message)
 
 

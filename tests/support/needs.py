@@ -1,7 +1,7 @@
 """What a test needs and a machine may lack. Without it the test is skipped, or fails where ``CC_TTS_REQUIRE`` names it.
 
-``CC_TTS_REQUIRE`` is a comma-separated list of ``peers`` (sipp, baresip, tshark, openssl), ``asterisk``, ``kamailio`` and
-``server-build``.
+``CC_TTS_REQUIRE`` is a comma-separated list of ``peers`` (sipp, baresip, tshark, openssl), ``asterisk``, ``kamailio``,
+``pipecat``, ``server-build`` and ``vad``.
 """
 
 import os
@@ -11,7 +11,10 @@ from typing import Final, Literal, NoReturn
 
 import pytest
 
-Need = Literal["peers", "asterisk", "kamailio", "server-build"]
+from cc_tts.errors import ConfigError
+from cc_tts.vad.silero import find_model
+
+Need = Literal["peers", "asterisk", "kamailio", "pipecat", "server-build", "vad"]
 
 _NO_MODULE: Final = "could not import"
 _NEURAL: Final = "the packages of the neural engine are not installed: make neural"
@@ -30,3 +33,11 @@ def summary(reasons: Iterable[str]) -> list[str]:
         _NEURAL if _NO_MODULE in reason else reason.removeprefix("Skipped: ").splitlines()[0] for reason in reasons
     )
     return [f"{count:5}  {reason}" for reason, count in counts.most_common()]
+
+
+def voice_model() -> None:
+    """End a test that hears speech where the model is not installed."""
+    try:
+        find_model()
+    except ConfigError as error:
+        missing("vad", error.detail)

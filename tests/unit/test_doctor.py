@@ -50,6 +50,7 @@ class Machine(Probes):
         self.children: dict[str, Ran] = {
             software.PJSUA2: Ran(0, f"noise\n{pjsua2(2000)}\nmore noise"),
             software.CONFIGURATION: Ran(0, configured()),
+            software.VAD: Ran(0, json.dumps({"path": "/silero_vad.onnx", "fault": ""})),
             software.TORCH: Ran(0, json.dumps({"version": "2.13.0", "cuda": "12.8", "devices": [gpu(40)]})),
             "cc_tts.cli": Ran(0, "This directory can be used."),
         }
@@ -412,6 +413,22 @@ def test_devices(devices: str, gpus: list[Any], found: dict[str, str], fit: Mach
     fit.children[software.TORCH] = Ran(0, json.dumps({"version": "2", "cuda": "", "devices": gpus}))
     checked = statuses(software.check_torch(subject(fit, "tts.engine=cosyvoice2", f"tts.devices={devices}")))
     assert checked == {"torch": "ok", **found}
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault", "found"),
+    [
+        ([], "", "ok"),
+        ([], "needs the model; install it", "ok"),
+        (["calls.barge_in_speech=true"], "", "ok"),
+        (["calls.barge_in_speech=true"], "needs the model; install it", "fail"),
+        (["routes.*.barge_in_speech={min_speech_ms = 200}"], "needs the model; install it", "fail"),
+        (["vad.model_file=/missing"], "there is no file /missing", "fail"),
+    ],
+)
+def test_the_model_that_hears_speech(fit: Machine, settings: list[str], fault: str, found: str) -> None:
+    fit.children[software.VAD] = Ran(0, json.dumps({"path": "/silero_vad.onnx", "fault": fault}))
+    assert statuses(software.check_vad(subject(fit, *settings))) == {"vad": found}
 
 
 def test_torch_that_is_not_there(fit: Machine) -> None:

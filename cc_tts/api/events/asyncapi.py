@@ -1,7 +1,8 @@
-"""``GET /v1/asyncapi.json``: AsyncAPI 3.0 of the events and of the text stream, made from the structs that are sent."""
+"""``GET /v1/asyncapi.json``: AsyncAPI 3.0 of the events and of the streams of calls, made from what is sent."""
 
 import inspect
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +15,9 @@ from cc_tts.api.events.stream import QUERY
 from cc_tts.api.http.bodies import JSON
 from cc_tts.api.http.openapi import REF, plain
 from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.api.media import dialect
+from cc_tts.api.media import stream as media_stream
+from cc_tts.calls.audio import messages as media_messages
 from cc_tts.calls.events.bus import Event
 from cc_tts.calls.events.types import EVENTS, EventData
 from cc_tts.calls.text_stream import messages as text_stream_messages
@@ -28,67 +32,99 @@ _DESCRIPTION: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CallSocket:
+    """A WebSocket of a call: its channel, what is before the names of its messages, and these of each way."""
+
+    channel: str
+    prefix: str
+    address: str
+    description: str
+    query: Sequence[Query]
+    receives: tuple[str, str]
+    """The operation and its summary."""
+    sends: tuple[str, str]
+    received: Sequence[type[msgspec.Struct]]
+    sent: Sequence[type[msgspec.Struct]]
+
+    def name(self, kind: type[msgspec.Struct]) -> str:
+        """Of a message in the document."""
+        return f"{self.prefix}.{kind.__name__}"
+
+
+_CALL_SOCKETS: Final = (
+    _CallSocket(
+        channel="textStream",
+        prefix="stream",
+        address="/v1/calls/{id}/stream",
+        description="A WebSocket, one message in each text frame: text of a language model in, what becomes of it out.",
+        query=text_stream.QUERY,
+        receives=("receiveText", "Clients send text and say how it is to be spoken."),
+        sends=("sendProgress", "The server says what becomes of the text."),
+        received=text_stream.FRAMES,
+        sent=text_stream_messages.MESSAGES,
+    ),
+    _CallSocket(
+        channel="mediaStream",
+        prefix="media",
+        address="/v1/calls/{id}/media",
+        description="A WebSocket: PCM in binary messages, both ways, and these messages in text frames. With "
+        "dialect=twilio the messages are those of Twilio Media Streams.",
+        query=media_stream.QUERY,
+        receives=("receiveAudio", "Clients send PCM in binary messages, and say how it is to be played."),
+        sends=("sendAudio", "The server sends PCM in binary messages, and what happens besides."),
+        received=dialect.FRAMES,
+        sent=media_messages.MESSAGES,
+    ),
+)
+
+
 @ROUTES.add("GET", "/v1/asyncapi.json", scope=None)
 async def get_async_api(request: web.Request) -> web.Response:
-    """The events and the text stream as an AsyncAPI document."""
+    """The events and the streams of a call as an AsyncAPI document."""
     return web.Response(body=request.app[DOCUMENT], content_type=JSON)
 
 
 def document() -> dict[str, Any]:
-    """The AsyncAPI document of all types of events and of the text stream."""
+    """The AsyncAPI document of all types of events and of the streams of calls."""
     kinds = list(EVENTS.values())
-    sent: Sequence[type[msgspec.Struct]] = text_stream_messages.MESSAGES
-    received: Sequence[type[msgspec.Struct]] = text_stream.FRAMES
     _, components = msgspec.json.schema_components([Event], ref_template=REF)
     schemas, found = msgspec.json.schema_components(kinds, ref_template=REF)
-    stream_schemas, stream_found = msgspec.json.schema_components([*sent, *received], ref_template=REF)
-    components |= found | stream_found
+    components |= found
     envelope = components.pop(Event.__name__)
     components.pop(EventData.__name__)
-    events = {
+    events = messages = {
         kind.type: _message(kind, kind.type, _in_envelope(envelope, kind, schema))
         for kind, schema in zip(kinds, schemas, strict=True)
     }
-    stream = {
-        f"stream.{kind.__name__}": _message(kind, kind.__struct_config__.tag, schema)
-        for kind, schema in zip((*sent, *received), stream_schemas, strict=True)
-    }
-    text_stream_channel = _channel(
-        "/v1/calls/{id}/stream",
-        "A WebSocket, one message in each text frame: text of a language model in, what becomes of it out.",
-        messages=stream,
-        query=text_stream.QUERY,
-    )
+    description = "A WebSocket, one event in each text frame, or server-sent events."
+    channels = {"events": _channel("/v1/events", description, messages=events, query=QUERY)}
+    summary = "The server sends events to whoever is connected."
+    operations = {"sendEvents": _operation("send", summary, "events", events)}
+    for socket in _CALL_SOCKETS:
+        kinds_of_socket = (*socket.sent, *socket.received)
+        schemas, found = msgspec.json.schema_components(kinds_of_socket, ref_template=REF)
+        components |= found
+        its_messages = {
+            socket.name(kind): _message(kind, kind.__struct_config__.tag, schema)
+            for kind, schema in zip(kinds_of_socket, schemas, strict=True)
+        }
+        messages = messages | its_messages
+        channel = _channel(socket.address, socket.description, messages=its_messages, query=socket.query)
+        channels[socket.channel] = channel | {"parameters": {"id": {"description": "The id of the call."}}}
+        for action, (name, summary), some in (
+            ("receive", socket.receives, socket.received),
+            ("send", socket.sends, socket.sent),
+        ):
+            operations[name] = _operation(action, summary, socket.channel, map(socket.name, some))
     return {
         "asyncapi": "3.0.0",
         "info": {"title": "cc-tts events", "version": __version__, "description": _DESCRIPTION},
         "defaultContentType": JSON,
-        "channels": {
-            "events": _channel(
-                "/v1/events",
-                "A WebSocket, one event in each text frame, or server-sent events.",
-                messages=events,
-                query=QUERY,
-            ),
-            "textStream": text_stream_channel | {"parameters": {"id": {"description": "The id of the call."}}},
-        },
-        "operations": {
-            "sendEvents": _operation("send", "The server sends events to whoever is connected.", "events", events),
-            "receiveText": _operation(
-                "receive",
-                "Clients send text and say how it is to be spoken.",
-                "textStream",
-                [f"stream.{kind.__name__}" for kind in received],
-            ),
-            "sendProgress": _operation(
-                "send",
-                "The server says what becomes of the text.",
-                "textStream",
-                [f"stream.{kind.__name__}" for kind in sent],
-            ),
-        },
+        "channels": channels,
+        "operations": operations,
         "components": {
-            "messages": plain(events | stream),
+            "messages": plain(messages),
             "schemas": plain(components),
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },

@@ -83,6 +83,9 @@ class TokenAuthenticator:
             _check_same_origin(request)
 
 
+AUTHENTICATOR: Final = web.AppKey("authenticator", TokenAuthenticator)
+
+
 def challenge(request: web.Request, status: int) -> str | None:
     """``WWW-Authenticate`` of a response (RFC 6750 §3); ``None`` for other statuses than 401 and 403."""
     match status:

@@ -45,7 +45,6 @@ _GIVEN_AGAIN: Final = ("Content-Type", "Location", "Retry-After", "WWW-Authentic
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-AUTHENTICATOR: Final = web.AppKey("authenticator", auth.TokenAuthenticator)
 IDEMPOTENCY: Final = web.AppKey("idempotency", IdempotencyStore)
 
 _request_id: ContextVar[str] = ContextVar("request_id", default="")
@@ -86,7 +85,7 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
 @web.middleware
 async def same_origin(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse web pages of another origin while there are no tokens."""
-    request.app[AUTHENTICATOR].check_origin(request)
+    request.app[auth.AUTHENTICATOR].check_origin(request)
     return await handler(request)
 
 
@@ -129,7 +128,9 @@ def guarded(route: Route) -> Handler:
 
     async def handle(request: web.Request) -> web.StreamResponse:
         http = request.app[CONTEXT].config.http
-        holder = auth.ANYBODY if route.scope is None else request.app[AUTHENTICATOR].authenticate(request, route.scope)
+        holder = (
+            auth.ANYBODY if route.scope is None else request.app[auth.AUTHENTICATOR].authenticate(request, route.scope)
+        )
         _check_query(request, route)
         value = request.headers.get("Idempotency-Key") if route.method == "POST" else None
         key = None if value is None else Key(holder.key, route.method, request.path, check_key(value))

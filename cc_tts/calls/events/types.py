@@ -107,6 +107,23 @@ class CallDtmf(CallData, frozen=True, kw_only=True):
     gather_id: Annotated[str | UnsetType, Meta(description="Of the gather that runs; left out if none does.")] = UNSET
 
 
+class CallSpeechStarted(CallData, frozen=True, kw_only=True):
+    """The caller speaks, on a call whose prompts speech may interrupt."""
+
+    type: ClassVar[str] = "call.speech_started"
+    speech_id: str
+    during: Annotated[str | None, Meta(description="The utterance that was heard then; null if none was.")]
+    at_ms: Annotated[float, Meta(description="When it began, milliseconds since the call was established.")]
+
+
+class CallSpeechStopped(CallData, frozen=True, kw_only=True):
+    """The caller stopped speaking; sent after `vad.silence_ms` of silence."""
+
+    type: ClassVar[str] = "call.speech_stopped"
+    speech_id: str
+    duration_ms: Annotated[float, Meta(description="Of the speech without that silence, milliseconds.")]
+
+
 class CallGatherComplete(CallData, frozen=True, kw_only=True):
     """A gather is over. `client_state` is that of the gather, if it has one."""
 
@@ -160,12 +177,31 @@ class SpeakMark(SpeakData, frozen=True, kw_only=True):
     played_ms: Annotated[float, Meta(description="Its place in the audio of the utterance, milliseconds.")]
 
 
+class SpeakPaused(SpeakData, frozen=True, kw_only=True):
+    """The caller's speech holds the prompt until it is clear whether the caller goes on."""
+
+    type: ClassVar[str] = "speak.paused"
+    by: Literal["speech"] = "speech"
+    speech_id: str
+    played_ms: Milliseconds
+
+
+class SpeakResumed(SpeakData, frozen=True, kw_only=True):
+    """A prompt that speech held goes on."""
+
+    type: ClassVar[str] = "speak.resumed"
+    played_ms: Annotated[float, Meta(description="The place in its audio from which it goes on, milliseconds.")]
+
+
 class SpeakComplete(SpeakData, frozen=True, kw_only=True):
     """Nothing more will be heard of the utterance; its last event."""
 
     type: ClassVar[str] = "speak.complete"
     completion_cause: CompletionCause
     interrupted_by: Annotated[Interrupter | None, Meta(description="What broke it off; null if nothing did.")] = None
+    speech_id: Annotated[
+        str | UnsetType, Meta(description="Of the speech that broke it off; left out if none did.")
+    ] = UNSET
     played_ms: Milliseconds
     spoken_text: Annotated[str, Meta(description="What the caller heard, in the words that were sent.")]
     underruns: int
@@ -198,12 +234,16 @@ EVENTS: Final[Mapping[str, type[EventData]]] = {
         CallHeld,
         CallUnheld,
         CallDtmf,
+        CallSpeechStarted,
+        CallSpeechStopped,
         CallGatherComplete,
         CallCommandFailed,
         CallTerminated,
         SpeakQueued,
         SpeakStarted,
         SpeakMark,
+        SpeakPaused,
+        SpeakResumed,
         SpeakComplete,
         ServerDraining,
         ServerOverloaded,

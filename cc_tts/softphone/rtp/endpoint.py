@@ -18,7 +18,7 @@ from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.errors import ProcessFailed
 from cc_tts.softphone.rtp import rtcp
-from cc_tts.softphone.rtp.packets import Keypress, SilenceStream
+from cc_tts.softphone.rtp.packets import Keypress, OutgoingStream
 from cc_tts.softphone.rtp.receiver import Key, ReportEvent, RtpReceiver
 from cc_tts.softphone.sdp import RemoteAudio
 
@@ -86,7 +86,7 @@ def open_rtcp_socket(address: str, port: int) -> socket.socket | None:
 
 
 class RtpEndpoint:
-    """Receives into a :class:`RtpReceiver`, sends a :class:`SilenceStream`, and reports on both by RTCP, until closed."""
+    """Receives into a :class:`RtpReceiver`, sends an :class:`OutgoingStream`, and reports on both by RTCP, until closed."""
 
     def __init__(
         self, sock: socket.socket, payload_type: int, receiver: RtpReceiver, clock: Clock, report_event: ReportEvent
@@ -98,7 +98,7 @@ class RtpEndpoint:
         self._lock = threading.Lock()
         self._remote: RemoteAudio | None = None
         self._is_sending = False
-        self._stream = SilenceStream(
+        self._stream = OutgoingStream(
             payload_type, ssrc=secrets.randbits(32), sequence=secrets.randbits(16), timestamp=secrets.randbits(32)
         )
         address, self.local_port = sock.getsockname()
@@ -131,6 +131,11 @@ class RtpEndpoint:
         """Queue a key."""
         with self._lock:
             self._stream.press(key)
+
+    def say(self, octets: bytes, *, after_ms: float = 0.0) -> None:
+        """Send audio in the codec's own octets, after what is still to be sent and not before ``after_ms`` are over."""
+        with self._lock:
+            self._stream.say(octets, after_ms=after_ms)
 
     def close(self) -> None:
         """Stop the thread and close the sockets. What the kernel still holds is taken in first."""
@@ -173,12 +178,14 @@ class RtpEndpoint:
             if remote is None or not self._is_sending:
                 self._stream.skip()
                 return
-            packet, key = self._stream.tick(now_ns, event_payload_type=remote.event_payload_type)
+            packet, key, begins_to_say = self._stream.tick(now_ns, event_payload_type=remote.event_payload_type)
         sent_ns = self._clock.now_ns()
         with contextlib.suppress(OSError):  # an ICMP error of an earlier packet, or no route; for the peer it is lost
             self._sock.sendto(packet.to_bytes(), (remote.address, remote.port))
             self.packets_sent += 1
             self._octets_sent += len(packet.payload)
+        if begins_to_say:
+            self._report_event("saying", sent_ns)
         if key is not None:
             self.keys_sent.append(Key(key.digit, sent_ns, key.duration_ms))
             self._report_event("dtmf_sent", sent_ns, digit=key.digit, duration_ms=key.duration_ms)

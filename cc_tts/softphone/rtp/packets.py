@@ -6,7 +6,7 @@ RFC 3550 (header, sequence numbers, jitter), RFC 3551 (static payload types, mar
 import bisect
 import struct
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
 from cc_tts.audio import PTIME_MS
 
@@ -222,8 +222,16 @@ class Keypress:
         return [TelephoneEvent(self.event, ticks == full, ticks).to_bytes() for ticks in durations]
 
 
-class SilenceStream:
-    """What the softphone sends: digital silence, one packet a ptime, interrupted by telephone-events.
+class Ticked(NamedTuple):
+    """What leaves in one ptime. ``key``: this packet is its first; ``begins_to_say``: it is the first of what is said."""
+
+    packet: RtpPacket
+    key: Keypress | None
+    begins_to_say: bool
+
+
+class OutgoingStream:
+    """What the softphone sends: digital silence, one packet a ptime, interrupted by what it says and by telephone-events.
 
     Silence is sent, not suppressed, so audio packets never carry the marker (RFC 3551 §4.1: "applications without
     silence suppression MUST set the marker bit to zero"); the first packet of an event does (RFC 4733 §2.5.1.2).
@@ -241,6 +249,17 @@ class SilenceStream:
         self._event_payloads: list[bytes] = []
         self._event_timestamp = 0
         self._pause = 0
+        self._unsaid = b""
+        self._say_after_ticks = 0
+        self._is_saying = False
+
+    def say(self, octets: bytes, *, after_ms: float = 0.0) -> None:
+        """Send this audio, in the codec's own octets, after what is still to be said, and not before ``after_ms`` are over.
+        It is filled up with silence.
+        """
+        silence = SILENCE[self._payload_type]
+        self._say_after_ticks = round(after_ms / PTIME_MS)
+        self._unsaid += octets + silence[: -len(octets) % SAMPLES_PER_PACKET]
 
     def press(self, key: Keypress) -> None:
         """Queue a key. Keys leave in order of their instants, then of arrival."""
@@ -250,12 +269,16 @@ class SilenceStream:
         """Let time pass without sending; the RTP clock goes on (RFC 3550 §5.1)."""
         self.timestamp = (self.timestamp + ticks * SAMPLES_PER_PACKET) % _TS_MOD
 
-    def tick(self, now_ns: int, *, event_payload_type: int | None) -> tuple[RtpPacket, Keypress | None]:
-        """Packet of this ptime, and the key when this packet is its first. No key leaves without a payload type for it."""
+    def tick(self, now_ns: int, *, event_payload_type: int | None) -> Ticked:
+        """The packet of this ptime. No key leaves without a payload type for it."""
         started: Keypress | None = None
         if event_payload_type is not None and not self._event_payloads and not self._pause:
             started = self._start_key(now_ns)
         kind, timestamp, payload = self._payload_type, self.timestamp, SILENCE[self._payload_type]
+        was_saying, self._is_saying = self._is_saying, bool(self._unsaid) and not self._say_after_ticks
+        self._say_after_ticks = max(0, self._say_after_ticks - 1)
+        if self._is_saying:
+            payload, self._unsaid = self._unsaid[:SAMPLES_PER_PACKET], self._unsaid[SAMPLES_PER_PACKET:]
         if event_payload_type is not None and self._event_payloads:
             kind, timestamp, payload = event_payload_type, self._event_timestamp, self._event_payloads.pop(0)
             self._pause = 0 if self._event_payloads else self.PAUSE_TICKS
@@ -264,7 +287,7 @@ class SilenceStream:
         packet = RtpPacket(kind, self._sequence, timestamp, self.ssrc, payload, marker=started is not None)
         self._sequence = (self._sequence + 1) % _SEQ_MOD
         self.skip()
-        return packet, started
+        return Ticked(packet, started, self._is_saying and not was_saying)
 
     def _start_key(self, now_ns: int) -> Keypress | None:
         if not self._keys or self._keys[0].not_before_ns > now_ns:

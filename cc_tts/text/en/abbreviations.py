@@ -8,13 +8,14 @@ from cc_tts.text.substitution import in_order, kept_stop
 _TITLES = {
     "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Prof": "Professor", "Rev": "Reverend", "Hon": "Honorable",
     "Capt": "Captain", "Lt": "Lieutenant", "Col": "Colonel", "Gen": "General", "Sgt": "Sergeant", "Mt": "Mount",
-    "Sen": "Senator", "Gov": "Governor", "Rep": "Representative", "Pres": "President",
+    "Sen": "Senator", "Gov": "Governor", "Rep": "Representative", "Pres": "President", "Atty": "Attorney",
+    "Fr": "Father", "Messrs": "Messrs", "Mme": "Madame", "Mx": "Mix", "Maj": "Major", "Cpl": "Corporal",
+    "Cmdr": "Commander", "Adm": "Admiral", "Pvt": "Private", "Supt": "Superintendent",
 }  # fmt: skip
 _WORDS = {
     "jr": "Junior", "sr": "Senior", "ave": "Avenue", "blvd": "Boulevard", "rd": "Road", "ln": "Lane", "hwy": "Highway",
-    "inc": "Incorporated", "corp": "Corporation", "ltd": "Limited", "co": "Company", "bros": "Brothers",
-    "misc": "miscellaneous", "etc": "et cetera", "mgr": "manager", "asst": "assistant", "assn": "association",
-    "pkg": "package", "mfr": "manufacturer", "univ": "University", "intl": "International", "esq": "Esquire",
+    "inc": "Incorporated", "corp": "Corporation", "ltd": "Limited", "co": "Company", "etc": "et cetera",
+    "mgr": "manager", "pkg": "package", "mfr": "manufacturer", "esq": "Esquire",
     "yr": "year", "wk": "week", "hr": "hour", "ea": "each",
     "rte": "Route", "mgmt": "management", "pts": "points",
 }  # fmt: skip
@@ -24,12 +25,24 @@ _NEVER_LAST = {
     "max": "maximum", "min": "minimum", "incl": "including", "excl": "excluding", "ext": "extension", "vs": "versus",
     "qty": "quantity", "amt": "amount", "ref": "reference", "bldg": "building", "rm": "room", "fl": "floor",
     "temp": "temperature", "exp": "expires", "sq": "square", "attn": "attention",
-    "mtg": "meeting",
+    "inv": "invoice", "conf": "confirmation",
+    "mtg": "meeting", "qtr": "quarter", "bros": "Brothers", "misc": "miscellaneous", "asst": "assistant",
+    "assn": "association", "univ": "University", "intl": "International", "addl": "additional", "bal": "balance",
+    "pymt": "payment", "pmt": "payment", "req": "required", "svc": "service", "cust": "customer", "wt": "weight",
+    "ht": "height", "supv": "supervisor", "natl": "National", "prev": "previous", "orig": "original", "eff": "effective",
+    "recd": "received", "sched": "scheduled", "mkt": "market", "hosp": "Hospital", "elem": "Elementary",
 }  # fmt: skip
 """Their full stop ends no sentence."""
 _ONLY_CAPITALISED = frozenset({"co", "ste", "est"})
+_NUMBERED_PARTS = {
+    "vol": "volume", "p": "page", "pp": "pages", "pg": "page", "ch": "chapter", "fig": "figure", "par": "paragraph",
+    "art": "article", "ver": "version", "v": "version",
+}  # fmt: skip
 CHAT_WORDS = {
     "pls": "please", "plz": "please", "thx": "thanks", "attn": "attention", "pts": "points", "qty": "quantity",
+    "qtr": "quarter", "acct": "account", "appt": "appointment", "dept": "department", "approx": "approximately",
+    "mgr": "manager", "asst": "assistant", "pkg": "package", "amt": "amount", "incl": "including", "excl": "excluding",
+    "addr": "address", "msg": "message", "tmrw": "tomorrow", "govt": "government",
 }  # fmt: skip
 """Short forms that are spoken in full without a stop."""
 _ROMAN = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100}
@@ -39,18 +52,19 @@ _STREET_INSIDE_SENTENCE = re.compile(
     r"[\w,]\s(?!(?:Mount|Port|Fort|Lake|Downtown|North|South|East|West|Mister)\s)[A-Z]\w*\s$|\d\w*\s$"
 )
 _NEXT_IS_NAME = re.compile(r"\s[A-Z]\w+")
-_NUMBERED = (
-    r"(?i)\b(World War|Phase|Type|Title|Chapter|Part|Section|Class|Stage|Level|Tier|Schedule|Grade|Super Bowl|Act"
-    r"|Volume)\s([IVX]{1,6}|(?<=Bowl\s)[IVXLC]{1,8})\b"
+_NUMBERED = re.compile(
+    r"\b(?:World War|Phase|Type|Title|Chapter|Part|Section|Class|Stage|Level|Tier|Schedule|Grade|Super Bowl|Act|Volume)$",
+    re.IGNORECASE,
 )
 _PER = (
     r"(?<=[\w.])\s?/\s?(?:(?P<short>sec|min|hr|wk|mo|yr|kg|lb|gal|oz)\b\.?|(?P<full>sq\.? ft\b|square foot|gallon|pound|mile"
-    r"|GB|MB|second|minute|hour|day|week|month|year|person|night|unit|item)\b)"
+    r"|GB|MB|kWh|second|minute|hour|day|week|month|year|person|night|unit|item)\b)"
 )
 _PER_WORDS = {
     "sec": "second", "min": "minute", "hr": "hour", "wk": "week", "mo": "month", "yr": "year", "kg": "kilogram",
     "lb": "pound", "gal": "gallon", "oz": "ounce",
 }  # fmt: skip
+_PER_SIGNS = {"sq. ft": "square foot", "sq ft": "square foot", "kWh": "kilowatt hour"}
 _NAME_BEFORE = re.compile(r"(?<![\w])[A-Z][a-z]+$")
 _LOOK_BACK_CHARACTERS = 60
 
@@ -60,6 +74,12 @@ def _roman(written: str) -> int:
     return sum(
         -value if value < following else value for value, following in zip(values, [*values[1:], 0], strict=True)
     )
+
+
+def _numbered(match: re.Match[str]) -> str | None:
+    """``Title IX`` as "Title nine"."""
+    is_numbered = _NUMBERED.search(match.string, max(0, match.start() - 12), match.start())
+    return f" {cardinal(_roman(match[1]))}" if is_numbered else None
 
 
 def _after_name(match: re.Match[str]) -> str | None:
@@ -76,22 +96,22 @@ def _word(match: re.Match[str]) -> str | None:
 
 
 def _per(match: re.Match[str]) -> str:
-    full = "square foot" if (match["full"] or "").startswith("sq") else match["full"]
+    full = _PER_SIGNS.get(match["full"] or "", match["full"])
     return f" per {full or _PER_WORDS[match['short']]}{kept_stop(match)}"
 
 
 def _by_place(match: re.Match[str], before_name: str, after_name: str) -> str | None:
     """Saint John, Doctor Smith, but 12 Elm Street and Elm Drive: a name behind decides, unless it ends an address."""
     before = match.string[max(0, match.start() - _LOOK_BACK_CHARACTERS) : match.start()]
-    is_street = _in_address(before) or (after_name == "Street" and _STREET_INSIDE_SENTENCE.search(before))
-    if _NEXT_IS_NAME.match(match.string, match.end()) and not is_street:
+    in_address, next_is_name = _in_address(before), _NEXT_IS_NAME.match(match.string, match.end())
+    is_street = in_address or (after_name == "Street" and _STREET_INSIDE_SENTENCE.search(before))
+    if next_is_name and not is_street:
         return before_name
     if not match.group().endswith("."):
-        return after_name if _in_address(before) else None
-    if _STREET_NAME.search(before):
-        goes_on = _NEXT_IS_NAME.match(match.string, match.end()) and _in_address(before)
-        return after_name + ("," if goes_on else kept_stop(match))
-    return before_name
+        return after_name if in_address else None
+    if not _STREET_NAME.search(before):
+        return before_name
+    return f"{after_name}," if next_is_name and in_address else after_name + kept_stop(match)
 
 
 def _in_address(before: str) -> bool:
@@ -108,7 +128,7 @@ say_abbreviations = in_order(
     (r"\b(Mr|Mrs|Ms)\b(?:\.(?=\s(?:and|&)\s[A-Z])|(?=\s[A-Z]))", lambda match: _TITLES[match[1]]),
     (r"\bDr\b\.?", lambda match: _by_place(match, "Doctor", "Drive")),
     (r"\bSt\b\.?", lambda match: _by_place(match, "Saint", "Street")),
-    (_NUMBERED, lambda match: f"{match[1]} {cardinal(_roman(match[2]))}" if match[2].isupper() else None),
+    (r"\s([IVX]{1,6}|(?<=Bowl\s)[IVXLC]{1,8})\b", _numbered),
     (
         r"\b((?:King|Queen|Pope|Emperor|Tsar|Czar)\s[A-Z][a-z]+(?:\s[A-Z][a-z]+)?)\s([IVX]{1,5})\b",
         lambda match: f"{match[1]} the {ordinal(_roman(match[2]))}",
@@ -120,9 +140,17 @@ say_abbreviations = in_order(
     (r"(?i)\b(?:e\.\s?g|eg)\.(?!\w),?", "for example,"),
     (r"(?i)\b(?:i\.\s?e|ie)\.(?!\w),?", "that is,"),
     (_PER, _per),
-    (r"\bEst\.(?=\s(?:delivery|arrival|time|cost|wait|total)\b)", "estimated"),
+    (r"/(?:(?<=dollars/)|(?<=cents/)|(?<=pounds/)|(?<=euros/)|(?<=percent/))(?=[a-z]{3})", " per "),
+    (r"\bbus\.(?=\sdays?\b)", "business"),
+    (r"\b([Cc])onf\.?(?=\s(?:call|room|line|bridge)\b)", r"\1onference"),
+    (rf"\b({'|'.join(_NUMBERED_PARTS)})\.\s?(?=\d)", lambda match: f"{_NUMBERED_PARTS[match[1]]} "),
+    (r"\b[Ee]st\.(?=\s[a-z])", "estimated"),
+    (r"\best\.(?=\s\d)", "established"),
     (r"\b([A-Za-z]{2,6})\.(?!\w)", _word),
     (r"(?i)(?<!\w)c/o(?!\w)", "care of"),
+    (r"(?<!\w)b/c(?!\w)", "because"),
+    (r"(?<!\w)b/[wt](?!\w)", "between"),
+    (r"(?<!\w)n/a(?!\w)", "N A"),
     (r"(?<!\w)w/o(?!\w)(?=\s?\w|\s|$)", "without "),
     (r"(?<!\w)w/(?=\s?\w|\s|$)", "with "),
     (r"(?<![\w.])(?:[A-Za-z]\.){2,8}(?!\w)", _dotted_letters),

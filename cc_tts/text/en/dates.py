@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from cc_tts.text.en.numbers import cardinal, ordinal, plural, year
+from cc_tts.text.en.numbers import cardinal, ordinal, plural, two_digits, year
 from cc_tts.text.substitution import ends_sentence, in_order, kept_stop
 
 _MONTHS = (
@@ -38,6 +38,7 @@ _WITHOUT_YEAR = (
     r"|(?:Mon|Tues?|Wednes|Wed|Thurs?|Thu|Fri|Satur|Sat|Sun)(?:day)?\.?,?)\s)"
     r"(?P<first>\d{1,2})/(?P<second>\d{1,2})(?![\w/])"
 )
+_MONTH_OF_YEAR = r"(?<![\w/.-])(0?[1-9]|1[0-2])/((?:19|20)\d\d)(?![\w/-]|[.,]\d)"
 _DAY_RANGE = (
     r"(?<![\w/.-])(?P<first>\d{1,2}/\d{1,2}(?:/\d{2}(?:\d\d)?)?)(?P<joint>\s?[-–—]\s?|\s(?:to|through|thru|until"
     r"|and|or)\s)(?P<last>\d{1,2}/\d{1,2}(?:/\d{2}(?:\d\d)?)?)(?![\w/-]|[.,:]\d)"
@@ -58,10 +59,18 @@ _MONTH_DAY = (
     rf"(?:(?:,?\s|-){_YEAR})?{_ENDS}"
 )
 _DAY_MONTH = (
-    rf"(?i)(?P<the>\bthe\s)?(?<![\w.,:/-])(?P<day>\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?{_MONTH}(?P<dot>\.?)"
-    rf"(?:,?\s{_YEAR}{_ENDS})?"
+    rf"(?i)(?P<the>\bthe\s)?(?<![\w.,:/-])(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?:\s(?:of\s)?|-){_MONTH}(?P<dot>\.?)"
+    rf"(?:(?:,?\s|-){_YEAR}{_ENDS})?"
 )
 _WEEKDAY = r"(Mon|Tues?|Wed|Thur?s?|Fri|Sat|Sun)"
+_WEEKDAYS_LISTED = rf"\b{_WEEKDAY}\b\.?(?:(?:,?\s(?:&|and|or|to|through|thru)\s|,\s|/){_WEEKDAY}\b\.?)+(?!\s?[-–—])"
+_LETTER_DAYS = {"M": "Mon", "Tu": "Tue", "T": "Tue", "W": "Wed", "Th": "Thu", "F": "Fri", "Sa": "Sat", "Su": "Sun"}
+_LETTER_DAY = "M|Tu|Th|T|W|F|Sat?|Sun?"
+_LETTER_DAYS_LISTED = rf"(?<![\w/-])(?!(?:M/F|W/W|T/F|F/M)\b)(?:(?:{_LETTER_DAY})/){{1,5}}(?:{_LETTER_DAY})(?![\w/-])"
+_LETTER_DAYS_RANGE = (
+    rf"(?<![\w/-])(?P<first>{_LETTER_DAY})\s?[-–]\s?(?P<last>{_LETTER_DAY})(?![\w/-])"
+    r"(?:(?<=M-F)|(?<=[a-z])|(?=:?,?\s(?:from\s)?\d))"
+)
 _IN_MONTH = rf"\s(?:{'|'.join(_MONTHS)})\b"
 _HOUR = r"\s\d{1,2}(?::\d\d)?(?:\s?[AaPp]\.?[Mm]\b|\s?[-–]\s?\d)"
 _AFTER_DAY = "at|from|to|through|and|or|is|was|by|until|morning|afternoon|evening|night"
@@ -96,13 +105,17 @@ def _date_rules(*, day_first: bool) -> Callable[[str], str]:
         (_EXPIRY, _expiry),
         (r"(?<!\w)((?:1[1-9]|20)\d0)'?s\s?[-–—]\s?'?((?:1[1-9]|20)?\d0)'?s\b", _decades),
         (r"(?<=[/-]\d{4})\s?[-–—]\s?(?=\d{1,2}/\d{1,2}/\d{2,4})", " to "),
+        (_MONTH_OF_YEAR, lambda match: f"{_MONTHS[int(match[1]) - 1]} {year(int(match[2]))}"),
+        (r"(?<![\w/])(20\d\d)/(\d\d)(?![\w/-]|[.,]\d)", _season),
         (_EXPIRES_AFTER, lambda match: f"{_MONTHS[int(match[1]) - 1]} {year(full_year(match[2]))}"),
         (_DAY_RANGE, day_range),
         (_YEAR_FIRST, _year_first),
         (_YEAR_LAST, numeric),
         (_WITHOUT_YEAR, numeric),
         (_BEFORE_TIME, numeric),
-        (r"(?<![\w-])M-F(?![\w-])", "Monday to Friday"),
+        (_LETTER_DAYS_RANGE, lambda match: f"{_letter_day(match['first'])} to {_letter_day(match['last'])}"),
+        (_LETTER_DAYS_LISTED, lambda match: ", ".join(map(_letter_day, match.group().split("/")))),
+        (_WEEKDAYS_LISTED, _weekday_list),
         (
             rf"\b{_WEEKDAY}\.?\s?[-–—]\s?{_WEEKDAY}\b\.?",
             lambda match: f"{_weekday(match[1])} to {_weekday(match[2])}{kept_stop(match)}",
@@ -132,16 +145,24 @@ def spoken_date(in_year: int | None, month: int | None, day: int | None, *, day_
     """A date of which parts may be missing: "November twentieth, twenty twenty-six", with ``day_first`` "the twentieth of
     November, twenty twenty-six"; "November twenty twenty-six"; "the twentieth". ``None`` if there is no such month or day.
     """
-    if not (month is None or 1 <= month <= _NUM_MONTHS) or not (day is None or 1 <= day <= _MAX_DAY):
+    if not (_is_one_of(_NUM_MONTHS, month) and _is_one_of(_MAX_DAY, day)):
         return None
     said_year = "" if in_year is None else year(in_year)
-    said = _MONTHS[month - 1] if month else ""
+    joint = ", " if month and day else " "
+    return joint.join(filter(None, (_month_and_day(month, day, day_first=day_first), said_year)))
+
+
+def _is_one_of(many: int, number: int | None) -> bool:
+    return number is None or 1 <= number <= many
+
+
+def _month_and_day(month: int | None, day: int | None, *, day_first: bool) -> str:
+    name = _MONTHS[month - 1] if month else ""
     if not day:
-        return f"{said} {said_year}".strip()
-    if not month:
-        return f"the {ordinal(day)} {said_year}".strip()
-    said = f"the {ordinal(day)} of {said}" if day_first else f"{said} {ordinal(day)}"
-    return f"{said}, {said_year}" if said_year else said
+        return name
+    if not name:
+        return f"the {ordinal(day)}"
+    return f"the {ordinal(day)} of {name}" if day_first else f"{name} {ordinal(day)}"
 
 
 def full_year(written: str) -> int:
@@ -159,6 +180,16 @@ def _weekday(written: str) -> str:
     return _WEEKDAYS[written[:3]]
 
 
+def _letter_day(written: str) -> str:
+    return _weekday(_LETTER_DAYS.get(written, written))
+
+
+def _weekday_list(match: re.Match[str]) -> str:
+    """``Mon, Wed. & Fri`` in full."""
+    said = re.sub(rf"{_WEEKDAY}\b\.?", lambda day: _weekday(day[1]), match.group())
+    return said.replace("/", ", ") + kept_stop(match)
+
+
 def _year_first(match: re.Match[str]) -> str | None:
     said = spoken_date(int(match["year"]), int(match["month"]), int(match["day"]))
     return f"{said} at " if said and match["clock"] else said
@@ -170,11 +201,16 @@ def _expiry(match: re.Match[str]) -> str | None:
     said = f"{context}{_MONTHS[int(match['month']) - 1]} {year(full_year(match['year']))}"
     if len(match["year"]) == _MIN_FULL_YEAR_DIGITS or int(match["year"]) > _MAX_DAY:
         return said
+    is_of_card = int(match["year"]) >= _FIRST_EXPIRY_YEAR and _speaks_of_card(match)
+    return said if is_of_card else None
+
+
+def _speaks_of_card(match: re.Match[str]) -> bool:
     before = match.string[: match.start("month")]
-    says_through = re.search(r"through", context, re.IGNORECASE)
-    is_short = match["month"][0] == "0" or re.search(r"\bthru\b", context, re.IGNORECASE)
-    is_card = _CARD.search(before) or (not says_through and (is_short or _EXPIRY_DATE.search(before)))
-    return said if is_card and int(match["year"]) >= _FIRST_EXPIRY_YEAR else None
+    if _CARD.search(before):
+        return True
+    is_short = match["month"][0] == "0" or "thru " in match["context"].lower()
+    return "through" not in match["context"].lower() and (is_short or _EXPIRY_DATE.search(before) is not None)
 
 
 def _is_verb(match: re.Match[str]) -> bool:
@@ -212,6 +248,12 @@ def _decades(match: re.Match[str]) -> str:
     return f"{plural(year(int(match[1])))} to {last if len(match[2]) == _MIN_FULL_YEAR_DIGITS else last.split()[-1]}"
 
 
+def _season(match: re.Match[str]) -> str | None:
+    """``2024/25`` as "twenty twenty-four twenty-five"."""
+    follows = int(match[2]) == (int(match[1]) + 1) % 100
+    return f"{year(int(match[1]))} {two_digits(int(match[2]))}" if follows else None
+
+
 def _year_range(match: re.Match[str]) -> str:
     first, last = match[1], match[2]
     full = last if len(last) == _MIN_FULL_YEAR_DIGITS else first[:2] + last
@@ -229,6 +271,7 @@ def say_dates(text: str, *, day_first: bool) -> str:
 
 say_years = in_order(
     (r"(?<!\w)(1[1-9]\d0|20\d0)'?s\b", lambda match: plural(year(int(match[1])))),
+    (r"(?<=[\s(])'(\d\d)(?![\w'%]|[.:,]\d)", lambda match: two_digits(int(match[1]))),
     (r"(?:(?<=\bthe )|(?<!\w)')([2-9])0'?s\b", lambda match: plural(year(1900 + 10 * int(match[1])).split()[-1])),
     (r"(?<![\w.,/:-])((?:19|20)\d\d)\s?[-–—]\s?((?:19|20)?\d\d)(?![\w/:%-])(?![.,]\d)", _year_range),
     (

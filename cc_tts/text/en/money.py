@@ -3,8 +3,8 @@
 import re
 from typing import NamedTuple
 
-from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, AMOUNT_ENDS, amount, cardinal, counted
-from cc_tts.text.substitution import in_order
+from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, AMOUNT_ENDS, amount, counted
+from cc_tts.text.substitution import in_order, qualifies_noun
 
 
 class _Currency(NamedTuple):
@@ -35,6 +35,11 @@ _BY_SYMBOLS = {
     "PHP": _Currency("Philippine peso", "Philippine pesos", "centavo", "centavos"),
     "MYR": _Currency("ringgit", "ringgit", "sen", "sen"), "KRW": _Currency("won", "won", ""),
     "PLN": _Currency("zloty", "zloty", "grosz", "groszy"), "SEK": _Currency("Swedish krona", "Swedish kronor", ""),
+    "₽ RUB": _Currency("ruble", "rubles", "kopek", "kopeks"), "฿": _Currency("baht", "baht", "satang", "satang"),
+    "₱": _Currency("peso", "pesos", "centavo", "centavos"), "₫ VND": _Currency("dong", "dong", ""),
+    "₪ ILS": _Currency("shekel", "shekels", "agora", "agorot"), "₺": _Currency("lira", "lira", ""),
+    "TWD": _Currency("New Taiwan dollar", "New Taiwan dollars"), "kr": _Currency("krona", "kronor", "öre", "öre"),
+    "zł": _Currency("zloty", "zloty", "grosz", "groszy"), "₦": _Currency("naira", "naira", "kobo", "kobo"),
     "NOK": _Currency("Norwegian krone", "Norwegian kroner", ""), "DKK": _Currency("Danish krone", "Danish kroner", ""),
 }  # fmt: skip
 _CURRENCIES = {symbol: currency for symbols, currency in _BY_SYMBOLS.items() for symbol in symbols.split()}
@@ -47,23 +52,33 @@ _RANGE = (
     rf"(?=[\s.,;:!?)]|$){AMOUNT_ENDS}"
 )
 _CONTINENTAL = (
-    r"(?<![\w.,])(?P<sign>€ ?)?"
-    r"(?:(?P<whole>\d{1,3}(?:[. ]\d{3})+|\d{1,6}),(?P<cents>\d\d)|(?P<thousands>\d{1,3}(?:\.\d{3})+))"
-    r"(?![\d.,]\d|\d)(?(sign)| ?(?:€|EUR\b|euros?\b))"
+    rf"(?<![\w.,$])(?:(?P<sign>€|EUR|R\$|BRL|kr|zł|CHF)|(?P<any>{_SYMBOL}))? ?"
+    r"(?:(?P<whole>\d{1,3}(?:[. ]\d{3})+|\d{1,6}),(?P<cents>\d\d)|(?(any)(?!)|(?P<thousands>\d{1,3}(?:\.\d{3})+)))"
+    r"(?![\d.,]\d|\d)(?(sign)|(?(any)| ?(?P<behind>€|EUR\b|euros?\b|kr\b|zł\b|CHF\b|R\$)))"
+)
+_NEGATIVE_IN_BRACKETS = re.compile(
+    r"\b(?:balance|total|net|change|variance|loss|position|adjustment)(?: is| was| of|:) $", re.IGNORECASE
 )
 _HUNDREDTHS = 2
-_SIGNS_ALONE = str.maketrans({sign: f" {_CURRENCIES[sign].many} " for sign in "$£€¥₹₩"} | {"¢": " cents "})
+_SIGNS_ALONE = str.maketrans({sign: f" {_CURRENCIES[sign].many} " for sign in "$£€¥₹₩₽฿₱₫₪₺₦"} | {"¢": " cents "})
 
 
 def _continental(match: re.Match[str]) -> str:
     """``1.234,56 €`` as ``€1234.56``, ``1.000 €`` as ``€1000``."""
     whole = re.sub(r"[. ]", "", match["whole"] or match["thousands"])
-    return f"€{whole}.{match['cents']}" if match["cents"] else f"€{whole}"
+    symbol = match["sign"] or match["any"] or re.sub("euros?", "€", match["behind"])
+    return f"{symbol} {whole}.{match['cents']}" if match["cents"] else f"{symbol} {whole}"
+
+
+def _in_brackets(match: re.Match[str]) -> str | None:
+    """``($45.00)`` in a statement is negative."""
+    is_negative = _NEGATIVE_IN_BRACKETS.search(match.string, max(0, match.start() - 20), match.start())
+    return f"minus {match[1]}" if is_negative else None
 
 
 def _range(match: re.Match[str]) -> str | None:
     low, high = match["low"], match["high"]
-    if "." in low or "." in high:
+    if ("." in low or "." in high) and not match["scale"]:
         return None
     scale = f"{_scale(match['scale'])} " if match["scale"] else ""
     return f"{amount(low)} to {amount(high)} {scale}{_CURRENCIES[match['symbol']].many}"
@@ -77,29 +92,35 @@ def _scale(written: str) -> str:
 def _sum(match: re.Match[str]) -> str:
     currency = _CURRENCIES[match["symbol"]]
     written, scale = match["amount"], match["scale"]
+    if qualifies_noun(match):
+        currency = currency._replace(many=currency.one, hundredths=currency.hundredth)
     if scale:
         return f"{amount(written)} {_scale(scale)} {currency.many}"
-    whole, _, fraction = written.replace(",", "").partition(".")
-    if fraction.endswith("0"):
-        fraction = fraction[:_HUNDREDTHS] + fraction[_HUNDREDTHS:].rstrip("0")
+    whole, _, fraction = written.partition(".")
+    fraction = fraction[:_HUNDREDTHS] + fraction[_HUNDREDTHS:].rstrip("0")
     if not currency.hundredth or len(fraction) > _HUNDREDTHS:
         return counted(written, currency.one, currency.many)
-    hundredths = int(fraction.ljust(_HUNDREDTHS, "0")) if fraction else 0
-    small = f"{cardinal(hundredths)} {currency.hundredth if hundredths == 1 else currency.hundredths}"
-    num_whole = int(whole or 0)
-    if not num_whole and hundredths:
-        return small
-    large = f"{amount(written.partition('.')[0] or '0')} {currency.one if num_whole == 1 else currency.many}"
-    return f"{large} and {small}" if hundredths else large
+    return _with_hundredths(whole or "0", int(fraction.ljust(_HUNDREDTHS, "0")), currency)
+
+
+def _with_hundredths(whole: str, hundredths: int, currency: _Currency) -> str:
+    large = counted(whole, currency.one, currency.many)
+    if not hundredths:
+        return large
+    small = counted(str(hundredths), currency.hundredth, currency.hundredths)
+    return f"{large} and {small}" if whole.strip("0") else small
 
 
 _say_sums = in_order(
     (_CONTINENTAL, _continental),
+    (r"(?<=\d)-(per|a)-(?=[a-z])", r" \1 "),
+    (rf"\(([$£€¥₹]{AMOUNT})\)", _in_brackets),
     (rf"(?<=\d[KkMmBb])\s?[-–—]\s?(?=[$£€¥₹]{AMOUNT}[KkMmBb])", " to "),
     (r"([$£€])\s?(?:-|minus )(?=\d)", lambda match: f"minus {match[1]}"),
     (_RANGE, _range),
     (_BEFORE, _sum),
     (rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT}){_SCALE} ?(?P<symbol>{_SYMBOL})(?!\w)", _sum),
+    (rf"{AMOUNT_BEGINS}(?!(?:240|360|480|720)p)(\d{{1,3}})p(?!\w)", lambda match: counted(match[1], "penny", "pence")),
     (rf"{AMOUNT_BEGINS}(\d{{1,4}})\s?¢", lambda match: counted(match[1], "cent", "cents")),
 )
 

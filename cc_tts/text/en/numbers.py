@@ -29,8 +29,16 @@ AMOUNT = (
     r"(?:\.\d{1,12})?|\.\d{1,12})"
 )
 """A quantity as people write it: 1,234.56, 1234.56, .56, and 1,50,000 in India."""
-AMOUNT_BEGINS = r"(?<![\w.])(?<!\d,)"
+AMOUNT_BEGINS = r"(?=[\d.])(?<![\w.])(?<!\d,)"
 AMOUNT_ENDS = r"(?!\d)(?![.,]\d)"
+NOTHING_COUNTED = (
+    r"(?!\s(?:(?:new|more|other|different|additional|extra|active|existing|current|of (?:my|our|the|your))\s)?"
+    r"(?!(?:is|was|as|has|this|unless|always|days|departs|leaves|arrives|lands|runs|stops|boards|goes|terminates|operates"
+    r"|connects|services|remains|ships|expires|shows|needs|requires|includes|covers|comes|works|matches|belongs|begins|starts"
+    r"|ends|opens|closes|applies|appears|does|says|looks|means|gives|lets|allows|takes|gets|uses|exists|fails|contains"
+    r"|resets|renews|clears|posts|rings)\b)[a-z-]{2,30}s\b|\s(?:people|staff|men|women|of|new|more)\b)"
+)
+"""Behind the number of a telephone, flight or train; not behind ``300`` in "call 300 customers"."""
 
 
 @lru_cache(maxsize=4096)

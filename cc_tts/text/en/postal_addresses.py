@@ -36,7 +36,7 @@ _SHORT_STREET = "|".join(sorted(_STREETS, key=len, reverse=True))
 _POINT = "NE|NW|SE|SW|[NSEW]"
 _NAME = r"(?:[A-Z][\w'-]*|\d{1,3}(?:st|nd|rd|th))\.?"
 _STREET = (
-    rf"(?<![\w.,$#-])(?P<house>\d{{1,5}})(?P<letter>[A-Z]?)\s(?:(?P<point>{_POINT})\b\.?\s)?"
+    rf"(?<![\w.,$#/-])(?P<house>\d{{1,5}})(?P<letter>[A-Z]?)\s(?:(?P<point>{_POINT})\b\.?\s)?"
     rf"(?P<name>{_NAME}(?:\s{_NAME}){{0,3}}?)\s"
     rf"(?:(?P<short>{_SHORT_STREET}|{_SHORT_STREET.lower()})\b(?P<dot>\.?)|(?P<full>{_FULL_STREETS})\b)"
     rf"(?:\s(?P<quadrant>{_POINT})\b\.?(?!\w))?"
@@ -49,6 +49,12 @@ _POINT_BEFORE_NAME = (
     r"(?<![\w.])([NSEW])\.?\s(?=(?:[A-Z][a-z]+|\d{1,3}(?:st|nd|rd|th))\s(?:Street|Avenue|Road|Drive|Boulevard|St"
     r"|Ave|Rd|Dr|Blvd)\b)"
 )
+_DIRECTION = (
+    r"\b(?P<before>(?:blocks?|miles?|mi\.?|km|feet|ft\.?|yards?|yds?\.?|(?i:head|go|going|turn|drive|walk|travel|continue"
+    rf"|heading|bound|keep|bear))\s)(?P<point>{_POINT})\b\.?(?=\s(?:on|of|to|from|towards?|along|for|at|past|until|and|then"
+    r"|about|into|through|via|down|up|\d|[IUS]-?\d)|[,;.]|$)"
+)
+_SIDE = rf"(?<=\b[Tt]he )(?P<before>)(?P<point>{_POINT})(?=\s(?:side|corner|end|entrance|exit)\b)"
 _ROAD_NUMBER = (
     r"\b(?P<road>I|US|SR|CR|Route|Rte\.?|Hwy\.?|Highway|Interstate)(?P<joint>[- ])(?P<number>\d{1,4})(?:\s"
     r"(?P<point>[NSEW])\b)?(?![\w-])"
@@ -85,12 +91,15 @@ def house_number(written: str) -> str:
 
 
 def _street(match: re.Match[str]) -> str:
-    kind = _STREETS[match["short"].capitalize()] if match["short"] else match["full"]
-    point, quadrant = (_COMPASS.get(match[name] or "", "") for name in ("point", "quadrant"))
-    said = (house_number(match["house"]), match["letter"], point, match["name"], kind, quadrant)
+    kind = match["full"] or _STREETS[match["short"].capitalize()]
+    said = (house_number(match["house"]), match["letter"], _compass(match["point"]), match["name"], kind)
     stop = kept_stop(match)
     goes_on = stop and _NEXT_IS_NAME.match(match.string, match.end())
-    return " ".join(part for part in said if part) + ("," if goes_on else stop)
+    return " ".join(filter(None, (*said, _compass(match["quadrant"])))) + ("," if goes_on else stop)
+
+
+def _compass(written: str | None) -> str:
+    return _COMPASS[written] if written else ""
 
 
 def _street_alone(match: re.Match[str]) -> str | None:
@@ -102,10 +111,14 @@ def _street_alone(match: re.Match[str]) -> str | None:
     return f"{match['name']}{junior} {_STREETS[short]}{kept_stop(match)}"
 
 
+def _direction(match: re.Match[str]) -> str:
+    return f"{match['before']}{_COMPASS[match['point']].lower()}{kept_stop(match)}"
+
+
 def _road(match: re.Match[str]) -> str:
-    number, point = match["number"], _COMPASS.get(match["point"] or "", "")
+    road, number = match["road"], match["number"]
     said = house_number(number) if len(number) > 2 else cardinal(int(number))  # noqa: PLR2004 - 101 as "one oh one"
-    return " ".join(part for part in (_ROADS.get(match["road"], match["road"]), said, point) if part)
+    return " ".join(filter(None, (_ROADS.get(road, road), said, _compass(match["point"]))))
 
 
 def _state(match: re.Match[str]) -> str | None:
@@ -133,6 +146,10 @@ say_postal_addresses = in_order(
     (_ROAD_NUMBER, _road),
     (rf"(?<=[a-z.], )(?P<state>{_STATE})\.?(?:,?\s(?P<zip>\d{{5}}(?:-\d{{4}})?))?(?![\w-])(?!\.\w)", _state),
     (rf"\b(?P<state>{_STATE})\s(?P<zip>\d{{5}}(?:-\d{{4}})?)(?![\w-]|[.,]\d)", _state),
+    (r"(?<![\w.,$#/-])\d{3,5}(?=\s(?:[NSEW]\.?\s)?Broadway\b)", lambda match: house_number(match.group())),
+    (r"\b(NSW|VIC|QLD|WA|SA|TAS|NT|ACT)\s(\d{4})(?![\w-]|[.,]\d)", lambda match: f"{match[1]} {digits(match[2])}"),
+    (_DIRECTION, _direction),
+    (_SIDE, _direction),
     (_POINT_BEFORE_NAME, lambda match: f"{_COMPASS[match[1]]} "),
     (_STREET_ALONE, _street_alone),
     (r"\bFt\.?(?=\s[A-Z][a-z])", "Fort"),

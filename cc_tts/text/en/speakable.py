@@ -30,6 +30,7 @@ _RANGE = (
 )
 _RATING = (
     r"(?i)\b((?:scored?|rated|rating|gave|graded?)\s(?:[a-z]{1,8}\s){0,3})(\d{1,3})/(?=\d{1,3}(?![\w/⁄]|[.,]\d|\sof\b))"
+    r"|(?<![\w/.,])()([0-5])/(?=5\sstars?\b|10\sstars?\b)"
 )
 _FRACTION = r"(?<![\w/.,⁄])(?:(?P<whole>\d{1,9})[ -])?(?P<top>\d{1,4})\s?[/⁄]\s?(?P<bottom>\d{1,4})(?![\w/⁄]|[.,]\d)"
 _CARDINAL = r"(?<!\d)(?:\d{1,2}(?:,\d\d){1,3},\d{3}(?!\d|,\d)|\d{1,3}(?:,\d{3}){1,7}(?!\d|,\d)|\d++)(?:\.\d++)?"
@@ -65,10 +66,22 @@ _say_all_day_and_user_names = in_order(
         r"(?:(?<!\w)@|\b(?:[Uu]ser ?name|[Ll]ogin|[Hh]andle)(?: is|:)? )[A-Za-z0-9]++(?:_[A-Za-z0-9]++)+(?![.-]?\w)",
         lambda match: match.group().replace("_", " underscore "),
     ),
+    (r"btw\.?(?=\s\$?\d)", "between"),
+    (r"(?i)(?<=\bhashtag )#(?=\w)", ""),
+    (r"(?<=\d)\s[x×]\s(?=[$£€]\d)", " times "),
+    (r"(?<![\w/.,])(\d)/(?=[$£€]\d)", r"\1 for "),
     (r"(?<![\w/])24\s?[/x×]\s?7\s?[/x×]\s?365(?![\w/])", "twenty-four seven three sixty-five"),
     (r"(?<![\w/])24\s?[/x×]\s?7(?![\w/])", "twenty-four seven"),
 )
 _say_ranges_and_minus = in_order(
+    (
+        r"(?<![\w:.$])(\d{1,2}(?::\d\d)?)([ap])\s?[-–—]\s?(\d{1,2}(?::\d\d)?)([ap])(?!\w)",
+        r"\1 \2m to \3 \4m",
+    ),
+    (
+        r"(?i)(\bbetween [$£€]?\d[\d,.:]{0,12}(?:\s?[ap]\.?m\b\.?)?%?)\s?[-–—]\s?(?=[$£€]?\d)",
+        r"\1 and ",
+    ),
     (r"(?<!\w)~\s?(?=[$£€¥]?\.?\d)", "about "),
     (r"\s?(<=|>=|[<>≤≥≠≈])\s?(?=[$£€¥-]?\.?\d)", lambda match: f" {_COMPARISONS[match[1]]} "),
     (r"(?<=\d)\s?-\s?(?=\d[\d.,]{0,15}\s?=)", " minus "),
@@ -82,7 +95,7 @@ _say_fractions_and_ordinals = in_order(
         lambda match: ordinal(int(match[1].replace(",", ""))),
     ),
     (r"(?<![\w/.,])(\d{1,4}\.\d{1,3})/(?=\d{1,4}(?![\w/⁄]|[.,]\d))", lambda match: f"{amount(match[1])} out of "),
-    (_RATING, lambda match: f"{match[1]}{cardinal(int(match[2]))} out of "),
+    (_RATING, lambda match: f"{match[1] or ''}{cardinal(int(match[2] or match[4]))} out of "),
     (_FRACTION, _fraction),
 )
 _say_keys_and_cardinals = in_order(
@@ -96,7 +109,7 @@ _say_keys_and_cardinals = in_order(
     (_CARDINAL, _number),
 )
 _say_slashes = in_order(
-    (r"(?<![\w-])([A-D])-(?=\s(?:credit|grade|average|rating|student|in)\b|[.,;!?]|$)", r"\1 minus"),
+    (r"(?<![\w-])([A-DO]|AB)-(?=\s(?:credit|grade|average|rating|student|in|blood)\b|[.,;!?]|$)", r"\1 minus"),
     (r"(?<!\w)[:;]['-]?[()DP](?!\w)", " "),  # an emoticon
     (r"(?i)\band/or\b", "and or"),
     (r"(?<![\w/])([A-Z])/(?=[A-Z](?![\w/]))", r"\1 "),

@@ -2,12 +2,12 @@
 
 import re
 
-from cc_tts.text.en.numbers import cardinal, two_digits
+from cc_tts.text.en.numbers import cardinal, digits, two_digits
 from cc_tts.text.substitution import in_order, kept_stop
 
 _HALF = r"(?P<half>[AaPp]\.\s?[Mm]\b\.?|[AaPp][Mm]\b|(?<=:\d\d)[ap]\b)"
 _CLOCK = (
-    r"(?<![\w:.])(?P<hour>\d{1,2}):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.\d{1,6})?)?"
+    r"(?<![\w:.])(?P<hour>[01]?\d|2[0-4]):(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:\.\d{1,6})?)?"
     rf"(?:Z(?!\w)|\s?{_HALF})?(?![\d:])"
 )
 _HOURS_AND_MINUTES = (
@@ -16,14 +16,24 @@ _HOURS_AND_MINUTES = (
 )
 _MINUTES_AND_SECONDS = r"(?<![\w:.,])(?P<minutes>\d{1,3})\s?(?:m|mins?)\s?(?P<seconds>\d{1,2})\s?(?:s|secs?)(?!\w)"
 _ZONE = (
-    r"(?P<before>\d\s?|\b[AaPp]\.?\s?[Mm]\.?\s)"
-    r"(?P<zone>[ECMP][SD]?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T)\b\.?"
+    r"(?=[A-Z]{2,4}\b)(?:(?<=\d)|(?<=\d\s)|(?<=[AaPp][Mm]\s)|(?<=[AaPp]\s[Mm]\s)|(?<=[AaPp]\.[Mm]\.\s)|(?<=\bnoon\s)|(?<=\bmidnight\s))"
+    r"(?P<zone>[ECMP][SD]?T|AK[SD]?T|HST|GMT|UTC|BST|CES?T|IST|JST|AE[SD]T|NZ[SD]T|SGT|HKT)\b\.?"
+)
+_LENGTH = (
+    r"(?i)\b((?:call length|duration|lasted|took|elapsed|remaining|(?:hold|talk|wait|run|handle) ?time)(?: is| was)?:? )"
+    r"(\d{1,3}):([0-5]\d)(?![\d:])(?!\s?[ap]\.?m\b)"
+)
+_MILITARY = (
+    r"(?=[012]\d[0-5]\d)(?:(?<![\w:.,$-])(?P<hour>[01]\d|2[0-3])(?P<minute>\d\d)\s?(?:hours|hrs)\b"
+    r"|(?:(?<=\bat )|(?<=\bby )|(?<=\bto )|(?<=\bfrom ))(?P<h>0\d)(?P<m>\d\d)(?![\w:,-]|\.\d))"
+)
+_LETTER_HALF = (
+    r"(?i)(?=\d{1,2}[ap])(?:(?<=\bat )|(?<=@ )|(?<=\bby )|(?<=\bfrom )|(?<=\buntil )|(?<=\btill )|(?<=\bbefore )"
+    r"|(?<=\bafter )|(?<=\bto ))(1[0-2]|[1-9])(?P<half>[ap])(?![\w-])"
 )
 _AT = re.compile(r"\b(?:at|by|until|till|since|from|before|after|to|between|and)\s$|[\dT],?\s?$", re.IGNORECASE)
 """What stands before a time of day with seconds, and not before a duration."""
 _NOON = 12
-_MAX_HOUR = 24
-_MAX_MINUTE = 59
 
 
 def _count(number: int, unit: str) -> str:
@@ -37,7 +47,7 @@ def _duration(match: re.Match[str]) -> str:
 
 def _zone(match: re.Match[str]) -> str:
     """The zone behind a time letter by letter: ``EST`` is no "established"."""
-    return f"{match['before']}{' '.join(match['zone'])}{kept_stop(match)}"
+    return " ".join(match["zone"]) + kept_stop(match)
 
 
 def _half(match: re.Match[str]) -> str:
@@ -45,16 +55,21 @@ def _half(match: re.Match[str]) -> str:
     return f"{match['half'][0].upper()} M{kept_stop(match)}"
 
 
-def _clock(match: re.Match[str]) -> str | None:
+def _clock(match: re.Match[str]) -> str:
     hour, minute, second = int(match["hour"]), int(match["minute"]), int(match["second"] or 0)
-    if hour > _MAX_HOUR or minute > _MAX_MINUTE or second > _MAX_MINUTE:
-        return None
     if match["second"] and not match["half"] and not _AT.search(match.string[: match.start()]):
         return _spelled_out(hour, minute, second)
     said = _hour_and_minute(hour, minute, has_half=bool(match["half"]), has_second=bool(second))
     if second:
         said = f"{said} and {_count(second, 'second')}"
     return f"{said} {_half(match)}" if match["half"] else said
+
+
+def _military(match: re.Match[str]) -> str:
+    """``1430 hours`` as "fourteen thirty hours", ``0800`` as "zero eight hundred"."""
+    hour, minute = match["hour"] or match["h"], int(match["minute"] or match["m"])
+    said = digits(hour) if hour[0] == "0" else cardinal(int(hour))
+    return f"{said} {two_digits(minute) if minute else 'hundred'}{' hours' if match['hour'] else ''}"
 
 
 def _spelled_out(hour: int, minute: int, second: int) -> str:
@@ -75,6 +90,9 @@ def _hour_and_minute(hour: int, minute: int, *, has_half: bool, has_second: bool
 
 
 say_times = in_order(
+    (_LENGTH, lambda match: f"{match[1]}{_spelled_out(0, int(match[2]), int(match[3]))}"),
+    (_MILITARY, _military),
+    (_LETTER_HALF, r"\1 \g<half>m"),
     (_HOURS_AND_MINUTES, _duration),
     (_MINUTES_AND_SECONDS, _duration),
     (
@@ -82,7 +100,7 @@ say_times = in_order(
         lambda match: re.sub("[^A-Z]", "", match.group()) + kept_stop(match),
     ),  # E.S.T.
     (_ZONE, _zone),
-    (rf"(?<![\w:.])(?P<hour>\d{{1,2}})\.(?P<minute>[0-5]\d)(?P<second>)\s?{_HALF}", _clock),
+    (rf"(?<![\w:.])(?P<hour>[01]?\d|2[0-4])\.(?P<minute>[0-5]\d)(?P<second>)\s?{_HALF}", _clock),
     (_CLOCK, _clock),
     (rf"(?<![\w:.,])(?P<hour>\d{{1,2}})\s?{_HALF}", lambda match: f"{cardinal(int(match['hour']))} {_half(match)}"),
     (r"(?i)\b(?P<half>[ap]\.\s?m\b\.?)", _half),

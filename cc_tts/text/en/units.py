@@ -3,7 +3,8 @@
 import re
 
 from cc_tts.text.en.numbers import AMOUNT, AMOUNT_BEGINS, amount, counted, fraction, mixed_number
-from cc_tts.text.substitution import ends_sentence, in_order
+from cc_tts.text.en.postal_addresses import house_number
+from cc_tts.text.substitution import in_order, kept_stop, qualifies_noun
 
 _FOOT = ("foot", "feet")
 _INCH = ("inch", "inches")
@@ -21,6 +22,9 @@ _REGULAR = {
     "°F, ° F": "degree(s) Fahrenheit", "°": "degree(s)", "sq m, m2, m squared": "square meter(s)",
     "km2, km squared": "square kilometer(s)", "km cubed": "cubic kilometer(s)", "cm cubed": "cubic centimeter(s)",
     "cm squared": "square centimeter(s)", "m3, m cubed": "cubic meter(s)", "px": "pixel(s)",
+    "mpg, MPG": "mile(s) per gallon", "MPH": "mile(s) per hour", "Kbps": "kilobit(s) per second", "pk": "pack",
+    "Gb/s": "gigabit(s) per second", "Mb/s": "megabit(s) per second", "GB/s": "gigabyte(s) per second",
+    "pc, pcs": "piece(s)", "doz": "dozen",
     "tsp": "teaspoon(s)", "tbsp": "tablespoon(s)",
 }  # fmt: skip
 _UNITS = {
@@ -29,7 +33,7 @@ _UNITS = {
     for symbol in symbols.split(", ")
 }
 """Singular and plural."""
-_UNITS |= {"ft": _FOOT, "in.": _INCH} | dict.fromkeys(("sq ft", "sq. ft"), ("square foot", "square feet"))
+_UNITS |= {"ft": _FOOT, "in.": _INCH} | dict.fromkeys(("sq ft", "sq. ft", "sqft"), ("square foot", "square feet"))
 UNIT_SYMBOLS = frozenset(_UNITS)
 """Every unit that is known behind a number."""
 
@@ -49,42 +53,62 @@ _FRACTION_OF = (
     rf"(?<![\w/.,⁄])(?:(?P<whole>\d{{1,3}})[ -])?(?P<top>\d{{1,2}})[/⁄](?P<bottom>\d{{1,2}})(?:(?P<inch>\"|″)"
     rf"|[ -]?(?P<unit>{_LONGEST_FIRST}))(?![\w°/⁄])(?P<dot>\.?)"
 )
+_LENGTHS = {"ft": _FOOT, "feet": _FOOT, "foot": _FOOT, "in": _INCH, "inch": _INCH, "inches": _INCH} | {
+    symbol: _UNITS[symbol] for symbol in ("cm", "mm", "m", "km", "yd", "px")
+}
+_LENGTH = "|".join(sorted(_LENGTHS, key=len, reverse=True))
+_DIMENSION = (
+    rf"{AMOUNT_BEGINS}(?P<amount>{AMOUNT})(?:\s?(?P<length>{_LENGTH})\b\.?)?\s?[x×]\s?"
+    rf"(?={AMOUNT}(?:(?![\w.])|\s?(?:{_LENGTH})\b|\.(?!\d)))"
+)
+_VOWEL_BEGINS = re.compile("[aeio]|hour")
 _IN_QUOTATION = re.compile(r"(?:^|[\s(])\"(?=[^\s\"])[^\"]*$")
+_TEMPERATURE = re.compile(
+    r"\b(?:temp|thermostat|degree|heat|cool|weather|outside|oven|highs?\b|lows?\b|warm|cold)", re.IGNORECASE
+)
 _SCALES = {"k": "thousand", "K": "thousand", "M": "million", "bn": "billion"}
 
 
 def _fraction_of(match: re.Match[str]) -> str | None:
     """``2 1/2 lbs`` as "two and a half pounds", ``3/4 mi`` as "three quarters of a mile"."""
     top, bottom, whole = int(match["top"]), int(match["bottom"]), match["whole"]
-    if not 0 < top < bottom or _closes_quotation(match, match["inch"]):
+    if not 0 < top < bottom or _closes_quotation(match, "inch"):
         return None
     one, many = _INCH if match["inch"] else _UNITS[match["unit"]]
-    dot = "." if match["dot"] and ends_sentence(match) else ""
     if whole:
-        return f"{mixed_number(int(whole), top, bottom)} {many}{dot}"
-    article = "an" if one[0] in "aeiou" or one == "hour" else "a"
-    of = "" if (top, bottom) == (1, 2) else "of "
-    return f"{'half' if not of else fraction(top, bottom)} {of}{article} {one}{dot}"
+        return f"{mixed_number(int(whole), top, bottom)} {many}{kept_stop(match)}"
+    part = "half" if (top, bottom) == (1, 2) else f"{fraction(top, bottom)} of"
+    return f"{part} {'an' if _VOWEL_BEGINS.match(one) else 'a'} {one}{kept_stop(match)}"
 
 
-def _closes_quotation(match: re.Match[str], mark: str | None) -> bool:
+def _closes_quotation(match: re.Match[str], mark: str | int) -> bool:
     """Whether a mark that could stand for inches ends a quotation that began before."""
-    return mark == '"' and _IN_QUOTATION.search(match.string[: match.start()]) is not None
+    return match[mark] == '"' and _IN_QUOTATION.search(match.string[: match.start(mark)]) is not None
+
+
+def _dimension(match: re.Match[str]) -> str:
+    """``8 ft x`` as "eight feet by", ``8.5 x`` as "eight point five by"."""
+    written, unit = match["amount"], match["length"]
+    return f"{counted(written, *_LENGTHS[unit]) if unit else amount(written)} by "
+
+
+def _fahrenheit(match: re.Match[str]) -> str | None:
+    """``72F`` where a temperature is spoken of; it may be a seat."""
+    return f"{amount(match[1])} degrees Fahrenheit" if _TEMPERATURE.search(match.string) else None
 
 
 def _inches(match: re.Match[str]) -> str | None:
-    return None if _closes_quotation(match, match[2]) else counted(match[1], *_INCH)
+    return None if _closes_quotation(match, 2) else counted(match[1], *_INCH)
 
 
 def _measure(match: re.Match[str]) -> str | None:
-    unit, dot = match["unit"], match["dot"]
-    if unit.endswith("."):
-        dot = "." if ends_sentence(match) else ""
-    elif dot and unit in _WORDS_WITH_STOP and not ends_sentence(match):
-        dot = ""
+    unit = match["unit"]
+    dot = kept_stop(match) if unit in _WORDS_WITH_STOP else match["dot"]
     one, many = _UNITS[unit]
     if match["joint"] == "-":
         return None if unit.startswith("°") else f"{amount(match['amount'])}-{one}{dot}"
+    if qualifies_noun(match) and " per " not in one:
+        return f"{amount(match['amount'])} {one}{dot}"
     if match["scale"]:
         return f"{amount(match['amount'])}{match['scale']} {many}{dot}"
     return counted(match["amount"], one, many) + dot
@@ -95,14 +119,28 @@ say_measures = in_order(
     (r"\b(degrees?)\sF\b", r"\1 Fahrenheit"),
     (r"\b(degrees?)\sC\b", r"\1 Celsius"),
     (r"(?<!\w)(\d{1,4}['\"′″])\s?[x×]\s?(?=\d{1,4}['\"′″])", r"\1 by "),
+    (_DIMENSION, _dimension),
+    (
+        rf"(?<= by )({AMOUNT}) in\b(?!\.|\s(?:the|a|my|your|our|his|her|total|all)\b)",
+        lambda match: counted(match[1], *_INCH),
+    ),
     (_FRACTION_OF, _fraction_of),
+    (rf"({AMOUNT}) in(?=\s(?:wide|tall|long|deep|thick|high)\b)", lambda match: counted(match[1], *_INCH)),
+    (r"(?<![\w.,])(\d{3,4})p(?!\w)", lambda match: f"{house_number(match[1])} p"),
+    (r"(?i)(?<=\d)[ -]?y(?:/?o\b|\.\s?o\.)", " year old"),
+    (r"(?<=\d)[kK](?=\s(?:run|race|walk|TV|monitor|display|video|screen|resolution)\b)", " K"),
+    (r"(?<![\w.,-])(\d{2,3}(?:\.\d)?)\s?F(?!\w)", _fahrenheit),
+    (
+        r"(?<![\w/.,])(\d{2,3})/(\d{2,3})\s?mmHg\b",
+        lambda match: f"{amount(match[1])} over {amount(match[2])} millimeters of mercury",
+    ),
+    (r"(?<![\w'])(\d{1,3})['′](?=\s(?:cable|cord|hose|ladder|fence|ceiling|pole|wall)\b)", r"\1 foot"),
     (
         r"(?<![\w'])(\d{1,3})['′](?=\s(?:by|tall|wide|long|deep|high|of)\b)|(?<=by )(\d{1,3})['′](?!\w)",
         lambda match: counted(match[1] or match[2], *_FOOT),
     ),
     (rf"{AMOUNT_BEGINS}({AMOUNT})(\"|″|'')(?!\w)", _inches),
     (rf"{AMOUNT_BEGINS}({AMOUNT})\s?%", lambda match: f"{amount(match[1])} percent"),
-    (r"(?<!\w)(\d{1,6})\s?[x×]\s?(?=\d{1,6}(?!\w))", lambda match: f"{amount(match[1])} by "),
     (_MEASURE, _measure),
     (rf"{AMOUNT_BEGINS}(?![48]K)({AMOUNT})(k|K|M|bn)(?!\w)", lambda match: f"{amount(match[1])} {_SCALES[match[2]]}"),
     (

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from cc_tts import logs
 from cc_tts.errors import ProcessFailed
 from cc_tts.processes import child
-from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Ping, Pong, Ready, Record, Shutdown
+from cc_tts.processes.channel import PROTOCOL_VERSION, ChildChannel, Hello, Message, Ping, Pong, Ready, Record, Shutdown
 from cc_tts.text.chunker import Chunker, TextChunk
 from cc_tts.text.normalizer import Normalizer
 from cc_tts.text.process.messages import TO_TEXT, CancelText, PreparedChunk, PrepareText, TextPrepared, TextSettings
@@ -118,18 +118,22 @@ def _serve(channel: ChildChannel, inbox: Inbox, preparer: Preparer) -> bool:
             if record is None:
                 return False
             message, payload = record
-            match message:
-                case PrepareText():
-                    preparer.open(message, payload.decode("utf-8", "surrogatepass"))
-                case CancelText():
-                    preparer.cancel(message.request_id)
-                case Ping():
-                    channel.send(Pong(serial=message.serial))
-                case Shutdown():
-                    return True
+            if isinstance(message, Shutdown):
+                return True
+            _take(message, payload, channel, preparer)
         prepared = preparer.turn()
         if prepared.chunks or prepared.is_whole:
             channel.send(prepared)
+
+
+def _take(message: Message, payload: bytes, channel: ChildChannel, preparer: Preparer) -> None:
+    match message:
+        case PrepareText():
+            preparer.open(message, payload.decode("utf-8", "surrogatepass"))
+        case CancelText():
+            preparer.cancel(message.request_id)
+        case Ping():
+            channel.send(Pong(serial=message.serial))
 
 
 def _read(channel: ChildChannel, inbox: Inbox) -> None:

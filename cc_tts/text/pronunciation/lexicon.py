@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -66,12 +66,10 @@ class CompiledLexicon:
             if fault := _fault(entry):
                 raise LexiconMalformed.about(FieldError(f"/entries/{number}", fault))
             folded = _folded(entry.grapheme)
-            word = _WORD.match(folded)
-            begins_word = entry.whole_word and word is not None and not is_unspaced(folded[0])
-            self.needs_every_position |= not begins_word
+            first_word = _first_word(folded) if entry.whole_word else ""
+            self.needs_every_position |= not first_word
             self._entries.setdefault(folded, []).append(entry)
-            start = word.group() if word is not None and begins_word else folded[:_START_CHARS]
-            lengths.setdefault(start, set()).add(len(folded))
+            lengths.setdefault(first_word or folded[:_START_CHARS], set()).add(len(folded))
         self._lengths = {start: sorted(each, reverse=True) for start, each in lengths.items()}
 
     def speaks(self, language: str) -> bool:
@@ -81,17 +79,24 @@ class CompiledLexicon:
 
     def longest(self, text: str, folded: str, position: int, word: str) -> Entry | None:
         """The longest entry that stands at ``position``; ``word`` is the one that begins there, or empty."""
-        lengths = self._lengths.get(word, []) if word else []
-        for end in range(position + 1, position + _START_CHARS + 1):
-            if (more := self._lengths.get(folded[position:end])) is not None:
-                lengths = [*lengths, *more]
-        for length in sorted(lengths, reverse=True) if lengths else ():
-            for entry in self._entries.get(folded[position : position + length], ()):
-                is_cased = not entry.case_sensitive or text.startswith(entry.grapheme, position)
-                is_inside = _joins(folded, position) or _joins(folded, position + length)
-                if is_cased and not (entry.whole_word and is_inside):
-                    return entry
-        return None
+        starts = [word, *(folded[position:end] for end in range(position + 1, position + _START_CHARS + 1))]
+        lengths = sorted({length for start in starts for length in self._lengths.get(start, ())}, reverse=True)
+        candidates = (
+            entry for length in lengths for entry in self._entries.get(folded[position : position + length], ())
+        )
+        return next((entry for entry in candidates if _stands_at(entry, text, folded, position)), None)
+
+
+def _first_word(folded: str) -> str:
+    """The word with which an entry begins, if spaces show where words begin."""
+    word = _WORD.match(folded)
+    return word.group() if word is not None and not is_unspaced(folded[0]) else ""
+
+
+def _stands_at(entry: Entry, text: str, folded: str, position: int) -> bool:
+    if entry.case_sensitive and not text.startswith(entry.grapheme, position):
+        return False
+    return not (entry.whole_word and (_joins(folded, position) or _joins(folded, position + len(entry.grapheme))))
 
 
 def replacements_by(
@@ -103,26 +108,33 @@ def replacements_by(
     """
     if not lexicons:
         return tuple(taken)
+    found: list[Replacement] = []
+    num_spoken = 0
+    closed = _closed(text, taken)
+    for position, entry in _entries_in(text, lexicons):
+        end = position + len(entry.grapheme)
+        num_spoken += len(entry.alias)
+        if num_spoken > max(len(text), MAX_SPOKEN_CHARS):
+            break
+        if not any(closed_from < end and position < closed_to for closed_from, closed_to in closed):
+            ipa = ipa_of(entry.ipa, "ipa")
+            found.append(Replacement(position, end, entry.alias, ipa, READ if entry.alias else ""))
+    return tuple(sorted([*taken, *found], key=lambda each: each.start)[:MAX_REPLACEMENTS])
+
+
+def _entries_in(text: str, lexicons: Sequence[CompiledLexicon]) -> Iterator[tuple[int, Entry]]:
+    """Where entries stand, from the left and without overlap."""
     folded = _folded(text)
     words = {match.start(): match.group() for match in _WORD.finditer(folded)}
-    found: list[Replacement] = []
-    num_spoken, free_from = 0, 0
-    closed = _closed(text, taken)
+    free_from = 0
     for position in range(len(text)) if any(each.needs_every_position for each in lexicons) else words:
         if position < free_from:
             continue
         word = words.get(position, "")
         entry = next(filter(None, (each.longest(text, folded, position, word) for each in lexicons)), None)
-        if entry is None:
-            continue
-        free_from = position + len(entry.grapheme)
-        num_spoken += len(entry.alias)
-        if num_spoken > max(len(text), MAX_SPOKEN_CHARS):
-            break
-        if not any(start < free_from and position < end for start, end in closed):
-            ipa = ipa_of(entry.ipa, "ipa")
-            found.append(Replacement(position, free_from, entry.alias, ipa, READ if entry.alias else ""))
-    return tuple(sorted([*taken, *found], key=lambda each: each.start)[:MAX_REPLACEMENTS])
+        if entry is not None:
+            free_from = position + len(entry.grapheme)
+            yield position, entry
 
 
 def _closed(text: str, taken: Sequence[Replacement]) -> list[tuple[int, int]]:
@@ -212,17 +224,21 @@ class _PlsReader:
 
 def _fault(entry: Entry) -> str:
     """Why an entry cannot be used; empty if it can."""
-    if not has_speech(entry.grapheme):
-        return "grapheme: no letter and no digit"
-    if entry.grapheme != entry.grapheme.strip():
-        return "grapheme: white space at its edges"
-    if not entry.alias and not entry.ipa:
-        return "alias or ipa is needed"
-    if entry.alias and (
-        not has_speech(entry.alias) or clean(entry.alias) != entry.alias or len(entry.alias) > MAX_ALIAS_CHARS
-    ):
-        return f"alias: at most {MAX_ALIAS_CHARS} characters of words without control characters"
-    return "ipa: not IPA" if entry.ipa and not ipa_of(entry.ipa, "ipa") else ""
+    checks = (
+        (has_speech(entry.grapheme), "grapheme: no letter and no digit"),
+        (entry.grapheme == entry.grapheme.strip(), "grapheme: white space at its edges"),
+        (entry.alias or entry.ipa, "alias or ipa is needed"),
+        (
+            not entry.alias or _is_speakable(entry.alias),
+            f"alias: at most {MAX_ALIAS_CHARS} characters of words without control characters",
+        ),
+        (not entry.ipa or ipa_of(entry.ipa, "ipa"), "ipa: not IPA"),
+    )
+    return next((fault for is_met, fault in checks if not is_met), "")
+
+
+def _is_speakable(alias: str) -> bool:
+    return len(alias) <= MAX_ALIAS_CHARS and has_speech(alias) and clean(alias) == alias
 
 
 def _folded(text: str) -> str:

@@ -6,6 +6,7 @@ text is.
 """
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from num2words import num2words
@@ -42,6 +43,12 @@ _DECIMAL: Final = re.compile(r"(-?)((?:\d{1,3}(?:,\d{3})+|\d{1,15})(?:\.\d{1,12}
 _MINUTES: Final = re.compile(r"(\d{1,3})['′](?:\s?(\d{1,2})[\"″])?")
 _MILITARY: Final = re.compile(r"([01]\d|2[0-4])([0-5]\d)")
 _FULL_YEAR_DIGITS: Final = 4
+_PARTS_OF_DATE: Final = {"y": "年", "m": "月", "d": "日"}
+_DIGITS_OF_RULES: Final[dict[str, Callable[[str], str]]] = {
+    "en": numbers.digits, "zh": lambda run: run.translate(AS_QUANTITY), "none": " ".join,
+}  # fmt: skip
+_ANY: Final = "any"
+"""Language."""
 
 
 def say_as(written: str, how: str, language: str) -> str:
@@ -52,27 +59,12 @@ def say_as(written: str, how: str, language: str) -> str:
     kind, _, form = how.partition(":")
     text = " ".join(digits_to_ascii(clean(written)).split())
     rules = rule_set(language)
-    match kind:
-        case "characters":
-            return _characters(text, rules)
-        case "digits" | "telephone":
-            return _digits(text, rules, grouped_as_telephone=kind == "telephone")
-        case "cardinal" if rules == "en":
-            return _cardinal(text)
-        case "ordinal":
-            return _ordinal(text, language)
-        case "fraction" if rules == "en":
-            return _fraction(text)
-        case "currency" if rules == "en" and re.fullmatch("[A-Z]{3}", form) and text[:1].isdigit():
-            return en.speakable(f"{form} {text}")
-        case "date" if rules in ("en", "zh"):
-            return _date(text, form, language)
-        case "time" if rules == "en":
-            return _time(text, form)
-    return ""
+    read = _READINGS.get((kind, rules)) or _READINGS.get((kind, _ANY))
+    return read(text, form, language) if read else ""
 
 
-def _characters(text: str, rules: str) -> str:
+def _characters(text: str, _form: str, language: str) -> str:
+    rules = rule_set(language)
     names = _SIGN_NAMES.get(rules, {})
     words = (" ".join(filter(None, (_character(each, rules, names) for each in part))) for part in text.split(" "))
     return ", ".join(filter(None, words))
@@ -80,35 +72,43 @@ def _characters(text: str, rules: str) -> str:
 
 def _character(character: str, rules: str, names: dict[str, str]) -> str:
     if character.isascii() and character.isdigit():
-        if rules == "en":
-            return numbers.digits(character)
-        return character.translate(AS_QUANTITY) if rules == "zh" else character
+        return _DIGITS_OF_RULES[rules](character)
     return character.upper() if character.isalnum() else names.get(character, "")
 
 
-def _digits(text: str, rules: str, *, grouped_as_telephone: bool) -> str:
-    """Digit by digit, in the groups in which they are written; a run without groups by threes, or as a telephone number."""
-    plus = {"en": "plus ", "zh": "加"}.get(rules, "+ ") if text.startswith("+") else ""
-    if grouped_as_telephone and rules == "zh":
-        return plus + zh_identifiers.say_digits(text)
-    if grouped_as_telephone and rules == "en":
-        number, _, extension = re.sub(r"(?i)\s*(?:ext\.?|x)\s*(?=\d{1,6}$)", "\n", text).partition("\n")
-        said = plus + numbers.digit_groups(number)
-        return f"{said}, extension {numbers.digits(extension)}" if extension else said
+def _digits(text: str, _form: str, language: str) -> str:
+    """Digit by digit, in the groups in which they are written; a run without groups by threes."""
     groups = re.findall(r"\d+", text)
     if len(groups) == 1 and len(groups[0]) > _MAX_GROUP_DIGITS:
         groups = re.findall(rf"\d{{1,{_DIGITS_OF_GROUP}}}", groups[0])
-    if rules == "zh":
-        return plus + ", ".join(groups).translate(AS_QUANTITY) if groups else ""
-    return plus + ", ".join(map(numbers.digits if rules == "en" else " ".join, groups)) if groups else ""
+    said = ", ".join(map(_DIGITS_OF_RULES[rule_set(language)], groups))
+    return _plus(text, language) + said if said else ""
 
 
-def _cardinal(text: str) -> str:
+def _plus(text: str, language: str) -> str:
+    return {"en": "plus ", "zh": "加", "none": "+ "}[rule_set(language)] if text.startswith("+") else ""
+
+
+def _chinese_telephone(text: str, _form: str, language: str) -> str:
+    return _plus(text, language) + zh_identifiers.say_digits(text)
+
+
+def _english_telephone(text: str, _form: str, language: str) -> str:
+    number, _, extension = re.sub(r"(?i)\s*(?:ext\.?|x)\s*(?=\d{1,6}$)", "\n", text).partition("\n")
+    said = _plus(text, language) + numbers.digit_groups(number)
+    return f"{said}, extension {numbers.digits(extension)}" if extension else said
+
+
+def _cardinal(text: str, _form: str, _language: str) -> str:
     match = _DECIMAL.fullmatch(text)
     return ("minus " if match[1] else "") + numbers.amount(match[2]) if match else ""
 
 
-def _ordinal(text: str, language: str) -> str:
+def _currency(text: str, form: str, _language: str) -> str:
+    return en.speakable(f"{form} {text}") if re.fullmatch("[A-Z]{3}", form) and text[:1].isdigit() else ""
+
+
+def _ordinal(text: str, _form: str, language: str) -> str:
     found = _WHOLE.match(text)
     run = re.sub(r"\D", "", found[1]) if found else ""
     if not run or len(run) > _MAX_ORDINAL_DIGITS:
@@ -117,14 +117,14 @@ def _ordinal(text: str, language: str) -> str:
         case "en":
             return numbers.ordinal(int(run))
         case "zh":
-            return "第" + zh.speakable(run)
+            return "第" + zh.speakable(run.lstrip("0") or "0")
     try:
         return str(num2words(int(run), lang=subtags(language)[0], to="ordinal"))
     except Exception:  # noqa: BLE001 - NotImplementedError and others: num2words lacks many languages
         return ""
 
 
-def _fraction(text: str) -> str:
+def _fraction(text: str, _form: str, _language: str) -> str:
     match = _MIXED_NUMBER.fullmatch(text)
     if match is None:
         return ""
@@ -134,20 +134,22 @@ def _fraction(text: str) -> str:
 
 def _date(text: str, form: str, language: str) -> str:
     """By the letters of the format, ``mdy`` or ``yyyymmdd``; without one as any date is read."""
-    order = "".join(dict.fromkeys(character for character in form.lower() if character in "dmy"))
+    order = "".join(dict.fromkeys(re.sub("[^dmy]", "", form.lower())))
     if not order:
         return ""
     found = _numbers_of(text, order)
-    if len(found) != len(order) or any(len(each) > _FULL_YEAR_DIGITS for each in found):
+    if len(found) != len(order) or max(map(len, found)) > _FULL_YEAR_DIGITS:
         return ""
-    parts = dict(zip(order, map(int, found), strict=True))
-    if "y" in parts and len(found[order.index("y")]) <= 2:  # noqa: PLR2004 - a year of two digits
-        parts["y"] = dates.full_year(f"{parts['y']:02d}")
+    parts = {letter: _part_of_date(letter, run) for letter, run in zip(order, found, strict=True)}
     said = dates.spoken_date(parts.get("y"), parts.get("m"), parts.get("d"), day_first=writes_day_first(language))
     if said and rule_set(language) == "zh":
-        names = {"y": "年", "m": "月", "d": "日"}
-        said = zh.speakable("".join(f"{parts[each]}{name}" for each, name in names.items() if each in parts))
+        return zh.speakable("".join(f"{parts[each]}{_PARTS_OF_DATE[each]}" for each in sorted(parts, reverse=True)))
     return said or ""
+
+
+def _part_of_date(letter: str, run: str) -> int:
+    is_short_year = letter == "y" and len(run) <= 2  # noqa: PLR2004 - a year of two digits
+    return dates.full_year(run.zfill(2)) if is_short_year else int(run)
 
 
 def _numbers_of(text: str, order: str) -> list[str]:
@@ -155,16 +157,24 @@ def _numbers_of(text: str, order: str) -> list[str]:
     found = re.findall(r"\d+", text)
     if len(found) != 1 or len(order) == 1:
         return found
-    widths = [(4 if len(found[0]) in (6, 8) else 2) if each == "y" else 2 for each in order]
-    if sum(widths) != len(found[0]):
-        return found
-    rest = iter(found[0])
-    return ["".join(next(rest) for _ in range(width)) for width in widths]
+    year_digits = _FULL_YEAR_DIGITS if len(found[0]) in (6, 8) else 2
+    pattern = "".join(rf"(\d{{{year_digits if letter == 'y' else 2}}})" for letter in order)
+    parts = re.fullmatch(pattern, found[0])
+    return list(parts.groups()) if parts else found
 
 
-def _time(text: str, form: str) -> str:
+def _time(text: str, form: str, _language: str) -> str:
     if (match := _MINUTES.fullmatch(text)) is not None:
         return en.speakable(f"{match[1]}m {match[2]}s" if match[2] else f"{match[1]} min")
     if form.startswith("hms") and (match := _MILITARY.fullmatch(text)) is not None:
         return en.speakable(f"{match[1]}:{match[2]}")
     return ""
+
+
+_READINGS: Final[dict[tuple[str, str], Callable[[str, str, str], str]]] = {
+    ("characters", _ANY): _characters, ("digits", _ANY): _digits, ("telephone", "en"): _english_telephone,
+    ("telephone", "zh"): _chinese_telephone, ("telephone", _ANY): _digits, ("cardinal", "en"): _cardinal,
+    ("ordinal", _ANY): _ordinal, ("fraction", "en"): _fraction, ("currency", "en"): _currency, ("date", "en"): _date,
+    ("date", "zh"): _date, ("time", "en"): _time,
+}  # fmt: skip
+"""By the reading and the rules: what takes the text, its format and its language."""

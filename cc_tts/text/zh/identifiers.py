@@ -25,11 +25,14 @@ _PHONE_NUMBERS = (
 _NAMES = (
     "卡号|卡號|账号|帐号|賬號|帳號|账户|帳戶|户号|单号|單號|订单|訂單|编号|編號|验证码|驗證碼|密码|密碼|尾号|尾號|工号|工號|"
     "动态码|動態碼|短信码|口令|会员号|會員號|流水号|取件码|邮编|郵編|身份证|身份證|证件号|号码|號碼|电话|電話|手机|手機|热线|熱線|"
-    "[Tt]el\\.?|TEL|拨打|撥打|致电|致電|分机|分機|房间号|航班|车牌"
+    "[Tt]el\\.?|TEL|拨打|撥打|致电|致電|分机|分機|房间号|航班|车牌|内线|短号|专线|总机|传真|尾数|区号|学号|工单|排队号|桌号|座位号|班次|"
+    "批号|代码|编码|激活码|提取码|邀请码|兑换码|优惠码|券码|授权码|校验码|核销码|识别码|安全码|取餐号|取票号|诊室|病房|包间|会议室|序列号|"
+    "病历号|就诊号|住院号|合同号|保单号|保单|工牌|牌号|户名|证号|税号|"
+    "(?:末|后|後|前|首)(?:[二三四五六七八九两]|[2-9])位(?:数字|數字|数|號碼|号码)?"
 )
 _NAMED = (
-    rf"((?:{_NAMES})(?:(?:号码|号|码)?[：: ]{{0,2}}(?:是|为|為)?[：: ]{{0,2}}|尾号为?))"
-    r"(\d{3,40}(?:[ -]\d{2,20}){0,5})(?![\d.,%％:/])"
+    rf"((?:{_NAMES})(?:(?:号码|号|码)?[：: ]{{0,2}}(?:分别)?(?:是|为|為)?[：: ]{{0,2}}|尾号为?))"
+    r"(\d{3,40}(?:[ -]\d{2,20}){0,5}(?:[、和与或及]\d{3,20}){0,4})(?![\d.,%％:/元块个件份笔单张条人名次])"
 )
 _COUNTED = "元块圆万亿千百个人次天年月日号楼分秒点度吨米克件只台辆套名位条张页字公%％℃°倍斤两升岁种家份"
 _LETTERS_AND_DIGITS = (
@@ -50,6 +53,10 @@ def say_digits(written: str) -> str:
 def _grouped(run: str) -> str:
     groups = [run] if len(run) < _LONG else digit_groups(run, _PHONE_GROUPS)
     return "，".join(groups).translate(AS_NAME)
+
+
+def _named(match: re.Match[str]) -> str:
+    return match[1] + re.sub(r"[\d -]+", lambda value: say_digits(value.group()), match[2])
 
 
 def _each_digit(match: re.Match[str]) -> str:
@@ -86,12 +93,16 @@ say_identifiers = rewriter(
     (r"(?a)(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _with_signs),  # *#06#
     *((rf"(?<![\dA-Za-z.+-])(?:{number}){_EXTENSION}", _telephone) for number in _PHONE_NUMBERS),
     (r"(?:编号|編號)?(?<![A-Za-z])N[oO]\.\s?(?=\d)", "编号"),
-    (_NAMED, lambda match: match[1] + say_digits(match[2])),
+    (_NAMED, _named),
     (r"(?a)\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+){1,9}(?![\w@])", _with_signs),
     (r"(?a)(?:(?<=微信)|(?<=微信号)|(?<=账号)|(?<=用户名)|(?<=ID))[：: ]?[A-Za-z]+\d+(?!\w)", _with_signs),
     (r"(?<![A-Za-z0-9.-])[A-Z]{1,2}0\d{1,2}(?![A-Za-z0-9.-])", _with_signs),  # A02, of a queue
+    (
+        r"((?:短信|编辑|发送|回复)[“\"‘]?)(\d{3,6})(?=[”\"’]?(?:到|至|发送))",
+        lambda match: match[1] + say_digits(match[2]),
+    ),
     (  # of a service that is dialled or sent to
-        r"((?<=[打转])|发送[^，。]{1,8}到)(\d{4,6})(?![\d.,%％:/年月日号元块点个位楼层室人])",
+        r"((?<=[打转])|(?:发送|短信|发)[^，。]{0,8}[到至])(\d{4,6})(?![\d.,%％:/年月日号元块点个位楼层室人])",
         lambda match: match[1] + say_digits(match[2]),
     ),
     (r"(?:(?<=[^A-Za-z][A-Z]{2} )|(?<=^[A-Z]{2} ))\d{3,4}(?![\d.,%％元块A-Za-z])", _each_digit),  # a flight

@@ -2,6 +2,8 @@
 
 import re
 
+from cc_tts.text.substitution import rewriter
+
 AS_QUANTITY = str.maketrans("0123456789", "零一二三四五六七八九")
 """For :meth:`str.translate`: digits one by one, of years, decimals and rooms."""
 AS_NAME = str.maketrans("0123456789", "零幺二三四五六七八九")
@@ -16,6 +18,7 @@ _PLAIN = re.compile(
     rf"(?P<amount>{_AMOUNT})(?![\d.%％:])"
 )
 """2 alone may be 两, years and 80后 are read by their digits, 11.11 may be a day, and 110 is a telephone number."""
+_tidied = rewriter(("零+(?=万|$)", ""), ("零+", "零"), ("^一(?=十)", ""), ("^二(?=[百千万])", "两"))
 _ONLY_WORDS_AND_NUMBERS = re.compile(
     r"(?:[\d.:%％\u4e00-\u9fff ]|(?<![\d.:%％])(?<![\d.%％] )[A-Za-z](?! ?[\d.:%％]))*"
 )
@@ -31,30 +34,26 @@ def say_plain_numbers(clause: str) -> str | None:
 
 def _plain(match: re.Match[str]) -> str:
     if match["hour"]:
-        hour = "两" if match["hour"] == "2" else cardinal(match["hour"])
-        minute = f"{'零' if match['minute'] < '10' else ''}{cardinal(match['minute'].lstrip('0'))}分"
-        return f"{hour}点{minute if match['minute'] != '00' else ''}"
+        return _time(match["hour"], match["minute"])
     whole, _, fraction = (match["percent"] or match["amount"]).partition(".")
     said = cardinal(whole) if whole != "2" else "二"
     said = f"{said}点{fraction.translate(AS_QUANTITY)}" if fraction else said
     return f"百分之{said}" if match["percent"] else said
 
 
+def _time(hour: str, minute: str) -> str:
+    said = f"{'两' if hour == '2' else cardinal(hour)}点"
+    if minute == "00":
+        return said
+    return f"{said}零{minute[1].translate(AS_QUANTITY)}分" if minute[0] == "0" else f"{said}{cardinal(minute)}分"
+
+
 def cardinal(run: str) -> str:
     """``12345`` as 一万二千三百四十五; up to eight digits."""
-    high, low = run[:-4], run[-4:].lstrip("0")
-    said = f"{_up_to_four(high)}万" if high else ""
-    said += "零" if high and 0 < len(low) < 4 else ""  # noqa: PLR2004 - thousands are missing
-    said += _up_to_four(low) if low or not high else ""
-    said = said.removeprefix("一") if said.startswith("一十") else said
-    return f"两{said[1:]}" if said[0] == "二" and said[1:2] in ("百", "千", "万") else said
+    high = f"{_with_powers(run[:-4])}万" if run[:-4] else ""
+    return _tidied(high + _with_powers(run[-4:])) or "零"
 
 
-def _up_to_four(run: str) -> str:
-    said = ""
-    for power, digit in zip(range(len(run) - 1, -1, -1), run, strict=True):
-        if digit != "0":
-            said += digit.translate(AS_QUANTITY) + _POWERS[power]
-        elif not said.endswith("零"):
-            said += "零"
-    return said.rstrip("零") or "零"
+def _with_powers(run: str) -> str:
+    digits = zip(run, _POWERS[len(run) - 1 :: -1], strict=True)
+    return "".join(f"{digit.translate(AS_QUANTITY)}{power}" if digit != "0" else "零" for digit, power in digits)

@@ -3,7 +3,7 @@
 import re
 
 from cc_tts.text.substitution import rewriter
-from cc_tts.text.zh.numbers import AS_QUANTITY
+from cc_tts.text.zh.numbers import AS_QUANTITY, cardinal
 
 _TRADITIONAL = re.compile("[個張筆條間臺輛層單號樓萬億員訂餘額請們這開關]")
 _DASH = "[-~～〜–—]"
@@ -27,38 +27,59 @@ _MONTH_DAY_BEFORE = (
     r"(?P<before>(?<![\d/])|(?<=[周週期拜][一二三四五六日天])[(（]?)(?P<month>\d{1,2})/(?P<day>\d{1,2})"
     r"(?=(?:之?前|后|後|起)(?!\w*分之)|[)）])"
 )
+_OF_YEAR = "(?:财年|財年|财政年度|学年|學年|年度|赛季|賽季|年(?![薪利费費龄齡]))"
 _WEEKDAYS = rf"((?:周|週|星期|礼拜|禮拜)[一二三四五六日天])\s?{_DASH}\s?(?=(?:周|週|星期|礼拜|禮拜)?[一二三四五六日天])"
 _PART_OF_DAY = "(?:凌晨|早上|上午|中午|下午|傍晚|晚上|次日|当天|當天)"
 _MEASURED = "(?:(?<=[\\d%％元块塊点點时時分日号號月年岁歲万萬亿億千百折℃])|(?<=\\d度))"
 _RANGE = rf"{_MEASURED}\s?{_DASH}\s?(?={_PART_OF_DAY}?[¥￥$€£]?\d)"
 
+_NO_RANGE_BEFORE = re.compile(r"[A-Za-z\d]-\d+$|[A-Za-z]\d*$|\d{5,}$|(?<![\d:：])0\d+$")
+_NO_RANGE_AFTER = re.compile(r"\d+-\d|\d{5,}")
+_YEAR_BEFORE = re.compile(r"(?<!\d)(?:19|20)\d\d$")
+_MONTH_AFTER = re.compile(r"(?:0[1-9]|1[0-2])(?!\d)")
+_PERCENTAGE_AFTER = re.compile(r"\d{1,6}(?:\.\d{1,6})?[%％]")
+
 _SUMS = {
     "¥": "元", "￥": "元", "$": "美元", "US$": "美元", "€": "欧元", "£": "英镑", "HK$": "港元", "NT$": "新台币",
     "A$": "澳元", "AU$": "澳元", "C$": "加元", "CA$": "加元", "S$": "新加坡元", "JP¥": "日元", "₩": "韩元", "₹": "卢比",
+    "₽": "卢布", "฿": "泰铢", "NZ$": "新西兰元", "₫": "越南盾", "MOP$": "澳门元",
 }  # fmt: skip
 _SIGN = "|".join(re.escape(sign) for sign in sorted(_SUMS, key=len, reverse=True))
 _SUM = (
     rf"(?P<minus>(?<![\w)\d])[-−])?(?<![A-Za-z])(?P<sign>{_SIGN})\s?(?P<minus_inside>[-−])?(?P<amount>\d[\d,]*"
     rf"(?:\.\d+)?)\s?(?P<scale>万亿|萬億|千万|千萬|百万|百萬|[万萬亿億千百])?"
+    r"(?:人民币|元|美元|港元|港币|欧元|英镑|日元)?"
+)
+_SUM_RANGE = (
+    rf"(?<![A-Za-z])(?P<sign>{_SIGN})\s?(?P<low>\d[\d,]*(?:\.\d+)?)\s?(?:{_DASH}|到|至)\s?(?P<high>\d[\d,]*(?:\.\d+)?)"
+    r"(?![\d.,])(?P<scale>[万萬亿億千百])?(?:元|美元)?"
 )
 _MASK = (
-    r"(?:(?P<head>(?<![\d.])\d{2,6})[ -]?)?(?:[*•·]{2,19}|(?<![A-Za-z])[xX]{3,19})(?:[ -]?[*•·xX]{2,19}){0,4}"
+    r"(?:(?P<head>(?<![\d.])\d{2,6})[ -]?)?(?:[*•·]{2,80}+|(?<![A-Za-z])[xX]{3,19}+)(?:[ -]?[*•·xX]{2,19}+){0,4}+"
     r"[ -]?(?P<digits>\d{2,6})(?!\d)|\*(?P<tail>\d{4})(?!\d)"
+)
+_EMERGENCY_NUMBER = (
+    r"(?<![\d.:：/-])(?<![打拨撥按叫])(?<!拨打)1(?:1[0-249]|2[02])(?=，\d|[\u4e00-\u9fff](?<!是))(?!报警|報警|急救|火警|电话|电話"
+    r"|热线|台|查询|举报|求助|或|和|、|专线|平台|指挥|接警|救护|转|為|为)"
 )
 _DIGITS_BEFORE = tuple("0123456789零幺二三四五六七八九")
 _MIN_CODE_DIGITS = 3
-_ROOM = r"(?<![\d.-])\d{3,4}(?=室|房(?!间数|價|价))|(?<=房间|单元|單元|\d[层層])\d{3,4}(?!\d)"
+_ROOM = (
+    r"(?<![\d.-])\d{3,4}(?=[号號]?(?:室|房(?!间数|價|价)|病房|诊室|診室|会议室|會議室|教室|办公室|包间|包厢|床(?![单单位])))"
+    r"|(?<=房间|单元|單元|[号號][楼樓]|\d[层層])\d{3,4}(?![\d元人个米户家])|(?<=[栋棟座幢])\d{3,4}(?![\d元人个米户家])"
+)
 _HOUSE_PARTS = r"(?<![\d.-])\d{1,3}-\d{1,3}-\d{3,4}(?=室|房|$|[，。、,\s])"
 _NAMED_TWO = (
     r"(?<![\d.,:/A-Za-z-])2(?=\s?(?:日|号|號|月(?!票)|楼|樓|单元|單元|栋|棟|室|班|路|线|線|级|級|年级|年級|期"
-    r"|车间|車間|折|等|手|维|維|进制|维碼|维码|分之|代|环|環))"
+    r"|季度|档|檔|车间|車間|折|等|手|维|維|进制|维碼|维码|分之|代|环|環))"
 )
-_COUNTED_TWO = (
-    r"(?<![\d.,:/A-Za-z第-])(?<!分之)2(?=\s?(?:个|個|台|臺|次|位|天|年|周|週|小时|小時|分钟|分鐘|秒|元|块|塊|万|萬|千|亿"
+_COUNTED = (
+    r"(?:\s?(?:轮|輪|圈|桌|回|碗|壶|袋|罐|桶|束|棵|根|成|个|個|台|臺|次|位|天|年|周|週|小时|小時|分钟|分鐘|秒|元|块|塊|万|萬|千|亿"
     r"|億|百|条|條|张|張|笔|筆|件|份|只|隻|辆|輛|套|名|本|家|间|間|"
     r"双|雙|对|對|瓶|杯|盒|包|箱|种|種|项|項|步|部|支|把|片|颗|顆|首|段|米|公里|斤|公斤|吨|噸|升|倍|人|岁|歲|晚"
     r"|层|層|户|戶|页|頁|行|口|点|點|封|通|枚|届|屆|组|組|座|场|場|句|遍|趟|顿|頓|门|門|款|类|類|批|克))"
 )
+_COUNTED_TWO = rf"(?<![\d.,:/A-Za-z第-])(?<!分之)2(?={_COUNTED})"
 
 
 def _digits(match: re.Match[str]) -> str:
@@ -74,6 +95,12 @@ def _masked(match: re.Match[str]) -> str:
 def _letters_and_number(match: re.Match[str]) -> str:
     number = match[2]
     return f"{match[1]}杠{number if len(number) < _MIN_CODE_DIGITS else number.translate(AS_QUANTITY)}"
+
+
+def _house_parts(match: re.Match[str]) -> str:
+    """``12-3-502`` as 十二杠三杠五零二."""
+    building, part, room = match.group().split("-")
+    return f"{building}杠{part}杠{room.translate(AS_QUANTITY)}"
 
 
 def _padded_date(match: re.Match[str]) -> str:
@@ -116,17 +143,20 @@ def _sum(match: re.Match[str]) -> str:
     return f"{minus}{amount}{match['scale'] or ''}{_SUMS[match['sign']]}"
 
 
+def _sum_range(match: re.Match[str]) -> str:
+    """``¥100-200`` as 一百到两百元."""
+    return f"{match['low']}到{match['high']}{match['scale'] or ''}{_SUMS[match['sign']]}".replace(",", "")
+
+
 def _range(match: re.Match[str]) -> str:
     """A dash between two numbers joins them, unless they are parts of a date, of a code or of a telephone number."""
     before = match.string[max(0, match.start() - 16) : match.start()]
     after = match.string[match.end() : match.end() + 16]
-    in_code = re.search(r"[A-Za-z\d]-\d+$|[A-Za-z]\d*$", before) or re.match(r"\d+-\d", after)
-    long_run = re.search(r"\d{5,}$", before) or re.match(r"\d{5,}", after)
-    leading_zero = re.search(r"(?<![\d:：])0\d+$", before)
-    year_month = re.search(r"(?<!\d)(?:19|20)\d\d$", before) and re.match(r"(?:0[1-9]|1[0-2])(?!\d)", after)
-    if in_code or long_run or leading_zero or year_month:
+    if _NO_RANGE_BEFORE.search(before) or _NO_RANGE_AFTER.match(after):
         return match.group()
-    return "%到" if before[-1:].isdigit() and re.match(r"\d{1,6}(?:\.\d{1,6})?[%％]", after) else "到"
+    if _YEAR_BEFORE.search(before) and _MONTH_AFTER.match(after):
+        return match.group()
+    return "%到" if before[-1:].isdigit() and _PERCENTAGE_AFTER.match(after) else "到"
 
 
 prepare_quantities = rewriter(
@@ -156,26 +186,41 @@ prepare_quantities = rewriter(
     (_MONTH_DAY, _month_day),
     (_MONTH_DAY_BEFORE, _month_day),
     (
-        rf"(?<!\d)((?:1[5-9]|20)\d\d)\s?{_DASH}\s?(?=(?:1[5-9]|20)\d\d年)",
+        rf"(?<!\d)((?:1[5-9]|20)?\d\d)\s?{_DASH}\s?(?=(?:1[5-9]|20)?\d\d{_OF_YEAR})",
         lambda match: f"{match[1].translate(AS_QUANTITY)}到",
     ),
-    (r"(?<![\d.,])(?:1[5-9]\d\d|2[01]\d\d)(?=年(?!薪|利|费|費))", _digits),
+    (rf"(?<![\d.,])(?:1[5-9]\d\d|2[01]\d\d)(?=年(?!薪|利|费|費)|{_OF_YEAR})|(?<!\d)\d\d(?=年度)", _digits),
+    (r"(?<!\d)(?:[012]\d|9\d)(?=年(?:1[0-2]|0?[1-9])月)", _digits),
+    (r"(?<![\d:：])0?0[:：]00(?![\d:：])", "零点"),
     (r"(?<![\d:：])0?0[:：]([0-5]\d)(?![\d:：])", r"零点\1分"),
     (r"(?<![\dA-Za-z])(\d{1,3})\s?h\s?(\d{1,2})\s?m(?:in)?(?![A-Za-z])", r"\1小时\2分钟"),
     (r"(?<![\d.:：/-])0(?=\d[月日号號时時点點])", ""),
+    (_SUM_RANGE, _sum_range),
     (_SUM, _sum),
+    (r"(?<=\d)\.00(?=[%％元块]|美元|港元|欧元|英镑|人民币)", ""),
+    (r"(?<=\d)[wW](?=\+|元|用户|粉丝)|(?<=\d)w(?![A-Za-z\d])", "万"),
+    (r"(?<=\d)[kK](?=元|\+|月薪)|(?<=\d)k(?=[，。、]|$)", "千"),
     ("元/分钟", "元每分钟"),  # wetext takes 分 alone for the unit
     (r"(?<![\d.])(\d+(?:\.\d+)?)‰", r"千分之\1"),
-    (_HOUSE_PARTS, lambda match: match.group().replace("-", "杠").translate(AS_QUANTITY)),
+    (_HOUSE_PARTS, _house_parts),
+    (r"(?<=\d)#(?=[楼樓栋棟院门門柜窗机座])", "号"),
+    (r"(?<![\dA-Za-z./])(\d{1,2})/?F(?![A-Za-z\d/座])", r"\1楼"),
+    (r"(?<![\d.])\d{3}(?=路(?![口段程]))", _digits),
     (r"(?<=[路街巷弄道])(\d{1,4})-(?=\d{1,3}号)", r"\1杠"),
     (_ROOM, _digits),
     (r"(?<![A-Za-z0-9-])([A-Za-z]{1,3})-(\d{1,12})(?![\dA-Za-z.-])", _letters_and_number),
     (_WEEKDAYS, r"\1到"),
     (_RANGE, _range),
+    (r"(?<![\d.,:：/-])0\d+(?![\d.:：/])", _digits),
     (r"[<＜]\s?(?=[¥￥$]?\d)", "小于"),
     (r"[>＞]\s?(?=[¥￥$]?\d)", "大于"),
     (r"(?a)(?<![\w)）])[-−](?=\d)", "负"),
-    (r"(?<=血压)([：:为是]?\s?\d{2,3})/(?=\d{2,3})", r"\1，"),
+    (r"(?<=血压)([：:为是]?\s?\d{2,3})/(?=\d{2,3})|(?<!\d)(\d{2,3})/(?=\d{2,3}\s?mmHg)", r"\1\2，"),
+    (_EMERGENCY_NUMBER, lambda match: cardinal(match.group())),
+    (r"(?<=\d)\s?m(\d\d)(?![\dA-Za-z])", lambda match: f"米{match[1].translate(AS_QUANTITY)}"),
+    (r"(?<![\d.A-Za-z])\d{3,4}(?=[Pp](?![A-Za-z]))", _digits),
+    (r"(?<=[\d米寸])\s?[*xX×]\s?(?=\d)", "乘"),
+    (r"(?<=[A-Za-z])\.(?=\d)", ""),
     (r"\d{3,6}(?=号(?:客服|坐席|话务员|专员|接线员|工作人员|技师|师傅))", _digits),
     (r"(?<![\d/.])(\d{1,3}\.\d{1,2})/(\d{1,3})(?![\d/.])", r"\1分，满分\2分"),
     (
@@ -183,7 +228,13 @@ prepare_quantities = rewriter(
         lambda match: f"{match[2]}分之{'二' if match[1] == '2' else match[1]}",
     ),
     (r"(?<=\d)\s?g(?![A-Za-z/])", "克"),
-    (r"(?<=第)2(?![\d.])|(?<=[楼樓下院元])2(?=[层層门門])", "二"),
+    (r"(?<!\d)2(?=室\d[厅廳])|(?<=室)2(?=[厅廳])|(?<=[厅廳])2(?=[卫衛])|(?<=[分共])2(?=期)", "两"),
+    (rf"(?<![\d.,:/-])2(?=[到至]\d{{1,2}}{_COUNTED})", "两"),
+    (r"(?<=负)2\s?(?:℃|°C)", "二摄氏度"),
+    (
+        r"(?<=零下)2(?![\d.])|(?<=负)2(?=度)|(?<=第)2(?![\d.])|(?<=[楼樓下院元座于在到去])2(?=[层層门門])|(?<!\d)2(?=[合选選比]\d)",
+        "二",
+    ),
     (_NAMED_TWO, "二"),
     (r"(?<=[A-Za-z])2(?=[\u4e00-\u9fff])", "二"),
     (_COUNTED_TWO, lambda match: "兩" if _TRADITIONAL.search(match.string) else "两"),

@@ -15,10 +15,11 @@ from cc_tts.text.characters import digits_to_ascii, one_line
 from cc_tts.text.substitution import rewriter
 from cc_tts.text.web_addresses import say_addresses
 from cc_tts.text.zh.identifiers import say_digits, say_identifiers
-from cc_tts.text.zh.numbers import AS_QUANTITY, say_plain_numbers
+from cc_tts.text.zh.numbers import AS_QUANTITY, cardinal, say_plain_numbers
 from cc_tts.text.zh.quantities import prepare_quantities
 
 _MAX_CLAUSE_CHARS = 64
+_NUM_IP_PARTS = 4
 _WETEXT_LOCK = threading.Lock()
 ADDRESS_SIGNS = {
     "@": "艾特", ".": "点", "-": "杠", "_": "下划线", "+": "加", "/": "斜杠", "?": "问号", "=": "等于", "&": "和",
@@ -33,12 +34,13 @@ _SQUARED_AND_CUBED = {
 _UNITS = {
     "mAh": "毫安时", "kWh": "千瓦时", "kW": "千瓦", "MHz": "兆赫兹", "GHz": "吉赫兹", "kHz": "千赫兹", "Hz": "赫兹",
     "Mbps": "兆比特每秒", "Gbps": "吉比特每秒", "MB": "兆", "GB": "G", "mph": "英里每小时", "V": "伏", "W": "瓦",
-    "min": "分钟", "°F": "华氏度",
+    "min": "分钟", "°F": "华氏度", "mmHg": "毫米汞柱", "mmol/L": "毫摩尔每升", "mg/L": "毫克每升", "mL": "毫升",
+    "ML": "毫升", "t": "吨", "M": "兆", "Kbps": "千比特每秒", "KB": "K", "rpm": "转每分钟", "dB": "分贝", "cc": "毫升",
 }  # fmt: skip
 _UNIT = rf"(?<=\d)\s?({'|'.join(sorted(_UNITS, key=len, reverse=True))})(?![A-Za-z])"
 _CURRENCIES = {
-    "USD": "美元", "EUR": "欧元", "GBP": "英镑", "JPY": "日元", "CNY": "人民币", "RMB": "元", "HKD": "港元",
-    "HK$": "港元", "US$": "美元",
+    "USD": "美元", "EUR": "欧元", "GBP": "英镑", "JPY": "日元", "CNY": "元", "RMB": "元", "HKD": "港元",
+    "TWD": "新台币", "AUD": "澳元", "CAD": "加元", "SGD": "新加坡元",
 }  # fmt: skip
 _DASH = "[-~～〜–—]"
 _YEAR_MONTH = r"(?!(?:19|20)\d\d-(?:0[1-9]|1[0-2])(?!\d))"
@@ -79,6 +81,13 @@ def _score(match: re.Match[str]) -> str:
     return said if "比" in said and "比" not in match.group() else match.group()
 
 
+def _version(match: re.Match[str]) -> str:
+    """``17.4.1`` as 十七点四点一; an IP address digit by digit."""
+    parts = match.group().split(".")
+    by_digits = len(parts) == _NUM_IP_PARTS or any(len(part) > 2 or part[0] == "0" for part in parts)  # noqa: PLR2004
+    return "点".join(part.translate(AS_QUANTITY) if by_digits else cardinal(part) for part in parts)
+
+
 def _clauses(text: str) -> Iterator[str]:
     """The clauses that wetext reads one at a time: cut at punctuation, too long ones between words."""
     for clause in _CLAUSE.findall(text):
@@ -103,25 +112,25 @@ _folded = rewriter(
     ),
     (r"(?<=\d)\s?(mm²|cm²|km²|m²|cm³|m³)(?![A-Za-z])", lambda match: _SQUARED_AND_CUBED[match[1]]),
 )
+_CURRENCY_SIGNS = {
+    "RMB": "¥", "CNY": "¥", "USD": "US$", "EUR": "€", "GBP": "£", "JPY": "JP¥", "HKD": "HK$", "TWD": "NT$", "AUD": "A$",
+    "CAD": "C$", "SGD": "S$",
+}  # fmt: skip
 _before_quantities = rewriter(
+    (rf"(?<![A-Za-z])({'|'.join(_CURRENCY_SIGNS)})\s?(?=-?\d)", lambda match: _CURRENCY_SIGNS[match[1]]),
     (r"(?a)(?<![\d:：])(\d{1,2}[:：]\d\d)\s?[Aa]\.?[Mm]\b\.?", r"上午\1"),
     (r"(?a)(?<![\d:：])(\d{1,2}[:：]\d\d)\s?[Pp]\.?[Mm]\b\.?", r"下午\1"),
 )
-_sums_and_scores = rewriter(
-    (r"(?<![A-Za-z])(?:RMB\s?(?=\d)|CNY\s?(?=\d[\d,.]*\s?[万萬亿億千]))", "¥"),
+_scores = rewriter(
     (r"[\u4e00-\u9fff]+ ?\d{1,2}[-/]\d{1,2}(?=$|[\s，。！？；,.!?;])", _score),
 )
 _after_quantities = rewriter(
     (r"(?<![\d.,])\d{1,3}(?:,\d{3}){1,5}(?!\d|,\d)", lambda match: match.group().replace(",", "")),
     (r"(?<=\d)：(?=\d)", ":"),
-    (
-        r"(?<![A-Za-z])(USD|EUR|GBP|JPY|HKD|HK\$|US\$)\s?(\d{1,15}(?:\.\d{1,9})?)",
-        lambda match: match[2] + _CURRENCIES[match[1]],
-    ),
-    (r"(?<=\d)\s?(USD|EUR|GBP|JPY|CNY|RMB|HKD)(?![A-Za-z])", lambda match: _CURRENCIES[match[1]]),
+    (rf"(?<=\d)\s?({'|'.join(_CURRENCIES)})(?![A-Za-z])", lambda match: _CURRENCIES[match[1]]),
     (
         r"(?<![\d.])\d{1,6}(?:\.\d{1,6}){2,9}(?![\d.])",
-        lambda match: match.group().replace(".", "点").translate(AS_QUANTITY),
+        _version,
     ),
     (rf"(?<=:\d\d)\s?{_DASH}\s?(?=\d{{1,2}}:\d\d)", "到"),
     (rf"(?a)(?<![\w)])-(?={_DECIMAL}[%％])", "负"),
@@ -134,7 +143,7 @@ _after_quantities = rewriter(
     (r"([井星]号)\s?[号號]", r"\1"),
 )
 _tidy = rewriter(
-    ("(?<=[元块塊])/(?=[\u4e00-\u9fff])", "每"),
+    ("(?<=[元块塊次件个人张台瓶盒斤克吨箱包份条分])/(?=[\u4e00-\u9fff])", "每"),
     (f"[{re.escape(''.join(_SIGNS))}]", lambda match: _SIGNS[match.group()]),
     (r"\s*(?:—+|–+|\s-\s)\s*", "，"),
     (r"(?<![A-Za-z. ])\.|\.(?=\s*$)|\.(?=[\u3400-\u9fff])", "。"),
@@ -149,6 +158,6 @@ def speakable(text: str) -> str:
     """The words of a Chinese text that was cleaned by :func:`cc_tts.text.characters.clean`."""
     text = digits_to_ascii(_folded(text).translate(_SUPERSCRIPTS))
     text = say_addresses(one_line(text.replace("\n", "\n\n"), pause="，"), ADDRESS_SIGNS, say_digits)
-    text = _sums_and_scores(say_identifiers(_before_quantities(text)))
+    text = _scores(say_identifiers(_before_quantities(text)))
     text = _after_quantities(prepare_quantities(text))
     return _tidy("".join(map(_say_quantities, _clauses(text))).translate(AS_QUANTITY))

@@ -31,6 +31,8 @@ _MEDIA_AT: Final = 712
 """In a ``pjmedia_sdp_session``, behind 68 attributes: how many m-lines there are, and where they are."""
 _ENCODING: Final = 1
 """``PJMEDIA_DIR_ENCODING``."""
+_DECODING: Final = 2
+"""``PJMEDIA_DIR_DECODING``."""
 
 OnMessage = Callable[[int], bool]
 """Takes a ``pjsip_rx_data *``; returns whether the message has been dealt with."""
@@ -195,6 +197,11 @@ class CLibrary:
     def pause_stream(self, stream: int, *, paused: bool) -> None:
         """Stop the RTP of a ``pjmedia_stream *``, or start it again; its timestamps go on."""
         (self._stream_pause if paused else self._stream_resume)(stream, _ENCODING)
+
+    def drop_received(self, stream: int) -> None:
+        """Empty the jitter buffer of a ``pjmedia_stream *``: while nobody takes frames out of it it is full of old ones."""
+        self._stream_pause(stream, _DECODING)
+        self._stream_resume(stream, _DECODING)
 
     @property
     def l16_deinit(self) -> int:

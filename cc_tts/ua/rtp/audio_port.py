@@ -14,6 +14,7 @@ import pjsua2 as pj
 from cc_tts.audio import PTIME_MS, AudioFormat
 from cc_tts.clock import NS_PER_MS, Clock
 from cc_tts.media.playout_buffer import PlayoutBuffer
+from cc_tts.ua.rtp.frame_queue import FrameQueue
 from cc_tts.ua.rtp.lateness import TickLateness
 
 LATE_AFTER_NS: Final = 2 * PTIME_MS * NS_PER_MS
@@ -33,9 +34,10 @@ def _know_this_thread() -> None:
 
 
 class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
-    """Gives PJMEDIA the next frame of the leg it is lent to; silence when it is lent to none.
+    """Gives PJMEDIA the next frame of the leg it is lent to; silence when it is lent to none. Keeps what was received and
+    sent while somebody listens.
 
-    Runs on: the media clock's thread (:meth:`onFrameRequested`); the SIP thread (the rest).
+    Runs on: the media clock's thread (:meth:`onFrameRequested`, :meth:`onFrameReceived`); the SIP thread (the rest).
     """
 
     def __init__(self, index: int, audio_format: AudioFormat, clock: Clock, lateness: TickLateness) -> None:
@@ -46,7 +48,11 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
         self._silence = pj.ByteVector(self._silent_bytes)
         self._vector = pj.ByteVector(self._silent_bytes)
         self._copies = hasattr(pj.ByteVector, "assign_from_bytes")
+        self._can_copy_out = hasattr(pj.ByteVector, "copy_to_bytearray")
+        self._received_bytes = bytearray(audio_format.frame_bytes)
         self._buffer: PlayoutBuffer | None = None
+        self._received: FrameQueue | None = None
+        self._sent: FrameQueue | None = None
         self._last_ns = 0
         self.late_frames = 0
         media_format = pj.MediaFormatAudio()
@@ -62,6 +68,18 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
     def take_back(self) -> None:
         """Play silence from the next frame on."""
         self._buffer = None
+        self.listen(received=None, sent=None)
+
+    def listen(self, *, received: FrameQueue | None, sent: FrameQueue | None) -> None:
+        """Keep what is received and what is sent from the next frame on; ``None``: do not."""
+        self._received, self._sent = received, sent
+
+    def keep_time(self, now_ns: int, frame: bytes) -> None:
+        """Stand in for the media clock while no stream does: ``frame`` would have been sent, and nothing was received."""
+        if (sent := self._sent) is not None:
+            sent.add(now_ns, frame)
+        if (received := self._received) is not None:
+            received.add(now_ns, self._silent_bytes)
 
     def expect_a_pause(self) -> None:
         """A new stream begins: the time since the last frame says nothing about the media clock."""
@@ -84,6 +102,8 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
                 self.late_frames += 1
         self._last_ns = now_ns
         data = buffer.read_frame(now_ns)
+        if (sent := self._sent) is not None:
+            sent.add(now_ns, data)
         if data == self._silent_bytes:
             frame.buf = self._silence
         elif self._copies:
@@ -93,7 +113,24 @@ class AudioPort(pj.AudioMediaPort):  # type: ignore[misc]
             frame.buf = pj.ByteVector(data)
 
     def onFrameReceived(self, frame: Any) -> None:
-        """REAL-TIME. Called by PJMEDIA with the caller's audio, which is not used yet."""
+        """REAL-TIME. Called by PJMEDIA with the caller's audio while the call is connected to this port. Lost packets,
+        telephone events and a sender that pauses are silence in it.
+        """
+        received = self._received
+        if received is None or frame.type != pj.PJMEDIA_FRAME_TYPE_AUDIO:
+            return
+        if not hasattr(_clock_thread, "known"):
+            _know_this_thread()
+        vector = frame.buf
+        if vector.size() != len(self._silent_bytes):  # copy_to_bytearray() does not check
+            received.add(self._clock.now_ns(), self._silent_bytes)
+            return
+        if self._can_copy_out:
+            vector.copy_to_bytearray(self._received_bytes)
+            data = bytes(self._received_bytes)
+        else:  # before pjproject 2.16: byte by byte
+            data = bytes(vector)
+        received.add(self._clock.now_ns(), data)
 
 
 class AudioPorts:

@@ -1,5 +1,6 @@
 """The AsyncAPI document is well formed and describes what the server publishes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +11,8 @@ from msgspec import UNSET
 from cc_tts.api import text_stream
 from cc_tts.api.events import asyncapi
 from cc_tts.api.events.stream import QUERY
+from cc_tts.api.media import dialect
+from cc_tts.calls.audio import messages as media
 from cc_tts.calls.ending import Ending
 from cc_tts.calls.events import types
 from cc_tts.calls.events.bus import EventBus
@@ -51,7 +54,11 @@ SAMPLES: tuple[types.EventData, ...] = (
     types.CallTerminated(ending=Ending("rejected", "redirected", 302, ("sip:c@h",)), quality=Quality(mos=4.1)),
     types.SpeakQueued(utterance_id="u", text_chars=3, client_state="s"),
     types.SpeakStarted(utterance_id="u", time_to_first_audio_ms=None, time_to_first_pcm_ms=1.5),
+    types.CallSpeechStarted(speech_id="s", during=None, at_ms=1.5),
+    types.CallSpeechStopped(speech_id="s", duration_ms=400.0),
     types.SpeakMark(utterance_id="u", name="m", played_ms=20),
+    types.SpeakPaused(utterance_id="u", speech_id="s", played_ms=20.0),
+    types.SpeakResumed(utterance_id="u", played_ms=20.0),
     types.SpeakComplete(
         utterance_id="u",
         completion_cause=CompletionCause.BARGE_IN,
@@ -151,7 +158,8 @@ def test_every_reference_leads_somewhere(document: Any) -> None:
 def test_it_names_every_type_of_event(document: Any) -> None:
     names = list(types.EVENTS)
     assert list(document["channels"]["events"]["messages"]) == names
-    assert [name for name in document["components"]["messages"] if not name.startswith("stream.")] == names
+    of_calls = ("stream.", "media.")
+    assert [name for name in document["components"]["messages"] if not name.startswith(of_calls)] == names
     sent = [resolved(document, each["$ref"]) for each in document["operations"]["sendEvents"]["messages"]]
     assert [resolved(document, each["$ref"])["name"] for each in sent] == names
     assert all(resolved(document, each["$ref"])["summary"] for each in sent)
@@ -185,7 +193,6 @@ def test_every_type_has_a_sample() -> None:
 
 
 def test_it_describes_what_a_text_stream_sends_and_takes(document: Any) -> None:
-    described = document["components"]["messages"]
     told: list[msgspec.Struct] = [
         messages.TokensResult(status="full", buffered_chars=4000),
         messages.Paused(),
@@ -199,13 +206,58 @@ def test_it_describes_what_a_text_stream_sends_and_takes(document: Any) -> None:
     ]
     asked = [text_stream.StartUtterance(voice="en-us"), text_stream.Tokens(text="a", id=7), text_stream.Mark(name="m")]
     asked += [text_stream.Flush(), text_stream.Clear(), text_stream.End()]
-    assert {type(each) for each in told} == set(messages.MESSAGES)
-    assert {type(each) for each in asked} == set(text_stream.FRAMES)
-    for each in (*told, *asked):
-        name = f"stream.{type(each).__name__}"
-        sent = msgspec.json.decode(msgspec.json.encode(each))
-        assert sent["type"] == described[name]["name"]
-        validator_of(document, name).validate(sent)
+    check_socket(document, "stream", told, asked, messages.MESSAGES, text_stream.FRAMES)
     channel = document["channels"]["textStream"]["messages"]
     operations = (document["operations"][name]["messages"] for name in ("receiveText", "sendProgress"))
     assert sum(map(len, operations)) == len(channel) == len(told) + len(asked)
+
+
+def test_it_describes_what_a_media_stream_sends_and_takes(document: Any) -> None:
+    told: list[msgspec.Struct] = [
+        media.MediaStart(
+            call_id="c",
+            direction="both",
+            rate=16000,
+            channels=2,
+            frame_ms=20,
+            caller="a",
+            callee="b",
+            headers={},
+            metadata={},
+        ),
+        media.FramesDropped(frames=3),
+        media.MediaDtmf(digit="5", duration_ms=100),
+        media.MediaSpeechStarted(speech_id="s", at_ms=1.0),
+        media.MediaSpeechStopped(speech_id="s", at_ms=2.0),
+        media.MediaPaused(),
+        media.MediaResumed(),
+        media.MediaSpeakStarted(utterance_id="u", time_to_first_audio_ms=None),
+        media.MediaMark(name="m", cleared=True),
+        media.MediaSpeakInterrupted(utterance_id="u", by="clear", played_ms=1.0),
+        media.MediaSpeakComplete(utterance_id="u", completion_cause=CompletionCause.NORMAL, played_ms=1.0),
+        media.MediaError(code="malformed", detail="why"),
+        media.MediaStop(reason="remote_hangup"),
+    ]
+    asked: list[msgspec.Struct] = [dialect.MarkAudio(name="m"), dialect.ClearAudio(), dialect.EndAudio()]
+    check_socket(document, "media", told, asked, media.MESSAGES, dialect.FRAMES)
+    channel = document["channels"]["mediaStream"]["messages"]
+    operations = (document["operations"][name]["messages"] for name in ("receiveAudio", "sendAudio"))
+    assert sum(map(len, operations)) == len(channel) == len(told) + len(asked)
+
+
+def check_socket(
+    document: Any,
+    prefix: str,
+    told: Sequence[msgspec.Struct],
+    asked: Sequence[msgspec.Struct],
+    all_told: Sequence[type[msgspec.Struct]],
+    all_asked: Sequence[type[msgspec.Struct]],
+) -> None:
+    described = document["components"]["messages"]
+    assert {type(each) for each in told} == set(all_told)
+    assert {type(each) for each in asked} == set(all_asked)
+    for each in (*told, *asked):
+        name = f"{prefix}.{type(each).__name__}"
+        sent = msgspec.json.decode(msgspec.json.encode(each))
+        assert sent["type"] == described[name]["name"]
+        validator_of(document, name).validate(sent)

@@ -125,7 +125,7 @@ async def test_a_key_interrupts_what_may_be_interrupted(exchange: Exchange) -> N
     exchange.ua.finished(call.id, third, cut=True)
     causes = [call.utterances[id_].completion_cause for id_ in (first, second, third)]
     assert causes == [CompletionCause.BARGE_IN, None, CompletionCause.BARGE_IN]
-    assert exchange.sample("cctts_barge_in_cut_seconds_sum") == 0.02
+    assert exchange.sample("cctts_barge_in_seconds_sum", by="dtmf") == 0.02
     exchange.ua.digit(call.id)
     assert not call.utterances[second].is_complete
     assert exchange.kinds(call.id).count("call.dtmf") == 2
@@ -139,7 +139,7 @@ async def test_a_prompt_is_interrupted_when_the_key_goes_down_and_not_again_when
     assert exchange.ua.commands("cut") == [(call.id, first)]
     assert "call.dtmf" not in exchange.kinds(call.id)
     exchange.ua.finished(call.id, first, cut=True, at_ns=20_000_007)
-    assert exchange.sample("cctts_barge_in_cut_seconds_sum") == 0.02
+    assert exchange.sample("cctts_barge_in_seconds_sum", by="dtmf") == 0.02
     second = say(call)
     await exchange.settle()
     exchange.ua.digit(call.id, at_ns=7)

@@ -21,6 +21,7 @@ from cc_tts.speech.chunks import SpeechChunk
 from cc_tts.speech.prompt import Content, Prompt, TextContent, ToneContent
 from tests.fakes.fake_engine import FakeSource, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
+from tests.fakes.fake_vad import FakeVad
 
 pytestmark = pytest.mark.unit
 
@@ -43,9 +44,11 @@ class Stage:
             config=CONFIG,
             ua=cast("Any", self.line),
             source=cast("Any", self.source),
+            vad=cast("Any", FakeVad()),
             events=EventBus(self.clock),
             metrics=Metrics(),
             clock=self.clock,
+            dial_back=cast("Any", None),
         )
         self.player = PromptPlayer(
             "c", services, on_complete=self.completed.append, on_marks=lambda _, marks: self.marks.extend(marks)

@@ -449,3 +449,29 @@ async def test_what_is_asserted_of_a_caller_is_told_of_trusted_peers(exchange: E
         (event,) = [event for event in exchange.seen if event.call_id == source and event.type == "call.incoming"]
         assert isinstance(event.data, types.CallIncoming)
         assert (event.data.headers, event.data.uri_parameters) == (headers, parameters)
+
+
+async def test_a_route_with_an_application_rings_until_it_is_connected(exchange: Exchange) -> None:
+    call_id = exchange.ua.incoming("app")
+    ((call, url, dialect, _),) = exchange.dialled
+    assert (call.id, url, dialect) == (call_id, "ws://127.0.0.1:9/call", "cc-tts")
+    assert exchange.ua.commands("ring") == [(call_id, False)]
+    assert exchange.ua.commands("answer") == []
+    call.accept()
+    exchange.ua.established(call_id)
+    await exchange.settle()
+    assert exchange.ua.commands("begin"), "the greeting is spoken first"
+
+
+async def test_an_application_that_cannot_be_reached(exchange: Exchange) -> None:
+    call_id, office = exchange.ua.incoming("app"), exchange.ua.incoming("office-app")
+    (_, _, _, failed), (_, _, dialect, office_failed) = exchange.dialled
+    assert dialect == "twilio"
+    failed()
+    assert exchange.ua.commands("hangup") == [(call_id, 480, "", 0)]
+    assert exchange.registry.call(call_id).local_reason == "media_unreachable"
+    office_failed()
+    assert exchange.ua.commands("answer") == [(office,)]
+    exchange.ua.ended(office)
+    office_failed()
+    assert len(exchange.ua.commands("hangup")) == 1

@@ -49,9 +49,9 @@ def test_a_password_of_digits_stays_text() -> None:
 @pytest.mark.parametrize(
     ("text", "scopes"),
     [
-        ('http.tokens=["secret-one"]', ("read", "call", "admin")),
+        ('http.tokens=["secret-one"]', ("read", "call", "listen", "talk", "admin")),
         ('http.tokens=[{token="secret-one", scopes=["read"]}]', ("read",)),
-        ("http.tokens=secret-one", ("read", "call", "admin")),
+        ("http.tokens=secret-one", ("read", "call", "listen", "talk", "admin")),
     ],
 )
 def test_tokens(text: str, scopes: tuple[str, ...]) -> None:
@@ -97,6 +97,14 @@ def test_a_route_with_dots_in_its_user() -> None:
         ("playout.window_ms=299", "raise playout.window_ms"),
         ("registration.registrar=pbx", "username is empty"),
         ("routes.a.unanswered_greeting=Hi", 'is for answer = "manual"'),
+        ("routes.a.media_url=http://app", "is not a URL of a WebSocket"),
+        ("routes.a.media_url=ws://", "is not a URL of a WebSocket"),
+        ("routes.a.media_url='ws://app:99999/'", "is not a URL of a WebSocket"),
+        ("routes.a.media_url='ws://app/#x'", "is not a URL of a WebSocket"),
+        ("routes.a.media_url='ws://a pp/'", "is not a URL of a WebSocket"),
+        ("routes.a={media_url='ws://app', answer='manual'}", 'leave answer = "now"'),
+        ("routes.a={media_url='ws://app', then='hangup'}", 'leave then = "stay"'),
+        ("routes.a={media_url='ws://app', media_dialect='vonage'}", "media_dialect"),
         ("log.json.deep=1", "log.json"),
     ],
 )
@@ -104,6 +112,11 @@ def test_wrong_values_say_what_is_right(override: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config.load(overrides=[override])
     assert said in caught.value.detail
+
+
+def test_a_clients_audio_can_reach_its_threshold() -> None:
+    with pytest.raises(ConfigError, match=r"media\.start_threshold_ms is above playout\.window_ms"):
+        config.load(overrides=["media.start_threshold_ms=1000", "playout.window_ms=500"])
 
 
 def test_tcp_and_tls_need_a_port_each() -> None:

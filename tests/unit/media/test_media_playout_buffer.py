@@ -8,7 +8,7 @@ import pytest
 
 from cc_tts.audio import AudioFormat
 from cc_tts.clock import NS_PER_MS
-from cc_tts.media.playout_buffer import MAX_QUEUED_UTTERANCES, PlayoutBuffer
+from cc_tts.media.playout_buffer import MAX_QUEUED_UTTERANCES, MAX_STEP_BACK_MS, PlayoutBuffer
 from cc_tts.media.playout_events import (
     PlayoutEvent,
     PlayoutFinished,
@@ -409,6 +409,69 @@ def test_no_click_at_pause_and_resume_and_no_sample_is_lost() -> None:
     assert samples(frames[-1])[: 15 * SAMPLES_PER_MS] == [LOUD] * 15 * SAMPLES_PER_MS
     assert isinstance(events[-1], PlayoutFinished)
     assert (events[-1].played_ms, events[-1].underruns) == (100, 0)
+
+
+def numbered(begin_ms: int, end_ms: int) -> bytes:
+    """Audio that says where it is: each sample is the millisecond, and one more."""
+    return array("h", [1 + ms for ms in range(begin_ms, end_ms) for _ in range(SAMPLES_PER_MS)]).tobytes()
+
+
+def places(frame: bytes) -> list[int]:
+    """The milliseconds in a frame; -1 where it is silent."""
+    return [sample - 1 for sample in samples(frame)[::SAMPLES_PER_MS]]
+
+
+@pytest.mark.parametrize("chunk_ms", [10, 20, 37, 200, 1500])
+@pytest.mark.parametrize(
+    ("from_ms", "goes_on_at_ms"), [(540, 540), (595, 595), (600, 600), (700, 600), (0, 0), (-50, 0)]
+)
+def test_a_prompt_goes_on_with_what_was_played_before(chunk_ms: int, from_ms: int, goes_on_at_ms: int) -> None:
+    buffer, events = new_buffer()
+    buffer.begin("a", 20)
+    for begin_ms in range(0, 1500, chunk_ms):
+        buffer.write("a", numbered(begin_ms, min(begin_ms + chunk_ms, 1500)))
+    buffer.finish("a")
+    for _ in range(30):
+        buffer.read_frame(0)
+    buffer.pause()
+    assert places(buffer.read_frame(0)) == [-1] * 20
+    buffer.resume(restart=("a", from_ms))
+    heard = [place for _ in range(80) for place in places(buffer.read_frame(0))]
+    assert [place for place in heard if place >= 0] == list(range(goes_on_at_ms, 1500))
+    (finished,) = [event for event in events if isinstance(event, PlayoutFinished)]
+    assert (finished.played_ms, finished.underruns) == (1500, 0)
+    if goes_on_at_ms < 600:
+        assert [event.played_ms for event in events if isinstance(event, PlayoutProgress)][6] == goes_on_at_ms
+
+
+def test_a_prompt_goes_back_no_further_than_its_bound() -> None:
+    buffer, _events = new_buffer()
+    buffer.begin("a", 20)
+    buffer.write("a", numbered(0, 1500))
+    for _ in range(60):
+        buffer.read_frame(0)
+    buffer.pause()
+    buffer.read_frame(0)
+    buffer.resume(restart=("a", 0))
+    assert places(buffer.read_frame(0))[0] == 1200 - MAX_STEP_BACK_MS
+
+
+def test_only_the_prompt_that_was_held_goes_back() -> None:
+    buffer, _events = new_buffer()
+    for name in "ab":
+        buffer.begin(name, 20)
+        buffer.write(name, numbered(0, 100))
+        buffer.finish(name)
+    for _ in range(6):
+        buffer.read_frame(0)
+    buffer.pause()
+    buffer.read_frame(0)
+    buffer.resume(restart=("a", 50))
+    assert places(buffer.read_frame(0))[0] == 20
+    buffer.pause()
+    buffer.read_frame(0)
+    buffer.resume()
+    assert places(buffer.read_frame(0))[0] == 40, "what was asked for once is done once"
 
 
 def test_silence_is_always_the_same_object() -> None:

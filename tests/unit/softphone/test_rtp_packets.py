@@ -6,9 +6,9 @@ from cc_tts.softphone.rtp.packets import (
     SAMPLES_PER_PACKET,
     SILENCE,
     Keypress,
+    OutgoingStream,
     RtpError,
     RtpPacket,
-    SilenceStream,
     Source,
     TelephoneEvent,
     event_code,
@@ -170,11 +170,11 @@ def test_jitter_survives_the_timestamp_wrap() -> None:
     assert source.jitter_ticks == pytest.approx(0, abs=1e-6)
 
 
-def stream() -> SilenceStream:
-    return SilenceStream(0, ssrc=1, sequence=65534, timestamp=2**32 - 160)
+def stream() -> OutgoingStream:
+    return OutgoingStream(0, ssrc=1, sequence=65534, timestamp=2**32 - 160)
 
 
-def run(tx: SilenceStream, ticks: int, *, start_ns: int = 0) -> list[RtpPacket]:
+def run(tx: OutgoingStream, ticks: int, *, start_ns: int = 0) -> list[RtpPacket]:
     return [tx.tick(start_ns + n * 20_000_000, event_payload_type=EVENT_PAYLOAD_TYPE)[0] for n in range(ticks)]
 
 
@@ -214,11 +214,29 @@ def test_keys_wait_for_their_instant_and_keep_a_pause() -> None:
 
 
 def test_keys_wait_while_the_far_side_takes_none() -> None:
-    tx = SilenceStream(8, ssrc=1, sequence=0, timestamp=0)
+    tx = OutgoingStream(8, ssrc=1, sequence=0, timestamp=0)
     tx.press(Keypress(1, 40))
-    packet, started = tx.tick(0, event_payload_type=None)
+    packet, started, _ = tx.tick(0, event_payload_type=None)
     assert (packet.payload_type, packet.payload, started) == (8, SILENCE[8], None)
     assert run(tx, 1)[0].payload_type == EVENT_PAYLOAD_TYPE
+
+
+def test_what_is_said_takes_the_place_of_silence() -> None:
+    tx = stream()
+    run(tx, 1)
+    tx.say(b"\x01" * 200)
+    ticked = [tx.tick(0, event_payload_type=EVENT_PAYLOAD_TYPE) for _ in range(3)]
+    assert [each.packet.payload for each in ticked] == [b"\x01" * 160, b"\x01" * 40 + b"\xff" * 120, SILENCE[0]]
+    assert [each.begins_to_say for each in ticked] == [True, False, False]
+    assert [each.packet.timestamp for each in ticked] == [0, 160, 320]
+
+
+def test_what_is_said_later_waits_for_its_time() -> None:
+    tx = stream()
+    tx.say(b"\x01" * 160, after_ms=40)
+    ticked = [tx.tick(0, event_payload_type=EVENT_PAYLOAD_TYPE) for _ in range(4)]
+    assert [each.packet.payload for each in ticked] == [SILENCE[0], SILENCE[0], b"\x01" * 160, SILENCE[0]]
+    assert [each.begins_to_say for each in ticked] == [False, False, True, False]
 
 
 def test_time_passes_while_nothing_is_sent() -> None:

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from cc_tts import wav_file
 from cc_tts.clock import NS_PER_MS
 from cc_tts.softphone.arguments import PASSWORD_VARIABLE, parse
-from cc_tts.softphone.plan import parse_header, parse_key_plan, parse_uri
+from cc_tts.softphone.plan import parse_header, parse_key_plan, parse_uri, read_play
 
 pytestmark = pytest.mark.unit
 
@@ -51,6 +52,38 @@ def test_key_plans(text: str, expected: list[tuple[str, int]]) -> None:
 def test_wrong_key_plans(text: str) -> None:
     with pytest.raises(ValueError, match=r"right (is|are)"):
         parse_key_plan(text)
+
+
+def test_a_file_to_play(tmp_path: Path) -> None:
+    path = tmp_path / "a@b.wav"
+    wav_file.write(path, bytes(320), rate_hz=8000)
+    assert read_play("") == (b"", 0)
+    assert read_play(f"{path}@300ms") == (b"\xff" * 160, 300)
+    assert parse(["sip:a@b", "--play", f"{path}@2.5s"], {}).plan.play == f"{path}@2.5s"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("text.wav", "sox .* makes one"),
+        ("fast.wav", "no WAV file of 8000 Hz"),
+        ("none.wav", "cannot read .*: No such file"),
+        ("fast.wav@soon", "right is FILE or FILE@TIME"),
+        ("fast.wav@601s", "up to 600 s"),
+    ],
+)
+def test_wrong_files_to_play(tmp_path: Path, name: str, message: str) -> None:
+    (tmp_path / "text.wav").write_text("RIFF")
+    wav_file.write(tmp_path / "fast.wav", bytes(320), rate_hz=16_000)
+    with pytest.raises(ValueError, match=message):
+        read_play(str(tmp_path / name))
+
+
+def test_a_file_goes_with_pcmu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wav_file.write(tmp_path / "a.wav", bytes(320), rate_hz=8000)
+    with pytest.raises(SystemExit):
+        parse(["sip:a@b", "--codec", "pcma", "--play", str(tmp_path / "a.wav")], {})
+    assert "with --codec pcmu only" in capsys.readouterr().err
 
 
 def test_headers() -> None:

@@ -31,6 +31,7 @@ from cc_tts.text.chunker import Chunking
 from cc_tts.text.normalizer import Normalizer
 from tests.fakes.fake_engine import FakeChunks, FakeEngine, Step, pcm
 from tests.fakes.fake_line import FakeClock, FakeLine
+from tests.fakes.fake_vad import FakeVad
 
 pytestmark = pytest.mark.unit
 
@@ -633,9 +634,11 @@ async def test_utterances_say_whether_they_were_cached_and_barge_in_knows_the_wo
         config=Config(),
         ua=cast("Any", line),
         source=source,
+        vad=cast("Any", FakeVad()),
         events=EventBus(FakeClock()),
         metrics=desk.metrics,
         clock=FakeClock(),
+        dial_back=cast("Any", None),
     )
     player = PromptPlayer("c", services, on_complete=completed.append, on_marks=lambda *_: None)
     line.listener = player

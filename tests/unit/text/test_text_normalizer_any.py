@@ -65,7 +65,8 @@ HOSTILE = (
     "1", "1,", "(", "1.", "1 ", "a", "a.", "A1", "A-", "1-", "$", "$1", "+1", "code ", "code 1 ", "#", "@", "a@",
     "http://", "/", "1/", "1:", "Dr. ", "1 Elm ", "Nov 1,", "\n", "\n\n", "—", " - ", ", ", "e.g.", "A.", "1/2 ",
     "12:30 ", "1-800-", "4111 ", "  ", "½", "1st", "AB1-", "1°", "1k", "\x00", "😀",
-    "@a_", "a_", "*#1", "*1#", "score a ", "PIN, 1234",
+    "@a_", "a_", "*#1", "*1#", "score a ", "PIN, 1234", "*" * 200 + "a", "8 ft x ", "send a to ", "Mon, ", "M/", "0 12 ",
+    "R$ 1.000 ", "1Z AB", "code a b is ",
 )  # fmt: skip
 
 
@@ -75,7 +76,9 @@ def test_hostile_repeats_come_to_an_end(unit: str) -> None:
     assert len(NORMALIZER.normalize(text, "en")) <= MAX_GROWTH * len(text) + 50
 
 
-@pytest.mark.parametrize("unit", ["1", "1,", "好1", "好", "(", "1-", "\\1", "，", "*#1", "a_", "+1 22 ", "2②"])
+@pytest.mark.parametrize(
+    "unit", ["1", "1,", "好1", "好", "(", "1-", "\\1", "，", "*#1", "a_", "+1 22 ", "2②", "*" * 200 + "a"]
+)
 def test_hostile_repeats_in_chinese_come_to_an_end(unit: str) -> None:
     text = (unit * 5000)[:5000]  # the longest prompt; wetext takes seconds for it
     assert len(NORMALIZER.normalize(text, "zh")) <= MAX_GROWTH * len(text) + 50

@@ -1,0 +1,140 @@
+"""The dialect of Twilio Media Streams (https://www.twilio.com/docs/voice/media-streams/websocket-messages), for applications
+that are written for it: JSON alone, G.711 μ-law at 8 kHz in Base64.
+
+``callSid`` is the id of the call here. What Twilio has no word for is not sent: ``paused``, ``speak.started``, errors. A key
+interrupts nothing: the application gets ``dtmf`` and sends ``clear`` if it should.
+"""
+
+import base64
+import binascii
+import secrets
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from cc_tts.api.media.dialect import ClearAudio, Command, Item, MarkAudio, MarkName
+from cc_tts.audio import PTIME_MS
+from cc_tts.calls.audio.messages import HEARD, FramesDropped, MediaDtmf, MediaMark, MediaMessage, MediaStart, MediaStop
+from cc_tts.errors import MalformedRequest
+from cc_tts.media.g711 import ulaw_decode, ulaw_encode
+from cc_tts.ua.messages import AudioDirection
+
+RATE_HZ: Final = 8000
+ACCOUNT_SID: Final = "AC00000000000000000000000000000000"
+"""There are no accounts here; applications want the field."""
+_TRACKS: Final[dict[AudioDirection, str]] = {"in": "inbound", "out": "outbound"}
+
+
+class _Media(msgspec.Struct):
+    payload: str
+
+
+class _Mark(msgspec.Struct):
+    name: MarkName
+
+
+class _MediaFrame(msgspec.Struct, tag_field="event", tag="media"):
+    media: _Media
+
+
+class _MarkFrame(msgspec.Struct, tag_field="event", tag="mark"):
+    mark: _Mark
+
+
+class _ClearFrame(msgspec.Struct, tag_field="event", tag="clear"):
+    streamSid: Annotated[str, Meta(max_length=128)] = ""  # noqa: N815 - Twilio's name
+
+
+_DECODER: Final = msgspec.json.Decoder(_MediaFrame | _MarkFrame | _ClearFrame)
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class TwilioDialect:
+    """Of one stream. See :class:`cc_tts.api.media.dialect.Dialect`."""
+
+    barge_in_dtmf: bool | None = False
+
+    def __init__(self) -> None:
+        self.rate_hz = RATE_HZ
+        self.interleaves = False
+        self._stream_sid = f"MZ{secrets.token_hex(16)}"
+        self._call_sid = ""
+        self._num_sent = self._num_chunks = 0
+        self._ms: dict[AudioDirection, int] = {}
+        """Of each track, since the start."""
+
+    def encode(self, item: Item) -> list[str | bytes]:
+        """See the contract."""
+        if isinstance(item, tuple):
+            return [self._media(*item)]
+        if isinstance(item, MediaStart):
+            self._call_sid = item.call_id
+            self._ms = dict.fromkeys(HEARD[item.direction], 0)
+            connected = {"event": "connected", "protocol": "Call", "version": "1.0.0"}
+            return [_ENCODER.encode(connected).decode(), self._event("start", self._start(item))]
+        return self._message(item)
+
+    def read_text(self, text: str) -> Command | None:
+        """See the contract."""
+        match _DECODER.decode(text):
+            case _MediaFrame(media=media):
+                try:
+                    return ulaw_decode(base64.b64decode(media.payload, validate=True))
+                except binascii.Error as error:
+                    raise MalformedRequest(f"media.payload: {error}") from None
+            case _MarkFrame(mark=mark):
+                return MarkAudio(name=mark.name)
+        return ClearAudio()
+
+    def read_binary(self, _data: bytes) -> Command | None:
+        """See the contract."""
+        raise MalformedRequest("messages are JSON in text frames")
+
+    def _message(self, message: MediaMessage) -> list[str | bytes]:
+        match message:
+            case MediaDtmf(digit=digit):
+                return [self._event("dtmf", {"track": "inbound_track", "digit": digit})]
+            case MediaMark(name=name):
+                return [self._event("mark", {"name": name})]
+            case MediaStop():
+                return [self._event("stop", {"accountSid": ACCOUNT_SID, "callSid": self._call_sid})]
+            case FramesDropped(frames=frames):
+                for direction in self._ms:
+                    self._ms[direction] += frames // len(self._ms) * PTIME_MS
+        return []
+
+    def _start(self, start: MediaStart) -> dict[str, Any]:
+        return {
+            "accountSid": ACCOUNT_SID,
+            "streamSid": self._stream_sid,
+            "callSid": start.call_id,
+            "tracks": [_TRACKS[each] for each in self._ms],
+            "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": RATE_HZ, "channels": 1},
+            "customParameters": {
+                **start.headers,
+                **start.metadata,
+                "from_number": start.caller,
+                "to_number": start.callee,
+            },
+        }
+
+    def _media(self, direction: AudioDirection, frame: bytes) -> str:
+        self._num_chunks += 1
+        at_ms, self._ms[direction] = self._ms[direction], self._ms[direction] + PTIME_MS
+        payload = base64.b64encode(ulaw_encode(frame)).decode()
+        return self._event(
+            "media",
+            {
+                "track": _TRACKS[direction],
+                "chunk": str(self._num_chunks),
+                "timestamp": str(at_ms),
+                "payload": payload,
+            },
+        )
+
+    def _event(self, event: str, content: dict[str, Any]) -> str:
+        self._num_sent += 1
+        return _ENCODER.encode(
+            {"event": event, "sequenceNumber": str(self._num_sent), event: content, "streamSid": self._stream_sid}
+        ).decode()

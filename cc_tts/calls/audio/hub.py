@@ -1,0 +1,84 @@
+"""Who listens to a call: what the UA process is asked for is the union of what is wanted. Runs on: the event loop."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, get_args
+
+from cc_tts import logs
+from cc_tts.errors import UserAgentUnavailable
+from cc_tts.metrics import Metrics
+from cc_tts.ua import messages
+from cc_tts.ua.client import UaClient
+from cc_tts.ua.messages import AudioDirection
+
+DIRECTIONS: Final[tuple[AudioDirection, ...]] = get_args(AudioDirection)
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AudioBlock:
+    """Whole frames of 20 ms of one direction, at ``rtp.clock_rate_hz``. ``at_ns``: when the media clock handled the first;
+    ``num_dropped``: frames that were lost before it.
+    """
+
+    direction: AudioDirection
+    at_ns: int
+    pcm: bytes
+    num_dropped: int = 0
+
+
+Listener = Callable[[AudioBlock], None]
+"""Takes a block at once; it must not block and must not raise."""
+
+
+class AudioHub:
+    """Of one call. Listeners are called in the order in which they came."""
+
+    def __init__(self, call_id: str, ua: UaClient, metrics: Metrics) -> None:
+        self._call_id = call_id
+        self._ua = ua
+        self._metrics = metrics
+        self._listeners: dict[object, tuple[frozenset[AudioDirection], Listener]] = {}
+        self._asked: tuple[AudioDirection, ...] = ()
+
+    def subscribe(self, directions: tuple[AudioDirection, ...], listener: Listener) -> Callable[[], None]:
+        """Have ``listener`` called with the audio of these directions; returns what ends that, which may be called twice.
+
+        Raises:
+            UserAgentUnavailable: the UA process is not up.
+        """
+        key = object()
+        self._listeners[key] = (frozenset(directions), listener)
+
+        def unsubscribe() -> None:
+            if self._listeners.pop(key, None) is not None:
+                with contextlib.suppress(UserAgentUnavailable):  # it forgets the call with its end
+                    self._ask()
+
+        try:
+            self._ask()
+        except UserAgentUnavailable:
+            del self._listeners[key]
+            raise
+        return unsubscribe
+
+    def deliver(self, audio: messages.CallAudio, pcm: bytes) -> None:
+        """Pass on what the UA process sent."""
+        self._metrics.call_audio_dropped.labels(where="ua").inc(audio.num_dropped)
+        block = AudioBlock(audio.direction, audio.at_ns, pcm, audio.num_dropped)
+        for key, (directions, listener) in tuple(self._listeners.items()):
+            if audio.direction not in directions:
+                continue
+            try:
+                listener(block)
+            except Exception:
+                log.exception("listener_failed", call_id=self._call_id)
+                self._listeners.pop(key, None)
+
+    def _ask(self) -> None:
+        wanted = tuple(each for each in DIRECTIONS if any(each in those for those, _ in self._listeners.values()))
+        if wanted != self._asked:
+            self._ua.send(messages.SetListening(self._call_id, wanted))
+            self._asked = wanted

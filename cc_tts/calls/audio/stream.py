@@ -1,0 +1,139 @@
+"""One client of a call's audio: what it listens to, and what it plays.
+
+::
+
+    AudioHub ─▸ FrameShaper (· Interleaver) ─▸ sink.audio          sink.message ◂─ keys, marks, the end
+    client ──▸ Talk ─▸ the call's player
+
+Runs on: the event loop.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+from cc_tts.audio import PTIME_MS
+from cc_tts.calls.audio.frames import FrameShaper, Interleaver
+from cc_tts.calls.audio.hub import AudioBlock
+from cc_tts.calls.audio.messages import (
+    HEARD,
+    MediaDirection,
+    MediaDtmf,
+    MediaMessage,
+    MediaSpeechStarted,
+    MediaSpeechStopped,
+    MediaStart,
+    MediaStop,
+)
+from cc_tts.calls.audio.talk import Talk
+from cc_tts.calls.call_state import CallState
+from cc_tts.clock import ms_between
+from cc_tts.errors import CapacityExceeded, WrongState
+from cc_tts.ua.messages import AudioDirection
+
+if TYPE_CHECKING:
+    from cc_tts.calls.call import Call
+
+
+class MediaSink(Protocol):
+    """Where a stream goes. It must do nothing but queue."""
+
+    def audio(self, direction: AudioDirection, frame: bytes) -> None:
+        """20 ms; of ``both`` interleaved under ``in``, if the stream interleaves."""
+
+    def message(self, message: MediaMessage) -> None:
+        """Anything else."""
+
+    def end(self) -> None:
+        """The call is over; nothing follows."""
+
+
+class MediaStream:
+    """``interleaves``: the two directions of ``both`` are channels of the same frames. ``close`` it when the client is gone.
+
+    Raises:
+        WrongState: the call is over.
+        CapacityExceeded: the call has as many streams as the config allows.
+        UserAgentUnavailable: the UA process is not up.
+    """
+
+    def __init__(
+        self,
+        call: "Call",
+        sink: MediaSink,
+        *,
+        direction: MediaDirection,
+        rate_hz: int,
+        interleaves: bool = True,
+        barge_in_dtmf: bool | None = None,
+    ) -> None:
+        if call.state is CallState.TERMINATED:
+            raise WrongState(f"call {call.id} is over")
+        if len(call.media_streams) >= (limit := call.services.config.media.max_per_call):
+            raise CapacityExceeded(f"{limit} media streams are open on this call: media.max_per_call", retry_after_s=1)
+        self.call = call
+        self._sink = sink
+        heard = HEARD[direction]
+        line_rate_hz = call.services.config.rtp.clock_rate_hz
+        self._shapers = {each: FrameShaper(line_rate_hz, rate_hz) for each in heard}
+        self._begun_ns: int | None = None
+        """When the first frame of the caller was handled."""
+        self._interleaver = Interleaver(rate_hz) if interleaves and len(heard) > 1 else None
+        self.talk: Talk | None = None
+        if direction == "talk":
+            self.talk = Talk(call, rate_hz, send=sink.message, barge_in_dtmf=barge_in_dtmf)
+        sink.message(
+            MediaStart(
+                call_id=call.id,
+                direction=direction,
+                rate=rate_hz,
+                channels=2 if self._interleaver is not None else 1,
+                frame_ms=PTIME_MS,
+                caller=call.caller,
+                callee=call.callee,
+                headers=call.headers,
+                metadata=call.metadata,
+            )
+        )
+        self._unsubscribe = call.audio.subscribe(heard, self._on_audio)
+        call.media_streams.add(self)
+        call.services.metrics.media_streams.inc()
+
+    def close(self, *, clears: bool = False, hangs_up: bool = False) -> None:
+        """The client is gone. What it has sent is played to its end, or dropped if ``clears``; then the call is ended if
+        ``hangs_up``. Safe to call twice.
+        """
+        if self not in self.call.media_streams:
+            return
+        self.call.media_streams.discard(self)
+        self.call.services.metrics.media_streams.dec()
+        self._unsubscribe()
+        if self.talk is not None:
+            if clears:
+                self.talk.clear()
+            self.talk.close(hangs_up=hangs_up)
+
+    def on_key(self, digit: str, duration_ms: int) -> None:
+        """The caller pressed a key."""
+        self._sink.message(MediaDtmf(digit=digit, duration_ms=duration_ms))
+
+    def on_speech(self, speech_id: str, at_ns: int, *, begins: bool) -> None:
+        """The caller began to speak then, or stopped."""
+        if self._begun_ns is None:
+            return
+        kind = MediaSpeechStarted if begins else MediaSpeechStopped
+        at_ms = max(0.0, ms_between(self._begun_ns, at_ns))
+        self._sink.message(kind(speech_id=speech_id, at_ms=round(at_ms, 1)))
+
+    def on_call_ended(self, reason: str) -> None:
+        """The call is over."""
+        self._sink.message(MediaStop(reason=reason))
+        self._sink.end()
+
+    def _on_audio(self, block: AudioBlock) -> None:
+        for at_ns, frame in self._shapers[block.direction].frames(block):
+            if self._begun_ns is None and block.direction == "in":
+                self._begun_ns = at_ns
+            if self._interleaver is None:
+                self._sink.audio(block.direction, frame)
+            else:
+                for pair in self._interleaver.add(block.direction, at_ns, frame):
+                    self._sink.audio("in", pair)

@@ -1,0 +1,174 @@
+"""The audio of one utterance that arrives while it is played: a client appends, the call's player takes.
+
+::
+
+    append · mark · end ──▸ pending ──▸ take ──▸ chunks ──▸ line
+                                └─ nothing there, and the line about to run dry: a chunk that says so, which is no underrun
+                                └─ nothing for idle_end_s: the utterance ends, since it keeps the prompts behind it waiting
+
+The line starts with ``start_ms`` of audio, or with less when no more comes for that long: what a client sends as it is
+spoken comes unevenly, and this much of unevenness is not heard. Runs on: the event loop.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from cc_tts.audio import PTIME_MS, AudioFormat
+from cc_tts.speech.chunks import CHUNK_MS, SpeechChunk
+
+LEAD_S: Final = PTIME_MS / 1000
+"""The line is told so long before it runs dry that nothing more is there."""
+
+
+class GrowingAudio:
+    """PCM at the line's rate, and marks between its samples. ``on_taken`` is called after the reader took something."""
+
+    def __init__(
+        self,
+        audio_format: AudioFormat,
+        *,
+        start_ms: float,
+        idle_end_s: float,
+        on_taken: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.format = audio_format
+        self.start_ms = start_ms
+        self.idle_end_s = idle_end_s
+        self._on_taken = on_taken
+        self._pending: deque[bytes | str] = deque()
+        self._num_bytes = 0
+        self._changed = asyncio.Event()
+        self.has_ended = False
+        self.is_over = False
+        """Everything was taken that ever will be."""
+
+    @property
+    def pending_ms(self) -> float:
+        """Audio that was not taken yet."""
+        return self.format.ms_for_bytes(self._num_bytes)
+
+    def append(self, pcm: bytes) -> None:
+        """More has come."""
+        self._pending.append(pcm)
+        self._num_bytes += len(pcm)
+        self._changed.set()
+
+    def mark(self, name: str) -> None:
+        """Name the place behind what has come so far. Not after the audio :attr:`is_over`."""
+        self._pending.append(name)
+        self._changed.set()
+
+    def end(self) -> None:
+        """No more will come."""
+        self.has_ended = True
+        self._changed.set()
+
+    def forget(self) -> None:
+        """Drop what was not taken."""
+        self._pending.clear()
+        self._num_bytes = 0
+
+    def take(self) -> SpeechChunk | None:
+        """The next chunk, up to the next mark; ``None`` if nothing is there."""
+        marks: list[tuple[float, str]] = []
+        parts: list[bytes] = []
+        left = self.format.bytes_for_ms(CHUNK_MS)
+        while self._pending and left > 0:
+            item = self._pending[0]
+            if isinstance(item, str):
+                if parts:
+                    break
+                marks.append((0.0, item))
+            else:
+                parts.append(item[:left])
+                if len(item) > left:
+                    self._pending[0] = item[left:]
+                    break
+                left -= len(item)
+            self._pending.popleft()
+        if not parts and not marks:
+            return None
+        data = b"".join(parts)
+        self._num_bytes -= len(data)
+        self._on_taken()
+        return SpeechChunk(data, "" if marks else None, marks=tuple(marks))
+
+    async def changed(self, timeout_s: float) -> bool:
+        """Wait for more or for the end; returns whether that came in time."""
+        self._changed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._changed.wait()
+                return True
+        return False
+
+
+class GrowingAudioStream:
+    """A :class:`cc_tts.speech.chunks.ChunkStream`."""
+
+    def __init__(self, audio: GrowingAudio) -> None:
+        self._audio = audio
+        self._loop = asyncio.get_running_loop()
+        self._is_cancelled = False
+        self._told_dry = False
+        self._waiting_since_s: float | None = None
+        """While the line waits for its start threshold: when the first audio came."""
+        self._given_ms = 0.0  # since then
+        self._dry_s = self._loop.time()
+        """When the line will have played what it has, at the earliest."""
+
+    def set_buffered_ms(self, buffered_ms: float) -> None:
+        """See the contract. What the line reports is up to 100 ms old, so this stream counts for itself."""
+
+    async def cancel(self) -> None:
+        """See the contract."""
+        self._is_cancelled = True
+        self._audio.forget()
+
+    async def __aiter__(self) -> AsyncIterator[SpeechChunk]:
+        audio = self._audio
+        while not self._is_cancelled:
+            chunk = audio.take()
+            if chunk is not None:
+                self._count(audio.format.ms_for_bytes(len(chunk.data)))
+                yield chunk
+            elif audio.has_ended:
+                audio.is_over = True
+                return
+            elif self._told_dry:
+                if not await audio.changed(max(0.0, self._dry_s + audio.idle_end_s - self._loop.time())):
+                    audio.end()
+            elif (wait_s := self._next_dry_s - LEAD_S - self._loop.time()) <= 0 or not await audio.changed(wait_s):
+                self._start()
+                self._told_dry = True
+                yield SpeechChunk(b"", awaits_text=True)
+
+    @property
+    def _next_dry_s(self) -> float:
+        if self._waiting_since_s is None:
+            return self._dry_s
+        return self._waiting_since_s + self._audio.start_ms / 1000 + LEAD_S
+
+    def _count(self, given_ms: float) -> None:
+        """Follow what the playout buffer does with a chunk."""
+        if not given_ms:
+            return
+        now_s = self._loop.time()
+        self._told_dry = False
+        if self._waiting_since_s is None and now_s >= self._dry_s:
+            self._waiting_since_s, self._given_ms = now_s, 0.0
+        if self._waiting_since_s is None:
+            self._dry_s += given_ms / 1000
+            return
+        self._given_ms += given_ms
+        if self._given_ms >= self._audio.start_ms:
+            self._start()
+
+    def _start(self) -> None:
+        """The line plays what it has."""
+        if self._waiting_since_s is not None:
+            self._dry_s = self._loop.time() + self._given_ms / 1000
+            self._waiting_since_s = None

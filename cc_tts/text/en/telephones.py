@@ -1,0 +1,106 @@
+"""English telephone numbers, extensions, short codes and keys: "four one five, five five five, …", "star six nine"."""
+
+import re
+
+from cc_tts.text.en.numbers import NOTHING_COUNTED, digit_groups, digits, grouped_digits
+
+_EXTENSION = r"(?:,?\s?(?:[Ee][Xx][Tt]\.?|[Ee]xtension|[Xx])\s?(?P<extension>\d{1,6}))?(?!\w)"
+_BEGINS = r"(?<![\w.-])"
+_NORTH_AMERICAN = r"(?P<number>(?:1[ .-])?(?:\(\d{3}\)[ -]?|\d{3}[ ./-])\d{3}[ .-]\d{4})"
+_ABROAD = r"(?P<number>0(?:11|0)[ -]\d{1,3}(?:[ -]\d{2,5}){2,4})"
+_TRUNK_ZERO = (
+    r"(?<!\d )(?<![A-Z] )(?!\d\d \d\d (?:19|20)\d\d(?!\d))"
+    r"(?P<number>\(0\d{1,4}\)[ -]?\d{2,8}(?:[ -]\d{2,5}){0,3}|0\d{1,4}(?: \d{2,8}){1,4})"
+)
+_DIALLED_GROUPS = r"(?=\d)(?<=\b(?i:call|dial|ring) )(?P<number>\d{1,5}(?:[ -]\d{2,5}){1,4})"
+_SHORT = r"(?![\w-]|[.,:/]\d|\s?%)"
+_NEAR_911 = re.compile(r"\b(?:emergenc|call|dial|911|nine one one)", re.IGNORECASE)
+_KEYS = {"*": "star", "#": "pound"}
+_MIN_TELEPHONE_DIGITS, _MAX_TELEPHONE_DIGITS = 6, 13
+
+
+def each_digit(match: re.Match[str]) -> str:
+    """The match digit by digit."""
+    return digits(match.group())
+
+
+def each_group(match: re.Match[str]) -> str:
+    """The match digit by digit, a pause between its groups."""
+    return digit_groups(match.group())
+
+
+def digits_behind(match: re.Match[str]) -> str:
+    """The second group digit by digit behind the words of the first."""
+    return match[1] + digits(match[2])
+
+
+def _telephone(match: re.Match[str]) -> str:
+    number = match["number"]
+    words = digit_groups(number)
+    if number.startswith("+"):
+        unseparated = number[1:].isdigit()
+        is_north_american = unseparated and number.startswith("+1")
+        words = f"plus {grouped_digits(number[1:]) if is_north_american else words}"
+    if match["extension"]:
+        words = f"{words}, extension {digits(match['extension'])}"
+    return words
+
+
+def _as_long_as_one(match: re.Match[str]) -> str | None:
+    num_digits = sum(character.isdigit() for character in match["number"])
+    return _telephone(match) if _MIN_TELEPHONE_DIGITS <= num_digits <= _MAX_TELEPHONE_DIGITS else None
+
+
+def _dialled(match: re.Match[str]) -> str:
+    """``*#06#`` as "star pound zero six pound"."""
+    return " ".join(_KEYS.get(key) or digits(key) for key in re.findall(r"[*#]|\d+", match.group()))
+
+
+KEY_RULES = (
+    (r"(?<![\w*#])(?:[*#]{1,2}\d{1,12}){1,4}#(?![\w*#])", _dialled),
+    (
+        r"(?i)(?:(?<=press )|(?<=enter )|(?<=dial ))([*#]{2})(?![\w*#])",
+        lambda match: " ".join(_KEYS[key] for key in match[1]),
+    ),
+    (r"(?i) ?\((?:(?<=pound \()|(?<=hash \()|(?<=star \()|(?<=asterisk \()|(?<=sign \())[*#]\)", ""),
+    (r"(?<![\w#*])(\d{1,12})#(?!\w)", lambda match: f"{digit_groups(match[1])} pound"),
+)
+"""Keys that are pressed, and codes with them."""
+TELEPHONE_RULES = (
+    (rf"(?<![\w+])(?P<number>\+(?:[ .()-]{{0,2}}\d){{7,15}}){_EXTENSION}", _telephone),
+    (rf"{_BEGINS}{_ABROAD}{_EXTENSION}(?!-\d)", _telephone),
+    (rf"{_BEGINS}{_NORTH_AMERICAN}{_EXTENSION}(?!-\d)", _telephone),
+    (r"(?<![\w.-])[6-9]\d{4} \d{5}(?![\w-])", each_group),  # of India
+    (r"(?<![\w.,-])(?<!\d )(?:13 \d\d \d\d|1[38]00[ -]\d{2,3}[ -]\d{3,4})(?![\w-]| \d)", each_group),  # of Australia
+    (rf"{_BEGINS}{_TRUNK_ZERO}{_EXTENSION}(?!-\d)", _as_long_as_one),
+    (rf"{_BEGINS}(?P<number>0\d{{2,4}}-\d{{3,4}}[ -]?\d{{3,4}}){_EXTENSION}(?!-\d)", _telephone),
+    (rf"{_BEGINS}(?P<number>\d{{3}}-\d{{4}}){_EXTENSION}(?!-\d)", _telephone),
+    (rf"{_DIALLED_GROUPS}{_EXTENSION}(?!-\d)", _as_long_as_one),
+    (  # 1-800-FLOWERS
+        r"(?<![\w-])1-(\d{3})-((?:[A-Z]{2,10}-)?[A-Z][A-Za-z]{3,9})\b",
+        lambda match: f"one, {digits(match[1])}, {match[2].replace('-', ' ')}",
+    ),
+)
+"""Numbers of a subscriber."""
+SHORT_NUMBER_RULES = (
+    (rf"(?i)\b((?:call|dial|text|ring|dialing|calling|texting)\s)(\d{{3,6}}){_SHORT}{NOTHING_COUNTED}", digits_behind),
+    (r"(?<=\bor )[2-8]11(?=[.,;!?]|\s(?:for|to)\b|$)", each_digit),
+    (r"(?<=, )[2-8]11(?=[.,;!?]|$)", lambda match: each_digit(match) if _NEAR_911.search(match.string) else None),
+    (
+        rf"(?i)\b((?:text|send|reply|message|sms|forward)(?:ing|s)?\s(?:\S{{1,30}}\s){{1,5}}?to:?\s)(\d{{4,6}}){_SHORT}"
+        + NOTHING_COUNTED,
+        digits_behind,
+    ),
+    (
+        rf"(?i)\b((?:texts?|messages?|sms|alerts?)\s(?:\w+\s){{0,2}}from\s)(\d{{5,6}}){_SHORT}{NOTHING_COUNTED}",
+        digits_behind,
+    ),
+    (
+        r"(?i)(?:\bext(?:\.|\b)\s?#?\s?|(?<![\w.,] )(?<!\S)x(?=\d{4}))(\d{1,6})(?!\w)",
+        lambda match: f"extension {digits(match[1])}",
+    ),
+    (r"(?<![\w$£€.,/#-])(911|988)(?![\w%/-]|[.,]\d)", each_digit),
+    (r"(?<![\w*])\*(\d{1,3})(#?)(?![\w*])", lambda match: f"star {digits(match[1])}{' pound' if match[2] else ''}"),
+    (r"(?<![\w#])#(\d{1,3})#(?!\w)", lambda match: f"pound {digits(match[1])} pound"),
+)
+"""Service numbers, short codes, extensions and codes of keys."""

@@ -1,0 +1,46 @@
+"""English flight and train numbers: "Flight U A fifteen forty-nine", "Delta twenty-two oh eight"."""
+
+import re
+
+from cc_tts.text.en.numbers import NOTHING_COUNTED, integer
+from cc_tts.text.en.postal_addresses import house_number, spelled
+
+_NUMBER = rf"(?P<number>\d{{1,4}})(?![\w-]|[.,:/]\d|\s?%){NOTHING_COUNTED}"
+_CARRIER = r"(?:[Ff]lights?|Train|train(?=\s(?:number|no|#))|Amtrak|Acela)"
+_FLIGHT = (
+    rf"\b(?P<carrier>{_CARRIER}\s(?:number\s|[Nn]o\.?\s|#)?)(?:(?P<airline>[A-Z]{{2}}|[A-Z]\d|\d[A-Z])[ -]?)?{_NUMBER}"
+)
+_AIRLINE = "AA|AC|AF|AI|AS|B6|BA|CX|DL|EI|EK|EY|F9|HA|IB|JL|KE|KL|LH|LX|NH|NK|QF|QR|SQ|TK|UA|VS|WN|WS|6E"
+_BY_CODE = rf"(?=[A-Z\d]{{2}}[ -]\d)(?<![\w-])(?P<carrier>)(?P<airline>{_AIRLINE})[ -]{_NUMBER}"
+_BY_NAME = (
+    r"\b(?P<carrier>(?:Delta|United|Southwest|American|JetBlue|Alaska|Spirit|Frontier|Lufthansa|Emirates|Qantas|KLM"
+    rf"|British Airways|Air (?:Canada|France|India)|Ryanair|easyJet)(?: Air(?:lines|ways))?\s)(?P<airline>){_NUMBER}"
+)
+
+
+_SEATS = (
+    r"(?i)(?=\d{1,3}[A-K])(?:(?<=\bseats )|(?<=\bexits )|(?<=\bgates )|(?<=\bunits ))(\d{1,3})([A-K])\s?[-–]\s?"
+    r"(?=\d{1,3}[A-K]\b)"
+)
+
+
+def _flight(match: re.Match[str]) -> str:
+    """``UA 1549`` as "U A fifteen forty-nine"."""
+    number = match["number"]
+    said = f"{spelled(match['airline'])} " if match["airline"] else ""
+    paired = len(number) > 2 and not number.endswith("00") and number[0] != "0"  # noqa: PLR2004
+    carrier = re.sub(r"[Nn]o\.?\s|#", "number ", match["carrier"])
+    return f"{carrier}{said}{house_number(number) if paired else integer(number)}"
+
+
+TRAVEL_RULES = (
+    (_FLIGHT, _flight),
+    (_BY_CODE, _flight),
+    (_BY_NAME, _flight),
+    (  # Boeing 737-800, Airbus A320
+        r"(?<=\bBoeing )(7\d7)(?:-(\d{1,3}))?(?![\w-])",
+        lambda match: house_number(match[1]) + (f" {integer(match[2])}" if match[2] else ""),
+    ),
+    (r"(?<=\bAirbus )A(\d{3})(?![\w-])", lambda match: f"A {house_number(match[1])}"),
+    (_SEATS, r"\1 \2 to "),
+)

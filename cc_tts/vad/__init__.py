@@ -1,0 +1,1 @@
+"""Voice activity detection: when the caller of a leg speaks."""

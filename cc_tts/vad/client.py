@@ -1,0 +1,148 @@
+"""The server's side of the VAD process. Runs on: the event loop."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.clock import Clock
+from cc_tts.config.schema import Config
+from cc_tts.errors import ConfigError, ProcessFailed, Unprocessable
+from cc_tts.processes.channel import Message
+from cc_tts.processes.supervisor import STOPPED, ProcessState, Supervisor, python_child
+from cc_tts.vad.messages import FROM_VAD, Ignore, LegFrames, Listen, SpeechEdge, VadSettings
+from cc_tts.vad.silero import find_model
+from cc_tts.vad.speech import Edge, Listening, SpeechStarted, SpeechStopped
+
+log = logs.get(__name__)
+
+RETRY_S: Final = 10.0
+"""A process that did not start is not tried again before this."""
+
+
+class SpeechNotHeard(Unprocessable, code="speech_not_heard", title="Speech of callers is not heard"):
+    """A prompt is to be interrupted by speech, and the model that hears it is not installed."""
+
+
+@dataclass(slots=True)
+class _Leg:
+    listening: Listening
+    on_edge: Callable[[Edge], None]
+    speaking_since_ns: int | None = None
+
+
+class VadProcess:
+    """One process for all legs, started with the first one that is listened to. If it dies it is started again; speech that
+    it heard has stopped then.
+    """
+
+    def __init__(self, config: Config, *, clock: Clock, on_down: Callable[[], None]) -> None:
+        self._clock = clock
+        self._on_down = on_down
+        self._model_file = config.vad.model_file
+        self._legs: dict[str, _Leg] = {}
+        self._starting: asyncio.Task[None] | None = None
+        self._supervisor = Supervisor(
+            python_child(
+                "vad",
+                "cc_tts.vad",
+                messages=FROM_VAD,
+                settings=VadSettings(log=config.log, vad=config.vad, rate_hz=config.rtp.clock_rate_hz),
+            ),
+            clock=clock,
+            on_message=self._on_message,
+            on_ready=lambda _hello: self._listen_again(),
+            on_down=self._down,
+        )
+
+    def check(self) -> None:
+        """Raise ``SpeechNotHeard`` if the model is not installed."""
+        try:
+            find_model(self._model_file)
+        except ConfigError as error:
+            raise SpeechNotHeard(error.detail) from None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it lives."""
+        return self._supervisor.pid
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether legs are listened to now."""
+        return self._supervisor.state is ProcessState.READY
+
+    async def start(self) -> None:
+        """Start it before it is needed.
+
+        Raises:
+            ProcessFailed: it does not start.
+        """
+        await self._supervisor.start()
+
+    async def stop(self) -> None:
+        """End it."""
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
+        await self._supervisor.stop()
+
+    def listen(self, leg: str, listening: Listening, on_edge: Callable[[Edge], None]) -> None:
+        """Listen to a leg from now on, or go on differently. The edges of its speech go to ``on_edge``."""
+        known = self._legs.get(leg)
+        if known is None:
+            self._legs[leg] = _Leg(listening, on_edge)
+        elif known.listening != listening:
+            known.listening = listening
+        else:
+            return
+        self._send(Listen(leg, listening))
+        if self._supervisor.state is ProcessState.STOPPED and self._starting is None:
+            self._starting = asyncio.create_task(self._start(), name="start vad")
+
+    def push(self, leg: str, at_ns: int, pcm: bytes, *, is_sent: bool) -> None:
+        """Audio of a leg, from ``at_ns`` on. Dropped while the process is not up."""
+        self._send(LegFrames(leg, is_sent, at_ns), pcm)
+
+    def ignore(self, leg: str) -> None:
+        """Listen to a leg no more."""
+        if self._legs.pop(leg, None) is not None:
+            self._send(Ignore(leg))
+
+    async def _start(self) -> None:
+        try:
+            await self._supervisor.start()
+        except ProcessFailed as error:
+            log.error("speech_not_heard", detail=error.detail)
+            await asyncio.sleep(RETRY_S)
+        finally:
+            self._starting = None
+
+    def _send(self, message: Message, payload: bytes = b"") -> None:
+        if self.is_ready:
+            with contextlib.suppress(ProcessFailed):
+                self._supervisor.send(message, payload)
+
+    def _listen_again(self) -> None:
+        for name, leg in self._legs.items():
+            self._send(Listen(name, leg.listening))
+
+    def _on_message(self, message: Message, _payload: bytes) -> None:
+        if isinstance(message, SpeechEdge) and (leg := self._legs.get(message.leg)) is not None:
+            match message.edge:
+                case SpeechStarted(onset_ns=onset_ns):
+                    leg.speaking_since_ns = onset_ns
+                case SpeechStopped():
+                    leg.speaking_since_ns = None
+            leg.on_edge(message.edge)
+
+    def _down(self, reason: str) -> None:
+        now_ns = self._clock.now_ns()
+        for leg in tuple(self._legs.values()):
+            onset_ns, leg.speaking_since_ns = leg.speaking_since_ns, None
+            if onset_ns is not None:
+                leg.on_edge(SpeechStopped(onset_ns, now_ns))
+        if reason != STOPPED:
+            self._on_down()

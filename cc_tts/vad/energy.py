@@ -1,0 +1,103 @@
+"""How loud a caller must be to be listened to: louder than the noise of the line, and than the echo of our own prompt.
+
+::
+
+    received ─▸ level ─▸ noise floor ─▸ floor + 9 dB, −45 dBFS at least, 6 dB more while a prompt plays ─┐
+    sent ─▸ level ─▸ loudest of the last 500 ms, less the echo return loss of the leg (ITU-T G.168) ─────┴─▸ the higher one
+
+The echo return loss is learned of each leg: a telephone that returns nothing of a prompt can be interrupted softly. Nothing
+is subtracted from the audio; this is no echo canceller. Levels are of a window, dB relative to full scale.
+"""
+
+import math
+from collections import deque
+from typing import Final
+
+from cc_tts.clock import NS_PER_MS
+
+SILENCE_DBFS: Final = -100.0
+MIN_LEVEL_DBFS: Final = -45.0
+ABOVE_FLOOR_DB: Final = 9.0
+MAX_FLOOR_DBFS: Final = MIN_LEVEL_DBFS
+"""A louder floor (a tone, music) would hide speech of the same level; what it is then the model tells."""
+SPEAKING_DB: Final = 6.0
+"""Less above the noise while the caller speaks."""
+PLAYING_DB: Final = 6.0
+"""More while a prompt plays."""
+AUDIBLE_DBFS: Final = -50.0
+"""From this level on what we send can come back."""
+ECHO_NS: Final = 500 * NS_PER_MS
+"""The longest delay of an echo."""
+
+MIN_ECHO_RETURN_LOSS_DB: Final = 12.0
+START_ECHO_RETURN_LOSS_DB: Final = 18.0
+"""As long as nothing was learned of a leg."""
+ECHO_MARGIN_DB: Final = 4.0
+_LEARN_WINDOWS: Final = 31
+"""About a second of a prompt."""
+_FLOOR_RISE: Final = 0.02
+_FLOOR_FALL: Final = 0.3
+"""Of the difference to a window's level: up in some seconds, down in some tenths."""
+
+
+def dbfs(mean_square: float) -> float:
+    """The level of a mean square of full scale 1."""
+    return 10 * math.log10(mean_square) if mean_square > 1e-10 else SILENCE_DBFS  # noqa: PLR2004 - −100 dB
+
+
+class EnergyGate:
+    """Of one leg."""
+
+    def __init__(self) -> None:
+        self.floor_dbfs = MAX_FLOOR_DBFS
+        self.echo_return_loss_db = START_ECHO_RETURN_LOSS_DB
+        self._sent: deque[tuple[int, float]] = deque()
+        self._num_learned = 0
+        self._loudest_sent = self._loudest_received = SILENCE_DBFS
+
+    def sent(self, at_ns: int, level_dbfs: float) -> None:
+        """A window of what we send."""
+        self._sent.append((at_ns, level_dbfs))
+        while self._sent[0][0] < at_ns - 2 * ECHO_NS:  # what is received comes later, if at all
+            self._sent.popleft()
+
+    def threshold_dbfs(self, at_ns: int, *, is_speaking: bool = False) -> float:
+        """What a received window must reach to be the caller's, who may be speaking already."""
+        quiet = max(MIN_LEVEL_DBFS, self.floor_dbfs + ABOVE_FLOOR_DB) - SPEAKING_DB * is_speaking
+        loudest = self._loudest_before(at_ns)
+        if loudest < AUDIBLE_DBFS:
+            return quiet
+        return max(quiet + PLAYING_DB, loudest - self.echo_return_loss_db + ECHO_MARGIN_DB)
+
+    def heard(self, at_ns: int, level_dbfs: float, *, is_caller: bool) -> None:
+        """A received window was judged: what is not the caller is noise, and the echo of what we send."""
+        loudest = self._loudest_before(at_ns)
+        if is_caller:
+            self._forget_lesson()
+            return
+        step = _FLOOR_RISE if level_dbfs > self.floor_dbfs else _FLOOR_FALL
+        self.floor_dbfs = min(self.floor_dbfs + step * (level_dbfs - self.floor_dbfs), MAX_FLOOR_DBFS)
+        if loudest >= AUDIBLE_DBFS:
+            self._learn(loudest, level_dbfs)
+
+    def _learn(self, sent_dbfs: float, received_dbfs: float) -> None:
+        """Take the loudest of a second of each: the delay of the echo does not matter then."""
+        self._loudest_sent = max(self._loudest_sent, sent_dbfs)
+        self._loudest_received = max(self._loudest_received, received_dbfs)
+        self._num_learned += 1
+        if self._num_learned >= _LEARN_WINDOWS:
+            loss_db = max(self._loudest_sent - self._loudest_received, MIN_ECHO_RETURN_LOSS_DB)
+            before_db = self.echo_return_loss_db
+            self.echo_return_loss_db = loss_db if loss_db < before_db else (loss_db + before_db) / 2
+            self._forget_lesson()
+
+    def _forget_lesson(self) -> None:
+        self._num_learned = 0
+        self._loudest_sent = self._loudest_received = SILENCE_DBFS
+
+    def _loudest_before(self, at_ns: int) -> float:
+        """The loudest window sent in the last :data:`ECHO_NS` before ``at_ns``."""
+        sent = self._sent
+        while sent and sent[0][0] < at_ns - ECHO_NS:
+            sent.popleft()
+        return max((level for _, level in sent), default=SILENCE_DBFS)

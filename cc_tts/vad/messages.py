@@ -1,0 +1,56 @@
+"""What crosses the boundary between the server process and the VAD process. Instants are CLOCK_MONOTONIC, ns.
+
+::
+
+    server ──▸ Listen · LegFrames · Ignore ──▸ VAD process
+    server ◂── SpeechEdge ◂── VAD process
+"""
+
+from typing import Final
+
+import msgspec
+
+from cc_tts.config.schema import LogConfig, VadConfig
+from cc_tts.processes.channel import Message
+from cc_tts.vad.speech import Edge, Listening
+
+
+class VadSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Written to the child's standard input as JSON."""
+
+    log: LogConfig
+    vad: VadConfig
+    rate_hz: int
+    """Of the audio of every leg."""
+
+
+class Listen(Message, frozen=True):
+    """Listen to a leg from now on, or go on differently."""
+
+    leg: str
+    listening: Listening
+
+
+class Ignore(Message, frozen=True):
+    """Listen to a leg no more."""
+
+    leg: str
+
+
+class LegFrames(Message, frozen=True):
+    """Audio of a leg (the payload) from ``at_ns`` on: what was received, or what we send."""
+
+    leg: str
+    is_sent: bool
+    at_ns: int
+
+
+class SpeechEdge(Message, frozen=True):
+    """The caller of a leg began to speak, goes on, or stopped."""
+
+    leg: str
+    edge: Edge
+
+
+TO_VAD: Final[tuple[type[Message], ...]] = (Listen, Ignore, LegFrames)
+FROM_VAD: Final[tuple[type[Message], ...]] = (SpeechEdge,)

@@ -1,0 +1,52 @@
+"""Pipecat's serializer for Twilio on a real call. Its packages (523 MB) are in an environment of their own: make pipecat."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.children import Child
+from tests.e2e.raw_rtp import RtpPeer
+from tests.e2e.server_under_test import Server
+from tests.e2e.test_call_audio import noise, say, talking
+from tests.support import needs
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+PYTHON = Path(__file__).resolve().parents[2] / "build" / "pipecat" / "bin" / "python"
+APPLICATION = Path(__file__).with_name("pipecat_application.py")
+
+
+@pytest.fixture
+def pipecat() -> Path:
+    if (
+        not PYTHON.exists()
+        or subprocess.run([PYTHON, "-c", "import pipecat"], check=False, capture_output=True).returncode
+    ):
+        needs.missing("pipecat", "pipecat-ai is not installed: make pipecat")
+    return PYTHON
+
+
+async def test_pipecat_hears_and_speaks(server: Server, pipecat: Path, tmp_path: Path) -> None:
+    async with RtpPeer() as phone, talking(server, phone) as (_, to, call):
+        url = f"ws{server.url.removeprefix('http')}/v1/calls/{call['id']}/media?direction=talk&dialect=twilio"
+        child = await Child.start([str(pipecat), str(APPLICATION), url], log_path=tmp_path / "pipecat.log")
+        async with server.events() as events:
+            first = await events.wait("speak.complete", timeout_s=60)
+            assert 800 <= first["data"]["played_ms"] <= 1000, "the resampler of Pipecat holds some back"
+            await say(phone, to, noise(100))
+            await phone.press(to, "5")
+            second = await events.wait("speak.complete", timeout_s=30, completion_cause="cancelled")
+            assert second["data"]["interrupted_by"] == "clear"
+            assert 500 <= second["data"]["played_ms"] < 9000
+        assert (await server.delete(f"/v1/calls/{call['id']}"))[0] == 200
+        assert await child.wait(30) == 0, child.log
+    report = next(json.loads(line) for line in child.log.splitlines() if line.startswith('{"'))
+    assert report["heard_ms"] > 2000
+    assert report["loudest"] > 10_000
+    assert (report["transport"], report["call_id"]) == ("twilio", call["id"])
+    assert report["from"]
+    assert report["keys"] == ["5"]
+    assert report["marks"] == ["end of the tone", "never"]
+    assert report["stopped"]

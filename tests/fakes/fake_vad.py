@@ -1,0 +1,44 @@
+"""The VAD process as a call sees it: what is listened to is written down, edges are made up by the test."""
+
+from collections.abc import Callable
+
+from cc_tts.vad.client import SpeechNotHeard
+from cc_tts.vad.speech import Edge, Listening, SpeechConfirmed, SpeechStarted, SpeechStopped
+
+
+class FakeVad:
+    """``is_installed`` False: nothing hears speech. ``audio``: call, instant and direction of what was pushed."""
+
+    def __init__(self) -> None:
+        self.is_installed = True
+        self.legs: dict[str, tuple[Listening, Callable[[Edge], None]]] = {}
+        self.audio: list[tuple[str, int, bool]] = []
+
+    def check(self) -> None:
+        if not self.is_installed:
+            raise SpeechNotHeard
+
+    def listen(self, leg: str, listening: Listening, on_edge: Callable[[Edge], None]) -> None:
+        self.legs[leg] = (listening, on_edge)
+
+    def push(self, leg: str, at_ns: int, _pcm: bytes, *, is_sent: bool) -> None:
+        self.audio.append((leg, at_ns, is_sent))
+
+    def ignore(self, leg: str) -> None:
+        self.legs.pop(leg, None)
+
+    def listening(self, leg: str) -> Listening:
+        """How a leg is listened to."""
+        return self.legs[leg][0]
+
+    def started(self, leg: str, onset_ns: int) -> None:
+        """The caller has spoken long enough."""
+        self.legs[leg][1](SpeechStarted(onset_ns))
+
+    def confirmed(self, leg: str, onset_ns: int) -> None:
+        """The caller goes on."""
+        self.legs[leg][1](SpeechConfirmed(onset_ns))
+
+    def stopped(self, leg: str, onset_ns: int, end_ns: int) -> None:
+        """The caller is silent."""
+        self.legs[leg][1](SpeechStopped(onset_ns, end_ns))

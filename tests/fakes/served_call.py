@@ -1,0 +1,78 @@
+"""The API in front of a real registry and a real call, whose line plays."""
+
+import dataclasses
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from aiohttp import ClientSession, ClientTimeout
+
+from cc_tts.api.app import build_app
+from cc_tts.api.context import ApiContext
+from cc_tts.api.http.connections import Listener
+from cc_tts.calls.call import Call
+from cc_tts.clock import MonotonicClock
+from cc_tts.config.schema import HttpConfig, MediaConfig, StreamConfig, TokenConfig
+from cc_tts.speech.source import SpeechSource
+from cc_tts.text.normalizer import Normalizer
+from tests.fakes.exchange import Exchange
+from tests.fakes.fake_engine import tone
+from tests.fakes.playing_ua import PlayingLeg, PlayingUa
+
+
+class Served:
+    """``connect`` opens the call's WebSocket of this ``kind``."""
+
+    def __init__(self, exchange: Exchange, call: Call, session: ClientSession, port: int, kind: str) -> None:
+        self.exchange, self.call, self.session, self.port = exchange, call, session, port
+        self.kind = kind
+
+    @property
+    def path(self) -> str:
+        return f"/v1/calls/{self.call.id}/{self.kind}"
+
+    @property
+    def leg(self) -> PlayingLeg:
+        return cast("PlayingUa", self.exchange.ua).legs.setdefault(self.call.id, PlayingLeg())
+
+    def connect(self, query: str = "", **options: Any) -> Any:
+        return self.session.ws_connect(self.path + query, **options)
+
+
+@asynccontextmanager
+async def served(
+    kind: str,
+    tokens: tuple[TokenConfig, ...] = (),
+    *,
+    stream: StreamConfig | None = None,
+    media: MediaConfig | None = None,
+) -> AsyncIterator[Served]:
+    clock = MonotonicClock()
+    ua = PlayingUa(clock)
+    exchange = Exchange(ua=ua, max_text_chars=1000, stream=stream, media=media)
+    exchange.engine.make_pcm = tone
+    services = exchange.registry._services
+    services.clock = clock
+    services.source = SpeechSource(cast("Any", exchange.engine), Normalizer(), exchange.config.tts)
+    http = HttpConfig(host="127.0.0.1", port=0, tokens=tokens)
+    config = cast("Any", exchange.config)
+    context = ApiContext(
+        config=dataclasses.replace(config, http=http),
+        registry=exchange.registry,
+        speech_source=services.source,
+        clock=clock,
+        metrics=exchange.metrics,
+        on_drain=lambda: None,
+    )
+    listener = Listener(build_app(context), http, clock=clock, shutdown_timeout=1.0)
+    await listener.start()
+    ua.start()
+    call = exchange.registry.call(exchange.talking("silent"))
+    try:
+        timeout = ClientTimeout(total=10)
+        async with ClientSession(f"http://127.0.0.1:{listener.port}", timeout=timeout) as session:
+            yield Served(exchange, call, session, listener.port, kind)
+    finally:
+        ua.die()
+        await ua.stop()
+        await listener.stop()

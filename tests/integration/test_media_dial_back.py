@@ -1,0 +1,213 @@
+"""Calls of a route with ``media_url``: an application that takes the connection, one that does not, one that goes."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import structlog
+from aiohttp import WSMsgType, web
+
+from cc_tts.api.media.dial_back import DialBack
+from cc_tts.calls.call import Call
+from cc_tts.config.schema import Config, MediaConfig, RouteConfig
+from tests.fakes.fake_calls import eventually
+from tests.fakes.served_call import Served, served
+
+pytestmark = pytest.mark.integration
+
+Behaviour = Callable[[web.WebSocketResponse], Awaitable[None]]
+
+
+class Application:
+    """A WebSocket server that does what a test wants."""
+
+    def __init__(self) -> None:
+        self.behaviour: Behaviour = self.read_all
+        self.told: list[Any] = []
+        self.num_frames = 0
+        self.status = 101
+        self.delay_s = 0.0
+        self.url = ""
+        self.headers: dict[str, str] = {}
+        self.is_over = asyncio.Event()
+
+    async def read_all(self, socket: web.WebSocketResponse) -> None:
+        async for message in socket:
+            if message.type is WSMsgType.TEXT:
+                self.told.append(json.loads(message.data))
+            else:
+                self.num_frames += 1
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.headers = dict(request.headers)
+        await asyncio.sleep(self.delay_s)
+        if self.status == 302:
+            raise web.HTTPFound("/elsewhere")
+        if self.status != 101:
+            return web.Response(status=self.status)
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await self.behaviour(socket)
+        self.is_over.set()
+        return socket
+
+
+@asynccontextmanager
+async def scene(**route: Any) -> AsyncIterator[tuple[Served, Application]]:
+    application = Application()
+    app = web.Application()
+    app.router.add_get("/call", application.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.5)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    media = MediaConfig(connect_timeout_s=0.3)
+    async with served("media", media=media) as api:
+        exchange = api.exchange
+        url = f"ws://127.0.0.1:{port}/call?secret=4711"
+        routes = {"app": RouteConfig(media_url=url, **route)}
+        exchange.registry.reload(replace(exchange.config, routes=routes))
+        dial_back = DialBack(Config(media=media), exchange.metrics)
+        exchange.registry._services.dial_back = dial_back.dial
+        try:
+            yield api, application
+        finally:
+            exchange.ua.die()
+            await dial_back.stop()
+            await runner.cleanup()
+
+
+async def incoming(api: Served) -> Call:
+    """A call to the route; it is up as soon as it is answered."""
+    ua = api.exchange.ua
+    call = api.call = api.exchange.registry.call(ua.incoming("app"))
+    assert ua.commands("ring")
+    return call
+
+
+async def answered(api: Served) -> Call:
+    call = await incoming(api)
+    await eventually(lambda: (call.id,) in api.exchange.ua.commands("answer"))
+    api.exchange.ua.established(call.id, at_ns=0)
+    return call
+
+
+def sound(ms: int) -> bytes:
+    return np.random.default_rng(1).integers(1000, 8000, ms * 8).astype("<i2").tobytes()
+
+
+async def test_the_call_is_answered_when_the_application_is_connected() -> None:
+    async with scene() as (api, application):
+        call = await answered(api)
+        await eventually(lambda: application.num_frames > 5)
+        assert application.told[0]["call_id"] == call.id
+        assert application.told[0]["direction"] == "talk"
+        assert application.headers["User-Agent"].startswith("cc-tts/")
+        api.exchange.ua.digit(call.id, "7", at_ns=7)
+        api.exchange.ua.ended(call.id)
+        await asyncio.wait_for(application.is_over.wait(), 5)
+        assert [each["type"] for each in application.told] == ["start", "dtmf", "stop"]
+        assert api.exchange.ua.commands("hangup") == []
+        assert api.exchange.sample("cctts_media_connections_total", result="connected") == 1
+
+
+async def test_the_application_speaks_and_goes() -> None:
+    pcm = sound(600)
+
+    async def speak(socket: web.WebSocketResponse) -> None:
+        await socket.receive()
+        await socket.send_bytes(pcm)
+
+    async with scene() as (api, application):
+        application.behaviour = speak
+        call = await answered(api)
+        await eventually(lambda: api.exchange.ua.commands("hangup"))
+        assert pcm in bytes(api.leg.heard), "it was heard to its end"
+        assert api.exchange.ua.causes == ["media_closed"]
+        assert api.exchange.ua.tails_ms[call.id] == 200
+        assert not call.media_streams
+
+
+async def test_twilios_dialect() -> None:
+    async with scene(media_dialect="twilio") as (api, application):
+        call = await answered(api)
+        await eventually(lambda: len(application.told) > 5)
+        assert [each["event"] for each in application.told[:3]] == ["connected", "start", "media"]
+        assert application.told[1]["start"]["callSid"] == call.id
+
+
+@pytest.mark.parametrize(("status", "delay_s"), [(404, 0.0), (302, 0.0), (101, 5.0)])
+async def test_an_application_that_does_not_take_the_call(status: int, delay_s: float) -> None:
+    with structlog.testing.capture_logs() as lines:
+        await not_taken(status, delay_s)
+    (line,) = [each for each in lines if each["event"] == "media_unreachable"]
+    assert line["host"] == "127.0.0.1"
+    assert "4711" not in str(lines)
+
+
+async def not_taken(status: int, delay_s: float) -> None:
+    async with scene() as (api, application):
+        application.status, application.delay_s = status, delay_s
+        call = await incoming(api)
+        await eventually(lambda: api.exchange.ua.commands("hangup"))
+        assert api.exchange.ua.commands("hangup") == [(call.id, 480, "", 0)]
+        assert (call.id,) not in api.exchange.ua.commands("answer")
+        api.exchange.ua.ended(call.id, by="local", sip_code=480)
+        assert call.ending is not None
+        assert (call.ending.result, call.ending.reason) == ("rejected", "media_unreachable")
+        assert api.exchange.sample("cctts_media_connections_total", result="failed") == 1
+
+
+async def test_nobody_listens_there() -> None:
+    async with scene() as (api, _):
+        routes = {"app": RouteConfig(media_url="ws://127.0.0.1:9/call")}
+        api.exchange.registry.reload(replace(api.exchange.config, routes=routes))
+        await incoming(api)
+        await eventually(lambda: api.exchange.ua.commands("hangup"))
+
+
+async def test_the_greeting_for_callers_whom_the_application_does_not_take() -> None:
+    async with scene(unanswered_greeting="We are away", greeting="Good morning") as (api, application):
+        application.status = 503
+        call = await incoming(api)
+        await eventually(lambda: (call.id,) in api.exchange.ua.commands("answer"))
+        api.exchange.ua.established(call.id, at_ns=0)
+        await eventually(lambda: api.exchange.ua.commands("hangup"))
+        assert [each.spoken_text for each in call.utterances.values()] == ["", "We are away"]
+
+
+async def test_a_call_that_ends_while_the_application_is_called() -> None:
+    async with scene() as (api, application):
+        application.delay_s = 0.1
+        call = await incoming(api)
+        api.exchange.ua.ended(call.id, sip_code=487)
+        await asyncio.wait_for(application.is_over.wait(), 5)
+        assert (call.id,) not in api.exchange.ua.commands("answer")
+        assert application.told == []
+        assert api.exchange.ua.commands("hangup") == []
+
+
+async def test_an_application_that_dies_ends_the_call() -> None:
+    async def die(socket: web.WebSocketResponse) -> None:
+        await socket.receive()
+        assert socket._req is not None
+        assert socket._req.transport is not None
+        socket._req.transport.abort()
+
+    async with scene() as (api, application):
+        application.behaviour = die
+        await answered(api)
+        await eventually(lambda: api.exchange.ua.commands("hangup"))
+
+
+async def test_a_stop_of_the_server_ends_the_connections() -> None:
+    async with scene() as (api, application):
+        await answered(api)
+        await eventually(lambda: application.num_frames > 2)
+    assert application.told[-1] == {"type": "stop", "reason": "ua_process_died"}

@@ -29,8 +29,7 @@ $(STAMP): requirements/default.lock pyproject.toml | $(VENV)/bin/python
 
 $(DEVSTAMP): requirements/dev.lock requirements/remote.txt $(STAMP)
 	@echo "installing the pinned development tools into $(VENV)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/remote.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock -r requirements/remote.txt
 	@touch $@
 
 $(NEURALSTAMP): requirements/neural.txt $(DEVSTAMP)

@@ -344,6 +344,8 @@ class _Synthesis:
             num_begun = max(num_begun, pcm.text_chunk_index + 1)
             spoken = self._text_chunks[pcm.text_chunk_index]
             self._words += tuple((word.offset_ms, spoken.source_share(word.position)) for word in pcm.words)
+            if pcm.is_resumed and not self._is_resumed:
+                log.warning("utterance_resumed", utterance_id=self._utterance_id, reason="worker_lost")
             self._is_resumed = pcm.is_resumed
             if pcm.audio_format.rate_hz != self._voice_rate_hz:  # the fallback engine goes on
                 self._voice_rate_hz = pcm.audio_format.rate_hz

@@ -9,6 +9,7 @@ import asyncio
 import collections
 import hmac
 import importlib
+import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -288,10 +289,13 @@ def _is_authorised(remote: RemoteConfig, metadata: Any) -> bool:
 
 def _why(error: object) -> str:
     details = getattr(error, "details", lambda: "")() or str(error)
-    return str(details).rpartition("last error: ")[2].replace("; ", ", ")[:MAX_REASON_CHARS]
+    return str(details).rpartition("last error: ")[2].removeprefix("UNKNOWN: ").replace("; ", ", ")[:MAX_REASON_CHARS]
 
 
 def _grpc() -> Any:
+    os.environ.setdefault(
+        "GRPC_VERBOSITY", "NONE"
+    )  # its own lines on standard error are no JSON; a peer could fill the log
     try:
         importlib.import_module("grpc.aio")
         return importlib.import_module("grpc")

@@ -27,9 +27,9 @@ $(STAMP): requirements/default.lock pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(DEVSTAMP): requirements/dev.lock $(STAMP)
+$(DEVSTAMP): requirements/dev.lock requirements/remote.txt $(STAMP)
 	@echo "installing the pinned development tools into $(VENV)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock -r requirements/remote.txt
 	@touch $@
 
 $(NEURALSTAMP): requirements/neural.txt $(DEVSTAMP)

@@ -52,12 +52,16 @@ class WordMark:
 
 @dataclass(frozen=True, slots=True)
 class PcmChunk:
-    """Synthesised audio of one text chunk of the utterance. The chunks of a stream follow without gap or overlap."""
+    """Synthesised audio of one text chunk of the utterance. The chunks of a stream follow without gap or overlap.
+
+    ``is_resumed``: the worker that spoke before was lost, and the chunk may repeat audio, or be of another voice.
+    """
 
     audio_format: AudioFormat
     data: bytes
     text_chunk_index: int = 0
     words: tuple[WordMark, ...] = ()
+    is_resumed: bool = False
 
     def __post_init__(self) -> None:
         if len(self.data) % BYTES_PER_SAMPLE:

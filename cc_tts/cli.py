@@ -1,4 +1,4 @@
-"""The command line: ``cc-tts serve | drain | call | say | voices | config | check-config | doctor``.
+"""The command line: ``cc-tts serve | worker | drain | call | say | voices | config | check-config | doctor``.
 
 Only :mod:`argparse` is imported here: each command imports what it needs once it runs, so that ``--version`` and ``--help``
 are quick.
@@ -116,6 +116,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
     add("serve", "answer calls until Ctrl-C, then drain", lambda serve: serve.set_defaults(run=_serve))
     add("drain", "have a running server drain, and wait until it has ended", _fill_drain)
+    add("worker", "speak for servers on other machines", _fill_worker)
     commands.add_parser("call", add_help=False, help="a softphone: dial, record what is heard, measure it")
     add("say", "speak text into a WAV file", _fill_say)
     add("voices", "list the voices of the configured engine; make your own", fill_voices)
@@ -125,6 +126,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     add("check-config", check_help, lambda check: check.set_defaults(run=_check_config))
     add("doctor", "is this machine fit to serve, and if not, what to do", fill_doctor)
     return parser
+
+
+def _fill_worker(worker: argparse.ArgumentParser) -> None:
+    listen_help = "an address of this machine and a port, such as 10.0.0.5:7400; the servers name it in tts.workers"
+    worker.add_argument("--listen", required=True, metavar="HOST:PORT", help=listen_help)
+    worker.set_defaults(run=_worker)
 
 
 def _fill_say(say: argparse.ArgumentParser) -> None:
@@ -222,6 +229,12 @@ async def _is_up(client: "ClientSession", url: "URL") -> bool:
         return True
     except aiohttp.ClientError:
         return False
+
+
+def _worker(options: argparse.Namespace, config: "Config") -> int:
+    from cc_tts.engines.remote.host import run
+
+    return run(config, options.listen)
 
 
 def _say(options: argparse.Namespace, config: "Config") -> int:

@@ -29,7 +29,7 @@ class Metrics:
     Runs on: the event loop for writers; prometheus_client locks, so a reader may be anywhere.
     """
 
-    def __init__(self, *, node: str = "") -> None:
+    def __init__(self, *, node: str = "") -> None:  # noqa: PLR0915 - a statement a series
         disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each counter, read by nobody
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -140,6 +140,10 @@ class Metrics:
             "cctts_engine_refusals",
             "Refusals of the engine, and where; an utterance that waits for room is refused again and again.",
             "where",
+        )
+        self.engine_resumed = counter(
+            "cctts_engine_resumed",
+            "Utterances whose worker was lost and that another one, or the fallback, went on with.",
         )
         self.engine_not_finite = counter("cctts_engine_not_finite", "Chunks of audio whose numbers were not finite.")
         self.engine_underruns = counter(

@@ -133,7 +133,9 @@ class Server:
             await self.text_process.start()
             if self._config.cache.enabled:
                 await self.cached_source.cache.files.start()
-                self.cached_source.identity = await asyncio.to_thread(engine_identity, self._config)
+                self.cached_source.identity = await asyncio.to_thread(
+                    engine_identity, self._config, self.engine.identity
+                )
             for warning in self.source.check_voices(self._config.routes):
                 log.warning("configuration", detail=warning)
             if listens(self._config):

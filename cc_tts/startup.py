@@ -11,6 +11,7 @@ import contextlib
 import errno
 import socket
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Final
 
 from cc_tts import port_owner
@@ -18,7 +19,7 @@ from cc_tts.clock import MonotonicClock
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config, listens
 from cc_tts.engines.engine import Engine
-from cc_tts.engines.factory import make_engine
+from cc_tts.engines.factory import engine_names, make_engine, remote_workers
 from cc_tts.errors import CcTtsError, ConfigError
 from cc_tts.metrics import Metrics
 from cc_tts.port_owner import Kind
@@ -42,6 +43,7 @@ async def check(config: Config) -> tuple[list[str], list[CcTtsError]]:
         except CcTtsError as error:
             faults.append(error)
     try:
+        warnings += await _unreached_workers(config)
         async with engine_without_model(config) as engine:
             warnings += SpeechSource(engine, Normalizer(), config.tts).check_voices(config.routes)
     except CcTtsError as error:
@@ -58,6 +60,18 @@ async def engine_without_model(config: Config) -> AsyncIterator[Engine]:
         yield engine
     finally:
         await engine.stop()
+
+
+async def _unreached_workers(config: Config) -> list[str]:
+    """The speech workers on other machines that cannot be used now, and what to check, a sentence each."""
+    if not config.tts.workers:
+        return []
+    named = replace(config, tts=replace(config.tts, engine=engine_names(config.tts)[0]))
+    workers = remote_workers(named, "check", clock=MonotonicClock(), metrics=Metrics())
+    try:
+        return await workers.try_once()
+    finally:
+        await workers.stop()
 
 
 def check_machine(config: Config) -> list[str]:

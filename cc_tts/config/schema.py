@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from cc_tts.config import remote
 from cc_tts.errors import ConfigError
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
@@ -206,6 +207,21 @@ class TtsConfig:
     graphs: bool = True
     worker_start_timeout_s: Seconds = 600.0
     stall_timeout_ms: Annotated[float, msgspec.Meta(ge=100, le=600_000)] = 3000.0
+    workers: Annotated[tuple[str, ...], msgspec.Meta(max_length=1000)] = ()
+    resume_on_worker_loss: bool = True
+    fallback_engine: Literal["", "espeak"] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteConfig:
+    """``[remote]``: how the server and ``cc-tts worker`` know each other. The certificate is what this machine shows,
+    ``ca_file`` who signed those of the others. ``cc_tts/config/remote.py`` looks at them.
+    """
+
+    token: Annotated[str, msgspec.Meta(max_length=512, pattern=r"^([\x21-\x7e]{8,})?$")] = field(default="", repr=False)
+    ca_file: str = ""
+    certificate_file: str = ""
+    private_key_file: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,6 +366,7 @@ class Config:
     rtp: RtpConfig = field(default_factory=RtpConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
     tts: TtsConfig = field(default_factory=TtsConfig)
+    remote: RemoteConfig = field(default_factory=RemoteConfig)
     playout: PlayoutConfig = field(default_factory=PlayoutConfig)
     calls: CallsConfig = field(default_factory=CallsConfig)
     gather: GatherConfig = field(default_factory=GatherConfig)
@@ -369,7 +386,7 @@ def listens(config: Config) -> bool:
 def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
     for faults_of in (
-        _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth
+        _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults
     ):  # fmt: skip
         for fault in faults_of(config):
             raise ConfigError(fault)
@@ -379,7 +396,7 @@ def _lists(config: Config) -> Iterator[str]:
     choices = {
         "sip.transports": (config.sip.transports, '"udp", "tcp", "tls"'),
         "rtp.codecs": (config.rtp.codecs, '"PCMU", "PCMA", "G722", "L16"'),
-        "tts.devices": (config.tts.devices, '"auto", "cuda:0", "cpu"'),
+        "tts.devices": (config.tts.devices or config.tts.workers, '"auto", "cuda:0", "cpu"'),
         "auth.algorithms": (config.auth.algorithms, '"SHA-256", "MD5"'),
     }
     yield from (f"{key} is empty; use any of {known}" for key, (chosen, known) in choices.items() if not chosen)

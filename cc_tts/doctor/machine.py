@@ -94,7 +94,13 @@ def check_descriptors(subject: Subject) -> Iterator[Finding]:
 def check_files(subject: Subject) -> Iterator[Finding]:
     """Who can read the configuration file, and the folders that it names: whether they can be read, and their space."""
     config, file = subject.config, subject.config_file
-    secrets = (config.http.tokens, config.registration.password, config.auth.users, config.tls.private_key_password)
+    secrets = (
+        config.http.tokens,
+        config.registration.password,
+        config.auth.users,
+        config.tls.private_key_password,
+        config.remote.token,
+    )
     if file is not None and any(secrets) and file.exists() and file.stat().st_mode & _OTHERS_READ:
         yield warn("config file", f"{file} holds secrets and can be read by everybody", f"chmod o-r {file}")
     yield from _space(subject.probes, "temporary files", Path(tempfile.gettempdir()), MIN_FREE_TEMPORARY_BYTES)

@@ -146,7 +146,7 @@ def check_vad(subject: Subject) -> Iterator[Finding]:
 
 def check_torch(subject: Subject) -> Iterator[Finding]:
     """Whether torch loads and sees the devices of ``tts.devices``, and their memory."""
-    if COSYVOICE2 not in engine_names(subject.config.tts):
+    if COSYVOICE2 not in engine_names(subject.config.tts) or not subject.config.tts.devices:
         return
     answer = _ask(subject, TORCH, timeout_s=TORCH_S)
     if isinstance(answer, str):

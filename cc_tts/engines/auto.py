@@ -21,6 +21,11 @@ class AutoEngine:
     def __init__(self, engines: Sequence[Engine]) -> None:
         self._engines = tuple(engines)
 
+    @property
+    def identity(self) -> str:
+        """See the contract."""
+        return " ".join(filter(None, (engine.identity for engine in self._engines)))
+
     async def start(self) -> None:
         """Start all of them; if one does not start, none is left running."""
         try:
@@ -36,7 +41,7 @@ class AutoEngine:
     def not_ready_because(self, voice: str | None = None) -> str | None:
         """Why the voice's engine, or the preferred one, takes no stream."""
         engine = self._engines[0] if voice is None else self._resolved(voice, None)[0]
-        return engine.not_ready_because()
+        return engine.not_ready_because(voice)
 
     def voices(self) -> tuple[Voice, ...]:
         """Every voice of every engine, in their order."""

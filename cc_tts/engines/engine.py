@@ -38,6 +38,10 @@ class Engine(Protocol):
 
     name: str
 
+    @property
+    def identity(self) -> str:
+        """What its workers on other machines speak with, empty if it has none. Another identity, other audio."""
+
     async def start(self) -> None:
         """Load and warm up; returns when the first stream could be opened."""
 

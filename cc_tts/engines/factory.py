@@ -12,7 +12,11 @@ from cc_tts.config.schema import Config, TtsConfig
 from cc_tts.engines.auto import AutoEngine
 from cc_tts.engines.engine import Engine
 from cc_tts.engines.espeak.engine import EspeakEngine
+from cc_tts.engines.remote import wire
+from cc_tts.engines.remote.connection import CONNECT_TIMEOUT_S
+from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.engines.worker.client import WorkerEngine
+from cc_tts.engines.worker.link import WorkerLink, child_worker
 from cc_tts.engines.worker.messages import Purpose, WorkerSettings
 from cc_tts.errors import ConfigError
 from cc_tts.metrics import Metrics
@@ -41,23 +45,69 @@ def make_engine(
         near = difflib.get_close_matches(tts.engine, ENGINES, n=1, cutoff=0.0)
         known = ", ".join(ENGINES)
         raise ConfigError(f"tts.engine: no engine is called {tts.engine!r}; did you mean {near[0]!r}? Known: {known}")
-    if tts.engine == AutoEngine.name:
-        # the default voice may be of any of them; the prompt names it
-        each = [replace(config, tts=replace(tts, engine=name, voice="")) for name in engine_names(tts)]
-        return AutoEngine(
-            [make_engine(one, clock=clock, metrics=metrics, purpose=purpose, on_starting=on_starting) for one in each]
-        )
-    if tts.engine == EspeakEngine.name:
-        return EspeakEngine(default_voice=tts.voice or "en-us", stall_timeout_ms=tts.stall_timeout_ms, clock=clock)
-    # cosyvoice2 may take the time that a CPU needs for a file: nobody listens, and it was not measured
-    is_patient = tts.engine == COSYVOICE2 and purpose != "serve"
-    return WorkerEngine(
-        worker_settings(config, purpose),
+    name = engine_names(tts)[0]
+    is_auto = tts.engine == AutoEngine.name
+    espeak = EspeakEngine(
+        default_voice=(tts.voice if name == EspeakEngine.name else "") or "en-us",
+        stall_timeout_ms=tts.stall_timeout_ms,
+        clock=clock,
+    )
+    if name == EspeakEngine.name:
+        return espeak
+    if is_auto:  # the default voice may be of any of them; the prompt names it
+        config = replace(config, tts=replace(tts, engine=name, voice=""))
+    fallback = espeak if tts.fallback_engine and purpose == "serve" else None
+    neural = _worker_engine(
+        config,
         clock=clock,
         metrics=metrics,
-        stall_timeout_ms=tts.worker_start_timeout_s * 1000 if is_patient else tts.stall_timeout_ms,
+        purpose=purpose,
         on_starting=on_starting,
+        fallback=fallback,
+        starts_fallback=not is_auto,
     )
+    return AutoEngine([neural, espeak]) if is_auto else neural
+
+
+def _worker_engine(
+    config: Config,
+    *,
+    clock: Clock,
+    metrics: Metrics,
+    purpose: Purpose,
+    on_starting: Callable[[str], None],
+    fallback: Engine | None,
+    starts_fallback: bool,
+) -> WorkerEngine:
+    tts = config.tts
+    # cosyvoice2 may take the time that a CPU needs for a file: nobody listens, and it was not measured
+    is_patient = tts.engine == COSYVOICE2 and purpose != "serve"
+    settings = worker_settings(config, purpose)
+    names = ["worker"] if len(settings) == 1 else [f"worker-{number}" for number in range(len(settings))]
+    children = [
+        WorkerLink(
+            name,
+            child_worker(name, each, clock=clock, on_starting=on_starting),
+            clock=clock,
+            metrics=metrics,
+            stall_timeout_ms=tts.worker_start_timeout_s * 1000 if is_patient else tts.stall_timeout_ms,
+        )
+        for name, each in zip(names, settings, strict=True)
+    ]
+    is_elsewhere = tts.workers and (purpose == "serve" or not children)
+    elsewhere = remote_workers(config, purpose, clock=clock, metrics=metrics) if is_elsewhere else None
+    return WorkerEngine(
+        tts, children, metrics=metrics, elsewhere=elsewhere, fallback=fallback, starts_fallback=starts_fallback
+    )
+
+
+def remote_workers(config: Config, purpose: Purpose, *, clock: Clock, metrics: Metrics) -> RemoteWorkers:
+    """Those of ``tts.workers``; raises ``ConfigError`` if what they need is not installed, or a file cannot be read."""
+    wire.check(config.remote)
+    if purpose != "serve":  # somebody waits for the answer
+        patience_s = min(config.tts.worker_start_timeout_s, CONNECT_TIMEOUT_S)
+        config = replace(config, tts=replace(config.tts, worker_start_timeout_s=patience_s))
+    return RemoteWorkers(config, clock=clock, metrics=metrics)
 
 
 def engine_names(tts: TtsConfig) -> tuple[str, ...]:
@@ -68,8 +118,12 @@ def engine_names(tts: TtsConfig) -> tuple[str, ...]:
 
 
 def worker_settings(config: Config, purpose: Purpose = "serve") -> list[WorkerSettings]:
-    """What each worker of a neural engine needs to know; raises ``ConfigError`` if a folder is missing."""
+    """What each worker of a neural engine needs to know; raises ``ConfigError`` if a folder is missing. None where every
+    worker is on another machine (``tts.devices`` is empty).
+    """
     tts, num_cores = config.tts, len(os.sched_getaffinity(0))
+    if not tts.devices:
+        return []
     devices = tts.devices[:1] if purpose == "say" else tts.devices
     if tts.engine == ONNX:
         devices, model_dir, num_threads = ("cpu",), tts.model_dir, num_cores - 1

@@ -28,6 +28,8 @@ class SpeechChunk:
     """SSML's, in the words that begin here: which share of them lies before, 0 to 1, and the name."""
     awaits_text: bool = False
     """Nothing follows until more of the text comes, which is nobody's delay."""
+    is_resumed: bool = False
+    """See :class:`cc_tts.audio.PcmChunk`."""
 
 
 def marks_alone(names: Iterable[str]) -> SpeechChunk:

@@ -97,15 +97,18 @@ class PromptCache:
         metrics.prompt_cache_prompts.labels(where="memory").set(len(self._memory))
 
 
-def engine_identity(config: Config) -> str:
+def engine_identity(config: Config, of_workers: str = "") -> str:
     """What stands behind the name of an engine and of its voices: the libraries, and the files of the model and of the
-    voices (name, size, time of change). Another identity, other audio. Runs on: a thread.
+    voices (name, size, time of change), and ``of_workers``, the identity of those on other machines. Another identity, other
+    audio. Runs on: a thread.
     """
     tts = config.tts
     parts = [f"{name} {_version(name)}" for name in _LIBRARIES]
     parts += [tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text)]
     for folder in filter(None, (tts.model_dir, tts.voices_dir)):
         parts += _files(Path(folder).expanduser())
+    if of_workers:
+        parts.append(of_workers)
     return _digest(*parts)
 
 
@@ -136,7 +139,11 @@ def _files(folder: Path) -> list[str]:
 
 
 def as_cached(chunks: Sequence[SpeechChunk], text: str) -> CachedPrompt | None:
-    """What is cached of a prompt; ``None`` if the words of its chunks are not those of ``text``, one after the other."""
+    """What is cached of a prompt; ``None`` if the words of its chunks are not those of ``text``, one after the other, or if
+    some of it was said in place of a lost worker.
+    """
+    if any(chunk.is_resumed for chunk in chunks):
+        return None
     cached = []
     num_chars = 0
     for chunk in chunks:

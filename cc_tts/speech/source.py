@@ -313,6 +313,8 @@ class _Synthesis:
         self._stream = stream
         self._text = text
         self._format = AudioFormat(prompt.rate_hz)
+        self._voice_rate_hz = prompt.voice_rate_hz
+        self._is_resumed = False
         self._resampler = StreamResampler(prompt.voice_rate_hz, prompt.rate_hz)
         self._is_silent = prompt.gain_db == -math.inf
         self._leveller = Leveller(self._format, prompt.gain_db)
@@ -342,6 +344,12 @@ class _Synthesis:
             num_begun = max(num_begun, pcm.text_chunk_index + 1)
             spoken = self._text_chunks[pcm.text_chunk_index]
             self._words += tuple((word.offset_ms, spoken.source_share(word.position)) for word in pcm.words)
+            if pcm.is_resumed and not self._is_resumed:
+                log.warning("utterance_resumed", utterance_id=self._utterance_id, reason="worker_lost")
+            self._is_resumed = pcm.is_resumed
+            if pcm.audio_format.rate_hz != self._voice_rate_hz:  # the fallback engine goes on
+                self._voice_rate_hz = pcm.audio_format.rate_hz
+                self._resampler = StreamResampler(self._voice_rate_hz, self._format.rate_hz)
             for chunk in self._resampled(pcm.data):
                 yield chunk
         if self._failure is not None:
@@ -359,7 +367,7 @@ class _Synthesis:
         if not self._is_silent:
             levelled = self._trimmer.process(levelled)
         for data in cut(levelled, self._format):
-            yield SpeechChunk(data, self._source, self._words)
+            yield SpeechChunk(data, self._source, self._words, is_resumed=self._is_resumed)
             self._source, self._words = None, ()
 
     async def _feed(self) -> None:

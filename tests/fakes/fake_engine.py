@@ -125,7 +125,7 @@ class FakeEngineStream:
                 raise self._engine.error
             text, index = each
             sound = self._engine.make_pcm(10 * len(text), self._engine.audio_format.rate_hz)
-            yield PcmChunk(self._engine.audio_format, sound, index)
+            yield PcmChunk(self._engine.audio_format, sound, index, is_resumed=self._engine.is_resumed)
 
     def set_buffered_ms(self, buffered_ms: float) -> None:
         self.buffered_ms = buffered_ms
@@ -144,9 +144,11 @@ class FakeEngine:
     """An engine with voices in English and German."""
 
     name = "fake"
+    identity = ""
 
     def __init__(self) -> None:
         self.audio_format = AudioFormat(16000)
+        self.is_resumed = False
         self.refusal: str | None = None
         self.error: Exception | None = None
         self.requests: list[Request] = []

@@ -1,8 +1,6 @@
 """Voices of the CPU: the packaged one, a Piper voice made for the test, and the worker process that speaks with them."""
 
 import asyncio
-import importlib
-import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -23,65 +21,12 @@ from cc_tts.engines.onnx.voices import find_voices
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.errors import ConfigError, EngineFailed, ProcessFailed
 from cc_tts.media.silence_trimmer import SILENCE_PEAK
+from cc_tts.processes.supervisor import Supervisor
+from tests.support.piper_voice import make_piper_voice
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 HIBARI = "hibari-heart"
-PHONEMES = "_^$ ˈˌːəɛɪʊɔɑæɐɚɹθðŋʃʒʌabdefghijklmnopstuvwz,.!?;:"
-
-
-def make_piper_voice(folder: Path, name: str, *, num_speakers: int = 1) -> Path:
-    """A model with the inputs of Piper's, which speaks 50 ms of a constant for each phoneme id."""
-    pytest.importorskip("onnx.helper")  # of "onnx" alone, a folder of the tests would do
-    onnx: Any = importlib.import_module("onnx")
-    helper, types = onnx.helper, onnx.TensorProto
-    inputs = [
-        helper.make_tensor_value_info("input", types.INT64, [1, "length"]),
-        helper.make_tensor_value_info("input_lengths", types.INT64, [1]),
-        helper.make_tensor_value_info("scales", types.FLOAT, [3]),
-    ]
-    if num_speakers > 1:
-        inputs.append(helper.make_tensor_value_info("sid", types.INT64, [1]))
-    level = "speaker" if num_speakers > 1 else "level"
-    nodes = [
-        helper.make_node("Slice", ["scales", "one", "two"], ["length_scale"]),
-        helper.make_node("Cast", ["input_lengths"], ["count"], to=types.FLOAT),
-        helper.make_node("Mul", ["count", "samples_each"], ["unscaled"]),
-        helper.make_node("Mul", ["unscaled", "length_scale"], ["scaled"]),
-        helper.make_node("Cast", ["scaled"], ["size"], to=types.INT64),
-        helper.make_node("Expand", [level, "size"], ["flat"]),
-        helper.make_node("Reshape", ["flat", "shape"], ["output"]),
-    ]
-    if num_speakers > 1:
-        nodes = [
-            helper.make_node("Cast", ["sid"], ["speaker_id"], to=types.FLOAT),
-            helper.make_node("Mul", ["speaker_id", "level"], ["louder"]),
-            helper.make_node("Add", ["louder", "level"], ["speaker"]),
-            *nodes,
-        ]
-    constants = [
-        helper.make_tensor("one", types.INT64, [1], [1]),
-        helper.make_tensor("two", types.INT64, [1], [2]),
-        helper.make_tensor("shape", types.INT64, [4], [1, 1, 1, -1]),
-        helper.make_tensor("samples_each", types.FLOAT, [1], [800.0]),
-        helper.make_tensor("level", types.FLOAT, [1], [0.25]),
-    ]
-    output = helper.make_tensor_value_info("output", types.FLOAT, [1, 1, 1, "time"])
-    graph = helper.make_graph(nodes, name, inputs, [output], constants)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)
-    path = folder / f"{name}.onnx"
-    onnx.save(model, path)
-    description: dict[str, Any] = {
-        "audio": {"sample_rate": 16_000},
-        "espeak": {"voice": "de"},
-        "inference": {"noise_scale": 0.667, "length_scale": 1.0, "noise_w": 0.8},
-        "phoneme_id_map": {phoneme: [number] for number, phoneme in enumerate(PHONEMES)},
-        "num_speakers": num_speakers,
-        "speaker_id_map": {f"speaker {number}": number for number in range(num_speakers)} if num_speakers > 1 else {},
-        "language": {"code": "de_DE"},
-    }
-    path.with_name(f"{name}.onnx.json").write_text(json.dumps(description))
-    return path
 
 
 async def pcm_of(engine: Engine, voice: str, *texts: str, speed: float = 1.0) -> np.ndarray[Any, np.dtype[np.int16]]:
@@ -128,7 +73,9 @@ async def test_a_higher_speed_is_shorter(engine: AutoEngine) -> None:
 async def test_a_killed_worker_fails_its_streams_and_comes_back(engine: AutoEngine) -> None:
     neural = engine._engines[0]
     assert isinstance(neural, WorkerEngine)
-    pid = neural._workers[0].supervisor.pid
+    process = neural._workers[0].process
+    assert isinstance(process, Supervisor)
+    pid = process.pid
     assert pid is not None
     speaking = asyncio.create_task(pcm_of(engine, HIBARI, *["Thank you for calling, please hold the line."] * 40))
     await asyncio.sleep(0.1)

@@ -19,10 +19,11 @@ from cc_tts.clock import MonotonicClock  # noqa: E402
 from cc_tts.config.schema import LogConfig, TtsConfig  # noqa: E402
 from cc_tts.engines.worker import link as link_module  # noqa: E402
 from cc_tts.engines.worker.client import WorkerEngine  # noqa: E402
-from cc_tts.engines.worker.link import WorkerStream  # noqa: E402
+from cc_tts.engines.worker.link import WorkerLink, WorkerLost, WorkerStream, child_worker  # noqa: E402
 from cc_tts.engines.worker.messages import Purpose, WorkerSettings  # noqa: E402
 from cc_tts.errors import EngineFailed, EngineOverloaded, ProcessFailed, Unprocessable  # noqa: E402
 from cc_tts.metrics import Metrics  # noqa: E402
+from cc_tts.processes.supervisor import Supervisor  # noqa: E402
 from tests.support.tiny_model import make_tiny_model  # noqa: E402
 
 pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(240)]
@@ -60,21 +61,26 @@ def make_engine(
     settings = WorkerSettings(
         device=device, purpose=purpose, tts=dataclasses.replace(tts, **changes), log=LogConfig(level="warning")
     )
-    return WorkerEngine(
-        [settings],
-        clock=MonotonicClock(),
-        metrics=Metrics(),
-        on_starting=on_starting,
+    clock, metrics = MonotonicClock(), Metrics()
+    link = WorkerLink(
+        "worker",
+        child_worker("worker", settings, clock=clock, on_starting=on_starting),
+        clock=clock,
+        metrics=metrics,
         stall_timeout_ms=settings.tts.stall_timeout_ms,
     )
+    return WorkerEngine(settings.tts, [link], metrics=metrics)
 
 
 def pid_of(engine: WorkerEngine) -> int | None:
-    return engine._workers[0].supervisor.pid
+    process = engine._workers[0].process
+    assert isinstance(process, Supervisor)
+    return process.pid
 
 
 def open_stream(engine: WorkerEngine, *texts: str, end: bool = True, speed: float = 1.0) -> WorkerStream:
     stream = engine.open(voice=VOICE, speed=speed)
+    assert isinstance(stream, WorkerStream)  # where there is one worker, nothing stands between
     for index, text in enumerate(texts):
         stream.push(text, text_chunk_index=index)
     if end:
@@ -177,7 +183,7 @@ async def test_a_killed_worker_fails_its_streams_and_comes_back(engine: WorkerEn
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     answers = await within(asyncio.gather(*(pcm_of(stream) for stream in streams), return_exceptions=True))
-    assert [type(answer) for answer in answers] == [EngineFailed] * len(streams)
+    assert [type(answer) for answer in answers] == [WorkerLost] * len(streams)
     assert all(answer.retry_after_s for answer in answers)
     with pytest.raises((EngineFailed, EngineOverloaded)):
         open_stream(engine, "hello")
@@ -193,7 +199,7 @@ async def test_a_hung_worker_fails_its_streams_and_is_started_again(engine: Work
     os.kill(pid, signal.SIGSTOP)
     streams = [open_stream(engine, *["hello and welcome to the service line"] * 4)]
     answers = await within(asyncio.gather(*(pcm_of(stream) for stream in streams), return_exceptions=True), 50.0)
-    assert [type(answer) for answer in answers] == [EngineFailed] * len(streams)
+    assert [type(answer) for answer in answers] == [WorkerLost] * len(streams)
     assert all("no audio for" in answer.detail and answer.retry_after_s for answer in answers)
     await eventually(lambda: engine.not_ready_because() is None)
     assert pid_of(engine) != pid

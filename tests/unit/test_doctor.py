@@ -316,6 +316,7 @@ def test_files_and_disks(fit: Machine, tmp_path: Path) -> None:
         "registration.password=secret",
         'auth.users=[{username="pbx", password="a-secret"}]',
         "tls.private_key_password=secret",
+        "remote.token=a-long-secret",
     ],
 )
 def test_a_configuration_with_secrets_that_everybody_can_read(secret: str, fit: Machine, tmp_path: Path) -> None:
@@ -434,6 +435,8 @@ def test_torch_that_is_not_there(fit: Machine) -> None:
     fit.children[software.TORCH] = Ran(1, "ModuleNotFoundError: No module named 'torch'")
     assert statuses(software.check_torch(subject(fit, "tts.engine=cosyvoice2"))) == {"torch": "fail"}
     assert list(software.check_torch(subject(fit))) == []
+    elsewhere = ("tts.engine=cosyvoice2", "tts.devices=[]", 'tts.workers=["grpc://10.0.0.5:7400"]')
+    assert list(software.check_torch(subject(fit, *elsewhere))) == []
 
 
 def test_model(fit: Machine, tmp_path: Path) -> None:

@@ -246,6 +246,7 @@ class EspeakEngine:
     """See :class:`cc_tts.engines.engine.Engine`."""
 
     name = ENGINE_NAME
+    identity = ""
 
     def __init__(
         self,

@@ -2,67 +2,94 @@
 
 ::
 
-    open ─▸ the worker with the most room ─▸ WorkerStream ── PushText · EndText · Taken · CancelStream ──▸ worker
-    async for ◂── queue of the stream ◂── StreamAudio · StreamEnded · StreamFailed ◂─────────────────────── worker
+    open ─▸ the worker that would speak first ─▸ WorkerStream ── PushText · EndText · Taken · CancelStream ──▸ worker
+    async for ◂── queue of the stream ◂── StreamAudio · StreamEnded · StreamFailed ◂──────────────────────── worker
 
-A worker that dies fails its streams with a typed error and is started again; calls stay up, and other workers go on.
-Runs on: the event loop. Never imports torch.
+A worker that dies is started again; calls stay up, and other workers go on. Its streams are said again by another worker
+(:mod:`cc_tts.engines.worker.utterance`), or fail with a typed error. Runs on: the event loop. Never imports torch.
 """
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Sequence
+from typing import Final, Protocol
 
-from cc_tts.clock import Clock
-from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink, WorkerStream
-from cc_tts.engines.worker.messages import EngineDescription, WorkerSettings
+from cc_tts.config.schema import TtsConfig
+from cc_tts.engines.engine import Engine, SpeechStream
+from cc_tts.engines.worker.link import RETRY_AFTER_S, WorkerLink
+from cc_tts.engines.worker.messages import EngineDescription
+from cc_tts.engines.worker.utterance import RoutedStream
 from cc_tts.errors import EngineFailed, EngineOverloaded, LanguageUnsupported
 from cc_tts.metrics import Metrics
 from cc_tts.voices.catalog import best_for_language, normalised_language, unknown_voice
 from cc_tts.voices.voice import Voice
 
+NUM_COMPARED: Final = 2
+"""Of workers that have free capacity, taken at random; the better one is used. If all were compared, every server would send
+its streams to the same worker until the next report.
+"""
+
+
+class WorkersElsewhere(Protocol):
+    """Workers on other machines, which may come and go."""
+
+    @property
+    def links(self) -> Sequence[WorkerLink]:
+        """Those that are known now, reached or not."""
+
+    async def start(self, *, is_needed: bool) -> None:
+        """Try each once, and keep trying. ``is_needed``: wait for one of them; raises ``ProcessFailed`` if none comes."""
+
+    async def stop(self) -> None:
+        """Part with all of them."""
+
 
 class WorkerEngine:
-    """See :class:`cc_tts.engines.engine.Engine`. One worker a device; their settings differ in the device only."""
+    """See :class:`cc_tts.engines.engine.Engine`. ``children``: a worker a device of this machine. ``fallback`` speaks while
+    there is no worker at all; ``starts_fallback``: nobody else starts and stops it.
+    """
 
     def __init__(
         self,
-        settings: Sequence[WorkerSettings],
+        tts: TtsConfig,
+        children: Sequence[WorkerLink],
         *,
-        clock: Clock,
         metrics: Metrics,
-        stall_timeout_ms: float,
-        on_starting: Callable[[str], None] = lambda _detail: None,
+        elsewhere: WorkersElsewhere | None = None,
+        fallback: Engine | None = None,
+        starts_fallback: bool = True,
     ) -> None:
-        self.name = settings[0].tts.engine
-        self._default_voice = settings[0].tts.voice
+        self.name = tts.engine
+        self._default_voice = tts.voice
+        self._may_resume = tts.resume_on_worker_loss
         self._metrics = metrics
         self._stream_ids = itertools.count(1)
         self._state = "not started"
-        names = ["worker"] if len(settings) == 1 else [f"worker-{number}" for number in range(len(settings))]
-        self._workers = [
-            WorkerLink(
-                worker_name,
-                each,
-                clock=clock,
-                metrics=metrics,
-                stall_timeout_ms=stall_timeout_ms,
-                on_starting=on_starting,
-            )
-            for worker_name, each in zip(names, settings, strict=True)
-        ]
+        self._children = tuple(children)
+        self._elsewhere = elsewhere
+        self._fallback = fallback
+        self._started_fallback = fallback if starts_fallback else None
 
     @property
-    def _description(self) -> EngineDescription | None:
-        return next((worker.description for worker in self._workers if worker.description is not None), None)
+    def _workers(self) -> list[WorkerLink]:
+        return [*self._children, *(self._elsewhere.links if self._elsewhere is not None else ())]
 
-    def not_ready_because(self, voice: str | None = None) -> str | None:  # noqa: ARG002 - every worker has every voice
+    @property
+    def identity(self) -> str:
+        """See the contract."""
+        found = {worker.identity for worker in self._workers if worker.identity}
+        return " ".join(sorted(found))
+
+    def not_ready_because(self, voice: str | None = None) -> str | None:
         """Why a stream could not be opened now; ``None`` when it could."""
         if self._state != "started":
             return f"the engine is {self._state}"
         ready = self._ready
         if not ready:
-            reasons = "; ".join(worker.down_reason or worker.supervisor.state for worker in self._workers)
+            if voice is not None and self._fallback is not None:
+                return self._fallback.not_ready_because()
+            reasons = "; ".join(f"{worker.down_reason or worker.process.state}" for worker in self._workers)
             return f"no engine worker is ready: {reasons}"
         if any(worker.room for worker in ready):
             return None
@@ -74,10 +101,17 @@ class WorkerEngine:
         return [worker for worker in self._workers if worker.is_ready]
 
     async def start(self) -> None:
-        """Start the workers; returns when all of them are ready, or ends them if one does not start."""
+        """Start the workers; returns when all those of this machine are ready, and one at least, or ends them if one of
+        these does not start.
+        """
         self._state = "starting"
+        starting = [worker.start() for worker in self._children]
+        if self._elsewhere is not None:
+            starting.append(self._elsewhere.start(is_needed=not self._children))
+        if self._started_fallback is not None:
+            starting.append(self._started_fallback.start())
         try:
-            await asyncio.gather(*(worker.start() for worker in self._workers))
+            await asyncio.gather(*starting)
         except BaseException:
             await self.stop()
             raise
@@ -88,11 +122,26 @@ class WorkerEngine:
         self._state = "stopped"
         for worker in self._workers:
             worker.fail_all(EngineFailed("the engine was stopped"))
-        await asyncio.gather(*(worker.supervisor.stop() for worker in self._workers))
+        stopping = [worker.process.stop() for worker in self._children]
+        if self._elsewhere is not None:
+            stopping.append(self._elsewhere.stop())
+        if self._started_fallback is not None:
+            stopping.append(self._started_fallback.stop())
+        await asyncio.gather(*stopping)
 
     def voices(self) -> tuple[Voice, ...]:
         """Every voice; none before the start."""
-        return self._description.voices if self._description is not None else ()
+        described = self._descriptions
+        if len(described) == 1:
+            return described[0].voices
+        found: dict[str, Voice] = {}
+        for voice in (voice for each in described for voice in each.voices):
+            found.setdefault(voice.id, voice)
+        return tuple(found.values())
+
+    @property
+    def _descriptions(self) -> list[EngineDescription]:
+        return [worker.description for worker in self._workers if worker.description is not None]
 
     def resolve_voice(self, voice: str | None, language: str | None) -> Voice:
         """Find the voice for a request: an id, else the best one for a BCP 47 tag, else the default; see the contract."""
@@ -113,20 +162,39 @@ class WorkerEngine:
     def _speaker_of(self, language: str, default: Voice) -> Voice:
         if (found := best_for_language(language, self.voices(), default=default)) is not None:
             return found
-        common = self._description.languages if self._description is not None else ()
+        common = [each for description in self._descriptions for each in description.languages]
         if normalised_language(language).partition("-")[0] in map(normalised_language, common):
             return default
         raise LanguageUnsupported(f"no voice speaks {language!r}")
 
-    def open(self, voice: str, speed: float = 1.0) -> WorkerStream:
-        """Begin one utterance, in the worker with the most room; see the contract."""
+    def open(self, voice: str, speed: float = 1.0) -> SpeechStream:
+        """Begin one utterance, in the worker that would speak first; see the contract."""
         found = self.resolve_voice(voice, None)
-        ready = self._ready
+        if self._elsewhere is None and len(self._children) == 1 and self._fallback is None:
+            return self._open(found, speed, set())[0]
+        tried: set[WorkerLink] = set()
+        return RoutedStream(
+            lambda: self._open(found, speed, tried),
+            may_resume=self._may_resume,
+            on_resumed=self._metrics.engine_resumed.inc,
+        )
+
+    def _open(self, voice: Voice, speed: float, tried: set[WorkerLink]) -> tuple[SpeechStream, bool]:
+        """In a worker that was not tried yet, or in the fallback, as the second value says."""
+        ready = [worker for worker in self._ready if worker.has_voice(voice.id)]
         if not ready:
-            raise EngineFailed(str(self.not_ready_because()), retry_after_s=RETRY_AFTER_S)
-        worker = max(ready, key=lambda each: (each.room, -len(each.streams)))
-        if not worker.room:
+            if self._fallback is not None and not self._ready:
+                return self._fallback.open(self._fallback.resolve_voice(None, voice.language).id, speed), True
+            reason = self.not_ready_because() or f"no worker that is ready has the voice {voice.id}"
+            raise EngineFailed(reason, retry_after_s=RETRY_AFTER_S)
+        free = [worker for worker in ready if worker.room and worker not in tried]
+        if not free:
             self._metrics.engine_refusals.labels(where="server").inc()
-            retry_after_s = worker.load.retry_after_s if worker.load is not None else RETRY_AFTER_S
+            retry_after_s = next(
+                (worker.load.retry_after_s for worker in ready if worker.load is not None), RETRY_AFTER_S
+            )
             raise EngineOverloaded(str(self.not_ready_because()), retry_after_s=retry_after_s)
-        return worker.open(next(self._stream_ids), found, speed)
+        compared = random.sample(free, min(NUM_COMPARED, len(free)))
+        worker = min(compared, key=lambda each: each.expected)
+        tried.add(worker)
+        return worker.open(next(self._stream_ids), voice, speed), False

@@ -1,4 +1,5 @@
-"""One worker process as the server sees it: its state, what it can do, how busy it is, and the streams in it.
+"""One worker as the server sees it: its state, what it can do, how busy it is, and the streams in it. The worker is a child
+process, or is reached over the network.
 
 A worker that dies fails its streams with a typed error and is started again. So does one that stalls: it owes audio to a
 stream and has given none to any for ``tts.stall_timeout_ms``. Owed is what a reader waits for after the text is complete and
@@ -7,9 +8,10 @@ the audio given before has been played. Runs on: the event loop.
 
 import asyncio
 import contextlib
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Final, Protocol
 
 from cc_tts import logs
 from cc_tts.audio import AudioFormat, PcmChunk
@@ -48,6 +50,54 @@ TAKEN_INTERVAL_MS: Final = 100.0
 """How often the worker gets a report of what the listener's side has taken, ms of audio."""
 
 log = logs.get(__name__)
+
+
+class WorkerLost(EngineFailed):
+    """The worker ended, hung, or is not reached any more; the stream itself was in order."""
+
+
+class WorkerProcess(Protocol):
+    """What carries messages to a worker and back: a :class:`Supervisor`, or a connection to another machine."""
+
+    @property
+    def state(self) -> ProcessState:
+        """Where the worker stands."""
+
+    async def start(self) -> None:
+        """Wait until it is ready; raises ``ProcessFailed``, which says why, if it is not."""
+
+    async def stop(self) -> None:
+        """End it. Safe to call twice."""
+
+    def send(self, message: Message) -> None:
+        """Send, never blocks; raises ``ProcessFailed`` if it is not ready."""
+
+    def restart(self, reason: str) -> None:
+        """Take it for down, and begin anew."""
+
+
+MakeProcess = Callable[[Callable[[Message, bytes], None], Callable[[str], None]], WorkerProcess]
+"""From who takes the worker's messages, and who is called with the reason when it is down."""
+
+
+class OpenStream(Protocol):
+    """What a link knows of the streams in it: a :class:`WorkerStream`, or one that is passed on to a server."""
+
+    stream_id: int
+    silence: Silence
+    buffered_ms: float | None
+
+    def deliver(self, pcm: bytes, text_chunk_index: int) -> None:
+        """Audio came."""
+
+    def over(self, failure: CcTtsError | None) -> None:
+        """Nothing more will come."""
+
+    def look(self) -> bool:
+        """Whether audio is owed. Counts for how long."""
+
+    def break_off(self, failure: CcTtsError | None) -> None:
+        """Free what it holds in the worker, then :meth:`over`."""
 
 
 class WorkerStream:
@@ -141,49 +191,43 @@ class WorkerStream:
 
 
 class WorkerLink:
-    """One worker process and the streams in it."""
+    """One worker and the streams in it."""
 
     def __init__(
         self,
         name: str,
-        settings: WorkerSettings,
+        make_process: MakeProcess,
         *,
         clock: Clock,
         metrics: Metrics,
         stall_timeout_ms: float,
-        on_starting: Callable[[str], None],
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
+        self._on_change = on_change
+        """Called with each report, and when the worker is down."""
         self.clock = clock
         self._stall_timeout_ms = stall_timeout_ms
         self._has_given = False
         self._watch: asyncio.Task[None] | None = None
         self._metrics = metrics
-        self.streams: dict[int, WorkerStream] = {}
+        self.streams: dict[int, OpenStream] = {}
         self._usable = asyncio.Event()
         self._num_opened_since_report = 0
         self.description: EngineDescription | None = None
+        self._voice_ids: frozenset[str] = frozenset()
         self.load: EngineLoad | None = None
         self.down_reason: str | None = None
-        self.supervisor = Supervisor(
-            python_child(
-                name,
-                "cc_tts.engines.worker",
-                messages=FROM_WORKER,
-                settings=settings,
-                start_timeout_s=settings.tts.worker_start_timeout_s,
-                heartbeat_timeout_s=HEARTBEAT_TIMEOUT_S,
-            ),
-            clock=clock,
-            on_message=self._on_message,
-            on_down=self._on_down,
-            on_starting=on_starting,
-        )
+        self.is_leaving = False
+        """What is open here is spoken to its end, and nothing more is opened."""
+        self.identity = ""
+        """Of a worker on another machine: another identity, other audio."""
+        self.process = make_process(self._on_message, self._on_down)
 
     @property
     def is_ready(self) -> bool:
         """Whether streams can be opened."""
-        return self.supervisor.state is ProcessState.READY and self._usable.is_set()
+        return self.process.state is ProcessState.READY and self._usable.is_set() and not self.is_leaving
 
     @property
     def room(self) -> int:
@@ -192,25 +236,65 @@ class WorkerLink:
             return 0
         return max(0, self.load.room - self._num_opened_since_report)
 
+    @property
+    def expected(self) -> tuple[float, float, int, int]:
+        """What a stream opened now would meet, for comparison, the least is the best: first audio, ms, as reported and for
+        those opened since; utilisation; then how little free capacity is left, and the streams that are open.
+        """
+        load = self.load
+        if load is None:
+            return math.inf, math.inf, 0, len(self.streams)
+        share = self._num_opened_since_report / max(1, load.num_streams)
+        return load.first_audio_ms * (1 + share), load.utilisation, -self.room, len(self.streams)
+
+    def has_voice(self, voice_id: str) -> bool:
+        """Whether it speaks with this voice."""
+        return voice_id in self._voice_ids
+
     async def start(self) -> None:
         """Start the process and learn what it can do; raises ``ProcessFailed``, which says why, if it does not start."""
-        await self.supervisor.start()
+        await self.process.start()
+        try:
+            await self.described()
+        except ProcessFailed:
+            await self.process.stop()
+            raise
+
+    async def described(self) -> None:
+        """Wait for the description and the first report; raises ``ProcessFailed`` if they do not come."""
         try:
             async with asyncio.timeout(DESCRIPTION_TIMEOUT_S):
                 await self._usable.wait()
         except TimeoutError:
-            await self.supervisor.stop()
             raise ProcessFailed(f"the {self.name} process started but did not say what it can do") from None
+
+    def forget(self) -> None:
+        """Take what was measured of it out of the metrics: it does not come back."""
+        metrics = self._metrics
+        for gauge in (
+            metrics.engine_streams,
+            metrics.engine_room,
+            metrics.engine_utilisation,
+            metrics.engine_first_audio,
+        ):
+            gauge.remove(self.name)
+        for state in ("used", "free"):
+            metrics.engine_slots.remove(self.name, state)
+            metrics.engine_pages.remove(self.name, state)
 
     def open(self, stream_id: int, voice: Voice, speed: float) -> WorkerStream:
         """Begin a stream here."""
         stream = WorkerStream(stream_id, self, AudioFormat(voice.rate_hz))
-        self.send(StreamRequest(stream_id, voice.id, speed))
-        self.streams[stream_id] = stream
+        self.begin(stream, StreamRequest(stream_id, voice.id, speed))
+        return stream
+
+    def begin(self, stream: OpenStream, request: StreamRequest) -> None:
+        """Send the request of a stream and deliver to it what comes."""
+        self.send(request)
+        self.streams[stream.stream_id] = stream
         self._num_opened_since_report += 1
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._watch_streams(), name=f"watch the streams of {self.name}")
-        return stream
 
     async def _watch_streams(self) -> None:
         """While streams are open: fail one that is owed audio for too long; if no other got any, the worker has stalled."""
@@ -224,18 +308,18 @@ class WorkerLink:
             timeout_s = max(self._stall_timeout_ms, SLOW_ENGINE_FACTOR * expected_ms) / 1000
             if silence.seconds > timeout_s:
                 log.error("worker_stalled", worker=self.name, num_streams=len(owed), silent_s=round(silence.seconds, 1))
-                self.supervisor.restart(f"no audio for {silence.seconds:.1f} s")
+                self.process.restart(f"no audio for {silence.seconds:.1f} s")
                 return
             for stream in owed:
                 silent_s = stream.silence.seconds
                 if stream.buffered_ms is not None and silent_s > timeout_s:
                     log.error("stream_stalled", worker=self.name, stream_id=stream.stream_id)
-                    stream.break_off(EngineFailed(f"no audio for {silent_s:.1f} s", retry_after_s=RETRY_AFTER_S))
+                    stream.break_off(WorkerLost(f"no audio for {silent_s:.1f} s", retry_after_s=RETRY_AFTER_S))
 
     def send(self, message: Message) -> None:
         """Send; a worker that is gone fails its streams by itself."""
         with contextlib.suppress(ProcessFailed):
-            self.supervisor.send(message)
+            self.process.send(message)
 
     def fail_all(self, error: CcTtsError) -> None:
         """Every stream breaks off."""
@@ -252,14 +336,16 @@ class WorkerLink:
             case StreamEnded(stream_id):
                 self._over(stream_id, None)
             case StreamFailed(stream_id, code, detail, retry_after_s):
-                kind = CcTtsError.by_code.get(code, EngineFailed)
+                kind = WorkerLost if message.is_worker_lost else CcTtsError.by_code.get(code, EngineFailed)
                 self._over(stream_id, kind(detail, retry_after_s=retry_after_s))
             case EngineDescription():
                 self.description = message
+                self._voice_ids = frozenset(voice.id for voice in message.voices)
             case EngineLoad():  # the first one comes after the description
                 self._show(message)
                 self.load, self._num_opened_since_report, self.down_reason = message, 0, None
                 self._usable.set()
+                self._on_change()
 
     def _over(self, stream_id: int, failure: CcTtsError | None) -> None:
         if (stream := self.streams.pop(stream_id, None)) is not None:
@@ -288,6 +374,26 @@ class WorkerLink:
         if self._watch is not None:
             self._watch.cancel()
         self.down_reason = reason
-        self.fail_all(EngineFailed(f"the engine worker ended: {reason}", retry_after_s=RETRY_AFTER_S))
+        self.fail_all(WorkerLost(f"the engine worker ended: {reason}", retry_after_s=RETRY_AFTER_S))
+        self._metrics.engine_room.labels(worker=self.name).set(0)
+        self._metrics.engine_streams.labels(worker=self.name).set(0)
         if reason != STOPPED:
             self._metrics.process_restarts.labels(process="worker").inc()
+        self._on_change()
+
+
+def child_worker(
+    name: str, settings: WorkerSettings, *, clock: Clock, on_starting: Callable[[str], None] = lambda _detail: None
+) -> MakeProcess:
+    """A worker that is a child process of this one."""
+    spec = python_child(
+        name,
+        "cc_tts.engines.worker",
+        messages=FROM_WORKER,
+        settings=settings,
+        start_timeout_s=settings.tts.worker_start_timeout_s,
+        heartbeat_timeout_s=HEARTBEAT_TIMEOUT_S,
+    )
+    return lambda on_message, on_down: Supervisor(
+        spec, clock=clock, on_message=on_message, on_down=on_down, on_starting=on_starting
+    )

@@ -4,6 +4,9 @@
 
     server ──▸ StreamRequest · PushText · EndText · CancelStream · Taken ──▸ worker
     server ◂── EngineDescription · StreamAudio · StreamEnded · StreamFailed · EngineLoad ◂── worker
+
+The same messages go to workers on other machines. So none of them has an instant in it, only durations. A change that an
+older side cannot read raises ``PROTOCOL_VERSION``.
 """
 
 from typing import Final, Literal
@@ -78,12 +81,15 @@ class StreamEnded(Report, frozen=True):
 
 
 class StreamFailed(Report, frozen=True):
-    """It broke off, or was refused. ``code`` is that of the error (:mod:`cc_tts.errors`)."""
+    """It broke off, or was refused. ``code`` is that of the error (:mod:`cc_tts.errors`). ``is_worker_lost``: behind a
+    worker on another machine, the process that spoke has ended.
+    """
 
     stream_id: int
     code: str
     detail: str
     retry_after_s: int | None = None
+    is_worker_lost: bool = False
 
 
 TO_WORKER: Final = kinds_of(Command)

@@ -4,6 +4,7 @@ import pytest
 
 from cc_tts.config import load as configuration
 from cc_tts.config.schema import Config
+from cc_tts.engines.auto import AutoEngine
 from cc_tts.engines.espeak.engine import EspeakEngine
 from cc_tts.engines.factory import engine_names, make_engine, worker_settings
 from cc_tts.engines.worker.client import WorkerEngine
@@ -55,6 +56,30 @@ def test_what_cannot_be_made(tts: dict[str, object], message: str) -> None:
 def test_a_device_must_be_one(devices: list[str]) -> None:
     with pytest.raises(ConfigError, match=r"tts\.devices"):
         config(devices=devices)
+
+
+def test_an_engine_with_workers_elsewhere_needs_no_model() -> None:
+    pytest.importorskip("grpc")
+    engine = make_engine(config(engine="cosyvoice2", devices=[], workers=["grpc://10.0.0.5:7400", "dns:workers:7400"]))
+    assert isinstance(engine, WorkerEngine)
+    assert [link.name for link in engine._workers] == ["grpc://10.0.0.5:7400"]
+    assert engine.name == "cosyvoice2"
+
+
+def test_the_fallback_of_auto_is_its_own_espeak() -> None:
+    """espeak-ng keeps its state in the process: there must not be two."""
+    auto = make_engine(config(fallback_engine="espeak"))
+    assert isinstance(auto, AutoEngine)
+    neural, espeak = auto._engines
+    assert isinstance(neural, WorkerEngine)
+    assert neural._fallback is espeak
+    assert neural._started_fallback is None
+    alone = make_engine(config(engine="onnx", fallback_engine="espeak"))
+    assert isinstance(alone, WorkerEngine)
+    assert isinstance(alone._started_fallback, EspeakEngine)
+    for_a_file = make_engine(config(engine="onnx", fallback_engine="espeak"), purpose="say")
+    assert isinstance(for_a_file, WorkerEngine)
+    assert for_a_file._fallback is None
 
 
 def test_cosyvoice2_is_made_with_a_worker_for_each_device(tmp_path: Path) -> None:

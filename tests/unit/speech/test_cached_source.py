@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -145,6 +146,16 @@ async def test_words_that_are_not_those_of_the_text_are_not_kept() -> None:
     desk = Desk(min_uses=1)
     desk.plan = [SpeechChunk(pcm(200), "something else")]
     await desk.say()
+    await desk.say()
+    assert len(desk.made) == 2
+
+
+async def test_what_was_said_in_place_of_a_lost_worker_is_not_kept() -> None:
+    desk = Desk(min_uses=1)
+    desk.plan = [*CHUNKS[:-1], replace(CHUNKS[-1], is_resumed=True)]
+    await desk.say()
+    desk.plan = list(CHUNKS)
+    assert audio(await desk.say()) == audio(list(CHUNKS))
     await desk.say()
     assert len(desk.made) == 2
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 import structlog
 
+from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import TtsConfig
 from cc_tts.errors import (
     ConfigError,
@@ -49,6 +50,21 @@ async def test_text_becomes_chunks_and_keeps_the_callers_words() -> None:
     assert sum(len(chunk.data) for chunk in chunks) / 16 == pytest.approx(10 * pushed, abs=5)
     assert max(len(chunk.data) for chunk in chunks) <= CHUNK_MS * 16
     assert all(len(chunk.data) % 2 == 0 for chunk in chunks)
+
+
+async def test_a_fallback_of_another_rate_goes_on_in_the_same_stream() -> None:
+    engine = FakeEngine()
+    stream = make(engine).open(TextContent("Good morning. " * 8), rate_hz=RATE_HZ)
+    chunks = aiter(stream)
+    num_bytes, is_resumed = len((await anext(chunks)).data), False
+    engine.audio_format, engine.is_resumed = AudioFormat(22_050), True
+    async for chunk in chunks:
+        assert chunk.is_resumed or not is_resumed
+        is_resumed = chunk.is_resumed
+        num_bytes += len(chunk.data)
+    assert is_resumed
+    pushed = sum(len(each) for each in engine.streams[0].pushed)
+    assert num_bytes / 16 == pytest.approx(10 * pushed, abs=30)
 
 
 async def test_a_long_text_is_prepared_in_slices_while_it_is_spoken() -> None:

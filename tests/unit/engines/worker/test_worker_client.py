@@ -1,12 +1,14 @@
 """The server's side of the workers, with processes that are only made up."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
 
 from cc_tts.clock import MonotonicClock
-from cc_tts.config.schema import LogConfig, TtsConfig
+from cc_tts.config.schema import TtsConfig
+from cc_tts.engines.engine import Engine
 from cc_tts.engines.stepped import EngineLoad, StreamRequest
 from cc_tts.engines.worker.client import WorkerEngine
 from cc_tts.engines.worker.link import WorkerLink
@@ -19,7 +21,6 @@ from cc_tts.engines.worker.messages import (
     StreamEnded,
     StreamFailed,
     Taken,
-    WorkerSettings,
 )
 from cc_tts.errors import (
     EngineFailed,
@@ -33,6 +34,7 @@ from cc_tts.metrics import Metrics
 from cc_tts.processes.channel import Message
 from cc_tts.processes.supervisor import ProcessState
 from cc_tts.voices.voice import Voice
+from tests.fakes.fake_engine import FakeEngine
 
 pytestmark = pytest.mark.unit
 
@@ -54,27 +56,39 @@ class FakeSupervisor:
     async def stop(self) -> None:
         self.state = ProcessState.STOPPED
 
+    def restart(self, reason: str) -> None:
+        raise AssertionError(reason)
+
     def send(self, message: Message) -> None:
         if self.state is not ProcessState.READY:
             raise ProcessFailed("down")
         self.sent.append(message)
 
 
+def _made(process: FakeSupervisor, _on_message: object, _on_down: object) -> FakeSupervisor:
+    return process
+
+
 class Lab:
     """An engine of some workers that the test plays."""
 
-    def __init__(self, num_workers: int = 1, default_voice: str = "") -> None:
-        tts = TtsConfig(engine="cosyvoice2", model_dir="/m", voice=default_voice)
-        settings = WorkerSettings(device="cpu", tts=tts, log=LogConfig())
+    def __init__(
+        self, num_workers: int = 1, default_voice: str = "", fallback: Engine | None = None, **settings: Any
+    ) -> None:
+        tts = TtsConfig(engine="cosyvoice2", model_dir="/m", voice=default_voice, **settings)
         self.metrics = Metrics()
-        self.engine = WorkerEngine(
-            [settings] * num_workers, clock=MonotonicClock(), metrics=self.metrics, stall_timeout_ms=3000.0
-        )
-        self.processes: list[FakeSupervisor] = []
-        for link in self.links:
-            process: Any = FakeSupervisor()
-            link.supervisor = process
-            self.processes.append(process)
+        self.processes = [FakeSupervisor() for _ in range(num_workers)]
+        links = [
+            WorkerLink(
+                "worker" if num_workers == 1 else f"worker-{number}",
+                partial(_made, process),
+                clock=MonotonicClock(),
+                metrics=self.metrics,
+                stall_timeout_ms=3000.0,
+            )
+            for number, process in enumerate(self.processes)
+        ]
+        self.engine = WorkerEngine(tts, links, metrics=self.metrics, fallback=fallback)
 
     @property
     def links(self) -> list[WorkerLink]:
@@ -166,7 +180,7 @@ async def test_an_unknown_code_is_a_failure_of_the_engine() -> None:
 
 
 async def test_a_dead_worker_fails_its_streams_only() -> None:
-    lab = await Lab(2).start(10, 9)
+    lab = await Lab(2, resume_on_worker_loss=False).start(10, 9)
     on_first = lab.engine.open("anna")
     on_second = lab.engine.open("anna")
     assert [len(process.sent) for process in lab.processes] == [1, 1]
@@ -274,3 +288,200 @@ async def test_counts_of_workers_add_up_over_their_restarts() -> None:
     assert lab.sample("engine_underruns_total") == 8
     assert lab.sample("engine_not_finite_total") == 2
     assert lab.sample("engine_streams", worker="worker-0") == 2
+
+
+# --- several workers ---
+
+
+async def texts_of(stream: Any) -> list[tuple[int, int, bool]]:
+    """Text chunk, ms, and whether it may not be as asked for, of each piece of audio."""
+    return [
+        (chunk.text_chunk_index, round(chunk.duration_ms), chunk.is_resumed)  # a line each
+        async for chunk in stream
+    ]
+
+
+def pushed(process: FakeSupervisor) -> list[str]:
+    return [each.text for each in process.sent if isinstance(each, PushText)]
+
+
+def opened(lab: Lab) -> list[int]:
+    """The stream each worker has open."""
+    return [stream_id for link in lab.links for stream_id in link.streams]
+
+
+def load(**changes: Any) -> EngineLoad:
+    values: dict[str, Any] = {"num_streams": 0, "first_audio_ms": 1.0, "utilisation": 0.0, "room": 10}
+    return EngineLoad(**(values | changes))
+
+
+def lose(lab: Lab, worker: int) -> None:
+    lab.processes[worker].state = ProcessState.BACKOFF
+    lab.links[worker]._on_down("3 pings were not answered")
+
+
+async def test_the_worker_that_would_speak_first_is_used() -> None:
+    lab = await Lab(2).start()
+    lab.says(load(num_streams=20, first_audio_ms=90.0, room=50), worker=0)
+    lab.says(load(num_streams=30, first_audio_ms=60.0, room=5), worker=1)
+    lab.engine.open("anna")
+    assert [len(link.streams) for link in lab.links] == [0, 1]
+    lab.says(load(num_streams=30, first_audio_ms=90.0, utilisation=0.9), worker=1)
+    lab.says(load(num_streams=20, first_audio_ms=90.0, utilisation=0.5), worker=0)
+    lab.engine.open("anna")
+    assert [len(link.streams) for link in lab.links] == [1, 1]
+
+
+async def test_streams_opened_since_the_last_report_count() -> None:
+    lab = await Lab(2).start()
+    lab.says(load(num_streams=4, first_audio_ms=80.0), worker=0)
+    lab.says(load(num_streams=4, first_audio_ms=100.0), worker=1)
+    for _ in range(4):
+        lab.engine.open("anna")
+    assert [len(link.streams) for link in lab.links] == [3, 1]  # 80, 100, 120 ms there; 100 ms here
+
+
+async def test_of_many_workers_two_are_compared() -> None:
+    lab = await Lab(5).start()
+    for worker in range(5):
+        lab.says(load(num_streams=10, first_audio_ms=10.0 + worker), worker=worker)
+    used: set[int] = set()
+    for _ in range(200):
+        lab.engine.open("anna")
+        used |= {number for number, link in enumerate(lab.links) if link.streams}
+        for number, link in enumerate(lab.links):
+            link.streams.clear()
+            lab.says(load(num_streams=10, first_audio_ms=10.0 + number), worker=number)
+    assert used == {0, 1, 2, 3}  # the worst of all is never the better of two
+
+
+async def test_a_voice_is_sought_where_it_is() -> None:
+    lab = await Lab(2).start()
+    lab.says(EngineDescription((VOICES[0],)), worker=0)
+    assert {voice.id for voice in lab.engine.voices()} == {"anna", "li"}
+    for _ in range(2):
+        lab.engine.open("li")
+    assert [len(link.streams) for link in lab.links] == [0, 2]
+    lose(lab, 1)
+    with pytest.raises(EngineFailed, match="no worker that is ready has the voice li"):
+        lab.engine.open("li")
+
+
+async def test_what_one_worker_refuses_goes_to_the_next_and_then_is_refused() -> None:
+    lab = await Lab(3).start()
+    stream = lab.engine.open("anna")
+    stream.push("Hi.", text_chunk_index=0)
+    stream.end()
+    reading = asyncio.create_task(texts_of(stream))
+    for number in (1, 2):
+        await asyncio.sleep(0)
+        (worker,) = [at for at, link in enumerate(lab.links) if number in link.streams]
+        assert pushed(lab.processes[worker]) == ["Hi."]
+        assert EndText(number) in lab.processes[worker].sent
+        lab.says(StreamFailed(number, "engine_overloaded", "no slot", 2), worker=worker)
+        await asyncio.sleep(0)
+    with pytest.raises(EngineOverloaded, match="no slot"):
+        await reading
+    assert lab.sample("engine_refusals_total", where="worker") == 2
+
+
+@pytest.mark.parametrize(
+    ("heard_ms", "again"),
+    [(0, ["One.", "Two.", "Three."]), (600, ["Two.", "Three."]), (1600, ["Three."])],
+    ids=["nothing", "a little", "most"],
+)
+async def test_another_worker_goes_on_from_the_text_chunk_under_way(heard_ms: int, again: list[str]) -> None:
+    lab = await Lab(2).start(10, 9)
+    stream = lab.engine.open("anna")
+    for index, text in enumerate(("One.", "Two.")):
+        stream.push(text, text_chunk_index=index)
+    reading = asyncio.create_task(texts_of(stream))
+    if heard_ms:
+        lab.says(StreamAudio(1, 0), MS * 500)
+        lab.says(StreamAudio(1, 1), MS * heard_ms)
+    await asyncio.sleep(0)
+    stream.push("Three.", text_chunk_index=2)
+    lose(lab, 0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    stream.end()
+    assert pushed(lab.processes[1]) == again
+    lab.says(StreamAudio(2, 2), MS * 700, worker=1)
+    lab.says(StreamEnded(2), worker=1)
+    before = [(0, 500, False), (1, heard_ms, False)] if heard_ms else []
+    assert await reading == [*before, (2, 700, bool(heard_ms))]
+    assert lab.sample("engine_resumed_total") == 1
+
+
+async def test_what_was_heard_to_its_end_is_over_when_the_worker_is_lost() -> None:
+    lab = await Lab(2).start(10, 9)
+    stream = lab.engine.open("anna")
+    stream.push("One.", text_chunk_index=0)
+    stream.end()
+    lab.says(StreamAudio(1, 0), MS * 1600)
+    reading = asyncio.create_task(texts_of(stream))
+    await asyncio.sleep(0)
+    lose(lab, 0)
+    assert await reading == [(0, 1600, False)]
+    assert not lab.processes[1].sent
+
+
+async def test_a_second_loss_and_a_failure_of_the_stream_itself_are_errors() -> None:
+    lab = await Lab(3).start()
+    streams = [lab.engine.open("anna") for _ in range(2)]
+    for stream in streams:
+        stream.push("One.", text_chunk_index=0)
+    readings = [asyncio.create_task(texts_of(stream)) for stream in streams]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    (worker,) = [at for at, link in enumerate(lab.links) if 1 in link.streams]
+    (other,) = [at for at, link in enumerate(lab.links) if 2 in link.streams]
+    lab.says(StreamFailed(2, "engine_failed", "not finite"), worker=other)
+    with pytest.raises(EngineFailed, match="not finite"):
+        await readings[1]
+    lose(lab, worker)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    (second,) = [at for at, link in enumerate(lab.links) if link.streams]
+    lose(lab, second)
+    with pytest.raises(EngineFailed, match="3 pings were not answered"):
+        await readings[0]
+
+
+async def test_a_cancelled_stream_is_not_said_again() -> None:
+    lab = await Lab(2).start(10, 9)
+    stream = lab.engine.open("anna")
+    stream.push("One.", text_chunk_index=0)
+    reading = asyncio.create_task(texts_of(stream))
+    await asyncio.sleep(0)
+    await stream.cancel()
+    lose(lab, 0)
+    assert await reading == []
+    assert not lab.processes[1].sent
+
+
+async def test_the_fallback_speaks_while_no_worker_is_ready() -> None:
+    fallback = FakeEngine()
+    lab = await Lab(fallback=fallback).start()
+    assert fallback.is_started
+    stream = lab.engine.open("anna")
+    stream.push("One.", text_chunk_index=0)
+    reading = asyncio.create_task(texts_of(stream))
+    await asyncio.sleep(0)
+    lose(lab, 0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    stream.push("Two.", text_chunk_index=1)
+    stream.end()
+    assert await reading == [(0, 40, True), (1, 40, True)]
+    assert [request.voice for request in fallback.requests] == ["en-us"]
+    assert lab.engine.not_ready_because("anna") is None
+    assert "no engine worker is ready" in str(lab.engine.not_ready_because())
+    with pytest.raises(LanguageUnsupported):
+        lab.engine.open("li")
+    lab.processes[0].state = ProcessState.READY
+    lab.describe(0, refusal="full")
+    with pytest.raises(EngineOverloaded):  # a full worker is no lost one
+        lab.engine.open("anna")
+    await lab.engine.stop()
+    assert not fallback.is_started

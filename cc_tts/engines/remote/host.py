@@ -1,0 +1,184 @@
+"""``cc-tts worker``: an engine that speaks for servers on other machines.
+
+::
+
+    servers ═══ one connection each ═══▸ this process ◂── channel ──▸ engine worker (a child process, a device)
+
+The engine runs in a child process, as it does in a server, so that what the network brings never delays the thread that owns
+the device, and a child that dies is started again while the servers stay connected. Runs on: the event loop.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import os
+import signal
+from pathlib import Path
+from typing import Final
+
+from cc_tts import __version__, logs
+from cc_tts.clock import Clock, MonotonicClock
+from cc_tts.config import remote as addresses
+from cc_tts.config.schema import Config
+from cc_tts.engines.factory import engine_names, worker_settings
+from cc_tts.engines.remote import wire
+from cc_tts.engines.remote.relay import PING_LOOK_S, ConnectedServer, report_of
+from cc_tts.engines.remote.wire import Channel
+from cc_tts.engines.worker.link import WorkerLink, child_worker
+from cc_tts.engines.worker.messages import TO_WORKER, WorkerSettings
+from cc_tts.errors import ConfigError, ProcessFailed
+from cc_tts.metrics import Metrics
+from cc_tts.processes.channel import PROTOCOL_VERSION, Hello, Message, Ready
+
+DRAIN_TIMEOUT_S: Final = 60.0
+"""For what is being spoken when the worker is to end."""
+DRAIN_POLL_S: Final = 0.1
+
+log = logs.get(__name__)
+
+
+def run(config: Config, listen: str) -> int:
+    """Serve until SIGTERM or SIGINT, then finish what is being spoken; a second signal ends at once. Raises ``ConfigError``
+    and ``ProcessFailed``.
+    """
+    host, port = addresses.listen_address(listen)
+    addresses.check_listener(config.remote, host)
+    wire.check(config.remote)
+    named = dataclasses.replace(config, tts=dataclasses.replace(config.tts, engine=engine_names(config.tts)[0]))
+    if named.tts.engine == "espeak":
+        raise ConfigError(
+            'tts.engine is "espeak", which speaks inside the server and has no worker; use another engine'
+        )
+    settings = worker_settings(named)
+    if len(settings) != 1:
+        raise ConfigError(
+            f"a worker has one device, and tts.devices names {len(settings)}; start one worker a device, each with its "
+            "port, and name its device: --set 'tts.devices=[\"cuda:1\"]'"
+        )
+    logs.configure(level=config.log.level, json=config.log.json, process="worker")
+    asyncio.run(WorkerHost(named, settings[0], clock=MonotonicClock()).run(host, port))
+    return 0
+
+
+class WorkerHost:
+    """The engine process, and the servers that use it."""
+
+    def __init__(self, config: Config, settings: WorkerSettings, *, clock: Clock) -> None:
+        self._config = config
+        self._settings = settings
+        self._clock = clock
+        self._link = WorkerLink(
+            "worker",
+            child_worker("worker", settings, clock=clock),
+            clock=clock,
+            metrics=Metrics(),
+            stall_timeout_ms=settings.tts.stall_timeout_ms,
+            on_change=self._report,
+        )
+        self._stream_ids = itertools.count(1)
+        self._servers: dict[Channel, ConnectedServer] = {}
+        self._hello: Hello | None = None
+        self._stopping = asyncio.Event()
+        self._is_forced = asyncio.Event()
+
+    async def run(self, host: str, port: int) -> None:
+        """Load the engine, listen, serve until a signal comes, drain."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal)
+        starting = asyncio.create_task(self._link.start())
+        ending = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
+        looking = asyncio.create_task(self._look_after_servers(), name="look after servers")
+        try:
+            if starting.done():
+                starting.result()
+                await self._serve(host, port)
+        finally:
+            for task in (starting, ending, looking):
+                task.cancel()
+            await asyncio.gather(starting, ending, looking, return_exceptions=True)
+            await self._link.process.stop()
+
+    async def _serve(self, host: str, port: int) -> None:
+        identity = await asyncio.to_thread(self._identity)
+        build = {
+            "engine": self._settings.tts.engine,
+            "device": self._settings.device,
+            "identity": identity,
+            "capacity": str(self._settings.tts.max_streams),
+            "generation": __version__,
+        }
+        self._hello = Hello(protocol=PROTOCOL_VERSION, process="worker", pid=os.getpid(), build=build)
+        listener = await wire.listen(
+            host,
+            port,
+            self._config.remote,
+            types=TO_WORKER,
+            on_open=self._opened,
+            is_serving=lambda: self._link.is_ready and not self._stopping.is_set(),
+        )
+        log.info("worker_listens", host=host, port=port, tls=bool(self._config.remote.certificate_file), **build)
+        try:
+            await self._stopping.wait()
+            self._report()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_TIMEOUT_S):
+                    while self._link.streams and not self._is_forced.is_set():  # noqa: ASYNC110 - the link has no event
+                        await asyncio.sleep(DRAIN_POLL_S)
+        finally:
+            await listener.close()
+
+    def _on_signal(self) -> None:
+        if self._stopping.is_set():
+            self._is_forced.set()
+        self._stopping.set()
+        log.info("worker_drains", num_streams=len(self._link.streams))
+
+    def _opened(self, channel: Channel) -> None:
+        """A server has connected, and has proved that it may."""
+        assert self._hello is not None
+
+        def send(message: Message, payload: bytes = b"") -> None:
+            with contextlib.suppress(ProcessFailed):  # it is gone, or does not read and loses its connection
+                channel.send(message, payload)
+
+        server = ConnectedServer(self._link, self._stream_ids, send, self._clock)
+        self._servers[channel] = server
+        channel.on_record = lambda message, _payload: server.take(message)
+        channel.on_closed = lambda reason: self._closed(channel, reason)
+        log.info("server_connected", server=channel.peer, num_servers=len(self._servers))
+        send(self._hello)
+        send(Ready())
+        if self._link.description is not None:
+            send(self._link.description)
+        send(report_of(self._link, is_draining=self._stopping.is_set()))
+
+    def _closed(self, channel: Channel, reason: str) -> None:
+        server = self._servers.pop(channel)
+        log.info("server_gone", server=channel.peer, reason=reason, num_streams=len(server.streams))
+        server.leave()
+
+    def _report(self) -> None:
+        """Tell every server how busy the engine is."""
+        report = report_of(self._link, is_draining=self._stopping.is_set())
+        for server in list(self._servers.values()):
+            server.send(report, b"")
+
+    async def _look_after_servers(self) -> None:
+        while True:
+            await asyncio.sleep(PING_LOOK_S)
+            for channel in [channel for channel, server in self._servers.items() if server.is_gone]:
+                channel.break_off("the server does not ping any more")
+
+    def _identity(self) -> str:
+        """What stands behind the voices here: the engine, and names and sizes of the files. Runs on: a thread."""
+        tts = self._settings.tts
+        parts = [tts.engine, tts.dtype, str(tts.first_hop_tokens), str(tts.interleaved_text)]
+        for folder in filter(None, (tts.model_dir, tts.voices_dir)):
+            parts += [f"{path.name} {path.stat().st_size}" for path in sorted(Path(folder).iterdir()) if path.is_file()]
+        if self._link.description is not None:
+            parts += [f"{voice.id} {voice.language} {voice.rate_hz}" for voice in self._link.description.voices]
+        return hashlib.sha256(ascii(parts).encode("ascii")).hexdigest()[:16]

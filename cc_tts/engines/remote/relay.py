@@ -1,0 +1,155 @@
+"""What a worker passes on between the servers that use it and the one engine process behind it.
+
+::
+
+    server A ─ stream 7 ─▸ ConnectedServer ─▸ RelayedStream 1 ─┐
+    server B ─ stream 7 ─▸ ConnectedServer ─▸ RelayedStream 2 ─┴─▸ WorkerLink ─▸ engine process
+
+Each server numbers its streams by itself; the engine process knows them by numbers of the worker's own.
+Runs on: the event loop.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from cc_tts.audio import AudioFormat
+from cc_tts.clock import NS_PER_MS, Clock
+from cc_tts.engines.stepped import Command, EngineLoad, StreamRequest
+from cc_tts.engines.worker.link import STALL_LOOK_S, WorkerLink, WorkerLost
+from cc_tts.engines.worker.messages import (
+    CancelStream,
+    EndText,
+    StreamAudio,
+    StreamEnded,
+    StreamFailed,
+    Taken,
+)
+from cc_tts.errors import CcTtsError
+from cc_tts.processes.channel import Message, Ping, Pong
+from cc_tts.processes.liveness import Silence
+
+Send = Callable[[Message, bytes], None]
+
+PING_LOOK_S: Final = 0.5
+"""How often the pings of a server are looked for."""
+SERVER_TIMEOUT_S: Final = 5.0
+"""A server that has not pinged for so long is gone, and what it had open is freed."""
+DEFAULT_RATE_HZ: Final = 24_000
+
+
+class RelayedStream:
+    """One utterance of a server. See :class:`cc_tts.engines.worker.link.OpenStream`."""
+
+    def __init__(self, stream_id: int, request: StreamRequest, server: "ConnectedServer", rate_hz: int) -> None:
+        self.stream_id = stream_id
+        self._their_id = request.stream_id
+        self._server = server
+        self._link = server.link
+        self._format = AudioFormat(rate_hz)
+        self._given_ms = 0.0
+        self._taken_ms = 0.0
+        self._dry_ns = 0
+        self._is_text_whole = False
+        self._is_over = False
+        self.buffered_ms: float | None = None
+        self.silence = Silence(self._link.clock, max_step_s=2 * STALL_LOOK_S)
+
+    def carry(self, command: Command) -> None:
+        """Pass on what its server says."""
+        match command:
+            case CancelStream():
+                self._is_over = True
+                self.break_off(None)
+                return
+            case EndText():
+                self._is_text_whole = True
+            case Taken(_, taken_ms, ahead_ms):
+                self._taken_ms, self.buffered_ms = taken_ms, ahead_ms
+                self._dry_ns = self._link.clock.now_ns() + round((ahead_ms or 0.0) * NS_PER_MS)
+        self._link.send(msgspec.structs.replace(command, stream_id=self.stream_id))
+
+    def look(self) -> bool:
+        """Whether audio is owed: the text is complete, and what was given is taken and played. Counts for how long."""
+        is_taken = self._taken_ms >= self._given_ms - 1.0
+        is_owed = self._is_text_whole and is_taken and self._link.clock.now_ns() >= self._dry_ns
+        self.silence.count(owed=is_owed)
+        return is_owed
+
+    def deliver(self, pcm: bytes, text_chunk_index: int) -> None:
+        """Audio came."""
+        self._given_ms += self._format.ms_for_bytes(len(pcm))
+        self._server.send(StreamAudio(self._their_id, text_chunk_index), pcm)
+
+    def over(self, failure: CcTtsError | None) -> None:
+        """Nothing more will come."""
+        self._server.streams.pop(self._their_id, None)
+        if self._is_over:
+            return
+        self._is_over = True
+        if failure is None:
+            self._server.send(StreamEnded(self._their_id), b"")
+        else:
+            is_lost = isinstance(failure, WorkerLost)
+            failed = StreamFailed(self._their_id, failure.code, failure.detail, failure.retry_after_s, is_lost)
+            self._server.send(failed, b"")
+
+    def break_off(self, failure: CcTtsError | None) -> None:
+        """Free what it holds in the engine process; see :meth:`over`."""
+        self._link.send(CancelStream(self.stream_id))
+        self._link.streams.pop(self.stream_id, None)
+        self.over(failure)
+
+
+class ConnectedServer:
+    """One server that speaks through this worker: its streams, and whether it is still there."""
+
+    def __init__(self, link: WorkerLink, ids: Iterator[int], send: Send, clock: Clock) -> None:
+        self.link = link
+        self.send = send
+        self.streams: dict[int, RelayedStream] = {}
+        self._ids = ids
+        self._silence = Silence(clock, max_step_s=2 * PING_LOOK_S)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has not pinged for too long; looked at every :data:`PING_LOOK_S`."""
+        return self._silence.look() > SERVER_TIMEOUT_S
+
+    def take(self, message: Message) -> None:
+        """Handle one message."""
+        match message:
+            case Ping():
+                self._silence.heard()
+                self.send(Pong(serial=message.serial), b"")
+            case StreamRequest():
+                if message.stream_id not in self.streams:
+                    self._open(message)
+            case Command() if (known := self.streams.get(message.stream_id)) is not None:
+                known.carry(message)
+            case _:  # of a stream that has ended a moment ago
+                pass
+
+    def _open(self, request: StreamRequest) -> None:
+        voices = self.link.description.voices if self.link.description is not None else ()
+        rate_hz = next((voice.rate_hz for voice in voices if voice.id == request.voice), DEFAULT_RATE_HZ)
+        stream = RelayedStream(next(self._ids), request, self, rate_hz)
+        self.streams[request.stream_id] = stream
+        self.link.begin(stream, msgspec.structs.replace(request, stream_id=stream.stream_id))
+        if not self.link.is_ready:
+            stream.break_off(WorkerLost("the engine of the worker starts again", retry_after_s=1))
+
+    def leave(self) -> None:
+        """It is gone: free its streams."""
+        streams, self.streams = self.streams, {}
+        for stream in streams.values():
+            stream.carry(CancelStream(stream.stream_id))
+
+
+def report_of(link: WorkerLink, *, is_draining: bool) -> EngineLoad:
+    """How busy the engine process is, and why nothing may be opened in it now, for every server."""
+    if link.load is None:
+        reason = f"the engine of the worker starts again: {link.down_reason}"
+        return EngineLoad(num_streams=0, first_audio_ms=0.0, utilisation=0.0, room=0, refusal=reason)
+    return msgspec.structs.replace(link.load, room=0, refusal="the worker is draining") if is_draining else link.load

@@ -1,0 +1,305 @@
+"""What carries the messages between a server and a worker on another machine: gRPC, one stream of bytes each way for as long
+as they are connected. The bytes are the records of :mod:`cc_tts.processes.channel`, as many a gRPC message as wait together.
+
+A side that does not read fills the other's bounded backlog and loses the connection. Whoever may connect has a certificate
+that ``remote.ca_file`` signed, or the token, or both. grpcio is imported when it is needed. Runs on: the event loop.
+"""
+
+import asyncio
+import collections
+import hmac
+import importlib
+import os
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cc_tts.config.remote import host_port, must_be_private, read_file
+from cc_tts.config.schema import RemoteConfig
+from cc_tts.engines.worker.messages import FROM_WORKER
+from cc_tts.errors import CcTtsError, ConfigError, ProcessFailed
+from cc_tts.processes.channel import (
+    COMMON_MESSAGES,
+    MAX_BACKLOG_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_PAYLOAD_BYTES,
+    Decoder,
+    Message,
+    encode,
+)
+
+SERVICE: Final = "cc_tts.SpeechWorker"
+METHOD: Final = "Connect"
+HEALTH_SERVICE: Final = "grpc.health.v1.Health"
+SERVING: Final = b"\x08\x01"
+"""A HealthCheckResponse of grpc.health.v1 with ``status = SERVING``; below, ``NOT_SERVING``."""
+NOT_SERVING: Final = b"\x08\x02"
+MAX_SERVERS: Final = 256
+CLOSE_TIMEOUT_S: Final = 1.0
+MAX_REASON_CHARS: Final = 300
+AUTHORISATION: Final = "authorization"
+
+_JOIN_BYTES: Final = 1 << 16
+_OPTIONS: Final = (("grpc.max_receive_message_length", MAX_MESSAGE_BYTES + MAX_PAYLOAD_BYTES + _JOIN_BYTES),)
+_CLIENT_OPTIONS: Final = (
+    *_OPTIONS,
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.enable_retries", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # each attempt dials anew
+)
+_SERVER_OPTIONS: Final = (*_OPTIONS, ("grpc.so_reuseport", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a worker is. ``certified_name``: what its certificate is for, if that is not ``host``."""
+
+    host: str
+    port: int
+    is_tls: bool
+    certified_name: str = ""
+
+
+def check(remote: RemoteConfig) -> None:
+    """Raise ``ConfigError``, which says what to do, if grpcio or a file of ``[remote]`` is missing."""
+    _grpc()
+    for key in ("ca_file", "certificate_file", "private_key_file"):
+        read_file(key, getattr(remote, key))
+
+
+class Channel:
+    """One end of a connection: records out by :meth:`send`, records in by ``on_record``; ``on_closed`` is called once with
+    the reason, unless this end is closed by :meth:`close`.
+    """
+
+    def __init__(self, types: Sequence[type[Message]], peer: str) -> None:
+        self.peer = peer
+        self.on_record: Callable[[Message, bytes], None] = lambda _message, _payload: None
+        self.on_closed: Callable[[str], None] = lambda _reason: None
+        self._decoder = Decoder((*COMMON_MESSAGES, *types))
+        self._outbox: collections.deque[bytes] = collections.deque()
+        self._outbox_bytes = 0
+        self._news = asyncio.Event()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._is_closed = False
+
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        """Send one record; never blocks. Raises ``ProcessFailed`` if the connection is over, or the other side does not
+        read.
+        """
+        if self._is_closed:
+            raise ProcessFailed("the connection is closed")
+        record = encode(message, payload)
+        self._outbox.append(record)
+        self._outbox_bytes += len(record)
+        self._news.set()
+        if self._outbox_bytes > MAX_BACKLOG_BYTES:
+            self.break_off("the other side has stopped reading")
+            raise ProcessFailed("the other side has stopped reading")
+
+    def break_off(self, reason: str) -> None:
+        """End the connection, and report it."""
+        if not self._is_closed:
+            self.close()
+            self.on_closed(reason)
+
+    def close(self) -> None:
+        """End the connection. Safe to call twice."""
+        self._is_closed = True
+        self._outbox.clear()
+        if not self._over.done():
+            self._over.set_result(None)
+
+    async def carry(self, read: Callable[[], Any], write: Callable[[bytes], Any]) -> None:
+        """Move records both ways until either side ends it."""
+        tasks = [asyncio.create_task(self._read(read)), asyncio.create_task(self._write(write))]
+        try:
+            waiting: set[asyncio.Future[Any]] = {*tasks, self._over}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    self.break_off(task.result())
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _read(self, read: Callable[[], Any]) -> str:
+        end = _grpc().aio.EOF
+        try:
+            while (data := await read()) is not end:
+                for message, payload in self._decoder.feed(data):
+                    if not self._is_closed:
+                        self.on_record(message, payload)
+        except CcTtsError as error:
+            return error.detail
+        except _grpc().RpcError as error:
+            return _why(error)
+        return "closed by the other side"
+
+    async def _write(self, write: Callable[[bytes], Any]) -> str:
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                while self._outbox:
+                    await write(self._joined())
+        except (_grpc().RpcError, asyncio.InvalidStateError) as error:
+            return _why(error)
+
+    def _joined(self) -> bytes:
+        records, num_bytes = [], 0
+        while self._outbox and num_bytes < _JOIN_BYTES:
+            records.append(self._outbox.popleft())
+            num_bytes += len(records[-1])
+        self._outbox_bytes -= num_bytes
+        return b"".join(records)
+
+
+class ClientChannel(Channel):
+    """The server's end."""
+
+    def __init__(self, grpc_channel: Any, call: Any, peer: str) -> None:
+        super().__init__(FROM_WORKER, peer)
+        self._grpc_channel = grpc_channel
+        self._task = asyncio.create_task(self._run(call), name=f"worker {peer}")
+
+    async def _run(self, call: Any) -> None:
+        try:
+            await self.carry(call.read, call.write)
+        finally:
+            call.cancel()
+            await self._grpc_channel.close()
+
+    async def closed(self) -> None:
+        """Wait until everything of it is freed."""
+        await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def connect(
+    endpoint: Endpoint,
+    remote: RemoteConfig,
+    *,
+    on_record: Callable[[Message, bytes], None],
+    on_closed: Callable[[str], None],
+) -> ClientChannel:
+    """Begin to connect to a worker; what fails is reported to ``on_closed``. Raises ``ConfigError`` for an address that
+    needs TLS and for files that cannot be read, ``ProcessFailed`` for a name without an address.
+    """
+    grpc = _grpc()
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise ProcessFailed(f"{endpoint.host} has no address: {error.strerror or error}") from None
+    address = str(found[0][4][0])
+    target = host_port(address, endpoint.port)
+    if endpoint.is_tls:
+        name = endpoint.certified_name or endpoint.host
+        options = (*_CLIENT_OPTIONS, ("grpc.ssl_target_name_override", name), ("grpc.default_authority", name))
+        credentials = grpc.ssl_channel_credentials(
+            root_certificates=read_file("ca_file", remote.ca_file),
+            private_key=read_file("private_key_file", remote.private_key_file),
+            certificate_chain=read_file("certificate_file", remote.certificate_file),
+        )
+        channel = grpc.aio.secure_channel(target, credentials, options=options)
+    else:
+        must_be_private(address, endpoint.host)
+        channel = grpc.aio.insecure_channel(target, options=_CLIENT_OPTIONS)
+    metadata = ((AUTHORISATION, f"Bearer {remote.token}"),) if remote.token else ()
+    call = channel.stream_stream(f"/{SERVICE}/{METHOD}")(metadata=metadata)
+    client = ClientChannel(channel, call, target)
+    client.on_record, client.on_closed = on_record, on_closed
+    return client
+
+
+class Listener:
+    """What a worker listens with."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+
+    async def close(self) -> None:
+        """Take no more connections, and end those that are there."""
+        await self._server.stop(CLOSE_TIMEOUT_S)
+
+
+async def listen(
+    host: str,
+    port: int,
+    remote: RemoteConfig,
+    *,
+    types: Sequence[type[Message]],
+    on_open: Callable[[Channel], None],
+    is_serving: Callable[[], bool],
+) -> Listener:
+    """Listen for servers; ``on_open`` gets the channel of each that may connect, and sets its ``on_record`` and
+    ``on_closed``. ``is_serving`` answers health checks. Raises ``ConfigError`` if the address cannot be bound.
+    """
+    grpc = _grpc()
+
+    async def serve(_requests: object, context: Any) -> None:
+        if not _is_authorised(remote, context.invocation_metadata()):
+            detail = "the worker asks for the token of [remote]: set remote.token alike at both ends"
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, detail)
+        channel = Channel(types, context.peer())
+        on_open(channel)
+        try:
+            await channel.carry(context.read, context.write)
+        finally:
+            channel.break_off("the connection was lost")
+
+    async def health(_request: bytes, _context: object) -> bytes:
+        return SERVING if is_serving() else NOT_SERVING
+
+    server = grpc.aio.server(options=_SERVER_OPTIONS, maximum_concurrent_rpcs=MAX_SERVERS)
+    handlers = {
+        SERVICE: {METHOD: grpc.stream_stream_rpc_method_handler(serve)},
+        HEALTH_SERVICE: {"Check": grpc.unary_unary_rpc_method_handler(health)},
+    }
+    server.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler(name, methods) for name, methods in handlers.items()]
+    )
+    try:
+        if remote.certificate_file:
+            pair = (
+                read_file("private_key_file", remote.private_key_file),
+                read_file("certificate_file", remote.certificate_file),
+            )
+            ca = read_file("ca_file", remote.ca_file)
+            credentials = grpc.ssl_server_credentials([pair], root_certificates=ca, require_client_auth=ca is not None)
+            server.add_secure_port(host_port(host, port), credentials)
+        else:
+            server.add_insecure_port(host_port(host, port))
+    except RuntimeError:
+        raise ConfigError(
+            f"--listen {host_port(host, port)}: the address cannot be bound; is the port taken, and the address one of this "
+            "machine?"
+        ) from None
+    await server.start()
+    return Listener(server)
+
+
+def _is_authorised(remote: RemoteConfig, metadata: Any) -> bool:
+    if not remote.token:
+        return True
+    given = next((str(value) for key, value in metadata or () if key == AUTHORISATION), "")
+    return hmac.compare_digest(given.encode(), f"Bearer {remote.token}".encode())
+
+
+def _why(error: object) -> str:
+    details = getattr(error, "details", lambda: "")() or str(error)
+    return str(details).rpartition("last error: ")[2].removeprefix("UNKNOWN: ").replace("; ", ", ")[:MAX_REASON_CHARS]
+
+
+def _grpc() -> Any:
+    os.environ.setdefault(
+        "GRPC_VERBOSITY", "NONE"
+    )  # its own lines on standard error are no JSON; a peer could fill the log
+    try:
+        importlib.import_module("grpc.aio")
+        return importlib.import_module("grpc")
+    except ImportError as error:
+        raise ConfigError(
+            f"speech workers on other machines need grpcio ({error.name} is missing): pip install 'cc-tts[remote]'"
+        ) from None

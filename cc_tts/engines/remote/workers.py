@@ -1,0 +1,172 @@
+"""The workers that ``tts.workers`` names: fixed addresses, and names whose addresses are looked up again and again.
+
+Runs on: the event loop.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.clock import Clock
+from cc_tts.config.remote import WorkerAddress, host_port, parse
+from cc_tts.config.schema import Config
+from cc_tts.engines.remote.connection import RemoteConnection
+from cc_tts.engines.remote.wire import Endpoint
+from cc_tts.engines.worker.link import MakeProcess, WorkerLink
+from cc_tts.errors import EngineFailed, ProcessFailed
+from cc_tts.metrics import Metrics
+
+LOOK_UP_INTERVAL_S: Final = 5.0
+LOOK_UP_TIMEOUT_S: Final = 3.0
+WAIT_POLL_S: Final = 0.1
+WHAT_TO_CHECK: Final = "check that `cc-tts worker` runs there, the port, firewalls, and [remote] at both ends"
+
+LookUp = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a name; raises ``OSError``."""
+
+log = logs.get(__name__)
+
+
+async def addresses_of(host: str, port: int) -> Sequence[str]:
+    """The IPv4 and IPv6 addresses of a name; raises ``OSError`` if it has none, or no name server answers."""
+    async with asyncio.timeout(LOOK_UP_TIMEOUT_S):
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return sorted({str(address[0]) for *_, address in found})
+
+
+class RemoteWorkers:
+    """The links to them. See :class:`cc_tts.engines.worker.client.WorkersElsewhere`."""
+
+    def __init__(self, config: Config, *, clock: Clock, metrics: Metrics, look_up: LookUp = addresses_of) -> None:
+        self._config = config
+        self._clock = clock
+        self._metrics = metrics
+        self._look_up = look_up
+        self._names: list[WorkerAddress] = []
+        self._links: dict[str, WorkerLink] = {}
+        self._of_names: dict[WorkerAddress, set[str]] = {}
+        self._faults: dict[str, str] = {}
+        """Names that have no address, and why."""
+        self._following: asyncio.Task[None] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+        for address in map(parse, config.tts.workers):
+            if address.scheme == "dns":
+                self._names.append(address)
+            else:
+                self._add(str(address), Endpoint(address.host, address.port, is_tls=address.scheme == "grpcs"))
+
+    @property
+    def links(self) -> Sequence[WorkerLink]:
+        """Those that are known now, reached or not."""
+        return tuple(self._links.values())
+
+    @property
+    def faults(self) -> list[str]:
+        """Which workers are not reached, and why, a sentence each."""
+        found = [f"the speech worker {name} cannot be used: {why}" for name, why in self._faults.items()]
+        for name, link in self._links.items():
+            if not link.is_ready and isinstance(link.process, RemoteConnection):
+                found.append(f"the speech worker {name} cannot be used: {link.process.reason}")
+        return [f"{each}; {WHAT_TO_CHECK}" for each in found]
+
+    async def start(self, *, is_needed: bool) -> None:
+        """Try each once, and keep trying. ``is_needed``: wait ``tts.worker_start_timeout_s`` for one of them; raises
+        ``ProcessFailed`` if none comes.
+        """
+        await asyncio.gather(*(self._start(link) for link in self.links), *map(self._refresh, self._names))
+        for fault in self.faults:
+            log.warning("worker_missing", detail=fault)
+        if self._names:
+            self._following = asyncio.create_task(self._follow_names(), name="look up speech workers")
+        if not is_needed:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._config.tts.worker_start_timeout_s):
+                while not any(link.is_ready for link in self.links):  # noqa: ASYNC110 - links come and go
+                    await asyncio.sleep(WAIT_POLL_S)
+                return
+        raise ProcessFailed("; ".join(self.faults))
+
+    async def try_once(self) -> list[str]:
+        """Connect to each, or fail to; returns :attr:`faults`."""
+        await self.start(is_needed=False)
+        return self.faults
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+        await asyncio.gather(*self._leaving)
+        for link in self.links:
+            link.fail_all(EngineFailed("the engine was stopped"))
+        await asyncio.gather(*(link.process.stop() for link in self.links))
+
+    def _add(self, name: str, endpoint: Endpoint) -> WorkerLink:
+        config = self._config
+
+        def on_ready(build: dict[str, str]) -> None:
+            link.identity = build.get("identity", "")
+
+        make: MakeProcess = lambda on_message, on_down: RemoteConnection(  # noqa: E731 - its type is the point
+            name,
+            endpoint,
+            remote=config.remote,
+            engine=config.tts.engine,
+            clock=self._clock,
+            on_message=on_message,
+            on_down=on_down,
+            on_ready=lambda build: on_ready(dict(build)),
+        )
+        link = self._links[name] = WorkerLink(
+            name, make, clock=self._clock, metrics=self._metrics, stall_timeout_ms=config.tts.stall_timeout_ms
+        )
+        return link
+
+    async def _start(self, link: WorkerLink) -> None:
+        with contextlib.suppress(ProcessFailed):  # it goes on trying, and says what is wrong
+            await link.process.start()
+            await link.described()
+
+    async def _follow_names(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_UP_INTERVAL_S)
+            await asyncio.gather(*map(self._refresh, self._names))
+
+    async def _refresh(self, name: WorkerAddress) -> None:
+        """Look a name up: new addresses are connected to, and those that are gone left once nothing is spoken there. A
+        name that cannot be looked up keeps the addresses that it had.
+        """
+        try:
+            found = await self._look_up(name.host, name.port)
+        except (OSError, TimeoutError) as error:
+            self._faults[str(name)] = f"its addresses cannot be looked up: {error or type(error).__name__}"
+            return
+        self._faults.pop(str(name), None)
+        wanted = {host_port(address, name.port): address for address in found}
+        had = self._of_names.setdefault(name, set())
+        for gone in had - set(wanted):
+            link = self._links[gone]
+            link.is_leaving = True
+            if not link.streams:
+                had.discard(gone)
+                del self._links[gone]
+                leaving = asyncio.create_task(self._leave(link), name=f"leave {gone}")
+                self._leaving.add(leaving)
+                leaving.add_done_callback(self._leaving.discard)
+        is_tls = bool(self._config.remote.ca_file)
+        new = []
+        for key, address in wanted.items():
+            if key not in self._links:
+                new.append(self._add(key, Endpoint(address, name.port, is_tls=is_tls, certified_name=name.host)))
+                had.add(key)
+            self._links[key].is_leaving = False
+        await asyncio.gather(*map(self._start, new))
+
+    async def _leave(self, link: WorkerLink) -> None:
+        await link.process.stop()
+        link.forget()
+        log.info("worker_left", worker=link.name)

@@ -1,0 +1,120 @@
+"""One utterance where there are several workers: refused by one, it goes to the next best; if its worker is lost, another
+one goes on from the text chunk under way. Runs on: the event loop.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.audio import PcmChunk
+from cc_tts.engines.engine import SpeechStream
+from cc_tts.engines.worker.link import WorkerLost
+from cc_tts.errors import CcTtsError, EngineOverloaded
+
+MAX_REFUSALS: Final = 2
+"""Workers that may refuse an utterance before it fails."""
+SAID_AGAIN_BELOW_MS: Final = 1500.0
+"""A text chunk of which more was heard is not said again."""
+
+OpenElsewhere = Callable[[], tuple[SpeechStream, bool]]
+"""A stream in a worker that this utterance was not in yet, or, as the second value says, of the fallback; raises what
+:meth:`cc_tts.engines.worker.client.WorkerEngine.open` does if there is none.
+"""
+
+log = logs.get(__name__)
+
+
+class RoutedStream:
+    """See :class:`cc_tts.engines.engine.SpeechStream`."""
+
+    def __init__(self, open_elsewhere: OpenElsewhere, *, may_resume: bool, on_resumed: Callable[[], None]) -> None:
+        self._open_elsewhere = open_elsewhere
+        self._may_resume = may_resume
+        self._on_resumed = on_resumed
+        self._stream, self._is_altered = open_elsewhere()
+        """And whether what it says may not be what was asked for."""
+        self._texts: deque[tuple[str, int]] = deque()
+        """Text chunks from the one under way on."""
+        self._is_text_whole = False
+        self._is_cancelled = False
+        self._num_refusals = 0
+        self._heard_index = -1
+        self._heard_ms = 0.0
+        """Of the text chunk under way."""
+        self._has_listener = False
+
+    def push(self, spoken_text: str, *, text_chunk_index: int) -> None:
+        """Append one text chunk; see the contract."""
+        self._texts.append((spoken_text, text_chunk_index))
+        self._stream.push(spoken_text, text_chunk_index=text_chunk_index)
+
+    def end(self) -> None:
+        """No more text will come."""
+        self._is_text_whole = True
+        self._stream.end()
+
+    def set_buffered_ms(self, buffered_ms: float) -> None:
+        """The listener's side holds so much audio that is not played yet, ms."""
+        self._has_listener = True
+        self._stream.set_buffered_ms(buffered_ms)
+
+    async def cancel(self) -> None:
+        """Stop now; see the contract."""
+        self._is_cancelled = True
+        await self._stream.cancel()
+
+    async def __aiter__(self) -> AsyncIterator[PcmChunk]:
+        while True:
+            try:
+                async for chunk in self._stream:
+                    self._note(chunk)
+                    yield replace(chunk, is_resumed=True) if self._is_altered else chunk
+            except EngineOverloaded as refusal:
+                self._num_refusals += 1
+                if self._heard_index >= 0 or self._num_refusals >= MAX_REFUSALS:
+                    raise
+                self._move(refusal)
+            except WorkerLost as loss:
+                if not self._may_resume:
+                    raise
+                if not self._resume(loss):
+                    return
+            else:
+                return
+            if self._is_cancelled:
+                return
+
+    def _note(self, chunk: PcmChunk) -> None:
+        if chunk.text_chunk_index != self._heard_index:
+            self._heard_index, self._heard_ms = chunk.text_chunk_index, 0.0
+            while self._texts and self._texts[0][1] < self._heard_index:
+                self._texts.popleft()
+        self._heard_ms += chunk.duration_ms
+
+    def _resume(self, loss: WorkerLost) -> bool:
+        """Say what was not heard in another worker; ``False`` if nothing is left. Raises ``loss`` if there is none."""
+        if self._heard_ms >= SAID_AGAIN_BELOW_MS and self._texts:
+            self._texts.popleft()
+        if self._is_text_whole and not self._texts:
+            return False
+        self._move(loss)
+        self._is_altered |= self._heard_index >= 0
+        self._may_resume = False
+        log.warning("speech_resumed", reason="worker_lost", heard_ms=round(self._heard_ms), num_chunks=len(self._texts))
+        self._on_resumed()
+        return True
+
+    def _move(self, reason: CcTtsError) -> None:
+        try:
+            self._stream, is_fallback = self._open_elsewhere()
+        except CcTtsError:
+            raise reason from None
+        self._is_altered |= is_fallback
+        for text, index in self._texts:
+            self._stream.push(text, text_chunk_index=index)
+        if self._is_text_whole:
+            self._stream.end()
+        if self._has_listener:
+            self._stream.set_buffered_ms(0.0)  # it is about to run dry, if it has not

@@ -1,0 +1,83 @@
+"""A call that is spoken to by workers on other machines, here other processes, which die one after the other."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.softphone import SoftphoneProcess
+from tests.e2e.children import Child
+from tests.e2e.configured import logged, server_with, until, until_readyz
+from tests.e2e.peers import HOST, free_ports
+from tests.e2e.server_under_test import Server
+
+pytest.importorskip("grpc")
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+TEXT = "Thank you for calling, please hold the line."
+LONG_TEXT = " ".join(f"Number {number} of the things that we have to tell you is this." for number in range(1, 9))
+START_TIMEOUT_S = 90.0
+SPEAK_TIMEOUT_S = 90.0
+
+
+async def start_worker(folder: Path, number: int) -> tuple[Child, str]:
+    address = f"{HOST}:{free_ports()}"
+    argv = [sys.executable, "-m", "cc_tts.cli", "worker", "--listen", address, "--set", "tts.engine=onnx"]
+    argv += ["--set", "tts.first_audio_target_ms=60000"]
+    child = await Child.start(argv, log_path=folder / f"worker-{number}.log")
+    await until(lambda: "worker_listens" in child.log, START_TIMEOUT_S)
+    return child, f"grpc://{address}"
+
+
+async def speaking(server: Server, addresses: list[str]) -> int:
+    """Which worker has the utterance."""
+    async with asyncio.timeout(SPEAK_TIMEOUT_S):
+        while True:
+            metrics = (await server.get_text("/metrics"))[1]
+            for number, address in enumerate(addresses):
+                if f'cctts_engine_streams{{worker="{address}"}} 1.0' in metrics:
+                    return number
+            await asyncio.sleep(0.02)
+
+
+async def test_workers_die_one_after_the_other_and_the_call_is_spoken_to(
+    tmp_path: Path, phone: SoftphoneProcess
+) -> None:
+    started = await asyncio.gather(*(start_worker(tmp_path, number) for number in range(2)))
+    children, addresses = [child for child, _ in started], [address for _, address in started]
+    settings = {
+        "tts__engine": "onnx",
+        "tts__devices": "[]",
+        "tts__workers": json.dumps(addresses),
+        "tts__voice": "",
+        "tts__fallback_engine": "espeak",
+        "cache__enabled": "false",
+    }
+    async with server_with(tmp_path, **settings) as server, server.events() as log:
+        _, body = await server.get("/v1/voices")
+        assert [(voice["id"], voice["engine"]) for voice in body["voices"]] == [("hibari-heart", "onnx")]
+        await until(lambda: len(logged(server, "worker_connected")) == 2, START_TIMEOUT_S)
+        await phone.dial(server.uri("silent"))
+        call_id = (await log.wait("call.established"))["call_id"]
+        assert (await server.post(f"/v1/calls/{call_id}/speak", {"text": LONG_TEXT}))[0] == 201
+        await log.wait("speak.started", timeout_s=SPEAK_TIMEOUT_S)
+        first = await speaking(server, addresses)
+        os.kill(children[first].pid, signal.SIGKILL)
+        complete = await log.wait("speak.complete", timeout_s=SPEAK_TIMEOUT_S)
+        assert complete["data"]["completion_cause"] == "normal", server.log[-3000:]
+        assert "cctts_engine_resumed_total 1.0" in (await server.get_text("/metrics"))[1]
+        assert (await server.get("/readyz"))[0] == 200
+
+        os.kill(children[1 - first].pid, signal.SIGKILL)
+        await until_readyz(server, 503, reason="no engine worker is ready")
+        status, answer = await server.post(f"/v1/calls/{call_id}/speak", {"text": TEXT})
+        assert status == 201, answer
+        after = await log.wait("speak.complete", utterance_id=answer["id"], timeout_s=SPEAK_TIMEOUT_S)
+        assert after["data"]["completion_cause"] == "normal", server.log[-3000:]
+        assert (await server.only_call())["state"] == "established"
+        await phone.hangup()

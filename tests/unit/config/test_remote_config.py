@@ -1,0 +1,90 @@
+"""The addresses of ``tts.workers`` and the keys of ``[remote]``."""
+
+from typing import Any
+
+import pytest
+
+from cc_tts.config import load as configuration
+from cc_tts.config import remote
+from cc_tts.config.schema import RemoteConfig
+from cc_tts.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    "text", ["grpc://127.0.0.1:7400", "grpcs://gpu-1.example:7400", "grpc://[::1]:7400", "dns:workers.speech.svc:7400"]
+)
+def test_addresses(text: str) -> None:
+    assert str(remote.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "gpu-1:7400", "http://gpu-1:7400", "grpc://gpu-1", "grpc://gpu-1:0", "grpc://gpu-1:70000", "grpc://a b:1"],
+)
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(ConfigError, match="write grpcs://HOST:PORT, grpc://HOST:PORT or dns:NAME:PORT"):
+        remote.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"tts": {"workers": ["grpc://8.8.8.8:7400"]}}, "without TLS only loopback and private addresses"),
+        ({"tts": {"workers": ["grpcs://gpu-1:7400"]}}, r"remote\.ca_file, which is empty"),
+        ({"tts": {"workers": ["dns:10.0.0.1:7400"]}}, "dns: takes a name"),
+        ({"tts": {"workers": ["grpc://10.0.0.1:1"] * 2}}, "names a worker twice"),
+        ({"tts": {"workers": ["grpc://10.0.0.1:1"], "engine": "espeak"}}, "speaks inside the server"),
+        ({"tts": {"devices": []}}, r"tts\.devices is empty"),
+        ({"remote": {"certificate_file": "a.pem"}}, "are set together or not at all"),
+        ({"remote": {"token": "with a space"}}, r"remote\.token"),
+        ({"remote": {"token": "short"}}, r"remote\.token"),
+        ({"tts": {"fallback_engine": "onnx"}}, r"tts\.fallback_engine"),
+    ],
+)
+def test_what_makes_no_sense(tree: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        configuration.from_tree(tree)
+
+
+def test_a_server_may_have_workers_elsewhere_only() -> None:
+    config = configuration.from_tree({"tts": {"devices": [], "workers": ["grpc://10.0.0.1:7400"]}})
+    assert config.tts.devices == ()
+
+
+@pytest.mark.parametrize(
+    ("address", "is_private"),
+    [
+        *((address, True) for address in ("127.0.0.1", "10.1.2.3", "192.168.0.1", "fd00::1", "::1")),
+        *((address, False) for address in ("8.8.8.8", "2a00::1", "0.0.0.0", "::", "gpu-1")),
+    ],
+)
+def test_private_addresses(address: str, is_private: bool) -> None:
+    assert remote.is_private(address) is is_private
+
+
+@pytest.mark.parametrize("text", ["7400", "gpu-1:7400", "10.0.0.1:", "10.0.0.1:0", "10.0.0.1:x"])
+def test_a_worker_listens_at_an_address(text: str) -> None:
+    with pytest.raises(ConfigError, match="write an address of this machine and a port"):
+        remote.listen_address(text)
+
+
+@pytest.mark.parametrize(
+    ("host", "config", "message"),
+    [
+        ("127.0.0.1", RemoteConfig(), ""),
+        ("10.0.0.5", RemoteConfig(token="horse-battery"), ""),
+        ("0.0.0.0", RemoteConfig(token="horse-battery", certificate_file="a", private_key_file="b"), ""),
+        ("0.0.0.0", RemoteConfig(ca_file="c", certificate_file="a", private_key_file="b"), ""),
+        ("10.0.0.5", RemoteConfig(), r"set remote\.token"),
+        ("0.0.0.0", RemoteConfig(token="horse-battery"), "without TLS"),
+        ("0.0.0.0", RemoteConfig(certificate_file="a", private_key_file="b"), "set one of them"),
+    ],
+)
+def test_where_a_worker_may_listen(host: str, config: RemoteConfig, message: str) -> None:
+    if not message:
+        remote.check_listener(config, host)
+        return
+    with pytest.raises(ConfigError, match=message):
+        remote.check_listener(config, host)

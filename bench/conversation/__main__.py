@@ -36,7 +36,8 @@ SETTING_UP_S: Final = 60.0
 
 async def level_of(server: LabServer, part: Part, num_calls: int, options: argparse.Namespace) -> Json:
     """One part at one level."""
-    found, also = Found(), {}
+    found = Found()
+    also: Json = {}
     for _ in range(options.repeat_one if num_calls == 1 else 1):
         async with asyncio.timeout(MAX_LEVEL_S + SETTING_UP_S), others_speak(server, options.others) as crowd:
             conditions = await Conditions.begin(server, crowd)
@@ -44,9 +45,10 @@ async def level_of(server: LabServer, part: Part, num_calls: int, options: argpa
             for _ in range(rounds):
                 async with calls_up(server, num_calls, part.user, seconds=options.seconds / rounds) as level:
                     found.add(await part.measure(level, options.sounds))
-                    heard = (await level.callers.report())["heard"]
-                    cores = cpu_s(level.callers.pid) / heard["window_s"]
-            also = {"callers_heard": heard, **await conditions.end()}
+                    report = await level.callers.report()
+                    cores = cpu_s(level.callers.pid) / report["heard"]["window_s"]
+            also = {"callers_heard": report["heard"], "callers_sent_late_ms": report["sent_late_ms"]}
+            also |= await conditions.end()
             also["cores"]["callers"] = round(cores, 3)
     return {"calls": num_calls, "others": options.others, **found.result(), **also}
 
@@ -73,7 +75,10 @@ def print_level(part: Part, level: Json) -> None:
     title = f"{level['calls']} calls, {level['others']} others"
     show(title, [(text, level.get(name, {"n": 0})) for name, text in part.rows.items()])
     print(f"  {' · '.join(f'{name} {count}' for name, count in level['counts'].items())}")
-    print(f"  cores {level['cores']}, late frames {level['late_frames']}, load {level['load_1min']}", flush=True)
+    late = level["callers_sent_late_ms"]
+    print(f"  cores {level['cores']}")
+    print(f"  late frames {level['late_frames']}, callers' packets late p99 {late['p99']} max {late['max']} ms", end="")
+    print(f", load {level['load_1min']}", flush=True)
 
 
 async def costs(options: argparse.Namespace) -> tuple[list[Json], Json]:

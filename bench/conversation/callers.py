@@ -6,7 +6,7 @@ JSON object a line, and prints one for each that is answered::
     {"do": "press", "call": 3, "digit": "5"}     {"event": "pressed", "call": 3, "first_ns": …, "end_ns": …}
     {"do": "say", "call": 3, "file": "a.ulaw"}   {"event": "said", "call": 3, "first_ns": …}
     {"do": "echo", "db": -20}                    (null: no echo)
-    {"do": "report"}                             {"event": "report", "heard": …, "talkspurts": [[[start_ns, end_ns], …], …]}
+    {"do": "report"}                             {"event": "report", "heard": …, "sent_late_ms": …, "talkspurts": …}
 
 Each telephone has a clock of its own, whose phase is drawn when the first packet comes, and sends a packet every 20 ms.
 ``first_ns`` is when the first packet was sent, ``end_ns`` when the first one with the end bit was (RFC 4733 §2.3). Packets
@@ -29,6 +29,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from bench.lab import percentiles
 from bench.rtp_crowd import dropped_by_sockets, even_socket, summary, tally_of
 from cc_tts.audio import PTIME_MS
 from cc_tts.clock import NS_PER_MS
@@ -77,6 +78,7 @@ class Telephone:
         self._pressed_ns = 0
         self._heard = SILENCE[PCMU]
         self._seqs, self._at_ns, self._audible = array("q"), array("q"), array("b")
+        self.late_ns = array("q")
 
     @property
     def port(self) -> int:
@@ -119,9 +121,10 @@ class Telephone:
             self._stream.skip(num_behind)
             self.due_ns += num_behind * PTIME_NS
         while self.due_ns <= now_ns:
-            self.due_ns += PTIME_NS
             packet, key, begins_to_say = self._stream.tick(now_ns, event_payload_type=EVENT_PAYLOAD_TYPE)
             at_ns = time.monotonic_ns()
+            self.late_ns.append(at_ns - self.due_ns)
+            self.due_ns += PTIME_NS
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 self.socket.sendto(self._echoed(packet).to_bytes(), self._peer)
             if begins_to_say:
@@ -170,8 +173,10 @@ def report(telephones: Sequence[Telephone], window_s: float) -> Json:
     columns = [[np.array(each) for each in telephone.arrivals()] for telephone in telephones]
     tallies = [tally_of(seqs, at_ns, audible.astype(bool)) for seqs, at_ns, audible in columns if len(seqs)]
     dropped = dropped_by_sockets({telephone.port for telephone in telephones})
+    late_ms = np.concatenate([np.zeros(0), *(np.array(telephone.late_ns) for telephone in telephones)]) / 1e6
     return {
         "event": "report",
+        "sent_late_ms": percentiles(late_ms.tolist()),
         "heard": summary(tallies, num_legs=len(telephones), window_s=window_s, dropped=dropped),
         "talkspurts": [talkspurts(*telephone.arrivals()[1:]) for telephone in telephones],
     }

@@ -21,10 +21,10 @@ from tests.support.caller_audio import pcm_of, said
 
 VOICES: Final = {"espeak": "en-us", "onnx": "hibari-heart"}
 PHRASES: Final = (
-    ("en-us", "Excuse me, hello?"),
+    ("en-us", "I have a question."),
     ("en-gb", "Can you hear me?"),
     ("de", "Eine Frage, bitte."),
-    ("fr-fr", "Bonjour, madame."),
+    ("fr-fr", "Je voudrais parler."),
 )
 CALLER_DBFS: Final = -24.0
 ECHO_DB: Final = -20.0
@@ -153,17 +153,21 @@ async def barge_in(level: Level, sounds: Sounds) -> Found:
             utterance = await level.server.post(f"/v1/calls/{call_id}/play", TONE)
             await level.events.wait("speak.started", utterance["id"])
             await asyncio.sleep(random.uniform(0.4, 0.9))
-            first_ns = await level.callers.say(number, sounds.phrases[number % len(sounds.phrases)])
+            for type_ in ("call.speech_started", "call.speech_stopped"):
+                level.events.take(type_, call_id)
+            phrase = number % len(sounds.phrases)
+            first_ns = await level.callers.say(number, sounds.phrases[phrase])
             found.counts["interruptions"] += 1
             try:
                 done = await level.events.wait("speak.complete", utterance["id"], timeout_s=4.0)
-                assert done["interrupted_by"] == "speech", done
-                started = await level.events.wait("call.speech_started", call_id)
-                await level.events.wait("call.speech_stopped", call_id)
             except TimeoutError:
                 found.counts["not_interrupted"] += 1
+                found.counts[f"not_interrupted_by_{PHRASES[phrase][0]}"] += 1
                 await level.server.post(f"/v1/calls/{call_id}/stop")
                 continue
+            assert done["interrupted_by"] == "speech", done
+            started = await level.events.wait("call.speech_started", call_id)
+            await level.events.wait("call.speech_stopped", call_id)
             said_ns[number].append(first_ns)
             found.took("speech_to_event_ms", first_ns, started["seen_ns"])
             await asyncio.sleep(0.2)

@@ -61,6 +61,7 @@ class Sounds:
 async def keys(level: Level, _sounds: Sounds) -> Found:
     """A key, to ``call.gather_complete`` on the WebSocket of events."""
     found = Found()
+    found.counts.update(keys=0, not_recognised=0)
 
     async def press(number: int, call_id: str) -> None:
         while not level.is_over:
@@ -70,9 +71,11 @@ async def keys(level: Level, _sounds: Sounds) -> Found:
             pressed = await level.callers.press(number, digit)
             done = await level.events.wait("call.gather_complete", call_id)
             found.counts["keys"] += 1
-            found.counts["wrong"] += done["digits"] != digit
-            found.took("end_of_key_to_event_ms", pressed["end_ns"], done["seen_ns"])
-            found.took("first_packet_to_event_ms", pressed["first_ns"], done["seen_ns"])
+            if done["digits"] == digit:
+                found.took("end_of_key_to_event_ms", pressed["end_ns"], done["seen_ns"])
+                found.took("first_packet_to_event_ms", pressed["first_ns"], done["seen_ns"])
+            else:
+                found.counts["not_recognised"] += 1  # the gather has timed out
             await asyncio.sleep(0.15)  # the pause that a telephone leaves between two keys
 
     await each_call(level, press)

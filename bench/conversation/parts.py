@@ -31,8 +31,9 @@ ECHO_DB: Final = -20.0
 TONE: Final = {"tone": "440", "duration_ms": 60_000}
 SILENT_SHARE: Final = 0.35
 """Of the time of barge-in: callers are silent so long, then they speak."""
-WHOLE_S: Final = 20.0
-"""For an answer that is heard to its end."""
+FIRST_WORDS_SHARE: Final = 0.75
+"""Of the time of text: answers are cleared so long, then one is heard to its end, for which there are ``WHOLE_S``."""
+WHOLE_S: Final = 30.0
 HEARD_WITHIN_NS: Final = 300_000_000
 """Of an answer that was cleared: what comes later is of the next one."""
 MARK_PEAK: Final = 8000
@@ -198,13 +199,14 @@ async def text(level: Level, _sounds: Sounds, *, engine: str) -> Found:
     sent: list[list[Sent]] = [[] for _ in level.call_ids]
     refused: dict[str, str] = {}
     start = {"type": "start", "voice": VOICES[engine]}
+    first_words_until_s = time.monotonic() + FIRST_WORDS_SHARE * (level.until_s - time.monotonic())
 
     async def answer(number: int, call_id: str) -> None:
         url = f"{level.server.url}/v1/calls/{call_id}/stream"
         async with level.server.http.ws_connect(url, timeout=aiohttp.ClientWSTimeout(ws_close=5)) as socket:
             reading = asyncio.create_task(_follow(socket, refused))
             await asyncio.sleep(random.uniform(0.0, 2.5))
-            while not level.is_over:
+            while time.monotonic() < first_words_until_s:
                 name = f"{call_id}:{len(sent[number])}"
                 await socket.send_json(start | {"utterance_id": name})
                 sent[number].append(await write(socket, random.choice(OPENINGS), name))

@@ -4,6 +4,7 @@ import pytest
 
 from bench.conversation.answers import NUM_TOKENS, OPENINGS, text_of, tokens_of
 from bench.conversation.callers import INAUDIBLE, echo_table, talkspurts
+from bench.conversation.parts import num_missing
 from bench.conversation.stage import Found
 from cc_tts.media.g711 import ulaw_decode, ulaw_encode
 from cc_tts.media.speech_activity import is_audible
@@ -44,6 +45,16 @@ def test_an_echo_is_softer() -> None:
     loudest, softer = (max(memoryview(pcm).cast("h")) for pcm in (ulaw_decode(tone), echoed))
     assert softer == pytest.approx(loudest / 10, rel=0.05)
     assert SILENCE.translate(echo_table(-20.0)) == SILENCE
+
+
+@pytest.mark.parametrize(
+    ("gone", "late_ms", "missing"),
+    [((), {}, 0), ((50,), {}, 1), ((50, 51, 90), {}, 3), ((), {60: 900}, 0), ((50,), {190: 700, 199: 30}, 1)],
+    ids=["all there", "one", "three", "one is late", "one is gone, the last ones are late"],
+)
+def test_missing_frames_are_not_late_ones(gone: tuple[int, ...], late_ms: dict[int, int], missing: int) -> None:
+    times_ns = [(20 * number + late_ms.get(number, 0)) * MS for number in range(200) if number not in gone]
+    assert num_missing(times_ns) == missing
 
 
 @pytest.mark.parametrize("opening", OPENINGS)

@@ -82,7 +82,7 @@ class LabServer:
         with log_path.open("wb") if log_path is not None else contextlib.nullcontext() as log:
             process = await asyncio.create_subprocess_exec(*argv, stderr=log)
         url = f"http://{HOST}:{http_port}"
-        http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15))
+        http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=15), connector=aiohttp.TCPConnector(limit=0))
         server = cls(process, http, sip_port, url)
         deadline = time.monotonic() + READY_TIMEOUT_S
         while True:

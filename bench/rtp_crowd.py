@@ -124,7 +124,7 @@ class Post:
     """Packets of many legs, in and out through shared sockets, a batch at a time."""
 
     def __init__(self, num_sockets: int) -> None:
-        self.sockets = [_even_socket() for _ in range(num_sockets)]
+        self.sockets = [even_socket() for _ in range(num_sockets)]
         self._arrivals: list[tuple[Ints, Ints, Ints, npt.NDArray[np.bool_]]] = []
         self._packets = np.zeros((BATCH, MAX_PACKET_BYTES), dtype=np.uint8)
         self._names = np.zeros((BATCH, NAME_BYTES), dtype=np.uint8)
@@ -181,7 +181,7 @@ class Post:
         return [tally_of(seqs[part], at_ns[part], speech[part]) for part in np.split(order, starts) if len(part)]
 
 
-def _even_socket() -> socket.socket:
+def even_socket() -> socket.socket:
     """A socket on an even port: the one above may get RTCP (RFC 3550 §11)."""
     while True:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -139,14 +139,15 @@ class Sipp:
         rate: float,
         stay_s: float,
         num_calls: int | None = None,
+        user: str = "load",
     ) -> Self:
-        """One call of ``stay_s`` for each of ``ports``, or ``num_calls`` that take turns at them; ``rate`` a second."""
+        """One call of ``stay_s`` to ``user`` for each of ``ports``, or ``num_calls`` that take turns; ``rate`` a second."""
         num_calls = len(ports) if num_calls is None else num_calls
         sipp = shutil.which("sipp")
         if sipp is None:
             raise SystemExit("sipp is missing: apt-get install --no-install-recommends sip-tester")
         (folder / "ports.csv").write_text("SEQUENTIAL\n" + "".join(f"{port}\n" for port in ports))
-        argv = [sipp, "-sf", str(SCENARIO), "-inf", str(folder / "ports.csv"), "-s", "load", "-nostdin"]
+        argv = [sipp, "-sf", str(SCENARIO), "-inf", str(folder / "ports.csv"), "-s", user, "-nostdin"]
         argv += ["-m", str(num_calls), "-l", str(len(ports))]
         argv += ["-r", f"{max(1, round(rate))}", "-d", f"{stay_s * 1000:.0f}"]
         argv += ["-i", HOST, "-p", str(free_ports(1)), "-trace_stat", "-fd", "1", "-stf", str(folder / "stat.csv")]
@@ -236,9 +237,11 @@ async def level(server: LabServer, num_calls: int, *, rate: float, window_s: flo
 
 
 @contextlib.asynccontextmanager
-async def loaded_server(max_calls: int, *, ua_processes: int = 1) -> AsyncIterator[tuple[LabServer, int, Json]]:
+async def loaded_server(
+    max_calls: int, *more: str, ua_processes: int = 1, num_sentences: int = PROMPT_SENTENCES
+) -> AsyncIterator[tuple[LabServer, int, Json]]:
     """A server whose prompt is in the cache; with the memory of its idle UA processes, KiB, and its line ``serving``."""
-    prompt = (SENTENCE * PROMPT_SENTENCES).strip()
+    prompt = (SENTENCE * num_sentences).strip()
     settings = [
         f"sip.max_calls={max_calls}",
         "sip.max_requests_per_source_s=0",
@@ -247,6 +250,7 @@ async def loaded_server(max_calls: int, *, ua_processes: int = 1) -> AsyncIterat
         f"routes.load.greeting={json.dumps(prompt)}",
         "cache.min_uses=1",
         "log.level=info",
+        *more,
     ]
     if ua_processes > 1:
         settings += [

@@ -295,6 +295,10 @@ class Server:
         """Send a signal to the server, or to a process of it."""
         os.kill(self.pid if pid is None else pid, number)
 
+    async def ended(self, timeout_s: float) -> int:
+        """Wait until it has ended by itself; returns the exit status."""
+        return await self._child.wait(timeout_s)
+
     async def end(self) -> int:
         """SIGTERM; returns the exit status."""
         await self._session.close()

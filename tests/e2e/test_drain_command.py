@@ -41,6 +41,7 @@ async def test_it_waits_for_the_last_call(tmp_path: Path) -> None:
         await caller.final()
         assert await child.wait(TIMEOUT_S) == 0
         assert child.log.splitlines() == ["draining: no new calls", "drained"]
+        assert await server.ended(TIMEOUT_S) == 0
 
 
 async def test_it_uses_the_token_that_may(tmp_path: Path) -> None:

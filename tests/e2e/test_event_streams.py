@@ -87,7 +87,7 @@ async def test_a_call_from_its_first_to_its_last_event(server: Server, phone: So
         path = f"/v1/calls/{call_id}"
         status, call = await server.patch(path, {"barge_in": {"dtmf": False}, "metadata": {"customer": "4711"}})
         assert (status, call["barge_in"], call["metadata"]) == (
-            200, {"dtmf": False, "speech": False}, {"customer": "4711"},
+            200, {"dtmf": False, "speech": None}, {"customer": "4711"},
         )  # fmt: skip
         assert (await server.post(f"{path}/speak", {"text": "Protected by the call.", "client_state": "one"}))[0] == 201
         await reader.wait("speak.started", client_state="one")

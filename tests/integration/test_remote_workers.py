@@ -236,7 +236,8 @@ async def test_a_killed_worker_is_replaced_by_another(workers: tuple[Worker, Wor
         num_resumed = sum(any(chunk.is_resumed for chunk in chunks) for chunks in spoken)
         counted = engine._metrics.registry.get_sample_value("cctts_engine_resumed_total")
         assert counted is not None
-        assert 1 <= num_resumed <= counted <= num_on_victim
+        assert num_resumed <= counted  # one of which nothing had come yet is not altered by it
+        assert 1 <= counted <= num_on_victim
         assert engine._metrics.registry.get_sample_value("cctts_engine_room", {"worker": victim.url}) == 0
         await victim.end()
         again = await Worker.start(port=port)

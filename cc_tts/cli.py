@@ -225,10 +225,10 @@ async def _is_up(client: "ClientSession", url: "URL") -> bool:
     try:
         async with client.get(url):
             return True
-    except TimeoutError:
-        return True
-    except aiohttp.ClientError:
+    except aiohttp.ClientConnectorError:
         return False
+    except (aiohttp.ClientError, TimeoutError):
+        return True
 
 
 def _worker(options: argparse.Namespace, config: "Config") -> int:

@@ -123,9 +123,8 @@ class Server:
             loop.add_signal_handler(number, self._on_signal)
         loop.add_signal_handler(signal.SIGHUP, self._hangup.set)
         loop.set_exception_handler(_on_loop_error)
-        background: list[asyncio.Task[None]] = []
-        if self._notifier.is_on:
-            background.append(asyncio.create_task(self._notify(), name="notify"))
+        reloading: asyncio.Task[None] | None = None
+        notifying = asyncio.create_task(self._notify(), name="notify") if self._notifier.is_on else None
         try:
             # the API answers first (readyz says what is missing), so that a port in use is found before anything starts
             await self._listener.start()
@@ -142,7 +141,7 @@ class Server:
                 await self.vad.start()
             await self.ua.start()
             self._say_ready()
-            background.append(asyncio.create_task(self._reload_on_hangup(), name="reload"))
+            reloading = asyncio.create_task(self._reload_on_hangup(), name="reload")
             await self._stop.wait()
             drained = asyncio.create_task(self.registry.drained(timeout_s=self._config.calls.drain_timeout_s))
             forced = asyncio.create_task(self._force.wait())
@@ -151,8 +150,8 @@ class Server:
                 task.cancel()
             await asyncio.gather(drained, forced, return_exceptions=True)
         finally:
-            for each in background:
-                each.cancel()
+            if reloading is not None:
+                reloading.cancel()
             await self.ua.stop()
             await self.vad.stop()
             await self.dial_back.stop()
@@ -162,6 +161,8 @@ class Server:
             await self.engine.stop()
             await self.text_process.stop()
             await self.cached_source.cache.files.stop()
+            if notifying is not None:
+                notifying.cancel()
             log.info("stopped")
 
     def _on_signal(self) -> None:

@@ -28,7 +28,7 @@ class Campaign:
         """Hand each call its events. After a lost connection, go on behind the last event."""
         since = ""
         while True:
-            with contextlib.suppress(aiohttp.ClientError):
+            try:
                 async with self.http.ws_connect(f"/v1/events?types={TYPES}{since}") as events:
                     self.connected.set()
                     async for message in events:
@@ -36,6 +36,10 @@ class Campaign:
                         since = f"&since={event['id']}"
                         if event["call_id"] in self.calls:
                             self.calls[event["call_id"]].put_nowait(event)
+            except aiohttp.WSServerHandshakeError:  # what has happened since then is no longer known
+                since = ""
+            except aiohttp.ClientError:
+                pass
             await asyncio.sleep(1)
 
     async def remind(self, person: dict[str, str]) -> str:
@@ -48,6 +52,8 @@ class Campaign:
         except TimeoutError:
             await self.hang_up(call_id)
             return "timeout"
+        except aiohttp.ClientError:
+            return "server_lost"
         finally:
             del self.calls[call_id]
 
@@ -87,8 +93,8 @@ class Campaign:
 
     async def hang_up(self, call_id: str) -> None:
         """End a call, if it is not over."""
-        async with self.http.delete(f"/v1/calls/{call_id}"):
-            pass
+        with contextlib.suppress(aiohttp.ClientError):
+            await self.http.delete(f"/v1/calls/{call_id}")
 
 
 async def main(arguments: argparse.Namespace) -> None:
@@ -109,7 +115,7 @@ async def main(arguments: argparse.Namespace) -> None:
         await asyncio.gather(*map(remind, people))
         following.cancel()
     with arguments.results.open("w", newline="") as file:
-        results = csv.DictWriter(file, ["to", "name", "when", "result"])
+        results = csv.DictWriter(file, ["to", "name", "when", "result"], extrasaction="ignore")
         results.writeheader()
         results.writerows(people)
 

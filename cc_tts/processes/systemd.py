@@ -23,7 +23,7 @@ log = logs.get(__name__)
 class Notifier:
     """Reports readiness, reloads, the end, a status line and signs of life."""
 
-    def __init__(self, send: Callable[[str], object] | None, *, clock: Clock, watchdog_s: float = 0.0) -> None:
+    def __init__(self, send: Callable[[str], bool] | None, *, clock: Clock, watchdog_s: float = 0.0) -> None:
         self._send = send
         self._clock = clock
         self._status = ""
@@ -40,16 +40,16 @@ class Notifier:
     def update(self, *, not_ready_because: str | None, num_calls: int) -> None:
         """Every ``interval_s``: a sign of life and, where they have changed, the status and whether the server is ready."""
         lines = ["WATCHDOG=1"] if self._has_watchdog else []
-        if not_ready_because is None and not self._is_ready and not self._is_stopping:
-            self._is_ready = True
+        is_ready = self._is_ready or (not_ready_because is None and not self._is_stopping)
+        if is_ready and not self._is_ready:
             lines.append("READY=1")
-        if self._is_stopping or not self._is_ready:
+        if self._is_stopping or not is_ready:
             lines.append(f"EXTEND_TIMEOUT_USEC={EXTENSION_S * 1e6:.0f}")
         status = _status(not_ready_because, num_calls)
         if status != self._status:
-            self._status = status
             lines.append(f"STATUS={status}")
-        self._tell(*lines)
+        if self._tell(*lines):  # else it is said again the next time
+            self._is_ready, self._status = is_ready, status
 
     def reloading(self) -> None:
         """The configuration is being read again; :meth:`reloaded` follows, whatever came of it."""
@@ -66,9 +66,9 @@ class Notifier:
         self._is_stopping = True
         self._tell("STOPPING=1", f"EXTEND_TIMEOUT_USEC={EXTENSION_S * 1e6:.0f}")
 
-    def _tell(self, *lines: str) -> None:
-        if self._send is not None and lines:
-            self._send("\n".join(lines))
+    def _tell(self, *lines: str) -> bool:
+        """Returns whether it was sent."""
+        return self._send is not None and (not lines or self._send("\n".join(lines)))
 
 
 def notifier(environ: Mapping[str, str], *, clock: Clock) -> Notifier:
@@ -85,16 +85,18 @@ def notifier(environ: Mapping[str, str], *, clock: Clock) -> Notifier:
     return Notifier(_sender(address), clock=clock, watchdog_s=watchdog_s)
 
 
-def _sender(address: str) -> Callable[[str], object]:
+def _sender(address: str) -> Callable[[str], bool]:
     path = "\0" + address[1:] if address[0] == "@" else address  # "@": an abstract name (unix(7))
 
-    def send(message: str) -> None:
+    def send(message: str) -> bool:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify:
                 notify.settimeout(0)
                 notify.sendto(message.encode(), path)
         except OSError as error:
             log.warning("notify_failed", detail=str(error))
+            return False
+        return True
 
     return send
 

@@ -356,12 +356,14 @@ class _Synthesis:
             raise self._failure
         for chunk in self._resampled(b"", last=True):
             yield chunk
+        if self._is_resumed:
+            yield SpeechChunk(b"", is_resumed=True)  # the flag, where no audio carries it
         if not self._text_chunks:
             raise NothingToSay("nothing of the text can be spoken")
 
     def _resampled(self, pcm: bytes, *, last: bool = False) -> Iterator[SpeechChunk]:
         at_line_rate = self._resampler.process(pcm, last)
-        if self._meter is not None:
+        if self._meter is not None and not self._is_resumed:  # another voice may have another level
             self._meter(at_line_rate)
         levelled = self._leveller.process(at_line_rate, last=last)
         if not self._is_silent:

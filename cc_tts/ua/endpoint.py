@@ -211,7 +211,7 @@ class UserAgent:
 
     def forward_audio(self, put: Callable[[Message, bytes], None]) -> None:
         """Give ``put`` the frames of the legs that somebody listens to, one message for those that came since the last time.
-        As long as this is not called, which is for a server that does not read, what exceeds half a second is dropped.
+        As long as this is not called, which is for a server that does not read, what exceeds two seconds is dropped.
         """
         for call_id in self._heard:
             if (leg := self._legs.get(call_id)) is not None:

@@ -32,8 +32,8 @@ from cc_tts.vad.detector import LegAudio, VoiceDetector
 from cc_tts.vad.messages import TO_VAD, Ignore, LegFrames, Listen, SpeechEdge, VadSettings
 from cc_tts.vad.silero import SileroModel, find_model
 
-MAX_AGE_NS: Final = 1000 * NS_PER_MS
-"""Older audio is left out: what is found in it comes too late to interrupt anything."""
+MAX_AGE_NS: Final = 5000 * NS_PER_MS
+"""Older audio is left out. Judging a second of 100 calls takes a twentieth of one, so that this process catches up."""
 
 Inbox = queue.SimpleQueue[Record | None]
 """What the reader thread took off the channel; ``None`` means the server is gone."""

@@ -94,11 +94,10 @@ class VadProcess:
         known = self._legs.get(leg)
         if known is None:
             self._legs[leg] = _Leg(listening, on_edge)
-        elif known.listening != listening:
+        elif changed := known.listening != listening:
             known.listening = listening
-        else:
-            return
-        self._send(Listen(leg, listening))
+        if known is None or changed:
+            self._send(Listen(leg, listening))
         if self._supervisor.state is ProcessState.STOPPED and self._starting is None:
             self._starting = asyncio.create_task(self._start(), name="start vad")
 
@@ -136,13 +135,21 @@ class VadProcess:
                     leg.speaking_since_ns = onset_ns
                 case SpeechStopped():
                     leg.speaking_since_ns = None
-            leg.on_edge(message.edge)
+            _report(leg, message.edge)
 
     def _down(self, reason: str) -> None:
         now_ns = self._clock.now_ns()
         for leg in tuple(self._legs.values()):
             onset_ns, leg.speaking_since_ns = leg.speaking_since_ns, None
             if onset_ns is not None:
-                leg.on_edge(SpeechStopped(onset_ns, now_ns))
+                _report(leg, SpeechStopped(onset_ns, now_ns))
         if reason != STOPPED:
             self._on_down()
+
+
+def _report(leg: _Leg, edge: Edge) -> None:
+    """A fault in one call is not one of the others."""
+    try:
+        leg.on_edge(edge)
+    except Exception:
+        log.exception("edge_failed")

@@ -4,7 +4,7 @@
 # Needs Debian and root, and: apt-get install --no-install-recommends buildah mmdebstrap. The base image is made of the packages
 # that the machine's own apt sources offer, so it is not the pinned one of the Dockerfile. Images are kept in IMAGE_STORE,
 # build/images unless that is set; remove the folder to begin again. The name of the image is the last line of the output.
-# Exit status 3: a tool is missing.
+# Exit status 3: a tool is missing, this is not Debian bookworm, or nothing can be mounted here.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
 target=${1:-runtime}
@@ -16,6 +16,10 @@ say() { printf 'image: %3d s  %s\n' $((SECONDS - begun)) "$*" >&2; }
 for tool in buildah mmdebstrap; do
     command -v "$tool" >/dev/null || { say "$tool is missing: apt-get install --no-install-recommends $tool"; exit 3; }
 done
+grep -qx 'VERSION_CODENAME=bookworm' /etc/os-release || { say "this is not Debian bookworm, whose packages the image is made of"; exit 3; }
+probe=$(store from scratch)
+store mount "$probe" >/dev/null || { say "buildah cannot mount here"; exit 3; }
+store rm "$probe" >/dev/null
 base=localhost/debian:bookworm
 if ! store images --quiet "$base" >/dev/null 2>&1; then
     say "making a base of Debian bookworm"

@@ -66,15 +66,15 @@ class DialBack:
     async def _serve(self, call: Call, url: URL, dialect: Dialect, on_failed: Callable[[], None]) -> None:
         try:
             socket = await self._connect(call, url)
-            if socket is None:
-                on_failed()
-                return
-            async with socket:
-                await self._converse(call, socket, dialect)
-        except CcTtsError as error:  # the call ended meanwhile
+            if socket is not None:
+                async with socket:
+                    await self._converse(call, socket, dialect)
+        except CcTtsError as error:  # the call ended meanwhile, or has as many streams as it may
             log.info("media_dial_back_failed", call_id=call.id, code=error.code)
         except Exception:
             log.exception("media_dial_back_failed", call_id=call.id)
+        if call.waits_for_answer:
+            on_failed()
 
     async def _connect(self, call: Call, url: URL) -> aiohttp.ClientWebSocketResponse | None:
         if self._http is None:

@@ -6,7 +6,6 @@ interrupts nothing: the application gets ``dtmf`` and sends ``clear`` if it shou
 """
 
 import base64
-import binascii
 import secrets
 from typing import Annotated, Any, Final
 
@@ -81,7 +80,7 @@ class TwilioDialect:
             case _MediaFrame(media=media):
                 try:
                     return ulaw_decode(base64.b64decode(media.payload, validate=True))
-                except binascii.Error as error:
+                except ValueError as error:  # not base64, or not ASCII
                     raise MalformedRequest(f"media.payload: {error}") from None
             case _MarkFrame(mark=mark):
                 return MarkAudio(name=mark.name)

@@ -51,6 +51,7 @@ def policy_of(*wishes: BargeInBySpeech | None) -> SpeechBargeIn | None:
 class _Speech:
     id: str
     onset_ns: int
+    is_confirmed: bool = False
 
 
 @dataclass(slots=True)
@@ -175,7 +176,7 @@ class CallerSpeech:
         policy = queue[0].barge_in_speech if queue else None
         if policy is None or queue[0].discard_cause is not None:
             return
-        if policy.action == "stop" or queue[0] is not self._heard:
+        if policy.action == "stop" or speech.is_confirmed or queue[0] is not self._heard:
             self._interrupt(onset_ns, speech.id)
             return
         self._hold = _Hold(queue[0], policy, speech.id, onset_ns, self._services.clock.now_ns())
@@ -186,6 +187,8 @@ class CallerSpeech:
         self.refresh()
 
     def _confirmed(self) -> None:
+        if self._speech is not None:
+            self._speech.is_confirmed = True
         if (hold := self._hold) is not None:
             held_ns = self._services.clock.now_ns() - hold.since_ns
             self._interrupt(hold.onset_ns + held_ns, hold.speech_id)  # the line was silent meanwhile

@@ -66,7 +66,8 @@ class AudioHub:
 
     def deliver(self, audio: messages.CallAudio, pcm: bytes) -> None:
         """Pass on what the UA process sent."""
-        self._metrics.call_audio_dropped.labels(where="ua").inc(audio.num_dropped)
+        if audio.num_dropped:
+            self._metrics.call_audio_dropped.labels(where="ua").inc(audio.num_dropped)
         block = AudioBlock(audio.direction, audio.at_ns, pcm, audio.num_dropped)
         for key, (directions, listener) in tuple(self._listeners.items()):
             if audio.direction not in directions:

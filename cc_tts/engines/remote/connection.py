@@ -95,7 +95,7 @@ class RemoteConnection:
         self._stopping.set()
         self.restart(STOPPED)
         if self._task is not None:
-            await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
     def send(self, message: Message) -> None:
@@ -151,8 +151,10 @@ class RemoteConnection:
                     self._endpoint, self._remote, on_record=self._record, on_closed=self.restart
                 )
                 waiting = asyncio.create_task(self._ready.wait())
-                await asyncio.wait({waiting, down}, return_when=asyncio.FIRST_COMPLETED)
-                waiting.cancel()
+                try:
+                    await asyncio.wait({waiting, down}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    waiting.cancel()
             while not down.done():
                 await asyncio.wait({down}, timeout=PING_INTERVAL_S)
                 self._ping()

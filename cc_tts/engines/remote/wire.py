@@ -190,8 +190,8 @@ async def connect(
     grpc = _grpc()
     try:
         found = await asyncio.get_running_loop().getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise ProcessFailed(f"{endpoint.host} has no address: {error.strerror or error}") from None
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is empty or too long
+        raise ProcessFailed(f"{endpoint.host} has no address: {getattr(error, 'strerror', None) or error}") from None
     address = str(found[0][4][0])
     target = host_port(address, endpoint.port)
     if endpoint.is_tls:

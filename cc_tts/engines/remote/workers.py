@@ -142,7 +142,7 @@ class RemoteWorkers:
         """
         try:
             found = await self._look_up(name.host, name.port)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, UnicodeError) as error:
             self._faults[str(name)] = f"its addresses cannot be looked up: {error or type(error).__name__}"
             return
         self._faults.pop(str(name), None)

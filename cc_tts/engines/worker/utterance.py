@@ -40,6 +40,9 @@ class RoutedStream:
         self._is_text_whole = False
         self._is_cancelled = False
         self._num_refusals = 0
+        self._has_given = False
+        """Whether the stream that it is in now has given audio."""
+        self._last: PcmChunk | None = None
         self._heard_index = -1
         self._heard_ms = 0.0
         """Of the text chunk under way."""
@@ -66,41 +69,52 @@ class RoutedStream:
         await self._stream.cancel()
 
     async def __aiter__(self) -> AsyncIterator[PcmChunk]:
-        while True:
+        goes_on = True
+        while goes_on and not self._is_cancelled:
+            goes_on = False
             try:
                 async for chunk in self._stream:
                     self._note(chunk)
                     yield replace(chunk, is_resumed=True) if self._is_altered else chunk
             except EngineOverloaded as refusal:
-                self._num_refusals += 1
-                if self._heard_index >= 0 or self._num_refusals >= MAX_REFUSALS:
-                    raise
-                self._move(refusal)
+                goes_on = self._after_refusal(refusal)
             except WorkerLost as loss:
-                if not self._may_resume:
-                    raise
-                if not self._resume(loss):
-                    return
-            else:
-                return
-            if self._is_cancelled:
-                return
+                goes_on = self._after_loss(loss)
+        if self._is_altered and not self._has_given and self._last is not None:
+            # the end was lost with its worker: say so, as no audio does
+            yield replace(self._last, data=b"", words=(), is_resumed=True)
 
     def _note(self, chunk: PcmChunk) -> None:
+        self._has_given, self._last = True, chunk
         if chunk.text_chunk_index != self._heard_index:
             self._heard_index, self._heard_ms = chunk.text_chunk_index, 0.0
             while self._texts and self._texts[0][1] < self._heard_index:
                 self._texts.popleft()
         self._heard_ms += chunk.duration_ms
 
-    def _resume(self, loss: WorkerLost) -> bool:
+    def _after_refusal(self, refusal: EngineOverloaded) -> bool:
+        """Ask another worker, if none has given anything; raises ``refusal`` if there is none."""
+        if self._is_cancelled:
+            return False
+        self._num_refusals += 1
+        if self._has_given or self._num_refusals >= MAX_REFUSALS:
+            raise refusal
+        self._move(refusal)
+        return True
+
+    def _after_loss(self, loss: WorkerLost) -> bool:
         """Say what was not heard in another worker; ``False`` if nothing is left. Raises ``loss`` if there is none."""
+        if self._is_cancelled:
+            return False
+        if not self._may_resume:
+            raise loss
         if self._heard_ms >= SAID_AGAIN_BELOW_MS and self._texts:
             self._texts.popleft()
+        self._is_altered |= self._heard_index >= 0
+        self._has_given, self._num_refusals = False, 0
         if self._is_text_whole and not self._texts:
             return False
         self._move(loss)
-        self._is_altered |= self._heard_index >= 0
         self._may_resume = False
         log.warning("speech_resumed", reason="worker_lost", heard_ms=round(self._heard_ms), num_chunks=len(self._texts))
         self._on_resumed()
@@ -112,6 +126,7 @@ class RoutedStream:
         except CcTtsError:
             raise reason from None
         self._is_altered |= is_fallback
+        self._has_given = False
         for text, index in self._texts:
             self._stream.push(text, text_chunk_index=index)
         if self._is_text_whole:

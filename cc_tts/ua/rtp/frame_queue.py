@@ -5,8 +5,8 @@ thread takes.
 from collections import deque
 from typing import Final
 
-MAX_FRAMES: Final = 25
-"""Half a second. Frames beyond it are dropped and counted."""
+MAX_FRAMES: Final = 100
+"""Two seconds. Frames beyond it are dropped and counted."""
 
 
 class FrameQueue:

@@ -28,15 +28,29 @@ class Manager:
 
     def __init__(self, *, watchdog_s: float = 0.0) -> None:
         self.messages: list[list[str]] = []
-        self.notifier = Notifier(
-            lambda message: self.messages.append(message.split("\n")), clock=StoppedClock(), watchdog_s=watchdog_s
-        )
+        self.is_full = False
+        self.notifier = Notifier(self.take, clock=StoppedClock(), watchdog_s=watchdog_s)
+
+    def take(self, message: str) -> bool:
+        """A message; ``False`` if its socket is full."""
+        if not self.is_full:
+            self.messages.append(message.split("\n"))
+        return not self.is_full
 
     def update(self, reason: str | None, num_calls: int = 0) -> list[str]:
         """What one update says."""
         self.messages.clear()
         self.notifier.update(not_ready_because=reason, num_calls=num_calls)
         return [line for message in self.messages for line in message]
+
+
+def test_what_could_not_be_sent_is_said_again() -> None:
+    manager = Manager()
+    manager.is_full = True
+    assert manager.update(None) == []
+    manager.is_full = False
+    assert manager.update(None) == ["READY=1", "STATUS=0 calls"]
+    assert manager.update(None) == []
 
 
 def test_ready_is_said_once_and_not_before_a_call_would_be_answered() -> None:

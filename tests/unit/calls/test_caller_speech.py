@@ -371,6 +371,18 @@ async def test_who_speaks_already_interrupts_by_going_on(line: Line) -> None:
 
 
 @on_a_line(barge_in_speech=True)
+async def test_who_speaks_already_and_went_on_long_enough_ends_a_prompt_that_would_be_held(line: Line) -> None:
+    line.call.update(defaults=PromptDefaults(barge_in_speech=PAUSE), metadata={})
+    onset_ns = line.clock.now_ns()
+    line.vad.started(line.call.id, onset_ns)
+    line.vad.confirmed(line.call.id, onset_ns)
+    line.speak()
+    await asyncio.sleep(2.0)
+    assert "speak.paused" not in line.kinds
+    assert line.events("speak.complete")[0]["interrupted_by"] == "speech"
+
+
+@on_a_line(barge_in_speech=True)
 async def test_who_has_just_stopped_does_not_interrupt_the_answer(line: Line) -> None:
     onset_ns = line.started()
     prompt = line.speak()

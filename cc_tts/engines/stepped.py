@@ -9,11 +9,14 @@ Nothing here waits: whoever drives it looks for news between two steps. Runs on:
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from cc_tts.errors import CcTtsError
+from cc_tts.errors import CcTtsError, Unprocessable
 from cc_tts.processes.channel import Message
 from cc_tts.voices.voice import Voice
+
+MIN_SPEED: Final = 0.5
+MAX_SPEED: Final = 2.0
 
 
 class Command(Message, frozen=True):
@@ -128,3 +131,9 @@ class SteppedEngine(Protocol):
 
     def close(self) -> None:
         """Free everything."""
+
+
+def check_speed(speed: float) -> None:
+    """Raise ``Unprocessable`` if ``speed`` is out of bounds."""
+    if not MIN_SPEED <= speed <= MAX_SPEED:
+        raise Unprocessable(f"a speed of {speed} is not between {MIN_SPEED} and {MAX_SPEED}")

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from cc_tts.engines.cosyvoice2.engine.engine import check_speed
 from cc_tts.engines.cosyvoice2.model.loader import SpeechModel
 from cc_tts.engines.cosyvoice2.model.networks.flow.encoder import FRAMES_PER_TOKEN
 from cc_tts.engines.cosyvoice2.model.networks.flow.flow import FlowReference, fixed_noise
@@ -26,6 +25,7 @@ from cc_tts.engines.cosyvoice2.runners.sampler import forbid
 from cc_tts.engines.cosyvoice2.voice.speakers import Speaker
 from cc_tts.engines.cosyvoice2.voice.spoken_text import as_sentence
 from cc_tts.engines.cosyvoice2.voice.text_front import MAX_SEED
+from cc_tts.engines.stepped import check_speed
 from cc_tts.errors import Unprocessable
 from tests.parity.audio_track import (
     AudioTrack,

@@ -7,6 +7,7 @@
 Runs on: the thread that owns the device, the inbox's filling aside.
 """
 
+import math
 import queue
 from typing import Final
 
@@ -121,7 +122,8 @@ class WorkerLoop:
                 case CancelStream():
                     engine.cancel(stream_id)
                 case Taken(_, taken_ms, ahead_ms):
-                    engine.taken(stream_id, taken_ms, ahead_ms)
+                    if _is_length(taken_ms):
+                        engine.taken(stream_id, taken_ms, ahead_ms if _is_length(ahead_ms) else None)
         except DeviceLost:
             raise
         except Exception as error:
@@ -156,3 +158,8 @@ class WorkerLoop:
         if is_news or is_due:
             self._channel.send(load)
             self._reported, self._reported_ns = load, now_ns
+
+
+def _is_length(ms: float | None) -> bool:
+    """Whether a server's report makes sense: neither negative nor infinite nor NaN."""
+    return ms is not None and 0.0 <= ms < math.inf

@@ -25,33 +25,27 @@ from cc_tts.engines.cosyvoice2.engine.schedule import CHUNK_TOKENS, HOPS
 from cc_tts.engines.cosyvoice2.engine.scheduler import Scheduler
 from cc_tts.engines.cosyvoice2.engine.sequence import Sequence, Stream
 from cc_tts.engines.cosyvoice2.engine.stream_table import StreamTable
-from cc_tts.engines.stepped import EngineLoad, StepOut, StreamRequest
-from cc_tts.errors import EngineOverloaded, TextTooLong, Unprocessable
+from cc_tts.engines.stepped import EngineLoad, StepOut, StreamRequest, check_speed
+from cc_tts.errors import EngineOverloaded, TextTooLong
 from cc_tts.voices.inline_ipa import without_pronunciations
 
 TYPICAL_TOKENS: Final = 200  # of speech, for the memory that a new request is taken to need: 8 s
 MAX_WAITING_TEXTS: Final = 4096  # text chunks of a stream that have not begun; a book of 200 pages in sentences
 LOAD_REPORT_INTERVAL_MS: Final = 50.0
-MIN_SPEED: Final = 0.5
-MAX_SPEED: Final = 2.0
 _AIM: Final = 2 / 3  # of the target for first audio, as others come in between and costs are predictions
 
 log = logs.get(__name__)
 
 
 class Engine:
-    """Moves all streams on; see :class:`cc_tts.engines.stepped.SteppedEngine` for most methods."""
+    """Moves all streams on; see :class:`cc_tts.engines.stepped.SteppedEngine` for most methods. Reports of the load are for
+    ``typical_voice``.
+    """
 
     def __init__(
-        self,
-        device: Device,
-        front: TextFront,
-        costs: StageCosts,
-        config: EngineConfig,
-        *,
-        typical_voice: str,  # that reports of the load are for
+        self, device: Device, front: TextFront, costs: StageCosts, config: EngineConfig, *, typical_voice: str,
         clock: Clock,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._device = device
         self._front = front
         self._config = config
@@ -204,9 +198,3 @@ class Engine:
 
     def _now_ms(self) -> float:
         return ms_between(self._begin_ns, self._clock.now_ns())
-
-
-def check_speed(speed: float) -> None:
-    """Raise ``Unprocessable`` if ``speed`` is out of bounds."""
-    if not MIN_SPEED <= speed <= MAX_SPEED:
-        raise Unprocessable(f"a speed of {speed} is not between {MIN_SPEED} and {MAX_SPEED}")

@@ -121,6 +121,14 @@ def test_messages_become_calls_in_their_order(bench: Bench) -> None:
     ]
 
 
+def test_reports_of_a_listener_that_make_no_sense_are_left_out(bench: Bench) -> None:
+    nan, endless = float("nan"), float("inf")
+    bench.turn(*(Taken(7, each, 40.0) for each in (nan, endless, -1.0)))
+    assert bench.engine.told == []
+    bench.turn(*(Taken(7, 120.0, each) for each in (nan, endless, -1.0, None)))
+    assert bench.engine.told == [("taken", 7, 120.0, None)] * 4
+
+
 def test_what_the_engine_gives_out_is_sent(bench: Bench) -> None:
     bench.engine.outs = [[SpeechOut(7, b"\1\0" * 10, 2), StreamDone(7), StreamDone(8, EngineFailed("not a number"))]]
     bench.turn()

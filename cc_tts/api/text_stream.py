@@ -1,20 +1,18 @@
 """``GET /v1/calls/{id}/stream``: the text of an LLM into a call, as it is written, over a WebSocket.
 
 JSON text frames both ways; :mod:`cc_tts.calls.text_stream.messages` has those to the client. One that cannot be followed is
-answered by ``error`` and the stream goes on; :data:`MAX_FAULTS` of them in a row close it with 1008. The socket is
+answered by ``error`` and the stream goes on; :data:`.MAX_FAULTS` of them in a row close it with 1008. The socket is
 closed with 1000 when the call is over, with 1013 when the client does not read, and broken off when it answers no ping.
 
 ::
 
-    frames ─▸ receive_all ─▸ TextStream ─▸ Outbox ─▸ frames
+    frames ─▸ Receiver ─▸ TextStream ─▸ Outbox ─▸ frames
 """
 
-import asyncio
-import contextlib
-from typing import Annotated, Final, assert_never, get_args
+from typing import Annotated, Any, Final, assert_never, cast, get_args
 
 import msgspec
-from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts import logs
@@ -23,6 +21,7 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.events import websocket
 from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
+from cc_tts.api.http.receiver import Receiver
 from cc_tts.api.http.route import Query, RouteTable
 from cc_tts.api.schemas import Language, LexiconNames, PromptFields, Speed, VoiceId, check_text
 from cc_tts.calls.events.outbox import Outbox
@@ -31,13 +30,7 @@ from cc_tts.calls.text_stream.stream import TextStream
 from cc_tts.errors import CapacityExceeded, CcTtsError, MalformedRequest, Unprocessable
 from cc_tts.speech.prompt import Prompt, TextContent
 
-PING_INTERVAL_S: Final = 20.0
-PONG_TIMEOUT_S: Final = 60.0
-"""A client that has sent nothing for so long, not even a pong, is gone."""
 MAX_FRAME_IN_BYTES: Final = 65_536
-MAX_FRAMES_PER_S: Final = 1000
-"""Of one stream; what comes faster is read later."""
-MAX_FAULTS: Final = 20
 MAX_QUEUED_OUT: Final = 2000
 """Messages that wait for a client that does not read."""
 _WORDS: Final = Query("words", "true: each word is reported when it is heard.", ("true", "false"))
@@ -129,7 +122,7 @@ async def stream_text(request: web.Request) -> web.StreamResponse:
             socket,
             outbox,
             client.receive_all(),
-            client.ping_all(),
+            client.receiver.ping_all(),
             end=(WSCloseCode.OK, b"the call is over"),
             on_too_slow=lambda: log.info("text_stream_client_too_slow"),
         )
@@ -149,58 +142,29 @@ async def stream_text(request: web.Request) -> web.StreamResponse:
 
 
 class _Client:
-    """What a client sends while its socket is open."""
+    """What a client says of the text."""
 
     def __init__(self, socket: web.WebSocketResponse, stream: TextStream, outbox: Outbox[StreamMessage]) -> None:
         self._socket = socket
         self._stream = stream
         self._outbox = outbox
-        self._loop = asyncio.get_running_loop()
-        self._heard_s = self._loop.time()
-        self._num_faults = 0
-
-    async def ping_all(self) -> None:
-        """Ping until nothing has been heard of the client for too long."""
-        while self._loop.time() - self._heard_s < PONG_TIMEOUT_S:
-            await asyncio.sleep(PING_INTERVAL_S)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(websocket.SEND_TIMEOUT_S):
-                    await self._socket.ping()
+        self._message_id: StreamId | UnsetType = UNSET
+        """Of the message that is being followed."""
+        self.receiver = Receiver(cast("Any", socket), follow=self._follow, refuse=self._refuse)
 
     async def receive_all(self) -> None:
-        """Follow what the client sends until it closes, other tasks taking turns with each frame."""
-        second_began_s, num_frames = self._loop.time(), 0
-        async for message in self._socket:
-            self._heard_s = self._loop.time()
-            if self._heard_s - second_began_s >= 1.0:
-                second_began_s, num_frames = self._heard_s, 0
-            num_frames += 1
-            if num_frames > MAX_FRAMES_PER_S:
-                await asyncio.sleep(second_began_s + 1.0 - self._heard_s)
-            match message.type:
-                case WSMsgType.TEXT:
-                    self._follow(message.data)
-                case WSMsgType.PING:
-                    await self._socket.pong(message.data)
-                case WSMsgType.BINARY:
-                    self._refuse(MalformedRequest("messages are JSON in text frames"))
-            if self._num_faults >= MAX_FAULTS:
-                await self._socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"too many faults", drain=False)
-                return
-            await asyncio.sleep(0)
+        """Follow what the client sends until it closes, or is closed for what it sends."""
+        await self.receiver.receive_all()
+        if self.receiver.has_given_up:
+            await self._socket.close(code=WSCloseCode.POLICY_VIOLATION, message=b"too many faults", drain=False)
 
-    def _follow(self, data: str) -> None:
-        message_id: StreamId | UnsetType = UNSET
-        try:
-            frame = _DECODER.decode(data)
-            message_id = frame.id if isinstance(frame, Tokens) else UNSET
-            self._obey(frame)
-        except msgspec.DecodeError as error:
-            self._refuse(MalformedRequest(str(error)))
-        except CcTtsError as error:
-            self._refuse(error, message_id)
-        else:
-            self._num_faults = 0
+    def _follow(self, message: WSMessage) -> None:
+        self._message_id = UNSET
+        if message.type is WSMsgType.BINARY:
+            raise MalformedRequest("messages are JSON in text frames")
+        frame = _DECODER.decode(message.data)
+        self._message_id = frame.id if isinstance(frame, Tokens) else UNSET
+        self._obey(frame)
 
     def _obey(self, frame: FromClient) -> None:
         stream = self._stream
@@ -221,6 +185,5 @@ class _Client:
             case _:
                 assert_never(frame)
 
-    def _refuse(self, error: CcTtsError, message_id: StreamId | UnsetType = UNSET) -> None:
-        self._num_faults += 1
-        self._outbox.put(StreamError(code=error.code, detail=error.detail, id=message_id))
+    def _refuse(self, error: CcTtsError) -> None:
+        self._outbox.put(StreamError(code=error.code, detail=error.detail, id=self._message_id))

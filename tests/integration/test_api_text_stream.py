@@ -9,6 +9,7 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 
 from cc_tts.api import text_stream
+from cc_tts.api.http import receiver
 from cc_tts.calls.text_stream.messages import Paused
 from cc_tts.config.schema import StreamConfig, TokenConfig
 from tests.fakes.fake_calls import eventually
@@ -120,7 +121,7 @@ async def test_an_error_names_the_message_whose_text_was_not_taken(api: Served) 
 
 async def test_too_many_faults_close(api: Served) -> None:
     async with api.connect() as socket:
-        for _ in range(text_stream.MAX_FAULTS):
+        for _ in range(receiver.MAX_FAULTS):
             await socket.send_bytes(b"x")
         assert await close_of(socket) == 1008
     await eventually(lambda: not api.call.text_streams)
@@ -143,8 +144,8 @@ async def test_the_end_of_the_call_closes_after_the_last_message(api: Served) ->
 
 
 async def test_pings_are_answered_and_a_silent_client_is_dropped(api: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_stream, "PING_INTERVAL_S", 0.05)
-    monkeypatch.setattr(text_stream, "PONG_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(receiver, "PING_INTERVAL_S", 0.05)
+    monkeypatch.setattr(receiver, "PONG_TIMEOUT_S", 0.3)
     async with api.connect(autoping=True) as socket:
         reading = asyncio.create_task(socket.receive())
         await asyncio.sleep(0.6)  # twice as long as a silent client may be

@@ -3,25 +3,25 @@
 ::
 
     MediaStream ─▸ Outbox ─▸ _send_all ─▸ dialect ─▸ socket
-    socket ─▸ _receive_all ─▸ dialect ─▸ Talk
+    socket ─▸ Receiver ─▸ dialect ─▸ Talk
 
 A client that reads slowly loses frames, which are counted and reported in their place; one that takes nothing for
 :data:`.SEND_TIMEOUT_S` is closed with 1013, and one that answers no ping is broken off. A message that cannot be followed is
-answered by ``error``; :data:`MAX_FAULTS` of them in a row close with 1008. The end of the call closes with 1000.
+answered by ``error``; :data:`.MAX_FAULTS` of them in a row close with 1008. The end of the call closes with 1000.
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, Literal, Protocol
+from collections.abc import Callable
+from typing import Final, Literal
 
-import msgspec
 from aiohttp import WSCloseCode, WSMessage, WSMsgType
 from prometheus_client import Counter
 
 from cc_tts import logs
 from cc_tts.api.events.websocket import CLOSE_TIMEOUT_S, SEND_TIMEOUT_S
+from cc_tts.api.http.receiver import Receiver, Socket
 from cc_tts.api.media.dialect import ClearAudio, Command, Dialect, EndAudio, Item, MarkAudio
 from cc_tts.audio import PTIME_MS
 from cc_tts.calls.audio.messages import FramesDropped, MediaError, MediaMessage
@@ -29,12 +29,6 @@ from cc_tts.calls.audio.talk import Talk
 from cc_tts.errors import CcTtsError, MalformedRequest
 from cc_tts.ua.messages import AudioDirection
 
-PING_INTERVAL_S: Final = 20.0
-PONG_TIMEOUT_S: Final = 60.0
-"""A client that has sent nothing for so long, not even a pong, is gone."""
-MAX_MESSAGES_PER_S: Final = 1000
-"""Of one client; what comes faster is read later."""
-MAX_FAULTS: Final = 20
 MAX_MESSAGES_OUT: Final = 2000
 """Messages besides audio that wait for a client that does not read."""
 
@@ -42,28 +36,6 @@ Ending = Literal["client", "call", "too_slow", "faults"]
 """Who ended a stream, or why the server did."""
 
 log = logs.get(__name__)
-
-
-class Socket(Protocol):
-    """What both sides' WebSockets of aiohttp can do."""
-
-    def __aiter__(self) -> AsyncIterator[WSMessage]: ...
-
-    async def send_frame(self, message: bytes, opcode: WSMsgType) -> None:
-        """Send one message; waits while too much is unsent."""
-        ...
-
-    async def ping(self) -> None:
-        """Send a ping."""
-        ...
-
-    async def pong(self, message: bytes) -> None:
-        """Answer one."""
-        ...
-
-    async def close(self, *, code: int, message: bytes) -> Any:
-        """Close."""
-        ...
 
 
 class Outbox:
@@ -140,20 +112,18 @@ class Serving:
         self._outbox = outbox
         self._talk = talk
         self._abort = abort
-        self._loop = asyncio.get_running_loop()
-        self._heard_s = self._loop.time()
-        self._num_faults = 0
+        self._receiver = Receiver(socket, follow=self._follow, refuse=self._refuse)
 
     async def run(self) -> Ending:
         """Serve until the client closes, is gone, or the call is over. Raises ``ConnectionError``."""
         receiving, sending, _ = tasks = [
-            asyncio.create_task(each) for each in (self._receive_all(), self._send_all(), self._ping_all())
+            asyncio.create_task(each) for each in (self._receive_all(), self._send_all(), self._receiver.ping_all())
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if receiving.done():
                 receiving.result()
-                return "faults" if self._num_faults >= MAX_FAULTS else "client"
+                return "faults" if self._receiver.has_given_up else "client"
             if sending.done() and sending.result():
                 await self._close(WSCloseCode.OK, b"the call is over")
                 return "call"
@@ -184,45 +154,14 @@ class Serving:
                     return False
         return not self._outbox.is_too_slow
 
-    async def _ping_all(self) -> None:
-        """Ping until nothing has been heard of the client for too long."""
-        while self._loop.time() - self._heard_s < PONG_TIMEOUT_S:
-            await asyncio.sleep(PING_INTERVAL_S)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(SEND_TIMEOUT_S):
-                    await self._socket.ping()
-
     async def _receive_all(self) -> None:
-        """Follow what the client sends until it closes, other tasks taking turns with each message."""
-        second_began_s, num_messages = self._loop.time(), 0
-        async for message in self._socket:
-            self._heard_s = self._loop.time()
-            if self._heard_s - second_began_s >= 1.0:
-                second_began_s, num_messages = self._heard_s, 0
-            num_messages += 1
-            if num_messages > MAX_MESSAGES_PER_S:
-                await asyncio.sleep(second_began_s + 1.0 - self._heard_s)
-            if message.type is WSMsgType.PING:
-                await self._socket.pong(message.data)
-            elif message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
-                self._follow(message)
-            if self._num_faults >= MAX_FAULTS:
-                await self._close(WSCloseCode.POLICY_VIOLATION, b"too many faults")
-                return
-            await asyncio.sleep(0)
+        await self._receiver.receive_all()
+        if self._receiver.has_given_up:
+            await self._close(WSCloseCode.POLICY_VIOLATION, b"too many faults")
 
     def _follow(self, message: WSMessage) -> None:
-        read: Callable[[Any], Command | None] = (
-            self._dialect.read_text if message.type is WSMsgType.TEXT else self._dialect.read_binary
-        )
-        try:
-            self._obey(read(message.data))
-        except msgspec.DecodeError as error:
-            self._refuse(MalformedRequest(str(error)))
-        except CcTtsError as error:
-            self._refuse(error)
-        else:
-            self._num_faults = 0
+        is_text = message.type is WSMsgType.TEXT
+        self._obey(self._dialect.read_text(message.data) if is_text else self._dialect.read_binary(message.data))
 
     def _obey(self, command: Command | None) -> None:
         if command is None:
@@ -240,5 +179,4 @@ class Serving:
                 talk.end()
 
     def _refuse(self, error: CcTtsError) -> None:
-        self._num_faults += 1
         self._outbox.message(MediaError(code=error.code, detail=error.detail))

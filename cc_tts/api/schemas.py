@@ -14,6 +14,7 @@ from cc_tts.api import sip_fields
 from cc_tts.calls.gather import DEFAULT_TIMEOUT_MS, MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.config.schema import SpeechBargeIn
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, MalformedRequest, Unprocessable
 from cc_tts.media.tones import MAX_TONE_MS
 from cc_tts.speech.prompt import (
@@ -49,7 +50,7 @@ Language = Annotated[
         description="A BCP 47 tag, as in en-GB or cmn.",
     ),
 ]
-Speed = Annotated[float, Meta(ge=0.5, le=2.0, description="Factor on the voice's natural rate.")]
+Speed = Annotated[float, Meta(ge=MIN_SPEED, le=MAX_SPEED, description="Factor on the voice's natural rate.")]
 Uri = Annotated[str, Meta(min_length=1, max_length=sip_fields.MAX_URI_CHARS, description="A sip: or sips: URI.")]
 Text = Annotated[str, Meta(description="Text to speak; at most tts.max_text_chars characters, no NUL.")]
 Ssml = Annotated[

@@ -4,10 +4,14 @@ Runs on: the event loop. An engine may use threads or processes of its own behin
 """
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from cc_tts.audio import PcmChunk
 from cc_tts.voices.voice import Voice
+
+MIN_SPEED: Final = 0.5
+MAX_SPEED: Final = 2.0
+"""Factors on a voice's natural rate."""
 
 
 class SpeechStream(Protocol):

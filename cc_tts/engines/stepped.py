@@ -9,14 +9,12 @@ Nothing here waits: whoever drives it looks for news between two steps. Runs on:
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import CcTtsError, Unprocessable
 from cc_tts.processes.channel import Message
 from cc_tts.voices.voice import Voice
-
-MIN_SPEED: Final = 0.5
-MAX_SPEED: Final = 2.0
 
 
 class Command(Message, frozen=True):

@@ -2,16 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Literal
 
 from cc_tts.config.schema import BargeInBySpeech
 from cc_tts.speech.growing.audio import GrowingAudio
 from cc_tts.speech.growing.text import GrowingText
 from cc_tts.text.pronunciation.replacements import Replacement
 
-MIN_SPEED: Final = 0.5
-MAX_SPEED: Final = 2.0
-"""Factors on a voice's natural rate."""
 Then = Literal["stay", "hangup"]
 Queueing = Literal["append", "replace"]
 

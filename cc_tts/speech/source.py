@@ -10,7 +10,7 @@ from typing import Final
 from cc_tts import logs
 from cc_tts.audio import AudioFormat
 from cc_tts.config.schema import RouteConfig, TtsConfig
-from cc_tts.engines.engine import Engine, SpeechStream
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED, Engine, SpeechStream
 from cc_tts.engines.factory import COSYVOICE2
 from cc_tts.errors import (
     CcTtsError,
@@ -31,8 +31,6 @@ from cc_tts.speech.growing.audio import GrowingAudioStream
 from cc_tts.speech.growing.stream import GrowingStream
 from cc_tts.speech.lexicons import Lexicons
 from cc_tts.speech.prompt import (
-    MAX_SPEED,
-    MIN_SPEED,
     AudioContent,
     Content,
     GrowingContent,

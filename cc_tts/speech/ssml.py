@@ -18,10 +18,9 @@ from typing import ClassVar, Final
 
 from msgspec import structs
 
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import FieldError, SsmlMalformed
 from cc_tts.speech.prompt import (
-    MAX_SPEED,
-    MIN_SPEED,
     MarkContent,
     Part,
     SequenceContent,

@@ -14,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 
 from cc_tts.calls.gather import MAX_DIGITS, MAX_TIMEOUT_MS, MAX_TRIES, GatherRequest
 from cc_tts.config.schema import MAX_LEAD_IN_MS, BargeInBySpeech, Config, MediaDialect, RouteConfig
+from cc_tts.engines.engine import MAX_SPEED, MIN_SPEED
 from cc_tts.errors import (
     CcTtsError,
     Forbidden,
@@ -340,8 +341,8 @@ def _milliseconds(value: str, what: str, *, at_most: int | None = None) -> int:
 def _speed(value: str | None) -> float | None:
     if value is None:
         return None
-    if not _SPEED.fullmatch(value) or not 0.5 <= float(value) <= 2.0:  # noqa: PLR2004
-        raise MalformedRequest("speed= is a factor from 0.5 to 2.0")
+    if not _SPEED.fullmatch(value) or not MIN_SPEED <= float(value) <= MAX_SPEED:
+        raise MalformedRequest(f"speed= is a factor from {MIN_SPEED} to {MAX_SPEED}")
     return float(value)
 
 

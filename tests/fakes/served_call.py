@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from aiohttp import ClientSession, ClientTimeout
+import pytest
+from aiohttp import ClientSession, ClientTimeout, WSServerHandshakeError
 
 from cc_tts.api.app import build_app
 from cc_tts.api.context import ApiContext
@@ -76,3 +77,10 @@ async def served(
         ua.die()
         await ua.stop()
         await listener.stop()
+
+
+async def refusal(connecting: Any) -> int:
+    """The status that a WebSocket handshake is refused with."""
+    with pytest.raises(WSServerHandshakeError) as refused:
+        await connecting
+    return refused.value.status

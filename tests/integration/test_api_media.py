@@ -14,7 +14,7 @@ from cc_tts.api.media import serving
 from cc_tts.calls.audio.messages import MediaPaused
 from cc_tts.config.schema import MediaConfig, TokenConfig
 from tests.fakes.fake_calls import eventually
-from tests.fakes.served_call import Served, served
+from tests.fakes.served_call import Served, refusal, served
 
 pytestmark = pytest.mark.integration
 
@@ -47,12 +47,6 @@ async def close_of(socket: ClientWebSocketResponse) -> int | None:
         while (message := await socket.receive()).type in (WSMsgType.TEXT, WSMsgType.BINARY):
             pass
     return message.data if message.type is WSMsgType.CLOSE else None
-
-
-async def refusal(connecting: Any) -> int:
-    with pytest.raises(WSServerHandshakeError) as refused:
-        await connecting
-    return refused.value.status
 
 
 async def test_the_caller_is_heard(api: Served) -> None:

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
+from aiohttp import ClientWebSocketResponse, WSMsgType
 
 from cc_tts.api import text_stream
 from cc_tts.api.http import receiver
 from cc_tts.calls.text_stream.messages import Paused
 from cc_tts.config.schema import StreamConfig, TokenConfig
 from tests.fakes.fake_calls import eventually
-from tests.fakes.served_call import Served, served
+from tests.fakes.served_call import Served, refusal, served
 
 pytestmark = pytest.mark.integration
 
@@ -37,12 +37,6 @@ async def close_of(socket: ClientWebSocketResponse) -> int | None:
         while (message := await socket.receive()).type is WSMsgType.TEXT:
             pass
     return message.data if message.type is WSMsgType.CLOSE else None
-
-
-async def refusal(connecting: Any) -> int:
-    with pytest.raises(WSServerHandshakeError) as refused:
-        await connecting
-    return refused.value.status
 
 
 async def test_tokens_become_speech(api: Served) -> None:

@@ -1,8 +1,13 @@
 """An event loop whose time passes only while nothing is left to do: a minute of timers takes no time."""
 
 import asyncio
+import functools
 import selectors
-from typing import Any
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class _Impatient(selectors.SelectSelector):
@@ -40,3 +45,24 @@ class LoopClock:
 
     def wall_s(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def in_virtual_time(
+    make: Callable[[], AbstractAsyncContextManager[T]],
+) -> Callable[[Callable[[T], Coroutine[Any, Any, None]]], Callable[[], None]]:
+    """Run a test in virtual time with what ``make`` makes in the loop, as its only argument."""
+
+    def decorate(test: Callable[[T], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+        async def run() -> None:
+            async with make() as made:
+                await test(made)
+
+        @functools.wraps(test)
+        def wrapped() -> None:
+            with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+                runner.run(run())
+
+        del wrapped.__wrapped__  # pytest would look for a fixture of the argument's name
+        return wrapped
+
+    return decorate

@@ -1,8 +1,8 @@
 """What the caller's speech does to prompts, with real playout buffers, in virtual time."""
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, cast
 
 import msgspec
@@ -18,7 +18,7 @@ from cc_tts.ua import messages
 from cc_tts.vad.client import SpeechNotHeard
 from tests.fakes.exchange import ROUTES, Exchange
 from tests.fakes.playing_ua import PlayingUa
-from tests.support.virtual_time import LoopClock, VirtualTimeLoop
+from tests.support.virtual_time import LoopClock, in_virtual_time
 
 pytestmark = pytest.mark.unit
 
@@ -87,24 +87,16 @@ class Line:
 def on_a_line(**given: Any) -> Callable[[Callable[[Line], Coroutine[Any, Any, None]]], Callable[[], None]]:
     """Run a test in virtual time with a new line."""
 
-    def wrap(test: Callable[[Line], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-        async def run() -> None:
-            line = Line(**given)
-            try:
-                await test(line)
-            finally:
-                line.call.player.close(CompletionCause.CALL_ENDED)
-                await line.ua.stop()
+    @contextlib.asynccontextmanager
+    async def made() -> AsyncIterator[Line]:
+        line = Line(**given)
+        try:
+            yield line
+        finally:
+            line.call.player.close(CompletionCause.CALL_ENDED)
+            await line.ua.stop()
 
-        @functools.wraps(test)
-        def in_virtual_time() -> None:
-            with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-                runner.run(run())
-
-        del in_virtual_time.__wrapped__  # pytest would look for a fixture "line"
-        return in_virtual_time
-
-    return wrap
+    return in_virtual_time(made)
 
 
 def test_the_nearest_wish_wins() -> None:

@@ -1,8 +1,8 @@
 """A client of a call's audio: what it hears, what it plays; on real playout buffers in virtual time."""
 
 import asyncio
-import functools
-from collections.abc import Callable, Coroutine
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, cast
 
 import msgspec
@@ -25,7 +25,7 @@ from cc_tts.ua import messages
 from tests.fakes.exchange import Exchange
 from tests.fakes.fake_engine import tone
 from tests.fakes.playing_ua import PlayingLeg, PlayingUa
-from tests.support.virtual_time import LoopClock, VirtualTimeLoop
+from tests.support.virtual_time import LoopClock, in_virtual_time
 
 pytestmark = pytest.mark.unit
 
@@ -107,24 +107,16 @@ class Stage:
 def staged(**media: Any) -> Callable[[Callable[[Stage], Coroutine[Any, Any, None]]], Callable[[], None]]:
     """Run a test in virtual time with a call."""
 
-    def decorate(test: Callable[[Stage], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-        async def run() -> None:
-            stage = Stage(**media)
-            try:
-                await test(stage)
-            finally:
-                stage.call.player.close(CompletionCause.CALL_ENDED)
-                await stage.ua.stop()
+    @contextlib.asynccontextmanager
+    async def made() -> AsyncIterator[Stage]:
+        stage = Stage(**media)
+        try:
+            yield stage
+        finally:
+            stage.call.player.close(CompletionCause.CALL_ENDED)
+            await stage.ua.stop()
 
-        @functools.wraps(test)
-        def in_virtual_time() -> None:
-            with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
-                runner.run(run())
-
-        del in_virtual_time.__wrapped__  # it would show pytest a parameter
-        return in_virtual_time
-
-    return decorate
+    return in_virtual_time(made)
 
 
 # --- listening

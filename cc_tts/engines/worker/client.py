@@ -193,7 +193,8 @@ class WorkerEngine:
             retry_after_s = next(
                 (worker.load.retry_after_s for worker in ready if worker.load is not None), RETRY_AFTER_S
             )
-            raise EngineOverloaded(str(self.not_ready_because()), retry_after_s=retry_after_s)
+            reason = self.not_ready_because() or f"the workers with the voice {voice.id} are at their limit"
+            raise EngineOverloaded(reason, retry_after_s=retry_after_s)
         compared = random.sample(free, min(NUM_COMPARED, len(free)))
         worker = min(compared, key=lambda each: each.expected)
         tried.add(worker)

@@ -41,6 +41,15 @@ class ServerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """``[cluster]``: several servers ("line nodes", each known by its ``server.node``) as one service."""
+
+    base_url: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    nodes: dict[str, str] = field(default_factory=dict)
+    pool_url: Annotated[str, msgspec.Meta(max_length=255)] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SipConfig:
     """``[sip]``: where the user agent listens and what it accepts."""
 
@@ -358,6 +367,7 @@ class Config:
     """The whole configuration."""
 
     server: ServerConfig = field(default_factory=ServerConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
     sip: SipConfig = field(default_factory=SipConfig)
     ua: UaConfig = field(default_factory=UaConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)

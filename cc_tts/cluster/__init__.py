@@ -1,0 +1,1 @@
+"""Several servers as one service: what a server and the pool tell each other, and the server's side of it."""

@@ -25,6 +25,7 @@ from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.calls.services import CallServices
 from cc_tts.clock import MonotonicClock
+from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config import load as configuration
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config, listens
@@ -77,11 +78,13 @@ class Server:
         )
         self.ua = UaClient(config, clock=clock, on_dispatcher_down=restarts.labels(process="dispatcher").inc)
         self.vad = VadProcess(config, clock=clock, on_down=restarts.labels(process="vad").inc)
+        self.nodes = LineNodes(config.server, config.cluster)
         self.events = EventBus(
             clock,
             max_subscribers=config.http.max_event_subscribers,
             history_size=config.http.event_history_size,
             node=config.server.node_name,
+            api=self.nodes.base_url,
         )
         self.dial_back = DialBack(config, self.metrics)
         self.registry = CallRegistry(
@@ -94,6 +97,7 @@ class Server:
                 metrics=self.metrics,
                 clock=clock,
                 dial_back=self.dial_back.dial,
+                nodes=self.nodes,
             )
         )
         self.app = build_app(
@@ -104,6 +108,7 @@ class Server:
                 clock=clock,
                 metrics=self.metrics,
                 on_drain=self.drain,
+                nodes=self.nodes,
             )
         )
         self._listener = Listener(self.app, config.http, clock=clock, shutdown_timeout=HTTP_SHUTDOWN_TIMEOUT_S)

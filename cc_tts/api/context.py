@@ -1,13 +1,14 @@
 """What the API is given: the objects of the layers below."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import web
 
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.clock import Clock
+from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config
 from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
@@ -18,7 +19,7 @@ class ApiContext:
     """Everything the API needs.
 
     ``on_drain`` is called once, when the first drain is asked for; it must return at once (the composition root waits
-    for the calls to end elsewhere).
+    for the calls to end elsewhere). ``nodes``: where requests about calls of other nodes are sent.
     """
 
     config: Config
@@ -27,6 +28,7 @@ class ApiContext:
     clock: Clock
     metrics: Metrics
     on_drain: Callable[[], None]
+    nodes: LineNodes = field(default_factory=LineNodes)
 
 
 CONTEXT: Final = web.AppKey("context", ApiContext)

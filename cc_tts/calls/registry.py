@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import secrets
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -122,6 +121,10 @@ class CallRegistry:
             raise CallNotFound(f"no call {call_id[:80]!r}")
         return call
 
+    def has(self, id_: str) -> bool:
+        """Whether a call or an utterance of this id is here."""
+        return id_ in self._live or id_ in self._ended or id_ in self._services.utterances
+
     def utterance(self, utterance_id: str) -> Utterance:
         """One utterance.
 
@@ -140,7 +143,7 @@ class CallRegistry:
             TextTooLong, NothingToSay, UnknownVoice, LanguageUnsupported, Unprocessable: the prompt is of no use.
         """
         self._check_capacity()
-        call_id = request.call_id or f"call_{secrets.token_hex(8)}"
+        call_id = request.call_id or self._services.nodes.new_id("call")
         if call_id in self._live or call_id in self._ended:
             raise DuplicateId(f"there is a call {call_id[:80]!r} already")
         self._check_target(request)

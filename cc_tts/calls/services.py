@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from cc_tts.calls.events.bus import EventBus
 from cc_tts.calls.utterance_index import UtteranceIndex
 from cc_tts.clock import Clock
+from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import Config, MediaDialect
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
@@ -37,6 +38,7 @@ class CallServices:
     metrics: Metrics
     clock: Clock
     dial_back: DialBack
+    nodes: LineNodes = field(default_factory=LineNodes)
     threshold: StartThreshold = field(init=False)
     utterances: UtteranceIndex = field(init=False)
 
@@ -45,4 +47,4 @@ class CallServices:
         self.threshold = StartThreshold(
             floor_ms=playout.start_threshold_min_ms, ceiling_ms=playout.start_threshold_max_ms
         )
-        self.utterances = UtteranceIndex(self.metrics, self.threshold)
+        self.utterances = UtteranceIndex(self.metrics, self.threshold, self.nodes)

@@ -1,11 +1,11 @@
 """The utterances of all calls by their ids, and the metrics of those that are complete. Runs on: the event loop."""
 
-import secrets
 from collections.abc import Iterable
 from typing import Final
 
 from cc_tts.calls.utterance import CompletionCause, Utterance
 from cc_tts.clock import ms_between
+from cc_tts.cluster.nodes import LineNodes
 from cc_tts.errors import DuplicateId, UtteranceNotFound
 from cc_tts.media.start_threshold import StartThreshold
 from cc_tts.metrics import Metrics
@@ -17,11 +17,15 @@ MAX_UTTERANCES_KEPT: Final = 20_000
 class UtteranceIndex:
     """Finds an utterance without its call."""
 
-    def __init__(self, metrics: Metrics, threshold: StartThreshold) -> None:
+    def __init__(self, metrics: Metrics, threshold: StartThreshold, nodes: LineNodes) -> None:
         self._metrics = metrics
+        self._nodes = nodes
         self._threshold = threshold
         self._kept: dict[str, tuple[Utterance, dict[str, Utterance]]] = {}
         """Each with the utterances of its call."""
+
+    def __contains__(self, utterance_id: str) -> bool:
+        return utterance_id in self._kept
 
     def get(self, utterance_id: str) -> Utterance:
         """One utterance.
@@ -41,7 +45,7 @@ class UtteranceIndex:
             DuplicateId: it is in use.
         """
         if wanted is None:
-            return f"utt_{secrets.token_hex(8)}"
+            return self._nodes.new_id("utt")
         if wanted in self._kept:
             raise DuplicateId(f"there is an utterance {wanted[:80]!r} already")
         return wanted

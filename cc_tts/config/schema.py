@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from cc_tts.config import remote
+from cc_tts.config import cluster, remote
 from cc_tts.errors import ConfigError
 
 Port = Annotated[int, msgspec.Meta(ge=0, le=65535)]
@@ -47,6 +47,11 @@ class ClusterConfig:
     base_url: Annotated[str, msgspec.Meta(max_length=255)] = ""
     nodes: dict[str, str] = field(default_factory=dict)
     pool_url: Annotated[str, msgspec.Meta(max_length=255)] = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there may be other nodes, so that ids name theirs."""
+        return bool(self.base_url or self.nodes or self.pool_url)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,7 +401,8 @@ def listens(config: Config) -> bool:
 def check_sense(config: Config) -> None:
     """Raise ``ConfigError`` for values that contradict each other; the message names both."""
     for faults_of in (
-        _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults
+        _lists, _sip, _ua, _tls, _rtp, _tts, _playout, _media, _http, _routes, _registration, _peers, _auth, remote.faults,
+        cluster.faults,
     ):  # fmt: skip
         for fault in faults_of(config):
             raise ConfigError(fault)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cc_tts.clock import Clock
+from cc_tts.cluster.nodes import id_prefix
 from cc_tts.config import tls as tls_files
 from cc_tts.config.schema import Config, is_ip_address
 from cc_tts.errors import ProcessFailed, UserAgentUnavailable
@@ -309,6 +310,7 @@ def settings_of(config: Config) -> list[messages.UaSettings]:
                 playout_max_buffered_ms=config.playout.window_ms + BUFFER_SLACK_MS,
                 dispatcher_port=sip.port if num > 1 else 0,
                 registers=number == 0,
+                call_id_prefix=id_prefix("call", config),
             )
         )
     return everyone

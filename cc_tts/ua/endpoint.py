@@ -364,7 +364,7 @@ class UserAgent:
         return sip_uri.may_redirect(message.to, target, self._settings.sip.transports)
 
     def _on_incoming(self, account: Account, pj_call_id: int, rdata: Any) -> None:
-        leg = self._new_leg(account, pj_call_id, f"call_{secrets.token_hex(8)}")
+        leg = self._new_leg(account, pj_call_id, self._settings.call_id_prefix + secrets.token_hex(8))
         if self._refusal(incoming=1) is not None:
             leg.end(messages.Hangup(call_id=leg.call_id, sip_code=503, retry_after_s=self._retry_after_s))
             self._closing.append(self._clock.now_ns())

@@ -33,6 +33,8 @@ class UaSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``sip.port`` of the configuration where a dispatcher listens on it, 0 without one. ``sip.port`` is our own."""
     registers: bool = True
     """Whether this is the process that registers, if any does."""
+    call_id_prefix: str = "call_"
+    """What the ids of incoming calls begin with."""
 
     @property
     def own_host(self) -> str:

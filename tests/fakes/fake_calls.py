@@ -26,6 +26,7 @@ from cc_tts.calls.gather import Gather, GatherRequest
 from cc_tts.calls.registry import OriginateRequest
 from cc_tts.calls.utterance import Utterance
 from cc_tts.clock import Clock, MonotonicClock
+from cc_tts.cluster.nodes import LineNodes
 from cc_tts.config.schema import CallsConfig, Config, HttpConfig, TtsConfig
 from cc_tts.errors import (
     CallNotFound,
@@ -327,6 +328,9 @@ class FakeCallRegistry:
         except KeyError:
             raise CallNotFound(f"no call {call_id[:80]!r}") from None
 
+    def has(self, id_: str) -> bool:
+        return id_ in self.live or id_ in self.utterances
+
     def utterance(self, utterance_id: str) -> Utterance:
         try:
             return self.utterances[utterance_id]
@@ -385,6 +389,7 @@ def make_context(
         clock=clock,
         metrics=Metrics(),
         on_drain=on_drain,
+        nodes=LineNodes(config.server, config.cluster),
     )
     return context, registry
 

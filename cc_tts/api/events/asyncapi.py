@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 from aiohttp import web
+from msgspec import UNSET
 
 from cc_tts import __version__
 from cc_tts.api import text_stream
@@ -166,5 +167,5 @@ def _in_envelope(envelope: dict[str, Any], kind: type[EventData], data: dict[str
     return envelope | {
         "title": kind.__name__ + "Event",
         "properties": envelope["properties"] | {"type": {"const": kind.type}, "data": data},
-        "required": [*envelope["properties"]],
+        "required": [each.encode_name for each in msgspec.structs.fields(Event) if each.default is not UNSET],
     }

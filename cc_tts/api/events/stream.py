@@ -11,13 +11,13 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.events import server_sent, websocket
 from cc_tts.api.http.connections import abort
 from cc_tts.api.http.problems import UpgradeRequired
-from cc_tts.api.http.route import Query, RouteTable
+from cc_tts.api.http.route import CALL_ID, Query, RouteTable
 from cc_tts.calls.events.types import EVENTS
 from cc_tts.errors import CapacityExceeded, EventsGone, MalformedRequest
 
 MAX_CALL_ID_CHARS: Final = 200
 QUERY: Final = (
-    Query("call_id", "Only events of this call."),
+    Query(CALL_ID, "Only events of this call."),
     Query("types", f"Only these types, separated by commas: {', '.join(EVENTS)}."),
     Query("since", "The id of an event: begin with the one after it. The header Last-Event-ID goes before it."),
 )
@@ -92,7 +92,7 @@ async def close_all(
 
 def _filters(request: web.Request) -> tuple[str | None, frozenset[str] | None]:
     """The call and the types of events that are asked for; ``None``: all."""
-    call_id = request.query.get("call_id") or None
+    call_id = request.query.get(CALL_ID) or None
     if call_id is not None and len(call_id) > MAX_CALL_ID_CHARS:
         raise MalformedRequest(f"call_id has at most {MAX_CALL_ID_CHARS} characters")
     text = request.query.get("types", "")

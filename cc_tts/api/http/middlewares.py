@@ -3,7 +3,8 @@
 ::
 
     observe       X-Request-Id · problem+json for every error · request metrics · one debug line · origin of web pages
-     └─ guarded   token and scope ▸ Idempotency-Key ▸ body (bytes and time bounded) ▸ decode ▸ handler (time bounded)
+     └─ guarded   token and scope ▸ node of the call ▸ Idempotency-Key ▸ body (bytes and time bounded) ▸ decode
+                   ▸ handler (time bounded)
 
 No thread, no executor, no waiting between the last byte of a body and the handler's first line.
 """
@@ -25,7 +26,7 @@ from cc_tts.api.context import CONTEXT
 from cc_tts.api.http import auth, bodies, problems
 from cc_tts.api.http.connections import SERVER, Connection, is_gone
 from cc_tts.api.http.idempotency import IdempotencyStore, Key, StoredResponse, check_key
-from cc_tts.api.http.route import Route
+from cc_tts.api.http.route import CALL_ID, Route
 from cc_tts.api.routes import about_unknown_path
 from cc_tts.clock import ms_between
 from cc_tts.errors import CcTtsError, MalformedRequest, NotFound, did_you_mean
@@ -131,6 +132,8 @@ def guarded(route: Route) -> Handler:
         holder = (
             auth.ANYBODY if route.scope is None else request.app[auth.AUTHENTICATOR].authenticate(request, route.scope)
         )
+        if route.names_call:
+            _check_node(request)
         _check_query(request, route)
         value = request.headers.get("Idempotency-Key") if route.method == "POST" else None
         key = None if value is None else Key(holder.key, route.method, request.path, check_key(value))
@@ -158,6 +161,15 @@ def guarded(route: Route) -> Handler:
         return await _once(request, key, body, work)
 
     return handle
+
+
+def _check_node(request: web.Request) -> None:
+    """Send a request about a call or an utterance of another node there, if that is known."""
+    context = request.app[CONTEXT]
+    id_ = request.match_info.get("id") or request.query.get(CALL_ID, "")
+    owner = context.nodes.owner(id_)
+    if owner is not None and not context.registry.has(id_):
+        raise problems.OtherNode(owner.name, owner.url, request.rel_url.raw_path_qs)
 
 
 def _check_query(request: web.Request, route: Route) -> None:

@@ -36,6 +36,9 @@ _DESCRIPTION: Final = (
 _RETRY_AFTER: Final = {
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}},
 }
+_LOCATION: Final = {
+    "Location": {"description": "The same path and query at that node.", "schema": {"type": "string"}},
+}
 
 
 @ROUTES.add("GET", "/v1/openapi.json", scope=None, summary="This document")
@@ -130,6 +133,8 @@ def _responses(route: Route, refs: dict[type[Any], dict[str, Any]]) -> dict[str,
         }
         if status in problems.RETRYABLE:
             documented["headers"] = _RETRY_AFTER
+        if problems.OtherNode in errors:
+            documented["headers"] = _LOCATION
         responses[str(status)] = documented
     return responses
 
@@ -169,6 +174,8 @@ def _guards(route: Route) -> Iterable[type[CcTtsError]]:
     """What the layers around a handler may respond with."""
     if route.scope is not None:
         yield from (Unauthorized, Forbidden)
+    if route.names_call:
+        yield problems.OtherNode
     if route.query:
         yield MalformedRequest
     if route.body is not None:

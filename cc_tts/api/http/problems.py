@@ -45,10 +45,20 @@ class ExpectationFailed(ClientError, code="expectation_failed", title="Expectati
     """An Expect header other than 100-continue (RFC 9110 §15.5.18)."""
 
 
+class OtherNode(ClientError, code="other_node", title="The call is at another node", http=307):
+    """The call or utterance is of the node that its id names: ask there, with the same token (RFC 9110 §15.4.8)."""
+
+    def __init__(self, node: str, api: str, path: str) -> None:
+        super().__init__(f"it is of node {node}; send this request to {api}, with your token")
+        self.api = api
+        self.location = api + path
+
+
 class Problem(msgspec.Struct, omit_defaults=True):
     """A problem document (RFC 9457 §3).
 
-    ``errors`` names the faults of a body by JSON pointers (RFC 6901); ``reason`` is set by ``/readyz`` only.
+    ``errors`` names the faults of a body by JSON pointers (RFC 6901); ``reason`` is set by ``/readyz`` only,
+    ``api``, the base URL of another node, by 307 only.
     """
 
     type: str
@@ -59,6 +69,7 @@ class Problem(msgspec.Struct, omit_defaults=True):
     code: str
     errors: tuple[FieldError, ...] = ()
     reason: str = ""
+    api: str = ""
 
 
 def document(error: CcTtsError, *, instance: str) -> bytes:
@@ -75,6 +86,7 @@ def document(error: CcTtsError, *, instance: str) -> bytes:
             for e in error.field_errors
         ),
         reason=_clean(error.detail, MAX_DETAIL_CHARS) if isinstance(error, NotReady) else "",
+        api=error.api if isinstance(error, OtherNode) else "",
     )
     return msgspec.json.encode(problem)
 
@@ -87,6 +99,8 @@ def response_for(error: CcTtsError, *, instance: str) -> web.Response:
         response.headers["Retry-After"] = str(error.retry_after_s or DEFAULT_RETRY_AFTER_S)
     if isinstance(error, UpgradeRequired):
         response.headers["Upgrade"] = "websocket"
+    if isinstance(error, OtherNode):
+        response.headers["Location"] = error.location
     return response
 
 

@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -15,6 +15,9 @@ from cc_tts.errors import CcTtsError, Unprocessable
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler = Callable[..., Awaitable[msgspec.Struct | web.StreamResponse]]
 """Takes the request and, if it has a second parameter, the decoded body. A struct is sent as JSON."""
+
+CALL_ID: Final = "call_id"
+"""The query parameter that names a call."""
 
 H = TypeVar("H", bound=Handler)
 
@@ -73,6 +76,11 @@ class Route:
     errors: tuple[type[CcTtsError], ...] = ()
     examples: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     streams: bool = False
+
+    @property
+    def names_call(self) -> bool:
+        """Whether a request names a call or an utterance, which may be of another node."""
+        return "{id}" in self.path or any(query.name == CALL_ID for query in self.query)
 
     @property
     def body_is_optional(self) -> bool:

@@ -10,7 +10,7 @@ import secrets
 from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from cc_tts.api.media.dialect import ClearAudio, Command, Item, MarkAudio, MarkName
 from cc_tts.audio import PTIME_MS
@@ -115,6 +115,7 @@ class TwilioDialect:
                 **start.metadata,
                 "from_number": start.caller,
                 "to_number": start.callee,
+                **({} if start.api is UNSET else {"api": start.api}),
             },
         }
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.calls.events.types import Milliseconds
 from cc_tts.calls.utterance import CompletionCause, Interrupter
@@ -39,6 +39,9 @@ class MediaStart(MediaMessage, frozen=True, kw_only=True, tag="start"):
     callee: str
     headers: Annotated[Mapping[str, str], Meta(description="X-* and User-to-User of the INVITE.")]
     metadata: Mapping[str, str]
+    api: Annotated[
+        str | UnsetType, Meta(description="Base URL of the API that has the call; left out without `cluster.base_url`.")
+    ] = UNSET
 
 
 class FramesDropped(MediaMessage, frozen=True, kw_only=True, tag="dropped"):
@@ -115,7 +118,7 @@ class MediaSpeakComplete(MediaUtteranceMessage, frozen=True, kw_only=True, tag="
 
     completion_cause: CompletionCause
     played_ms: Milliseconds
-    error: str | UnsetType = msgspec.UNSET
+    error: str | UnsetType = UNSET
 
 
 class MediaError(MediaMessage, frozen=True, kw_only=True, tag="error"):

@@ -10,6 +10,8 @@ Runs on: the event loop.
 
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import UNSET
+
 from cc_tts.audio import PTIME_MS
 from cc_tts.calls.audio.frames import FrameShaper, Interleaver
 from cc_tts.calls.audio.hub import AudioBlock
@@ -91,6 +93,7 @@ class MediaStream:
                 callee=call.callee,
                 headers=call.headers,
                 metadata=call.metadata,
+                api=call.services.nodes.base_url or UNSET,
             )
         )
         self._unsubscribe = call.audio.subscribe(heard, self._on_audio)

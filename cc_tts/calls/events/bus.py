@@ -6,7 +6,7 @@ from collections import Counter, deque
 from typing import Annotated, Final
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from cc_tts.calls.events.outbox import Outbox
 from cc_tts.calls.events.types import EventData
@@ -29,6 +29,9 @@ class Event(msgspec.Struct, frozen=True):
     ]
     data: EventData
     node: Annotated[str, Meta(description="The server it happened on (`server.node`).")] = ""
+    api: Annotated[
+        str | UnsetType, Meta(description="Base URL of that server's API; left out without `cluster.base_url`.")
+    ] = UNSET
 
 
 class Subscription(Outbox[Event]):
@@ -64,9 +67,12 @@ class EventBus:
     Ids are ``evt_RUN_NUMBER``: RUN is made up at each start of the server. Runs on: the event loop.
     """
 
-    def __init__(self, clock: Clock, *, max_subscribers: int = 100, history_size: int = 10_000, node: str = "") -> None:
+    def __init__(
+        self, clock: Clock, *, max_subscribers: int = 100, history_size: int = 10_000, node: str = "", api: str = ""
+    ) -> None:
         self._clock = clock
         self._node = node
+        self._api = api or UNSET
         self._max_subscribers = max_subscribers
         self._subscribers: set[Subscription] = set()
         self._seq: Counter[str | None] = Counter()
@@ -119,6 +125,7 @@ class EventBus:
             seq=self._seq[call_id],
             data=data,
             node=self._node,
+            api=self._api,
         )
         self._history.append(event)
         for subscription in tuple(self._subscribers):

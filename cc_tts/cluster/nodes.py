@@ -1,0 +1,80 @@
+"""The line nodes of a cluster: whose a call or an utterance is, by its id.
+
+Ids that a node makes up are ``call_NODE_RANDOM`` and ``utt_NODE_RANDOM``. RANDOM is 16 hexadecimal digits, so that what is
+before its underscore is the node, whatever characters that has. Runs on: the event loop.
+"""
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cc_tts import logs
+from cc_tts.cluster.messages import Node
+from cc_tts.config.cluster import NODE_NAME, base_url
+from cc_tts.config.schema import ClusterConfig, Config, ServerConfig
+
+MAX_ID_CHARS: Final = 100
+_RANDOM_BYTES: Final = 8
+_ID: Final = re.compile(rf"(?:call|utt)_(?P<node>{NODE_NAME})_[0-9a-f]{{{2 * _RANDOM_BYTES}}}")
+
+log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Another node, and the base URL of its API."""
+
+    name: str
+    url: str
+
+
+def id_prefix(kind: str, config: Config) -> str:
+    """What ids of this kind begin with at a node: ``call_``, in a cluster ``call_NODE_``."""
+    return _prefix(kind, config.server, config.cluster)
+
+
+def _prefix(kind: str, server: ServerConfig, cluster: ClusterConfig) -> str:
+    return f"{kind}_{server.node_name}_" if cluster.is_on else f"{kind}_"
+
+
+class LineNodes:
+    """Our node and those that it knows: of the configuration, and of the pool, which may name others later."""
+
+    def __init__(self, server: ServerConfig | None = None, cluster: ClusterConfig | None = None) -> None:
+        self._server = server or ServerConfig()
+        self._cluster = cluster or ClusterConfig()
+        self.name = self._server.node_name
+        configured = _usable(self._cluster.nodes)
+        self.base_url = base_url(self._cluster.base_url) or configured.pop(self.name, "")
+        """Where this node's API is reached; empty if nobody has said."""
+        configured.pop(self.name, None)
+        self._configured = configured
+        self._reported: dict[str, str] = {}
+
+    def set_reported(self, nodes: Iterable[Node]) -> None:
+        """All nodes of which the pool knows now. A name that the configuration has too keeps the address it has there."""
+        found = {node.name: node.base_url for node in nodes if node.base_url and node.name != self.name}
+        self._reported = _usable(found)
+        if unusable := sorted(found.keys() - self._reported.keys()):
+            log.warning(
+                "node_without_address", nodes=unusable, detail="its cluster.base_url is not the address of an API"
+            )
+
+    def new_id(self, kind: str) -> str:
+        """An id of ``kind`` ``call`` or ``utt`` that no other node makes up."""
+        return _prefix(kind, self._server, self._cluster) + secrets.token_hex(_RANDOM_BYTES)
+
+    def owner(self, id_: str) -> Owner | None:
+        """The other node that made up this id, if it is known."""
+        match = _ID.fullmatch(id_) if len(id_) <= MAX_ID_CHARS else None
+        if match is None:
+            return None
+        name = match["node"]
+        url = self._configured.get(name) or self._reported.get(name)
+        return Owner(name, url) if url else None
+
+
+def _usable(nodes: Mapping[str, str]) -> dict[str, str]:
+    return {name: url for name, text in nodes.items() if (url := base_url(text)) is not None}

@@ -1,0 +1,103 @@
+"""The addresses of ``[cluster]``."""
+
+from typing import Any
+
+import pytest
+
+from cc_tts.config import cluster
+from cc_tts.config import load as configuration
+from cc_tts.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+A, B = "https://line-1.example.com", "http://10.0.0.12:8080"
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        (B, B),
+        (f"{A}/", A),
+        (f"{A}/tts/one/", f"{A}/tts/one"),
+        ("http://[fd00::1]:8080", "http://[fd00::1]:8080"),
+    ],
+)
+def test_addresses(text: str, url: str) -> None:
+    assert cluster.base_url(text) == url
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "line-1",
+        "line-1:8080",
+        "ftp://line-1",
+        "https://",
+        "https://:8080",
+        f"{B}0000",
+        "http://line-1:0",
+        "https://user:word@line-1",
+        f"{A}?token=word",
+        f"{A}#top",
+        f"{A}/../v1",
+        f"{A}//other",
+        f"{A}/a b",
+        f"{A}\r\nX: y",
+        f"{A}\n",
+        "https://" + "a" * 300,
+    ],
+)
+def test_what_is_no_address(text: str) -> None:
+    assert cluster.base_url(text) is None
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"base_url": "line-1:8080"}, r"cluster\.base_url: 'line-1:8080' is not the address of an API; write http"),
+        ({"nodes": {"line-2": "line-2:8080"}}, r"cluster\.nodes\.line-2: 'line-2:8080' is not the address"),
+        ({"nodes": {"line 2": B}}, "'line 2' is no name of a node"),
+        ({"nodes": {"": B}}, "'' is no name of a node"),
+        ({"nodes": {"x" * 65: B}}, "is no name of a node"),
+        (
+            {"nodes": {"line-1": B}, "base_url": A},
+            r"line-1 is this server, with another address than cluster\.base_url",
+        ),
+        ({"nodes": {"line-2": f"{A}/"}, "base_url": A}, "line-2 and cluster.base_url have the same address"),
+        ({"nodes": {"line-2": A, "line-3": A}}, "line-3 and cluster.nodes.line-2 have the same address"),
+        ({"nodes": {f"line-{number}": f"{A}/{number}" for number in range(1001)}}, "1000 are possible"),
+        ({"nodes": {"line-2": 7}}, r"cluster\.nodes"),
+    ],
+)
+def test_what_makes_no_sense(section: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        configuration.from_tree({"server": {"node": "line-1"}, "cluster": section})
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    with pytest.raises(ConfigError, match=r"cluster\.base_url: what it holds is not the address") as raised:
+        configuration.from_tree({"server": {"node": "a"}, "cluster": {"base_url": "https://user:word@line-1"}})
+    assert "word" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("key", "value"), [("base_url", A), ("nodes", {"line-2": B})])
+def test_a_node_needs_a_name(key: str, value: object) -> None:
+    with pytest.raises(
+        ConfigError, match=rf'cluster\.{key} is set but server\.node is empty: .*server\.node = "line-1"'
+    ):
+        configuration.from_tree({"cluster": {key: value}})
+
+
+def test_one_table_of_nodes_serves_all_of_them() -> None:
+    nodes = {"line-1": A, "line-2": B}
+    for own, url in nodes.items():
+        config = configuration.from_tree({"server": {"node": own}, "cluster": {"nodes": nodes, "base_url": url}})
+        assert config.cluster.nodes == nodes
+
+
+def test_nodes_from_the_environment() -> None:
+    config = configuration.load(
+        environ={"CC_TTS_SERVER__NODE": "line-1", "CC_TTS_CLUSTER__NODES": f'{{"line-2" = "{B}"}}'}
+    )
+    assert config.cluster.nodes == {"line-2": B}

@@ -64,9 +64,9 @@ class LabServer:
         self.url = url
 
     @classmethod
-    async def start(cls, *settings: str, log_path: Path | None = None) -> Self:
-        """Start it with ``--set`` for each of ``settings`` and wait until ``/readyz`` says 200."""
-        sip_port, http_port, rtp_port = free_ports(1), free_ports(1), free_ports(40)
+    async def start(cls, *settings: str, log_path: Path | None = None, http_port: int = 0) -> Self:
+        """Start it with ``--set`` for each of ``settings`` and wait until ``/readyz`` says 200. ``http_port`` 0: any."""
+        sip_port, http_port, rtp_port = free_ports(1), http_port or free_ports(1), free_ports(40)
         argv = [sys.executable, "-m", "cc_tts.cli", "serve"]
         for setting in (
             f"sip.port={sip_port}",

@@ -1,9 +1,9 @@
 """The ears of many callers: packets timed by the kernel, one packet of silence sent back for each.
 
 ``python -m bench.rtp_crowd N`` prints a line of JSON with a port for each of N legs, then takes words on standard input:
-``start`` begins to count anew, ``report`` ends it and prints what was seen. A process of its own, so that nothing else
-delays it; when it is late all the same, the times are the kernel's, and what its sockets dropped is told apart from what was
-never sent.
+``start`` begins to count anew, ``report`` ends it and prints what was seen, ``silences`` prints when each leg was silent (by
+the kernel's clock of the day). A process of its own, so that nothing else delays it; when it is late all the same, the times
+are the kernel's, and what its sockets dropped is told apart from what was never sent.
 
 It must not be what the machine is busy with, so the legs share a few sockets, and are told apart by the port they send from:
 every few ms it takes what has come, many packets a system call (recvmmsg, sendmmsg), and only counts when asked.
@@ -40,6 +40,9 @@ MAX_PACKET_BYTES: Final = 256
 NAME_BYTES: Final = 16
 CONTROL_BYTES: Final = 64
 GAP_LIMITS_MS: Final = (30, 40, 60, 100)
+FRAME_MS: Final = 20
+MIN_SILENCE_MS: Final = 20
+"""Less is jitter."""
 
 Json = dict[str, Any]
 Ints = npt.NDArray[np.int64]
@@ -92,6 +95,19 @@ def tally_of(seqs: Ints, at_ns: Ints, speech: npt.NDArray[np.bool_]) -> Tally:
 
 def _steps(seqs: Ints) -> Ints:
     return np.diff(seqs) & 0xFFFF
+
+
+def silences_of(speech_ns: Ints) -> Json:
+    """From when to when speech was heard, and what was silent between: instant and length, ms, of everything over
+    :data:`MIN_SILENCE_MS`. Packets that are missing and packets of silence are the same to an ear.
+    """
+    gaps_ms = np.diff(speech_ns) / 1e6 - FRAME_MS
+    found = np.flatnonzero(gaps_ms > MIN_SILENCE_MS)
+    return {
+        "from_ns": int(speech_ns[0]),
+        "to_ns": int(speech_ns[-1]),
+        "silences": [[int(speech_ns[index]), round(float(gaps_ms[index]), 1)] for index in found],
+    }
 
 
 def summary(tallies: Sequence[Tally], *, num_legs: int, window_s: float, dropped: int) -> Json:
@@ -173,12 +189,21 @@ class Post:
 
     def tallies(self) -> list[Tally]:
         """One of each leg that was heard."""
+        return [tally_of(seqs, at_ns, speech) for _, seqs, at_ns, speech in self._of_legs()]
+
+    def silences(self) -> dict[int, Json]:
+        """Of each leg, by the port it sends from."""
+        return {leg: silences_of(at_ns[speech]) for leg, _, at_ns, speech in self._of_legs() if speech.any()}
+
+    def _of_legs(self) -> Iterator[tuple[int, Ints, Ints, npt.NDArray[np.bool_]]]:
         if not self._arrivals:
-            return []
+            return
         legs, seqs, at_ns, speech = (np.concatenate(column) for column in zip(*self._arrivals, strict=True))
         order = np.argsort(legs, kind="stable")
         starts = np.flatnonzero(np.diff(legs[order])) + 1
-        return [tally_of(seqs[part], at_ns[part], speech[part]) for part in np.split(order, starts) if len(part)]
+        for part in np.split(order, starts):
+            if len(part):
+                yield int(legs[part[0]]), seqs[part], at_ns[part], speech[part]
 
 
 def even_socket() -> socket.socket:
@@ -251,6 +276,8 @@ def main() -> None:
             now_dropped = dropped_by_sockets(set(ports)) - dropped
             answer = summary(post.tallies(), num_legs=num_legs, window_s=window_s, dropped=now_dropped)
             print(json.dumps(answer), flush=True)
+        elif word == "silences":
+            print(json.dumps(post.silences()), flush=True)
 
 
 if __name__ == "__main__":

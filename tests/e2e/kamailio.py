@@ -20,6 +20,7 @@ from tests.e2e.server_under_test import REQUEST_TIMEOUT_S, Server, server_config
 from tests.support import needs
 
 SHIPPED = ROOT / "sip" / "peers" / "kamailio"
+MISSING = "Kamailio is not here: sip/peers/kamailio/fetch.sh (9 MB, no root)"
 PROBE_S = 2.0
 SILENCE_S = 2.0
 TRYING_S = 5.0
@@ -52,13 +53,19 @@ class Installed:
         return str(found)
 
 
-def require_kamailio() -> Installed:
-    """Kamailio of the machine or of fetch.sh."""
+def find_kamailio() -> Installed | None:
+    """Kamailio of fetch.sh or of the machine."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cc-tts" / "kamailio"
     found = [folder for folder in (cache, Path("/")) if shutil.which(str(folder / "usr/sbin/kamailio"))]
-    if not found:
-        needs.missing("kamailio", "Kamailio is not here: sip/peers/kamailio/fetch.sh (9 MB, no root)")
-    return Installed(found[0])
+    return Installed(found[0]) if found else None
+
+
+def require_kamailio() -> Installed:
+    """The same, for a test."""
+    found = find_kamailio()
+    if found is None:
+        needs.missing("kamailio", MISSING)
+    return found
 
 
 class Kamailio:
@@ -118,6 +125,10 @@ class Kamailio:
     @property
     def log(self) -> str:
         return self._child.log
+
+    async def end(self) -> int:
+        """SIGTERM; returns the exit status."""
+        return await self._child.end()
 
     async def command(self, *words: str) -> str:
         """What kamcmd answers."""
@@ -224,6 +235,8 @@ class ProxiedCaller(RawCaller):
         super().__init__(user, port)
         self.ear = RtpEar()
         self.final_after_s = 0.0
+        self.rtp_port = 0
+        """Where the answer says that media is sent from and taken."""
         self.status = 0
 
     @property
@@ -239,10 +252,15 @@ class ProxiedCaller(RawCaller):
         await super().__aexit__(*exception)
         await self.ear.__aexit__(*exception)
 
-    async def dial(self, *, headers: bytes = b"", timeout_s: float = FINAL_WITHIN_S + 5.0) -> int:
-        """INVITE, wait for the final answer, ACK. Returns its status; how long it took is in ``final_after_s``."""
+    async def dial(
+        self, *, headers: bytes = b"", timeout_s: float = FINAL_WITHIN_S + 5.0, ear_port: int | None = None
+    ) -> int:
+        """INVITE, wait for the final answer, ACK. Returns its status; how long it took is in ``final_after_s``.
+
+        ``ear_port``: where somebody else hears the media.
+        """
         started = asyncio.get_running_loop().time()
-        self.invite(headers=headers, rtp_port=self.ear.port)
+        self.invite(headers=headers, rtp_port=ear_port or self.ear.port)
         answer = await self.final(timeout_s)
         self.final_after_s = asyncio.get_running_loop().time() - started
         self.status = answer.status
@@ -253,6 +271,8 @@ class ProxiedCaller(RawCaller):
 
     def follow(self, answer: Answer) -> None:
         """From now on requests go the way that this answer recorded."""
+        media = re.search(r"^m=audio (\d+) ", answer.text, re.MULTILINE)
+        self.rtp_port = int(media[1]) if media else 0
         contact = answer.header("Contact")
         assert contact is not None
         routes = re.findall(r"^Record-Route\s*:\s*(.*?)\r$", answer.text, re.MULTILINE | re.IGNORECASE)

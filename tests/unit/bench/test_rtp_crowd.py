@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bench.rtp_crowd import Tally, summary, tally_of
+from bench.rtp_crowd import Tally, silences_of, summary, tally_of
 
 pytestmark = pytest.mark.unit
 
@@ -60,3 +60,8 @@ def test_nothing_heard() -> None:
     seen = summary([], num_legs=2, window_s=1.0, dropped=0)
     assert (seen["legs_heard"], seen["packets"], seen["packets_due"]) == (0, 0, 100)
     assert seen["gap_ms"]["max"] == 0
+
+
+def test_silences_of_one_leg() -> None:
+    speech_ns = np.array([0, 20, 40, 65, 565, 585], dtype=np.int64) * MS
+    assert silences_of(speech_ns) == {"from_ns": 0, "to_ns": 585 * MS, "silences": [[65 * MS, 480.0]]}

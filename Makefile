@@ -12,7 +12,7 @@ HAS_TORCH = $(BIN)/python -c 'import importlib.util, sys; sys.exit(importlib.uti
 WITHOUT_TORCH := --allow-subclassing-any --allow-untyped-decorators --no-warn-return-any --no-warn-unused-ignores --no-warn-unreachable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test test-gpu unit check bench bench-engine neural parity pipecat pjsua2 lock clean
+.PHONY: help demo cluster-demo run test test-gpu unit check bench bench-engine neural parity pipecat pjsua2 lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{ name[NR] = $$1; text[NR] = $$2; if (length($$1) > width) width = length($$1) } END { for (i = 1; i <= NR; i++) printf "  make %-" width "s  %s\n", name[i], text[i] }'
@@ -39,6 +39,9 @@ $(NEURALSTAMP): requirements/neural.txt $(DEVSTAMP)
 
 demo: $(STAMP) ## a real SIP call on loopback: leaves demo.wav and prints a table
 	$(BIN)/python -m bench.demo
+
+cluster-demo: $(DEVSTAMP) ## two nodes, two workers, Kamailio, 40 calls; kills one of each and prints what callers heard
+	$(BIN)/python -m bench.cluster_demo
 
 run: $(STAMP) ## serve until Ctrl-C, then drain: dial sip:hello@127.0.0.1:5060; CONFIG=FILE: your configuration
 	$(BIN)/cc-tts serve --config '$(CONFIG)'

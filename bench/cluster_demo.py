@@ -27,9 +27,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Self
 
+import aiohttp
+
 from bench.lab import HOST, Json, LabServer, free_ports, percentiles
 from bench.sip_load import Crowd
 from cc_tts.ua import pjsua2_build
+from tests.e2e.children import Child
 from tests.e2e.kamailio import MISSING, Kamailio, ProxiedCaller, find_kamailio
 
 VOICES: Final = Path(__file__).parent / "tone_voice"
@@ -46,6 +49,7 @@ DIAL_INTERVAL_S: Final = 0.05
 SETTLE_S: Final = 5.0
 WATCH_S: Final = 5.0
 """After each kill."""
+PAUSE_S: Final = 0.4
 RESUME_TIMEOUT_S: Final = 20.0
 """A worker is some seconds ahead of what is heard."""
 LOOK_INTERVAL_S: Final = 0.25
@@ -114,14 +118,10 @@ class Worker:
         await self.end()
 
     async def end(self) -> None:
-        """Whatever is left of it."""
-        for pid in [*children(self.process.pid), self.process.pid] if self.process.returncode is None else []:
-            kill(pid)
+        """Signal 9, for its engine process too: as if the machine had gone."""
+        if self.process.returncode is None:
+            kill_all(self.process.pid)
         await self.process.wait()
-
-    async def kill(self) -> None:
-        """Signal 9, as the machine would end it: its engine process too."""
-        await self.end()
 
 
 class Cluster:
@@ -133,7 +133,6 @@ class Cluster:
         self._byes: set[asyncio.Task[None]] = set()
         self.workers: list[Worker] = []
         self.nodes: dict[str, LabServer] = {}
-        self.logs: dict[str, Path] = {}
         self.calls: list[Call] = []
         self.proxy: Kamailio
 
@@ -144,9 +143,8 @@ class Cluster:
         async with contextlib.AsyncExitStack() as stack:
             crowd = await stack.enter_async_context(Crowd.of(2 * num_calls))
             cluster = cls(stack, crowd)
-            starts = await asyncio.gather(*(Worker.start(folder, number) for number in (1, 2)))
-            for worker in starts:
-                cluster.workers.append(await stack.enter_async_context(worker))
+            for number in (1, 2):
+                cluster.workers.append(await stack.enter_async_context(await Worker.start(folder, number)))
             await cluster._start_nodes(folder, num_calls)
             nodes = [server.sip_port for server in cluster.nodes.values()]
             cluster.proxy = await Kamailio.start(folder, nodes)
@@ -186,8 +184,11 @@ class Cluster:
                 ]
             else:
                 settings.append(f"sip.max_calls={num_calls + 8}")
-            self.logs[name] = folder / f"{name}.log"
-            server = await LabServer.start(*settings, log_path=self.logs[name], http_port=http_port)
+            log_path = folder / f"{name}.log"
+            try:
+                server = await LabServer.start(*settings, log_path=log_path, http_port=http_port)
+            except RuntimeError:
+                raise RuntimeError(f"{name} did not start:\n{log_path.read_text(errors='replace')[-2000:]}") from None
             self.nodes[name] = await self._stack.enter_async_context(server)
 
     async def dial(self, count: int) -> list[Call]:
@@ -232,8 +233,7 @@ class Cluster:
     async def kill_node(self, name: str) -> None:
         """Signal 9 for all its processes, as the machine would end them: nobody says goodbye."""
         process = self.nodes[name].process
-        for pid in [process.pid, *children(process.pid)]:
-            kill(pid)
+        kill_all(process.pid)
         await process.wait()
 
     async def hang_up(self, calls: Sequence[Call]) -> int:
@@ -271,6 +271,7 @@ class Run:
     worker_killed_ns: int = 0
     node_killed_ns: int = 0
     over_ns: int = 0
+    heard_pause_ms: float = 0.0
     worker_streams: int = 0
     resumed: int = 0
     failed_prompts: int = 0
@@ -294,8 +295,10 @@ class Run:
             found.append(f"{len(refused)} calls were not answered: {sorted({call.status for call in refused})}")
         if ended := [call for call in self.kept + self.new_calls if not call.is_up(self.over_ns)]:
             found.append(f"{len(ended)} calls ended that no killed process had")
-        if unequal := [name for name in {call.node for call in self.calls} if not name]:
-            found.append(f"{len(unequal)} calls are at no node")
+        if not PAUSE_S * 1000 / 2 < self.heard_pause_ms < PAUSE_S * 1000 * 10:
+            found.append(
+                f"a pause of {PAUSE_S * 1000:.0f} ms was heard as {self.heard_pause_ms:.0f} ms: gaps prove nothing"
+            )
         if not self.lost or not self.kept:
             found.append("one node had no calls, so that nothing was shown")
         if elsewhere := [call for call in self.new_calls if call.node in ("", self.killed_node)]:
@@ -347,6 +350,8 @@ async def rehearse(cluster: Cluster, num_calls: int, say: Callable[[str], None])
     shares = {name: sum(call.node == name for call in run.calls) for name in cluster.nodes}
     say(f"answered: {', '.join(f'{count} by {name}' for name, count in shares.items())}")
     await asyncio.sleep(1.0)
+    run.heard_pause_ms = await pause(cluster, run.calls[0])
+    say(f"one prompt paused for {PAUSE_S * 1000:.0f} ms: its caller heard {run.heard_pause_ms:.0f} ms of silence")
     run.begun_ns = time.time_ns()
     await asyncio.sleep(SETTLE_S)
 
@@ -354,7 +359,7 @@ async def rehearse(cluster: Cluster, num_calls: int, say: Callable[[str], None])
     run.redirect = await ask_elsewhere(cluster, first, second)
     victim, run.worker_streams = await cluster.busiest_worker()
     run.worker_killed_ns = time.time_ns()
-    await victim.kill()
+    await victim.end()
     say(f"killed a worker, which was speaking on {run.worker_streams} calls")
     run.resumed = await resumed(cluster, run.worker_streams)
     say(f"{run.resumed} prompts are said on by the other worker")
@@ -372,6 +377,17 @@ async def rehearse(cluster: Cluster, num_calls: int, say: Callable[[str], None])
     run.failed_prompts = sum(await cluster.metric('cctts_utterances_total{cause="error"}'))
     run.byes_answered = await cluster.hang_up([*run.kept, *run.new_calls])
     return run
+
+
+async def pause(cluster: Cluster, call: Call) -> float:
+    """Hold a prompt for a moment: would a silence be heard as one? Returns how long it was to the caller, ms."""
+    server, from_ns = cluster.nodes[call.node], time.time_ns()
+    call_id = await server.call_id(call.caller.call_id)
+    await server.post(f"/v1/calls/{call_id}/pause")
+    await asyncio.sleep(PAUSE_S)
+    await server.post(f"/v1/calls/{call_id}/resume")
+    await asyncio.sleep(1.0)
+    return call.longest_silence_ms(from_ns, await cluster.listen())
 
 
 async def resumed(cluster: Cluster, wanted: int) -> int:
@@ -397,15 +413,12 @@ async def ask_elsewhere(cluster: Cluster, owner: str, other: str) -> str:
         return f"GET /v1/calls/{theirs} at {other}: {response.status} to {owner}, {found.status} there"
 
 
-def children(pid: int) -> list[int]:
-    """Child processes of a process."""
-    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-def kill(pid: int) -> None:
-    """Signal 9."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+def kill_all(pid: int) -> None:
+    """Signal 9 for a process and its children."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    for each in (pid, *map(int, children)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
 
 
 def missing() -> str | None:
@@ -432,16 +445,23 @@ def choose_build(wanted: int | None) -> int:
 
 
 async def main(num_calls: int) -> int:
+    """Returns the exit status."""
     begun_s = time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - begun_s:6.1f} s  {text}", flush=True)
 
-    with tempfile.TemporaryDirectory() as folder:
-        say("starting two workers, two line nodes and Kamailio …")
-        async with asyncio.timeout(TIME_LIMIT_S), Cluster.of(Path(folder), num_calls) as cluster:
-            say("everything is up")
-            run = await rehearse(cluster, num_calls, say)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            say("starting two workers, two line nodes and Kamailio …")
+            async with asyncio.timeout(TIME_LIMIT_S), Cluster.of(Path(folder), num_calls) as cluster:
+                say("everything is up")
+                run = await rehearse(cluster, num_calls, say)
+    except (RuntimeError, TimeoutError, aiohttp.ClientError) as error:
+        print(f"FAILED: {error or f'not done within {TIME_LIMIT_S:.0f} s'}")
+        return 1
+    finally:
+        await Child.end_all()
     run.show()
     faults = run.faults()
     for fault in faults:

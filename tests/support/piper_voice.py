@@ -54,15 +54,18 @@ def make_piper_voice(
             helper.make_node("Reshape", ["flat", "shape"], ["output"]),
         ]
     constants = [
-        helper.make_tensor("zero", types.INT64, [], [0]),
-        helper.make_tensor("step", types.INT64, [], [1]),
-        helper.make_tensor("radians", types.FLOAT, [1], [2 * math.pi * tone_hz / RATE_HZ]),
         helper.make_tensor("one", types.INT64, [1], [1]),
         helper.make_tensor("two", types.INT64, [1], [2]),
         helper.make_tensor("shape", types.INT64, [4], [1, 1, 1, -1]),
         helper.make_tensor("samples_each", types.FLOAT, [1], [ms_each * RATE_HZ / 1000]),
         helper.make_tensor("level", types.FLOAT, [1], [0.25]),
     ]
+    if tone_hz:
+        constants += [
+            helper.make_tensor("zero", types.INT64, [], [0]),
+            helper.make_tensor("step", types.INT64, [], [1]),
+            helper.make_tensor("radians", types.FLOAT, [1], [2 * math.pi * tone_hz / RATE_HZ]),
+        ]
     output = helper.make_tensor_value_info("output", types.FLOAT, [1, 1, 1, "time"])
     graph = helper.make_graph(nodes, name, inputs, [output], constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 15)], ir_version=8)

@@ -29,7 +29,7 @@ from typing import Final, Self
 
 import aiohttp
 
-from bench.lab import HOST, Json, LabServer, free_ports, percentiles
+from bench.lab import HOST, Json, LabServer, free_ports, machine, percentiles, save
 from bench.sip_load import Crowd
 from cc_tts.ua import pjsua2_build
 from tests.e2e.children import Child
@@ -311,34 +311,55 @@ class Run:
             found.append(f"{len(self.kept) + len(self.new_calls) - self.byes_answered} calls could not be hung up")
         return found
 
-    def show(self) -> None:
-        """The table."""
-        up = [call for call in self.kept if call.is_up(self.over_ns)]
-        new_up = [call for call in self.new_calls if call.is_up(self.over_ns)]
-        others = sorted({call.node for call in self.kept})
-        print(f"\n  calls{'':37} {'n':>5} {'kept':>6} {'ended':>6}")
-        for name, calls, kept in (
-            (f"{self.killed_node}, killed", self.lost, [call for call in self.lost if call.is_up(self.over_ns)]),
-            (", ".join(others), self.kept, up),
-            ("begun after that", self.new_calls, new_up),
-        ):
-            print(f"    {name:40} {len(calls):>5} {len(kept):>6} {len(calls) - len(kept):>6}")
-        print(f"\n  longest silence that a caller heard, ms{'':3} {'n':>5} {'p50':>7} {'p95':>7} {'max':>7}")
+    def groups(self) -> dict[str, tuple[int, int]]:
+        """Calls of each kind, and how many of them are up."""
+        kinds = {
+            f"{self.killed_node}, killed": self.lost,
+            ", ".join(sorted({call.node for call in self.kept})): self.kept,
+            "begun after that": self.new_calls,
+        }
+        return {name: (len(calls), sum(call.is_up(self.over_ns) for call in calls)) for name, calls in kinds.items()}
+
+    def silences_ms(self) -> dict[str, Json]:
+        """The longest silence of each caller, by what had been killed last."""
         phases = (
             ("before anything was killed", self.calls, self.begun_ns, self.worker_killed_ns),
             ("when a speech worker was killed", self.calls, self.worker_killed_ns, self.node_killed_ns),
             (f"when {self.killed_node} was killed, calls elsewhere", self.kept, self.node_killed_ns, self.over_ns),
         )
-        for name, calls, from_ns, to_ns in phases:
-            figures = percentiles([call.longest_silence_ms(from_ns, to_ns) for call in calls])
+        return {
+            name: percentiles([call.longest_silence_ms(from_ns, to_ns) for call in calls])
+            for name, calls, from_ns, to_ns in phases
+        }
+
+    def result(self) -> Json:
+        """For ``bench/results``."""
+        return {
+            "what": "two line nodes and two speech workers behind Kamailio, all on one machine; the voice is a tone",
+            "machine": machine(),
+            "pjsua2": os.environ.get(pjsua2_build.VARIABLE, "wheel"),
+            "calls_and_kept": self.groups(),
+            "longest_silence_ms": self.silences_ms(),
+            f"pause_of_{PAUSE_S * 1000:.0f}_ms_heard_ms": self.heard_pause_ms,
+            "prompts_of_killed_worker": self.worker_streams,
+            "prompts_resumed": self.resumed,
+            "new_calls_answered_s": [round(call.caller.final_after_s, 3) for call in self.new_calls],
+            "faults": self.faults(),
+        }
+
+    def show(self) -> None:
+        """The table."""
+        print(f"\n  calls{'':37} {'n':>5} {'kept':>6} {'ended':>6}")
+        for name, (num, kept) in self.groups().items():
+            print(f"    {name:40} {num:>5} {kept:>6} {num - kept:>6}")
+        print(f"\n  longest silence that a caller heard, ms{'':3} {'n':>5} {'p50':>7} {'p95':>7} {'max':>7}")
+        for name, figures in self.silences_ms().items():
             cells = " ".join(f"{figures.get(key, 0.0):>7.0f}" for key in ("p50", "p95", "max"))
-            print(f"    {name:40} {len(calls):>5} {cells}")
+            print(f"    {name:40} {figures['n']:>5} {cells}")
         waits_s = [call.caller.final_after_s for call in self.new_calls]
         print(f"\n  prompts of the killed worker: {self.worker_streams}; said on by the other one: {self.resumed}")
         if waits_s:
-            print(
-                f"  new calls after the node was killed: answered within {max(waits_s):.1f} s, at {', '.join(others)}"
-            )
+            print(f"  new calls after the node was killed: answered within {max(waits_s):.1f} s")
         print(f"  {self.redirect}")
 
 
@@ -444,7 +465,7 @@ def choose_build(wanted: int | None) -> int:
     return min(wanted or WHEEL_NUM_CALLS, WHEEL_NUM_CALLS)
 
 
-async def main(num_calls: int) -> int:
+async def main(num_calls: int, *, saves: bool) -> int:
     """Returns the exit status."""
     begun_s = time.monotonic()
 
@@ -463,6 +484,8 @@ async def main(num_calls: int) -> int:
     finally:
         await Child.end_all()
     run.show()
+    if saves:
+        print(f"  {save('cluster_demo', run.result())}")
     faults = run.faults()
     for fault in faults:
         print(f"  FAILED: {fault}")
@@ -474,7 +497,8 @@ async def main(num_calls: int) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, help=f"{NUM_CALLS} with the server build of pjsua2")
+    parser.add_argument("--save", action="store_true", help="write bench/results/cluster_demo.json")
     options = parser.parse_args()
     if (what := missing()) is not None:
         sys.exit(what)
-    sys.exit(asyncio.run(main(choose_build(options.calls))))
+    sys.exit(asyncio.run(main(choose_build(options.calls), saves=options.save)))

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from cc_tts.calls.registry import CallRegistry
 from cc_tts.clock import Clock
+from cc_tts.cluster.link import PoolLink
 from cc_tts.config.schema import Config
 from cc_tts.metrics import Metrics
 from cc_tts.speech.source import SpeechSource
@@ -18,7 +19,7 @@ class ApiContext:
     """Everything the API needs.
 
     ``on_drain`` is called once, when the first drain is asked for; it must return at once (the composition root waits
-    for the calls to end elsewhere).
+    for the calls to end elsewhere). ``pool``: the connection to `cc-tts pool`, if there is one.
     """
 
     config: Config
@@ -27,6 +28,7 @@ class ApiContext:
     clock: Clock
     metrics: Metrics
     on_drain: Callable[[], None]
+    pool: PoolLink | None = None
 
 
 CONTEXT: Final = web.AppKey("context", ApiContext)

@@ -144,9 +144,7 @@ def faults(config: "Config") -> Iterator[str]:
     for text in tts.workers:
         try:
             address = parse(text)
-            if address.is_address and (
-                address.scheme == "grpc" or (address.scheme == "pool" and not remote.ca_file)
-            ):
+            if address.is_address and (address.scheme == "grpc" or (address.scheme == "pool" and not remote.ca_file)):
                 must_be_private(address.host, f"tts.workers: {text}")
         except ConfigError as error:
             yield error.detail

@@ -72,7 +72,12 @@ class VoiceFolder:
             name = path.relative_to(self.folder).as_posix()
             try:
                 about = path.lstat()
-                if not _NAME.fullmatch(name) or not path.is_file() or path.is_symlink() or about.st_size > MAX_FILE_BYTES:
+                if (
+                    not _NAME.fullmatch(name)
+                    or not path.is_file()
+                    or path.is_symlink()
+                    or about.st_size > MAX_FILE_BYTES
+                ):
                     continue
                 key = (name, about.st_size, about.st_mtime_ns)
                 digest = known.get(key) or _sha256(path)

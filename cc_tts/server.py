@@ -109,7 +109,7 @@ class Server:
                 remote=config.remote,
                 clock=clock,
                 node=self._as_node,
-                on_workers=lambda found: [_name_workers(workers, found) for workers in elsewhere],
+                on_workers=lambda found: _name_workers(elsewhere, found),
             )
             if url
             else None
@@ -262,8 +262,9 @@ class Server:
             log.warning("srtp_keys_in_clear", detail=KEYS_IN_CLEAR)
 
 
-def _name_workers(workers: RemoteWorkers, found: Sequence[Worker]) -> None:
-    workers.set_pool_workers(worker.address for worker in found if not worker.draining)
+def _name_workers(elsewhere: Sequence[RemoteWorkers], found: Sequence[Worker]) -> None:
+    for workers in elsewhere:
+        workers.set_pool_workers([worker.address for worker in found if not worker.draining])
 
 
 def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ async def get_metrics(request: web.Request) -> web.Response:
 
 @ROUTES.add("GET", "/v1/cluster", scope="read")
 async def get_cluster(request: web.Request) -> views.Cluster:
-    """This server, the other nodes, and the workers of the pool as it last told of them."""
+    """Show this server, the other nodes, and the workers of the pool as it last told of them."""
     context = request.app[CONTEXT]
     config, link = context.config, context.pool
     node = as_node(config, context.registry)
@@ -67,7 +67,7 @@ async def get_cluster(request: web.Request) -> views.Cluster:
 
 
 def as_node(config: Config, registry: CallRegistry) -> Node:
-    """This server as the nodes of a cluster see it."""
+    """How the nodes of a cluster see this server."""
     return Node(
         name=config.server.node_name,
         base_url=config.cluster.base_url,

@@ -51,8 +51,8 @@ log = logs.get(__name__)
 class PoolLink:
     """The connection, and the last of what the pool said.
 
-    ``node``: how this server is now. ``tenants``: what its tenants use, called once a report. ``on_workers``, ``on_nodes`` and
-    ``on_leases`` are called with what the pool says. ``url`` is that of the pool, ``http`` or ``https``.
+    ``node``: how this server is now. ``tenants``: what its tenants use, called once a report. ``on_workers``, ``on_nodes``
+    and ``on_leases`` are called with what the pool says. ``url`` is that of the pool, ``http`` or ``https``.
     """
 
     def __init__(

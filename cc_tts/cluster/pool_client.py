@@ -48,13 +48,17 @@ async def opened(url: str, remote: RemoteConfig) -> AsyncIterator[tuple[aiohttp.
 async def ask_workers(url: str, remote: RemoteConfig) -> tuple[Worker, ...]:
     """The workers that the pool has now; raises ``ProcessFailed``, which says why, if it cannot be asked."""
     try:
-        async with asyncio.timeout(ASK_TIMEOUT_S), opened(url, remote) as (client, pool):
-            async with client.get(pool / "v1/workers", allow_redirects=False) as response:
-                if response.status != 200:  # noqa: PLR2004
-                    raise ProcessFailed(f"the pool at {url} answers {response.status} {response.reason}")
+        async with (
+            asyncio.timeout(ASK_TIMEOUT_S),
+            opened(url, remote) as (client, pool),
+            client.get(pool / "v1/workers", allow_redirects=False) as response,
+        ):
+            if response.status == 200:  # noqa: PLR2004
                 return _WORKERS.decode(await response.content.read(MAX_MESSAGE_BYTES)).workers
+            reason = f"answers {response.status} {response.reason}"
     except (aiohttp.ClientError, OSError, TimeoutError, ConfigError, msgspec.DecodeError, UnicodeError) as error:
         raise ProcessFailed(f"the pool at {url} cannot be asked: {why(error)}") from None
+    raise ProcessFailed(f"the pool at {url} {reason}")
 
 
 def why(error: BaseException) -> str:
@@ -82,8 +86,8 @@ def _tls(remote: RemoteConfig) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=str(Path(remote.ca_file).expanduser()))
         if remote.certificate_file:
-            files = (remote.certificate_file, remote.private_key_file)
-            context.load_cert_chain(*(Path(file).expanduser() for file in files))
+            certificate, key = Path(remote.certificate_file), Path(remote.private_key_file)
+            context.load_cert_chain(certificate.expanduser(), key.expanduser())
     except OSError as error:  # ssl.SSLError too
         raise ConfigError(f"the files of [remote] cannot be used: {error.strerror or error}") from None
     return context

@@ -1,1 +1,1 @@
-"""`cc-tts pool`: places speech workers on the devices of a Ray cluster, and tells servers of them. Audio never passes here."""
+"""`cc-tts pool`: places speech workers on the devices of a Ray cluster, and tells servers of them. No audio passes here."""

@@ -28,7 +28,7 @@ _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 
 STATE: Final = web.AppKey("state", PoolState)
 TOKENS: Final = web.AppKey("tokens", TokenAuthenticator)
-WATCHERS: Final = web.AppKey("watchers", dict[web.WebSocketResponse, str])
+WATCHERS: Final[web.AppKey[dict[web.WebSocketResponse, str]]] = web.AppKey("watchers", dict)
 """Open sockets with the name of their node, empty until it has reported."""
 
 _REPORT: Final = msgspec.json.Decoder(NodeReport)

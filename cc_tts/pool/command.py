@@ -41,29 +41,30 @@ def run(config: Config, listen: str) -> int:
         )
     tls = _tls(config.remote)
     logs.configure(level=config.log.level, json=config.log.json, process="pool")
-    ray_hosts.connect(config)
-    asyncio.run(_serve(config, host, port, tls))
+    is_own = ray_hosts.connect(config)
+    asyncio.run(_serve(config, host, port, tls, is_own=is_own))
     return 0
 
 
 def down(config: Config) -> int:
     """Let the workers of the cluster speak to the end, and end them. Raises ``ConfigError``."""
     logs.configure(level="critical", json=False, process="pool")
-    ray_hosts.connect(config)
-    num = RayHosts(config, pool_url="", clock=MonotonicClock()).down()
+    if ray_hosts.connect(config):
+        raise ConfigError("--down needs the Ray cluster of the workers: set pool.ray_address or RAY_ADDRESS")
+    num = RayHosts(config, pool_url="", is_own=False, clock=MonotonicClock()).down()
     print(f"{num} workers ended")  # noqa: T201 - what the command is asked for
     return 0
 
 
-async def _serve(config: Config, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+async def _serve(config: Config, host: str, port: int, tls: ssl.SSLContext | None, *, is_own: bool) -> None:
     clock, stop = MonotonicClock(), asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     reached_at = await asyncio.to_thread(ray_hosts.own_address) if host in ("0.0.0.0", "::") else host
     url = f"{'https' if tls else 'http'}://{addresses.host_port(reached_at, port)}"
-    voice_folder = VoiceFolder(Path(config.tts.voices_dir).expanduser()) if config.tts.voices_dir else None
+    voice_folder = VoiceFolder(Path(config.tts.voices_dir)) if config.tts.voices_dir else None
     state = PoolState(
-        RayHosts(config, pool_url=url, clock=clock),
+        RayHosts(config, pool_url=url, is_own=is_own, clock=clock),
         clock=clock,
         first_audio_target_ms=config.tts.first_audio_target_ms,
         voice_folder=voice_folder,
@@ -88,10 +89,9 @@ def _tls(remote: RemoteConfig) -> ssl.SSLContext | None:
     if not remote.certificate_file:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate, key = Path(remote.certificate_file), Path(remote.private_key_file)
     try:
-        context.load_cert_chain(
-            *(Path(file).expanduser() for file in (remote.certificate_file, remote.private_key_file))
-        )
+        context.load_cert_chain(certificate.expanduser(), key.expanduser())
         if remote.ca_file:
             context.load_verify_locations(Path(remote.ca_file).expanduser())
             context.verify_mode = ssl.CERT_REQUIRED

@@ -1,7 +1,7 @@
 """The hosts of workers as actors of a Ray cluster: one a device, detached and named, so that any pool finds them.
 
-Ray starts an actor again elsewhere when its machine is lost and another one has a free device. Only this package imports ray.
-Runs on: the event loop; what asks Ray runs on a thread.
+Ray starts an actor again elsewhere when its machine is lost and another one has a free device. Ray is
+imported in this package only. Runs on: the event loop; what asks Ray runs on a thread.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ log = logs.get(__name__)
 class HostActor:
     """A :class:`WorkerHost` in a process of Ray. Runs on: Ray's thread; the host on an event loop in another."""
 
-    def __init__(self, name: str, settings: bytes, address: str, *, has_gpu: bool) -> None:
+    def __init__(self, name: str, settings: bytes, *, address: str, has_gpu: bool) -> None:
         import ray
 
         found = msgspec.json.decode(settings, type=HostSettings)
@@ -52,7 +52,7 @@ class HostActor:
             self._made(
                 name,
                 found,
-                address=address or ray.util.get_node_ip_address(),
+                address=address or _node_address(ray),
                 device="cuda:0" if gpus else "cpu",  # CUDA_VISIBLE_DEVICES leaves it that one
                 device_label=f"cuda:{gpus[0]}" if gpus else "cpu",
             )
@@ -88,8 +88,8 @@ class HostActor:
         self._do(self._host.stop())
 
 
-def connect(config: Config) -> None:
-    """Join the Ray cluster, or start a node that ends with this process. Raises ``ConfigError`` if ray is not installed, the
+def connect(config: Config) -> bool:
+    """Join the Ray cluster, or start a node that ends with this process; returns whether it is one. Raises ``ConfigError`` if ray is not installed, the
     cluster cannot be reached or does not know our token.
     """
     address = config.pool.ray_address or os.environ.get("RAY_ADDRESS", "") or "local"
@@ -101,7 +101,7 @@ def connect(config: Config) -> None:
         raise ConfigError("cc-tts pool needs ray: pip install 'cc-tts[ray]'") from None
     options: dict[str, Any] = {}
     if address == "local":
-        options = {"resources": {CPU_RESOURCE: 1}, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        options = {"resources": {CPU_RESOURCE: 1}, "include_dashboard": False}
     try:
         ray.init(
             address=address,
@@ -112,13 +112,14 @@ def connect(config: Config) -> None:
         )
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ConfigError(f"the Ray cluster at {address} cannot be used: {str(error)[:300]}") from None
+    return address == "local"
 
 
 def own_address() -> str:
-    """This machine's address in the cluster."""
+    """Where this machine is reached in the cluster."""
     import ray
 
-    return str(ray.util.get_node_ip_address())
+    return _node_address(ray)
 
 
 def _choose_authentication(*, is_own: bool) -> None:
@@ -131,15 +132,16 @@ def _choose_authentication(*, is_own: bool) -> None:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     elif not Path("~/.ray/auth_token").expanduser().is_file():
         raise ConfigError(
-            "the token of the Ray cluster is missing: set RAY_AUTH_TOKEN as for `ray start`, or RAY_AUTH_MODE=disabled where "
-            "nobody else reaches the cluster"
+            "the token of the Ray cluster is missing: set RAY_AUTH_TOKEN as for `ray start`, or RAY_AUTH_MODE=disabled "
+            "where nobody else reaches the cluster"
         )
 
 
 class RayHosts:
-    """See :class:`cc_tts.pool.hosts.Hosts`. :func:`connect` comes before."""
+    """See :class:`cc_tts.pool.hosts.Hosts`. :func:`connect` comes before; ``is_own`` is what it returned."""
 
-    def __init__(self, config: Config, *, pool_url: str, clock: Clock) -> None:
+    def __init__(self, config: Config, *, pool_url: str, is_own: bool, clock: Clock) -> None:
+        self._address = "127.0.0.1" if is_own else ""
         self._config = config
         self._pool_url = pool_url
         self._clock = clock
@@ -151,7 +153,8 @@ class RayHosts:
 
     async def look(self) -> Sequence[HostStatus]:
         """See the contract."""
-        return await self._on_thread(self._look)
+        found: Sequence[HostStatus] = await self._on_thread(self._look)
+        return found
 
     async def drain(self, worker: str) -> None:
         """See the contract."""
@@ -232,12 +235,11 @@ class RayHosts:
         import ray
 
         config = self._config
-        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        nodes = [node["Resources"] for node in _nodes(ray) if node["Alive"]]
         is_cpu = config.tts.engine != "cosyvoice2" or config.tts.devices == ("cpu",)
         resource = CPU_RESOURCE if is_cpu or not any("GPU" in node for node in nodes) else "GPU"
         num_devices = int(sum(node.get(resource, 0) for node in nodes))
         free = (f"worker-{number}" for number in range(num_devices) if f"worker-{number}" not in self._actors)
-        address = "127.0.0.1" if all(node.get("node:127.0.0.1") for node in nodes) else ""
         for name in list(free)[: max(0, num_devices - len(self._actors))]:
             has_gpu = resource == "GPU"
             options: dict[str, Any] = {"num_gpus": 1} if has_gpu else {"resources": {resource: 1}}
@@ -252,7 +254,7 @@ class RayHosts:
                 scheduling_strategy="SPREAD",
                 **options,
             )
-            self._actors[name] = actor.remote(name, self._settings(), address, has_gpu=has_gpu)
+            self._actors[name] = actor.remote(name, self._settings(), address=self._address, has_gpu=has_gpu)
             log.info("host_placed", worker=name, resource=resource)
 
     def _ask(self, worker: str, method: str, *arguments: object) -> None:
@@ -264,3 +266,12 @@ class RayHosts:
             ray.get(getattr(self._actors[worker], method).remote(*arguments), timeout=ASK_TIMEOUT_S)
         except ray.exceptions.RayError as error:
             raise ProcessFailed(f"the host of {worker} does not answer: {type(error).__name__}") from None
+
+
+def _node_address(ray: Any) -> str:
+    own = ray.get_runtime_context().get_node_id()
+    return next(str(node["NodeManagerAddress"]) for node in _nodes(ray) if node["NodeID"] == own)
+
+
+def _nodes(ray: Any) -> list[dict[str, Any]]:
+    return list(ray.nodes())

@@ -1,4 +1,4 @@
-"""What the pool knows now: the hosts as they answer, and the nodes as they report. Nothing of it has to outlive the process."""
+"""What the pool knows now: the hosts as they answer, and the nodes as they report. None of it has to outlive it."""
 
 import asyncio
 from collections.abc import Mapping

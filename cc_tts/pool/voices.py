@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Annotated, Final
+from typing import IO, Annotated, Final
 
 import aiohttp
 import msgspec
@@ -61,7 +61,7 @@ class VoiceFolder:
     """A folder of voices. Hashes are kept until a file's size or date changes. Runs on: a thread."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = folder.expanduser()
         self._hashes: dict[tuple[str, int, int], str] = {}
 
     def files(self) -> VoiceFiles:
@@ -128,25 +128,28 @@ async def fetch(url: str, remote: RemoteConfig, folder: VoiceFolder) -> bool:
 
 
 async def _fetch_file(client: aiohttp.ClientSession, url: str, folder: Path, file: VoiceFile) -> None:
-    digest, num_bytes = hashlib.sha256(), 0
-    async with client.get(url, allow_redirects=False) as answer:
-        answer.raise_for_status()
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".", suffix=".part", delete=False) as part:
-            try:
-                async for data in answer.content.iter_chunked(READ_BYTES):
-                    num_bytes += len(data)
-                    if num_bytes > file.bytes:
-                        raise ProcessFailed(f"{file.name} is longer than announced")
-                    digest.update(data)
-                    await asyncio.to_thread(part.write, data)
-                if digest.hexdigest() != file.sha256:
-                    raise ProcessFailed(f"{file.name} is not what was announced")
-                part.flush()
-                await asyncio.to_thread(os.fsync, part.fileno())
-                Path(part.name).replace(folder / file.name)
-            except BaseException:
-                Path(part.name).unlink(missing_ok=True)
-                raise
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".", suffix=".part") as part:
+        digest, num_bytes = hashlib.sha256(), 0
+        async with client.get(url, allow_redirects=False) as answer:
+            answer.raise_for_status()
+            async for data in answer.content.iter_chunked(READ_BYTES):
+                num_bytes += len(data)
+                if num_bytes > file.bytes:
+                    break
+                digest.update(data)
+                await asyncio.to_thread(part.write, data)
+        if num_bytes != file.bytes or digest.hexdigest() != file.sha256:
+            raise ProcessFailed(f"{file.name} is not what was announced")
+        await asyncio.to_thread(_settle, part, folder / file.name)
+
+
+def _settle(part: IO[bytes], path: Path) -> None:
+    """Give a whole file its name; the one it was written under goes."""
+    part.flush()
+    os.fsync(part.fileno())
+    linked = path.with_name(f"{Path(part.name).name}.whole")
+    linked.hardlink_to(part.name)
+    linked.replace(path)
 
 
 def _sha256(path: Path) -> str:

@@ -135,7 +135,7 @@ class WorkerHost:
 
     async def _live(self) -> None:
         backoff_s = BACKOFF_MIN_S
-        while not self._is_stopping:
+        while True:
             started_ns = self._clock.now_ns()
             try:
                 if not self._port:
@@ -148,7 +148,7 @@ class WorkerHost:
                 log.exception("host_failed")
                 reason = type(error).__name__
             self._load = None
-            if self._is_stopping:
+            if self._ends:
                 return
             if not self._is_wanted.is_set():
                 self._state, self._reason = "drained", ""
@@ -222,6 +222,10 @@ class WorkerHost:
         finally:
             exited.cancel()
         return ""
+
+    @property
+    def _ends(self) -> bool:  # mypy keeps an attribute narrowed over an await
+        return self._is_stopping
 
     @property
     def _is_ending(self) -> bool:

@@ -110,8 +110,8 @@ class RemoteWorkers:
         await asyncio.gather(*(link.process.stop() for link in self.links))
 
     def set_pool_workers(self, addresses: Iterable[str]) -> None:
-        """The workers of the pool from now on, as in ``tts.workers``: new ones are connected to, and those that are gone left
-        once nothing is spoken there. What is no address of a worker is left out.
+        """The workers of the pool from now on, as in ``tts.workers``: new ones are connected to, and those that are gone
+        left once nothing is spoken there. What is no address of a worker is left out.
         """
         found: dict[str, Endpoint] = {}
         for text in addresses:

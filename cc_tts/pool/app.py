@@ -24,12 +24,18 @@ POLICY_VIOLATION: Final = 1008
 """Close code for a message that cannot be read (RFC 6455 §7.4.1)."""
 REPLACED: Final = 4000
 TRY_LATER: Final = 1013
+NOT_LOOKED: Final = "the hosts of the cluster have not been looked at yet"
 _OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 
 STATE: Final = web.AppKey("state", PoolState)
 TOKENS: Final = web.AppKey("tokens", TokenAuthenticator)
-WATCHERS: Final[web.AppKey[dict[web.WebSocketResponse, str]]] = web.AppKey("watchers", dict)
-"""Open sockets with the name of their node, empty until it has reported."""
+
+
+class Watchers(dict[web.WebSocketResponse, str]):
+    """Open sockets with the name of their node, empty until it has reported."""
+
+
+WATCHERS: Final = web.AppKey("watchers", Watchers)
 
 _REPORT: Final = msgspec.json.Decoder(NodeReport)
 
@@ -43,7 +49,7 @@ def build_app(state: PoolState, *, token: str) -> web.Application:
     app = web.Application(middlewares=[_guard], client_max_size=1024)
     app[STATE] = state
     app[TOKENS] = TokenAuthenticator([TokenConfig(token)] if token else [])
-    app[WATCHERS] = {}
+    app[WATCHERS] = Watchers()
     app.add_routes(
         [
             web.get("/v1/watch", watch),
@@ -132,7 +138,7 @@ async def _read(socket: web.WebSocketResponse, request: web.Request) -> None:
             return
 
 
-async def _replace(watchers: dict[web.WebSocketResponse, str], name: str) -> None:
+async def _replace(watchers: Watchers, name: str) -> None:
     """A node that connects anew takes the place of its former connection."""
     for other in [other for other, known in watchers.items() if known == name]:
         log.warning("node_connected_again", node=name)
@@ -146,7 +152,7 @@ async def _tell(socket: web.WebSocketResponse, state: PoolState, changed: asynci
         changed.clear()
         now = (state.workers, state.nodes)
         for message in now:
-            if message not in told and not await _send(socket, message):
+            if message is not None and message not in told and not await _send(socket, message):
                 return
         told = set(now)
 
@@ -163,7 +169,8 @@ async def _send(socket: web.WebSocketResponse, message: msgspec.Struct) -> bool:
 
 
 async def _close_watchers(app: web.Application) -> None:
-    await asyncio.gather(*(socket.close(code=1001) for socket in list(app[WATCHERS])))
+    watchers: Watchers = app[WATCHERS]
+    await asyncio.gather(*(socket.close(code=1001) for socket in list(watchers)))
 
 
 def _json(value: object, status: int = 200) -> web.Response:
@@ -172,7 +179,9 @@ def _json(value: object, status: int = 200) -> web.Response:
 
 async def get_workers(request: web.Request) -> web.Response:
     """The workers, as servers are told of them."""
-    return _json(request.app[STATE].workers)
+    if (workers := request.app[STATE].workers) is None:
+        raise problems.NotReady(NOT_LOOKED)
+    return _json(workers)
 
 
 async def get_cluster(request: web.Request) -> web.Response:
@@ -221,6 +230,6 @@ async def get_health(_request: web.Request) -> web.Response:
 
 async def get_readiness(request: web.Request) -> web.Response:
     """The hosts have been looked at."""
-    if not request.app[STATE].has_looked:
-        raise problems.NotReady("the cluster has not been looked at yet")
+    if request.app[STATE].workers is None:
+        raise problems.NotReady(NOT_LOOKED)
     return _json({"status": "ready"})

@@ -1,7 +1,7 @@
 """The hosts of workers as actors of a Ray cluster: one a device, detached and named, so that any pool finds them.
 
-Ray starts an actor again elsewhere when its machine is lost and another one has a free device. Ray is
-imported in this package only. Runs on: the event loop; what asks Ray runs on a thread.
+Ray starts an actor again elsewhere when its machine is lost and another one has a free device. No
+other package imports ray. Runs on: the event loop; what asks Ray runs on a thread.
 """
 
 import asyncio
@@ -89,8 +89,8 @@ class HostActor:
 
 
 def connect(config: Config) -> bool:
-    """Join the Ray cluster, or start a node that ends with this process; returns whether it is one. Raises ``ConfigError`` if ray is not installed, the
-    cluster cannot be reached or does not know our token.
+    """Join the Ray cluster, or start a node that ends with this process; returns whether it is one. Raises
+    ``ConfigError`` if ray is not installed, the cluster cannot be reached or does not know our token.
     """
     address = config.pool.ray_address or os.environ.get("RAY_ADDRESS", "") or "local"
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -193,6 +193,7 @@ class RayHosts:
         import ray
 
         now_ns = self._clock.now_ns()
+        timeout_s = ASK_TIMEOUT_S if self._reconciled_ns is None else LOOK_TIMEOUT_S  # all of them, at first
         if self._reconciled_ns is None or now_ns - self._reconciled_ns > RECONCILE_INTERVAL_S * 1e9:
             self._reconciled_ns = now_ns
             self._find()
@@ -202,7 +203,7 @@ class RayHosts:
                 self._asked[name] = actor.status.remote()
         if self._asked:
             waiting = list(self._asked.values())
-            ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=LOOK_TIMEOUT_S)
+            ready, _ = ray.wait(waiting, num_returns=len(waiting), timeout=timeout_s)
             answered = {ref: name for name, ref in self._asked.items() if ref in ready}
             for ref, name in answered.items():
                 del self._asked[name]

@@ -66,9 +66,9 @@ class PoolState:
         self._voices = VoiceFiles(())
         self._voices_ns: int | None = None
         self._task: asyncio.Task[None] | None = None
-        self.workers = Workers(())
+        self.workers: Workers | None = None
+        """``None`` until the hosts were looked at once: a server would take none for none at all."""
         self.nodes = Nodes(())
-        self.has_looked = False
         self.registry = registry = CollectorRegistry()
         self._num_workers = Gauge("cctts_pool_workers", "Workers, by state.", ["state"], registry=registry)
         self._num_nodes = Gauge("cctts_pool_nodes", "Line nodes that report.", registry=registry)
@@ -93,7 +93,7 @@ class PoolState:
         return event
 
     def unwatch(self, event: asyncio.Event) -> None:
-        """See :meth:`watch`."""
+        """End what :meth:`watch` began."""
         self._watchers.discard(event)
 
     def take(self, report: NodeReport) -> Leases | None:
@@ -154,7 +154,8 @@ class PoolState:
         nodes = Nodes(tuple(node for _, (_, node) in sorted(self._nodes.items())))
         workers = Workers(tuple(_worker(status) for status in self._statuses if status.generation))
         self._hints.look(self._statuses, nodes.nodes)
-        self.has_looked = True
+        if self.workers is not None and not workers.workers:
+            workers = self.workers  # servers see by themselves which of them answer
         if (nodes, workers) != (self.nodes, self.workers):
             self.nodes, self.workers = nodes, workers
             for event in self._watchers:

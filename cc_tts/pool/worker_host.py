@@ -31,7 +31,7 @@ from cc_tts.pool import voices, worker_process
 from cc_tts.pool.hosts import HostSettings, HostState, HostStatus
 from cc_tts.processes.channel import Message
 from cc_tts.processes.liveness import Silence
-from cc_tts.processes.supervisor import BACKOFF_MAX_S, BACKOFF_MIN_S, STABLE_AFTER_S, ProcessState
+from cc_tts.processes.supervisor import BACKOFF_MAX_S, BACKOFF_MIN_S, STABLE_AFTER_S, ProcessState, exit_reason
 
 LOOK_INTERVAL_S: Final = 0.2
 HANG_TIMEOUT_S: Final = 10.0
@@ -40,6 +40,8 @@ END_TIMEOUT_S: Final = 75.0
 """For a worker to speak to the end, more than its own limit."""
 NUM_PORTS: Final = 100
 MAX_REASON_CHARS: Final = 300
+SAYS_WHY: Final = "cc-tts: "
+"""How a line of a worker begins that says why it exits; the others are log."""
 
 log = logs.get(__name__)
 
@@ -197,7 +199,7 @@ class WorkerHost:
             connecting.cancel()
             await connection.stop()
             await asyncio.gather(reading, connecting, return_exceptions=True)
-        return reason or (said[-1] if said and process.returncode else f"ended with status {process.returncode}")
+        return reason or (said[-1] if said and process.returncode else exit_reason(process.returncode or 0))
 
     async def _watch(
         self, process: asyncio.subprocess.Process, connection: RemoteConnection, start_timeout_s: float
@@ -308,12 +310,13 @@ async def _start(connection: RemoteConnection) -> None:
 
 
 async def _pass_on(process: asyncio.subprocess.Process, said: list[str]) -> None:
-    """What the worker logs goes to our own standard error; the last line is kept for the reason of its end."""
+    """What the worker logs goes to our own standard error; what it says before it exits is kept."""
     assert process.stderr is not None
     with contextlib.suppress(ValueError):  # a line without end
         async for line in process.stderr:
             text = line.decode("utf-8", "replace").rstrip()
-            said[:] = [text.removeprefix("cc-tts: ")]
+            if text.startswith(SAYS_WHY):
+                said[:] = [text.removeprefix(SAYS_WHY)]
             print(text, file=sys.stderr, flush=True)  # noqa: T201 - lines of the log
 
 

@@ -32,7 +32,7 @@ def main() -> int:
     try:
         return host.run(start.config, start.listen)
     except CcTtsError as error:
-        print(f"cc-tts: {error.detail}", file=sys.stderr)  # noqa: T201 - the host reads it
+        print(f"cc-tts: {error.detail}", file=sys.stderr)  # noqa: T201 - worker_host.SAYS_WHY
         return 1
 
 

@@ -292,7 +292,7 @@ async def test_a_lost_node_takes_its_worker_away_and_a_new_one_gets_it(
     assert await server.speak() > 8000
     cluster.add_node()  # on this thread, since Ray sets signal handlers
     after = await pool.until(all_ready(2), START_S)
-    assert set(after) == set(before)
+    assert len({worker["pid"] for worker in before.values()} & {worker["pid"] for worker in after.values()}) == 1
     await server.until(lambda: len(server.ready()) == 2)
 
 

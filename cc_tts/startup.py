@@ -68,12 +68,11 @@ async def engine_without_model(config: Config) -> AsyncIterator[Engine]:
 
 
 async def name_pool_workers(config: Config, elsewhere: Sequence[RemoteWorkers]) -> None:
-    """Ask the pool of ``tts.workers`` once, for what does not follow it. One that cannot be asked has no workers."""
+    """Ask the pool of ``tts.workers`` once, for what does not follow it; raises ``ProcessFailed`` if it cannot be asked."""
     if elsewhere and any(text.startswith("pool:") for text in config.tts.workers):
-        with contextlib.suppress(ProcessFailed):
-            found = await pool_client.ask_workers(pool_url(config), config.remote)
-            for workers in elsewhere:
-                workers.set_pool_workers(worker.address for worker in found if not worker.draining)
+        found = await pool_client.ask_workers(pool_url(config), config.remote)
+        for workers in elsewhere:
+            workers.set_pool_workers(worker.address for worker in found if not worker.draining)
 
 
 async def _unreached_workers(config: Config) -> list[str]:
@@ -82,9 +81,11 @@ async def _unreached_workers(config: Config) -> list[str]:
         return []
     named = replace(config, tts=replace(config.tts, engine=engine_names(config.tts)[0]))
     workers = remote_workers(named, "check", clock=MonotonicClock(), metrics=Metrics())
-    await name_pool_workers(config, [workers])
     try:
+        await name_pool_workers(config, [workers])
         return await workers.try_once()
+    except ProcessFailed as error:
+        return [error.detail]
     finally:
         await workers.stop()
 

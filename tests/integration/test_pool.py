@@ -19,8 +19,10 @@ from cc_tts.cluster import link as link_module
 from cc_tts.cluster import pool_client
 from cc_tts.cluster.link import PoolLink
 from cc_tts.cluster.messages import Leases, Node, NodeReport, TenantShare, TenantUse
-from cc_tts.config.schema import ClusterConfig, RemoteConfig
+from cc_tts.config.schema import ClusterConfig, Config, RemoteConfig, TtsConfig
+from cc_tts.engines.remote.workers import RemoteWorkers
 from cc_tts.errors import ProcessFailed
+from cc_tts.metrics import Metrics
 from cc_tts.pool import state as state_module
 from cc_tts.pool import voices
 from cc_tts.pool.app import build_app
@@ -290,6 +292,18 @@ async def test_something_else_at_the_address_of_the_pool() -> None:
     assert told.addresses == []
     await told.link.stop()
     await runner.cleanup()
+
+
+async def test_workers_that_the_pool_named_are_tried() -> None:
+    tts = TtsConfig(engine="onnx", devices=(), workers=("pool:127.0.0.1:9",))
+    workers = RemoteWorkers(Config(tts=tts), clock=MonotonicClock(), metrics=Metrics())
+    workers.set_pool_workers(["grpc://127.0.0.1:9", "no address of a worker"])
+    assert [link.name for link in workers.links] == []
+    faults = await workers.try_once()
+    async with asyncio.timeout(WITHIN_S):
+        await workers.stop()
+    assert len(faults) == 1
+    assert "grpc://127.0.0.1:9" in faults[0]
 
 
 async def test_drain_and_start_by_http() -> None:

@@ -233,6 +233,16 @@ async def test_a_worker_on_each_node_and_speech_through_both(pool: Pool, server:
     assert await server.speak() > 8000
 
 
+async def test_a_configuration_with_a_pool_is_checked_against_its_workers(pool: Pool, server: Server) -> None:
+    await server.until(lambda: len(server.ready()) == 2)
+    settings = (f"tts.workers=['pool:{pool.url.removeprefix('http://')}']", "tts.devices=[]", "tts.engine=onnx")
+    argv = [sys.executable, "-m", "cc_tts.cli", "check-config"]
+    for setting in (*settings, f"remote.token={TOKEN}", "sip.port=0", "http.port=0"):
+        argv += ["--set", setting]
+    checking = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.DEVNULL)
+    assert await asyncio.wait_for(checking.wait(), WITHIN_S) == 0
+
+
 async def test_the_files_of_voices_are_on_every_host(pool: Pool, server: Server, cluster: Cluster) -> None:
     def copies(name: str) -> int:
         return len(list((cluster.folder / "cache").rglob(name)))

@@ -151,7 +151,10 @@ class RemoteWorkers:
     async def _follow_names(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._pool_news.wait(), LOOK_UP_INTERVAL_S)
+                async with asyncio.timeout(
+                    LOOK_UP_INTERVAL_S
+                ):  # wait_for loses a cancellation that comes with the news
+                    await self._pool_news.wait()
             self._pool_news.clear()
             await asyncio.gather(*map(self._refresh, self._names))
 
